@@ -7,14 +7,14 @@ use std::sync::{
 
 use crate::time::Time;
 
-/// What changes rarely about a connection: never touched on the request path.
+/// The rarely changed facts of a connection: never touched on the request path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionDetails {
     /// The name that the client gave itself.
     pub name: String,
     /// The user it authenticated as.
     pub user: String,
-    /// The client library, as it told.
+    /// The client library, as it reported itself.
     pub library: String,
     /// The version of the client library.
     pub library_version: String,
@@ -117,12 +117,12 @@ impl ConnectionEntry {
         self.has_left.load(Ordering::Relaxed)
     }
 
-    /// Asks the connection to end; false if it has been asked already.
+    /// Requests the end of the connection; false if it was requested already.
     pub fn kill(&self) -> bool {
         !self.is_killed.swap(true, Ordering::Relaxed)
     }
 
-    /// The connection has been asked to end.
+    /// The connection has the order to end.
     pub fn is_killed(&self) -> bool {
         self.is_killed.load(Ordering::Relaxed)
     }

@@ -11,7 +11,7 @@ pub struct Scan {
     pub end: Option<FrameKind>,
 }
 
-/// What a complete frame was.
+/// The kind of a complete frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// An answer.
@@ -22,7 +22,7 @@ pub enum FrameKind {
     Push,
 }
 
-/// What ended a lane.
+/// The reason why a lane ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossCause {
     /// The upstream closed or reset the connection.
@@ -74,7 +74,7 @@ impl Refusal {
         }
     }
 
-    /// What a person reads.
+    /// The text for a person.
     pub fn text(self) -> &'static str {
         match self {
             Refusal::Unreachable => "upstream unreachable",

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, error::Error, fmt};
 
-/// What belongs to names.
+/// The values of names.
 #[derive(Clone, Debug)]
 pub struct Names<T> {
     exact: HashMap<Box<str>, T>,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_names_are_refused() {
         let mut names = Names::default();
         for name in ["", "*", "*.", "*example", "a..b", "-a.b", "a b", "*.*.a", "a.*"] {
             assert_eq!(names.add(name, ()), Err(NameError::Malformed), "{name}");

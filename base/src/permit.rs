@@ -315,14 +315,14 @@ mod tests {
     #[test]
     fn those_that_wait_for_a_local_unit_have_it_in_their_order() {
         #[derive(Default)]
-        struct Woken(AtomicU64);
-        impl std::task::Wake for Woken {
+        struct WakeCount(AtomicU64);
+        impl std::task::Wake for WakeCount {
             fn wake(self: Arc<Self>) {
                 self.0.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let (budget, woken) = (LocalBudget::new(1), [(); 3].map(|()| Arc::<Woken>::default()));
-        let poll = |acquire: &mut Acquire, woken: &Arc<Woken>| {
+        let (budget, woken) = (LocalBudget::new(1), [(); 3].map(|()| Arc::<WakeCount>::default()));
+        let poll = |acquire: &mut Acquire, woken: &Arc<WakeCount>| {
             Pin::new(acquire).poll(&mut Context::from_waker(&woken.clone().into()))
         };
         let Poll::Ready(held) = poll(&mut budget.acquire(), &woken[0]) else { panic!("there is one") };
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_anyway_is_counted_beyond_the_limit() {
+    fn existing_units_are_counted_beyond_the_limit() {
         let budget = Budget::new(1);
         let out: Vec<_> = (0..3).map(|_| budget.acquire_over()).collect();
         assert_eq!(budget.in_use(), 3);

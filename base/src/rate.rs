@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_faster_than_the_rate_is_cut_to_it() {
+    fn events_faster_than_the_rate_are_cut_to_it() {
         for per_second in [3.0, 200.0, 12_345.6, 400_000.0] {
             let rate = LocalRate::new(Some(per_second), at(7));
             let gap = (1e6 / per_second / 2.5) as u64;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_slower_than_the_rate_is_never_refused() {
+    fn events_slower_than_the_rate_are_never_refused() {
         let rate = LocalRate::new(Some(1_000.0), at(0));
         assert_eq!(taken(&rate, 1_050, 10), 10_000_000 / 1_050);
     }

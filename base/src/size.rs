@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_size_says_what_to_write() {
+    fn an_invalid_size_names_the_right_form() {
         let parse = |text: &str| text.parse::<ByteSize>().unwrap_err();
         assert_eq!(parse(""), SizeError::NotANumber);
         assert_eq!(parse("-1KiB"), SizeError::NotANumber);

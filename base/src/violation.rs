@@ -16,7 +16,7 @@ pub struct Violation {
     pub reason: &'static str,
     /// Who broke the rule.
     pub culprit: Culprit,
-    /// What an operator should read: the rule and, where there is one, the setting that governs it.
+    /// The text for an operator: the rule and, where there is one, the setting that governs it.
     pub text: Cow<'static, str>,
     /// What was seen, in the unit of `limit`; zero where the rule has no number.
     pub count: u64,

@@ -30,7 +30,7 @@ const BACKOFF_MAX: Duration = Duration::from_millis(100);
 const BUSY_TURNS_MAX: u32 = 8;
 const BUSY_PAUSE: Duration = Duration::from_micros(500);
 
-/// What an accept error means.
+/// The class of an accept error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptError {
     /// This one connection is gone (reset in the queue, a firewall's no): take the next.
@@ -62,7 +62,7 @@ pub fn classify(error: &io::Error) -> AcceptError {
 }
 
 /// A connection fresh from a listener, on its way to its worker.
-pub struct Accepted {
+pub struct AcceptedConnection {
     /// The connected socket.
     pub socket: Socket,
     /// The peer's address as text; `unix:N` for a Unix socket.
@@ -71,7 +71,7 @@ pub struct Accepted {
     pub source: Option<std::net::IpAddr>,
 }
 
-impl Accepted {
+impl AcceptedConnection {
     fn new(socket: Socket, address: &socket2::SockAddr) -> Self {
         let peer = net::peer_name(&socket, address);
         let source = address.as_socket().map(|address| address.ip());
@@ -81,9 +81,9 @@ impl Accepted {
 
 /// Whether another process accepts from a listening socket as well, so that it must go on listening without us.
 #[derive(Clone, Debug, Default)]
-pub struct HandedOver(Rc<Cell<bool>>);
+pub struct HandedOverFlag(Rc<Cell<bool>>);
 
-impl HandedOver {
+impl HandedOverFlag {
     /// From now on it does.
     pub fn set(&self) {
         self.0.set(true);
@@ -92,9 +92,9 @@ impl HandedOver {
 
 /// Ends listening when the accept loop ends. Closing the descriptor is not enough: the driver may hold the socket until the
 /// kernel has taken down its ring, and clients would connect to nobody.
-struct Listening<'a>(&'a Socket, HandedOver);
+struct ListenGuard<'a>(&'a Socket, HandedOverFlag);
 
-impl Drop for Listening<'_> {
+impl Drop for ListenGuard<'_> {
     fn drop(&mut self) {
         // A shutdown ends the socket itself, for all who have a descriptor of it.
         if !self.1.0.get() {
@@ -108,11 +108,11 @@ impl Drop for Listening<'_> {
 /// while somebody else is accepting. `fail` gets each error.
 pub async fn accept_loop(
     listener: &Socket,
-    handed_over: HandedOver,
+    handed_over: HandedOverFlag,
     mut accept: impl FnMut() -> io::Result<usize>,
     mut fail: impl FnMut(AcceptError, &io::Error),
 ) -> io::Result<()> {
-    let _listening = Listening(listener, handed_over);
+    let _listening = ListenGuard(listener, handed_over);
     // SAFETY: the clone is an open descriptor that the shared handle owns; no registration is needed on Linux drivers.
     let shared = unsafe { SharedFd::new_unchecked(listener.try_clone()?) };
     let readiness = PollFd::from_shared_fd(shared)?;
@@ -162,9 +162,9 @@ pub async fn accept_loop(
 ///
 /// # Errors
 /// As `accept(2)`; `WouldBlock` if none waits.
-pub fn accept_one(listener: &Socket) -> io::Result<Accepted> {
+pub fn accept_one(listener: &Socket) -> io::Result<AcceptedConnection> {
     let (socket, address) = net::accept_one(listener)?;
-    Ok(Accepted::new(socket, &address))
+    Ok(AcceptedConnection::new(socket, &address))
 }
 
 /// Chooses the worker of each new connection: the one with the fewest.
@@ -203,7 +203,7 @@ mod tests {
 
     /// It spun for as long as the worker whose turn it was had no processor.
     #[test]
-    fn whoever_waits_for_its_turn_to_accept_does_not_spin() {
+    fn a_worker_that_waits_for_its_turn_to_accept_does_not_spin() {
         const WAIT: Duration = Duration::from_millis(50);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let _client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
@@ -214,7 +214,7 @@ mod tests {
                 calls.set(calls.get() + 1);
                 Ok(0)
             };
-            let accepted = accept_loop(&listener, HandedOver::default(), accept, |_, _| {});
+            let accepted = accept_loop(&listener, HandedOverFlag::default(), accept, |_, _| {});
             let is_over = crate::timeout(WAIT, accepted).await.is_ok();
             told.send((is_over, calls.get())).expect("the test waits");
         });

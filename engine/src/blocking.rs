@@ -20,7 +20,7 @@ thread_local! {
 /// Runs `work` on a thread of the runtime's pool and waits for it, while the worker serves others. So it does while there is no
 /// thread for it: to ask the pool for one more than it has would hold up the worker.
 ///
-/// Threads of that pool begin where they were asked for, which is the core of the worker: its connections would take
+/// Threads of that pool begin where they were requested, which is the core of the worker: its connections would take
 /// turns with a password hash. So the thread is let go to all cores of the process first.
 ///
 /// # Errors

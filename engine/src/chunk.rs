@@ -29,7 +29,7 @@ const SEGMENTS_KEPT_MAX: usize = 4;
 /// An output with more than this goes on in a new buffer: sealing and sending one takes a bounded part of a turn, and its memory
 /// comes back when it has left, not with the last byte. 1 MiB takes about 1 ms to seal.
 pub(crate) const SEGMENT_BYTES: usize = 1 << 20;
-/// What a buffer for a segment holds: it is full at the first append that reaches [`SEGMENT_BYTES`].
+/// The size of a buffer for a segment: it is full at the first append that reaches [`SEGMENT_BYTES`].
 const SEGMENT_CAPACITY: usize = SEGMENT_BYTES + BULK_BYTES;
 
 const TWO_CHUNKS: usize = 2 * CHUNK_BYTES;

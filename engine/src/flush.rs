@@ -1,4 +1,4 @@
-//! What a loop turn appended to outputs leaves at its end, in one send for each of them.
+//! The bytes that a loop turn appended to outputs leave at its end, in one send for each of them.
 //!
 //! A task for each output did that before: waking, queueing and polling two of them cost a request of HTTP/1.1 a tenth of the
 //! gateway's own time. Those tasks are still there for what takes longer than one call.

@@ -23,7 +23,7 @@ pub const DESCRIPTORS_MAX: usize = 64;
 /// Bytes of one message. Default 64 KiB: below the default send buffer of a Unix socket (`net.core.wmem_default`).
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// What arrived.
+/// The received message.
 #[derive(Debug)]
 pub enum Received {
     /// A message and the descriptors that came with it.
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_stay_apart_and_the_end_is_told() {
+    fn messages_stay_apart_and_the_end_is_reported() {
         let (ours, theirs) = pair();
         theirs.set_patience(Some(Duration::from_millis(10))).expect("set");
         assert!(matches!(theirs.receive(), Ok(Received::Nothing)));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_heard_of_an_end_that_had_not_read_everything() {
+    fn last_words_arrive_from_an_end_that_did_not_read_everything() {
         let null = std::fs::File::open("/dev/null").expect("there");
         let (ours, theirs) = pair();
         ours.send(b"never read", &[]).expect("sent");
@@ -194,7 +194,7 @@ mod tests {
         let Ok(Received::Message(message, descriptors)) = ours.receive() else { panic!("its last words") };
         assert_eq!((message.as_slice(), descriptors.len()), (b"why".as_slice(), 1));
         assert!(matches!(ours.receive(), Ok(Received::End)));
-        // Who speaks first is told of the reset, and then hears the same.
+        // The peer that sends first sees the reset, and then the same.
         let (ours, theirs) = pair();
         ours.send(b"never read", &[]).expect("sent");
         theirs.send(b"why", &[]).expect("sent");

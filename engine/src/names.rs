@@ -1,6 +1,6 @@
 //! Host names of servers, and the addresses that they had last.
 //!
-//! The system's resolver tells no time to live, so a name is asked for again when its answer is [`FRESH`] old and somebody
+//! The system's resolver gives no time to live, so a name is resolved again when its addresses are [`FRESH`] old and somebody
 //! connects. While it cannot be resolved, the last good answer goes on being used: servers outlive name servers.
 
 use std::{
@@ -21,7 +21,7 @@ const FRESH: Duration = Duration::from_secs(5);
 /// Names that a worker remembers. Those of a configuration are far fewer; beyond it nothing is remembered.
 const NAMES_MAX: usize = 4_096;
 
-/// How long the last good answer is used after one that was none, before it is asked for again.
+/// How long the last good answer is used after one that was none, before it is requested again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Resolutions under way on one worker, one of each name. A name server that hangs holds a helper thread each, and who asks for
@@ -29,19 +29,19 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const UNDER_WAY_MAX: usize = BLOCKING_THREADS / 2;
 
 #[derive(Clone)]
-struct Known {
+struct CachedAddresses {
     addresses: Vec<SocketAddr>,
-    /// When it is to be asked for again.
+    /// The time of the next resolution.
     until: Instant,
 }
 
 thread_local! {
-    static KNOWN: RefCell<HashMap<Key, Known>> = RefCell::default();
+    static KNOWN: RefCell<HashMap<Key, CachedAddresses>> = RefCell::default();
     static UNDER_WAY: Arc<Gate<Key>> = Gate::new(UNDER_WAY_MAX);
 }
 
 /// A resolution, until it is dropped.
-pub(crate) type UnderWay = Pass<Key>;
+pub(crate) type PendingLookup = Pass<Key>;
 
 type Key = (String, u16);
 
@@ -51,7 +51,7 @@ type Key = (String, u16);
 /// It cannot be resolved, and never could.
 pub(crate) async fn addresses<F: Future<Output = io::Result<Vec<SocketAddr>>>>(
     host: (&str, u16),
-    resolve: impl FnOnce(UnderWay) -> F,
+    resolve: impl FnOnce(PendingLookup) -> F,
 ) -> io::Result<Vec<SocketAddr>> {
     let key = (host.0.to_owned(), host.1);
     let known = KNOWN.with_borrow(|all| all.get(&key).cloned());
@@ -76,7 +76,7 @@ pub(crate) async fn addresses<F: Future<Output = io::Result<Vec<SocketAddr>>>>(
         return Ok(found.addresses);
     }
     if let Some(addresses) = &known {
-        // Who comes meanwhile need not wait for the same.
+        // Later arrivals need not wait for the same.
         keep(&key, addresses, PAUSE);
     }
     match (resolve(under_way).await, known) {
@@ -96,7 +96,7 @@ fn keep(key: &Key, addresses: &[SocketAddr], time: Duration) {
     KNOWN.with_borrow_mut(|all| {
         if all.len() < NAMES_MAX || all.contains_key(key) {
             let until = Instant::now() + time;
-            all.insert(key.clone(), Known { addresses: addresses.to_vec(), until });
+            all.insert(key.clone(), CachedAddresses { addresses: addresses.to_vec(), until });
         }
     });
 }
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// The answer, and whether the resolver was asked.
+    /// The addresses, and whether the resolver was used.
     fn ask(name: &str, answer: io::Result<Vec<SocketAddr>>) -> (io::Result<Vec<SocketAddr>>, bool) {
         let mut is_asked = false;
         let resolve = |_under_way| async {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_asked_for_again_when_its_answer_is_old_and_the_last_good_one_outlives_failures() {
+    fn a_name_is_resolved_again_when_its_addresses_are_old_and_the_last_good_ones_outlive_failures() {
         let one: Vec<SocketAddr> = vec!["192.0.2.1:80".parse().expect("an address")];
         let two: Vec<SocketAddr> = vec!["192.0.2.2:80".parse().expect("an address")];
         let failure = || Err(io::Error::other("no name server"));
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_name_server_that_hangs_holds_up_two_threads_and_nobody_fails_for_it_at_once() {
         let gate = UNDER_WAY.with(Arc::clone);
-        let mut hanging: Vec<UnderWay> =
+        let mut hanging: Vec<PendingLookup> =
             (0..9).filter_map(|number| gate.try_enter(&("hangs.example".into(), number))).collect();
         assert_eq!(hanging.len(), UNDER_WAY_MAX);
         let address: Vec<SocketAddr> = vec!["192.0.2.1:80".parse().expect("an address")];

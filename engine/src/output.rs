@@ -79,8 +79,8 @@ struct Inner {
     /// It is sent at the end of this turn.
     is_due: Cell<bool>,
     /// What a send at the end of a turn leaves to the writer's task.
-    rest: RefCell<Option<io::Result<Outgoing>>>,
-    /// Who waits for room: the connection itself, and the lane whose reply it takes.
+    rest: RefCell<Option<io::Result<OutgoingBatch>>>,
+    /// A waiter for room: the connection itself, and the lane whose reply it takes.
     relieved: RefCell<Vec<Waker>>,
     on_flush: RefCell<Option<Box<dyn Fn()>>>,
     progress: Cell<u64>,
@@ -107,7 +107,7 @@ struct Batch {
 }
 
 /// A batch as it goes on the wire, segment by segment.
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingBatch {
     pub(crate) bytes: Vec<u8>,
     /// How much of them has left.
     pub(crate) at: usize,
@@ -117,7 +117,7 @@ pub(crate) struct Outgoing {
     later: VecDeque<Vec<u8>>,
 }
 
-impl Outgoing {
+impl OutgoingBatch {
     fn seal(mut batch: Batch, link: &TlsLink) -> io::Result<Self> {
         let plain_bytes = batch.plain.len();
         let bytes = match link.seal(&batch.plain, &mut batch.wire)? {
@@ -429,7 +429,7 @@ impl Output {
     ///
     /// # Errors
     /// The connection is gone, or TLS cannot go on.
-    pub(crate) async fn next_outgoing(&self, link: &TlsLink) -> Option<io::Result<Outgoing>> {
+    pub(crate) async fn next_outgoing(&self, link: &TlsLink) -> Option<io::Result<OutgoingBatch>> {
         poll_fn(|context| {
             if self.is_closed() {
                 return Poll::Ready(None);
@@ -469,8 +469,8 @@ impl Output {
         Batch { plain, later, wire: std::mem::take(&mut *self.0.wire.borrow_mut()) }
     }
 
-    fn seal(&self, batch: Batch, link: &TlsLink) -> io::Result<Outgoing> {
-        let outgoing = Outgoing::seal(batch, link)?;
+    fn seal(&self, batch: Batch, link: &TlsLink) -> io::Result<OutgoingBatch> {
+        let outgoing = OutgoingBatch::seal(batch, link)?;
         self.0.tally.batch_begins(outgoing.plain_bytes);
         Ok(outgoing)
     }
@@ -479,7 +479,7 @@ impl Output {
     ///
     /// # Errors
     /// TLS cannot go on.
-    pub(crate) fn sent(&self, mut outgoing: Outgoing, link: &TlsLink) -> io::Result<Option<Outgoing>> {
+    pub(crate) fn sent(&self, mut outgoing: OutgoingBatch, link: &TlsLink) -> io::Result<Option<OutgoingBatch>> {
         self.0.tally.batch_ends();
         self.0.in_flight.set(self.0.in_flight.get() - outgoing.plain_bytes);
         give_output(outgoing.bytes);
@@ -540,7 +540,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_removed_leaves_the_rest_in_order() {
+    fn a_removal_leaves_the_rest_in_order() {
         for (ranges, left) in [
             (&[][..], "abcdefgh"),
             (&[(0, 2)], "cdefgh"),

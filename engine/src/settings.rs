@@ -1,4 +1,4 @@
-//! What the engine can be told: workers, addresses, TLS. Plain data, already checked by whoever made it.
+//! Settings of the engine: workers, addresses, TLS. Plain data, already checked by whoever made it.
 //!
 //! Every number has a named default with its unit, its reason and its worst case. The configuration crate
 //! reads these constants too, so a default stands in exactly one place.
@@ -64,10 +64,10 @@ impl Default for RuntimeSettings {
 /// Whether a TLS listener asks clients for a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ClientAuth {
-    /// No certificate is asked for.
+    /// No certificate is requested.
     #[default]
     Off,
-    /// Asked for; a client without one is let in, one with a certificate that does not verify is not.
+    /// Requested; a client without one is let in, one with a certificate that does not verify is not.
     Optional,
     /// No valid certificate, no connection.
     Required,

@@ -247,7 +247,7 @@ impl DataSocket {
             match receive_now(self.socket.as_raw_fd(), chunk.vec(), most) {
                 Ok(0) => return Poll::Ready(Ok(None)),
                 Ok(count) => {
-                    // A stream that gave less than was asked for is empty (epoll(7)), and its next bytes are an event. But
+                    // A stream that gave less than was requested is empty (epoll(7)), and its next bytes are an event. But
                     // its end may have been announced together with these bytes.
                     self.readable.is_ready.set(count >= most || self.ended.is_ready.get());
                     self.sends_much.set(count >= CHUNK_BYTES);

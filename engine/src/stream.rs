@@ -15,14 +15,14 @@ use socket2::Socket;
 
 use crate::{
     net,
-    output::{Outgoing, Output, Watermarks},
+    output::{OutgoingBatch, Output, Watermarks},
     reader::Reader,
     socket::DataSocket,
     tls::{PeerIdentity, TlsSession},
     traffic::Traffic,
 };
 
-/// What a stream is made with.
+/// The settings of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamOptions {
     /// When the output counts as congested.
@@ -97,7 +97,7 @@ impl Stream {
         }
     }
 
-    /// Resets the connection: what is buffered is lost, and the peer is told that something went wrong (RFC 9293 section 3.10.5).
+    /// Resets the connection: what is buffered is lost, and the peer learns that something went wrong (RFC 9293 section 3.10.5).
     pub fn reset(self) {
         self.output.abort();
         self.socket.reset_at_close();
@@ -232,7 +232,7 @@ async fn write_batches(socket: &DataSocket, output: &Output, link: &TlsLink) -> 
     }
 }
 
-async fn send_batch(socket: &DataSocket, output: &Output, link: &TlsLink, first: Outgoing) -> io::Result<()> {
+async fn send_batch(socket: &DataSocket, output: &Output, link: &TlsLink, first: OutgoingBatch) -> io::Result<()> {
     let mut next = Some(first);
     while let Some(outgoing) = next {
         socket.send_all(&outgoing.bytes[outgoing.at..], output).await?;

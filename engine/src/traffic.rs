@@ -70,9 +70,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Seen(Cell<usize>, Cell<usize>);
+    struct ByteCounts(Cell<usize>, Cell<usize>);
 
-    impl Traffic for Seen {
+    impl Traffic for ByteCounts {
         fn received(&self, bytes: usize) {
             self.0.set(self.0.get() + bytes);
         }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_batch_counts_its_plain_bytes_whatever_its_records_have() {
-        let (tally, seen) = (Tally::default(), Rc::new(Seen::default()));
+        let (tally, seen) = (Tally::default(), Rc::new(ByteCounts::default()));
         tally.count_into(seen.clone());
         // Plain: the socket takes it in two parts.
         tally.batch_begins(100);

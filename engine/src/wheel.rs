@@ -4,7 +4,7 @@
 //! puts wakers into it, and a task owns [`Deadline`] handles.
 //!
 //! What it costs: a deadline that moves later, or is cleared, is one store, as its entry stays where it is until that
-//! place is due and is then placed anew (or parked). Setting an earlier time is two list operations. Nothing is
+//! place is due and is then placed again (or parked). Setting an earlier time is two list operations. Nothing is
 //! allocated per re-arm. Entries far in the future stand in coarse slots that are looked at once per slot, not per
 //! tick.
 //!
@@ -156,7 +156,7 @@ impl<T: Default> Wheel<T> {
         }
     }
 
-    /// True from the first [`expire`](Self::expire) past the deadline until it is set anew or cleared.
+    /// True from the first [`expire`](Self::expire) past the deadline until it is set again or cleared.
     pub fn is_expired(&self, key: &Key) -> bool {
         self.entries[key.0 as usize].tick() <= self.current
     }
@@ -173,7 +173,7 @@ impl<T: Default> Wheel<T> {
     }
 
     /// Advances to `now` and calls `fire` once with the token of every deadline that has passed since. Such an entry
-    /// stays, expired, until it is set anew. Gives the number fired. A `now` before the last one does nothing.
+    /// stays, expired, until it is set again. Gives the number fired. A `now` before the last one does nothing.
     pub fn expire(&mut self, now: Time, mut fire: impl FnMut(&mut T)) -> usize {
         let target = now.as_nanos() / TICK_NANOS;
         let mut fired = 0;

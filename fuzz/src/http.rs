@@ -13,7 +13,7 @@ const ANY: HeadLimits = HeadLimits { bytes: usize::MAX, fields: usize::MAX, targ
 /// Sizes of reads.
 const PIECES: [usize; 4] = [1, 2, 7, 64];
 
-/// What a peer has said.
+/// The bytes of a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Said {
     /// Each message: its head as it goes on, its body, its trailers.

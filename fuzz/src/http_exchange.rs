@@ -1,8 +1,7 @@
 //! Any bytes of a client and of an origin, in any pieces, through a real exchange: the listener on a worker of its own.
 //!
-//! The first byte of an input is the size of the client's pieces. Then come the client's bytes and, each behind [`SEPARATOR`], what the
-//! origin sends to one request after the other, before it closes. Requests beyond them get an answer that is well, and that says which
-//! request it answers.
+//! The first byte of an input is the size of the client's pieces. Then come the client's bytes and, each behind [`SEPARATOR`], the bytes
+//! that the origin sends to one request after the other before it closes. Further requests get a valid response that names its request.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +15,7 @@ use std::{
 };
 
 use weir_analysis::http::path::{PathRules, normalise};
-use weir_http::doors::{Caller, Companion, Door, Inspect, Settled, Tap};
+use weir_http::filter::{Caller, ExchangeSummary, FilterFactory, HttpFilter, Inspect, Tap};
 use weir_http_codec::{
     BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, Known, RequestHead, RequestParser, ResponseParser,
     frames::PREFACE,
@@ -26,41 +25,41 @@ use crate::gateway::{Gateway, Setup, route, upstream};
 
 /// Between the parts of an input.
 const SEPARATOR: &[u8] = b"\n--\n";
-/// The answer to a request without one of its own. No input can say the same: it does not know the address of its client.
+/// The response to a request without bytes of its own. No input can contain it: an input does not know the address of its client.
 fn well(client: &[u8], target: &[u8]) -> Vec<u8> {
     let body = [client, b" ", target].concat();
     [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), &body].concat()
 }
 
-/// A door whose companions take part in all of an exchange, and are counted.
+/// A factory whose filters take part in the whole exchange, and are counted.
 #[derive(Clone, Debug, Default)]
 struct Counting {
     entered: Arc<AtomicU64>,
     settled: Arc<AtomicU64>,
 }
 
-impl Door for Counting {
-    fn enter(&self, _: &RequestHead, _: &Caller) -> Box<dyn Companion> {
+impl FilterFactory for Counting {
+    fn create(&self, _: &RequestHead, _: &Caller) -> Box<dyn HttpFilter> {
         self.entered.fetch_add(1, Ordering::SeqCst);
         Box::new(self.clone())
     }
 }
 
-impl Companion for Counting {
+impl HttpFilter for Counting {
     fn inspect(&mut self, _: &RequestHead, _: &Caller) -> Inspect {
-        Inspect::Kept(16)
+        Inspect::Buffered(16)
     }
 
     fn tap(&mut self, _: u16, fields: &mut Fields) -> Tap {
         if fields.has(Known::ContentLength) { Tap::Follow } else { Tap::Edit }
     }
 
-    fn settled(&mut self, _: &Settled<'_>) {
+    fn on_complete(&mut self, _: &ExchangeSummary<'_>) {
         self.settled.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-/// What the origin says to this input, and what it has seen of it.
+/// The responses of the origin to this input, and the bytes that it received.
 #[derive(Default)]
 struct Script {
     /// The address of its client: a request of another one has been on its way when its client left.
@@ -74,17 +73,17 @@ struct Script {
 /// The gateway and its origin, for one input at a time.
 struct World {
     gateway: Gateway,
-    door: Counting,
+    filter: Counting,
     script: Arc<Mutex<Script>>,
 }
 
 static WORLD: LazyLock<Mutex<World>> = LazyLock::new(|| {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let door = Counting::default();
-    let installed = Arc::new(door.clone());
-    let mut setup = Setup::of(vec![route("/", upstream(1), |action| action.door = Some(installed))]);
+    let filter = Counting::default();
+    let installed = Arc::new(filter.clone());
+    let mut setup = Setup::of(vec![route("/", upstream(1), |action| action.filter = Some(installed))]);
     setup.upstreams = vec![Vec::new(), vec![listener.local_addr().expect("bound")]];
-    // A client that has said all it wants still reads its answers.
+    // A client that has sent everything still reads its responses.
     setup.change = Box::new(|settings| settings.half_close = true);
     let script = Arc::<Mutex<Script>>::default();
     let shared = script.clone();
@@ -94,7 +93,7 @@ static WORLD: LazyLock<Mutex<World>> = LazyLock::new(|| {
             thread::spawn(move || serve(stream, &script));
         }
     });
-    Mutex::new(World { gateway: Gateway::start(setup), door, script })
+    Mutex::new(World { gateway: Gateway::start(setup), filter, script })
 });
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -132,7 +131,7 @@ fn serve(mut stream: TcpStream, script: &Mutex<Script>) {
             }
         };
         if let Some(answer) = answer {
-            // What is left of the request is not read: the gateway may be told before it has sent all.
+            // What is left of the request is not read: the gateway may be expected before it has sent all.
             let _ = stream.write_all(&answer);
             let _ = stream.shutdown(Shutdown::Write);
             while more(&mut stream, &mut received) {}
@@ -153,7 +152,7 @@ fn serve(mut stream: TcpStream, script: &Mutex<Script>) {
     }
 }
 
-/// A client of HTTP/1.0 need not say whom it asks, and the gateway says so in an empty Host, which the parser takes for none.
+/// A client of HTTP/1.0 need not name a host. The gateway forwards an empty Host then, which the parser takes for none.
 fn name_host(received: &mut Vec<u8>) {
     const EMPTY: &[u8] = b"\r\nHost: \r\n";
     if let Some(at) = received.windows(EMPTY.len()).position(|window| window == EMPTY) {
@@ -168,8 +167,8 @@ fn more(stream: &mut TcpStream, received: &mut Vec<u8>) -> bool {
     count > 0
 }
 
-/// A client's and an origin's bytes: no panic; each request that goes on is one that the client sent, in order; what the client reads is
-/// framed, and the answer of the origin to its own request; each exchange is settled once; nothing is held at the end.
+/// Bytes of a client and of an origin: no panic; each forwarded request is one that the client sent, in order; the client reads framed
+/// responses, each to its own request; each exchange is reported once; nothing is held at the end.
 pub fn http_exchange(data: &[u8]) {
     let Some((size, data)) = data.split_first() else { return };
     let mut parts = split(data);
@@ -188,7 +187,7 @@ pub fn http_exchange(data: &[u8]) {
     let (read, address) = (client.0.rest_bytes(), client.1.to_string());
     drop(client);
     world.gateway.rests();
-    let Counting { entered, settled } = &world.door;
+    let Counting { entered, settled } = &world.filter;
     assert_eq!(entered.load(Ordering::SeqCst), settled.load(Ordering::SeqCst), "entered and settled");
     let script = std::mem::take(&mut *locked(&world.script));
     assert_eq!(script.malformed, None, "what went on is no request");
@@ -273,7 +272,7 @@ fn check_responses(heads: &[RequestHead], mut read: &[u8], well: &[u8]) {
         if head.is_interim() {
             continue;
         }
-        // What is no request is refused too.
+        // Bytes that are no request are refused too.
         assert!(answered <= heads.len(), "more responses than requests");
         let is_head = heads.get(answered).is_some_and(|head| head.method() == b"HEAD");
         answered += 1;

@@ -1,12 +1,12 @@
 //! Any bytes as the frames of a peer.
 
 use weir_base::time::Time;
-use weir_websocket_codec::{FrameHeader, HEADER_BYTES_MAX, Limits, Reserved, Sender, Watch, WireError};
+use weir_websocket_codec::{FrameHeader, FrameValidator, HEADER_BYTES_MAX, Limits, Reserved, Sender, WireError};
 
 /// Small enough for inputs of a few bytes to reach them.
 const LIMITS: Limits = Limits { message_bytes: 4096, fragments: 4, pings: 3 };
 
-/// The verdict on a stream does not depend on where it is cut, only judged bytes go on, and nothing but the beginning of one
+/// The verdict on a stream does not depend on where it is cut, only checked bytes go on, and nothing except the beginning of one
 /// header is held back.
 pub fn websocket(data: &[u8]) {
     let [choice, stream @ ..] = data else { return };
@@ -19,20 +19,20 @@ pub fn websocket(data: &[u8]) {
     assert!(stream.starts_with(&whole.0));
 }
 
-/// What goes on of a stream that comes in pieces, and what it breaks.
+/// The bytes that go on of a stream in pieces, and its error.
 fn passed(sender: Sender, reserved: Reserved, stream: &[u8], piece: usize) -> (Vec<u8>, Option<WireError>) {
-    let mut watch = Watch::new(sender, reserved, LIMITS);
+    let mut validator = FrameValidator::new(sender, reserved, LIMITS);
     let (mut passed, mut waiting) = (Vec::new(), Vec::new());
     for bytes in stream.chunks(piece) {
         waiting.extend_from_slice(bytes);
-        let followed = watch.follow(&waiting, Time::from_nanos(1));
-        assert!(followed.passes <= waiting.len());
-        passed.extend(waiting.drain(..followed.passes));
-        if followed.broken.is_some() {
-            assert!(watch.is_between_frames(), "a frame of the gateway's own has its place here");
-            return (passed, followed.broken);
+        let validated = validator.validate(&waiting, Time::from_nanos(1));
+        assert!(validated.bytes <= waiting.len());
+        passed.extend(waiting.drain(..validated.bytes));
+        if validated.error.is_some() {
+            assert!(validator.is_between_frames(), "a frame of the gateway's own has its place here");
+            return (passed, validated.error);
         }
-        assert!(watch.is_closed() || waiting.len() < HEADER_BYTES_MAX);
+        assert!(validator.is_closed() || waiting.len() < HEADER_BYTES_MAX);
     }
     (passed, None)
 }

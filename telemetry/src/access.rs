@@ -48,11 +48,11 @@ pub struct HttpAccess<'a> {
     pub path: &'a str,
     /// `HTTP/1.1`.
     pub protocol: &'static str,
-    /// Host and port that were asked for.
+    /// Host and port that were requested.
     pub authority: &'a str,
     /// Name of the route.
     pub route: Option<&'a str>,
-    /// Address of the endpoint that was asked last, as configured.
+    /// Address of the last queried endpoint, as configured.
     pub endpoint: Option<&'a str>,
     /// Who authentication found.
     pub user: Option<&'a str>,
@@ -64,7 +64,7 @@ pub struct HttpAccess<'a> {
     pub request_id: Option<&'a str>,
     /// Trace of the W3C trace context as it went on.
     pub trace_id: Option<&'a str>,
-    /// How often an endpoint was asked.
+    /// How often an endpoint was queried.
     pub tries: u64,
     /// From head complete to the head of the answer, in nanoseconds.
     pub first_byte_nanos: Option<u64>,
@@ -180,7 +180,7 @@ pub enum AccessFormat {
 pub struct AccessForm {
     /// Text or JSON.
     pub format: AccessFormat,
-    /// What a line has, in this order. `None`: all.
+    /// The fields of a line, in this order. `None`: all.
     pub fields: Option<Vec<AccessField>>,
 }
 
@@ -193,7 +193,7 @@ impl AccessForm {
             (None, AccessFormat::Json) => json(record, at, AccessField::NAMED.iter().map(|(_, field)| *field), into),
             (Some(fields), AccessFormat::Json) => json(record, at, fields.iter().copied(), into),
             (Some(fields), AccessFormat::Text) => {
-                let mut line = Words::new(into);
+                let mut line = FormatWords::new(into);
                 fields.iter().for_each(|field| line.value(value(*field, record, at)));
             }
         }
@@ -201,7 +201,7 @@ impl AccessForm {
     }
 }
 
-/// What a field says.
+/// The value of a field.
 enum Value<'r> {
     Text(&'r str),
     Number(u64),
@@ -210,7 +210,7 @@ enum Value<'r> {
     Time(Duration),
 }
 
-/// What a field says; `None`: nothing is known.
+/// The value of a field; `None`: nothing is known.
 fn value<'r>(field: AccessField, record: &AccessRecord<'r>, at: Duration) -> Option<Value<'r>> {
     let http = record.http.as_ref();
     let number = |number| Some(Value::Number(number));
@@ -293,12 +293,12 @@ fn json_string(text: &str, into: &mut Vec<u8>) {
 }
 
 /// Words of a line, divided by blanks.
-struct Words<'w> {
+struct FormatWords<'w> {
     into: &'w mut Vec<u8>,
     is_first: bool,
 }
 
-impl<'w> Words<'w> {
+impl<'w> FormatWords<'w> {
     fn new(into: &'w mut Vec<u8>) -> Self {
         Self { into, is_first: true }
     }
@@ -351,7 +351,7 @@ impl<'w> Words<'w> {
 /// "user agent", "X-Forwarded-For", "request id", trace id, tries, time to the head of the answer, version and cipher suite of TLS,
 /// status of gRPC.
 fn text(record: &AccessRecord<'_>, at: Duration, into: &mut Vec<u8>) {
-    let mut line = Words::new(into);
+    let mut line = FormatWords::new(into);
     line.value(Some(Value::Time(at)));
     line.plain(record.listener);
     line.value(Some(Value::Peer(record.peer)));
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_is_known_and_nobody_can_end_it() {
+    fn a_line_shows_the_known_fields_and_no_value_can_end_it() {
         let known = AccessRecord { http: Some(http()), ..record() };
         let text = line(AccessFormat::Text, None, &known);
         let (_, rest) = text.split_once(' ').expect("a time");
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_wrote_is_printable_and_short() {
+    fn client_text_is_printable_and_short() {
         let mut text = String::from("x");
         printable("a\n\u{eb}".as_bytes(), &mut text);
         printable(&[b'b'; 2 * TEXT_BYTES_MAX], &mut text);

@@ -286,7 +286,7 @@ impl Registry {
             return cell.clone();
         }
         let cell = match kind {
-            // Asked under the lock of the cells: a level that is set meanwhile is seen here, or switches this one.
+            // Read under the lock of the cells: a level that is set meanwhile is seen here, or switches this one.
             Kind::Histogram => {
                 Cell::Histogram(Arc::new(HistogramCell::new(family.buckets.shift, self.level() == Level::Full)))
             }

@@ -209,7 +209,7 @@ impl Histogram {
     }
 }
 
-/// A copy of a histogram: mergeable, subtractable, and asked for quantiles. Holds only buckets that are not empty.
+/// A copy of a histogram: mergeable, subtractable, with quantiles. Holds only buckets that are not empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistogramSnapshot {
     shift: u32,
@@ -292,7 +292,7 @@ impl HistogramSnapshot {
         difference
     }
 
-    /// Asked with ascending edges, tells how many records are not above each. Edge `e` lies `e` half octaves above
+    /// For ascending edges: how many records are not above each. Edge `e` lies `e` half octaves above
     /// 2^-24 s x 2^shift; these are the boundaries of native schema 1, and every second one is one of schema 0.
     pub(crate) fn cumulative(&self) -> impl FnMut(usize) -> u64 {
         let mut rest = self.counts.iter().peekable();

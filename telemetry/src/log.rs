@@ -96,7 +96,7 @@ pub struct UpstreamEvent {
     pub upstream: Arc<str>,
     /// Address of the endpoint, as configured.
     pub endpoint: Arc<str>,
-    /// What changed.
+    /// The changes.
     pub change: UpstreamChange,
     /// Stable word for why.
     pub reason: &'static str,
@@ -106,7 +106,7 @@ pub struct UpstreamEvent {
     pub suppressed: u64,
 }
 
-/// What can change at an upstream.
+/// Changes at an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UpstreamChange {
     /// The endpoint is healthy again.
@@ -166,7 +166,7 @@ pub struct Suppressed {
     pub count: u64,
 }
 
-/// What a worker has to tell.
+/// A message of a worker.
 #[derive(Clone, Debug)]
 pub enum LogEvent {
     /// See [`DefensiveClose`].

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_of_a_storm_is_told_once_when_it_is_over() {
+    fn the_tail_of_a_storm_is_logged_once_when_it_is_over() {
         let (mut sampler, cache) = (OncePerSecond::new(), Arc::from("cache"));
         for millis in 0..10 {
             sampler.check(&cache, "slow_head", at(millis));

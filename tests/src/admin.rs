@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 
 /// An answer of the admin port.
 #[derive(Debug)]
-pub struct Answer {
+pub struct AdminResponse {
     /// HTTP status.
     pub status: u16,
     /// Head, as it came.
@@ -21,7 +21,7 @@ pub struct Answer {
     pub elapsed: Duration,
 }
 
-impl Answer {
+impl AdminResponse {
     /// The body as JSON.
     ///
     /// # Panics
@@ -43,7 +43,7 @@ impl Admin {
     ///
     /// # Panics
     /// If there is no answer.
-    pub fn get(&self, path: &str) -> Answer {
+    pub fn get(&self, path: &str) -> AdminResponse {
         self.request("GET", path, &[], "").unwrap_or_else(|error| panic!("GET {path}: {error}"))
     }
 
@@ -51,13 +51,19 @@ impl Admin {
     ///
     /// # Panics
     /// If there is no answer.
-    pub fn post(&self, path: &str, body: &str) -> Answer {
+    pub fn post(&self, path: &str, body: &str) -> AdminResponse {
         self.request("POST", path, &[("Content-Type", "application/json")], body)
             .unwrap_or_else(|error| panic!("POST {path}: {error}"))
     }
 
     /// Any request, with more header fields.
-    pub fn request(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> std::io::Result<Answer> {
+    pub fn request(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) -> std::io::Result<AdminResponse> {
         let started = Instant::now();
         let mut stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))?;
         stream.set_read_timeout(Some(Duration::from_secs(15)))?;
@@ -93,13 +99,13 @@ impl Admin {
     }
 }
 
-fn parse(bytes: &[u8], elapsed: Duration) -> Option<Answer> {
+fn parse(bytes: &[u8], elapsed: Duration) -> Option<AdminResponse> {
     let text = String::from_utf8_lossy(bytes);
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
     let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
     let body = if is_chunked { joined_chunks(body)? } else { body.to_owned() };
-    Some(Answer { status, head: head.to_owned(), body, elapsed })
+    Some(AdminResponse { status, head: head.to_owned(), body, elapsed })
 }
 
 fn joined_chunks(mut rest: &str) -> Option<String> {

@@ -1,4 +1,4 @@
-//! A client that sends what it is told and returns replies as the bytes that came.
+//! A client that sends given bytes and returns replies as received.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;

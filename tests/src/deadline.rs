@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a local process needs to answer even on a loaded two-core machine.
+/// The time that a local process needs to answer even on a loaded two-core machine.
 pub const WAIT: Duration = Duration::from_secs(15);
 
 /// Between two looks at a condition.

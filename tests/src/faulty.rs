@@ -12,7 +12,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::stream::Address;
 
-/// What a script answers to one command.
+/// The reply of a script to one command.
 pub enum Act {
     /// These bytes.
     Reply(Vec<u8>),

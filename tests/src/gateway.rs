@@ -200,7 +200,7 @@ impl Gateway {
     ///
     /// # Panics
     /// If the program cannot be run.
-    pub fn ask_upgrade(&self) -> Output {
+    pub fn request_upgrade(&self) -> Output {
         let url = format!("http://{}", self.admin.address);
         let mut command = Command::new(program());
         command.args(["upgrade", "--admin", &url]).env_remove("WEIR_ADMIN_TOKEN").output().expect("weir upgrade")
@@ -211,7 +211,7 @@ impl Gateway {
     /// # Panics
     /// If it does not succeed.
     pub fn upgrade(&mut self) -> Process {
-        let output = self.ask_upgrade();
+        let output = self.request_upgrade();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{out}{err}\n{}", self.process.log());
         assert!(out.starts_with("done: process "), "{out}");

@@ -107,7 +107,7 @@ impl Response {
     }
 }
 
-/// A raw client: it sends what it is told, byte for byte.
+/// A raw client: it sends the given bytes.
 pub struct HttpClient {
     stream: Stream,
     buffer: Vec<u8>,
@@ -231,7 +231,7 @@ impl HttpClient {
         }
     }
 
-    /// The next bytes, as many as asked for.
+    /// The next bytes, as many as requested.
     ///
     /// # Panics
     /// If they do not come.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::deadline::WAIT;
 use crate::stream::{Address, Stream};
 
-/// What a client says first.
+/// The first bytes of a client.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Kinds of frames (RFC 9113 section 6).
@@ -157,14 +157,14 @@ pub fn get(path: &str) -> Vec<u8> {
     block(&[(":method", "GET"), (":scheme", "http"), (":authority", "test.example"), (":path", path)])
 }
 
-/// What a wait for a frame brought.
+/// The result of a wait for a frame.
 enum Received {
     Frame(Frame),
     End,
     Nothing,
 }
 
-/// A raw end of a connection: it sends what it is told.
+/// A raw end of a connection: it sends the given bytes.
 pub struct Http2Peer {
     stream: Stream,
     buffer: Vec<u8>,

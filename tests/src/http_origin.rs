@@ -32,7 +32,7 @@ impl Kind {
 
 /// A request as the origin understood it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seen {
+pub struct ReceivedRequest {
     /// The method.
     pub method: String,
     /// As it stood in the request line.
@@ -60,7 +60,7 @@ pub struct HttpOrigin {
 /// Where it writes what it sees.
 enum Log {
     File(PathBuf),
-    Lines(Arc<Mutex<Vec<Seen>>>),
+    Lines(Arc<Mutex<Vec<ReceivedRequest>>>),
 }
 
 #[expect(dead_code, reason = "kept for its end")]
@@ -111,7 +111,7 @@ impl HttpOrigin {
         let running = Running::Process(Ended(child));
         let port = lines.next().and_then(Result::ok).and_then(|line| line.parse().ok());
         let address = Address::port(port.unwrap_or_else(|| panic!("{kind:?} did not say its port")));
-        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        let seen = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
         let all = seen.clone();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
@@ -137,7 +137,7 @@ impl HttpOrigin {
     ///
     /// # Panics
     /// If its log cannot be read.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<ReceivedRequest> {
         match &self.log {
             Log::Lines(seen) => lock(seen).clone(),
             Log::File(file) => {
@@ -152,15 +152,15 @@ impl HttpOrigin {
     }
 }
 
-fn lock(seen: &Mutex<Vec<Seen>>) -> MutexGuard<'_, Vec<Seen>> {
+fn lock(seen: &Mutex<Vec<ReceivedRequest>>) -> MutexGuard<'_, Vec<ReceivedRequest>> {
     seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-fn parsed(line: &str) -> Seen {
+fn parsed(line: &str) -> ReceivedRequest {
     let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
     let is_whole = value["is_whole"].as_bool().unwrap_or_else(|| text("status") == "200");
-    Seen {
+    ReceivedRequest {
         method: text("method"),
         target: text("target"),
         host: text("host"),

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::gateway::program;
 
-/// What an import has printed.
+/// The output of an import.
 pub struct Imported {
     /// The `weir.toml`.
     pub toml: String,

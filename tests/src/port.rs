@@ -1,4 +1,4 @@
-//! Free TCP ports for processes that must be told theirs.
+//! Free TCP ports for processes that need one by configuration.
 //!
 //! The ports come from below the range that the kernel hands to outgoing connections (32768 and up
 //! on Linux), so no client socket can take one between the choice and the bind.

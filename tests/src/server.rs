@@ -202,13 +202,13 @@ impl Server {
     ///
     /// # Panics
     /// If it does not stop.
-    pub fn freeze(&self) -> Frozen<'_> {
+    pub fn freeze(&self) -> FrozenServer<'_> {
         self.process.signal("STOP");
         let stat = format!("/proc/{}/stat", self.process.id());
         until_true("the server to stand still", || {
             std::fs::read_to_string(&stat).is_ok_and(|text| text.contains(") T "))
         });
-        Frozen(&self.process)
+        FrozenServer(&self.process)
     }
 
     /// A section of INFO. Who makes a server a replica may end all of its connections (sentinels do), this one too: it is then
@@ -253,9 +253,9 @@ impl Server {
 }
 
 /// A server that stands still until this is dropped.
-pub struct Frozen<'a>(&'a Process);
+pub struct FrozenServer<'a>(&'a Process);
 
-impl Drop for Frozen<'_> {
+impl Drop for FrozenServer<'_> {
     fn drop(&mut self) {
         self.0.signal("CONT");
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// # Panics
 /// If it is no whole number of seconds.
-pub fn wanted() -> Option<Duration> {
+pub fn requested_duration() -> Option<Duration> {
     let named = std::env::var("WEIR_SOAK_SECONDS").ok()?;
     Some(Duration::from_secs(named.parse().expect("WEIR_SOAK_SECONDS is a number")))
 }
@@ -16,5 +16,5 @@ pub fn wanted() -> Option<Duration> {
 /// # Panics
 /// As [`wanted`].
 pub fn is_over(has_done_enough: bool, elapsed: Duration) -> bool {
-    has_done_enough && wanted().is_none_or(|wanted| elapsed >= wanted)
+    has_done_enough && requested_duration().is_none_or(|wanted| elapsed >= wanted)
 }

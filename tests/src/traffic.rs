@@ -47,7 +47,7 @@ impl Way {
 
 /// What one client saw, or all of them.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct TrafficCounts {
     /// Right replies.
     pub right: u64,
     /// Connections made.
@@ -60,7 +60,7 @@ pub struct Seen {
     pub errors: BTreeMap<String, u64>,
 }
 
-impl Seen {
+impl TrafficCounts {
     fn error(&mut self, text: String) {
         *self.errors.entry(text).or_default() += 1;
     }
@@ -78,14 +78,14 @@ impl Seen {
 /// Clients at work until they are stopped.
 pub struct Traffic {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Seen>>,
+    threads: Vec<JoinHandle<TrafficCounts>>,
 }
 
 impl Traffic {
-    /// `count` clients that pipeline on one connection each, and two that connect anew for every command.
+    /// `count` clients that pipeline on one connection each, and two that connect again for every command.
     pub fn start(way: &Way, count: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let work = |run: fn(&Way, u64, &AtomicBool) -> Seen, id| {
+        let work = |run: fn(&Way, u64, &AtomicBool) -> TrafficCounts, id| {
             let (way, stop) = (way.clone(), stop.clone());
             std::thread::spawn(move || run(&way, id, &stop))
         };
@@ -98,9 +98,9 @@ impl Traffic {
     ///
     /// # Panics
     /// If a client panicked.
-    pub fn stop(mut self) -> Seen {
+    pub fn stop(mut self) -> TrafficCounts {
         self.stop.store(true, Ordering::Relaxed);
-        let mut all = Seen::default();
+        let mut all = TrafficCounts::default();
         for thread in self.threads.drain(..) {
             all.add(thread.join().expect("a client ends in order"));
         }
@@ -118,8 +118,8 @@ impl Drop for Traffic {
 }
 
 /// Counts up under a key of its own: a lost, doubled or foreign execution shows in the next reply.
-fn pipeline(way: &Way, id: u64, stop: &AtomicBool) -> Seen {
-    let mut seen = Seen::default();
+fn pipeline(way: &Way, id: u64, stop: &AtomicBool) -> TrafficCounts {
+    let mut seen = TrafficCounts::default();
     let (counter, key) = (format!("count-{id}"), format!("value-{id}"));
     let mut number = 0;
     let mut connection: Option<Client> = None;
@@ -162,7 +162,7 @@ fn pipeline(way: &Way, id: u64, stop: &AtomicBool) -> Seen {
 }
 
 /// The replies to one round; how many INCRs were answered if they do not all come.
-fn replies(client: &mut Client, id: u64, number: u64, seen: &mut Seen) -> Result<(), u64> {
+fn replies(client: &mut Client, id: u64, number: u64, seen: &mut TrafficCounts) -> Result<(), u64> {
     for step in 1..=DEPTH {
         let value = format!("{id}:{}", number + step);
         let wanted = [
@@ -196,7 +196,7 @@ fn replies(client: &mut Client, id: u64, number: u64, seen: &mut Seen) -> Result
 }
 
 /// What the server holds after a round without all its replies. More than was answered: a reply was lost.
-fn resync(way: &Way, counter: &str, number: u64, answered: u64, seen: &mut Seen) -> u64 {
+fn resync(way: &Way, counter: &str, number: u64, answered: u64, seen: &mut TrafficCounts) -> u64 {
     let held = until("what the server holds", WAIT, || {
         // This connection may end as well.
         let mut client = way.connect().ok()?;
@@ -211,8 +211,8 @@ fn resync(way: &Way, counter: &str, number: u64, answered: u64, seen: &mut Seen)
 }
 
 /// A connection, a command, and away.
-fn newcomers(way: &Way, id: u64, stop: &AtomicBool) -> Seen {
-    let mut seen = Seen::default();
+fn newcomers(way: &Way, id: u64, stop: &AtomicBool) -> TrafficCounts {
+    let mut seen = TrafficCounts::default();
     let key = format!("newcomer-{id}");
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {

@@ -16,12 +16,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A running flow.
 pub struct Victim {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Suffered>>,
+    thread: Option<JoinHandle<VictimStats>>,
 }
 
 /// What the flow saw.
 #[derive(Debug)]
-pub struct Suffered {
+pub struct VictimStats {
     /// Requests answered correctly.
     pub answered: u64,
     /// Lost connections, wrong or missing replies; the first few in words.
@@ -44,7 +44,7 @@ impl Victim {
     ///
     /// # Panics
     /// If the flow itself panicked.
-    pub fn stop(mut self) -> Suffered {
+    pub fn stop(mut self) -> VictimStats {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("a flow is stopped once");
         thread.join().expect("the victim flow ends in order")
@@ -54,7 +54,7 @@ impl Victim {
     ///
     /// # Panics
     /// If it saw a single error, or no answer at all.
-    pub fn stop_unharmed(self) -> Suffered {
+    pub fn stop_unharmed(self) -> VictimStats {
         let suffered = self.stop();
         assert!(suffered.errors.is_empty() && suffered.answered > 0, "the victim flow suffered: {suffered:?}");
         suffered
@@ -74,7 +74,7 @@ impl Drop for Victim {
 /// Makes the key of each flow its own.
 static FLOWS: AtomicU64 = AtomicU64::new(0);
 
-fn flow(address: &Address, stop: &AtomicBool) -> Suffered {
+fn flow(address: &Address, stop: &AtomicBool) -> VictimStats {
     let mut client = Client::connect(address);
     let key = format!("victim-{}", FLOWS.fetch_add(1, Ordering::Relaxed));
     let mut times = Vec::new();
@@ -107,7 +107,7 @@ fn flow(address: &Address, stop: &AtomicBool) -> Suffered {
     }
     times.sort();
     let p99 = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
-    Suffered { answered: times.len() as u64, errors, p99 }
+    VictimStats { answered: times.len() as u64, errors, p99 }
 }
 
 fn exchange(client: &mut Client, words: &[&str], reply: &[u8]) -> Result<(), String> {

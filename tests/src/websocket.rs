@@ -1,4 +1,4 @@
-//! WebSocket as the tests see it: frames in the plainest way, and an origin that is told what to do behind its 101.
+//! WebSocket as the tests see it: frames in the plainest way, and a scripted origin behind its 101.
 //! Deliberately not the codec under test, but for the answer to a key, which RFC 6455's example and real clients check.
 
 use std::io::{Read as _, Write as _};
@@ -44,7 +44,7 @@ fn frame(first: u8, payload: &[u8], mask: Option<[u8; 4]>) -> Vec<u8> {
     bytes
 }
 
-/// The next frame of `read`, which gives as many bytes as it is asked for: first byte, whether it was masked, payload.
+/// The next frame of `read`, which gives as many bytes as requested: first byte, whether it was masked, payload.
 pub fn next_frame(mut read: impl FnMut(usize) -> Option<Vec<u8>>) -> Option<(u8, bool, Vec<u8>)> {
     let head = read(2)?;
     let length = match head[1] & 0x7f {
@@ -89,9 +89,9 @@ pub fn close_code(client: &mut HttpClient) -> u16 {
     u16::from_be_bytes([payload[0], payload[1]])
 }
 
-/// What an origin has seen of one connection behind its 101.
+/// The bytes that an origin received on one connection behind its 101.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct ReceivedMessages {
     /// The request.
     pub head: String,
     /// Frames: first byte and unmasked payload.
@@ -104,7 +104,7 @@ pub struct Seen {
 pub struct WebSocketOrigin {
     /// Where it listens.
     pub address: Address,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedMessages>>>,
 }
 
 impl WebSocketOrigin {
@@ -143,7 +143,7 @@ impl WebSocketOrigin {
     ///
     /// # Panics
     /// If a connection of it panicked.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<ReceivedMessages> {
         self.seen.lock().expect("no panic").clone()
     }
 }
@@ -152,7 +152,7 @@ fn serve(
     mut stream: TcpStream,
     fields: &str,
     act: &dyn Fn(&mut TcpStream, u8, &[u8]) -> bool,
-    all: &Mutex<Vec<Seen>>,
+    all: &Mutex<Vec<ReceivedMessages>>,
 ) -> Option<()> {
     let _ = stream.set_nodelay(true);
     let mut head = Vec::new();
@@ -169,7 +169,7 @@ fn serve(
     stream.write_all(answer.as_bytes()).ok()?;
     let number = {
         let mut all = all.lock().ok()?;
-        all.push(Seen { head: String::from_utf8_lossy(&head).into_owned(), ..Seen::default() });
+        all.push(ReceivedMessages { head: String::from_utf8_lossy(&head).into_owned(), ..ReceivedMessages::default() });
         all.len() - 1
     };
     let mut reader = stream.try_clone().ok()?;

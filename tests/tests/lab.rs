@@ -197,7 +197,7 @@ fn a_generator_starved_of_cpu_is_named_as_the_reason() {
     let last = std::thread::available_parallelism().expect("CPUs").get() - 1;
     let _hogs: Vec<Hog> = (0..4).map(|_| Hog::start(last)).collect();
     let behind = server.address.tcp().to_string();
-    // The load of others would be told as the reason in its place.
+    // Otherwise the load of others would be the reported reason.
     let Some((told, result)) = fit(|| bench.knee(&[], &["--behind", &behind])) else { return };
     assert_eq!(word(&result, "/knee/stop/reason"), "generator", "{told}");
     // Below that it may have seen clean trials: a lower bound, and it says so.
@@ -224,7 +224,7 @@ fn a_share_of_a_cpu_bounds_the_gateway_and_marks_the_result() {
 }
 
 #[test]
-fn telemetry_is_a_row_of_its_own_and_costs_what_it_costs() {
+fn telemetry_is_a_row_of_its_own_with_its_cost() {
     let bench = Bench::new(SCENARIO);
     let words = ["lab", "compare", "scenario.toml", "--peers", "weir-telemetry-off,weir-capture-all"];
     // One block shows that each row is made; figures are not looked at.
@@ -237,7 +237,7 @@ fn telemetry_is_a_row_of_its_own_and_costs_what_it_costs() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_before_any_load() {
+fn unmeasurable_setups_are_refused_before_any_load() {
     let bench = Bench::new(SCENARIO);
     let (told, _) = bench.knee(&[], &["--budget", "512"]);
     assert!(told.contains("not run: a budget of 512 CPUs"), "{told}");
@@ -278,7 +278,7 @@ endpoints = ["{{origin}}"]
 }
 
 #[test]
-fn peers_are_compared_and_who_is_missing_or_dies_does_not_end_it() {
+fn peers_are_compared_and_a_missing_or_dying_peer_does_not_end_it() {
     let server = Server::start(Kind::Redis);
     let phase = "rate = 2000, warmup = \"0s\", duration = \"1s\"";
     let bench = Bench::new(&SCENARIO.replace("rate = 1000, duration = \"1s\"", phase));
@@ -322,7 +322,7 @@ fn peers_are_compared_and_who_is_missing_or_dies_does_not_end_it() {
 }
 
 #[test]
-fn a_comparison_without_a_gateway_tells_what_the_gateway_costs() {
+fn a_comparison_without_a_gateway_shows_the_cost_of_the_gateway() {
     let phase = "rate = 2000, warmup = \"0s\", duration = \"1s\"";
     let bench = Bench::new(&SCENARIO.replace("rate = 1000, duration = \"1s\"", phase));
     let output = bench.compare(&["--peers", "direct", "--json", "found.json"]);

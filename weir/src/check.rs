@@ -111,7 +111,7 @@ mod tests {
     use std::{fs, path::Path};
 
     use weir_config::{Diagnostics, Snapshot};
-    use weir_knee::{Backend, judge::Check, knee::Outcome};
+    use weir_knee::{Backend, judge::Check, knee::SearchOutcome};
     use weir_parties::peer::Telemetry;
     use weir_trials::{
         Budget, KneeResult,
@@ -197,19 +197,19 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_capacity_for_the_lab_has_none_for_the_gateway() {
+    fn a_result_without_capacity_for_the_lab_has_none_for_the_gateway() {
         let folder = tempfile::tempdir().expect("a folder");
         let check = Check::GeneratorLag;
         let outcomes = [
-            Outcome::Verified,
-            Outcome::AtCeiling,
-            Outcome::Below { rate: 9.0 },
-            Outcome::Unstable,
-            Outcome::Invalid { check },
-            Outcome::Unsteady,
-            Outcome::TooFewSamples { n: 3 },
-            Outcome::MixUp,
-            Outcome::TrialLimit,
+            SearchOutcome::Verified,
+            SearchOutcome::AtCeiling,
+            SearchOutcome::Below { rate: 9.0 },
+            SearchOutcome::Unstable,
+            SearchOutcome::Invalid { check },
+            SearchOutcome::Unsteady,
+            SearchOutcome::TooFewSamples { n: 3 },
+            SearchOutcome::MixUp,
+            SearchOutcome::TrialLimit,
         ];
         for outcome in outcomes {
             let mut result = found(Backend::Real, false);

@@ -24,7 +24,7 @@ use weir_parties::interrupt;
 
 use self::{
     stage::Stage,
-    traffic::{Load, Seen},
+    traffic::{Load, TrafficCounts},
 };
 
 /// Watch Weir at work, in about half a minute: Redis and HTTP under load while a server dies and comes back and the gateway
@@ -79,16 +79,16 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
 
 /// The counts of all scenes.
 #[derive(Default)]
-struct Outcome {
+struct DemoCounts {
     /// Where nothing may fail: load, an HTTP server that dies, the upgrade.
-    promised: Seen,
+    promised: TrafficCounts,
     /// Where a Redis shard dies: clients of its keys.
-    dead_shard: Seen,
+    dead_shard: TrafficCounts,
     /// The clients of the other shard at that time.
-    other_shard: Seen,
+    other_shard: TrafficCounts,
 }
 
-impl Outcome {
+impl DemoCounts {
     /// Nothing failed where nothing may. A dead shard costs errors, and not the connection of a client.
     fn is_clean(&self) -> bool {
         self.promised.failures() + self.other_shard.failures() + self.dead_shard.lost == 0
@@ -96,8 +96,8 @@ impl Outcome {
 }
 
 /// The scenes.
-fn play(stage: &mut Stage) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::default();
+fn play(stage: &mut Stage) -> anyhow::Result<DemoCounts> {
+    let mut outcome = DemoCounts::default();
     let load = Load::start(stage)?;
 
     report::scene(
@@ -170,13 +170,13 @@ fn bring_back(stage: &mut Stage) -> anyhow::Result<Duration> {
 mod tests {
     use super::*;
 
-    fn seen(errors: u64, lost: u64) -> Seen {
-        Seen { requests: 10, errors, lost, ..Seen::default() }
+    fn seen(errors: u64, lost: u64) -> TrafficCounts {
+        TrafficCounts { requests: 10, errors, lost, ..TrafficCounts::default() }
     }
 
     #[test]
     fn only_the_errors_of_a_dead_shard_are_expected() {
-        let outcome = |promised, dead_shard, other_shard| Outcome { promised, dead_shard, other_shard };
+        let outcome = |promised, dead_shard, other_shard| DemoCounts { promised, dead_shard, other_shard };
         assert!(outcome(seen(0, 0), seen(9, 0), seen(0, 0)).is_clean());
         assert!(!outcome(seen(1, 0), seen(0, 0), seen(0, 0)).is_clean());
         assert!(!outcome(seen(0, 1), seen(0, 0), seen(0, 0)).is_clean());

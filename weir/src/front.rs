@@ -25,7 +25,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand, error::ErrorKi
 use weir_config::{Snapshot, surroundings::Machine};
 use weir_engine::settings::Address;
 
-use self::{file::Meaning, probe::Contact};
+use self::{file::GeneratedConfig, probe::ProbeConnection};
 use crate::{check, gateway::Gateway, run, upgrade};
 
 /// A protocol with a command of its own.
@@ -42,7 +42,7 @@ pub struct Protocol {
     ///
     /// # Errors
     /// In words: the server does not speak the protocol, or refuses.
-    ask: fn(&mut Contact<'_>) -> Result<String, String>,
+    ask: fn(&mut ProbeConnection<'_>) -> Result<String, String>,
     /// A shell command that sends a request through a listener at this address to the upstream.
     try_it: fn(&Address) -> String,
 }
@@ -140,7 +140,7 @@ impl Subcommand for FrontCommand {
 /// In words: the file cannot be written, or the gateway cannot start.
 pub fn run(command: &FrontCommand) -> Result<(), String> {
     let FrontCommand { protocol, args } = command;
-    let meaning = Meaning {
+    let meaning = GeneratedConfig {
         protocol,
         listen: args.listen.clone(),
         upstreams: args.upstream.clone(),
@@ -228,7 +228,7 @@ mod tests {
     fn every_row_means_a_file_that_the_loader_takes() {
         for protocol in PROTOCOLS {
             for is_tls in [false, true] {
-                let meaning = Meaning {
+                let meaning = GeneratedConfig {
                     protocol,
                     listen: address::listen(":7001").expect("an address"),
                     upstreams: vec![address::upstream("server.internal:7002").expect("an address")],
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn several_servers_of_redis_are_refused_with_the_remedy() {
-        let meaning = Meaning {
+        let meaning = GeneratedConfig {
             protocol: named("redis").expect("Redis"),
             listen: address::listen(":7001").expect("an address"),
             upstreams: [":1", ":2"].map(|text| address::upstream(text).expect("an address")).to_vec(),

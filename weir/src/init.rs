@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::front::{
     self, PROTOCOLS, Protocol, address,
-    file::{self, Meaning},
+    file::{self, GeneratedConfig},
     probe,
 };
 
@@ -48,7 +48,11 @@ pub fn run(args: &InitArgs) -> Result<(), String> {
 }
 
 /// Asks. A wrong answer repeats the question at a terminal, and is an error from a pipe.
-fn questions(input: &mut dyn BufRead, output: &mut dyn Write, is_terminal: bool) -> Result<Meaning<'static>, String> {
+fn questions(
+    input: &mut dyn BufRead,
+    output: &mut dyn Write,
+    is_terminal: bool,
+) -> Result<GeneratedConfig<'static>, String> {
     let mut ask = Ask { input, output, is_terminal };
     let words: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.word).collect();
     let unknown = format!("write one of {}", words.join(", "));
@@ -58,7 +62,7 @@ fn questions(input: &mut dyn BufRead, output: &mut dyn Write, is_terminal: bool)
     let listen = ask.until("Listen address (:PORT is on 127.0.0.1)", &default, address::listen)?;
     let default = format!("127.0.0.1:{}", protocol.server_port);
     let upstream = ask.until("Upstream, the server behind the gateway", &default, address::upstream)?;
-    Ok(Meaning { protocol, listen, upstreams: vec![upstream], is_tls: false, workers: None, admin: None })
+    Ok(GeneratedConfig { protocol, listen, upstreams: vec![upstream], is_tls: false, workers: None, admin: None })
 }
 
 /// Where questions go, and where answers come from.

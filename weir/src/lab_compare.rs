@@ -10,8 +10,8 @@ use weir_parties::{
     peer::{Change, DIRECT, Telemetry},
 };
 use weir_trials::{
-    Behind, Budget, Comparison,
-    compare::{Compared, Progress, Request, compare},
+    Budget, Comparison, UpstreamKind,
+    compare::{ComparisonResult, Progress, Request, compare},
     comparison::{self, LoadProgram},
     result::seconds_since_epoch,
     side_by_side, table,
@@ -56,7 +56,7 @@ pub struct CompareArgs {
     #[arg(long, requires = "load")]
     tls: bool,
 
-    /// Each gateway of HTTP/1.1 has 100 routes, of which the one that is asked for comes last, and writes a line of access log for
+    /// Each gateway of HTTP/1.1 has 100 routes, of which the one that is requested comes last, and writes a line of access log for
     /// every request.
     #[arg(long)]
     routes: bool,
@@ -68,7 +68,7 @@ pub struct CompareArgs {
     /// What stands behind the gateways: origin (the lab's own, without this), nginx (which the lab starts, HTTP/1.1 only), or
     /// servers that run already. Several are for peers whose file has {each origin}.
     #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_delimiter = ',', value_parser = lab_sweep::behind)]
-    behind: Vec<Behind>,
+    behind: Vec<UpstreamKind>,
 
     /// Blocks per row; a claim needs at least 8.
     #[arg(long, default_value_t = BLOCKS_MIN as u32, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -97,7 +97,7 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
     }
     let Some(path) = &args.scenario else { return Err("a scenario is needed".to_owned()) };
     let (mut scenario, source) = lab_load::read_with_source(path)?;
-    let behind = Behind::together(args.behind.clone()).map_err(|error| error.to_string())?;
+    let behind = UpstreamKind::together(args.behind.clone()).map_err(|error| error.to_string())?;
     scenario = behind.adapted(&scenario).map_err(|error| error.to_string())?;
     let (blocks, window) = match args.quick {
         true => (QUICK_BLOCKS, Some(QUICK_WINDOW)),
@@ -123,7 +123,7 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
         rules: rules(args.quick),
         scenario,
     };
-    let compared = compare(&request, tell).map_err(|failure| failure.to_string())?;
+    let compared = compare(&request, print_progress).map_err(|failure| failure.to_string())?;
     let result = result_of(&request, compared, source);
     // First what cannot fail: a full disk costs the file and not the figures.
     print!("{}", side_by_side::markdown(&result));
@@ -188,7 +188,7 @@ fn no_peer(word: &str) -> String {
     format!("no peer `{word}`; there are {}, {DIRECT}, or a file that ends in .toml", known.join(", "))
 }
 
-fn tell(progress: &Progress<'_>) {
+fn print_progress(progress: &Progress<'_>) {
     match progress {
         Progress::Started { placement, arms, missing } => {
             eprintln!("{placement}");
@@ -205,8 +205,8 @@ fn tell(progress: &Progress<'_>) {
     }
 }
 
-fn result_of(request: &Request, compared: Compared, scenario: String) -> Comparison {
-    let Compared { placement, arms, missing, failed, direct_ceiling, rows, last } = compared;
+fn result_of(request: &Request, compared: ComparisonResult, scenario: String) -> Comparison {
+    let ComparisonResult { placement, arms, missing, failed, direct_ceiling, rows, last } = compared;
     Comparison {
         schema: comparison::SCHEMA.to_owned(),
         run_id: last.identity.run_id,

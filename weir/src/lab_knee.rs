@@ -7,8 +7,8 @@ use weir_engine::settings::Address;
 use weir_knee::{Knee, Rules};
 use weir_parties::peer::Telemetry;
 use weir_trials::{
-    Behind, Budget, KneeResult, Progress, Request,
-    knee::Found,
+    Budget, KneeResult, Progress, Request, UpstreamKind,
+    knee::FoundKnee,
     result::{self, Conditions},
     table,
 };
@@ -79,14 +79,14 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
     args.result.check()?;
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
-        behind: args.behind.clone().map_or(Behind::Origin, |address| Behind::Servers(vec![address])),
+        behind: args.behind.clone().map_or(UpstreamKind::Origin, |address| UpstreamKind::Servers(vec![address])),
         budget: args.budget,
         telemetry: args.telemetry.level(),
         rate_max: args.rate_max,
         rules: if args.quick { Rules::quick() } else { Rules::default() },
         scenario,
     };
-    let found = weir_trials::knee(&request, tell).map_err(|failure| failure.to_string())?;
+    let found = weir_trials::knee(&request, print_progress).map_err(|failure| failure.to_string())?;
     if args.quick {
         println!("Quick run: short trials, 10 % precision. Do not use it for sizing.");
     }
@@ -108,7 +108,7 @@ pub fn no_knee(knee: &Knee) -> String {
 }
 
 /// Progress on standard error.
-pub fn tell(progress: &Progress<'_>) {
+pub fn print_progress(progress: &Progress<'_>) {
     match progress {
         Progress::Started { placement, config } => {
             eprintln!("{}", placement.without_origin());
@@ -120,7 +120,7 @@ pub fn tell(progress: &Progress<'_>) {
 }
 
 /// The file of a search.
-pub fn result_of(is_quick: bool, request: &Request, found: &Found, scenario: String) -> KneeResult {
+pub fn result_of(is_quick: bool, request: &Request, found: &FoundKnee, scenario: String) -> KneeResult {
     let Request { budget, telemetry, .. } = *request;
     let conditions = Conditions { budget, backend: request.behind.backend(), telemetry, is_quick };
     KneeResult {

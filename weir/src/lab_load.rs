@@ -13,7 +13,7 @@ use clap::Args;
 use weir_engine::settings::Address;
 use weir_load::{
     Event, Gate, Part, RunError, Scenario, StepRecord, Threshold,
-    run::{Alone, Barrier, ByClock, instant, run_id},
+    run::{Barrier, ClockBarrier, SingleProcess, instant, run_id},
     run_part, scenario,
     shard::SHARDS_MAX,
 };
@@ -164,12 +164,12 @@ fn send(args: &LoadArgs, planned: Planned, tell: impl FnMut(Event)) -> Result<()
         return conduct(&request, tell).map_err(|error| format!("{error:#}"));
     }
     let (part, run_id, mut barrier): (Part, String, Box<dyn Barrier + Send>) = match args.part.zip(args.start_at) {
-        None => (Part::WHOLE, run_id(), Box::new(Alone)),
+        None => (Part::WHOLE, run_id(), Box::new(SingleProcess)),
         Some((part, start)) => {
             part.check(&scenario).map_err(|error| error.to_string())?;
             // The same for all parts, whose processes cannot ask each other.
             let run_id = format!("{start:x}-{}", scenario.fingerprint());
-            (part, run_id, Box::new(ByClock::new(&scenario, start)?))
+            (part, run_id, Box::new(ClockBarrier::new(&scenario, start)?))
         }
     };
     // A scenario with many connections needs more than a shell's default.

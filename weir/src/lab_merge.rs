@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_record_is_refused_with_its_line_and_nothing_is_overwritten() {
+    fn a_line_that_is_no_record_is_refused_with_its_number_and_nothing_is_overwritten() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.jsonl");
         let refusal = |text: &str| {

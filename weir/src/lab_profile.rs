@@ -5,7 +5,7 @@ use std::{path::PathBuf, str::FromStr};
 use clap::Args;
 use weir_parties::Load;
 use weir_trials::{
-    Behind, Budget,
+    Budget, UpstreamKind,
     profile::{Request, profile},
 };
 
@@ -38,11 +38,11 @@ pub struct ProfileArgs {
     /// What stands behind the gateway: origin (the lab's own, without this), nginx (which the lab starts, HTTP/1.1 only), or
     /// servers that run already.
     #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_delimiter = ',', value_parser = lab_sweep::behind)]
-    behind: Vec<Behind>,
+    behind: Vec<UpstreamKind>,
 }
 
 pub fn run(args: &ProfileArgs) -> Result<(), String> {
-    let behind = Behind::together(args.behind.clone()).map_err(|error| error.to_string())?;
+    let behind = UpstreamKind::together(args.behind.clone()).map_err(|error| error.to_string())?;
     let scenario = behind.adapted(&lab_load::read(&args.scenario)?).map_err(|error| error.to_string())?;
     let load = args.load.as_deref().map(Load::named).transpose().map_err(|error| format!("{error:#}"))?;
     let peer = args.peer.as_ref().map(|word| lab_compare::peer(word, scenario.protocol)).transpose()?;

@@ -5,7 +5,7 @@ use std::{path::PathBuf, str::FromStr};
 use clap::Args;
 use weir_engine::settings::Address;
 use weir_knee::{
-    Check, Knee, NotClean, Outcome, Rules, Verdict,
+    Check, Knee, NotClean, Rules, SearchOutcome, Verdict,
     cell::short,
     plan::{Demand, Dimension, FAILOVER_DEFAULT, HEADROOM_DEFAULT},
 };
@@ -15,7 +15,7 @@ use weir_load::{
 };
 use weir_parties::peer::Telemetry;
 use weir_trials::{
-    Behind, Budget, KneeResult, Request,
+    Budget, KneeResult, Request, UpstreamKind,
     result::{self, Size},
     table,
 };
@@ -83,14 +83,14 @@ pub fn run(args: &SizeArgs) -> Result<(), String> {
     args.result.check()?;
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
-        behind: Behind::Servers(vec![server]),
+        behind: UpstreamKind::Servers(vec![server]),
         budget: args.budget,
         telemetry: Telemetry::On,
         rate_max: args.rate_max,
         rules: if args.quick { Rules::quick() } else { Rules::default() },
         scenario,
     };
-    let found = weir_trials::knee(&request, lab_knee::tell).map_err(|failure| failure.to_string())?;
+    let found = weir_trials::knee(&request, lab_knee::print_progress).map_err(|failure| failure.to_string())?;
     let mut result = lab_knee::result_of(args.quick, &request, &found, source);
     print!("{}", table::result(&request.scenario.name, &found.knee));
     let size = size_of(args, &result);
@@ -179,15 +179,15 @@ fn no_size(knee: &Knee, args: &SizeArgs) -> String {
 fn remedy(knee: &Knee, is_quick: bool) -> String {
     let quick = if is_quick { ", without --quick" } else { "" };
     match knee.outcome {
-        Outcome::Invalid { check: Check::Fds } => "Raise the limit of open files (ulimit -n)".to_owned(),
-        Outcome::Invalid { check: Check::Ports } => "Use fewer connections, or free local ports".to_owned(),
-        Outcome::Invalid { check: Check::Connections } => {
+        SearchOutcome::Invalid { check: Check::Fds } => "Raise the limit of open files (ulimit -n)".to_owned(),
+        SearchOutcome::Invalid { check: Check::Ports } => "Use fewer connections, or free local ports".to_owned(),
+        SearchOutcome::Invalid { check: Check::Connections } => {
             "Connections were lost: look at the log of the server, and at its limit of connections".to_owned()
         }
-        Outcome::TooFewSamples { .. } => {
+        SearchOutcome::TooFewSamples { .. } => {
             format!("The rates are too low for a p99: try again{quick} and with more load")
         }
-        Outcome::Below { .. } => match last_fault(knee) {
+        SearchOutcome::Below { .. } => match last_fault(knee) {
             Some(NotClean::Slo) => "Raise the latency target (--slo-p99, or slo_p99 of the scenario)".to_owned(),
             Some(fault) => {
                 format!(
@@ -196,7 +196,7 @@ fn remedy(knee: &Knee, is_quick: bool) -> String {
             }
             None => format!("Try again on a quiet machine{quick}"),
         },
-        Outcome::MixUp => {
+        SearchOutcome::MixUp => {
             "A reply of another connection came back: that is a mistake of the gateway; report it".to_owned()
         }
         _ => format!("Try again on a quiet machine{quick}"),
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn every_end_without_a_knee_has_its_own_remedy() {
         let args = args(&["--behind", "redis://h:1", "--demand", "20k", "--quick"]).expect("right");
-        let refusal = |outcome: Outcome, fault: Option<NotClean>| {
+        let refusal = |outcome: SearchOutcome, fault: Option<NotClean>| {
             let result = result(|result| {
                 result.knee.outcome = outcome;
                 if let Some(seen) = result.knee.seen.last_mut() {
@@ -269,16 +269,16 @@ mod tests {
             size.refusal.expect("no knee")
         };
         let quiet = "Try again on a quiet machine, without --quick";
-        let check = |check| Outcome::Invalid { check };
+        let check = |check| SearchOutcome::Invalid { check };
         for (outcome, fault, remedy) in [
-            (Outcome::Unstable, None, quiet),
+            (SearchOutcome::Unstable, None, quiet),
             (check(Check::GeneratorLag), None, quiet),
             (check(Check::Fds), None, "ulimit -n"),
             (check(Check::Connections), None, "look at the log of the server"),
-            (Outcome::Below { rate: 5.0 }, Some(NotClean::Slo), "Raise the latency target"),
-            (Outcome::Below { rate: 5.0 }, Some(NotClean::Errors), "not clean (errors): look for the cause"),
-            (Outcome::MixUp, Some(NotClean::MixUp), "report it"),
-            (Outcome::TooFewSamples { n: 3 }, None, "too low for a p99"),
+            (SearchOutcome::Below { rate: 5.0 }, Some(NotClean::Slo), "Raise the latency target"),
+            (SearchOutcome::Below { rate: 5.0 }, Some(NotClean::Errors), "not clean (errors): look for the cause"),
+            (SearchOutcome::MixUp, Some(NotClean::MixUp), "report it"),
+            (SearchOutcome::TooFewSamples { n: 3 }, None, "too low for a p99"),
         ] {
             let refusal = refusal(outcome, fault);
             assert!(refusal.starts_with("no size for 20.0k requests/s: no knee was found: "), "{refusal}");

@@ -11,7 +11,7 @@ use weir_engine::settings::Address;
 use weir_knee::Rules;
 use weir_parties::peer::DIRECT;
 use weir_trials::{
-    Behind, Budget, Sweep,
+    Budget, Sweep, UpstreamKind,
     result::seconds_since_epoch,
     sweep::{Progress, Request, UNDER_WAY_MAX, Workload, sweep},
     swept::{self, Kind},
@@ -70,13 +70,13 @@ pub struct CoresArgs {
     common: CommonArgs,
 }
 
-/// What both have.
+/// The common parts.
 #[derive(Debug, Args)]
 struct CommonArgs {
     /// What stands behind the gateways: origin (the lab's own), nginx (which the lab starts, HTTP/1.1 only), or a server that runs
     /// already. Without it: origin for a ladder, nginx for cores.
     #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_parser = behind)]
-    behind: Option<Behind>,
+    behind: Option<UpstreamKind>,
 
     /// Besides this gateway: nginx, haproxy, envoy, twemproxy, direct (no gateway), or a peer's TOML file.
     #[arg(long, value_name = "NAME|FILE.toml", value_delimiter = ',', default_value = DIRECT)]
@@ -99,25 +99,25 @@ fn under_way() -> clap::builder::RangedI64ValueParser<u32> {
 }
 
 /// What `--behind` says.
-pub fn behind(text: &str) -> Result<Behind, String> {
+pub fn behind(text: &str) -> Result<UpstreamKind, String> {
     match text {
-        "origin" => Ok(Behind::Origin),
-        "nginx" => Ok(Behind::Nginx),
-        address => {
-            Address::from_str(address).map(|address| Behind::Servers(vec![address])).map_err(|error| error.to_string())
-        }
+        "origin" => Ok(UpstreamKind::Origin),
+        "nginx" => Ok(UpstreamKind::Nginx),
+        address => Address::from_str(address)
+            .map(|address| UpstreamKind::Servers(vec![address]))
+            .map_err(|error| error.to_string()),
     }
 }
 
 pub fn ladder(args: &LadderArgs) -> Result<(), String> {
     let (budgets, scenarios) = (vec![args.budget], &args.scenarios);
-    run(Kind::Ladder, scenarios, budgets, args.at.clone(), Behind::Origin, &args.common)
+    run(Kind::Ladder, scenarios, budgets, args.at.clone(), UpstreamKind::Origin, &args.common)
 }
 
 pub fn cores(args: &CoresArgs) -> Result<(), String> {
     let budgets = args.cores.iter().copied().map(Budget::Cpus).collect();
     let scenarios = std::slice::from_ref(&args.scenario);
-    run(Kind::Cores, scenarios, budgets, args.users.clone(), Behind::Nginx, &args.common)
+    run(Kind::Cores, scenarios, budgets, args.users.clone(), UpstreamKind::Nginx, &args.common)
 }
 
 fn run(
@@ -125,7 +125,7 @@ fn run(
     scenarios: &[PathBuf],
     budgets: Vec<Budget>,
     under_way: Vec<u32>,
-    usual: Behind,
+    usual: UpstreamKind,
     common: &CommonArgs,
 ) -> Result<(), String> {
     let workloads = scenarios.iter().map(|path| workload(path, &common.peers)).collect::<Result<Vec<_>, _>>()?;
@@ -142,7 +142,7 @@ fn run(
         // Of a few seconds one may be lost.
         rules: Rules { slices_stolen_share_max: Rules::quick().slices_stolen_share_max, ..Rules::default() },
     };
-    let found = sweep(&request, tell).map_err(|failure| failure.to_string())?;
+    let found = sweep(&request, print_progress).map_err(|failure| failure.to_string())?;
     let Some(last) = found.last else {
         let reasons: Vec<String> = found.groups.into_iter().filter_map(|group| group.not_run).collect();
         return Err(format!("nothing was measured: {}", reasons.join("; ")));
@@ -182,7 +182,7 @@ fn workload(path: &Path, peers: &[String]) -> Result<Workload, String> {
     Ok(Workload { scenario, source, peers })
 }
 
-fn tell(progress: &Progress<'_>) {
+fn print_progress(progress: &Progress<'_>) {
     match progress {
         Progress::Started { name, placement, arms, missing } => {
             eprintln!("{name}: {placement}");

@@ -67,7 +67,7 @@ enum Command {
     #[command(subcommand)]
     Config(config_diff::ConfigCommand),
     Demo(demo::DemoArgs),
-    Upgrade(upgrade::ask::UpgradeArgs),
+    Upgrade(upgrade::request::UpgradeArgs),
     Top(top::TopArgs),
     Plan(plan::PlanArgs),
     Routes(routes::RoutesArgs),
@@ -125,7 +125,7 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
         Command::Explain(args) => explain::run(&args),
         Command::Config(command) => config_diff::run(&command),
         Command::Demo(args) => demo::run(&args),
-        Command::Upgrade(args) => upgrade::ask::run(&args),
+        Command::Upgrade(args) => upgrade::request::run(&args),
         Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
         Command::Plan(args) => plan::run(&args),
         Command::Routes(args) => routes::run(&args),

@@ -161,8 +161,8 @@ fn age(seconds: u64) -> String {
 mod tests {
     use super::*;
     use weir_knee::{
-        Asked, Rules, Search,
-        knee::{Outcome, Side},
+        Rules, Search, SearchOptions,
+        knee::{SearchOutcome, Side},
     };
     use weir_trials::Placement;
 
@@ -189,9 +189,10 @@ phase = [{ rate = 1000, duration = "1s" }]
 
     fn result(args: &PlanArgs, is_quick: bool, clean: Option<f64>) -> KneeResult {
         let scenario = lab_load::read(&args.scenario).expect("a right scenario");
-        let mut search = Search::new(Asked::default(), Rules { trials_max: 10, ..Rules::default() }, 1).expect("rules");
+        let mut search =
+            Search::new(SearchOptions::default(), Rules { trials_max: 10, ..Rules::default() }, 1).expect("rules");
         let mut command = search.next(None);
-        // A search that is told nothing but empty trials ends without a knee.
+        // A search that gets only empty trials ends without a knee.
         let mut knee = loop {
             match command {
                 weir_knee::Command::Done(knee) => break *knee,
@@ -202,7 +203,7 @@ phase = [{ rate = 1000, duration = "1s" }]
             }
         };
         if let Some(rate) = clean {
-            knee.outcome = Outcome::Verified;
+            knee.outcome = SearchOutcome::Verified;
             knee.clean = Some(Side { rate, repeats: 3, clean: 3, completed: None, sojourn_p99_us_max: 900 });
         }
         KneeResult {

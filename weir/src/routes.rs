@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use weir_config::{Listener, ListenerProtocol, Snapshot};
-use weir_http::explain::{self, Asked};
+use weir_http::explain::{self, RouteQuery};
 
 /// The routes of a configuration file in the order in which they are tried, and which of them takes a request.
 #[derive(Debug, Args)]
@@ -50,7 +50,9 @@ fn report(snapshot: &Snapshot, args: &RoutesArgs) -> Result<String, String> {
         text += &format!("listener {}, otherwise to upstream {}\n", listener.settings.name, listener.upstream);
         text += &match &args.url {
             None => explain::table(http),
-            Some(url) => explain::explain(http, &asked(url, args)?).unwrap_or_else(|refused| format!("{refused}\n")),
+            Some(url) => {
+                explain::explain(http, &parse_request(url, args)?).unwrap_or_else(|refused| format!("{refused}\n"))
+            }
         };
         text.push('\n');
     }
@@ -71,7 +73,7 @@ fn report(snapshot: &Snapshot, args: &RoutesArgs) -> Result<String, String> {
     Ok(text)
 }
 
-fn asked<'a>(url: &'a str, args: &'a RoutesArgs) -> Result<Asked<'a>, String> {
+fn parse_request<'a>(url: &'a str, args: &'a RoutesArgs) -> Result<RouteQuery<'a>, String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let at = rest.find(['/', '?']).unwrap_or(rest.len());
     let (host, target) = rest.split_at(at);
@@ -83,5 +85,5 @@ fn asked<'a>(url: &'a str, args: &'a RoutesArgs) -> Result<Asked<'a>, String> {
         Ok((name.trim(), value.trim()))
     };
     let fields = args.header.iter().map(field).collect::<Result<_, String>>()?;
-    Ok(Asked { method: &args.method, host, target: if target.is_empty() { "/" } else { target }, fields })
+    Ok(RouteQuery { method: &args.method, host, target: if target.is_empty() { "/" } else { target }, fields })
 }

@@ -1,4 +1,4 @@
-//! `weir run`: the gateway until it is told to stop, or until another process serves in its place.
+//! `weir run`: the gateway until it gets the order to stop, or until another process serves in its place.
 
 use std::{
     fmt, io,
@@ -28,7 +28,7 @@ const ADMIN_PORTS: u16 = 99;
 
 /// Start the gateway.
 ///
-/// SIGHUP reads the configuration file again; SIGUSR2 starts the program anew and hands it the sockets (`weir upgrade`);
+/// SIGHUP reads the configuration file again; SIGUSR2 starts the program again and hands it the sockets (`weir upgrade`);
 /// SIGTERM and SIGINT drain and exit, a second one exits at once.
 #[derive(Debug, Args)]
 #[command(
@@ -113,7 +113,7 @@ pub fn serve(source: &Source, started: impl FnOnce(&Gateway, SocketAddr)) -> Res
         gateway.watch_predecessor(predecessor.serving());
     }
     announce(&gateway, &server);
-    gateway.tell_ready();
+    gateway.notify_ready();
     started(&gateway, server.local_addr());
     runtime.block_on(until_stopped(&gateway, orders, stops));
     server.stop();
@@ -135,12 +135,12 @@ impl Orders {
 }
 
 /// The orders to stop. During the start their default action is right; from the first connection on it would cut clients.
-struct Stops {
+struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Stops {
+impl StopSignals {
     fn listen() -> Self {
         Self { terminate: on(SignalKind::terminate()), interrupt: on(SignalKind::interrupt()) }
     }
@@ -163,7 +163,7 @@ fn start(
     predecessor: Option<&Predecessor>,
     runtime: &Runtime,
     log: &mut Log,
-) -> Result<(Arc<Gateway>, AdminServer, Stops), String> {
+) -> Result<(Arc<Gateway>, AdminServer, StopSignals), String> {
     let mut inheritance = predecessor.map(Predecessor::inheritance).transpose()?.unwrap_or_default();
     let snapshot = source.load().map_err(|diagnostics| {
         let mistakes = crate::check::mistakes(&diagnostics);
@@ -191,9 +191,9 @@ fn start(
     let copy = socket.try_clone().map_err(|error| format!("cannot copy the admin socket: {error}"))?;
     let stops = {
         let _context = runtime.enter();
-        Stops::listen()
+        StopSignals::listen()
     };
-    // Who gets an answer from the admin server may connect.
+    // A client that gets a response from the admin server may connect.
     gateway.listen().map_err(|error| error.to_string())?;
     let server = start_admin(&gateway, &admin, socket)?;
     gateway.allow_upgrades(program, admin.bind.to_string(), copy, server.stopper());
@@ -248,7 +248,7 @@ pub fn control_runtime() -> Result<Runtime, String> {
 
 /// Waits for SIGINT or SIGTERM.
 pub async fn until_interrupted() {
-    Stops::listen().next().await;
+    StopSignals::listen().next().await;
 }
 
 fn on(kind: SignalKind) -> Signal {
@@ -288,7 +288,7 @@ fn announce(gateway: &Gateway, server: &AdminServer) {
 }
 
 /// Serves signals until the gateway has drained.
-async fn until_stopped(gateway: &Arc<Gateway>, mut orders: Orders, mut stops: Stops) {
+async fn until_stopped(gateway: &Arc<Gateway>, mut orders: Orders, mut stops: StopSignals) {
     tokio::spawn(feed_watchdog(gateway.clone()));
     let mut reloads = JoinSet::new();
     loop {
@@ -298,12 +298,12 @@ async fn until_stopped(gateway: &Arc<Gateway>, mut orders: Orders, mut stops: St
             Some(_) = reloads.join_next() => {}
             _ = orders.upgrade.recv() => upgrade(gateway),
             () = stops.next() => break,
-            () = gateway.drain_asked() => break,
+            () = gateway.drain_requested() => break,
         }
     }
     gateway.cancel_upgrade();
     let mut drain = std::pin::pin!(gateway.drain());
-    // After an upgrade nobody has told this process to stop; a service that is stopped as a whole does so now.
+    // After an upgrade nobody has stopped this process; a service that is stopped as a whole does so now.
     let enough = || if gateway.is_handed_over() { 2 } else { 1 };
     let mut signals = 0;
     while signals < enough() {
@@ -318,7 +318,7 @@ async fn until_stopped(gateway: &Arc<Gateway>, mut orders: Orders, mut stops: St
 /// An upgrade takes seconds, in which other signals are served.
 fn upgrade(gateway: &Arc<Gateway>) {
     let gateway = gateway.clone();
-    // Its outcome is logged, and a drain asked for, where it is known.
+    // Its result is logged, and a drain requested, where it is known.
     tokio::task::spawn_blocking(move || drop(gateway.upgrade()));
 }
 

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_twemproxy_does_with_keys_that_are_alike_is_warned_about() {
+    fn similar_keys_with_a_twemproxy_hash_are_warned_about() {
         let text = report(&settings(Distribution::Ketama, KeyHash::Fnv1a64), &endpoints(), &keys(600));
         let shares: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().nth(1)).take(3).collect();
         assert_eq!(shares, ["230", "20", "350"], "{text}");

@@ -1,4 +1,4 @@
-//! What the service manager is told: sd_notify(3), datagrams to the socket that `NOTIFY_SOCKET` names.
+//! Notifications for the service manager: sd_notify(3), datagrams to the socket that `NOTIFY_SOCKET` names.
 //!
 //! Not the `sd-notify` crate: its watchdog is off in a process whose id is not `WATCHDOG_PID`, which is every one that an
 //! upgrade started; and a manager that does not read must not stop the gateway, so nothing here waits for longer than a moment.
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Tells one or more lines that the manager has to know, such as `READY=1`: without them it takes the service for hung, or the
 /// wrong process for the service. Without a manager nothing happens. Not for a worker: waits for up to a second.
-pub fn tell(lines: &str) {
+pub fn notify(lines: &str) {
     if let Err(error) = send(lines, Some(PATIENCE)) {
         tracing::warn!(%error, lines, "the service manager could not be told");
     }
@@ -56,12 +56,12 @@ fn send_to(address: &SocketAddr, lines: &str, patience: Option<Duration>) -> io:
 pub fn reloading() {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
-    tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
 }
 
 /// The end begins.
 pub fn stopping() {
-    tell("STOPPING=1\nSTATUS=draining");
+    notify("STOPPING=1\nSTATUS=draining");
 }
 
 /// How often the manager wants to hear `WATCHDOG=1` from this process: half of the time after which it takes it for hung
@@ -84,7 +84,7 @@ mod tests {
     const FLOOD: usize = 10_000;
 
     #[test]
-    fn a_manager_that_is_slow_to_read_hears_what_it_has_to_know() {
+    fn a_manager_that_is_slow_to_read_gets_the_necessary_lines() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("notify");
         let manager = UnixDatagram::bind(&path).expect("a socket");

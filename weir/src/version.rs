@@ -9,7 +9,7 @@ pub const COMMIT: &str = env!("WEIR_COMMIT");
 /// Profile of cargo: `debug`, `release`, or `dist` for the program of a package.
 pub const PROFILE: &str = env!("WEIR_PROFILE");
 
-/// What `weir --version` prints behind the name.
+/// The version that `weir --version` prints behind the name.
 pub const TEXT: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WEIR_COMMIT"), ")");
 
 #[cfg(test)]

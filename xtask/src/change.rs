@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_repository_nothing_says_what_changed() {
+    fn without_a_repository_changes_are_unknown() {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(read(folder.path(), None).expect("no error"), None);
     }

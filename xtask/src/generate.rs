@@ -4,7 +4,7 @@
 //! * `reference` is what the program says about itself: `docs/METRICS.md` and `docs/CONFIG.md`.
 //! * `results` are the pages of `docs/results`, made of the results beside them.
 //!
-//! Tests of the crates that the last two describe compare them, and write them when asked to.
+//! Tests of the crates that the last two describe compare them, and write them on request.
 
 use anyhow::{Result, bail};
 

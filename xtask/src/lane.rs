@@ -8,12 +8,12 @@ use anyhow::{Result, anyhow};
 use crate::command::Finished;
 use crate::plan::Form;
 use crate::programs::{Build, Programs};
-use crate::reach::{Covers, Reached};
+use crate::reach::{Covers, ReachedPackages};
 use crate::setup::Part;
 use crate::totals::Totals;
 use crate::workspace::Workspace;
 
-/// What a lane's body reports.
+/// The report of a lane's body.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Counted tests; zero for lanes that are not made of tests.
@@ -138,7 +138,7 @@ pub struct Run<'a> {
     /// The lane's core.
     pub core: &'static [&'static str],
     /// Packages that the change reaches.
-    pub reached: &'a Reached,
+    pub reached: &'a ReachedPackages,
     /// The built programs.
     pub build: &'a Build,
 }
@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
 
 /// How a lane ended.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct LaneResult {
     /// The lane's name.
     pub name: &'static str,
     /// How much of it ran.
@@ -168,7 +168,7 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
-impl Outcome {
+impl LaneResult {
     /// No problem was reported.
     pub fn held(&self) -> bool {
         self.report.problems.is_empty()
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_failed_lane_counts_at_least_one_failure() {
-        let outcome = Outcome {
+        let outcome = LaneResult {
             name: "fmt",
             form: Form::Full,
             why: "always".into(),

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::change;
-use crate::lane::{Lane, Outcome, Report, Run, When, Work};
-use crate::plan::{self, Form, Planned, Wanted};
+use crate::lane::{Lane, LaneResult, Report, Run, When, Work};
+use crate::plan::{self, Form, LaneSelection, Planned};
 use crate::programs::Build;
-use crate::reach::{Covers, Graph, Reached};
+use crate::reach::{Covers, Graph, ReachedPackages};
 use crate::setup::{Installation, Part};
 use crate::summary;
 use crate::workspace::Workspace;
@@ -364,8 +364,8 @@ pub fn print_list() {
 pub fn run(workspace: &Workspace, words: &[&str]) -> Result<ExitCode> {
     let started = Instant::now();
     let (only_plan, words) = words.strip_prefix(&["--plan"]).map_or((false, words), |rest| (true, rest));
-    let (wanted, since) = Wanted::parse(LANES, words)?;
-    let change = if matches!(wanted, Wanted::Change(_)) { change::read(&workspace.root, since)? } else { None };
+    let (wanted, since) = LaneSelection::parse(LANES, words)?;
+    let change = if matches!(wanted, LaneSelection::Change(_)) { change::read(&workspace.root, since)? } else { None };
     let graph = Graph::of(workspace);
     let plan::Plan { lanes, reached } = plan::make(LANES, &wanted, change.as_ref(), &graph);
     let form = plan::describe(&wanted, change.as_ref());
@@ -384,13 +384,13 @@ pub fn run(workspace: &Workspace, words: &[&str]) -> Result<ExitCode> {
 struct Runner<'a> {
     workspace: &'a Workspace,
     build: Build,
-    reached: Reached,
+    reached: ReachedPackages,
     installation: Installation,
 }
 
 impl Runner<'_> {
     /// Runs them in order, while what they need is being installed. Lanes that compile run beside lanes that test.
-    fn all(&self, plan: &[Planned]) -> Vec<Outcome> {
+    fn all(&self, plan: &[Planned]) -> Vec<LaneResult> {
         let needs: Vec<Part> =
             plan.iter().filter(|one| one.form != Form::Out).flat_map(|one| one.lane.needs).copied().collect();
         let mut outcomes = thread::scope(|scope| {
@@ -417,14 +417,14 @@ impl Runner<'_> {
         outcomes
     }
 
-    fn beside_each_other(&self, group: &[Planned]) -> Vec<Outcome> {
+    fn beside_each_other(&self, group: &[Planned]) -> Vec<LaneResult> {
         thread::scope(|scope| {
             let started: Vec<_> = group.iter().map(|planned| scope.spawn(|| self.one(planned))).collect();
             started.into_iter().map(joined).collect()
         })
     }
 
-    fn one(&self, planned: &Planned) -> Outcome {
+    fn one(&self, planned: &Planned) -> LaneResult {
         let Planned { lane, form, has_turn, why } = planned;
         let run = Run {
             workspace: self.workspace,
@@ -441,7 +441,7 @@ impl Runner<'_> {
                 Err(error) => (Report::of_error(lane.name, &error.context("set-up failed")), Duration::ZERO),
             },
         };
-        Outcome { name: lane.name, form: *form, why: why.clone(), report, elapsed }
+        LaneResult { name: lane.name, form: *form, why: why.clone(), report, elapsed }
     }
 }
 
@@ -462,7 +462,7 @@ mod tests {
 
     /// A name with a mistake, or a renamed crate, would leave a lane out in silence.
     #[test]
-    fn what_lanes_cover_exists_and_every_package_is_covered() {
+    fn covered_paths_exist_and_every_package_is_covered() {
         let workspace = Workspace::load().expect("cargo describes the workspace");
         let graph = Graph::of(&workspace);
         let is_there = |path: &str| {
@@ -497,7 +497,7 @@ mod tests {
         for digit in 0..10 {
             let files = ["proxy/redis/src/lib.rs".to_owned()].into();
             let change = change::Change { base: "base".into(), files, head: digit.to_string() };
-            let plan = plan::make(LANES, &Wanted::Change(Vec::new()), Some(&change), &graph);
+            let plan = plan::make(LANES, &LaneSelection::Change(Vec::new()), Some(&change), &graph);
             with_turn.extend(plan.lanes.iter().filter(|one| one.has_turn).map(|one| one.lane.name));
         }
         let reachable = LANES.iter().filter(|lane| matches!(lane.when, When::Reached(_)));

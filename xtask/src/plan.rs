@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::change::Change;
 use crate::lane::{Lane, When};
-use crate::reach::{Graph, Reach, Reached};
+use crate::reach::{Graph, Reach, ReachedPackages};
 
 /// How much of a lane runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Plan {
     /// The lanes, in their order.
     pub lanes: Vec<Planned>,
     /// The packages whose tests are built and run, and which clippy and rustdoc check.
-    pub reached: Reached,
+    pub reached: ReachedPackages,
 }
 
 /// One lane in a plan.
@@ -50,7 +50,7 @@ pub struct Planned {
 
 /// What the command line wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted<'a> {
+pub enum LaneSelection<'a> {
     /// These lanes or families, in full.
     Named(Vec<&'a str>),
     /// Every lane in full.
@@ -59,7 +59,7 @@ pub enum Wanted<'a> {
     Change(Vec<&'a str>),
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> LaneSelection<'a> {
     /// Reads `--full`, `--since REVISION` with or without names, or names of lanes and families. With it: the revision.
     ///
     /// # Errors
@@ -89,12 +89,12 @@ fn named<'a>(lanes: &[Lane], names: &[&'a str]) -> Result<Vec<&'a str>> {
 }
 
 /// Which form of the tests that is, for the first and the last lines of a run.
-pub fn describe(wanted: &Wanted<'_>, change: Option<&Change>) -> String {
+pub fn describe(wanted: &LaneSelection<'_>, change: Option<&Change>) -> String {
     match (wanted, change) {
-        (Wanted::Named(names), _) => format!("form: the lanes {}", names.join(", ")),
-        (Wanted::Everything, _) => "form: full".to_owned(),
-        (Wanted::Change(_), None) => "form: full, because there is no commit to compare with".to_owned(),
-        (Wanted::Change(only), Some(change)) => {
+        (LaneSelection::Named(names), _) => format!("form: the lanes {}", names.join(", ")),
+        (LaneSelection::Everything, _) => "form: full".to_owned(),
+        (LaneSelection::Change(_), None) => "form: full, because there is no commit to compare with".to_owned(),
+        (LaneSelection::Change(only), Some(change)) => {
             let lanes = if only.is_empty() { String::new() } else { format!(", of it the lanes {}", only.join(", ")) };
             format!("form: change of {} files since {}{lanes}", change.files.len(), change.base)
         }
@@ -106,21 +106,21 @@ pub fn describe(wanted: &Wanted<'_>, change: Option<&Change>) -> String {
 const TURNS: usize = 10;
 
 /// The plan for `lanes`. `change`: what differs, if anything says so.
-pub fn make(lanes: &'static [Lane], wanted: &Wanted<'_>, change: Option<&Change>, graph: &Graph) -> Plan {
+pub fn make(lanes: &'static [Lane], wanted: &LaneSelection<'_>, change: Option<&Change>, graph: &Graph) -> Plan {
     let full = |lane, why: &str| Planned { lane, form: Form::Full, has_turn: false, why: why.to_owned() };
     let is_named = |lane: &Lane, names: &[&str]| names.iter().any(|name| lane.is_named(name));
-    let all = |why| Plan { lanes: lanes.iter().map(|lane| full(lane, why)).collect(), reached: Reached::All };
+    let all = |why| Plan { lanes: lanes.iter().map(|lane| full(lane, why)).collect(), reached: ReachedPackages::All };
     match (wanted, change) {
-        (Wanted::Named(names), _) => {
+        (LaneSelection::Named(names), _) => {
             let lanes = lanes.iter().filter(|lane| is_named(lane, names)).map(|lane| full(lane, "named")).collect();
-            Plan { lanes, reached: Reached::All }
+            Plan { lanes, reached: ReachedPackages::All }
         }
-        (Wanted::Everything, _) => all("--full"),
-        (Wanted::Change(_), None) => all("no commit to compare with"),
-        (Wanted::Change(only), Some(change)) => {
+        (LaneSelection::Everything, _) => all("--full"),
+        (LaneSelection::Change(_), None) => all("no commit to compare with"),
+        (LaneSelection::Change(only), Some(change)) => {
             let reach = Reach::new(graph, change);
             let turn = turn_of(&change.head);
-            let reached = if turn == 0 { Reached::All } else { reach.packages() };
+            let reached = if turn == 0 { ReachedPackages::All } else { reach.packages() };
             let mut place = 0;
             let mut lanes: Vec<Planned> = Vec::from_iter(lanes.iter().map(|lane| {
                 let may_be_missed = matches!(lane.when, When::Reached(_));
@@ -133,7 +133,7 @@ pub fn make(lanes: &'static [Lane], wanted: &Wanted<'_>, change: Option<&Change>
     }
 }
 
-fn one(lane: &'static Lane, has_turn: bool, reach: &Reach<'_>, reached: &Reached) -> Planned {
+fn one(lane: &'static Lane, has_turn: bool, reach: &Reach<'_>, reached: &ReachedPackages) -> Planned {
     let unreached = || "the change does not reach it".to_owned();
     let (form, why) = match lane.when {
         When::Always => (Form::Full, "always".to_owned()),
@@ -188,12 +188,12 @@ mod tests {
         let files = files.iter().map(|file| (*file).to_owned()).collect::<BTreeSet<_>>();
         let change = Change { base: "base".into(), files, head: head.into() };
         let graph = Graph::of(&Workspace::load().expect("cargo describes the workspace"));
-        let plan = make(LANES, &Wanted::Change(Vec::new()), Some(&change), &graph);
+        let plan = make(LANES, &LaneSelection::Change(Vec::new()), Some(&change), &graph);
         plan.lanes.into_iter().map(|one| (one.form, one.why)).collect()
     }
 
     #[test]
-    fn a_change_runs_what_it_reaches_in_full_and_the_core_of_the_rest() {
+    fn a_change_runs_the_lanes_it_reaches_in_full_and_the_core_of_the_rest() {
         let forms = |files: &[&str]| planned("9", files).into_iter().map(|(form, _)| form).collect::<Vec<_>>();
         use Form::*;
         assert_eq!(forms(&["README.md"]), [Full, Out, Out, Out]);
@@ -219,19 +219,19 @@ mod tests {
     #[test]
     fn without_a_change_to_compare_with_everything_runs() {
         let graph = Graph::of(&Workspace::load().expect("cargo describes the workspace"));
-        for (wanted, change) in [(Wanted::Change(Vec::new()), None), (Wanted::Everything, None)] {
+        for (wanted, change) in [(LaneSelection::Change(Vec::new()), None), (LaneSelection::Everything, None)] {
             assert!(make(LANES, &wanted, change, &graph).lanes.iter().all(|one| one.form == Form::Full));
         }
     }
 
     #[test]
-    fn words_are_read_and_what_is_none_is_refused() {
-        let parse = |words: &[&'static str]| Wanted::parse(LANES, words).map_err(|error| error.to_string());
-        assert_eq!(parse(&[]), Ok((Wanted::Change(Vec::new()), None)));
-        assert_eq!(parse(&["--full"]), Ok((Wanted::Everything, None)));
-        assert_eq!(parse(&["--since", "HEAD~3"]), Ok((Wanted::Change(Vec::new()), Some("HEAD~3"))));
-        assert_eq!(parse(&["--since", "HEAD~3", "code"]), Ok((Wanted::Change(vec!["code"]), Some("HEAD~3"))));
-        assert_eq!(parse(&["code", "family"]), Ok((Wanted::Named(vec!["code", "family"]), None)));
+    fn words_are_read_and_unknown_ones_are_refused() {
+        let parse = |words: &[&'static str]| LaneSelection::parse(LANES, words).map_err(|error| error.to_string());
+        assert_eq!(parse(&[]), Ok((LaneSelection::Change(Vec::new()), None)));
+        assert_eq!(parse(&["--full"]), Ok((LaneSelection::Everything, None)));
+        assert_eq!(parse(&["--since", "HEAD~3"]), Ok((LaneSelection::Change(Vec::new()), Some("HEAD~3"))));
+        assert_eq!(parse(&["--since", "HEAD~3", "code"]), Ok((LaneSelection::Change(vec!["code"]), Some("HEAD~3"))));
+        assert_eq!(parse(&["code", "family"]), Ok((LaneSelection::Named(vec!["code", "family"]), None)));
         for refused in
             [&["--since"][..], &["--full", "code"], &["code", "--full"], &["none"], &["--since", "HEAD", "none"]]
         {

@@ -11,7 +11,7 @@ use anyhow::{Context, Error, Result, ensure};
 use cargo_metadata::{Message, PackageId};
 
 use crate::command::at_idle_priority;
-use crate::reach::Reached;
+use crate::reach::ReachedPackages;
 use crate::workspace::Workspace;
 
 /// What the lanes run.
@@ -49,7 +49,12 @@ impl Programs {
     ///
     /// # Errors
     /// Something does not compile; cargo has printed what.
-    pub fn build(workspace: &Workspace, reached: &Reached, words: &[&str], wrapper: Option<&Path>) -> Result<Self> {
+    pub fn build(
+        workspace: &Workspace,
+        reached: &ReachedPackages,
+        words: &[&str],
+        wrapper: Option<&Path>,
+    ) -> Result<Self> {
         let words = [&["build", "--locked"], &*reached.selection(&ALWAYS), words].concat();
         println!("$ cargo {}", words.join(" "));
         let mut command = cargo(workspace, &words);
@@ -121,7 +126,7 @@ impl Build {
     ///
     /// # Errors
     /// Something does not compile.
-    pub fn programs(&self, workspace: &Workspace, reached: &Reached) -> Result<&Programs> {
+    pub fn programs(&self, workspace: &Workspace, reached: &ReachedPackages) -> Result<&Programs> {
         let build = || Programs::build(workspace, reached, &ALL, None).map_err(|error| format!("{error:#}"));
         let built = self.0.get_or_init(build);
         built.as_ref().map_err(|error| Error::msg(error.clone()))

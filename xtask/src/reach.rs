@@ -1,11 +1,11 @@
-//! What a change can reach: the packages of its files and all that is built on them, and the lanes that prove these.
+//! The reach of a change: the packages of its files and all that is built on them, and the lanes that prove these.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::change::Change;
 use crate::workspace::Workspace;
 
-/// What a lane proves. A change of any of it runs the lane in full.
+/// The coverage of a lane. A change of any of it runs the lane in full.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Covers {
     /// Packages, each with all packages of the workspace that it is built on.
@@ -130,14 +130,14 @@ fn is_document(file: &str) -> bool {
 
 /// Packages of the workspace that a change reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reached {
+pub enum ReachedPackages {
     /// Every one.
     All,
     /// These.
     Some(BTreeSet<String>),
 }
 
-impl Reached {
+impl ReachedPackages {
     /// Whether it reaches that one.
     pub fn has(&self, package: &str) -> bool {
         match self {
@@ -193,15 +193,15 @@ impl<'a> Reach<'a> {
 
     /// Packages that the change reaches: all, if it changes how everything is built, or a file that is in no package (an example,
     /// which tests of several read).
-    pub fn packages(&self) -> Reached {
+    pub fn packages(&self) -> ReachedPackages {
         let decides_all = |file: &String| {
             ROOTS.iter().any(|root| file.starts_with(root))
                 || (!is_document(file) && self.graph.packages_of(file).next().is_none())
         };
         if self.change.files.iter().any(decides_all) {
-            Reached::All
+            ReachedPackages::All
         } else {
-            Reached::Some(self.graph.reached(&self.changed()))
+            ReachedPackages::Some(self.graph.reached(&self.changed()))
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_is_reached_by_what_it_stands_on_and_not_by_its_neighbour() {
+    fn a_lane_is_reached_by_its_dependencies_and_not_by_its_neighbour() {
         let graph = graph();
         let file = |files: &[&str]| {
             let change = change(files);
@@ -291,7 +291,7 @@ mod tests {
             Reach::new(&graph, &change).packages()
         };
         let two = reached(&["proxy/two/src/lib.rs", "README.md"]);
-        assert_eq!(two, Reached::Some(["two", "weir", "weir-config"].map(str::to_owned).into()));
+        assert_eq!(two, ReachedPackages::Some(["two", "weir", "weir-config"].map(str::to_owned).into()));
         assert!(two.has("weir") && !two.has("one") && !two.is_empty());
         assert_eq!(
             two.selection(&["one", "weir"]).join(" "),
@@ -299,8 +299,8 @@ mod tests {
         );
         assert!(reached(&["README.md"]).is_empty());
         for all in ["Cargo.lock", "examples/weir.toml", "xtask/src/lanes/suites.rs"] {
-            assert_eq!(reached(&["proxy/two/src/lib.rs", all]), Reached::All, "{all}");
+            assert_eq!(reached(&["proxy/two/src/lib.rs", all]), ReachedPackages::All, "{all}");
         }
-        assert_eq!(Reached::All.selection(&["one"]), ["--workspace"]);
+        assert_eq!(ReachedPackages::All.selection(&["one"]), ["--workspace"]);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::lane::Outcome;
+use crate::lane::LaneResult;
 use crate::plan::Form;
 use crate::totals::Totals;
 
 /// Prints what failing lanes said, problems, the form of the run, table and closing line; true if every lane held.
-pub fn print(outcomes: &[Outcome], form: &str, total: Duration) -> bool {
+pub fn print(outcomes: &[LaneResult], form: &str, total: Duration) -> bool {
     for outcome in outcomes.iter().filter(|outcome| !outcome.report.evidence.is_empty()) {
         println!("\n━━ what {} said of its failure ━━", outcome.name);
         for line in &outcome.report.evidence {
@@ -27,7 +27,7 @@ pub fn print(outcomes: &[Outcome], form: &str, total: Duration) -> bool {
 }
 
 /// One row per lane.
-fn table(outcomes: &[Outcome], total: Duration) -> String {
+fn table(outcomes: &[LaneResult], total: Duration) -> String {
     let mut text = format!(
         "{:<20} {:<5} {:<7} {:>7} {:>7} {:>8} {:>9}  {}\n",
         "lane", "form", "result", "passed", "failed", "ignored", "time", "why"
@@ -45,7 +45,7 @@ fn table(outcomes: &[Outcome], total: Duration) -> String {
         let why = if note.is_empty() { outcome.why.clone() } else { format!("{}; {note}", outcome.why) };
         text += &row([outcome.name, outcome.form.word(), result, &why], counts, outcome.elapsed);
     }
-    let result = if outcomes.iter().all(Outcome::held) { "ok" } else { "FAILED" };
+    let result = if outcomes.iter().all(LaneResult::held) { "ok" } else { "FAILED" };
     text + &row(["all, with set-up", "", result, ""], sum, total)
 }
 
@@ -62,9 +62,9 @@ fn row([name, form, result, why]: [&str; 4], counts: Totals, elapsed: Duration) 
 
 /// `N passed, N failed` over all lanes. A lane that failed without a counted test adds one failure,
 /// so that the line can never read as a success when the exit status is not one.
-fn closing_line(outcomes: &[Outcome]) -> String {
+fn closing_line(outcomes: &[LaneResult]) -> String {
     let passed: u64 = outcomes.iter().map(|outcome| outcome.report.totals.passed).sum();
-    let failed: u64 = outcomes.iter().map(Outcome::failures).sum();
+    let failed: u64 = outcomes.iter().map(LaneResult::failures).sum();
     format!("{passed} passed, {failed} failed")
 }
 
@@ -73,9 +73,9 @@ mod tests {
     use super::*;
     use crate::lane::Report;
 
-    fn outcome(passed: u64, failed: u64, problems: Vec<String>) -> Outcome {
+    fn outcome(passed: u64, failed: u64, problems: Vec<String>) -> LaneResult {
         let totals = Totals { passed, failed, ignored: 0 };
-        Outcome {
+        LaneResult {
             name: "unit",
             form: Form::Full,
             why: "always".into(),

@@ -1,17 +1,17 @@
-//! Where a body ends.
+//! The length of a body, and its end.
 
 use crate::{
     chunked::Chunked, error::WireError, fields::Fields, known::Known, limits::BodyLimits, request::Version, token::list,
 };
 
-/// How long a body is, as its head tells (RFC 9112 section 6.3).
+/// Length of a body by its head (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
     /// Bytes, below 2^63; 0: none.
     Exact(u64),
     /// In chunks, with trailers at the end.
     Chunked,
-    /// Until the connection closes; of responses only.
+    /// Until the connection closes. Only for responses.
     UntilClose,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn content_length(fields: &Fields) -> Result<Option<u64>, WireError> 
     Ok(Some(length))
 }
 
-/// Whether the body is chunked; any doubt is an error.
+/// True if the body is chunked; any doubt is an error.
 fn is_chunked(version: Version, fields: &Fields) -> Result<bool, WireError> {
     let mut values = fields.all(Known::TransferEncoding);
     let value = match (values.next(), values.next()) {
@@ -69,7 +69,7 @@ fn is_chunked(version: Version, fields: &Fields) -> Result<bool, WireError> {
     })
 }
 
-/// Of a request: chunked, or by Content-Length, else none. Never until the connection closes.
+/// The length of a request body: chunked, or by Content-Length, else none. Never until the connection closes.
 pub(crate) fn length_of_request(version: Version, fields: &Fields) -> Result<BodyLength, WireError> {
     if is_chunked(version, fields)? {
         return Ok(BodyLength::Chunked);
@@ -77,7 +77,7 @@ pub(crate) fn length_of_request(version: Version, fields: &Fields) -> Result<Bod
     Ok(BodyLength::Exact(content_length(fields)?.unwrap_or(0)))
 }
 
-/// Of a response that has a body.
+/// The length of the body of a response that has one.
 pub(crate) fn length_of_response(version: Version, fields: &Fields) -> Result<BodyLength, WireError> {
     if is_chunked(version, fields)? {
         return Ok(BodyLength::Chunked);
@@ -85,7 +85,7 @@ pub(crate) fn length_of_response(version: Version, fields: &Fields) -> Result<Bo
     Ok(content_length(fields)?.map_or(BodyLength::UntilClose, BodyLength::Exact))
 }
 
-/// What [`BodyDecoder::decode`] found at the front of its input.
+/// The result of [`BodyDecoder::decode`]: the front of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece<'a> {
     /// Bytes of the input that are spent.
@@ -99,7 +99,7 @@ pub struct Piece<'a> {
 /// Finds the bytes of one body in what the connection brings.
 #[derive(Debug)]
 pub enum BodyDecoder {
-    /// So many bytes are to come.
+    /// Bytes that are still to come.
     Exact(u64),
     /// See [`BodyLength::Chunked`].
     Chunked(Box<Chunked>),

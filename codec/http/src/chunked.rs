@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum At {
+enum ChunkState {
     /// In the digits of a size, so many so far.
     #[default]
     Size,
@@ -29,7 +29,7 @@ enum At {
 /// Finds the data in a chunked body.
 #[derive(Debug, Default)]
 pub struct Chunked {
-    at: At,
+    at: ChunkState,
     /// Digits of the size so far.
     digits: usize,
     /// Size of the chunk, then what is left of it.
@@ -43,7 +43,7 @@ pub struct Chunked {
 
 impl Chunked {
     pub(crate) fn is_done(&self) -> bool {
-        self.at == At::Done
+        self.at == ChunkState::Done
     }
 
     /// Up to the end of the next piece of data.
@@ -52,21 +52,21 @@ impl Chunked {
         while taken < input.len() {
             let rest = &input[taken..];
             match self.at {
-                At::Data => {
+                ChunkState::Data => {
                     let count = usize::try_from(self.left).unwrap_or(usize::MAX).min(rest.len());
                     self.left -= count as u64;
                     if self.left == 0 {
-                        self.at = At::DataEnd;
+                        self.at = ChunkState::DataEnd;
                     }
                     return Ok(Piece { taken: taken + count, data: &rest[..count], is_last: false });
                 }
-                At::Trailers => {
+                ChunkState::Trailers => {
                     taken += self.trailer_bytes_of(rest, limits)?;
                     if self.is_done() {
                         break;
                     }
                 }
-                At::Done => break,
+                ChunkState::Done => break,
                 _ => {
                     self.step(rest[0], limits)?;
                     taken += 1;
@@ -79,32 +79,32 @@ impl Chunked {
     /// One byte of what surrounds the data.
     fn step(&mut self, byte: u8, limits: &BodyLimits) -> Result<(), WireError> {
         self.at = match (self.at, byte) {
-            (At::Size, _) if byte.is_ascii_hexdigit() => {
+            (ChunkState::Size, _) if byte.is_ascii_hexdigit() => {
                 self.digits += 1;
                 if self.digits > CHUNK_SIZE_DIGITS_MAX {
                     return Err(WireError::Chunk);
                 }
                 let digit = char::from(byte).to_digit(16).unwrap_or(0);
                 self.left = self.left << 4 | u64::from(digit);
-                At::Size
+                ChunkState::Size
             }
-            (At::Size, b'\r') if self.digits > 0 => At::SizeEnd,
+            (ChunkState::Size, b'\r') if self.digits > 0 => ChunkState::SizeEnd,
             // Blanks before an extension are allowed to none but old peers, and used by none.
-            (At::Size, b';') if self.digits > 0 => At::Extension,
-            (At::Extension, b'\r') => At::SizeEnd,
-            (At::Extension, b'\t' | b' '..=b'~' | 0x80..) => {
+            (ChunkState::Size, b';') if self.digits > 0 => ChunkState::Extension,
+            (ChunkState::Extension, b'\r') => ChunkState::SizeEnd,
+            (ChunkState::Extension, b'\t' | b' '..=b'~' | 0x80..) => {
                 self.extension_bytes += 1;
                 if self.extension_bytes > limits.extension_bytes {
                     return Err(WireError::ChunkExtensions);
                 }
-                At::Extension
+                ChunkState::Extension
             }
-            (At::SizeEnd, b'\n') if self.left == 0 => At::Trailers,
-            (At::SizeEnd, b'\n') => At::Data,
-            (At::DataEnd, b'\r') => At::DataEndLf,
-            (At::DataEndLf, b'\n') => {
+            (ChunkState::SizeEnd, b'\n') if self.left == 0 => ChunkState::Trailers,
+            (ChunkState::SizeEnd, b'\n') => ChunkState::Data,
+            (ChunkState::DataEnd, b'\r') => ChunkState::DataEndLf,
+            (ChunkState::DataEndLf, b'\n') => {
                 self.digits = 0;
-                At::Size
+                ChunkState::Size
             }
             _ => return Err(WireError::Chunk),
         };
@@ -121,7 +121,7 @@ impl Chunked {
         self.partial.extend_from_slice(&input[..end]);
         let Some(line) = line::next(&self.partial)? else { return Ok(end) };
         if line.is_empty() {
-            self.at = At::Done;
+            self.at = ChunkState::Done;
             self.trailers.retain(is_trailer);
         } else if self.trailers.len() >= limits.trailer_fields {
             return Err(WireError::TrailersTooLong);

@@ -1,4 +1,4 @@
-//! What concerns only the connection that a message came on (RFC 9110 section 7.6.1).
+//! Fields that concern only the connection of a message (RFC 9110 section 7.6.1).
 
 use crate::{
     fields::Fields,
@@ -6,7 +6,7 @@ use crate::{
     token::list,
 };
 
-/// What the Connection fields of a message ask for.
+/// Options in the Connection fields of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionOptions {
     /// No further message on this connection.
@@ -20,7 +20,7 @@ pub struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    /// Those of `fields`.
+    /// Options in `fields`.
     pub fn of(fields: &Fields) -> Self {
         let mut options = Self::default();
         for option in fields.all(Known::Connection).flat_map(list) {
@@ -38,8 +38,8 @@ impl ConnectionOptions {
     }
 }
 
-/// Fields that a Connection field cannot take from whoever is behind the gateway: by naming them a client would remove what
-/// its own identity or the limits of its message are judged by.
+/// Fields that a Connection field cannot remove: by naming them a client would hide its identity, or the limits of its message, from the
+/// servers behind the gateway.
 fn is_protected(name: &[u8]) -> bool {
     let known = Known::of(name);
     let is_known = matches!(
@@ -74,9 +74,9 @@ const HOP_BY_HOP: KnownSet = KnownSet::of(&[
     Known::ProxyAuthorization,
 ]);
 
-/// Removes what must not be forwarded: Connection and the fields it names, Keep-Alive, Proxy-Connection, Transfer-Encoding,
-/// Upgrade, HTTP2-Settings, Proxy-Authorization, and TE but for `trailers`. Gives how many protected fields Connection
-/// named; they stay.
+/// Removes fields that must not be forwarded: Connection and the fields it names, Keep-Alive, Proxy-Connection, Transfer-Encoding,
+/// Upgrade, HTTP2-Settings, Proxy-Authorization, and TE except `trailers`. Returns the number of protected fields that Connection named;
+/// they stay.
 pub fn strip_hop_by_hop(fields: &mut Fields) -> usize {
     if !fields.has_any(HOP_BY_HOP) {
         return 0;

@@ -35,13 +35,13 @@ pub fn status_line(status: u16, reason: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(b"\r\n");
 }
 
-/// A response head without the empty line at its end: who adds `Connection` does that before [`end_of_head`].
+/// A response head without the empty line at its end. A caller adds `Connection` before [`end_of_head`].
 pub fn response(head: &ResponseHead, into: &mut Vec<u8>) {
     status_line(head.status(), head.reason(), into);
     head.fields.write(into);
 }
 
-/// How a body is framed, as a field line; nothing for a body until the end of the connection.
+/// Framing of a body as a field line; nothing for a body until the end of the connection.
 pub fn framing(body: BodyLength, into: &mut Vec<u8>) {
     match body {
         BodyLength::Exact(length) => {

@@ -1,4 +1,4 @@
-//! What can be wrong on the wire. Each kind has one stable label, one text, and for requests one status.
+//! Errors of the wire format. Each kind has one stable label, one text, and for requests one status.
 
 use std::fmt;
 
@@ -86,7 +86,7 @@ impl WireError {
         }
     }
 
-    /// The status that a client is told (RFC 9110 section 15.5, RFC 6585).
+    /// The status of the response (RFC 9110 section 15.5, RFC 6585).
     pub const fn status(self) -> u16 {
         match self {
             Self::MethodRefused => 405,

@@ -5,10 +5,10 @@ use crate::{
     token,
 };
 
-/// What a line has besides name and value.
+/// Bytes of a line besides name and value.
 const LINE_BYTES: usize = b": \r\n".len();
 
-/// Where one field stands in the bytes of its [`Fields`].
+/// Position of one field in the bytes of its [`Fields`].
 #[derive(Clone, Copy, Debug)]
 struct Span {
     known: Known,
@@ -28,16 +28,15 @@ impl Span {
 /// One field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// What the name is, if the gateway knows it.
+    /// The name as a known one, if the gateway knows it.
     pub known: Known,
-    /// As it came.
+    /// The name as received.
     pub name: &'a [u8],
     /// Without the blanks around it.
     pub value: &'a [u8],
 }
 
-/// Header fields in order, each kept as its line on the wire (`Name: value CRLF`): those that are forwarded as they came
-/// are one copy.
+/// Header fields in order, each stored as its line on the wire (`Name: value CRLF`): forwarding unchanged fields is one copy.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     bytes: Vec<u8>,
@@ -61,7 +60,7 @@ impl Fields {
         }
     }
 
-    /// How many.
+    /// Number of fields.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_keep_their_order_and_case_and_lose_only_what_is_removed() {
+    fn fields_keep_their_order_and_case_and_only_removed_ones_go() {
         let mut fields = Fields::new();
         assert_eq!(written(&fields), "");
         for (name, value) in [("Host", "a"), ("X-One", "1"), ("Connection", "close"), ("x-one", "2"), ("Accept", "")] {

@@ -1,5 +1,5 @@
-//! HTTP/2 frames as they arrive: who sends floods of those that cost the sender nothing is known before anything is done
-//! about them (RFC 9113 section 10.5).
+//! HTTP/2 frames as they arrive. Floods of frames that cost their sender nothing are detected before any work is done for them (RFC 9113
+//! section 10.5).
 //!
 //! Only frame heads are read here, and of WINDOW_UPDATE its number. Whether a frame is legal is for others to judge.
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_base::time::Time;
 
-/// What a client that speaks HTTP/2 says first (RFC 9113 section 3.4).
+/// The connection preface of an HTTP/2 client (RFC 9113 section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// CONTINUATION frames of one header block. 20 of 16 KiB hold five times the largest header list (CVE-2024-27316).
@@ -20,21 +20,21 @@ const HEAD_BYTES: usize = 9;
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 
-/// What there may be too much of.
+/// Kinds of frames that can flood a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flood {
     /// RST_STREAM: streams that are opened and reset at once cost the gateway and its origins, and the client nothing
     /// (CVE-2023-44487).
     Reset,
-    /// PING that asks for an answer (CVE-2019-9512).
+    /// PING that requires an acknowledgement (CVE-2019-9512).
     Ping,
-    /// SETTINGS, each of which is answered (CVE-2019-9515).
+    /// SETTINGS, each of which requires an acknowledgement (CVE-2019-9515).
     Settings,
     /// DATA without a byte or an end (CVE-2019-9518).
     EmptyData,
     /// Window updates of a few bytes.
     WindowUpdate,
-    /// PRIORITY and frames that nobody knows (CVE-2019-9513).
+    /// PRIORITY and unknown frames (CVE-2019-9513).
     Idle,
     /// A header block that does not end.
     Continuation,
@@ -64,7 +64,7 @@ impl Flood {
     }
 }
 
-/// What of its frames a connection has used of its budget: so many at once, and as many a second.
+/// The part of its frame budget that a connection has used: a burst, and as many a second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     used: f64,
@@ -87,7 +87,7 @@ pub struct FrameBudget {
     preface_left: usize,
     head: [u8; HEAD_BYTES + 4],
     filled: usize,
-    /// Of the head, and what of the payload is looked at.
+    /// Bytes of the head, and of the part of the payload that is inspected.
     wanted: usize,
     payload_left: usize,
     continuations: u32,
@@ -160,7 +160,7 @@ impl FrameBudget {
     }
 }
 
-/// Skips as much of `bytes` as `left` tells.
+/// Skips up to `left` bytes of `bytes`.
 fn skip(bytes: &mut &[u8], left: &mut usize) {
     let count = bytes.len().min(*left);
     *bytes = &bytes[count..];
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_honest_clients_send_is_no_flood() {
+    fn traffic_of_well_behaved_clients_is_no_flood() {
         let honest = [
             frame(0, 0, &[7; 10]),
             frame(0, END_STREAM, &[]),

@@ -1,11 +1,11 @@
 //! HTTP/1.1 codec. Bytes in, heads and body pieces out; no sockets, no clock, no allocation from claimed lengths.
 //!
-//! - [`RequestParser`], [`ResponseParser`]: heads, line by line, strict by default: what two parsers could read in two ways is
+//! - [`RequestParser`], [`ResponseParser`]: heads, line by line, strict by default: a message that two parsers could read in two ways is
 //!   refused (RFC 9112; the desync rules of section 11.2 in particular).
 //! - [`BodyDecoder`]: the body behind a head: by length, chunked, or until the connection closes.
 //! - [`encode`]: heads and bodies appended to a `Vec<u8>`.
 //! - [`frames`]: HTTP/2's frames as they arrive, so that floods of them are seen.
-//! - [`Fields`]: header fields in order, kept as they go on the wire, so that forwarding them is one copy.
+//! - [`Fields`]: header fields in order, stored as on the wire, so that forwarding them is one copy.
 //!
 //! [`RequestHead`] and [`ResponseHead`] are also how the gateway holds messages of other HTTP versions.
 //!

@@ -1,4 +1,4 @@
-//! How much of what a peer may send, in the units of RFC 9112.
+//! Limits of a peer's messages, in the units of RFC 9112.
 
 /// Bytes of a head: first line and fields. A head is held in memory until its end; nothing is reserved for it before.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -6,7 +6,7 @@ pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Fields of a head. A browser sends 20, a request through three proxies 40.
 pub const HEAD_FIELDS_MAX: usize = 100;
 
-/// Bytes of a request target. What servers take: nginx 8 KiB, Apache 8,190 bytes.
+/// Bytes of a request target. Other servers: nginx 8 KiB, Apache 8,190 bytes.
 pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 
 /// Bytes of all chunk extensions of one body. They have no use that anybody knows, and cost a parser its time.
@@ -15,7 +15,7 @@ pub const CHUNK_EXTENSION_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of a trailer section.
 pub const TRAILER_BYTES_MAX: usize = 64 * 1024;
 
-/// Hexadecimal digits of a chunk size: what 64 bits hold.
+/// Hexadecimal digits of a chunk size: 64 bits.
 pub const CHUNK_SIZE_DIGITS_MAX: usize = 16;
 
 /// Limits of a head.
@@ -25,7 +25,7 @@ pub struct HeadLimits {
     pub bytes: usize,
     /// See [`HEAD_FIELDS_MAX`].
     pub fields: usize,
-    /// See [`TARGET_BYTES_MAX`]; of requests only.
+    /// See [`TARGET_BYTES_MAX`]. Only for requests.
     pub target_bytes: usize,
 }
 

@@ -29,7 +29,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As in a request line, or in logs.
+    /// The version as in a request line, or in logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
@@ -114,12 +114,12 @@ impl RequestHead {
         &self.line[self.method.clone()]
     }
 
-    /// Path and query, or `*`. Of an absolute target only these are left.
+    /// Path and query, or `*`. An absolute target is reduced to these.
     pub fn target(&self) -> &[u8] {
         &self.line[self.target.clone()]
     }
 
-    /// Where the request is for: the authority of the target or else the Host field; empty if neither was sent.
+    /// The authority of the target or else the Host field; empty if neither was sent.
     pub fn authority(&self) -> &[u8] {
         &self.line[self.authority.clone()]
     }
@@ -141,12 +141,12 @@ impl RequestHead {
         self.version
     }
 
-    /// How long its body is.
+    /// Length of its body.
     pub fn body(&self) -> BodyLength {
         self.body
     }
 
-    /// What it asks of its connection.
+    /// Options of its Connection fields.
     pub fn options(&self) -> ConnectionOptions {
         self.options
     }
@@ -159,7 +159,7 @@ impl RequestHead {
         }
     }
 
-    /// The client sends the body once it was told to (RFC 9110 section 10.1.1). Nothing on HTTP/1.0.
+    /// The client sends the body after a 100 (RFC 9110 section 10.1.1). Has no meaning on HTTP/1.0.
     pub fn expects_continue(&self) -> bool {
         self.version != Version::Http10 && self.body != BodyLength::Exact(0) && self.fields.has(Known::Expect)
     }
@@ -188,8 +188,8 @@ impl RequestParser {
         Self::default()
     }
 
-    /// Goes on with `input`, which begins where the request does: what an earlier call has seen stands there again. Gives
-    /// how many bytes the head has once it is whole; [`RequestParser::take`] has it then.
+    /// Continues with `input`, which begins at the start of the request: bytes of earlier calls stand there again. Returns the number of
+    /// bytes of the head once it is whole; [`RequestParser::take`] returns it then.
     ///
     /// # Errors
     /// The request is refused; the parser is of no more use.
@@ -247,7 +247,7 @@ impl RequestParser {
         if self.taken + rest.len() > limits.bytes || (!self.has_line && rest.len() > limits.target_bytes + 64) {
             return Err(self.too_long(rest, limits));
         }
-        // What cannot be a request any more should not wait for its deadline: the first byte of TLS, of a PROXY header.
+        // Input that cannot become a request should not wait for its deadline: the first byte of TLS, of a PROXY header.
         match rest.first() {
             Some(&byte) if !self.has_line && byte != b'\r' && !is_token(&[byte]) => Err(WireError::Method),
             _ => Ok(()),
@@ -319,7 +319,7 @@ fn version_of(version: &[u8]) -> Result<Version, WireError> {
     }
 }
 
-/// Authority, and path with query, of a target (RFC 9112 section 3.2).
+/// Splits a target into authority, and path with query (RFC 9112 section 3.2).
 fn split_target<'a>(method: &[u8], target: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), WireError> {
     match target {
         [b'/', ..] => return Ok((b"", target)),
@@ -335,19 +335,19 @@ fn split_target<'a>(method: &[u8], target: &'a [u8]) -> Result<(&'a [u8], &'a [u
     match rest.split_at(end) {
         (b"", _) => Err(WireError::Target),
         (authority, b"") => Ok((authority, b"/")),
-        // `http://host?query` has an empty path, which is `/`; who writes it so is not worth an allocation.
+        // `http://host?query` has an empty path, which means `/`. The form is too rare for an allocation.
         (_, [b'?', ..]) => Err(WireError::Target),
         split => Ok(split),
     }
 }
 
-/// Exactly one Host on HTTP/1.1, of at most one request; the same as the authority of the target (RFC 9112 section 3.2).
+/// Exactly one Host on HTTP/1.1, and it equals the authority of the target (RFC 9112 section 3.2).
 fn check_host(head: &mut RequestHead) -> Result<(), WireError> {
     let mut hosts = head.fields.all(Known::Host);
     let host = match (hosts.next(), hosts.next()) {
         (Some(host), None) => host,
         (None, _) if head.version == Version::Http10 => {
-            // What the target names there is all that there is.
+            // The target is the only place that can name a host there.
             let names_host = head.authority.is_empty() || is_authority(head.authority());
             return if names_host { Ok(()) } else { Err(WireError::Host) };
         }
@@ -390,7 +390,7 @@ pub fn is_authority(authority: &[u8]) -> bool {
         [] => true,
         [b':', digits @ ..] => {
             let is_number = (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
-            // Of more digits than these the sum would overflow, which ends the task of the connection.
+            // With more digits the sum would overflow, which ends the task of the connection.
             let number = || digits.iter().fold(0_u32, |number, digit| number * 10 + u32::from(digit & 15));
             is_number && (1..=65_535).contains(&number())
         }
@@ -400,7 +400,7 @@ pub fn is_authority(authority: &[u8]) -> bool {
 }
 
 impl From<WireError> for Violation {
-    /// Of a client.
+    /// A violation of a client.
     fn from(error: WireError) -> Self {
         error.violation(Culprit::Client)
     }

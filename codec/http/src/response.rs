@@ -66,12 +66,12 @@ impl ResponseHead {
         self.status < 200
     }
 
-    /// What it asks of its connection.
+    /// Options of its Connection fields.
     pub fn options(&self) -> ConnectionOptions {
         self.options
     }
 
-    /// How long its body is, as the answer to a HEAD request or to another one (RFC 9112 section 6.3).
+    /// Length of its body, as a response to HEAD or to another method (RFC 9112 section 6.3).
     pub fn body(&self, is_head: bool) -> BodyLength {
         match self.has_body(is_head) {
             true => self.length,
@@ -79,7 +79,7 @@ impl ResponseHead {
         }
     }
 
-    /// The body's length as the fields tell it, also where no body follows.
+    /// Length of the body by the fields, even where no body follows.
     pub fn announced(&self) -> BodyLength {
         self.length
     }
@@ -89,7 +89,7 @@ impl ResponseHead {
         !is_head && !self.is_interim() && !matches!(self.status, 204 | 304)
     }
 
-    /// The server may answer another request on the connection.
+    /// The server may serve another request on the connection.
     pub fn is_persistent(&self) -> bool {
         match self.version {
             Version::Http10 => self.options.keep_alive && !self.options.close,

@@ -14,7 +14,7 @@ const fn classes() -> [u8; 256] {
         if it.is_ascii_alphanumeric() || is_one_of(it, b"!#$%&'*+-.^_`|~") {
             classes[byte] |= TOKEN;
         }
-        // Bytes above ASCII are opaque but allowed; of the control characters only the tabulator is.
+        // Bytes above ASCII are opaque but allowed. The only allowed control character is the tabulator.
         if it == b'\t' || (it >= b' ' && it != 0x7f) {
             classes[byte] |= VALUE;
         }

@@ -1,4 +1,4 @@
-//! What can be wrong on the wire. Each kind has one stable label and one text; Redis' own text where Redis has one.
+//! Violations on the wire. Each kind has one stable label and one text; Redis' own text where Redis has one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use weir_base::violation::Violation;
 /// A peer broke a wire rule. The connection cannot be read any further and must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProtocolError {
-    // What clients do.
+    // The clients.
     /// `*` header that is no canonical number or exceeds the argument cap.
     InvalidMultibulkLength,
     /// `$` header that is no canonical number, is negative, or exceeds the bulk cap.
@@ -40,7 +40,7 @@ pub enum ProtocolError {
     /// An HTTP request: `POST` or `Host:` as the first word of an inline command. Close without an answer.
     CrossProtocol,
 
-    // What upstreams do.
+    // The upstreams.
     /// A reply type that does not exist.
     ReplyType {
         /// The byte found where a type byte belongs.
@@ -137,7 +137,7 @@ fn expected_bulk(got: u8) -> String {
 }
 
 impl ProtocolError {
-    /// What an operator reads: the rule, never the bytes that broke it.
+    /// The text for an operator: the rule, never the bytes that broke it.
     fn rule(&self) -> &'static str {
         match self {
             Self::InvalidMultibulkLength => "invalid multibulk length",
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn upstream_errors_are_never_told_to_the_client() {
+    fn upstream_errors_are_never_shown_to_the_client() {
         let error = ProtocolError::ReplyDepth;
         assert!(error.is_upstream() && error.client_text().is_none());
         let violation = Violation::from(error);

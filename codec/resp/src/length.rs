@@ -58,7 +58,7 @@ pub(crate) fn number(text: &[u8]) -> Option<i64> {
     if negative { Some(value) } else { value.checked_neg() }
 }
 
-/// What a finished length line says.
+/// The length of a finished length line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
     /// A count of bytes or elements.

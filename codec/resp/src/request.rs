@@ -1,4 +1,4 @@
-//! What clients send: multibulk or inline commands, one at a time, from a buffer the caller owns.
+//! The input of clients: multibulk or inline commands, one at a time, from a buffer the caller owns.
 //!
 //! The parser remembers offsets, never pointers, so the caller may move unconsumed bytes between buffers. It never
 //! looks at a byte twice: a resumed call starts where the last one stopped (a length header of at most a dozen bytes
@@ -27,7 +27,7 @@ pub enum Step {
     Command {
         /// Bytes of the command.
         len: usize,
-        /// It came as a text line, so what is forwarded must be encoded anew.
+        /// It came as a text line, so what is forwarded must be encoded again.
         inline: bool,
     },
     /// A command too large to keep. The arguments complete so far are readable, the first `len` bytes of `input`

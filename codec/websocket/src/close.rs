@@ -1,13 +1,13 @@
 //! Close frames of the gateway's own.
 
-use crate::{limits::CONTROL_BYTES_MAX, watch::Sender};
+use crate::{limits::CONTROL_BYTES_MAX, validator::Sender};
 
-/// Why a connection ends (RFC 6455 section 7.4.1).
+/// The reason of a connection's end (RFC 6455 section 7.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CloseCode(pub u16);
 
 impl CloseCode {
-    /// An endpoint goes away: a server that goes down, or one that heard nothing for too long.
+    /// An endpoint goes away: a server that shuts down, or one that received nothing for too long.
     pub const GOING_AWAY: Self = Self(1001);
     /// The peer broke the protocol.
     pub const PROTOCOL_ERROR: Self = Self(1002);
@@ -19,10 +19,10 @@ impl CloseCode {
     pub const TRY_AGAIN_LATER: Self = Self(1013);
 }
 
-/// Appends a close frame as `sender` would send it. Of a longer `reason` what has room is sent.
+/// Appends a close frame of `sender`. A longer `reason` is cut to the room of the frame.
 ///
-/// A client's frame has to be masked (section 5.3). Its mask is zero: masks protect caches from what a page's script writes, and
-/// nobody else chose these bytes.
+/// A client's frame has to be masked (section 5.3). Its mask is zero: masks protect caches from payloads that a page's script chooses,
+/// and the gateway chose these bytes.
 pub fn close_frame(sender: Sender, code: CloseCode, reason: &str, into: &mut Vec<u8>) {
     let room = CONTROL_BYTES_MAX as usize - 2;
     let mut end = reason.len().min(room);

@@ -1,4 +1,4 @@
-//! What can be wrong on the wire. Each kind has one stable label, one text and one close code.
+//! Errors of the wire format. Each kind has one stable label, one text and one close code.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ impl WireError {
         }
     }
 
-    /// What the peer is told (section 7.4.1).
+    /// The close code for the peer (section 7.4.1).
     pub const fn close_code(self) -> CloseCode {
         match self {
             Self::MessageTooBig | Self::FragmentsTooMany => CloseCode::MESSAGE_TOO_BIG,

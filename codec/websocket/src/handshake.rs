@@ -1,4 +1,4 @@
-//! Keys, and what answers them (RFC 6455 section 4).
+//! Handshake keys, and the accept values that confirm them (RFC 6455 section 4).
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 /// The one version there is.
 pub const VERSION: &[u8] = b"13";
 
-/// What a server appends to a key (section 1.3).
+/// The constant that a server appends to a key (section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// True for the value of a Sec-WebSocket-Key: sixteen bytes in base64.
@@ -19,7 +19,7 @@ pub fn key(halves: [[u8; 8]; 2]) -> String {
     STANDARD.encode(halves.concat())
 }
 
-/// The Sec-WebSocket-Accept that answers `key`. SHA-1 protects nothing here: it shows that the server speaks WebSocket.
+/// The Sec-WebSocket-Accept for `key`. SHA-1 protects nothing here: it shows that the server speaks WebSocket.
 pub fn accept(key: &[u8]) -> String {
     let mut text = key.to_vec();
     text.extend_from_slice(GUID);

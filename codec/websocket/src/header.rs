@@ -1,11 +1,11 @@
-//! What stands in front of a payload (RFC 6455 section 5.2).
+//! The header in front of a payload (RFC 6455 section 5.2).
 
 use crate::error::WireError;
 
 /// Bytes of the longest header: two, eight of length, four of mask.
 pub const HEADER_BYTES_MAX: usize = 14;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Opcode {
     /// The next fragment of a message.
@@ -16,14 +16,14 @@ pub enum Opcode {
     Binary,
     /// The sender's last frame.
     Close,
-    /// To be answered by a pong.
+    /// Requires a pong.
     Ping,
-    /// An answer to a ping, or none.
+    /// Confirms a ping, or comes unrequested.
     Pong,
 }
 
 impl Opcode {
-    /// Of the lower half of a frame's first byte.
+    /// From the lower half of a frame's first byte.
     const fn of(bits: u8) -> Result<Self, WireError> {
         Ok(match bits {
             0 => Self::Continuation,
@@ -49,9 +49,9 @@ pub struct FrameHeader {
     pub is_final: bool,
     /// The three reserved bits, RSV1 as 4.
     pub reserved: u8,
-    /// What it is.
+    /// The kind of the frame.
     pub opcode: Opcode,
-    /// What its payload is masked with.
+    /// The mask of its payload.
     pub mask: Option<[u8; 4]>,
     /// Bytes of payload, below 2^63.
     pub payload: u64,
@@ -60,8 +60,8 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// The header that `input` begins with; `None`: it is not whole yet. What its first two bytes show to be wrong is told without
-    /// the rest. A length that would have fitted in fewer bytes is taken: both ends read it alike.
+    /// The header that `input` begins with; `None`: it is not whole yet. An error in its first two bytes is found without the rest. A
+    /// length that would fit in fewer bytes is accepted: both ends read it alike.
     ///
     /// # Errors
     /// An unknown opcode, or a length beyond 63 bits.
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn w1_opcodes_that_nobody_knows_are_refused_by_their_first_byte() {
+    fn w1_unknown_opcodes_are_refused_by_their_first_byte() {
         for bits in [3_u8, 4, 5, 6, 7, 11, 12, 13, 14, 15] {
             assert_eq!(FrameHeader::read(&[0x80 | bits]), Err(WireError::Opcode));
         }

@@ -1,4 +1,4 @@
-//! How much of what a peer may send.
+//! Limits of a peer's frames and messages.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// the sake of a million bytes.
 pub const FRAGMENTS_MAX: u32 = 16 * 1024;
 
-/// Pings within [`PING_WINDOW`]: each costs its receiver an answer. Default 50, as ExpressGateway.
+/// Pings within [`PING_WINDOW`]: each costs its receiver a pong. Default 50, as ExpressGateway.
 pub const PINGS_MAX: u32 = 50;
 /// See [`PINGS_MAX`]. It begins with the first ping behind the last one, so that twice as many can come around its end.
 pub const PING_WINDOW: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use crate::problem::{PROBLEM_MEDIA_TYPE, Problem};
-use crate::routes::{Answer, Content, Parameter, ROUTES, Route, Verb};
+use crate::routes::{Content, Parameter, ROUTES, Route, RouteResponse, Verb};
 
 /// The API as an OpenAPI 3.1 document for the given program version.
 pub fn openapi_document(version: &str) -> Value {
@@ -98,7 +98,7 @@ fn parameter(parameter: &Parameter, generator: &mut SchemaGenerator) -> Value {
     })
 }
 
-fn response(answer: &Answer, generator: &mut SchemaGenerator) -> Value {
+fn response(answer: &RouteResponse, generator: &mut SchemaGenerator) -> Value {
     let content = match answer.content {
         Content::Json(schema_of) => {
             json!({ "application/json": { "schema": schema_of(generator) } })

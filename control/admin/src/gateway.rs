@@ -46,14 +46,14 @@ pub trait Gateway: Send + Sync + 'static {
     /// Every worker.
     fn workers(&self) -> Vec<WorkerStatus>;
 
-    /// Client connections that match the query, asked of the workers.
+    /// Client connections that match the query, as the workers report them.
     ///
     /// The server sorts by id and cuts to `query.limit`, so each worker may send its own lowest
     /// `query.limit + 1` ids above `query.after`. A worker that does not answer in a second or so goes
     /// into `workers_silent`; the page then holds what the others said.
     fn connections(&self, query: ConnectionQuery) -> BoxFuture<'_, ConnectionAnswer>;
 
-    /// What the workers remember of their requests, asked of them: hot keys, big keys, slow requests. A worker that does not
+    /// The workers' records of their requests: hot keys, big keys, slow requests. A worker that does not
     /// answer in a second or so goes into `workers_silent`.
     fn insight(&self) -> BoxFuture<'_, InsightAnswer>;
 
@@ -64,7 +64,7 @@ pub trait Gateway: Send + Sync + 'static {
     /// own, one at a time.
     fn reload(&self) -> ReloadOutcome;
 
-    /// Starts the program anew, hands it the sockets and tells what became of it. May block: it runs on a thread of its own,
+    /// Starts the program again, hands it the sockets and gives the result. May block: it runs on a thread of its own,
     /// one at a time.
     fn upgrade(&self) -> UpgradeOutcome;
 

@@ -1,4 +1,4 @@
-//! What each route does. They read what the gateway publishes; what only workers know is asked of them by mail.
+//! What each route does. They read published state; mail fetches the state of workers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::process;
 use crate::routes::ROUTES;
 use crate::status::{
-    BigKeyList, Check, ConnectionPage, ConnectionQuery, HotKeyList, ListenerList, Outcome, ProbeAnswer, RouteList,
+    BigKeyList, Check, ConnectionPage, ConnectionQuery, HotKeyList, ListenerList, ProbeAnswer, ReloadResult, RouteList,
     SlowLogList, UpgradeResult, UpstreamList, Verdict, WorkerList,
 };
 
@@ -273,8 +273,8 @@ pub(crate) async fn reload(State(shared): State<Shared>, request: Request) -> Re
         )
     })?;
     let status = match outcome.outcome {
-        Outcome::Applied | Outcome::Unchanged => StatusCode::OK,
-        Outcome::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
+        ReloadResult::Applied | ReloadResult::Unchanged => StatusCode::OK,
+        ReloadResult::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
     };
     Ok((status, Json(outcome)).into_response())
 }

@@ -22,7 +22,7 @@ use crate::status::{
     SlowLogList, SlowLogReset, UpgradeOutcome, UpstreamList, VersionStatus, WorkerList,
 };
 
-/// How a route is asked.
+/// The request that is matched against a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     /// Reads; `HEAD` works too.
@@ -59,7 +59,7 @@ pub(crate) struct Route {
     pub(crate) open: bool,
     pub(crate) deadline: Duration,
     pub(crate) parameters: &'static [Parameter],
-    pub(crate) answers: &'static [Answer],
+    pub(crate) answers: &'static [RouteResponse],
     handler: fn() -> MethodRouter<Shared>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Parameter {
 }
 
 /// One success status of a route and what comes with it. Problems are common to all routes.
-pub(crate) struct Answer {
+pub(crate) struct RouteResponse {
     pub(crate) status: u16,
     pub(crate) about: &'static str,
     pub(crate) content: Content,
@@ -90,12 +90,12 @@ fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-const fn json<T: JsonSchema>(status: u16, about: &'static str) -> Answer {
-    Answer { status, about, content: Content::Json(schema_of::<T>) }
+const fn json<T: JsonSchema>(status: u16, about: &'static str) -> RouteResponse {
+    RouteResponse { status, about, content: Content::Json(schema_of::<T>) }
 }
 
-const fn text(about: &'static str) -> Answer {
-    Answer { status: 200, about, content: Content::Text }
+const fn text(about: &'static str) -> RouteResponse {
+    RouteResponse { status: 200, about, content: Content::Text }
 }
 
 /// A guarded `GET` without parameters, which most routes are.
@@ -103,7 +103,7 @@ const fn read(
     path: &'static str,
     operation: &'static str,
     summary: &'static str,
-    answers: &'static [Answer],
+    answers: &'static [RouteResponse],
     handler: fn() -> MethodRouter<Shared>,
 ) -> Route {
     Route {
@@ -125,7 +125,7 @@ const VERBOSE: &[Parameter] = &[Parameter {
     schema: schema_of::<String>,
 }];
 
-const PROBE_ANSWERS: &[Answer] =
+const PROBE_ANSWERS: &[RouteResponse] =
     &[json::<ProbeAnswer>(200, "Every check passes."), json::<ProbeAnswer>(503, "At least one check fails.")];
 
 const CONNECTION_PARAMETERS: &[Parameter] = &[

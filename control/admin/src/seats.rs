@@ -46,7 +46,7 @@ impl Seats {
     }
 
     /// Takes a seat. The caller has waited for a [`vacancy`](Self::vacancy).
-    pub(crate) fn take(self: &Rc<Self>) -> Occupied {
+    pub(crate) fn take(self: &Rc<Self>) -> OccupiedSeat {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
         let seat = Rc::new(Seat {
@@ -57,7 +57,7 @@ impl Seats {
         });
         self.taken.borrow_mut().insert(id, Rc::clone(&seat));
         debug_assert!(self.len() <= CONNECTIONS_MAX);
-        Occupied { seats: Rc::clone(self), seat, id }
+        OccupiedSeat { seats: Rc::clone(self), seat, id }
     }
 
     fn len(&self) -> usize {
@@ -73,7 +73,7 @@ impl Seats {
     }
 }
 
-/// What a connection is up to.
+/// The state of a connection.
 pub(crate) struct Seat {
     exchanges: Cell<u32>,
     writing: Cell<bool>,
@@ -116,19 +116,19 @@ impl Drop for Exchange {
 }
 
 /// A seat that is given back on drop.
-pub(crate) struct Occupied {
+pub(crate) struct OccupiedSeat {
     seats: Rc<Seats>,
     seat: Rc<Seat>,
     id: u64,
 }
 
-impl Occupied {
+impl OccupiedSeat {
     pub(crate) fn seat(&self) -> &Rc<Seat> {
         &self.seat
     }
 }
 
-impl Drop for Occupied {
+impl Drop for OccupiedSeat {
     fn drop(&mut self) {
         self.seats.taken.borrow_mut().remove(&self.id);
         self.seats.freed.notify_one();

@@ -24,7 +24,7 @@ use crate::gateway::Gateway;
 use crate::guard::AdminAccess;
 use crate::limits::{ACCEPT_BACKOFF_MAX, ACCEPT_BACKOFF_MIN, HEAD_BYTES_MAX, HEADERS_MAX, STOP_GRACE};
 use crate::routes;
-use crate::seats::{Occupied, Seats};
+use crate::seats::{OccupiedSeat, Seats};
 use crate::settings::{AdminSettings, Deadlines, StartError};
 use crate::stream::ClientStream;
 
@@ -56,7 +56,7 @@ impl AdminServer {
         // Built here so that a failure reaches the caller; run by the thread alone.
         let runtime = Builder::new_current_thread()
             .enable_all()
-            // A reload may be asked for while an upgrade waits, and is then refused.
+            // A reload may be requested while an upgrade waits, and is then refused.
             .max_blocking_threads(2)
             .thread_name("weir-control")
             .build()
@@ -177,7 +177,7 @@ fn next_backoff(backoff: Duration) -> Duration {
 /// One connection, until the client goes, a deadline passes, its seat is needed or the server stops.
 async fn serve(
     socket: TcpStream,
-    occupied: Occupied,
+    occupied: OccupiedSeat,
     router: Router,
     deadlines: Deadlines,
     mut stopped: watch::Receiver<bool>,

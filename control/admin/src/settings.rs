@@ -1,4 +1,4 @@
-//! What the server is told at start, and the reasons for which it refuses to start.
+//! The settings at the start, and the reasons for which the server refuses to start.
 
 use std::fmt;
 use std::io;
@@ -29,7 +29,7 @@ impl Default for Deadlines {
 pub struct AdminSettings {
     /// Address to bind. Port 0 picks a free one. Off loopback only together with `token`.
     pub bind: SocketAddr,
-    /// Bearer token for `/metrics` and everything under `/api`. `None`: loopback only, no token asked.
+    /// Bearer token for `/metrics` and everything under `/api`. `None`: loopback only, no token required.
     pub token: Option<Secret>,
     /// Names other than `localhost` and the loopback addresses that a `Host` header may carry while the
     /// server is bound to loopback: what a reverse proxy on this machine sends. Without port.
@@ -72,7 +72,7 @@ fn check_token(token: &[u8]) -> Result<(), StartError> {
 pub enum StartError {
     /// Bound beyond loopback without a token.
     Exposed {
-        /// The address that was asked for.
+        /// The address that was requested.
         bind: SocketAddr,
     },
     /// The token is too short to be safe or too long for a request head.
@@ -84,7 +84,7 @@ pub enum StartError {
     TokenBytes,
     /// The address could not be bound.
     Bind {
-        /// The address that was asked for.
+        /// The address that was requested.
         bind: SocketAddr,
         /// What the kernel said.
         source: io::Error,

@@ -19,12 +19,12 @@ section! {
         default format: AccessFormat = AccessFormat::Json;
         /// Share of exchanges that are logged, chosen at random; `1.0`: all. `listener.access_log_sample` overrides it for one listener.
         default sample: Ratio = Ratio(listening::ACCESS_LOG_SAMPLE);
-        /// What a line has, in this order: `time`, `listener`, `peer`, `connection`, `command`, `upstream`, `duration_us`, `upstream_us`,
+        /// The fields of a line, in this order: `time`, `listener`, `peer`, `connection`, `command`, `upstream`, `duration_us`, `upstream_us`,
         /// `request_bytes`, `reply_bytes`, `outcome`; of HTTP also `status`, `method`, `path`, `protocol`, `authority`, `route`,
         /// `endpoint`, `user`, `user_agent`, `forwarded_for`, `request_id`, `trace_id`. Absent: all.
         optional fields: Vec<At<AccessField>>;
         /// Size from which a file becomes `FILE.1`, the one before it `FILE.2`, and a new one begins. Absent: it grows. A file that
-        /// somebody else has moved away is begun anew within a second.
+        /// somebody else has moved away is begun again within a second.
         optional rotate_size: ByteSize => ByteSize::kib(1)..=ByteSize::mib(1 << 20);
         /// Files that are kept besides the one that is written.
         default rotate_keep: u32 = 5 => 1..=1_000;

@@ -1,4 +1,4 @@
-//! What differs between two snapshots.
+//! The differences between two snapshots.
 
 use weir_telemetry::Level;
 
@@ -23,13 +23,13 @@ const RESTART: [&str; 10] = [
 /// What of a level to or from `off` takes effect only at the next start.
 const INSIGHT: &str = "telemetry.level \"off\" (hot keys, big keys, slow log)";
 
-/// What a reload did. Each entry is a key, such as `listener.cache.idle_timeout`, or a table and what became of it,
+/// The changes of a reload. Each entry is a key, such as `listener.cache.idle_timeout`, or a table and what became of it,
 /// such as `upstream.old removed`. Values are left out: they may be secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// In force with the new snapshot.
     pub applied: Vec<String>,
-    /// Kept as they were until the process is started anew.
+    /// Kept as they were until the process is started again.
     pub needs_restart: Vec<String>,
 }
 

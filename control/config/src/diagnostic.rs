@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_an_unknown_key_is_not_shown() {
+    fn the_text_behind_an_unknown_key_is_not_shown() {
         let mut problems = Problems::new("f", "passwrd = \"canary\"");
         problems.error_cut(&(0..7), "", "unknown".to_owned(), String::new());
         let mistyped = problems.finish().to_string();

@@ -22,7 +22,7 @@ const LISTS: [(&str, &str); 3] = [("types", "[\"text/html\"]"), ("allow_methods"
 const PROPOSALS_MAX: usize = 12;
 
 /// A key or a table, and where it stands.
-struct Found {
+struct ExplainedKey {
     /// `listener.redis.password`.
     path: String,
     /// `[listener.redis]`; of a table its own header.
@@ -75,7 +75,7 @@ fn without_places(path: &str) -> String {
 }
 
 /// Every key and table of `info`, which stands at `path` under `header`.
-fn collect(info: &TableInfo, path: &str, header: &str, found: &mut Vec<Found>) {
+fn collect(info: &TableInfo, path: &str, header: &str, found: &mut Vec<ExplainedKey>) {
     for field in &info.fields {
         let own = joined(path, field.key);
         let (table, own_header) = match &field.shape {
@@ -83,7 +83,7 @@ fn collect(info: &TableInfo, path: &str, header: &str, found: &mut Vec<Found>) {
             Shape::Tables(table) => (Some(table), format!("[[{own}]]")),
             _ => (None, header.to_owned()),
         };
-        found.push(Found { path: own.clone(), header: own_header.clone(), field: field.clone() });
+        found.push(ExplainedKey { path: own.clone(), header: own_header.clone(), field: field.clone() });
         if let Some(table) = table {
             collect(table, &own, &own_header, found);
         }
@@ -91,13 +91,14 @@ fn collect(info: &TableInfo, path: &str, header: &str, found: &mut Vec<Found>) {
 }
 
 /// Keys with the same declaration are one paragraph.
-fn page(found: &[&Found]) -> String {
+fn page(found: &[&ExplainedKey]) -> String {
     let mut text = String::new();
-    let mut rest: Vec<&Found> = found.to_vec();
+    let mut rest: Vec<&ExplainedKey> = found.to_vec();
     while let Some(first) = rest.first().copied() {
-        let same =
-            |other: &&Found| other.field == first.field && needs_restart(&other.path) == needs_restart(&first.path);
-        let (together, others): (Vec<&Found>, Vec<&Found>) = rest.into_iter().partition(same);
+        let same = |other: &&ExplainedKey| {
+            other.field == first.field && needs_restart(&other.path) == needs_restart(&first.path)
+        };
+        let (together, others): (Vec<&ExplainedKey>, Vec<&ExplainedKey>) = rest.into_iter().partition(same);
         if !text.is_empty() {
             text.push('\n');
         }
@@ -110,7 +111,7 @@ fn page(found: &[&Found]) -> String {
     text
 }
 
-fn key_text(places: &[&Found], text: &mut String) {
+fn key_text(places: &[&ExplainedKey], text: &mut String) {
     let Some(first) = places.first() else { return };
     let field = &first.field;
     let headers: Vec<&str> = places.iter().map(|found| found.header.as_str()).collect();
@@ -134,7 +135,7 @@ fn key_text(places: &[&Found], text: &mut String) {
     wrap(&prose(&field.doc), text);
 }
 
-fn table_text(places: &[&Found], table: &TableInfo, text: &mut String) {
+fn table_text(places: &[&ExplainedKey], table: &TableInfo, text: &mut String) {
     let headers: Vec<&str> = places.iter().map(|found| found.header.as_str()).collect();
     let _ = writeln!(text, "{}", headers.join("\n"));
     wrap(&prose(table.doc), text);
@@ -196,7 +197,7 @@ fn wrap(words: &str, text: &mut String) {
 }
 
 /// The keys that may have been meant.
-fn unknown(wanted: &str, all: &[Found]) -> String {
+fn unknown(wanted: &str, all: &[ExplainedKey]) -> String {
     let last = wanted.rsplit('.').next().unwrap_or(wanted);
     let paths = || all.iter().map(|found| found.path.as_str());
     let keys = || all.iter().map(|found| found.field.key);

@@ -82,7 +82,7 @@ impl Value for KneeFile {
                 contents.bytes.hash(&mut hasher);
                 Some(Self { path, digest: hasher.finish(), measured })
             }
-            Err(Unusable { what, help }) => {
+            Err(KneeFileError { what, help }) => {
                 reader.wrong_value(node, format!("`{}`: {} {what}", node.path, path.display()), help);
                 None
             }
@@ -95,31 +95,31 @@ impl Value for KneeFile {
 }
 
 /// Why a file says nothing about the capacity of a listener.
-struct Unusable {
+struct KneeFileError {
     what: String,
     help: String,
 }
 
-impl Unusable {
+impl KneeFileError {
     fn new(what: impl Into<String>, help: impl Into<String>) -> Self {
         Self { what: what.into(), help: help.into() }
     }
 }
 
-fn measured(bytes: &[u8]) -> Result<Measured, Unusable> {
+fn measured(bytes: &[u8]) -> Result<Measured, KneeFileError> {
     let file: Json =
-        serde_json::from_slice(bytes).map_err(|error| Unusable::new(format!("is no JSON: {error}"), HOW))?;
+        serde_json::from_slice(bytes).map_err(|error| KneeFileError::new(format!("is no JSON: {error}"), HOW))?;
     match file["schema"].as_str() {
         Some(SCHEMA) => {}
         Some(other) => {
             let other: String = other.chars().take(64).collect();
-            return Err(Unusable::new(format!("has the schema {other:?}, this version reads {SCHEMA:?}"), HOW));
+            return Err(KneeFileError::new(format!("has the schema {other:?}, this version reads {SCHEMA:?}"), HOW));
         }
-        None => return Err(Unusable::new("names no schema, so it is no result of the lab", HOW)),
+        None => return Err(KneeFileError::new("names no schema, so it is no result of the lab", HOW)),
     }
     let row = text(&file, "/shape/row")?;
     if row.ends_with(QUICK) {
-        return Err(Unusable::new(
+        return Err(KneeFileError::new(
             "is of a quick look: there is nothing to size from",
             "run weir lab knee again without --quick",
         ));
@@ -134,7 +134,7 @@ fn measured(bytes: &[u8]) -> Result<Measured, Unusable> {
             _ => "unknown".to_owned(),
         };
         let what = format!("has no clean knee (outcome: {})", how.chars().take(64).collect::<String>());
-        return Err(Unusable::new(what, "see why with weir lab report, and search again"));
+        return Err(KneeFileError::new(what, "see why with weir lab report, and search again"));
     };
     Ok(Measured {
         requests_per_second,
@@ -151,23 +151,23 @@ fn measured(bytes: &[u8]) -> Result<Measured, Unusable> {
     })
 }
 
-fn text(file: &Json, pointer: &str) -> Result<String, Unusable> {
+fn text(file: &Json, pointer: &str) -> Result<String, KneeFileError> {
     let found = file.pointer(pointer).and_then(Json::as_str);
     found.map(str::to_owned).ok_or_else(|| lacks(pointer))
 }
 
-fn telemetry(level: &str) -> Result<&'static str, Unusable> {
+fn telemetry(level: &str) -> Result<&'static str, KneeFileError> {
     let known = ["off", "on", "capture-all"].into_iter().find(|known| *known == level);
     known.ok_or_else(|| lacks("/shape/telemetry: off, on or capture-all"))
 }
 
-fn lacks(pointer: &str) -> Unusable {
+fn lacks(pointer: &str) -> KneeFileError {
     let field = pointer[1..].replace('/', ".");
-    Unusable::new(format!("lacks `{field}`"), HOW)
+    KneeFileError::new(format!("lacks `{field}`"), HOW)
 }
 
 /// What the scenario, which is TOML, says it speaks.
-fn protocol(scenario: &str) -> Result<String, Unusable> {
+fn protocol(scenario: &str) -> Result<String, KneeFileError> {
     let table = DeTable::parse(scenario).ok();
     let found = table.as_ref().and_then(|table| table.get_ref().get("protocol")?.get_ref().as_str());
     found.map(|word| word.chars().take(64).collect()).ok_or_else(|| lacks("/scenario: protocol"))

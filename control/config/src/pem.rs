@@ -24,7 +24,7 @@ pub(crate) struct Certificates;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PrivateKey;
 
-/// What a PEM file holds.
+/// The objects of a PEM file.
 pub(crate) trait Holds: Clone + PartialEq {
     const WHAT: &'static str;
     const EXAMPLE: &'static str;

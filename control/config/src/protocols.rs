@@ -237,19 +237,19 @@ macro_rules! protocols {
             }
         }
 
-        /// What each protocol has made of the file.
-        pub(crate) struct Made<'f> {
+        /// The parts that each protocol has made of the file.
+        pub(crate) struct ProtocolSnapshot<'f> {
             $( $folder: <$folder::$protocol as Protocol>::File<'f>, )+
         }
 
         /// Checks what stands outside of listeners and upstreams.
-        pub(crate) fn file<'f>(file: &'f FileSection, reader: &mut Reader<'_>) -> Made<'f> {
-            Made { $( $folder: $folder::$protocol::file(file, reader), )+ }
+        pub(crate) fn file<'f>(file: &'f FileSection, reader: &mut Reader<'_>) -> ProtocolSnapshot<'f> {
+            ProtocolSnapshot { $( $folder: $folder::$protocol::file(file, reader), )+ }
         }
 
         /// Settings of a listener for its protocol.
         pub(crate) fn listener(
-            made: &Made<'_>,
+            made: &ProtocolSnapshot<'_>,
             of: &mut ListenerContext<'_>,
             reader: &mut Reader<'_>,
         ) -> Option<ListenerProtocol> {
@@ -277,7 +277,7 @@ macro_rules! protocols {
         /// What needs the settings of all listeners.
         pub(crate) fn process(
             file: &FileSection,
-            made: Made<'_>,
+            made: ProtocolSnapshot<'_>,
             listeners: &[Listener],
             upstreams: &mut [Upstream],
             reader: &mut Reader<'_>,

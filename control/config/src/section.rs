@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! section! {
-//!     /// What the table is for.
+//!     /// The purpose of the table.
 //!     pub(crate) struct Example {
 //!         /// What the key means.
 //!         default  connections: u32 = 16_384 => 1..=1_048_576;   // At<u32>
@@ -26,7 +26,7 @@ use crate::value::{FieldInfo, Shape, TableInfo};
 
 /// A declared table.
 pub(crate) trait Section: Sized {
-    /// What the table is for.
+    /// The purpose of the table.
     const DOC: &'static str;
 
     /// The declarations of its keys.
@@ -86,7 +86,7 @@ macro_rules! section {
         #[derive(Clone, Debug, PartialEq)]
         pub(crate) struct $name {
             /// Where the table's header stands.
-            pub(crate) place: $crate::section::Place,
+            pub(crate) place: $crate::section::SourcePlace,
             $( $(#[doc = $field_doc])* pub(crate) $field: $crate::section::field_type!($presence $ty), )*
         }
 
@@ -107,7 +107,7 @@ macro_rules! section {
 
             fn keys(table: &mut $crate::reader::TableReader<'_, '_, '_>) -> Self {
                 Self {
-                    place: $crate::section::Place(table.span()),
+                    place: $crate::section::SourcePlace(table.span()),
                     $( $field: $crate::section::field_read!($presence $field, table, [$($default)?], [$($range)?]), )*
                 }
             }
@@ -303,9 +303,9 @@ pub(crate) use {field_differences, field_given, field_info, field_names, field_r
 
 /// A place that takes no part in comparisons: moving a table in the file changes nothing.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(pub(crate) crate::diagnostic::Span);
+pub(crate) struct SourcePlace(pub(crate) crate::diagnostic::Span);
 
-impl PartialEq for Place {
+impl PartialEq for SourcePlace {
     fn eq(&self, _: &Self) -> bool {
         true
     }

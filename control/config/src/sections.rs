@@ -76,7 +76,7 @@ section! {
     pub(crate) struct AdminSection {
         /// IP address and port. Anything but a loopback address needs `token`.
         default bind: AdminBind = AdminBind(SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), ADMIN_PORT));
-        /// Bearer token for `/metrics` and `/api`, at least 16 visible ASCII characters. Absent: no token is asked for.
+        /// Bearer token for `/metrics` and `/api`, at least 16 visible ASCII characters. Absent: no token is required.
         optional token: SecretRef;
         /// Names that a `Host` header may carry on a loopback `bind`, besides `localhost` and loopback addresses: what a
         /// reverse proxy on this machine sends. Without port.
@@ -115,7 +115,7 @@ section! {
 }
 
 section! {
-    /// SIGUSR2 or `weir upgrade`: the program is started anew and takes the listening sockets; this process then drains within
+    /// SIGUSR2 or `weir upgrade`: the program is started again and takes the listening sockets; this process then drains within
     /// `drain.timeout`, without `drain.settle`.
     pub(crate) struct UpgradeSection {
         /// How long the new process may take until it serves. After that it is killed, and this one goes on.
@@ -189,7 +189,7 @@ section! {
         optional knee: KneeFile;
         /// Share of the knee from which the load is warned about, above 0.0.
         default knee_warn: Ratio = Ratio(KNEE_WARN);
-        /// What happens at the knee: `observe` (it is told), `unready` (`/readyz` fails until the load has fallen) or
+        /// The action at the knee: `observe` (report only), `unready` (`/readyz` fails until the load has fallen) or
         /// `shed` (each worker refuses what is beyond its share; Redis listeners only).
         default knee_action: KneeAction = KneeAction::Observe;
         /// TLS towards clients. Absent: clear text.

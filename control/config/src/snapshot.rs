@@ -48,7 +48,7 @@ pub struct Snapshot {
     pub listeners: Vec<Listener>,
     /// Unique names; every one that a listener refers to is here.
     pub upstreams: Vec<Upstream>,
-    /// What each protocol has once, for all its listeners.
+    /// The parts that each protocol has once, for all its listeners.
     pub protocols: ProcessSettings,
     /// What should be looked at although the file is used.
     pub warnings: Diagnostics,
@@ -110,7 +110,7 @@ pub struct AdminSettings {
 /// One listener: what every protocol has, what its own has, and where its requests go.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// What every protocol has.
+    /// The parts that every protocol has.
     pub settings: Arc<ListenerSettings>,
     /// The protocol, as the file names it.
     pub protocol_name: ProtocolName,
@@ -152,7 +152,7 @@ pub struct Knee {
     pub caveats: Vec<String>,
 }
 
-/// What a listener does at its knee.
+/// The action of a listener at its knee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KneeAction {
     /// Tell.
@@ -177,7 +177,7 @@ impl KneeAction {
 /// One upstream: what every protocol has, and what its own has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upstream {
-    /// What every protocol has.
+    /// The parts that every protocol has.
     pub settings: Arc<UpstreamSettings>,
     /// What its protocol has.
     pub protocol: UpstreamProtocol,

@@ -1,4 +1,4 @@
-//! What a configuration refers to outside its own text: environment variables, files, the memory limit, TLS contexts.
+//! The things outside of its text to which a configuration refers: environment variables, files, the memory limit, TLS contexts.
 //!
 //! The core asks this trait and nothing else, so it can be fuzzed and tested without a file system.
 
@@ -15,7 +15,7 @@ use weir_engine::{attempt, host, net};
 /// Contents of a file, and who may read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileContents {
-    /// The bytes, at most as many as were asked for.
+    /// The bytes, at most as many as were requested.
     pub bytes: Vec<u8>,
     /// Permission bits (`st_mode & 0o777`); `None` where the platform has none.
     pub mode: Option<u32>,
@@ -30,7 +30,7 @@ pub struct Running {
     pub workers: usize,
 }
 
-/// What came of an attempt to listen at an address.
+/// The result of an attempt to listen at an address.
 #[derive(Debug)]
 pub enum Listening {
     /// It can be done, or was not tried.
@@ -79,10 +79,10 @@ pub trait Surroundings {
     /// The time since 1970, to which certificates are compared.
     fn now(&self) -> Duration;
 
-    /// Release of the kernel, if it can be told.
+    /// Release of the kernel, if it is known.
     fn kernel(&self) -> Option<String>;
 
-    /// Model of the processor, if it can be told.
+    /// Model of the processor, if it is known.
     fn cpu_model(&self) -> Option<String>;
 
     /// Builds the TLS context of a listener and throws it away, to learn whether it can be built.
@@ -98,7 +98,7 @@ pub trait Surroundings {
     fn tls_client(&self, settings: &TlsClientSettings) -> Result<(), TlsConfigError>;
 }
 
-/// What a file is read for.
+/// The purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     /// To run it: what it needs of the machine is not tried before.
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rehearsal_finds_who_listens_and_a_start_does_not_look() {
+    fn a_rehearsal_finds_the_listening_process_and_a_start_does_not_look() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = Address::Socket(listener.local_addr().expect("bound"));
         let start = Machine::new(&|_| None);

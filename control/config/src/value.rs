@@ -1,4 +1,4 @@
-//! What a type needs to be the value of a key.
+//! The requirements of a type for the value of a key.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;

@@ -2,13 +2,13 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::note::{Mistake, Place};
+use crate::note::{Mistake, SourceLine};
 
 /// Reads `host:port`, `[v6]:port` or `unix:/path`.
 ///
 /// # Errors
 /// It is none of them.
-pub(crate) fn endpoint(text: &str, place: &Place) -> Result<String, Mistake> {
+pub(crate) fn endpoint(text: &str, place: &SourceLine) -> Result<String, Mistake> {
     match is_endpoint(text) {
         true => Ok(text.to_owned()),
         false => Err(Mistake::new(place, format!("`{text}` is no address of a server: write host:port"))),

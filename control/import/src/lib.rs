@@ -42,7 +42,7 @@ mod toml;
 mod twemproxy;
 mod yaml;
 
-pub use note::{Mistake, Note, Place};
+pub use note::{Mistake, Note, SourceLine};
 
 /// A program whose configuration can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub trait Files {
     fn matching(&self, pattern: &str) -> Result<Vec<(String, String)>, String>;
 }
 
-/// What an import gives.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
     /// The text of a `weir.toml`.

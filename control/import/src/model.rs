@@ -1,9 +1,9 @@
-//! What all formats become: listeners, routes and upstreams. It is printed here and nowhere else.
+//! The common form of all formats: listeners, routes and upstreams. It is printed here and nowhere else.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use crate::note::{Note, Place};
+use crate::note::{Note, SourceLine};
 use crate::toml::{Table, Value};
 use crate::{Imported, paths};
 
@@ -16,7 +16,7 @@ const COMMENT_COLUMNS: usize = 120;
 /// The upstream of a listener whose routes leave nothing to it, and of server names that have no server.
 pub(crate) const NOWHERE: &str = "nowhere";
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Redis,
@@ -58,12 +58,12 @@ pub(crate) struct Upstream {
     pub(crate) more: Table,
     pub(crate) notes: Vec<Note>,
     /// Where it is defined, or first named.
-    pub(crate) place: Place,
+    pub(crate) place: SourceLine,
 }
 
 impl Upstream {
     /// An upstream without endpoints.
-    pub(crate) fn new(name: String, place: &Place) -> Self {
+    pub(crate) fn new(name: String, place: &SourceLine) -> Self {
         Self { name, endpoints: Vec::new(), more: Table::default(), notes: Vec::new(), place: place.clone() }
     }
 }
@@ -265,7 +265,7 @@ impl Config {
             });
         }
         if is_needed {
-            let mut nowhere = Upstream::new(NOWHERE.to_owned(), &Place { file: source.into(), line: 1 });
+            let mut nowhere = Upstream::new(NOWHERE.to_owned(), &SourceLine { file: source.into(), line: 1 });
             nowhere.more.set("health.enabled", Value::Flag(false));
             // Port 9 is that of the discard service: nothing is there.
             nowhere.endpoints.push("127.0.0.1:9".to_owned());
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_listener_without_an_upstream_gets_one_and_the_comment_of_a_note_is_wrapped() {
-        let place = crate::Place { file: "a.conf".into(), line: 3 };
+        let place = crate::SourceLine { file: "a.conf".into(), line: 3 };
         let note = Note::new(&place, "x y", "word ".repeat(40), "nothing\nelse");
         let listener = Listener {
             name: "web".into(),

@@ -5,14 +5,14 @@ use std::rc::Rc;
 
 /// A line of an input file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct SourceLine {
     /// The file, as it was named.
     pub file: Rc<str>,
     /// From 1.
     pub line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -22,7 +22,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Where it stands.
-    pub place: Place,
+    pub place: SourceLine,
     /// The directive, as it was written.
     pub directive: String,
     /// Why it is not in the output, or what differs there.
@@ -33,7 +33,7 @@ pub struct Note {
 
 impl Note {
     /// A note on `directive`. An empty `nearest` means that there is nothing near.
-    pub(crate) fn new(place: &Place, directive: impl Into<String>, why: impl Into<String>, nearest: &str) -> Self {
+    pub(crate) fn new(place: &SourceLine, directive: impl Into<String>, why: impl Into<String>, nearest: &str) -> Self {
         Self { place: place.clone(), directive: directive.into(), why: why.into(), nearest: nearest.to_owned() }
     }
 }
@@ -52,14 +52,14 @@ impl fmt::Display for Note {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// Where it stands.
-    pub place: Place,
+    pub place: SourceLine,
     /// What is wrong.
     pub message: String,
 }
 
 impl Mistake {
     /// A mistake at a place.
-    pub(crate) fn new(place: &Place, message: impl Into<String>) -> Self {
+    pub(crate) fn new(place: &SourceLine, message: impl Into<String>) -> Self {
         Self { place: place.clone(), message: message.into() }
     }
 }

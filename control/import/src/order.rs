@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use crate::model::{PathMatch, Route, Target};
-use crate::note::{Note, Place};
+use crate::note::{Note, SourceLine};
 use crate::overlap::{ANY, covers, has_host, hosts_of, overlap, rank};
 use crate::paths;
 
@@ -36,7 +36,7 @@ impl Budget {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rule {
     pub(crate) route: Route,
-    pub(crate) place: Place,
+    pub(crate) place: SourceLine,
     pub(crate) text: String,
 }
 
@@ -286,7 +286,7 @@ mod tests {
         let mut route = Route::new(format!("{line}"), Target::Upstream(upstream.into()));
         route.path = path;
         route.hosts = host.split_whitespace().map(str::to_owned).collect();
-        Rule { route, place: Place { file: "f".into(), line }, text: format!("rule {line}") }
+        Rule { route, place: SourceLine { file: "f".into(), line }, text: format!("rule {line}") }
     }
 
     fn prefix(path: &str) -> PathMatch {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_has_a_note_and_equal_ranks_a_priority() {
+    fn rules_without_counterpart_have_a_note_and_equal_ranks_a_priority() {
         let regex = |line, text: &str| rule(line, "", PathMatch::Regex(text.into()), "b");
         let routes = first_match(vec![rule(1, "", prefix("/a"), "a"), regex(2, "/.*c")]);
         assert_eq!(

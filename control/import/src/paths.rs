@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_regex_is_what_all_its_paths_have() {
+    fn the_prefix_of_a_regex_is_common_to_all_its_paths() {
         let begin = |regex: &str| literal_prefix(regex);
         assert_eq!(
             [begin("/item/[0-9]+"), begin("/a/?b"), begin("/a|/b"), begin("(?i)/a"), begin("/a.css")],

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused() {
+    fn invalid_quantities_are_refused() {
         for text in ["", "x", "5x", "-1", "99999999999999999999"] {
             assert_eq!((nginx_time(text), haproxy_time(text), nginx_size(text)), (None, None, None), "{text}");
         }

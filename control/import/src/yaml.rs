@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-use crate::note::{Mistake, Place};
+use crate::note::{Mistake, SourceLine};
 
 /// Maps and lists inside each other.
 const DEPTH_MAX: usize = 64;
@@ -16,11 +16,11 @@ const NODES_MAX: usize = 200_000;
 /// A value with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) place: Place,
+    pub(crate) place: SourceLine,
     pub(crate) kind: Kind,
 }
 
-/// What a node holds.
+/// The contents of a node.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// A text, a number, or nothing: the reader knows what it wants.
@@ -98,7 +98,7 @@ struct Open {
 }
 
 impl Open {
-    fn new(place: Place, kind: Kind) -> Self {
+    fn new(place: SourceLine, kind: Kind) -> Self {
         Self { node: Node { place, kind }, key: None, known: HashSet::new() }
     }
 }
@@ -114,10 +114,10 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Node, Mistake> {
     let mut nodes = 0usize;
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| {
-            let place = Place { file: file.clone(), line: error.marker().line().max(1) };
+            let place = SourceLine { file: file.clone(), line: error.marker().line().max(1) };
             Mistake::new(&place, error.info())
         })?;
-        let place = Place { file: file.clone(), line: span.start.line().max(1) };
+        let place = SourceLine { file: file.clone(), line: span.start.line().max(1) };
         nodes += 1;
         if open.len() > DEPTH_MAX || nodes > NODES_MAX {
             return Err(Mistake::new(&place, "the file nests too deep or is too large"));
@@ -150,7 +150,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Node, Mistake> {
             None => return Ok(finished),
         }
     }
-    Err(Mistake::new(&Place { file, line: 1 }, "the file is empty"))
+    Err(Mistake::new(&SourceLine { file, line: 1 }, "the file is empty"))
 }
 
 fn put(outer: &mut Open, finished: Node) -> Result<(), Mistake> {

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_let_in_before_is_counted_and_never_refused() {
+    fn an_earlier_admitted_connection_is_counted_and_never_refused() {
         let process = Admission::new(1, 1);
         let listener = process.listener(1, 1);
         let newcomer = listener.admit(A).ok();

@@ -15,7 +15,7 @@ use weir_base::{connection::ConnectionEntry, time::Time};
 pub struct ConnectionTable {
     next: AtomicU64,
     shards: Vec<Mutex<BTreeMap<u64, Arc<ConnectionEntry>>>>,
-    /// Connections asked to end and still open.
+    /// Connections that have the order to end and are still open.
     killed: AtomicU64,
 }
 
@@ -77,7 +77,7 @@ impl ConnectionTable {
         }
     }
 
-    /// Some open connection has been asked to end.
+    /// Some open connection has the order to end.
     pub fn has_killed(&self) -> bool {
         self.killed.load(Ordering::Relaxed) > 0
     }

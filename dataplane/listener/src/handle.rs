@@ -43,7 +43,7 @@ impl Account for ConnectionAccount {
 }
 
 /// The transport of a connection, as its listener sees it: a socket, or a connection within one.
-pub trait Cut {
+pub trait AbortTransport {
     /// Ends both directions now. Buffered bytes are lost, and the task of the session sees the end.
     fn cut(&self);
 
@@ -51,7 +51,7 @@ pub trait Cut {
     fn local_address(&self) -> Option<SocketAddr>;
 }
 
-impl Cut for Cutter {
+impl AbortTransport for Cutter {
     fn cut(&self) {
         self.cut();
     }
@@ -69,7 +69,7 @@ pub struct ConnectionHandle {
     guard: ConnectionGuard,
     peer: Peer,
     /// `None`: the task ends by itself when it is woken.
-    transport: Option<Box<dyn Cut>>,
+    transport: Option<Box<dyn AbortTransport>>,
     account: Rc<ConnectionAccount>,
     waker: RefCell<Option<Waker>>,
     is_woken: Cell<bool>,
@@ -79,7 +79,12 @@ pub struct ConnectionHandle {
 impl ConnectionHandle {
     /// The handle of a connection that stands in the table by `guard`, and whose bytes are charged to `lease`. An end cuts its
     /// transport, if it comes with one.
-    pub fn new(guard: ConnectionGuard, peer: Peer, transport: Option<Box<dyn Cut>>, lease: &ByteLease) -> Self {
+    pub fn new(
+        guard: ConnectionGuard,
+        peer: Peer,
+        transport: Option<Box<dyn AbortTransport>>,
+        lease: &ByteLease,
+    ) -> Self {
         let (waker, is_woken, ending) = (RefCell::default(), Cell::new(false), Cell::new(None));
         let account = ConnectionAccount { permit: RefCell::new(lease.empty()), entry: guard.entry().clone() };
         Self { guard, peer, transport, account: Rc::new(account), waker, is_woken, ending }

@@ -11,7 +11,7 @@
 //! | `sessions` | what a listener owes each of its connections |
 //! | `connections` | the table of open connections, readable from any thread |
 //! | `linger` | the end of a connection that the gateway closes first |
-//! | `reports` | what its peers do wrong, counted and told |
+//! | `reports` | what its peers do wrong, counted and reported |
 //! | `roster` | the open connections of one listener on one worker |
 //! | `share` | what the listeners of one worker share |
 //! | `succession` | clients that come back are served after what they left behind |
@@ -42,13 +42,13 @@ pub use admission::{Admission, ConnectionPermit, ListenerAdmission, NotAdmitted}
 pub use close::CloseReason;
 pub use connections::{ConnectionGuard, ConnectionTable};
 pub use departure::{Departure, Mover};
-pub use handle::{ConnectionAccount, ConnectionHandle, Cut};
+pub use handle::{AbortTransport, ConnectionAccount, ConnectionHandle};
 pub use linger::Linger;
-pub use roster::{Listed, Roster};
-pub use service::{Arrival, Life, Service, is_among};
+pub use roster::{Roster, RosterEntry};
+pub use service::{Arrival, ConnectionFuture, Service, is_among};
 pub use sessions::{Opened, Session, Sessions};
 pub use share::{CoreShare, DRAIN_GAP, Drain, Post};
-pub use succession::{Place, Source, Succession};
+pub use succession::{Source, Succession, SuccessionTicket};
 pub use timing::{Durations, Stage, StageSample, StageTimes, Stages, Timing};
 pub use tls::{NoTls, Security, TlsAcceptor};
 pub use weir_base::connection::{ConnectionDetails, ConnectionEntry};

@@ -1,4 +1,4 @@
-//! PROXY protocol, versions 1 and 2: the addresses of the real client, told by a load balancer in front of us.
+//! PROXY protocol, versions 1 and 2: the addresses of the real client, from a load balancer in front of us.
 //!
 //! Source: HAProxy's `doc/proxy-protocol.txt` (revision of 2025); sections are cited as "spec 2.1". Sans-IO and
 //! incremental: [`decode`] wants the bytes from the start of the connection again with more of them, until it gives a
@@ -24,7 +24,7 @@ mod v2;
 
 pub use v1::V1_BYTES_MAX;
 
-/// What a header says. The client of a [`Local`](ProxyCommand::Local) header or of [`ProxyAddresses::Unknown`] is
+/// A decoded header. The client of a [`Local`](ProxyCommand::Local) header or of [`ProxyAddresses::Unknown`] is
 /// the peer of the connection itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyHeader {
@@ -71,7 +71,7 @@ pub enum ProxyCommand {
 /// Both ends of the client's connection.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum ProxyAddresses {
-    /// Not told, not of a kind that this protocol knows, or not of a stream.
+    /// Not given, not of a kind that this protocol knows, or not of a stream.
     #[default]
     Unknown,
     /// IPv4 or IPv6, both ends of one family.

@@ -1,4 +1,4 @@
-//! What peers of one listener do wrong, counted and told.
+//! What peers of one listener do wrong, counted and reported.
 
 use std::sync::Arc;
 

@@ -20,9 +20,9 @@ impl<T: ?Sized> Default for Roster<T> {
 
 impl<T: ?Sized> Roster<T> {
     /// Lists a connection until the result is dropped.
-    pub fn enter(&self, connection: &Rc<T>) -> Listed<T> {
+    pub fn enter(&self, connection: &Rc<T>) -> RosterEntry<T> {
         let key = self.open.borrow_mut().insert(Rc::downgrade(connection));
-        Listed { open: self.open.clone(), key }
+        RosterEntry { open: self.open.clone(), key }
     }
 
     /// Those that are open now.
@@ -32,12 +32,12 @@ impl<T: ?Sized> Roster<T> {
 }
 
 /// A place in a [`Roster`].
-pub struct Listed<T: ?Sized> {
+pub struct RosterEntry<T: ?Sized> {
     open: Rc<RefCell<Slab<Weak<T>>>>,
     key: usize,
 }
 
-impl<T: ?Sized> Drop for Listed<T> {
+impl<T: ?Sized> Drop for RosterEntry<T> {
     fn drop(&mut self) {
         self.open.borrow_mut().remove(self.key);
     }

@@ -5,7 +5,9 @@ use std::{any::Any, net::SocketAddr, pin::Pin, rc::Rc};
 use weir_engine::Stream;
 use weir_telemetry::log::Peer;
 
-use crate::{connections::ConnectionGuard, departure::Mover, sessions::Sessions, succession::Place, tls::Security};
+use crate::{
+    connections::ConnectionGuard, departure::Mover, sessions::Sessions, succession::SuccessionTicket, tls::Security,
+};
 
 /// An admitted connection, with its PROXY header behind it.
 pub struct Arrival {
@@ -20,13 +22,13 @@ pub struct Arrival {
     /// The address that the client connected to, if a PROXY header says so.
     pub local: Option<SocketAddr>,
     /// The place of the connection among those of its client, where the protocol has an order of connections.
-    pub place: Option<Place>,
+    pub place: Option<SuccessionTicket>,
     /// The session that another process began, as [`Departure::session`](crate::Departure::session) has it.
     pub moved: Option<Box<dyn Any + Send>>,
 }
 
 /// The life of one connection.
-pub type Life = Pin<Box<dyn Future<Output = ()>>>;
+pub type ConnectionFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The listener of one protocol on one worker.
 pub trait Service: Any {
@@ -34,7 +36,7 @@ pub trait Service: Any {
     fn sessions(&self) -> &Sessions;
 
     /// Serves a connection until it ends.
-    fn serve(self: Rc<Self>, arrival: Arrival) -> Life;
+    fn serve(self: Rc<Self>, arrival: Arrival) -> ConnectionFuture;
 
     /// The bytes that a client without TLS gets when its connection is not admitted. Empty: the connection closes without a word.
     fn refusal(&self) -> &'static [u8];

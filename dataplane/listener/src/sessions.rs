@@ -24,7 +24,7 @@ use crate::{
     close::CloseReason,
     handle::ConnectionHandle,
     reports::Reports,
-    roster::{Listed, Roster},
+    roster::{Roster, RosterEntry},
     settings::ListenerSettings,
     share::{CoreShare, Drain},
 };
@@ -267,7 +267,7 @@ impl Sessions {
 pub struct Opened<'a> {
     sessions: &'a Sessions,
     begun: Time,
-    _listed: Listed<dyn Session>,
+    _listed: RosterEntry<dyn Session>,
     _counted: GaugeGuard,
 }
 

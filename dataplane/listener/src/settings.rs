@@ -1,4 +1,4 @@
-//! What a listener, admission and drain can be told. Plain data, already checked by whoever made it.
+//! Settings of a listener, of admission and of drain. Plain data, already checked by whoever made it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub const OUTPUT_HIGH_WATER_BYTES: u64 = limits::WRITE_HIGH_WATER_BYTES;
 pub const OUTPUT_LOW_WATER_BYTES: u64 = limits::WRITE_LOW_WATER_BYTES;
 
 /// Output waiting for one client beyond which it may only have more, for the sake of those who wait behind its replies, while half
-/// of the buffered bytes of the process are free. Default 64 MiB: replies already asked for of a client that does not
+/// of the buffered bytes of the process are free. Default 64 MiB: pending replies of a client that does not
 /// read them (the class of CVE-2025-21605).
 pub const OUTPUT_HARD_CAP_BYTES: u64 = 64 << 20;
 

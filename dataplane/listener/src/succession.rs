@@ -3,7 +3,7 @@
 //! A client that gives up a request closes its connection and makes a new one, at once, and another worker may get that. What it
 //! had sent before may still wait in the kernel then, for a worker that has not looked yet: a write that nobody waits for would
 //! be executed after one that was acknowledged. A server with one queue of events does not do that. So each connection of a
-//! listener has its [`Place`] among those of its [`Source`]. Before it is served it looks which of those before it have been
+//! listener has its [`SuccessionTicket`] among those of its [`Source`]. Before it is served it looks which of those before it have been
 //! closed by their clients, and waits until these are over: everything read, sent and answered, or taken back.
 //!
 //! It costs nothing on the request path, and a connection whose source has closed none does not wait. To accept one takes a
@@ -150,7 +150,7 @@ impl Succession {
     /// A place for a connection that has just been accepted. It is to be dropped before the socket is closed, and when nothing
     /// that the client sent can take effect any more. Without a `source` nobody knows whose connections belong together, and no
     /// one waits.
-    pub fn enter(self: &Arc<Self>, source: Option<Source>, socket: &impl AsRawFd) -> Place {
+    pub fn enter(self: &Arc<Self>, source: Option<Source>, socket: &impl AsRawFd) -> SuccessionTicket {
         let mut places = locked(&self.places);
         places.last += 1;
         let (order, presence) = (places.last, Presence::new(socket.as_raw_fd()));
@@ -158,19 +158,19 @@ impl Succession {
             places.present.insert((source, order), presence.clone());
         }
         drop(places);
-        Place { succession: self.clone(), source, order, presence }
+        SuccessionTicket { succession: self.clone(), source, order, presence }
     }
 }
 
 /// A connection's place among those of its source.
-pub struct Place {
+pub struct SuccessionTicket {
     succession: Arc<Succession>,
     source: Option<Source>,
     order: u64,
     presence: Arc<Presence>,
 }
 
-impl Place {
+impl SuccessionTicket {
     fn number(&self) -> Option<Number> {
         self.source.map(|source| (source, self.order))
     }
@@ -231,7 +231,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SuccessionTicket {
     fn drop(&mut self) {
         if let Some(number) = self.number() {
             locked(&self.succession.places).remove(number);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     /// Those that `place` has to wait for, looked at now.
-    fn waited_for(place: &Place, now: Time) -> Vec<Arc<Presence>> {
+    fn waited_for(place: &SuccessionTicket, now: Time) -> Vec<Arc<Presence>> {
         let number = place.number().expect("a source");
         let mut before = locked(&place.succession.places).before(number);
         note_hung_up(&before, now);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_waits_for_what_was_closed_and_for_nothing_else() {
+    fn a_reconnecting_client_waits_for_its_closed_connections_and_for_nothing_else() {
         let (succession, now) = (Arc::new(Succession::default()), Time::from_nanos(1));
         let (first, second, third) = (pair(), pair(), pair());
         let first_place = succession.enter(A, &first.1);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_not_waited_for_and_every_place_is_given_back() {
+    fn a_wait_that_takes_too_long_ends_and_every_ticket_is_returned() {
         let succession = Arc::new(Succession::default());
         let (client, server) = pair();
         let place = succession.enter(A, &server);
@@ -349,7 +349,7 @@ mod tests {
     fn behind_a_proxy_clients_wait_for_their_own_and_not_for_each_other() {
         let (succession, now) = (Arc::new(Succession::default()), Time::from_nanos(1));
         let (first, second) = (pair(), pair());
-        let identify = |place: &mut Place, source| {
+        let identify = |place: &mut SuccessionTicket, source| {
             let mut identified = Box::pin(place.identify(source));
             identified.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
         };
@@ -380,7 +380,7 @@ mod tests {
         assert!(waited_for(&back, now).is_empty());
     }
 
-    /// The wait began anew when the first one became known: two seconds in all.
+    /// The wait began again when the first one became known: two seconds in all.
     #[test]
     fn the_wait_for_a_connection_that_becomes_known_is_the_rest_of_the_time() {
         let succession = Arc::new(Succession::default());

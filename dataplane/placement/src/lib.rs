@@ -41,7 +41,7 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// What the program that it comes from hashes keys with unless told otherwise.
+    /// The default hash of the program that it comes from.
     pub fn default_hash(self) -> KeyHash {
         match self {
             Distribution::Ketama | Distribution::Modula => KeyHash::Fnv1a64,
@@ -63,7 +63,7 @@ pub struct PlacementSettings {
 
 /// Where a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct KeyLocation {
     /// The number of the endpoint.
     pub shard: u16,
     /// Keys of one group may stand in one command: the slot of a cluster, else the shard.

@@ -6,13 +6,13 @@ pub const NOBODY: u16 = u16::MAX;
 /// A node as another one names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// `None`: the host that was asked.
+    /// `None`: the host of the queried server.
     pub host: Option<String>,
     /// Its port.
     pub port: u16,
 }
 
 impl Node {
-    /// The one that was asked.
+    /// The queried one.
     pub const ASKED: Self = Self { host: None, port: 0 };
 }

@@ -6,7 +6,7 @@
 //! | [`redis`] | command, keys, channels of a request; a user's rules | whether the user may run it |
 //!
 //! Rules are read and compiled once, when a configuration is loaded. Asking costs a bit test for the command and a match
-//! per key; a user without restrictions is known as such and not asked at all.
+//! per key; a user without restrictions is known as such and not checked at all.
 #![forbid(unsafe_code)]
 
 pub mod http;

@@ -1,4 +1,4 @@
-//! What a route asks besides host and path. All conditions of a route have to hold.
+//! The conditions of a route besides host and path. All conditions of a route have to hold.
 
 use std::{cmp::Ordering, fmt};
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_print_what_they_ask() {
+    fn conditions_print_their_requirement() {
         let condition = header(Operator::Contains, "a").negated().missing_as_empty().expect("negated");
         assert_eq!(condition.to_string(), "header `x-env` not contains `a`, missing as empty");
         let test = TextTest::new(Operator::Prefix, "b", true).expect("a test");

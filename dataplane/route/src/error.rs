@@ -1,4 +1,4 @@
-//! What can be wrong with a route. The configuration is to blame; the messages are for who wrote it.
+//! Mistakes in a route. The configuration is to blame; the messages are for who wrote it.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! What a request tells about itself.
+//! The facts of a request.
 
 use std::borrow::Cow;
 
-/// The facts that routes are chosen by. Implemented by whoever holds a request; asked only for what a condition needs.
+/// The facts that routes are chosen by. Implemented by whoever holds a request; only the facts that a condition needs are read.
 pub trait RequestFacts {
     /// The canonical host without port, as [`weir_analysis::http::host::canonical`] gives it; empty if there is none.
     fn host(&self) -> &[u8];

@@ -1,4 +1,4 @@
-//! What a route asks of the host.
+//! The condition of a route on the host.
 
 use std::fmt;
 
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_request_could_match_is_refused() {
+    fn patterns_that_no_request_could_match_are_refused() {
         for text in ["", "a:80", "a.", "*.", "*a.com", "a.*.com", "*.*.com", "*.[::1]", "a b", "**", "*.a:1"] {
             assert!(HostMatch::parse(text, Labels::One).is_err(), "{text}");
         }

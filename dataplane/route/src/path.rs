@@ -1,4 +1,4 @@
-//! What a route asks of the path.
+//! The condition of a route on the path.
 
 use std::fmt;
 

@@ -18,7 +18,7 @@ const PAIRS_MAX: usize = 262_144;
 
 /// How far a path has come.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Place {
+enum PathState {
     Start,
     /// Behind a slash.
     Slash,
@@ -32,7 +32,7 @@ enum Place {
     Digit,
 }
 
-impl Place {
+impl PathState {
     fn step(self, byte: u8, rules: &PathRules) -> Option<Self> {
         let is_digit = byte.is_ascii_digit() || matches!(byte, b'A'..=b'F');
         match (self, byte) {
@@ -59,13 +59,13 @@ impl Place {
     }
 }
 
-/// Whether there is a normalised path that `text` matches as a whole. What cannot be told is true.
+/// Whether there is a normalised path that `text` matches as a whole. An undecidable case is true.
 pub(crate) fn has_path(text: &str, rules: &PathRules) -> bool {
     let config = Config::new().utf8(false).nfa_size_limit(Some(REGEX_PROGRAM_BYTES_MAX));
     let syntax = syntax::Config::new().unicode(false).utf8(false);
     let Ok(nfa) = NFA::compiler().configure(config).syntax(syntax).build(text) else { return true };
-    let mut seen: HashSet<(StateID, Place, bool)> = HashSet::new();
-    let mut open = vec![(nfa.start_anchored(), Place::Start, false)];
+    let mut seen: HashSet<(StateID, PathState, bool)> = HashSet::new();
+    let mut open = vec![(nfa.start_anchored(), PathState::Start, false)];
     while let Some(pair) = open.pop() {
         if !seen.insert(pair) {
             continue;
@@ -78,7 +78,7 @@ pub(crate) fn has_path(text: &str, rules: &PathRules) -> bool {
         let mut step = |low: u8, high: u8, next: StateID| {
             if !is_over {
                 let places = (low..=high).filter_map(|byte| place.step(byte, rules));
-                let new: HashSet<Place> = places.collect();
+                let new: HashSet<PathState> = places.collect();
                 open.extend(new.into_iter().map(|place| (next, place, false)));
             }
         };
@@ -92,7 +92,7 @@ pub(crate) fn has_path(text: &str, rules: &PathRules) -> bool {
                 reached.for_each(|(byte, next)| step(byte, byte, next));
             }
             State::Look { look, next } => match look {
-                Look::Start | Look::StartLF | Look::StartCRLF if place != Place::Start => {}
+                Look::Start | Look::StartLF | Look::StartCRLF if place != PathState::Start => {}
                 Look::End | Look::EndLF | Look::EndCRLF => open.push((*next, place, true)),
                 // Of boundaries of words nothing is reckoned: they count as there.
                 _ => open.push((*next, place, is_over)),

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_stays() {
+    fn unwritten_parts_stay() {
         assert_eq!(location(&Redirect::new(Status::Found), &TARGET), "http://a.example:8080/old/x?q=1&r");
         let host = Redirect::new(Status::Found).host("B.example").expect("a host");
         assert_eq!(location(&host, &TARGET), "http://b.example:8080/old/x?q=1&r", "the port of the listener stays");

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_regex_for_all_paths_takes_what_prefixes_would_take() {
+    fn a_regex_for_all_paths_shadows_prefixes() {
         assert_eq!(shadowed(&["guard * /admin", "all * ~/.*"]), ["guard by all"]);
         assert_eq!(shadowed(&["guard * /admin", "all * ~/.* x-a"]), [""; 0]);
         assert_eq!(shadowed(&["guard * /admin", "all * ~/a.*"]), [""; 0], "not known to take all");

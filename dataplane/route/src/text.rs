@@ -1,4 +1,4 @@
-//! What a condition asks of one value.
+//! The condition on one value.
 
 use std::fmt;
 

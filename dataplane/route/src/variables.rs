@@ -16,7 +16,7 @@ use crate::{
     limits::{RENDERED_BYTES_MAX, TEMPLATE_BYTES_MAX},
 };
 
-/// What a variable stands for. Whoever renders knows what each is at that moment.
+/// The meaning of a variable. Whoever renders knows what each is at that moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Variable {
     /// Address of the client, with port.
@@ -153,7 +153,7 @@ impl fmt::Display for TemplateError {
 
 impl std::error::Error for TemplateError {}
 
-/// What came of a value for one request.
+/// The value for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rendered {
     /// It was appended.
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_the_field_or_flood_it_is_not_sent() {
+    fn values_that_would_end_the_field_or_flood_it_are_not_sent() {
         assert_eq!(rendered("a %DOWNSTREAM_PEER_SUBJECT%"), (Rendered::Refused, "> ".to_owned()));
         assert_eq!(rendered("a %DOWNSTREAM_PEER_CERT%"), (Rendered::Refused, "> ".to_owned()));
     }
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_response_has_is_refused_in_a_request() {
+    fn response_variables_are_refused_in_a_request() {
         let text = "%UPSTREAM_REMOTE_ADDRESS%";
         assert!(matches!(parse(text), Err(TemplateError::ResponseOnly(_))), "{text}");
         assert!(Template::parse(text, Side::Response).is_ok(), "{text}");

@@ -9,7 +9,7 @@ use std::{
 
 use weir_base::exchange::Refusal;
 
-use crate::{carrier::Multiplexer, idle::Remains, lent::ExclusiveLane};
+use crate::{carrier::Multiplexer, exclusive_lane::ExclusiveLane, idle::Remains};
 
 /// A lane; or why there is none, with the number of the endpoint that could not be reached, if one was chosen.
 pub type Acquired<M> = Result<ExclusiveLane<M>, (Refusal, Option<usize>)>;

@@ -68,7 +68,7 @@ pub(crate) struct Candidate {
     pub(crate) weight: u32,
     /// Exchanges under way.
     pub(crate) in_flight: u64,
-    /// What an answer takes, see [`Latency`].
+    /// The time to a reply, see [`Latency`].
     pub(crate) latency: u64,
 }
 
@@ -77,7 +77,7 @@ impl Candidate {
         u128::from(self.in_flight + 1)
     }
 
-    /// Of an endpoint that was asked and has never answered nothing good is expected.
+    /// An endpoint that has had requests and has never answered counts as slow.
     fn expected_latency(self) -> u64 {
         if self.latency == 0 && self.in_flight > 0 { LATENCY_UNKNOWN } else { self.latency }
     }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_less_to_do_is_chosen_for_its_weight() {
+    fn the_less_loaded_endpoint_is_chosen_for_its_weight() {
         let mut all = candidates(&[1, 1]);
         all[0].in_flight = 50;
         let mut least = balancer(Balance::LeastRequest, 2);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_sooner_is_chosen_and_a_peak_is_forgotten() {
+    fn the_faster_endpoint_is_chosen_and_a_peak_is_forgotten() {
         let mut balancer = balancer(Balance::PeakEwma, 2);
         let mut all = candidates(&[1, 1]);
         let (mut slow, begun) = (Latency::default(), Time::from_nanos(1_000_000_000));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_together_goes_to_one_endpoint_and_elsewhere_only_while_that_is_out() {
+    fn requests_of_one_hash_go_to_one_endpoint_and_elsewhere_only_while_it_is_out() {
         for balance in [Balance::RingHash, Balance::Maglev] {
             let mut balancer = balancer(balance, 5);
             let all = candidates(&[1; 5]);

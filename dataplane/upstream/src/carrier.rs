@@ -8,7 +8,7 @@ use weir_base::{
 };
 use weir_engine::Stream;
 
-use crate::{endpoint::Endpoint, lent::Open};
+use crate::{endpoint::Endpoint, exclusive_lane::Open};
 
 /// A connection that carries several exchanges at once. Dropped, it ends once nothing is under way on it.
 pub trait Carrier: 'static {
@@ -66,7 +66,7 @@ impl Carrier for NoCarrier {
 const TIMEOUTS_MAX: u32 = 2;
 
 /// A carrier and what is known of it.
-pub(crate) struct Carriage<C: Carrier> {
+pub(crate) struct CarrierEntry<C: Carrier> {
     pub(crate) carrier: C,
     /// Exchanges on it.
     pub(crate) lent: Cell<u32>,
@@ -80,7 +80,7 @@ pub(crate) struct Carriage<C: Carrier> {
     open: Open,
 }
 
-impl<C: Carrier> Carriage<C> {
+impl<C: Carrier> CarrierEntry<C> {
     pub(crate) fn new(carrier: C, endpoint: Rc<Endpoint>, open: Open) -> Rc<Self> {
         Rc::new(Self {
             carrier,
@@ -134,7 +134,7 @@ impl<C: Carrier> Carriage<C> {
     }
 }
 
-impl<C: Carrier> Drop for Carriage<C> {
+impl<C: Carrier> Drop for CarrierEntry<C> {
     fn drop(&mut self) {
         self.endpoint.lane_lost(self.cause.get(), 0);
     }

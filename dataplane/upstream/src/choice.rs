@@ -4,9 +4,9 @@ use crate::settings::CONNECT_TRIES_MAX;
 
 /// Endpoints that one exchange could not reach.
 #[derive(Clone, Debug, Default)]
-pub struct Tried(Vec<usize>);
+pub struct TriedEndpoints(Vec<usize>);
 
-impl Tried {
+impl TriedEndpoints {
     /// Number `number` of so many `endpoints` could not be reached; true if another one is left that was not tried. Such a try
     /// loads no server: it needs no leave of the retry budget.
     pub fn failed(&mut self, number: usize, endpoints: usize) -> bool {
@@ -34,7 +34,7 @@ impl Tried {
 
 /// What is known of an endpoint.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct EndpointStanding {
     /// Its weight is 0: it gets nothing.
     pub(crate) is_off: bool,
     /// The active check says that it does not answer.
@@ -63,7 +63,7 @@ pub(crate) enum Reach {
     Silent,
 }
 
-impl Standing {
+impl EndpointStanding {
     /// It counts as well.
     pub(crate) fn is_up(self) -> bool {
         !self.is_down && !self.is_ejected && self.reach == Reach::Yes
@@ -108,7 +108,7 @@ pub(crate) struct Choice {
 
 impl Choice {
     /// Among these.
-    pub(crate) fn among(standings: &[Standing], panic_percent: u32) -> Self {
+    pub(crate) fn among(standings: &[EndpointStanding], panic_percent: u32) -> Self {
         let (count, mut up) = (standings.len(), 0);
         let is_only = count == 1;
         let mut best = [None; 2];
@@ -123,7 +123,7 @@ impl Choice {
     }
 
     /// An endpoint of this standing is one of them.
-    pub(crate) fn takes(self, standing: Standing) -> bool {
+    pub(crate) fn takes(self, standing: EndpointStanding) -> bool {
         self.best.is_some() && standing.rank(self.is_panic, self.is_only) == self.best
     }
 }
@@ -132,7 +132,7 @@ impl Choice {
 mod tests {
     use super::*;
 
-    const UP: Standing = Standing {
+    const UP: EndpointStanding = EndpointStanding {
         is_off: false,
         is_down: false,
         is_ejected: false,
@@ -140,17 +140,17 @@ mod tests {
         has_failed: false,
         has_lane: false,
     };
-    const DOWN: Standing = Standing { is_down: true, ..UP };
-    const EJECTED: Standing = Standing { is_ejected: true, ..UP };
-    const OPEN: Standing = Standing { reach: Reach::No, ..UP };
-    const TRIAL: Standing = Standing { reach: Reach::Trial, ..UP };
-    const SILENT: Standing = Standing { reach: Reach::Silent, ..UP };
+    const DOWN: EndpointStanding = EndpointStanding { is_down: true, ..UP };
+    const EJECTED: EndpointStanding = EndpointStanding { is_ejected: true, ..UP };
+    const OPEN: EndpointStanding = EndpointStanding { reach: Reach::No, ..UP };
+    const TRIAL: EndpointStanding = EndpointStanding { reach: Reach::Trial, ..UP };
+    const SILENT: EndpointStanding = EndpointStanding { reach: Reach::Silent, ..UP };
 
-    fn failed(standing: Standing) -> Standing {
-        Standing { has_failed: true, ..standing }
+    fn failed(standing: EndpointStanding) -> EndpointStanding {
+        EndpointStanding { has_failed: true, ..standing }
     }
 
-    fn chosen(standings: &[Standing]) -> Vec<usize> {
+    fn chosen(standings: &[EndpointStanding]) -> Vec<usize> {
         let choice = Choice::among(standings, 50);
         (0..standings.len()).filter(|&number| choice.takes(standings[number])).collect()
     }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_could_not_connect_goes_to_any_other_endpoint_first() {
+    fn a_failed_connect_goes_to_any_other_endpoint_first() {
         assert_eq!(chosen(&[EJECTED, failed(UP)]), [0], "though half of them are well");
         assert_eq!(chosen(&[OPEN, failed(UP)]), [0], "it may be back");
         assert_eq!(chosen(&[failed(UP), failed(DOWN)]), [0]);
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_that_lets_connections_time_out_still_serves_on_those_that_stand() {
-        let standing = Standing { has_lane: true, ..SILENT };
+        let standing = EndpointStanding { has_lane: true, ..SILENT };
         assert_eq!(chosen(&[standing]), [0]);
         assert_eq!(chosen(&[SILENT, standing, SILENT]), [1], "in panic too");
         assert_eq!(chosen(&[standing, OPEN]), [1], "it comes last");
@@ -206,19 +206,19 @@ mod tests {
 
     #[test]
     fn an_endpoint_without_weight_gets_nothing() {
-        let off = Standing { is_off: true, ..UP };
+        let off = EndpointStanding { is_off: true, ..UP };
         assert_eq!(chosen(&[off, OPEN]), [1]);
         assert_eq!(chosen(&[off, failed(UP)]), [1]);
     }
 
     #[test]
     fn each_endpoint_is_tried_once_and_so_many_at_most() {
-        let mut tried = Tried::default();
+        let mut tried = TriedEndpoints::default();
         assert!(tried.failed(1, 3) && !tried.failed(1, 3), "the same again is no further one");
         assert!(tried.failed(0, 3) && !tried.failed(2, 3), "none is left");
-        let mut tried = Tried::default();
+        let mut tried = TriedEndpoints::default();
         assert_eq!((0..1_000).take_while(|&number| tried.failed(number, 1_000)).count(), CONNECT_TRIES_MAX - 1);
-        assert!(!Tried::default().failed(0, 1));
+        assert!(!TriedEndpoints::default().failed(0, 1));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which servers there are and who has what: asked of them, or of who watches over them, on a connection made for it.
+//! Discovery of servers and their slots: by queries to them, or to their sentinels, on a connection of its own.
 
 use std::{cell::Cell, io, rc::Rc, time::Duration};
 
@@ -19,7 +19,7 @@ const PRIMARY_INTERVAL: Duration = Duration::from_secs(2);
 /// Between two attempts while nobody answers.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The address of `node`; `asked` is the one that named it.
+/// The address of `node`; `asked` is the server that named it.
 pub(crate) fn address(node: &Node, asked: &Address) -> Option<Address> {
     if *node == Node::ASKED {
         return Some(asked.clone());
@@ -120,7 +120,7 @@ async fn discover<D: Directory>(endpoints: &Endpoints, directory: &D, next: &mut
         let mut rest = members.iter().cycle().skip(begin).take(members.len());
         let Some(&number) = rest.find(|number| !asked.contains(number)) else { return false };
         asked.push(number);
-        let answered = ask(endpoints, directory, number).await.and_then(|(address, view)| {
+        let answered = query_directory(endpoints, directory, number).await.and_then(|(address, view)| {
             // A node that has been thrown out knows nothing, and what it says would cut off everybody.
             match endpoints.take_view(&address, &view) {
                 true => Ok(true),
@@ -140,7 +140,11 @@ async fn discover<D: Directory>(endpoints: &Endpoints, directory: &D, next: &mut
     }
 }
 
-async fn ask<D: Directory>(endpoints: &Endpoints, directory: &D, number: u16) -> io::Result<(Address, View)> {
+async fn query_directory<D: Directory>(
+    endpoints: &Endpoints,
+    directory: &D,
+    number: u16,
+) -> io::Result<(Address, View)> {
     let key = directory.probe_key(number);
     let endpoint = endpoints.get(usize::from(number));
     let asked = endpoint.connector().endpoint.clone();

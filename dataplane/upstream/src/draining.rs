@@ -12,7 +12,7 @@ use std::{
 
 use weir_base::time::{Time, turn};
 
-use crate::carrier::{Carriage, Carrier};
+use crate::carrier::{Carrier, CarrierEntry};
 
 /// Carriers of one endpoint that drain on one worker beside one that takes exchanges beyond the quota. 8: servers behind one address that
 /// restart one after the other, each with long streams. Worst case: so many connections of each worker beyond `connections_max`, and the one
@@ -24,7 +24,7 @@ pub(crate) const DRAINING_MAX: usize = 8;
 pub(crate) const DRAINING_MIN: Duration = Duration::from_secs(10);
 
 /// The draining carriers of one endpoint, and since when each drains, the oldest first.
-pub(crate) struct Draining<C: Carrier>(RefCell<Vec<(Time, Weak<Carriage<C>>)>>);
+pub(crate) struct Draining<C: Carrier>(RefCell<Vec<(Time, Weak<CarrierEntry<C>>)>>);
 
 impl<C: Carrier> Default for Draining<C> {
     fn default() -> Self {
@@ -34,7 +34,7 @@ impl<C: Carrier> Default for Draining<C> {
 
 impl<C: Carrier> Draining<C> {
     /// These drain from now on, as far as they carry something.
-    pub(crate) fn extend(&self, carriages: &[Rc<Carriage<C>>]) {
+    pub(crate) fn extend(&self, carriages: &[Rc<CarrierEntry<C>>]) {
         let busy = carriages.iter().filter(|carriage| carriage.idle_since().is_none());
         self.0.borrow_mut().extend(busy.map(|carriage| (turn::now(), Rc::downgrade(carriage))));
     }

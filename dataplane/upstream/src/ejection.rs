@@ -8,9 +8,9 @@ use crate::{endpoint::LOSSES_AT_ONCE, settings::EjectionSettings};
 
 /// How an exchange with an endpoint ended, as far as that says something of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ExchangeOutcome {
     /// It answered.
-    Answered(Answered),
+    Answered(ResponseVerdict),
     /// It did not answer as it should.
     Failed,
     /// The connection, which stood since then, ended without a response.
@@ -19,9 +19,9 @@ pub enum Outcome {
     TimedOut,
 }
 
-/// What an answer says of the endpoint.
+/// The meaning of a response for the health of its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answered {
+pub enum ResponseVerdict {
     /// It is well.
     Well,
     /// Its application failed: perhaps for this exchange alone. See [`EjectionSettings::application_errors`].

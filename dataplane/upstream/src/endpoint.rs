@@ -17,9 +17,9 @@ use weir_engine::{Stream, settings::Address};
 use crate::{
     balance::Latency,
     breaker::{Breaker, BreakerState},
-    choice::{Reach, Standing},
+    choice::{EndpointStanding, Reach},
     connect::{ConnectError, Connector},
-    ejection::{Answered, Ejection, Outcome},
+    ejection::{Ejection, ExchangeOutcome, ResponseVerdict},
     health::{EndpointState, Health},
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
     protocol::Handshake,
@@ -30,7 +30,7 @@ use crate::{
 /// Lanes lost within this time of each other are one failure of the server.
 pub(crate) const LOSSES_AT_ONCE: Duration = Duration::from_millis(100);
 
-/// What all workers share of one endpoint.
+/// State that all workers share of one endpoint.
 #[derive(Clone, Default)]
 pub struct EndpointShare {
     /// What the probe knows of it.
@@ -62,11 +62,11 @@ pub(crate) struct Endpoint {
     latency: Cell<Latency>,
     ejection: RefCell<Ejection>,
     metrics: Rc<EndpointMetrics>,
-    /// It is configured, or was in the cluster when that was asked last. Others may be anybody by now.
+    /// It is configured, or was in the cluster at the last query. Others may be anybody by now.
     pub(crate) is_member: Cell<bool>,
     /// It stands in the zone of this gateway, by its own words.
     pub(crate) is_near: Cell<bool>,
-    /// When it is asked for its zone again.
+    /// The time of the next query for its zone.
     pub(crate) zone_due: Cell<Time>,
 }
 
@@ -162,7 +162,7 @@ impl Endpoint {
         self.share.health.up_since().max(self.back_since.get())
     }
 
-    /// What it may be asked for now. `has_waited`: the exchange has waited for a connection that timed out. It makes no second such
+    /// Its availability now. `has_waited`: the exchange has waited for a connection that timed out. It makes no second such
     /// trial. `has_lane` tells whether a connection stands that takes the exchange.
     pub(crate) fn standing(
         &self,
@@ -170,12 +170,12 @@ impl Endpoint {
         has_waited: bool,
         has_lane: impl FnOnce() -> bool,
         now: Time,
-    ) -> Standing {
+    ) -> EndpointStanding {
         let reach = match self.reach() {
             Reach::Trial if has_waited && self.is_silent() => Reach::Silent,
             reach => reach,
         };
-        Standing {
+        EndpointStanding {
             is_off: self.weight == 0 || !self.is_member.get(),
             is_down: self.share.health.state() == EndpointState::Down,
             is_ejected: self.is_ejected(now),
@@ -187,16 +187,16 @@ impl Endpoint {
     }
 
     /// How an exchange with it ended, and how long its answer took to begin; true if it is to be left out for it.
-    pub(crate) fn note(&self, outcome: Outcome, took: Option<Duration>, settings: &EjectionSettings) -> bool {
+    pub(crate) fn note(&self, outcome: ExchangeOutcome, took: Option<Duration>, settings: &EjectionSettings) -> bool {
         let now = turn::now();
         let mut ejection = self.ejection.borrow_mut();
         let is_good = match outcome {
-            Outcome::Answered(Answered::Well) => true,
-            Outcome::Answered(Answered::ApplicationError) => !settings.application_errors,
-            Outcome::Answered(Answered::Unavailable) => false,
-            Outcome::Lost(since) if !ejection.is_own_loss(since, now) => return false,
-            Outcome::TimedOut if !ejection.is_own_timeout(now) => return false,
-            Outcome::Lost(_) | Outcome::TimedOut | Outcome::Failed => false,
+            ExchangeOutcome::Answered(ResponseVerdict::Well) => true,
+            ExchangeOutcome::Answered(ResponseVerdict::ApplicationError) => !settings.application_errors,
+            ExchangeOutcome::Answered(ResponseVerdict::Unavailable) => false,
+            ExchangeOutcome::Lost(since) if !ejection.is_own_loss(since, now) => return false,
+            ExchangeOutcome::TimedOut if !ejection.is_own_timeout(now) => return false,
+            ExchangeOutcome::Lost(_) | ExchangeOutcome::TimedOut | ExchangeOutcome::Failed => false,
         };
         if let Some(took) = took {
             let mut latency = self.latency.get();

@@ -20,10 +20,10 @@ use weir_engine::{JoinHandle, Stream, settings::Address};
 use crate::{
     balance::{Balancer, Candidate},
     breaker::BreakerState,
-    choice::{Choice, Reach, Standing, Tried},
+    choice::{Choice, EndpointStanding, Reach, TriedEndpoints},
     connect::ConnectError,
     discovery::{Schedule, discovery_loop},
-    ejection::Outcome,
+    ejection::ExchangeOutcome,
     endpoint::{Endpoint, EndpointShare},
     health::{Probe, probe_loop},
     metrics::UpstreamMetrics,
@@ -39,13 +39,13 @@ use weir_base::exchange::Refusal;
 /// at ten nodes replaced a day this lasts for four years.
 const ENDPOINTS_MAX: usize = 16_384;
 
-/// What an exchange asks of the endpoint that it gets.
+/// The requirements of an exchange for its endpoint.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct SelectionCriteria {
     /// Preferably not this one, which has just failed.
     pub avoid: Option<usize>,
     /// Any other than these, as long as there is one.
-    pub tried: Tried,
+    pub tried: TriedEndpoints,
     /// Not a connection that has served before, unless it carries several exchanges, or no other can be made.
     pub is_fresh: bool,
     /// Of what stays together.
@@ -53,7 +53,7 @@ pub struct Wanted {
 }
 
 /// An endpoint for an exchange.
-pub(crate) struct Chosen {
+pub(crate) struct ChosenEndpoint {
     pub(crate) number: usize,
     /// A connection may be made for it. Otherwise the exchange takes one that stands.
     pub(crate) connects: bool,
@@ -235,7 +235,7 @@ impl Endpoints {
     }
 
     /// How an exchange with endpoint number `number` ended, and how long its answer took to begin.
-    pub(crate) fn note(&self, number: usize, outcome: Outcome, took: Option<Duration>) {
+    pub(crate) fn note(&self, number: usize, outcome: ExchangeOutcome, took: Option<Duration>) {
         let endpoint = self.get(number);
         let settings = &self.balancing.ejection;
         if !endpoint.note(outcome, took, settings) {
@@ -252,7 +252,11 @@ impl Endpoints {
     /// The endpoint that the next exchange goes to; `has_lane` tells whether a connection to an endpoint stands that takes it.
     /// `None` if the breaker of the only one is open, or those of all that were tried, or where connections to all of them time out
     /// and none has one with room.
-    pub(crate) fn choose(&self, wanted: &Wanted, has_lane: impl Fn(usize) -> bool) -> Option<Chosen> {
+    pub(crate) fn choose(
+        &self,
+        wanted: &SelectionCriteria,
+        has_lane: impl Fn(usize) -> bool,
+    ) -> Option<ChosenEndpoint> {
         let (all, now) = (self.all.borrow(), turn::now());
         if let [only] = &all[..] {
             let connects = match only.reach() {
@@ -260,13 +264,13 @@ impl Endpoints {
                 Reach::No => only.breaker_state() != BreakerState::Open,
                 Reach::Silent => false,
             };
-            return (connects || has_lane(0)).then_some(Chosen { number: 0, connects });
+            return (connects || has_lane(0)).then_some(ChosenEndpoint { number: 0, connects });
         }
         let has_waited = wanted.tried.all().iter().any(|&number| all[number].is_silent());
         let standing = |(number, endpoint): (usize, &Rc<Endpoint>)| {
             endpoint.standing(wanted.tried.has(number), has_waited, || has_lane(number), now)
         };
-        let standings: Vec<Standing> = all.iter().enumerate().map(standing).collect();
+        let standings: Vec<EndpointStanding> = all.iter().enumerate().map(standing).collect();
         let choice = Choice::among(&standings, self.balancing.panic_percent);
         let mut candidates: Vec<Candidate> = Vec::with_capacity(all.len());
         for (number, (endpoint, standing)) in all.iter().zip(&standings).enumerate() {
@@ -279,7 +283,7 @@ impl Endpoints {
             candidates.retain(|candidate| Some(candidate.number) != wanted.avoid);
         }
         let number = self.balancer.borrow_mut().choose(&candidates, wanted.hash)?;
-        Some(Chosen { number, connects: standings[number].reach != Reach::Silent })
+        Some(ChosenEndpoint { number, connects: standings[number].reach != Reach::Silent })
     }
 
     /// What an endpoint counts now: less for a while after it was down.

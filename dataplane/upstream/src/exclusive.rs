@@ -21,17 +21,17 @@ use weir_telemetry::CoreMetrics;
 use crate::{
     acquiring::{Acquiring, Connecting},
     breaker::BreakerState,
-    carrier::{Carriage, Carrier, Multiplexer},
+    carrier::{Carrier, CarrierEntry, Multiplexer},
     connect::ConnectError,
-    ejection::Outcome,
+    ejection::ExchangeOutcome,
     endpoint::{Endpoint, EndpointShare},
-    endpoints::{Chosen, Endpoints, Retry, Wanted},
+    endpoints::{ChosenEndpoint, Endpoints, Retry, SelectionCriteria},
+    exclusive_lane::{ExclusiveLane, LeasedConnection, Open},
     health::Probe,
-    idle::{Found, Idle, Remains},
-    lent::{ExclusiveLane, Held, Open},
+    idle::{Idle, IdleCheck, Remains},
     member::Member,
     metrics::{LaneKind, UpstreamMetrics},
-    quota::{Keeper, QuotaPermit},
+    quota::{QuotaBell, QuotaPermit},
     room::Permit,
     settings::{Affinity, ExclusiveSettings, PoolSettings, UpstreamSettings},
 };
@@ -46,7 +46,7 @@ pub struct ExclusiveUpstream<M: Multiplexer> {
     affinity: Affinity,
     pool: PoolSettings,
     /// Rung when another worker waits for a connection.
-    keeper: Arc<Keeper>,
+    keeper: Arc<QuotaBell>,
     /// `None`: a connection carries one exchange at a time.
     multiplexer: Option<M>,
     /// In the order of the endpoints, as far as they have been used.
@@ -72,7 +72,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     ) -> io::Result<Rc<Self>> {
         let ExclusiveSettings { balancing, affinity, pool } = lanes;
         shares.iter().for_each(|share| share.quota.set_limit(pool.connections_max));
-        let keeper = Arc::<Keeper>::default();
+        let keeper = Arc::<QuotaBell>::default();
         shares.iter().for_each(|share| share.quota.enter(&keeper));
         let endpoints = Endpoints::new(settings, balancing, shares, metrics)?;
         let upstream = Rc::new_cyclic(|me| Self {
@@ -137,7 +137,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let unfit = member.idle.borrow_mut().take_unfit(now, self.pool.idle_timeout);
         unfit.into_iter().for_each(|(idle, found)| member.let_go(idle, found, LossCause::Retired));
         let is_old = |since: Time| now.since(since) > self.pool.idle_timeout;
-        let is_spent = |carriage: &mut Rc<Carriage<_>>| carriage.is_over() || carriage.idle_since().is_some_and(is_old);
+        let is_spent =
+            |carriage: &mut Rc<CarrierEntry<_>>| carriage.is_over() || carriage.idle_since().is_some_and(is_old);
         let spent: Vec<_> = member.carriers.borrow_mut().extract_if(.., is_spent).collect();
         spent.iter().for_each(|carriage| carriage.retire());
         member.draining.extend(&spent);
@@ -150,15 +151,15 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         // Closing takes a look at the lists.
         while !member.idle.borrow().is_empty() && quota.reclaims(&self.keeper, member.room.waiting_since()) {
             let oldest = member.idle.borrow_mut().take_oldest();
-            oldest.into_iter().for_each(|idle| member.let_go(idle, Found::Silence, LossCause::Retired));
+            oldest.into_iter().for_each(|idle| member.let_go(idle, IdleCheck::Silence, LossCause::Retired));
         }
         let carriages = member.carriers.borrow().clone();
         carriages.iter().for_each(|carriage| self.give_carriage_away(member, carriage));
     }
 
     /// Lets a connection go that carries nothing, if another worker waits. The only one of a worker stays: each may have one.
-    fn give_carriage_away(&self, member: &Member<M::Carrier>, carriage: &Rc<Carriage<M::Carrier>>) {
-        let is_other = |other: &Rc<Carriage<_>>| !Rc::ptr_eq(other, carriage) && !other.is_over();
+    fn give_carriage_away(&self, member: &Member<M::Carrier>, carriage: &Rc<CarrierEntry<M::Carrier>>) {
+        let is_other = |other: &Rc<CarrierEntry<_>>| !Rc::ptr_eq(other, carriage) && !other.is_over();
         let is_spare =
             carriage.idle_since().is_some() && (carriage.is_over() || member.carriers.borrow().iter().any(is_other));
         if is_spare && member.endpoint.quota().reclaims(&self.keeper, member.room.waiting_since()) {
@@ -178,14 +179,14 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     }
 
     /// A lane for one exchange. Without one nothing was sent.
-    pub fn acquire(self: &Rc<Self>, wanted: Wanted) -> Acquiring<M> {
+    pub fn acquire(self: &Rc<Self>, wanted: SelectionCriteria) -> Acquiring<M> {
         let is_fresh = wanted.is_fresh && self.multiplexer.is_none();
         let number = loop {
             match self.endpoints.choose(&wanted, |number| self.member(number).has_lane(turn::now())) {
                 None => return Acquiring::ready(Err((Refusal::BreakerOpen, None))),
-                Some(Chosen { number, connects: true }) => break number,
+                Some(ChosenEndpoint { number, connects: true }) => break number,
                 // Where its connections have ended it has none any more: another endpoint may serve.
-                Some(Chosen { number, connects: false }) => {
+                Some(ChosenEndpoint { number, connects: false }) => {
                     if let Some(lane) = self.take(number) {
                         return Acquiring::ready(Ok(lane));
                     }
@@ -215,7 +216,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         self.endpoints.may_retry()
     }
 
-    /// Counts that a request is made elsewhere after `outcome` at endpoint number `number`, which no budget bounds: see [`Tried`](crate::Tried).
+    /// Counts that a request is made elsewhere after `outcome` at endpoint number `number`, which no budget bounds: see [`TriedEndpoints`](crate::TriedEndpoints).
     pub fn goes_elsewhere(&self, number: usize, outcome: &str) {
         self.endpoints.get(number).metrics().retried_after(outcome);
     }
@@ -239,7 +240,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     }
 
     /// How an exchange with endpoint number `number` ended, and how long its answer took to begin.
-    pub fn note(&self, number: usize, outcome: Outcome, took: Option<Duration>) {
+    pub fn note(&self, number: usize, outcome: ExchangeOutcome, took: Option<Duration>) {
         self.endpoints.note(number, outcome, took);
     }
 
@@ -257,7 +258,9 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
             let now = turn::now();
             let mut idle = member.idle.borrow_mut().take(now)?;
             match idle.look(now) {
-                Found::Silence => return Some(self.lend(number, Held::Connection(idle.stream, idle.open), true)),
+                IdleCheck::Silence => {
+                    return Some(self.lend(number, LeasedConnection::Connection(idle.stream, idle.open), true));
+                }
                 found => member.let_go(idle, found, LossCause::Closed),
             }
         }
@@ -275,10 +278,10 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         carriage.map(|carriage| self.lend_shared(number, carriage))
     }
 
-    fn lend_shared(&self, number: usize, carriage: Rc<Carriage<M::Carrier>>) -> ExclusiveLane<M> {
+    fn lend_shared(&self, number: usize, carriage: Rc<CarrierEntry<M::Carrier>>) -> ExclusiveLane<M> {
         carriage.lent.set(carriage.lent.get() + 1);
         let has_served = carriage.has_served.get();
-        self.lend(number, Held::Shared(carriage), has_served)
+        self.lend(number, LeasedConnection::Shared(carriage), has_served)
     }
 
     /// Another attempt to connect decides for all that wait. Connections that carry several exchanges are made one by one: the first may
@@ -296,7 +299,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     fn make_room(&self, member: &Member<M::Carrier>) -> bool {
         let is_used_up = member.endpoint.quota().is_used_up();
         let resting = is_used_up.then(|| member.idle.borrow_mut().take_resting()).flatten();
-        resting.map(|idle| member.let_go(idle, Found::Silence, LossCause::Retired)).is_some()
+        resting.map(|idle| member.let_go(idle, IdleCheck::Silence, LossCause::Retired)).is_some()
     }
 
     /// The leave to make a connection that nobody else waits for.
@@ -323,8 +326,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let permit = match self.try_permit(member) {
             Some(permit) => permit,
             None => match self.wait(number).await? {
-                Granted::Lane(lane) => return Ok(lane),
-                Granted::Permit(permit) => permit,
+                WaitResult::Lane(lane) => return Ok(lane),
+                WaitResult::Permit(permit) => permit,
             },
         };
         is_begun.set(true);
@@ -333,7 +336,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 // An exchange that waited for the result of this attempt may make its own connection now.
                 member.room.wake();
                 Ok(match held {
-                    Held::Shared(carriage) => {
+                    LeasedConnection::Shared(carriage) => {
                         member.carriers.borrow_mut().push(carriage.clone());
                         let lane = self.lend_shared(number, carriage);
                         member.room.wake_all();
@@ -354,12 +357,15 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         &self,
         member: &Rc<Member<M::Carrier>>,
         permit: Permit<()>,
-    ) -> Result<Held<M::Carrier>, ConnectError> {
+    ) -> Result<LeasedConnection<M::Carrier>, ConnectError> {
         let metrics = member.endpoint.metrics();
         let Some(multiplexer) = &self.multiplexer else {
             let stream = member.endpoint.connect(LaneKind::Exclusive).await?;
             stream.count_into(metrics.clone());
-            return Ok(Held::Connection(stream, Open::new(metrics.lane_opened(LaneKind::Exclusive), permit)));
+            return Ok(LeasedConnection::Connection(
+                stream,
+                Open::new(metrics.lane_opened(LaneKind::Exclusive), permit),
+            ));
         };
         let begin = async |stream: Stream| {
             stream.count_into(metrics.clone());
@@ -367,11 +373,11 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         };
         let carrier = member.endpoint.connect_and(LaneKind::Shared, begin).await?;
         let open = Open::new(metrics.lane_opened(LaneKind::Shared), permit);
-        Ok(Held::Shared(Carriage::new(carrier, member.endpoint.clone(), open)))
+        Ok(LeasedConnection::Shared(CarrierEntry::new(carrier, member.endpoint.clone(), open)))
     }
 
     /// Waits for a lane, or for the right to connect one.
-    async fn wait(&self, number: usize) -> Result<Granted<M>, Refusal> {
+    async fn wait(&self, number: usize) -> Result<WaitResult<M>, Refusal> {
         let member = &self.member(number);
         if member.room.waiting() >= self.settings().lane_waiters_max as usize {
             return Err(Refusal::QueueFull);
@@ -383,24 +389,24 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let mut ticket = None;
         let room = poll_fn(|context| {
             match member.refused.get() {
-                // Who waited for the same connection need not find out one after the other.
+                // Waiters for the same connection need not find out one after the other.
                 (count, refusal) if count != refused && self.shares_attempts(member) => {
                     return Poll::Ready(Err(refusal));
                 }
                 _ => {}
             }
-            // Who came first goes first.
+            // First come, first served.
             if waiting.is_next()
                 && let Some(lane) = self.take(number)
             {
-                return Poll::Ready(Ok(Granted::Lane(lane)));
+                return Poll::Ready(Ok(WaitResult::Lane(lane)));
             }
             waiting.register(context.waker());
             if !waiting.is_next() || self.awaits_attempt(member) {
                 return Poll::Pending;
             }
             if let Some(permit) = self.first_permit(member) {
-                return Poll::Ready(Ok(Granted::Permit(permit)));
+                return Poll::Ready(Ok(WaitResult::Permit(permit)));
             }
             member.carriers.borrow().iter().for_each(|carriage| carriage.carrier.watch(context.waker()));
             let ticket = ticket.get_or_insert_with(|| member.endpoint.quota().wait(begun, &self.keeper));
@@ -409,7 +415,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
             if permit.is_pending() && ticket.is_next() && self.make_room(member) {
                 permit = ticket.poll(context);
             }
-            permit.map(|permit| Ok(Granted::Permit(permit)))
+            permit.map(|permit| Ok(WaitResult::Permit(permit)))
         });
         let waited = timeout(self.settings().lane_wait_timeout, room).await;
         metrics.waited(turn::now().since(begun), 1);
@@ -417,7 +423,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         waited.map_err(|_| if is_unreachable { Refusal::Unreachable } else { Refusal::QueueTimeout })?
     }
 
-    fn lend(&self, number: usize, held: Held<M::Carrier>, is_reused: bool) -> ExclusiveLane<M> {
+    fn lend(&self, number: usize, held: LeasedConnection<M::Carrier>, is_reused: bool) -> ExclusiveLane<M> {
         let endpoint = self.endpoints.get(number);
         endpoint.in_flight.set(endpoint.in_flight.get() + 1);
         let metrics = endpoint.metrics().clone();
@@ -430,7 +436,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     pub(crate) fn returned(
         &self,
         number: usize,
-        held: Held<M::Carrier>,
+        held: LeasedConnection<M::Carrier>,
         remains: Option<Remains>,
         cause: LossCause,
         answered: Option<bool>,
@@ -440,8 +446,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         in_flight.set(in_flight.get() - 1);
         member.endpoint.metrics().requests_over(1);
         let (stream, open) = match held {
-            Held::Connection(stream, open) => (stream, open),
-            Held::Shared(carriage) => {
+            LeasedConnection::Connection(stream, open) => (stream, open),
+            LeasedConnection::Shared(carriage) => {
                 let is_lost = carriage.left(answered);
                 let is_spent = self.is_retired.get() && carriage.idle_since().is_some();
                 if is_spent {
@@ -464,7 +470,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 member.idle.borrow_mut().push(idle);
                 return member.room.wake();
             }
-            // Who waits gets a new one.
+            // A waiter gets a new one.
             Some(Remains::Nothing | Remains::PerhapsBody) if has_room && !member.room.is_awaited(()) => {
                 return member.idle.borrow_mut().rest(idle);
             }
@@ -487,14 +493,14 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let members = self.members.borrow().clone();
         for member in &members {
             let idle = member.idle.take();
-            idle.into_all().for_each(|idle| member.let_go(idle, Found::Silence, LossCause::Retired));
+            idle.into_all().for_each(|idle| member.let_go(idle, IdleCheck::Silence, LossCause::Retired));
             member.carriers.take().iter().for_each(|carriage| carriage.retire());
         }
     }
 }
 
-/// What ends a wait.
-enum Granted<M: Multiplexer> {
+/// The reason why a wait ended.
+enum WaitResult<M: Multiplexer> {
     Lane(ExclusiveLane<M>),
     /// A connection may be made.
     Permit(QuotaPermit),

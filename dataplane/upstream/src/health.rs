@@ -115,7 +115,7 @@ pub trait Probe {
     ///
     /// # Errors
     /// It does not answer, or not well; its words are shown to the operator.
-    fn ask(&self, stream: Stream) -> impl Future<Output = io::Result<Option<Stream>>>;
+    fn check(&self, stream: Stream) -> impl Future<Output = io::Result<Option<Stream>>>;
 }
 
 /// That a server takes a connection is enough.
@@ -123,7 +123,7 @@ pub trait Probe {
 pub struct ConnectionProbe;
 
 impl Probe for ConnectionProbe {
-    async fn ask(&self, _: Stream) -> io::Result<Option<Stream>> {
+    async fn check(&self, _: Stream) -> io::Result<Option<Stream>> {
         Ok(None)
     }
 }
@@ -163,7 +163,7 @@ async fn probe_once(
 ) -> io::Result<()> {
     let ask = async {
         if let Some(stream) = kept.take() {
-            match probe.ask(stream).await {
+            match probe.check(stream).await {
                 // A server may close a connection that was idle since the last probe: that says nothing of its health.
                 Err(error) if is_end(error.kind()) => {}
                 answered => {
@@ -173,7 +173,7 @@ async fn probe_once(
             }
         }
         let stream = open().await.map_err(|error| io::Error::other(error.text))?;
-        *kept = probe.ask(stream).await?;
+        *kept = probe.check(stream).await?;
         Ok(())
     };
     let result = timeout(settings.timeout, ask).await;

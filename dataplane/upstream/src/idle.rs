@@ -13,7 +13,7 @@ use std::{
 use weir_base::time::Time;
 use weir_engine::Stream;
 
-use crate::lent::Open;
+use crate::exclusive_lane::Open;
 
 /// How long a connection rests. 100 ms: what a server writes next to its first write arrives at once, or, as a small segment that
 /// waits for the acknowledgement of the one before it (Nagle, RFC 9293 section 3.7.4), when the gateway's kernel sends that: Linux
@@ -25,7 +25,7 @@ const REST: Duration = Duration::from_millis(100);
 /// server's word that it closes an idle connection (408). Above the interval at which idle connections are looked at.
 const BEHIND_RESPONSE: Duration = Duration::from_secs(2);
 
-/// What an exchange leaves on its connection.
+/// The state in which an exchange leaves its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
     /// Nothing: the response is whole and its framing says that nothing follows.
@@ -43,9 +43,9 @@ pub(crate) struct Idle {
     pub(crate) open: Open,
 }
 
-/// What a look at an idle connection finds.
+/// The state of an idle connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum IdleCheck {
     /// Neither bytes nor an end.
     Silence,
     /// The server has closed it, or sent bytes a long time after its last response.
@@ -56,15 +56,15 @@ pub(crate) enum Found {
 
 impl Idle {
     /// What has come since the last exchange.
-    pub(crate) fn look(&mut self, now: Time) -> Found {
+    pub(crate) fn look(&mut self, now: Time) -> IdleCheck {
         if now == self.since {
             // It was given back in this very turn, before sockets were polled again.
             self.stream.reader.expect_more();
         }
         match self.stream.reader.poll_receive(&mut Context::from_waker(Waker::noop())) {
-            Poll::Pending if !self.stream.output.is_closed() => Found::Silence,
-            Poll::Ready(Ok(Some(_))) if now.since(self.since) <= BEHIND_RESPONSE => Found::Bytes,
-            _ => Found::Ended,
+            Poll::Pending if !self.stream.output.is_closed() => IdleCheck::Silence,
+            Poll::Ready(Ok(Some(_))) if now.since(self.since) <= BEHIND_RESPONSE => IdleCheck::Bytes,
+            _ => IdleCheck::Ended,
         }
     }
 }
@@ -121,17 +121,17 @@ impl IdlePool {
     }
 
     /// All that are not fit to be kept, with what was found on them.
-    pub(crate) fn take_unfit(&mut self, now: Time, idle_timeout: Duration) -> Vec<(Idle, Found)> {
+    pub(crate) fn take_unfit(&mut self, now: Time, idle_timeout: Duration) -> Vec<(Idle, IdleCheck)> {
         let mut unfit = Vec::new();
         for mut idle in std::mem::take(&mut self.ready) {
             match idle.look(now) {
-                Found::Silence if now.since(idle.since) <= idle_timeout => self.ready.push(idle),
+                IdleCheck::Silence if now.since(idle.since) <= idle_timeout => self.ready.push(idle),
                 found => unfit.push((idle, found)),
             }
         }
         for mut idle in std::mem::take(&mut self.resting) {
             match idle.look(now) {
-                Found::Silence if now.since(idle.since) <= idle_timeout => self.resting.push_back(idle),
+                IdleCheck::Silence if now.since(idle.since) <= idle_timeout => self.resting.push_back(idle),
                 found => unfit.push((idle, found)),
             }
         }

@@ -117,7 +117,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         lane
     }
 
-    /// What the greeting told about the server.
+    /// The facts about the server from the greeting.
     pub fn greeting(&self) -> &P::Greeting {
         &self.greeting
     }
@@ -141,8 +141,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     }
 
     /// Takes over what waited for this connection.
-    pub(crate) fn adopt(&self, unsent: Unsent<W>) {
-        let Unsent { mut exchanges, requests } = unsent;
+    pub(crate) fn adopt(&self, unsent: UnsentRequests<W>) {
+        let UnsentRequests { mut exchanges, requests } = unsent;
         self.metrics.requests_sent(exchanges.len());
         self.pending.borrow_mut().append(&mut exchanges);
         requests.pieces().for_each(|piece| self.output.append(piece));
@@ -242,7 +242,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
 
     /// Reads replies until the connection ends, then tells the losses, and how many there were. Gives back what was never
     /// sent: its requests as bytes and their exchanges, to be sent elsewhere.
-    pub(crate) async fn read(&self, reader: &mut Reader) -> (LossCause, usize, Unsent<W>) {
+    pub(crate) async fn read(&self, reader: &mut Reader) -> (LossCause, usize, UnsentRequests<W>) {
         let mut framer = P::Framer::default();
         let mut chunks = 0;
         let cause = loop {
@@ -308,12 +308,12 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         Ok(())
     }
 
-    /// Scans the plain replies at the front of `input` that may be told in one call; and, if it came to that, the piece
+    /// Scans the plain replies at the front of `input` that may be delivered in one call; and, if it came to that, the piece
     /// after them, which may not.
     #[inline]
-    fn scan_run(&self, framer: &mut P::Framer, input: &[u8]) -> (Told, Option<Result<Scan, Violation>>) {
-        let most = self.tellable_at_once();
-        let mut run = Told { count: 0, bytes: 0 };
+    fn scan_run(&self, framer: &mut P::Framer, input: &[u8]) -> (ReplyRun, Option<Result<Scan, Violation>>) {
+        let most = self.deliverable_at_once();
+        let mut run = ReplyRun { count: 0, bytes: 0 };
         while run.bytes < input.len() {
             match P::scan(framer, &input[run.bytes..]) {
                 Ok(Scan { taken, is_push: false, end: Some(FrameKind::Reply) }) if run.count < most => {
@@ -331,7 +331,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
 
     /// How many replies from the oldest on go to one session that has to look at none of them alone.
     #[inline]
-    fn tellable_at_once(&self) -> u64 {
+    fn deliverable_at_once(&self) -> u64 {
         let pending = self.pending.borrow();
         let Some(run) = pending.front().filter(|run| run.exchange.count > 1) else { return 0 };
         let is_plain = run.sent.is_some() && run.exchange.skip == 0 && !self.is_tunnel.get();
@@ -489,8 +489,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     }
 
     /// Tells every exchange that was sent that its reply is lost; keeps the rest.
-    fn fail_sent(&self, cause: LossCause) -> (usize, Unsent<W>) {
-        let mut unsent = Unsent { exchanges: Runs::default(), requests: self.output.take_unsent().into() };
+    fn fail_sent(&self, cause: LossCause) -> (usize, UnsentRequests<W>) {
+        let mut unsent = UnsentRequests { exchanges: Runs::default(), requests: self.output.take_unsent().into() };
         let mut all = std::mem::take(&mut *self.pending.borrow_mut());
         self.metrics.requests_over(all.len() as u64);
         let mut lost = 0;
@@ -517,19 +517,19 @@ enum Stall {
     AmongOthers,
 }
 
-/// Replies that are told in one call.
-struct Told {
+/// Replies that are delivered in one call.
+struct ReplyRun {
     count: u64,
     bytes: usize,
 }
 
 /// Requests that a lane had accepted and never handed to the kernel: provably not executed.
-pub(crate) struct Unsent<W> {
+pub(crate) struct UnsentRequests<W> {
     pub(crate) exchanges: Runs<W>,
     pub(crate) requests: Requests,
 }
 
-impl<W> Default for Unsent<W> {
+impl<W> Default for UnsentRequests<W> {
     fn default() -> Self {
         Self { exchanges: Runs::default(), requests: Requests::default() }
     }

@@ -12,10 +12,10 @@ use weir_base::{
 };
 
 use crate::{
-    carrier::{Carriage, Carrier},
+    carrier::{Carrier, CarrierEntry},
     draining::Draining,
     endpoint::Endpoint,
-    idle::{Found, Idle, IdlePool},
+    idle::{Idle, IdleCheck, IdlePool},
     room::Room,
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Member<C: Carrier> {
     /// When it last wrote behind the end of a response.
     overran_at: Cell<Option<Time>>,
     /// The first with room is the next one taken, for the same reason.
-    pub(crate) carriers: RefCell<Vec<Rc<Carriage<C>>>>,
+    pub(crate) carriers: RefCell<Vec<Rc<CarrierEntry<C>>>>,
     /// Those that take no exchanges any more.
     pub(crate) draining: Draining<C>,
     /// Its connections, and the exchanges that wait for one.
@@ -63,15 +63,15 @@ impl<C: Carrier> Member<C> {
     }
 
     /// Closes an idle connection for what was found on it; `ended` is the cause if that is nothing special.
-    pub(crate) fn let_go(&self, _idle: Idle, found: Found, ended: LossCause) {
-        if found == Found::Bytes {
+    pub(crate) fn let_go(&self, _idle: Idle, found: IdleCheck, ended: LossCause) {
+        if found == IdleCheck::Bytes {
             self.overran();
         }
-        self.endpoint.metrics().lane_closed(if found == Found::Bytes { LossCause::Violation } else { ended });
+        self.endpoint.metrics().lane_closed(if found == IdleCheck::Bytes { LossCause::Violation } else { ended });
     }
 
     /// `carriage` gets no further exchanges; those on it go on.
-    pub(crate) fn part_with(&self, carriage: &Rc<Carriage<C>>) {
+    pub(crate) fn part_with(&self, carriage: &Rc<CarrierEntry<C>>) {
         let mut carriers = self.carriers.borrow_mut();
         let parted: Vec<_> = carriers.extract_if(.., |other| Rc::ptr_eq(other, carriage)).collect();
         self.draining.extend(&parted);

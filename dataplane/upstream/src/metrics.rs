@@ -12,7 +12,7 @@ use weir_telemetry::{
 
 use crate::{breaker::BreakerState, health::EndpointState};
 
-/// What a lane is for.
+/// The purpose of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaneKind {
     Shared,
@@ -146,7 +146,7 @@ impl EndpointMetrics {
     }
 
     /// Tells the log, once a second per kind of event.
-    fn tell(&self, change: UpstreamChange, reason: &'static str, detail: Option<&str>) {
+    fn report_change(&self, change: UpstreamChange, reason: &'static str, detail: Option<&str>) {
         let at = turn::now();
         self.events.push(&self.series, change.as_str(), at, |suppressed| {
             let (upstream, endpoint) = (self.upstream.clone(), self.endpoint.clone());
@@ -156,13 +156,13 @@ impl EndpointMetrics {
     }
 
     pub(crate) fn connect_failed(&self, reason: &'static str, detail: &str) {
-        self.tell(UpstreamChange::ConnectFailed, reason, Some(detail));
+        self.report_change(UpstreamChange::ConnectFailed, reason, Some(detail));
         self.core.counter(&catalog::LANE_CONNECT_FAILURES, &[&self.upstream, &self.endpoint, reason]).inc();
     }
 
     pub(crate) fn lane_closed(&self, cause: LossCause) {
         if cause != LossCause::Retired {
-            self.tell(UpstreamChange::LaneClosed, cause.name(), None);
+            self.report_change(UpstreamChange::LaneClosed, cause.name(), None);
         }
         self.core.counter(&catalog::LANE_CLOSES, &[&self.upstream, &self.endpoint, cause.name()]).inc();
     }
@@ -201,7 +201,7 @@ impl EndpointMetrics {
     /// Subscriptions to `names` channels and patterns were lost with their connection, or with the slot of their channel.
     pub(crate) fn subscription_gap(&self, names: usize) {
         let text = format!("{names} channels and patterns");
-        self.tell(UpstreamChange::SubscriptionGap, "lost", Some(&text));
+        self.report_change(UpstreamChange::SubscriptionGap, "lost", Some(&text));
         self.core.counter(&catalog::SUBSCRIPTION_GAPS, &[&self.upstream, &self.endpoint]).inc();
     }
 
@@ -228,13 +228,13 @@ impl EndpointMetrics {
     }
 
     pub(crate) fn breaker_opened(&self) {
-        self.tell(UpstreamChange::BreakerOpened, "failures", None);
+        self.report_change(UpstreamChange::BreakerOpened, "failures", None);
         self.core.counter(&catalog::BREAKER_OPENED, &[&self.upstream, &self.endpoint]).inc();
     }
 
     /// It is left out for so long.
     pub(crate) fn ejected(&self, duration: Duration) {
-        self.tell(UpstreamChange::Ejected, "failures", Some(&format!("for {} s", duration.as_secs_f64())));
+        self.report_change(UpstreamChange::Ejected, "failures", Some(&format!("for {} s", duration.as_secs_f64())));
         self.core.counter(&catalog::ENDPOINT_EJECTIONS, &[&self.upstream, &self.endpoint]).inc();
     }
 
@@ -245,12 +245,12 @@ impl EndpointMetrics {
 
     /// The first probe has failed.
     pub(crate) fn unreachable(&self, error: &str) {
-        self.tell(UpstreamChange::Unreachable, "probe", Some(error));
+        self.report_change(UpstreamChange::Unreachable, "probe", Some(error));
     }
 
     pub(crate) fn health_changed(&self, state: EndpointState, error: Option<&str>) {
         let change = if state == EndpointState::Down { UpstreamChange::Down } else { UpstreamChange::Up };
-        self.tell(change, "probe", error);
+        self.report_change(change, "probe", error);
         self.up.set(i64::from(state != EndpointState::Down));
         let labels = [&*self.upstream, &*self.endpoint, state.name()];
         self.core.counter(&catalog::ENDPOINT_CHANGES, &labels).inc();

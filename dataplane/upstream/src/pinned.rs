@@ -30,8 +30,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Default for PinnedPool<P, W> {
     }
 }
 
-/// What ends a wait.
-enum Granted<P: LaneProtocol, W: Waiter<P>> {
+/// The reason why a wait ended.
+enum WaitResult<P: LaneProtocol, W: Waiter<P>> {
     Lane(Rc<Lane<P, W>>),
     /// A connection may be made.
     Permit(Permit<P::Key>),
@@ -42,7 +42,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     /// until another one gives one back: clients that each hold one and want a second would block each other and everybody else.
     ///
     /// # Errors
-    /// The queue is full, or this client may not wait; nothing was asked for, and nothing is called back.
+    /// The queue is full, or this client may not wait; nothing was requested, and nothing is called back.
     pub fn pin(self: &Rc<Self>, key: P::Key, waiter: &Rc<W>, has_one: bool) -> Result<Option<Rc<Lane<P, W>>>, Refusal> {
         let room = &self.pinned.room;
         if let Some(lane) = (!room.is_awaited(key)).then(|| self.take_idle(key)).flatten() {
@@ -64,8 +64,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         let granted = self.granted(key);
         weir_engine::spawn(async move {
             match timeout(upstream.settings().lane_wait_timeout, granted).await {
-                Ok(Granted::Lane(lane)) => upstream.grant(key, &lane, &waiter, begun),
-                Ok(Granted::Permit(permit)) => upstream.run_pinned(key, waiter, begun, permit).await,
+                Ok(WaitResult::Lane(lane)) => upstream.grant(key, &lane, &waiter, begun),
+                Ok(WaitResult::Permit(permit)) => upstream.run_pinned(key, waiter, begun, permit).await,
                 Err(_) => {
                     upstream.metrics(key).waited(turn::now().since(begun), 1);
                     waiter.on_pin(Err(Refusal::QueueTimeout));
@@ -89,7 +89,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     }
 
     /// Waits for a lane, or for the right to connect one, behind all that wait already.
-    fn granted(self: &Rc<Self>, key: P::Key) -> impl Future<Output = Granted<P, W>> + use<P, W> {
+    fn granted(self: &Rc<Self>, key: P::Key) -> impl Future<Output = WaitResult<P, W>> + use<P, W> {
         let waiting = self.pinned.room.wait(key, turn::now(), &self.metrics(key));
         let (upstream, mut has_made_room) = (self.clone(), false);
         poll_fn(move |context| {
@@ -97,11 +97,11 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             if waiting.is_next_of_key()
                 && let Some(lane) = upstream.take_idle(key)
             {
-                return Poll::Ready(Granted::Lane(lane));
+                return Poll::Ready(WaitResult::Lane(lane));
             }
             if waiting.is_next() {
                 if pool.room.open() < upstream.settings().pinned_lanes_max {
-                    return Poll::Ready(Granted::Permit(pool.room.permit(None)));
+                    return Poll::Ready(WaitResult::Permit(pool.room.permit(None)));
                 }
                 // One idle lane that nobody waits for makes room: its end frees the place.
                 let mut idle = pool.idle.borrow_mut();

@@ -1,4 +1,4 @@
-//! What a protocol tells its connections, and what a lane tells a session.
+//! Messages from a protocol to its connections, and from a lane to a session.
 
 use std::{fmt, future::Future, hash::Hash, io, rc::Rc};
 
@@ -15,7 +15,7 @@ use crate::{discovery::View, lane::Lane};
 pub trait Handshake: 'static + Sized {
     /// What makes two connections of one upstream different: endpoint, database, protocol version, user.
     type Key: Copy + Eq + Hash + fmt::Debug + 'static;
-    /// What the greeting told about the server.
+    /// The facts about the server from the greeting.
     type Greeting: 'static;
 
     /// Authenticates and prepares a fresh connection for `key`.
@@ -96,7 +96,7 @@ pub struct Frame<'a> {
 /// A session, as its lanes see it. Calls come from the lane's reader task on the same core; a call must not call back
 /// into the lane it came from.
 pub trait Waiter<P: LaneProtocol>: 'static + Sized {
-    /// Plain replies to consecutive exchanges may be told in one call: the session has to look at none of them alone.
+    /// Plain replies to consecutive exchanges may be delivered in one call: the session has to look at none of them alone.
     fn takes_runs(&self) -> bool;
     /// A piece of a reply, in the order of the requests of this session.
     fn on_reply(&self, reply: Reply<'_>);
@@ -106,7 +106,7 @@ pub trait Waiter<P: LaneProtocol>: 'static + Sized {
     fn on_refusal(&self, exchange: u64, refusal: Refusal);
     /// A frame of the pinned lane that answers no exchange.
     fn on_frame(&self, frame: Frame<'_>);
-    /// The pinned lane asked for is here, or will not come.
+    /// The requested pinned lane is here, or will not come.
     fn on_pin(&self, lane: Result<Rc<Lane<P, Self>>, Refusal>);
     /// This pinned lane is gone. Called after the losses of its exchanges.
     fn on_pin_loss(&self, lane: &Rc<Lane<P, Self>>, cause: LossCause);

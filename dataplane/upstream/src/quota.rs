@@ -5,7 +5,7 @@
 //! oldest exchange of all workers is next, whichever worker it is on.
 //!
 //! A connection stays on its worker. Where another worker waits, an idle connection is closed and its permit moves: a new ticket rings
-//! the [`Keeper`] of every other worker, and a worker looks at the line before it keeps a connection that has come back. A worker whose
+//! the [`QuotaBell`] of every other worker, and a worker looks at the line before it keeps a connection that has come back. A worker whose
 //! own exchanges wait gives a connection away only to a ticket that is older by [`MOVE_AFTER`]. An exchange with a connection at hand
 //! takes no lock and touches no atomic to have it; to give it back it reads the length of the line.
 
@@ -41,7 +41,7 @@ struct Shared {
 struct Line {
     number: u64,
     queued: Vec<Queued>,
-    keepers: Vec<Weak<Keeper>>,
+    keepers: Vec<Weak<QuotaBell>>,
     /// Connections that are being closed for those that wait.
     reclaimed: u32,
 }
@@ -49,7 +49,7 @@ struct Line {
 struct Queued {
     number: u64,
     since: Time,
-    keeper: Weak<Keeper>,
+    keeper: Weak<QuotaBell>,
     waker: Option<Waker>,
 }
 
@@ -73,7 +73,7 @@ impl Quota {
     }
 
     /// The pool of a worker: its keeper is rung when another worker waits.
-    pub(crate) fn enter(&self, keeper: &Arc<Keeper>) {
+    pub(crate) fn enter(&self, keeper: &Arc<QuotaBell>) {
         let mut line = self.line();
         line.keepers.retain(|keeper| keeper.strong_count() > 0);
         line.keepers.push(Arc::downgrade(keeper));
@@ -97,7 +97,7 @@ impl Quota {
     }
 
     /// Waits for a permit since `since`, for the worker of `keeper`.
-    pub(crate) fn wait(&self, since: Time, keeper: &Arc<Keeper>) -> Ticket {
+    pub(crate) fn wait(&self, since: Time, keeper: &Arc<QuotaBell>) -> Ticket {
         let mut line = self.line();
         let number = line.number;
         line.number += 1;
@@ -113,7 +113,7 @@ impl Quota {
 
     /// Whether the worker of `keeper` closes a connection that it could keep, because another worker waits. `own`: since when an
     /// exchange of its own has waited for one. Each yes is for one connection.
-    pub(crate) fn reclaims(&self, keeper: &Arc<Keeper>, own: Option<Time>) -> bool {
+    pub(crate) fn reclaims(&self, keeper: &Arc<QuotaBell>, own: Option<Time>) -> bool {
         if self.0.waiting.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -227,9 +227,9 @@ impl Drop for Ticket {
 
 /// The bell of the pool of one worker: another worker waits for a connection that is idle here.
 #[derive(Default)]
-pub(crate) struct Keeper(Mutex<(bool, Option<Waker>)>);
+pub(crate) struct QuotaBell(Mutex<(bool, Option<Waker>)>);
 
-impl Keeper {
+impl QuotaBell {
     fn ring(&self) {
         let waker = {
             let mut bell = self.bell();
@@ -271,9 +271,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Woken(AtomicU32);
+    struct WakeCount(AtomicU32);
 
-    impl Wake for Woken {
+    impl Wake for WakeCount {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -285,9 +285,9 @@ mod tests {
         quota
     }
 
-    fn keepers<const N: usize>(quota: &Quota) -> [Arc<Keeper>; N] {
+    fn keepers<const N: usize>(quota: &Quota) -> [Arc<QuotaBell>; N] {
         std::array::from_fn(|_| {
-            let keeper = Arc::<Keeper>::default();
+            let keeper = Arc::<QuotaBell>::default();
             quota.enter(&keeper);
             keeper
         })
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    fn is_rung(keeper: &Keeper) -> bool {
+    fn is_rung(keeper: &QuotaBell) -> bool {
         std::mem::take(&mut keeper.bell().0)
     }
 
@@ -332,7 +332,7 @@ mod tests {
         let [a, b] = keepers(&quota);
         let held = quota.try_take().expect("the only one");
         let (first, second) = (quota.wait(at(1), &a), quota.wait(at(2), &b));
-        let woken = Arc::<Woken>::default();
+        let woken = Arc::<WakeCount>::default();
         assert!(second.poll(&Context::from_waker(&woken.clone().into())).is_pending());
         drop(held);
         assert_eq!(woken.0.load(Ordering::SeqCst), 0, "it is the turn of the first");
@@ -410,7 +410,7 @@ mod tests {
         let quota = quota(1);
         let [a] = keepers(&quota);
         let _held = quota.try_take();
-        let (ticket, woken) = (quota.wait(at(1), &a), Arc::<Woken>::default());
+        let (ticket, woken) = (quota.wait(at(1), &a), Arc::<WakeCount>::default());
         assert!(ticket.poll(&Context::from_waker(&woken.clone().into())).is_pending());
         quota.set_limit(2);
         assert_eq!(woken.0.load(Ordering::SeqCst), 1);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     /// Waits as a worker does: parked until it is woken.
-    fn take(quota: &Quota, keeper: &Arc<Keeper>, since: Time) -> QuotaPermit {
+    fn take(quota: &Quota, keeper: &Arc<QuotaBell>, since: Time) -> QuotaPermit {
         struct Parked(thread::Thread);
         impl Wake for Parked {
             fn wake(self: Arc<Self>) {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_near_comes_first_while_it_is_well() {
+    fn a_near_replica_comes_first_while_it_is_healthy() {
         let all = Replicas::default();
         all.add(0, [1, 2, 3, 4].into_iter());
         let choose = |read_from, near: &[u16], sick: &[u16]| -> Vec<u16> {

@@ -57,7 +57,7 @@ impl Requests {
             let inside = ranges[passed..].iter().take_while(|range| range.start < end);
             let inside = inside.map(|range| range.start.max(start) - start..range.end.min(end) - start);
             weir_engine::output::remove(piece, inside);
-            // What it has room for counts for nobody.
+            // Its free room counts for nobody.
             if piece.len() < piece.capacity() / 2 {
                 piece.shrink_to_fit();
             }
@@ -93,7 +93,7 @@ mod tests {
 
     /// As one vector would have it, wherever pieces begin and end.
     #[test]
-    fn what_is_taken_out_leaves_the_rest_in_order() {
+    fn taking_one_out_leaves_the_rest_in_order() {
         let whole: Vec<u8> = (0..5 * PIECE_BYTES + 123).map(|at| (at % 251) as u8).collect();
         let pushed = |size: usize| {
             let mut requests = Requests::default();
@@ -128,7 +128,7 @@ mod tests {
 
     /// As one vector each of them moved all that stood behind: 64 GiB.
     #[test]
-    fn to_take_one_out_of_a_full_backlog_does_not_move_what_stands_behind_it() {
+    fn removing_one_from_a_full_backlog_does_not_move_the_rest() {
         let mut requests = Requests::default();
         (0..64 << 10).for_each(|_| requests.push(&[b'r'; 1 << 10]));
         let started = Instant::now();

@@ -54,12 +54,12 @@ impl<K: Copy + Eq> Room<K> {
     }
 
     /// A place in the queue from `since` on, until the result is dropped.
-    pub(crate) fn wait(self: &Rc<Self>, key: K, since: Time, metrics: &Rc<EndpointMetrics>) -> Waiting<K> {
+    pub(crate) fn wait(self: &Rc<Self>, key: K, since: Time, metrics: &Rc<EndpointMetrics>) -> QueuedWaiter<K> {
         metrics.waiters(1);
         let ticket = self.ticket.replace(self.ticket.get() + 1);
         // A place in the queue is taken at once, and the waker found when it is polled first.
         self.waiting.borrow_mut().push_back(Queued { ticket, key, since, waker: Waker::noop().clone() });
-        Waiting { room: self.clone(), ticket, key, metrics: metrics.clone() }
+        QueuedWaiter { room: self.clone(), ticket, key, metrics: metrics.clone() }
     }
 
     /// The length of the queue.
@@ -121,14 +121,14 @@ impl<K: Copy + Eq> Drop for Permit<K> {
 }
 
 /// A place in the queue.
-pub(crate) struct Waiting<K: Copy + Eq> {
+pub(crate) struct QueuedWaiter<K: Copy + Eq> {
     room: Rc<Room<K>>,
     ticket: u64,
     key: K,
     metrics: Rc<EndpointMetrics>,
 }
 
-impl<K: Copy + Eq> Waiting<K> {
+impl<K: Copy + Eq> QueuedWaiter<K> {
     /// It is the first of all: it may have any room there is.
     pub(crate) fn is_next(&self) -> bool {
         self.room.waiting.borrow().front().is_some_and(|first| first.ticket == self.ticket)
@@ -149,7 +149,7 @@ impl<K: Copy + Eq> Waiting<K> {
     }
 }
 
-impl<K: Copy + Eq> Drop for Waiting<K> {
+impl<K: Copy + Eq> Drop for QueuedWaiter<K> {
     fn drop(&mut self) {
         self.metrics.waiters(-1);
         self.room.waiting.borrow_mut().retain(|queued| queued.ticket != self.ticket);
@@ -175,22 +175,22 @@ mod tests {
     use crate::metrics::UpstreamMetrics;
 
     #[derive(Default)]
-    struct Woken(AtomicU32);
+    struct WakeCount(AtomicU32);
 
-    impl Wake for Woken {
+    impl Wake for WakeCount {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// One that waits, and how often it was woken.
-    fn waiting(room: &Rc<Room<u8>>, key: u8, metrics: &Rc<EndpointMetrics>) -> (Waiting<u8>, Arc<Woken>) {
-        let (waiting, woken) = (room.wait(key, Time::ZERO, metrics), Arc::<Woken>::default());
+    fn waiting(room: &Rc<Room<u8>>, key: u8, metrics: &Rc<EndpointMetrics>) -> (QueuedWaiter<u8>, Arc<WakeCount>) {
+        let (waiting, woken) = (room.wait(key, Time::ZERO, metrics), Arc::<WakeCount>::default());
         waiting.register(&Waker::from(woken.clone()));
         (waiting, woken)
     }
 
-    fn count(woken: &Woken) -> u32 {
+    fn count(woken: &WakeCount) -> u32 {
         woken.0.swap(0, Ordering::Relaxed)
     }
 
@@ -203,7 +203,7 @@ mod tests {
         let permit = room.permit(None);
         let ((first, a), (second, b), (third, c)) =
             (waiting(&room, 1, &metrics), waiting(&room, 2, &metrics), waiting(&room, 2, &metrics));
-        let next = |one: &Waiting<u8>| (one.is_next(), one.is_next_of_key());
+        let next = |one: &QueuedWaiter<u8>| (one.is_next(), one.is_next_of_key());
         assert_eq!([next(&first), next(&second), next(&third)], [(true, true), (false, true), (false, false)]);
         assert!((room.open(), room.waiting()) == (1, 3) && room.is_awaited(2) && !room.is_awaited(3));
         drop(permit);

@@ -11,7 +11,7 @@ use crate::protocol::Timing;
 
 /// A request on its way, or plain ones next to each other: what a session gives, and what comes back with the reply.
 pub struct Exchange<W> {
-    /// Who waits.
+    /// A waiter.
     pub waiter: Rc<W>,
     /// The session's number for the (first) request.
     pub number: u64,
@@ -147,7 +147,7 @@ impl<W> Runs<W> {
     /// Takes the runs of `client` out of which nothing was sent; and where among the bytes of all such runs theirs are.
     pub(crate) fn take_back(&mut self, client: &W) -> (Vec<Run<W>>, Vec<Range<usize>>) {
         let (mut taken, mut ranges, mut end) = (Vec::new(), Vec::new(), 0);
-        // What was sent stands in front of what was not.
+        // Sent requests stand in front of unsent ones.
         let first = self.runs.partition_point(|run| run.sent.is_some());
         for run in self.runs.split_off(first) {
             let start = end;
@@ -165,7 +165,7 @@ impl<W> Runs<W> {
 
     /// Everything that waits has been handed to the kernel.
     pub(crate) fn stamp_sent(&mut self, now: Time) {
-        // What was sent before stands in front of what was not.
+        // Sent requests stand in front of unsent ones.
         self.runs.iter_mut().rev().take_while(|run| run.sent.is_none()).for_each(|run| run.sent = Some(now));
     }
 
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_a_run_of_its_own() {
+    fn different_exchanges_are_runs_of_their_own() {
         let (one, budget) = (Rc::new(1), LocalBudget::new(10));
         let changes: [fn(&mut Exchange<u8>); 5] = [
             |exchange| exchange.skip = 1,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_has_not_had_sent_is_taken_back_and_nothing_else() {
+    fn unsent_requests_of_a_client_are_taken_back_and_nothing_else() {
         let (one, other, budget) = (Rc::new(1), Rc::new(2), LocalBudget::new(10));
         let mut runs = Runs::default();
         runs.push(exchange(&one, 0, &budget), Time::ZERO, 4);

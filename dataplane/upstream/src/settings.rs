@@ -1,4 +1,4 @@
-//! What an upstream can be told: endpoints, lanes, health, breaker, reconnect. Plain data, already checked.
+//! Settings of an upstream: endpoints, lanes, health, breaker, reconnect. Plain data, already checked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,7 +131,7 @@ impl UpstreamSettings {
 /// on each. A lower limit protects an endpoint, as `maxconn` of a server does in HAProxy.
 pub const EXCLUSIVE_LANES_MAX: u32 = 16_384;
 /// Idle connections that a worker keeps to one endpoint. Default 256: as many as its clients have requests under way; nginx's
-/// examples have 16 to 64, with which a busy gateway connects anew for most requests.
+/// examples have 16 to 64, with which a busy gateway connects again for most requests.
 pub const EXCLUSIVE_LANES_IDLE_MAX: u32 = 256;
 /// How long an idle connection is kept. Default 50 s: below the 60 to 75 s after which servers close theirs, so that a request
 /// seldom meets a closing one.

@@ -11,7 +11,7 @@ use weir_base::{
 };
 
 use crate::{
-    lane::{Lane, Unsent},
+    lane::{Lane, UnsentRequests},
     metrics::LaneKind,
     protocol::{LaneProtocol, Waiter},
     runs::Exchange,
@@ -33,7 +33,7 @@ pub struct SharedLane<P: LaneProtocol, W: Waiter<P>> {
     lane: RefCell<Option<Rc<Lane<P, W>>>>,
     /// Lanes that a slow client holds: they finish what waits on them.
     displaced: RefCell<Vec<Weak<Lane<P, W>>>>,
-    backlog: RefCell<Unsent<W>>,
+    backlog: RefCell<UnsentRequests<W>>,
     is_connecting: Cell<bool>,
     /// Counts the connections.
     serial: Cell<u64>,
@@ -192,7 +192,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
     }
 
     /// Puts requests that were never sent in front of the backlog.
-    fn take_back(self: &Rc<Self>, upstream: &Rc<Upstream<P, W>>, mut unsent: Unsent<W>) {
+    fn take_back(self: &Rc<Self>, upstream: &Rc<Upstream<P, W>>, mut unsent: UnsentRequests<W>) {
         if unsent.exchanges.is_empty() {
             return;
         }

@@ -7,7 +7,7 @@ use std::{
 
 use weir_base::time::Time;
 
-use weir_placement::{HashTag, Place, SLOTS, slot};
+use weir_placement::{HashTag, KeyLocation, SLOTS, slot};
 
 /// Nobody is known to have the slot.
 const NONE: u16 = u16::MAX;
@@ -33,7 +33,7 @@ pub struct SlotMap {
     version: Cell<u64>,
     /// The owners, each once, by their lowest slot.
     primaries: RefCell<Vec<u16>>,
-    /// What redirections have told of late, a slot once.
+    /// Recent redirections, each slot once.
     news: RefCell<Vec<Moved>>,
     /// The endpoint of messages.
     home: Cell<u16>,
@@ -54,9 +54,9 @@ impl Default for SlotMap {
 
 impl SlotMap {
     /// Where `key` is.
-    pub fn place(&self, key: &[u8]) -> Place {
+    pub fn place(&self, key: &[u8]) -> KeyLocation {
         let slot = slot(HashTag::CLUSTER.of(key));
-        Place { shard: self.owner(slot), group: slot }
+        KeyLocation { shard: self.owner(slot), group: slot }
     }
 
     /// The endpoint that has `slot`; if nobody is known to, the first one, which will say.
@@ -156,9 +156,9 @@ mod tests {
         let now = Time::from_nanos(1);
         map.replace([(0, 5_460, 2), (5_461, 10_922, 0), (10_923, 16_383, 1)], now);
         assert_eq!((map.primaries(), map.first(), map.version()), (vec![2, 0, 1], 2, 1));
-        assert_eq!(map.place(b"{foo}bar"), Place { shard: 1, group: 12_182 });
+        assert_eq!(map.place(b"{foo}bar"), KeyLocation { shard: 1, group: 12_182 });
         map.moved(12_182, 1, 5, now);
-        assert_eq!(map.place(b"foo"), Place { shard: 5, group: 12_182 });
+        assert_eq!(map.place(b"foo"), KeyLocation { shard: 5, group: 12_182 });
         assert_eq!((map.owner(12_183), map.primaries(), map.version()), (1, vec![2, 0, 1, 5], 2));
         map.moved(12_182, 1, 5, now);
         let later = now.saturating_add(NEWS);
@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_is_asked_of_the_first() {
+    fn the_first_node_serves_slots_without_owner() {
         let map = SlotMap::default();
         map.replace([(100, 200, 3), (9, 8, 4)], Time::ZERO);
         assert_eq!((map.owner(0), map.owner(150), map.primaries()), (3, 3, vec![3]));
     }
     /// A discovery follows each redirection, and may ask a node that has not heard of the move.
     #[test]
-    fn a_node_behind_the_times_does_not_take_back_what_a_redirection_told() {
+    fn a_node_with_an_old_map_does_not_undo_a_redirection() {
         let map = SlotMap::default();
         let at = |seconds| Time::ZERO.saturating_add(Duration::from_secs(seconds));
         map.replace([(0, 16_383, 1)], at(1));

@@ -1,4 +1,4 @@
-//! Subscription lanes: connections on which a server speaks without being asked, to all clients of a worker.
+//! Subscription lanes: connections on which a server speaks unprompted, to all clients of a worker.
 //!
 //! Who subscribes to what is the protocol's business; here such a lane is made, counted and lost like any other.
 

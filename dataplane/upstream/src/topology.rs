@@ -4,7 +4,7 @@ use std::{io, rc::Rc};
 
 use weir_base::time::turn;
 use weir_engine::settings::Address;
-use weir_placement::{Node, Place, Placement};
+use weir_placement::{KeyLocation, Node, Placement};
 
 use crate::{
     breaker::BreakerState,
@@ -99,15 +99,15 @@ impl Endpoints {
     }
 
     /// Where `key` is.
-    pub fn place(&self, key: &[u8]) -> Place {
+    pub fn place(&self, key: &[u8]) -> KeyLocation {
         match &self.spread {
-            Spread::No => Place { shard: 0, group: 0 },
+            Spread::No => KeyLocation { shard: 0, group: 0 },
             Spread::Hashed(placement) => {
                 let shard = placement.place(key);
-                Place { shard, group: shard }
+                KeyLocation { shard, group: shard }
             }
             Spread::Slots(slots) => slots.place(key),
-            Spread::Primary(primary) => Place { shard: primary.number().unwrap_or(0), group: 0 },
+            Spread::Primary(primary) => KeyLocation { shard: primary.number().unwrap_or(0), group: 0 },
         }
     }
 
@@ -145,7 +145,7 @@ impl Endpoints {
         endpoints.iter().position(is_there).map(|at| at as u16)
     }
 
-    /// The numbers of the endpoints that may be asked who has what.
+    /// The numbers of the endpoints that may be queried for the map.
     pub(crate) fn members(&self) -> Vec<u16> {
         if self.settings().topology == Topology::Watched {
             return (0..self.settings().endpoints.len() as u16).collect();
@@ -175,7 +175,7 @@ impl Endpoints {
     pub(crate) fn take_view(&self, asked: &Address, view: &View) -> bool {
         if view.ranges.is_empty() {
             view.nodes.iter().filter_map(|node| discovery::address(node, asked)).for_each(|address| {
-                // It may be asked next.
+                // It may be queried next.
                 self.number(address);
             });
             return false;

@@ -231,7 +231,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
 struct LaneProbe<P>(Rc<P>);
 
 impl<P: Directory> Probe for LaneProbe<P> {
-    async fn ask(&self, mut stream: Stream) -> io::Result<Option<Stream>> {
+    async fn check(&self, mut stream: Stream) -> io::Result<Option<Stream>> {
         self.0.probe(&mut stream).await.map(|()| Some(stream))
     }
 }

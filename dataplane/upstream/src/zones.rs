@@ -1,4 +1,4 @@
-//! Which servers stand in the availability zone of this gateway: asked of each of them, as nobody else need know it.
+//! Which servers stand in the availability zone of this gateway: each server reports its own, as nobody else need know it.
 
 use std::{rc::Rc, time::Duration};
 
@@ -7,7 +7,7 @@ use weir_engine::timeout;
 
 use crate::{endpoint::Endpoint, endpoints::Endpoints, protocol::Directory};
 
-/// Between two looks at who has not been asked.
+/// Between two looks at unused entries.
 const LOOK: Duration = Duration::from_millis(250);
 /// Between two questions to one server: who stands at an address may be another one by now. Default 60 s.
 const AGE_MAX: Duration = Duration::from_secs(60);
@@ -23,9 +23,9 @@ pub(crate) async fn zones_loop<D: Directory>(endpoints: Rc<Endpoints>, directory
             if turn::now() < endpoint.zone_due.get() {
                 continue;
             }
-            let asked = timeout(limit, ask(&endpoint, &*directory, number)).await.ok().flatten();
+            let asked = timeout(limit, query_directory(&endpoint, &*directory, number)).await.ok().flatten();
             endpoint.zone_due.set(turn::now().saturating_add(if asked.is_some() { AGE_MAX } else { RETRY }));
-            // Who does not answer stays where he was.
+            // A server that does not answer keeps its place.
             if let Some(told) = asked {
                 endpoint.is_near.set(told.as_ref() == Some(&zone));
             }
@@ -35,7 +35,7 @@ pub(crate) async fn zones_loop<D: Directory>(endpoints: Rc<Endpoints>, directory
 }
 
 /// The zone that a server says it stands in; `None`: it did not answer. That it cannot be reached is counted by who needs it.
-async fn ask<D: Directory>(endpoint: &Endpoint, directory: &D, number: u16) -> Option<Option<String>> {
+async fn query_directory<D: Directory>(endpoint: &Endpoint, directory: &D, number: u16) -> Option<Option<String>> {
     let (mut stream, _) = endpoint.connector().open(directory, directory.probe_key(number)).await.ok()?;
     directory.zone(&mut stream).await.ok()
 }

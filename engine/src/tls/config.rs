@@ -97,7 +97,7 @@ impl fmt::Debug for TlsClient {
 ///
 /// # Errors
 /// A file is missing, unreadable or holds no PEM of the right kind, the key does not belong to the certificate, or
-/// client certificates are asked for without authorities.
+/// client certificates are requested without authorities.
 pub fn server_config(settings: &TlsServerSettings) -> Result<Arc<ServerConfig>, TlsConfigError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let resolver = ByName {

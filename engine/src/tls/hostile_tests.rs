@@ -139,7 +139,7 @@ proptest! {
                 let _ = pair.client.session.seal(b"authentic", &mut pair.client.wire);
             }
         }
-        // What arrives is what was sent, in whole records from the first one, or nothing.
+        // The received bytes equal the sent ones, in whole records from the first one, or nothing.
         let whole = b"authentic".repeat(6);
         prop_assert!(whole.starts_with(&pair.server.plain));
         prop_assert_eq!(pair.server.plain.len() % 9, 0);

@@ -130,7 +130,7 @@ impl TlsSession {
     }
 
     /// Appends `plain` to `wire` as records of at most 16 KiB of plaintext each. Keys are updated when their limit is
-    /// near (RFC 8446 section 5.5), and a key update that the peer asked for is sent first.
+    /// near (RFC 8446 section 5.5), and a key update that the peer requested is sent first.
     ///
     /// # Errors
     /// [`Handshaking`](super::TlsErrorKind::Handshaking) before `Open`, [`Closed`](super::TlsErrorKind::Closed) after

@@ -50,7 +50,7 @@ fn a_handshake_survives_a_cut_at_every_byte() {
 }
 
 #[test]
-fn both_versions_say_what_was_agreed() {
+fn both_versions_report_the_agreed_parameters() {
     let files = Files::new();
     let server = server_config(&files.server(ClientAuth::Off)).unwrap();
     let tls13 = client_config(&files.client(None)).unwrap().config;
@@ -162,7 +162,7 @@ fn the_name_of_the_upstream_counts_be_it_dns_or_ip() {
 }
 
 #[test]
-fn verification_is_skipped_only_when_asked_for() {
+fn verification_is_skipped_only_when_configured() {
     let files = Files::new();
     let server = server_config(&files.server(ClientAuth::Off)).unwrap();
     let settings = TlsClientSettings { ca_file: None, insecure_skip_verify: true, ..files.client(None) };

@@ -90,13 +90,13 @@ impl Deadline {
         self.key.as_ref().and_then(|key| self.shared.wheel.borrow().deadline(key))
     }
 
-    /// True once the deadline has passed, until it is set anew or cleared.
+    /// True once the deadline has passed, until it is set again or cleared.
     pub fn is_expired(&self) -> bool {
         self.key.as_ref().is_some_and(|key| self.shared.wheel.borrow().is_expired(key))
     }
 
     /// Waits for the deadline, also for one that is set or moved meanwhile. One task waits at a time: the last one that
-    /// asked is woken.
+    /// requested is woken.
     pub fn expired(&self) -> Expired<'_> {
         Expired { deadline: self }
     }

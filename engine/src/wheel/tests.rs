@@ -284,11 +284,11 @@ fn a_deadline_set_while_a_task_waits_without_one_wakes_it() {
 }
 
 /// Waking it drops a deadline of the same wheel, as the end of a task does.
-struct Dropping(std::sync::Mutex<Option<Release>>);
+struct DropDeadlineOnWake(std::sync::Mutex<Option<Release>>);
 
 type Release = Box<dyn FnOnce() + Send>;
 
-impl Wake for Dropping {
+impl Wake for DropDeadlineOnWake {
     fn wake(self: Arc<Self>) {
         if let Some(release) = self.0.lock().unwrap().take() {
             release();
@@ -304,7 +304,7 @@ thread_local! {
 fn a_task_that_ends_when_woken_may_drop_its_deadlines() {
     let deadlines = Deadlines::new(Time::ZERO);
     let release: Release = Box::new(|| OWNED.with_borrow_mut(Vec::clear));
-    let waker = Waker::from(Arc::new(Dropping(std::sync::Mutex::new(Some(release)))));
+    let waker = Waker::from(Arc::new(DropDeadlineOnWake(std::sync::Mutex::new(Some(release)))));
     let deadline = deadlines.deadline();
     deadline.set(ms(10));
     assert_eq!(deadline.poll_expired(&mut Context::from_waker(&waker)), Poll::Pending);

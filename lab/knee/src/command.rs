@@ -82,7 +82,7 @@ impl Length {
 /// Poisson arrivals scatter by 3 % around 1,000; 20 % more is never too few.
 const SAMPLES_MARGIN: f64 = 1.2;
 
-/// What a trial is for.
+/// The purpose of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -108,7 +108,7 @@ pub enum Purpose {
     Overload,
 }
 
-/// What a trial measured.
+/// The measurements of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// The command that it answers.

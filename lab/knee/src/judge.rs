@@ -14,7 +14,7 @@ use crate::trial::{Backend, Trial};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
-    /// Driver, TLS state, workers, pinning or rate are not what was asked; or a figure is not a number.
+    /// Driver, TLS state, workers, pinning or rate differ from the scenario; or a figure is not a number.
     ConfigMismatch,
     /// Descriptors near their limit.
     Fds,
@@ -22,7 +22,7 @@ pub enum Check {
     Ports,
     /// The box swapped.
     Memory,
-    /// Fewer sockets than asked.
+    /// Fewer sockets than requested.
     Connections,
     /// The kernel dropped on the lab's own sockets.
     KernelDrops,
@@ -127,7 +127,7 @@ pub struct Finding<R> {
 }
 
 impl<R> Finding<R> {
-    /// A finding that any record can hold: a figure that is not a number is told as its bound, an endless one as the
+    /// A finding that any record can hold: a figure that is not a number is given as its bound, an endless one as the
     /// largest there is.
     #[must_use]
     pub fn new(reason: R, value: f64, limit: f64) -> Self {

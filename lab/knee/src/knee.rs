@@ -18,7 +18,7 @@ pub const SCHEMA: &str = "weir.lab.knee/1";
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum SearchOutcome {
     /// Clean repeats at the knee, failed ones above it.
     Verified,
     /// Clean repeats at the highest load that could be offered; the true knee is not below it.
@@ -104,8 +104,8 @@ impl Base {
 
 /// One trial of the search, in the order it was run. Its full record is the driver's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
-    /// What was asked.
+pub struct TrialSummary {
+    /// The request.
     pub run: Run,
     /// What it was worth.
     pub verdict: Verdict,
@@ -140,13 +140,13 @@ pub struct Transition {
     pub to: State,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
     /// [`SCHEMA`].
     pub schema: String,
     /// How the search ended.
-    pub outcome: Outcome,
+    pub outcome: SearchOutcome,
     /// Last clean rate, verified; the number to size from. Only for `Verified` and `AtCeiling`.
     pub clean: Option<Side>,
     /// First rate that is not clean; only for `Verified`.
@@ -156,7 +156,7 @@ pub struct Knee {
     /// Step with the most completed at or above first overload; without an overload, of all valid steps.
     pub peak: Option<Loaded>,
     /// Why the ladder above the knee ended early, if the lab was not fit for it.
-    pub overload_ended: Option<Outcome>,
+    pub overload_ended: Option<SearchOutcome>,
     /// What stopped the gateway.
     pub stop: Option<Stop>,
     /// Low-load row.
@@ -170,7 +170,7 @@ pub struct Knee {
     /// Clean rates above failed ones, each run again.
     pub non_monotone: Vec<NonMonotone>,
     /// Every trial.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<TrialSummary>,
     /// Every change of state.
     pub trail: Vec<Transition>,
     /// The thresholds used.
@@ -184,7 +184,7 @@ impl Knee {
     #[must_use]
     pub fn clean_cell(&self, unit: &str) -> Cell {
         match (self.outcome, &self.clean) {
-            (Outcome::Verified | Outcome::AtCeiling, Some(side)) => number(side.rate, unit),
+            (SearchOutcome::Verified | SearchOutcome::AtCeiling, Some(side)) => number(side.rate, unit),
             _ => failure(&self.outcome),
         }
     }
@@ -218,23 +218,23 @@ impl Knee {
     /// The rate to size from; `None` if no knee was verified.
     #[must_use]
     pub fn capacity(&self) -> Option<f64> {
-        let is_verified = matches!(self.outcome, Outcome::Verified | Outcome::AtCeiling);
+        let is_verified = matches!(self.outcome, SearchOutcome::Verified | SearchOutcome::AtCeiling);
         self.clean.filter(|_| is_verified).map(|side| side.rate)
     }
 }
 
 /// Why there is no number.
-fn failure(outcome: &Outcome) -> Cell {
+fn failure(outcome: &SearchOutcome) -> Cell {
     match outcome {
-        Outcome::Below { rate } => Cell::Below(*rate),
-        Outcome::TooFewSamples { n } => Cell::NotAvailable { n: *n },
-        Outcome::Invalid { check } => Cell::Invalid(check.to_string()),
-        Outcome::Unsteady => Cell::Invalid("unsteady".into()),
-        Outcome::Unstable => Cell::Invalid("unstable".into()),
-        Outcome::MixUp => Cell::Invalid("mix-up".into()),
-        Outcome::TrialLimit => Cell::Invalid("trial-limit".into()),
+        SearchOutcome::Below { rate } => Cell::Below(*rate),
+        SearchOutcome::TooFewSamples { n } => Cell::NotAvailable { n: *n },
+        SearchOutcome::Invalid { check } => Cell::Invalid(check.to_string()),
+        SearchOutcome::Unsteady => Cell::Invalid("unsteady".into()),
+        SearchOutcome::Unstable => Cell::Invalid("unstable".into()),
+        SearchOutcome::MixUp => Cell::Invalid("mix-up".into()),
+        SearchOutcome::TrialLimit => Cell::Invalid("trial-limit".into()),
         // A knee always carries its side; a record edited by hand may not.
-        Outcome::Verified | Outcome::AtCeiling => Cell::Invalid("no clean side".into()),
+        SearchOutcome::Verified | SearchOutcome::AtCeiling => Cell::Invalid("no clean side".into()),
     }
 }
 

@@ -39,7 +39,7 @@
 //! | [`markdown`] | tables that also read well in a terminal |
 //! | [`plan`](mod@plan) | how many instances a demand needs, from clean knees only |
 //!
-//! Limits: a search ends within [`Rules::trials_max`] trials, whatever it is told. It reports a knee only if every long
+//! Limits: a search ends within [`Rules::trials_max`] trials, whatever the trials say. It reports a knee only if every long
 //! trial at that rate was clean.
 #![forbid(unsafe_code)]
 
@@ -63,11 +63,11 @@ pub use cell::Cell;
 pub use command::{Command, Length, Observation, Purpose, Rate, Run};
 pub use estimate::Estimate;
 pub use judge::{Check, NotClean, Verdict, judge};
-pub use knee::{Knee, Outcome};
+pub use knee::{Knee, SearchOutcome};
 pub use plan::{Plan, Refusal, plan};
 pub use ratio::Ratio;
 pub use rules::{BadRule, Rules};
-pub use search::{Asked, Search, State};
+pub use search::{Search, SearchOptions, State};
 pub use stop::{Stop, StopReason};
 pub use trial::{Backend, Trial};
 

@@ -1,5 +1,5 @@
 //! How many instances a demand needs: `U = K x (1 - headroom)`, `n = ceil(D / U) + failover`, per dimension; the largest
-//! binds. Sized from clean knees of the very shape that was asked for, or not at all.
+//! binds. Sized from clean knees of exactly the requested shape, or not at all.
 
 mod difference;
 mod warning;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use warning::Warning;
 
 use crate::cell::short;
-use crate::knee::{Knee, Outcome};
+use crate::knee::{Knee, SearchOutcome};
 
 /// Something that can run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -99,7 +99,7 @@ impl Figure {
         match knee.capacity() {
             Some(capacity) => Self::CleanKnee {
                 capacity,
-                is_at_ceiling: knee.outcome == Outcome::AtCeiling,
+                is_at_ceiling: knee.outcome == SearchOutcome::AtCeiling,
                 is_quota_shaped: knee.is_quota_shaped,
             },
             None => Self::NoKnee,
@@ -107,7 +107,7 @@ impl Figure {
     }
 }
 
-/// What is asked.
+/// The query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Demand {
     /// The command that would measure the shape.
@@ -161,7 +161,7 @@ pub struct Plan {
     pub instances: u64,
     /// The dimension that asks for most.
     pub binding: Dimension,
-    /// Every dimension, in the order asked.
+    /// Every dimension, in the order of the question.
     pub needs: Vec<Need>,
     /// What the figure does not cover.
     pub warnings: Vec<Warning>,

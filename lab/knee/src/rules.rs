@@ -33,7 +33,7 @@ pub struct Rules {
     pub ceiling_share_max: f64,
     /// Busiest origin core of synthetic rows. 85 %, as for the generator.
     pub origin_core_max: f64,
-    /// Slices that may be lost to steal. 20 %: with more the window is no longer the one that was asked for.
+    /// Slices that may be lost to steal. 20 %: with more the window is no longer the one that was requested.
     pub slices_stolen_share_max: f64,
     /// Descriptors in use. 80 %: room for the gateway's upstream side and the drain.
     pub fds_share_max: f64,
@@ -45,7 +45,7 @@ pub struct Rules {
     pub checked_min: u64,
     /// Completions for a p99. 1,000: ten samples lie above it.
     pub p99_samples_min: u64,
-    /// How far the offered load may be from the asked one. 1 %.
+    /// How far the offered load may be from the requested one. 1 %.
     pub offered_tolerance: f64,
 
     /// Completed of intended in a clean trial. 99.9 %: the edge of the window, nothing more.

@@ -26,19 +26,19 @@ use weir_base::rng::Rng;
 
 use crate::command::{Command, Length, Observation, Purpose, Rate, Run};
 use crate::judge::{Check, Finding, NotClean, Verdict, is_overload, judge, judge_ceiling, judge_uneven};
-use crate::knee::{Base, Outcome, Seen, Transition};
+use crate::knee::{Base, SearchOutcome, Transition, TrialSummary};
 use crate::points::{NonMonotone, Points};
 use crate::rules::{BadRule, Rules};
 use crate::stop::{Ceilings, Stop, stop_reason};
 use crate::trial::{Backend, Trial};
 use reach::Reach;
 pub use stage::State;
-use stage::{Again, Stage, Then};
+use stage::{Recheck, ResumeAt, Stage};
 
 /// What the scenario asks of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Asked {
+pub struct SearchOptions {
     /// Decides which ceiling bounds the load: a synthetic origin's own too, for a real back end only the generator's.
     pub backend: Backend,
     /// Highest rate to offer, requests per second.
@@ -47,7 +47,7 @@ pub struct Asked {
     pub shards: u32,
 }
 
-impl Default for Asked {
+impl Default for SearchOptions {
     fn default() -> Self {
         Self { backend: Backend::Synthetic, rate_max: None, shards: 1 }
     }
@@ -57,19 +57,19 @@ impl Default for Asked {
 /// answers [`Command::Done`].
 #[derive(Clone, Debug)]
 pub struct Search {
-    asked: Asked,
+    options: SearchOptions,
     rules: Rules,
     seed: u64,
     rng: Rng,
     stage: Stage,
-    again: Option<Again>,
+    again: Option<Recheck>,
     pending: Option<Run>,
     shards: u32,
     ceilings: Ceilings,
     base: Option<Base>,
     points: Points,
     reach: Option<Reach>,
-    seen: Vec<Seen>,
+    seen: Vec<TrialSummary>,
     trail: Vec<Transition>,
     non_monotone: Vec<NonMonotone>,
     step_downs: u32,
@@ -83,24 +83,24 @@ impl Search {
     /// A search that has measured nothing yet. `seed` decides the order of verifying trials.
     ///
     /// # Errors
-    /// A rule, or a figure of `asked`, with which the search could not work.
-    pub fn new(asked: Asked, rules: Rules, seed: u64) -> Result<Self, BadRule> {
+    /// A rule, or a figure of `options`, with which the search could not work.
+    pub fn new(options: SearchOptions, rules: Rules, seed: u64) -> Result<Self, BadRule> {
         rules.check()?;
-        if asked.rate_max.is_some_and(|rate| !(RATE_MIN..=RATE_MAX).contains(&rate)) {
+        if options.rate_max.is_some_and(|rate| !(RATE_MIN..=RATE_MAX).contains(&rate)) {
             return Err(BadRule { rule: "rate_max", must: "within 0.001..=1e12" });
         }
-        if !(1..=rules.shards_max).contains(&asked.shards) {
+        if !(1..=rules.shards_max).contains(&options.shards) {
             return Err(BadRule { rule: "shards", must: "within 1..=shards_max" });
         }
         Ok(Self {
-            asked,
+            options,
             rules,
             seed,
             rng: Rng::new(seed),
             stage: Stage::Calibrate(Purpose::NullSink),
             again: None,
             pending: None,
-            shards: asked.shards,
+            shards: options.shards,
             ceilings: Ceilings::default(),
             base: None,
             points: Points::default(),
@@ -125,12 +125,12 @@ impl Search {
             self.absorb(&run, &seen.trial);
         }
         if self.pending.is_none() && !self.is_done() && self.trials() >= self.rules.trials_max {
-            self.end_with(Outcome::TrialLimit, None);
+            self.end_with(SearchOutcome::TrialLimit, None);
         }
         if let Stage::Done(knee) = &self.stage {
             return Command::Done(knee.clone());
         }
-        let run = self.pending.unwrap_or_else(|| self.wanted());
+        let run = self.pending.unwrap_or_else(|| self.next_run());
         self.pending = Some(run);
         Command::Run(run)
     }
@@ -143,7 +143,7 @@ impl Search {
 
     /// Every trial so far, retries included.
     #[must_use]
-    pub fn seen(&self) -> &[Seen] {
+    pub fn seen(&self) -> &[TrialSummary] {
         &self.seen
     }
 
@@ -156,7 +156,7 @@ impl Search {
     }
 
     /// The trial that the present state needs.
-    fn wanted(&mut self) -> Run {
+    fn next_run(&mut self) -> Run {
         if let Some(again) = self.again {
             let rate = if again.first.is_none() { again.failed } else { again.clean };
             return self.run(Rate::Offered(rate), again.is_long, 1, Purpose::Recheck);
@@ -179,7 +179,7 @@ impl Search {
                 self.run(Rate::Offered(rate), false, 1, Purpose::Bisect)
             }
             Stage::Verify(round) => {
-                let (rate, repeat, purpose) = round.wanted(&mut self.rng);
+                let (rate, repeat, purpose) = round.next_run(&mut self.rng);
                 self.run(Rate::Offered(rate), true, repeat, purpose)
             }
             Stage::StepDown { rate, .. } => {
@@ -202,13 +202,13 @@ impl Search {
     /// Judges a trial, retries it if it does not count, and hands it to the state if it does.
     fn absorb(&mut self, run: &Run, trial: &Trial) {
         let mut trial = trial.clone();
-        trial.backend = self.asked.backend;
+        trial.backend = self.options.backend;
         trial.ceiling = self.validity_ceiling();
         let verdict = self.verdict(run, &trial);
         let is_overload =
             verdict.is_valid() && self.base.is_some_and(|base| is_overload(&trial, base.own_p99_us, &self.rules));
         let completed_rate = if trial.completed_rate().is_finite() { trial.completed_rate() } else { 0.0 };
-        self.seen.push(Seen {
+        self.seen.push(TrialSummary {
             run: *run,
             verdict,
             is_overload,
@@ -224,7 +224,7 @@ impl Search {
             Verdict::Clean => self.accept(run, &trial, true),
             Verdict::NotClean(found) if found.reason == NotClean::MixUp => {
                 let stop = stop_reason(&trial, &verdict, &self.ceilings, &self.rules);
-                self.finish(Outcome::MixUp, Some(stop));
+                self.finish(SearchOutcome::MixUp, Some(stop));
             }
             Verdict::NotClean(_) => self.accept(run, &trial, false),
             Verdict::Invalid(_) | Verdict::Unsteady if !run.is_retry => self.retry(run),
@@ -236,10 +236,10 @@ impl Search {
     }
 
     fn verdict(&self, run: &Run, trial: &Trial) -> Verdict {
-        let asked = run.rate.offered();
-        let off = (trial.offered - asked).abs();
-        if off > self.rules.offered_tolerance * asked {
-            let limit = self.rules.offered_tolerance * asked;
+        let options = run.rate.offered();
+        let off = (trial.offered - options).abs();
+        if off > self.rules.offered_tolerance * options {
+            let limit = self.rules.offered_tolerance * options;
             return Verdict::Invalid(Finding::new(Check::ConfigMismatch, off, limit));
         }
         match run.purpose {
@@ -269,7 +269,7 @@ impl Search {
     }
 
     /// Ends a search that cannot go on. Above a verified knee that ends only the ladder.
-    fn end_with(&mut self, outcome: Outcome, stop: Option<Stop>) {
+    fn end_with(&mut self, outcome: SearchOutcome, stop: Option<Stop>) {
         if matches!(self.stage, Stage::Overload(_)) {
             self.end_ladder(Some(outcome));
         } else {
@@ -307,7 +307,7 @@ impl Search {
     }
 
     /// Ends the search.
-    fn finish(&mut self, outcome: Outcome, stop: Option<Stop>) {
+    fn finish(&mut self, outcome: SearchOutcome, stop: Option<Stop>) {
         self.again = None;
         let knee = self.result(outcome, stop);
         self.enter(Stage::Done(Box::new(knee)));
@@ -318,11 +318,13 @@ impl Search {
 }
 
 /// Of a search that ends with a trial that does not count.
-fn outcome_of(trial: &Trial, verdict: &Verdict) -> Outcome {
+fn outcome_of(trial: &Trial, verdict: &Verdict) -> SearchOutcome {
     match verdict {
-        Verdict::Invalid(found) if found.reason == Check::Samples => Outcome::TooFewSamples { n: trial.completed },
-        Verdict::Invalid(found) => Outcome::Invalid { check: found.reason },
-        Verdict::Unsteady | Verdict::Clean | Verdict::NotClean(_) => Outcome::Unsteady,
+        Verdict::Invalid(found) if found.reason == Check::Samples => {
+            SearchOutcome::TooFewSamples { n: trial.completed }
+        }
+        Verdict::Invalid(found) => SearchOutcome::Invalid { check: found.reason },
+        Verdict::Unsteady | Verdict::Clean | Verdict::NotClean(_) => SearchOutcome::Unsteady,
     }
 }
 

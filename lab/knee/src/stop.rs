@@ -31,7 +31,7 @@ pub enum StopReason {
     Latency,
     /// None of the above.
     Unknown,
-    /// The scenario told the search to go no further; nothing was found to be a limit.
+    /// The scenario limited the search; nothing was found to be a limit.
     Asked,
 }
 

@@ -134,7 +134,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// p99 sojourn without the lag of the generator, as far as two percentiles can be told apart; never below the median.
+    /// p99 sojourn without the lag of the generator, as far as two percentiles can be distinguished; never below the median.
     #[must_use]
     pub fn own_p99_us(&self) -> u64 {
         self.sojourn_p99_us.saturating_sub(self.lag_p99_us).max(self.sojourn_p50_us)

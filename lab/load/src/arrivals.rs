@@ -99,7 +99,7 @@ impl Schedule {
     pub fn new(arrival: Arrival, rate: Rate, seed: u64, round: u64, shard: Shard, length: Duration) -> Self {
         let mean_gap = 1e12 / rate.milli as f64;
         let process = match arrival {
-            Arrival::Deterministic => Process::Even(Even::new(rate, shard)),
+            Arrival::Deterministic => Process::Even(EvenArrivals::new(rate, shard)),
             Arrival::Poisson => Process::Poisson {
                 rng: shard.stream(seed, Purpose::Arrivals, round),
                 mean_gap: mean_gap * f64::from(shard.of()),
@@ -130,7 +130,7 @@ impl Iterator for Schedule {
 
 #[derive(Clone, Debug)]
 enum Process {
-    Even(Even),
+    Even(EvenArrivals),
     Poisson {
         rng: Rng,
         /// Nanoseconds between arrivals of this shard.
@@ -177,7 +177,7 @@ impl Process {
 
 /// `floor((index + i * shards) / rate)` without a division per step and without drift: the remainder is carried.
 #[derive(Clone, Debug)]
-struct Even {
+struct EvenArrivals {
     time: u64,
     /// Of the division by the rate, so below it.
     remainder: u64,
@@ -186,7 +186,7 @@ struct Even {
     milli: u64,
 }
 
-impl Even {
+impl EvenArrivals {
     fn new(rate: Rate, shard: Shard) -> Self {
         let milli = u128::from(rate.milli);
         let divided = |count: u32| {

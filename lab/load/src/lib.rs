@@ -31,7 +31,6 @@
 //! The lab judges the gateway, so nothing here comes from its data path: only the codec, the engine and `base`.
 #![forbid(unsafe_code)]
 
-pub mod answer;
 pub mod arrivals;
 pub mod buckets;
 pub mod keys;
@@ -43,6 +42,7 @@ pub mod program;
 pub mod protocols;
 pub mod record;
 pub mod recorder;
+pub mod reply;
 pub mod requests;
 pub mod run;
 pub mod scenario;
@@ -54,7 +54,7 @@ mod wire;
 
 pub use arrivals::{Arrival, Rate, Schedule};
 pub use merge::{MergeError, Named, merge};
-pub use outcome::{ErrorClass, Outcome, Stamps};
+pub use outcome::{ErrorClass, Stamps, WindowResult};
 pub use part::Part;
 pub use record::StepRecord;
 pub use recorder::Recorder;

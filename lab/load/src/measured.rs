@@ -8,14 +8,14 @@ use weir_knee::judge::failed_checks;
 use weir_knee::trial::{Backend, Integrity, Parties, Trial};
 use weir_knee::{Rules, judge};
 
-use crate::outcome::Outcome;
+use crate::outcome::WindowResult;
 use crate::record::{Class, Latency, Load, Party, Resources, Verdict, Wire};
 use crate::recorder::{Recorder, Tail};
 
 /// The sums of some shards.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Measured {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: WindowResult,
     /// CPU of their threads within the window.
     pub(crate) cpu_nanos: u64,
     /// Busy share of the busiest of these threads, to a thousandth.
@@ -30,7 +30,7 @@ impl Measured {
     /// Of no shard.
     pub(crate) fn none(late_limit: Duration) -> Self {
         Self {
-            outcome: Outcome::new(late_limit),
+            outcome: WindowResult::new(late_limit),
             cpu_nanos: 0,
             busiest_core: 0.0,
             threads: 0,
@@ -167,8 +167,8 @@ phase = [{ rate = 1000, duration = "10s" }]
     const SLO_US: u64 = 2_000;
 
     /// 2,000 good requests, sent `lag_micros` after they were ready and answered 500 us later.
-    fn outcome(lag_micros: u64, integrity: Option<Integrity>) -> Outcome {
-        let mut outcome = Outcome::new(Duration::from_secs(1));
+    fn outcome(lag_micros: u64, integrity: Option<Integrity>) -> WindowResult {
+        let mut outcome = WindowResult::new(Duration::from_secs(1));
         for _ in 0..2_000 {
             outcome.intended();
             outcome.sent();
@@ -178,7 +178,7 @@ phase = [{ rate = 1000, duration = "10s" }]
         outcome
     }
 
-    fn measured(outcome: &Outcome, lost: u32, busiest: f64) -> Measured {
+    fn measured(outcome: &WindowResult, lost: u32, busiest: f64) -> Measured {
         Measured {
             outcome: outcome.clone(),
             cpu_nanos: 3_000_000,
@@ -190,7 +190,7 @@ phase = [{ rate = 1000, duration = "10s" }]
         }
     }
 
-    fn verdict(outcome: &Outcome, lost: u32, busiest: f64) -> (Option<String>, Option<String>) {
+    fn verdict(outcome: &WindowResult, lost: u32, busiest: f64) -> (Option<String>, Option<String>) {
         let scenario = scenario::parse("s.toml", SOURCE).expect("a right scenario");
         let load = Load::of(&scenario, &scenario.phases[0]);
         let verdict = super::verdict(&measured(outcome, lost, busiest).trial(&load, Some(SLO_US)));
@@ -199,7 +199,7 @@ phase = [{ rate = 1000, duration = "10s" }]
     }
 
     #[test]
-    fn a_step_names_what_makes_it_invalid() {
+    fn a_step_names_the_reason_why_it_is_invalid() {
         let ok = Some(Integrity::Ok);
         assert_eq!(verdict(&outcome(100, ok), 0, 0.5), (None, None));
         for (outcome, lost, busiest, reason) in [
@@ -242,7 +242,7 @@ phase = [{ rate = 1000, duration = "10s" }]
         failed.intended();
         failed.failed(ErrorClass::Status, None);
         assert_eq!(verdict(&failed, 0, 0.5), (None, Some("errors".to_owned())));
-        let mut slow = Outcome::new(Duration::from_secs(1));
+        let mut slow = WindowResult::new(Duration::from_secs(1));
         for _ in 0..2_000 {
             slow.intended();
             slow.answered(&Stamps { intended: 1, ready: 1, sent: 1, completed: 2_500_001 }, Some(Integrity::Ok));

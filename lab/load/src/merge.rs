@@ -142,7 +142,7 @@ fn measured(record: &StepRecord, part: &PartOfRun) -> Result<Measured, RecordErr
     })
 }
 
-/// What all machines have in common; `null` where they differ.
+/// The common facts of all machines; `null` where they differ.
 fn common_host<'a>(mut hosts: impl Iterator<Item = &'a Host>) -> Host {
     fn agreed<T: PartialEq>(one: &mut Option<T>, other: &Option<T>) {
         if one != other {

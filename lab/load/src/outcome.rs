@@ -1,4 +1,4 @@
-//! What became of the requests of one shard: counters and latencies, merged by adding.
+//! The results of the requests of one shard: counters and latencies, merged by adding.
 //!
 //! Each request that belongs to the window ends in exactly one of: completed, shed, error, skipped. Requests still under
 //! way when the drain limit is over are timeouts.
@@ -123,7 +123,7 @@ pub struct IntegrityCounts {
 /// Requests by what became of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// What the schedule asked for within the window.
+    /// The requests of the schedule within the window.
     pub intended: u64,
     /// Handed to the kernel.
     pub sent: u64,
@@ -225,7 +225,7 @@ pub struct Latencies {
 
 /// Counts and latencies of one shard in one window. Under 1 MiB.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct WindowResult {
     /// Requests by end.
     pub counts: Counts,
     /// Their times.
@@ -233,7 +233,7 @@ pub struct Outcome {
     late_limit_nanos: u64,
 }
 
-impl Outcome {
+impl WindowResult {
     /// Nothing yet. Completed requests with a longer sojourn than `late_limit` are late.
     #[must_use]
     pub fn new(late_limit: Duration) -> Self {
@@ -246,7 +246,7 @@ impl Outcome {
         Self { counts, latencies, late_limit_nanos: u64::try_from(late_limit.as_nanos()).unwrap_or(u64::MAX) }
     }
 
-    /// The schedule asked for a request.
+    /// The schedule has a request.
     #[inline]
     pub fn intended(&mut self) {
         self.counts.intended += 1;

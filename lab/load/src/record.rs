@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weir_knee::judge::Check;
 
-use crate::outcome::{Counts, Latencies, Outcome};
+use crate::outcome::{Counts, Latencies, WindowResult};
 use crate::recorder::{HistogramError, Recorder, Summary};
 use crate::scenario::{Mode, Phase, Scenario};
 use crate::threshold::{Judged, Threshold};
@@ -31,9 +31,9 @@ pub struct StepRecord {
     pub host: Host,
     /// Who ran where.
     pub placement: Placement,
-    /// What was asked for.
+    /// The request.
     pub load: Load,
-    /// What became of the requests.
+    /// The results of the requests.
     pub counts: Counts,
     /// How long they took.
     pub latency: Latency,
@@ -86,13 +86,13 @@ pub struct PartOfRun {
     pub scenario: String,
     /// When the phase began with its warm-up, in microseconds since 1970.
     pub begins_unix_us: u64,
-    /// What was asked of all parts together.
+    /// The load of all parts together.
     pub load: Load,
     /// The latency target of the scenario.
     pub slo_p99_us: Option<u64>,
     /// CPU nanoseconds of the generator's threads within the window.
     pub cpu_ns: u64,
-    /// Connections that ended during the phase without being told to.
+    /// Connections that ended during the phase unprompted.
     pub connections_lost: u32,
 }
 
@@ -146,7 +146,7 @@ pub enum BudgetKind {
     Quota,
 }
 
-/// What was asked for.
+/// The request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// `open` or `closed`: numbers of different modes never share a column.
@@ -363,7 +363,7 @@ impl StepRecord {
     ///
     /// # Errors
     /// A histogram that cannot be read.
-    pub fn outcome(&self) -> Result<Outcome, RecordError> {
+    pub fn outcome(&self) -> Result<WindowResult, RecordError> {
         let read = |summary| Recorder::from_summary(summary).map_err(RecordError::Histogram);
         let Latency { sojourn, service, backlog, generator_lag, error_service, first_event: _ } = &self.latency;
         let latencies = Latencies {
@@ -374,7 +374,7 @@ impl StepRecord {
             error_service: read(error_service)?,
         };
         let late_limit = Duration::from_micros(self.load.late_limit_us);
-        Ok(Outcome::from_parts(self.counts.clone(), latencies, late_limit))
+        Ok(WindowResult::from_parts(self.counts.clone(), latencies, late_limit))
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::LATENCY_MAX;
 
-/// Lowest value told apart, highest value held, both in microseconds, and digits kept in between.
+/// Lowest value distinguished, highest value held, both in microseconds, and digits kept in between.
 const MICROS_MIN: u64 = 1;
 const MICROS_MAX: u64 = LATENCY_MAX.as_micros() as u64;
 const DIGITS: u8 = 3;

@@ -46,12 +46,12 @@ pub trait Planner {
 /// The replies that a plan expects.
 pub trait Expectation: Debug {
     /// Checks the whole reply to a request, which is no error. `None`: there is nothing to check.
-    fn check(&self, place: Place, reply: &[u8]) -> Option<Integrity>;
+    fn check(&self, place: PlanPosition, reply: &[u8]) -> Option<Integrity>;
 }
 
 /// A request of the plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct PlanPosition {
     /// Its number in the plan.
     pub(crate) at: usize,
     /// The plan is gone through for the first time.
@@ -125,15 +125,15 @@ impl Requests {
     }
 
     /// Checks the whole reply to request `index`, its body where it has one. `None`: there is nothing to check. An error
-    /// reply is a mismatch here; [`Reply::answer`](crate::answer::Reply::answer) comes first.
+    /// reply is a mismatch here; [`Reply::kind`](crate::reply::Reply::kind) comes first.
     #[must_use]
     pub fn check(&self, index: u64, reply: &[u8]) -> Option<Integrity> {
         self.expectation.as_ref()?.check(self.place(index), reply)
     }
 
     #[inline]
-    fn place(&self, index: u64) -> Place {
+    fn place(&self, index: u64) -> PlanPosition {
         let len = self.len() as u64;
-        Place { at: (index % len) as usize, is_first_round: index < len }
+        PlanPosition { at: (index % len) as usize, is_first_round: index < len }
     }
 }

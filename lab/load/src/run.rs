@@ -45,7 +45,7 @@ mod step;
 mod tally;
 mod worker;
 
-pub use barrier::{Alone, Barrier, ByClock, Start, unix_micros};
+pub use barrier::{Barrier, ClockBarrier, SingleProcess, Start, unix_micros};
 pub use calendar::instant;
 pub use error::RunError;
 pub use host::run_id;
@@ -54,13 +54,13 @@ pub use second::{Second, Seconds, Slice, Stage};
 /// The longest that a process waits before a phase for connections that were lost to be made again.
 pub const GATHER_MAX: Duration = connection::CONNECT_TIMEOUT;
 
-/// What a run tells while it goes on.
+/// Progress of a run.
 #[derive(Debug)]
 pub enum Event {
     /// Connections stand; so many keys are being written.
     Preloading(u64),
     /// A phase is about to begin: it is measured from one instant to the other. Its schedule begins a little later than
-    /// this is told, so that whoever watches other processes gets ready.
+    /// this is reported, so that a watcher of other processes gets ready.
     Phase {
         /// Begin of the window.
         measures: Time,
@@ -84,9 +84,9 @@ pub enum Event {
 /// last phase is over. Nobody needs to listen.
 ///
 /// # Errors
-/// See [`RunError`]. Results that were told before it are whole.
+/// See [`RunError`]. Results that were reported before it are complete.
 pub fn run(scenario: &Scenario, target: &Address, events: &mpsc::Sender<Event>) -> Result<(), RunError> {
-    run_part(scenario, target, Part::WHOLE, run_id(), &mut Alone, events)
+    run_part(scenario, target, Part::WHOLE, run_id(), &mut SingleProcess, events)
 }
 
 /// As [`run()`], but only the shards of `part`, together with the processes behind `barrier` that run the others. `run_id` is
@@ -107,7 +107,7 @@ pub fn run_part(
         return Err(RunError::Shape);
     }
     let scenario = Arc::new(scenario.clone());
-    let crew = Crew::start(&scenario, target, part)?;
+    let crew = WorkerThreads::start(&scenario, target, part)?;
     // A listener that is gone changes nothing about the run.
     let tell = |event| drop(events.send(event));
     crew.until_done()?;
@@ -135,12 +135,12 @@ pub fn run_part(
 }
 
 /// The workers of the shards of this process. Dropped, they end.
-struct Crew {
+struct WorkerThreads {
     members: Vec<(Worker, Mailbox<Order>)>,
     reports: mpsc::Receiver<Report>,
 }
 
-impl Crew {
+impl WorkerThreads {
     fn start(scenario: &Arc<Scenario>, target: &Address, part: Part) -> Result<Self, RunError> {
         let (reporter, reports) = mpsc::channel();
         let mut crew = Self { members: Vec::new(), reports };
@@ -192,7 +192,7 @@ impl Crew {
         if missing > 0 { Err(RunError::Connections { wanted, missing }) } else { Ok(()) }
     }
 
-    /// Until every worker has ended the phase. `each` gets the seconds of which all shards have told.
+    /// Until every worker has ended the phase. `each` gets the seconds that all shards have reported.
     fn until_ended(&self, mut each: impl FnMut(u32, Slice)) -> Result<Vec<worker::ShardStep>, RunError> {
         let mut parts = Vec::new();
         let mut seconds = Seconds::new(self.members.len());
@@ -211,11 +211,11 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for WorkerThreads {
     fn drop(&mut self) {
         self.order(|| Order::End);
         for (worker, _) in self.members.drain(..) {
-            // A panic was told by its report.
+            // The report has described the panic.
             let _ = worker.join();
         }
     }

@@ -95,7 +95,7 @@ pub const REPLY_BYTES_MAX: u64 = 64 << 20;
 /// Keys of the key space. Default 2^40: within the exact integers of the Zipf sampler, with room.
 pub const KEYS_MAX: u64 = 1 << 40;
 
-/// The late limit unless told otherwise, and its part of the objective.
+/// The late limit by default, and its part of the objective.
 const LATE_LIMIT_MIN: Duration = Duration::from_secs(1);
 const LATE_LIMIT_PER_SLO: u32 = 20;
 
@@ -183,7 +183,7 @@ impl Scenario {
         }
     }
 
-    /// What a GET of HTTP asks for: the path, or the first part of those of the lab's origin.
+    /// The target of a GET of HTTP: the path, or the first part of those of the lab's origin.
     #[must_use]
     pub fn path(&self) -> String {
         self.request.path.clone().unwrap_or_else(|| format!("/{}", self.payload.bytes_max()))
@@ -224,7 +224,7 @@ impl fmt::Display for Mode {
 /// A part of a run with its own rate and its own record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phase {
-    /// `phase-1` and so on unless told otherwise.
+    /// `phase-1` and so on by default.
     pub name: String,
     /// Offered load of all shards; `None` in a closed loop.
     pub rate: Option<Rate>,
@@ -334,7 +334,7 @@ pub struct Command {
     pub weight: u32,
 }
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommandKind {
     /// Read a key.

@@ -1,4 +1,4 @@
-//! What a key holds. A value is a keyed hash of (key, generation) stretched to the payload size, and carries its
+//! The value of a key. A value is a keyed hash of (key, generation) stretched to the payload size, and carries its
 //! generation, so that any reply can be verified with nothing but the seed: no table, no second request.
 //!
 //! Layout, for values of at least [`TAGGED_BYTES_MIN`] bytes: 8 bytes with the generation under a mask that depends on
@@ -40,7 +40,7 @@ impl Generation {
 
 /// What the bytes of a reply turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum ReplyValue {
     /// The whole value of the key as of this generation.
     Value(Generation),
     /// A whole value of the key, too short to carry its generation.
@@ -106,18 +106,18 @@ impl Values {
 
     /// What `bytes`, the reply for `key`, are. Reads every byte.
     #[must_use]
-    pub fn recognise(&self, key: u64, bytes: &[u8]) -> Seen {
+    pub fn recognise(&self, key: u64, bytes: &[u8]) -> ReplyValue {
         if bytes.len() < TAGGED_BYTES_MIN {
             let is_size = self.sizes.iter().any(|(_, size)| *size == bytes.len());
             let is_own = is_size && matches(self.stream(key, Generation::PRELOADED), bytes);
-            return if is_own { Seen::Short } else { Seen::Foreign };
+            return if is_own { ReplyValue::Short } else { ReplyValue::Foreign };
         }
         let Some((tag, body)) = bytes.split_first_chunk() else {
-            return Seen::Foreign;
+            return ReplyValue::Foreign;
         };
         let generation = Generation(u64::from_le_bytes(*tag) ^ self.mask(key));
         let is_own = self.size(key, generation) == bytes.len() && matches(self.stream(key, generation), body);
-        if is_own { Seen::Value(generation) } else { Seen::Foreign }
+        if is_own { ReplyValue::Value(generation) } else { ReplyValue::Foreign }
     }
 
     /// A word that only `key` has, for protocols that name what they ask for.
@@ -176,7 +176,7 @@ mod tests {
             let values = values(&[(size, 1)]);
             let bytes = value(&values, key, set(number));
             prop_assert_eq!(bytes.len(), size);
-            let expected = if size < TAGGED_BYTES_MIN { Seen::Short } else { Seen::Value(set(number)) };
+            let expected = if size < TAGGED_BYTES_MIN { ReplyValue::Short } else { ReplyValue::Value(set(number)) };
             prop_assert_eq!(values.recognise(key, &bytes), expected);
         }
 
@@ -186,7 +186,7 @@ mod tests {
             let mut bytes = value(&values, key, set(3));
             let at = at.index(size);
             bytes[at] ^= flip;
-            prop_assert_eq!(values.recognise(key, &bytes), Seen::Foreign);
+            prop_assert_eq!(values.recognise(key, &bytes), ReplyValue::Foreign);
         }
 
         #[test]
@@ -195,7 +195,7 @@ mod tests {
             let mut bytes = value(&other, key, set(1));
             bytes.truncate(found);
             prop_assume!(found != size);
-            prop_assert_eq!(values.recognise(key, &bytes), Seen::Foreign);
+            prop_assert_eq!(values.recognise(key, &bytes), ReplyValue::Foreign);
         }
     }
 
@@ -204,10 +204,10 @@ mod tests {
         let one = values(&[(64, 1)]);
         let other_seed = Values::new(8, &Payload::new(vec![PayloadSize { bytes: 64, weight: 1 }]).unwrap());
         let bytes = value(&one, 1, set(5));
-        assert_eq!(one.recognise(2, &bytes), Seen::Foreign);
-        assert_eq!(other_seed.recognise(1, &bytes), Seen::Foreign);
-        assert_eq!(one.recognise(1, b""), Seen::Foreign);
-        assert_eq!(one.recognise(1, &[0; 64]), Seen::Foreign);
+        assert_eq!(one.recognise(2, &bytes), ReplyValue::Foreign);
+        assert_eq!(other_seed.recognise(1, &bytes), ReplyValue::Foreign);
+        assert_eq!(one.recognise(1, b""), ReplyValue::Foreign);
+        assert_eq!(one.recognise(1, &[0; 64]), ReplyValue::Foreign);
         assert_ne!(value(&one, 1, set(6)), bytes);
     }
 
@@ -217,14 +217,14 @@ mod tests {
         let mut seen = [0u32; 3];
         for key in 0..8_000 {
             let bytes = value(&mixed, key, set(1));
-            assert_ne!(mixed.recognise(key, &bytes), Seen::Foreign);
+            assert_ne!(mixed.recognise(key, &bytes), ReplyValue::Foreign);
             seen[[8, 64, 1_024].iter().position(|size| *size == bytes.len()).unwrap()] += 1;
         }
         assert!(seen[0].abs_diff(2_000) < 200 && seen[1].abs_diff(4_000) < 230 && seen[2].abs_diff(2_000) < 200);
     }
 
     #[test]
-    fn planned_generations_are_told_from_impossible_ones() {
+    fn planned_generations_are_distinguished_from_impossible_ones() {
         let last = Shard::new(3, 4).unwrap();
         assert!(Generation::PRELOADED.is_planned(1, 0));
         assert!(Generation::of_set(last, 9).is_planned(4, 9));

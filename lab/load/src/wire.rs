@@ -5,16 +5,16 @@ use std::pin::Pin;
 
 use weir_engine::Stream;
 
-use crate::answer::Reply;
+use crate::reply::Reply;
 use crate::scenario::Scenario;
 
 /// The stream is no longer understood; the connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken;
+pub struct StreamError;
 
 /// Which request a reply belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum ReplyTo {
     /// The oldest that is under way.
     Oldest,
     /// The one on this stream of a connection that is shared by several.
@@ -23,7 +23,7 @@ pub enum Of {
 
 /// The word of the peer about requests to come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Leaving {
+pub enum GoAway {
     /// Nothing.
     #[default]
     No,
@@ -33,8 +33,8 @@ pub enum Leaving {
     Above(u32),
 }
 
-/// Takes each whole reply, and refuses one that nobody asked for.
-pub type Each<'a> = &'a mut dyn FnMut(Of, Reply<'_>) -> Result<(), Broken>;
+/// Takes each whole reply, and refuses an unsolicited one.
+pub type OnReply<'a> = &'a mut dyn FnMut(ReplyTo, Reply<'_>) -> Result<(), StreamError>;
 
 /// Work on a stream that ends well or with a sentence for people.
 pub type Pending<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + 'a>>;
@@ -59,13 +59,13 @@ pub trait Wire {
     ///
     /// # Errors
     /// Bytes that are no reply, or `each` refused one.
-    fn take(&mut self, chunk: &[u8], out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken>;
+    fn take(&mut self, chunk: &[u8], out: &mut Vec<u8>, each: OnReply<'_>) -> Result<GoAway, StreamError>;
 
     /// The peer has closed: calls `each` with the reply that ends there, if there is one.
     ///
     /// # Errors
     /// `each` refused it.
-    fn finish(&mut self, _each: Each<'_>) -> Result<(), Broken> {
+    fn finish(&mut self, _each: OnReply<'_>) -> Result<(), StreamError> {
         Ok(())
     }
 }
@@ -79,13 +79,13 @@ pub trait Sender {
     fn is_spent(&self) -> bool;
 }
 
-/// Nothing may be answered before it was asked.
-pub(crate) fn unasked(_: Of, _: Reply<'_>) -> Result<(), Broken> {
-    Err(Broken)
+/// Refuses a reply that comes before its request.
+pub(crate) fn refuse_early_reply(_: ReplyTo, _: Reply<'_>) -> Result<(), StreamError> {
+    Err(StreamError)
 }
 
 /// The next chunk while a connection begins.
-pub(crate) async fn hear(stream: &mut Stream) -> Result<weir_engine::Chunk, String> {
+pub(crate) async fn receive_chunk(stream: &mut Stream) -> Result<weir_engine::Chunk, String> {
     let chunk = stream.reader.receive().await.map_err(|error| error.to_string())?;
     chunk.ok_or_else(|| "it closed the connection".to_owned())
 }

@@ -12,7 +12,7 @@
 //! [`relay`] is what may stand between clients and an origin in the place of a gateway: the least that one can cost.
 #![forbid(unsafe_code)]
 
-mod held;
+mod delayed_replies;
 pub mod http;
 pub mod redis;
 pub mod relay;

@@ -30,7 +30,7 @@ use rustix::io::Errno;
 use peer::{Peer, Read};
 use split::{Speaker, Splitter};
 
-/// Pause of a turn while replies are due, unless told otherwise.
+/// Pause of a turn while replies are due, by default.
 pub const PAUSE: Duration = Duration::from_micros(200);
 
 /// Connections that may wait to be accepted: those of the largest row arrive at once.
@@ -91,7 +91,7 @@ struct Client {
     is_due: bool,
 }
 
-/// Who waits for a reply.
+/// A waiter for a reply.
 struct Ticket {
     slot: usize,
     id: u64,
@@ -110,7 +110,7 @@ struct Relay {
     /// Slots that are to be written to at the end of the turn.
     due: Vec<usize>,
     events: Vec<Event>,
-    /// What a client just sent.
+    /// The bytes that a client just sent.
     input: Vec<u8>,
     /// Whole requests of this turn.
     requests: Vec<u8>,

@@ -18,7 +18,7 @@ use std::{
 use socket2::Socket;
 use weir_engine::{
     JoinHandle, Mailbox, Worker,
-    accept::{HandedOver, accept_loop, accept_one},
+    accept::{HandedOverFlag, accept_loop, accept_one},
     mailbox::Inbox,
     net, occupant,
     settings::{Address, RuntimeSettings},
@@ -44,7 +44,7 @@ struct Running {
     stats: Arc<WorkerStats>,
 }
 
-/// What an origin did so far, over all workers.
+/// The counts of an origin so far, over all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OriginStats {
     /// Open connections.
@@ -77,7 +77,7 @@ pub(crate) fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
-/// What a worker serves with.
+/// The parts of a serving worker.
 pub(crate) struct Post {
     /// Number of the worker, from 0.
     pub id: usize,
@@ -198,7 +198,7 @@ impl Origin {
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        // Nobody is left to be told about a worker that panicked; its message is on standard error.
+        // No thread is left that could report a panic of a worker; its message is on standard error.
         let _ = match thread::panicking() {
             // compio-executor 0.1.4 aborts the process when a thread that unwinds wakes a task of another thread.
             true => thread::scope(|scope| scope.spawn(|| self.halt()).join().unwrap_or(Ok(()))),
@@ -217,12 +217,12 @@ pub(crate) fn count_cpu(stats: Arc<WorkerStats>) -> JoinHandle<()> {
     })
 }
 
-/// Accepts until it is told to stop.
+/// Accepts until it gets the order to stop.
 pub(crate) async fn accept(listener: &Socket, inbox: Inbox<()>, stats: &WorkerStats, admit: impl FnMut(Socket)) {
     let mut admit = admit;
     let take = || accept_one(listener).map(|accepted| admit(accepted.socket)).map(|()| 1);
     // A connection that failed before it was accepted never reached us; the client sees it.
-    let mut accepting = pin!(accept_loop(listener, HandedOver::default(), take, |_, _| {}));
+    let mut accepting = pin!(accept_loop(listener, HandedOverFlag::default(), take, |_, _| {}));
     let mut stopping = pin!(inbox.receive());
     let failed = poll_fn(|context| match stopping.as_mut().poll(context) {
         Poll::Ready(_) => Poll::Ready(false),

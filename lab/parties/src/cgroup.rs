@@ -1,4 +1,4 @@
-//! A control group for one party: the CPU time of everything that it ever started, and, if asked, a share of one CPU.
+//! A control group for one party: the CPU time of everything that it ever started, and, optionally, a share of one CPU.
 //!
 //! Controllers are looked for one by one: hosts with v1 controllers beside an empty unified hierarchy exist. With v1 a group
 //! is made below that of this process. With v2, where a group with processes cannot have children with controllers, it is
@@ -41,7 +41,7 @@ struct Folders {
 #[derive(Clone, Debug)]
 pub struct Account(Folders);
 
-/// What a group used since it was made.
+/// The CPU time of a group since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTime {
     /// On a CPU, all threads, those of processes that ended too.

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_is_made_up_for_within_limits() {
+    fn uncounted_events_are_made_up_for_within_limits() {
         let read = |count, time_enabled, time_running| vec![CountAndTime { count, time_enabled, time_running }];
         let before = read(5_000, 1_000, 500);
         assert_eq!(counted(&before, &read(6_000, 2_000, 1_500)), Some(1_000.0), "what was before does not matter");

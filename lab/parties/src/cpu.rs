@@ -107,7 +107,7 @@ impl ThreadTimes {
         Ok(())
     }
 
-    /// What each thread used since an earlier look; those that were not there then count from their start.
+    /// CPU time of each thread since an earlier look; those that were not there then count from their start.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Vec<ThreadTime> {
         let before = |id: u32| earlier.0.iter().find(|other| other.id == id).copied().unwrap_or_default();
@@ -130,7 +130,7 @@ pub fn family(process: u32) -> Result<Vec<u32>> {
     let mut next = 0;
     while let Some(&member) = members.get(next) {
         next += 1;
-        // Who ended meanwhile has none.
+        // A client that ended meanwhile has none.
         for id in tasks(member).unwrap_or_default() {
             let children = std::fs::read_to_string(format!("/proc/{member}/task/{id}/children")).unwrap_or_default();
             members.extend(children.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cpu_is_told_apart() {
+    fn each_cpu_is_distinguished() {
         let (whole, all) = BoxTime::with_cpus().unwrap();
         let cpus = std::thread::available_parallelism().unwrap().get();
         assert!(all.len() >= cpus, "{all:?}");

@@ -34,7 +34,7 @@ use crate::words::{Words, check_known};
 
 pub mod output;
 
-pub use output::{Figures, Output};
+pub use output::{LoadFigures, Output};
 
 macro_rules! loads {
     ($($name:literal),+ $(,)?) => { &[$(include_str!(concat!("loads/", $name, ".toml"))),+] };
@@ -100,7 +100,7 @@ pub struct Keys {
     pub digits: usize,
 }
 
-/// What one run is asked to be.
+/// The settings of one run.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
     /// Where it connects.
@@ -119,7 +119,7 @@ pub struct Run<'a> {
     pub length: Length,
     /// Bytes of a value, or of the body of an answer.
     pub payload: usize,
-    /// What a request of HTTP asks for.
+    /// The target of a request of HTTP.
     pub path: &'a str,
     /// Name of the program.
     pub name: &'a str,
@@ -129,7 +129,7 @@ pub struct Run<'a> {
     pub keys: u64,
 }
 
-/// What ends a run.
+/// The reason why a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// Whole seconds.
@@ -230,11 +230,11 @@ impl Load {
     ///
     /// # Errors
     /// It is not installed or does not start.
-    pub fn start(&self, run: &Run<'_>, cpus: Option<&str>, folder: &Path) -> Result<Started<'_>> {
+    pub fn start(&self, run: &Run<'_>, cpus: Option<&str>, folder: &Path) -> Result<RunningLoad<'_>> {
         let program = self.find()?.into_os_string();
         let words = self.command(run)?.into_iter().skip(1).map(OsString::from);
         let process = Process::start(Launch::new(&self.name, cpus, [program].into_iter().chain(words)), folder)?;
-        Ok(Started { load: self, process })
+        Ok(RunningLoad { load: self, process })
     }
 }
 
@@ -262,17 +262,17 @@ impl Run<'_> {
 }
 
 /// A run that is under way. Dropped, it ends.
-pub struct Started<'a> {
+pub struct RunningLoad<'a> {
     load: &'a Load,
     process: Process,
 }
 
-impl Started<'_> {
+impl RunningLoad<'_> {
     /// Waits for its end, and calls `each` meanwhile.
     ///
     /// # Errors
     /// It does not end within `limit`, ends with an error, tells of one, or cannot be read; Ctrl-C.
-    pub fn finish(mut self, limit: Duration, mut each: impl FnMut() -> Result<()>) -> Result<Ended> {
+    pub fn finish(mut self, limit: Duration, mut each: impl FnMut() -> Result<()>) -> Result<LoadOutput> {
         let (name, begun) = (&self.load.name, Instant::now());
         let status = loop {
             interrupt::check()?;
@@ -289,23 +289,23 @@ impl Started<'_> {
             bail!("{name}: {line}");
         }
         ensure!(status.success(), "{name} ended with {status}; {}", self.process.tail());
-        Ok(Ended { name: name.clone(), output })
+        Ok(LoadOutput { name: name.clone(), output })
     }
 }
 
-/// What a program wrote that ended without an error.
+/// The output of a program that ended without an error.
 #[derive(Debug)]
-pub struct Ended {
+pub struct LoadOutput {
     name: String,
     output: String,
 }
 
-impl Ended {
+impl LoadOutput {
     /// What it says. `load` is the one that was started.
     ///
     /// # Errors
     /// Its output lacks a figure, or it completed nothing.
-    pub fn figures(&self, load: &Load) -> Result<Figures> {
+    pub fn figures(&self, load: &Load) -> Result<LoadFigures> {
         load.output
             .read(&self.output)
             .with_context(|| format!("the output of {} cannot be read:\n{}", self.name, self.output))

@@ -72,7 +72,7 @@ const WORDS: [&str; 13] = [
 pub enum Change {
     /// Clients speak TLS.
     Tls,
-    /// 100 routes, of which the one that is asked for comes last, and a line of the access log for every request.
+    /// 100 routes, of which the one that is requested comes last, and a line of the access log for every request.
     Routes,
 }
 
@@ -99,7 +99,7 @@ pub struct Peer {
     pub program: String,
     /// How to get it, for whoever does not have it.
     pub install: String,
-    /// Most threads that it can carry load with; absent: as many as it is told.
+    /// Most threads that it can carry load with; absent: as many as configured.
     pub workers_max: Option<u32>,
     /// Of the command that starts it in the foreground.
     pub arguments: Vec<String>,
@@ -138,7 +138,7 @@ impl Config {
     }
 }
 
-/// What one instance is asked to be.
+/// The settings of one instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     /// What stands behind, at least one: `host:port`, or `unix:/path` for those that can.
@@ -147,7 +147,7 @@ pub struct Setting<'a> {
     pub workers: u32,
     /// Client connections that must fit.
     pub connections: u32,
-    /// What a request of HTTP asks for.
+    /// The target of a request of HTTP.
     pub path: &'a str,
     /// CPUs as `taskset -c` reads them; `None`: wherever the scheduler likes.
     pub cpus: Option<&'a str>,
@@ -273,7 +273,7 @@ impl Peer {
     /// Starts it on free ports and waits until it takes connections. Its files are in `folder`.
     ///
     /// # Errors
-    /// It is not installed (with how to get it), does not start (with its last words), or cannot be what is asked.
+    /// It is not installed (with how to get it), does not start (with its last words), or cannot be configured so.
     pub fn start(&self, setting: &Setting<'_>, folder: &Path) -> Result<Running> {
         let name = &self.name;
         if let Some(most) = self.workers_max.filter(|most| *most < setting.workers) {
@@ -468,7 +468,7 @@ arguments = ["{port}", "{origin}"]
     }
 
     #[test]
-    fn what_is_not_there_is_named_with_how_to_get_it() {
+    fn missing_tools_are_named_with_how_to_get_them() {
         let folder = std::env::temp_dir();
         let setting = Setting {
             origins: &["127.0.0.1:1".to_owned()],

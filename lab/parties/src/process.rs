@@ -162,7 +162,7 @@ impl Process {
         }
         let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Some(group) = self.group() {
-            // Asked for only once its group has been ended: between the two calls it may end.
+            // Checked only once its group has been ended: between the two calls it may end.
             if matches!(waitid(WaitId::Pid(group), peek), Ok(None)) {
                 return Ok(None);
             }

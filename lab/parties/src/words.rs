@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_word_is_one() {
+    fn text_that_looks_like_a_word_is_one() {
         assert_eq!(words_of("{ a } {port} {each origin} {Port} {x_y").collect::<Vec<_>>(), ["{port}"]);
     }
 }

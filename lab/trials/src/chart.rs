@@ -41,7 +41,7 @@ pub(crate) struct Field {
     pub(crate) marks: Vec<(f64, String)>,
 }
 
-/// What an axis shows.
+/// The range of an axis.
 pub(crate) struct Axis {
     pub(crate) label: &'static str,
     pub(crate) is_log: bool,

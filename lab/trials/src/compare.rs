@@ -17,12 +17,12 @@ use weir_parties::peer::Change;
 use weir_parties::{Load, Peer, interrupt};
 
 use crate::budget::Budget;
-use crate::comparison::{Arm, Block, Failed, Missing, Row, Sample, Worth};
+use crate::comparison::{Arm, Block, FailedArm, MissingPeer, Row, Sample, Worth};
 use crate::fleet::{Fleet, Runner, is_ours};
 use crate::knee::Failure;
 use crate::placement::Placement;
 use crate::program::{self, Program};
-use crate::stage::{Behind, Stage};
+use crate::stage::{Stage, UpstreamKind};
 use crate::trial::{self, Subject, TrialOutcome};
 
 /// Warm-up, window and attempts of the direct ceiling.
@@ -30,7 +30,7 @@ const CEILING_WARMUP: Duration = Duration::from_secs(1);
 const CEILING_WINDOW: Duration = Duration::from_secs(3);
 const CEILING_ATTEMPTS: u32 = 3;
 
-/// What is asked.
+/// The query.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The program that is gateway and origin.
@@ -38,12 +38,12 @@ pub struct Request {
     /// The workload; each of its phases is a row.
     pub scenario: Scenario,
     /// What stands behind the gateways.
-    pub behind: Behind,
+    pub behind: UpstreamKind,
     /// CPUs of each gateway.
     pub budget: Budget,
     /// Those that are compared with the gateway of this project.
     pub peers: Vec<Peer>,
-    /// What each gateway has besides what its file says.
+    /// The parts that each gateway has besides what its file says.
     pub changes: Vec<Change>,
     /// The program of others that makes the load; `None`: the lab's own generator.
     pub load: Option<Load>,
@@ -55,7 +55,7 @@ pub struct Request {
     pub rules: Rules,
 }
 
-/// What is told while the comparison goes on.
+/// Progress of a comparison.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// The gateways stand, all of them or some.
@@ -65,7 +65,7 @@ pub enum Progress<'a> {
         /// Those that run.
         arms: &'a [Arm],
         /// Those that do not.
-        missing: &'a [Missing],
+        missing: &'a [MissingPeer],
     },
     /// Requests per second without a gateway, closed loop.
     Ceiling(f64),
@@ -96,15 +96,15 @@ pub enum Progress<'a> {
 
 /// A comparison that came to its end.
 #[derive(Debug)]
-pub struct Compared {
+pub struct ComparisonResult {
     /// Who ran where.
     pub placement: Placement,
     /// Those that ran.
     pub arms: Vec<Arm>,
     /// Those that did not.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingPeer>,
     /// Those that ended, or refused the load.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedArm>,
     /// Requests per second without a gateway, closed loop; `None`: not measured.
     pub direct_ceiling: Option<f64>,
     /// One per phase.
@@ -119,7 +119,7 @@ pub struct Compared {
 /// A budget that this host does not have; a scenario that the load program cannot send, or a program that is not installed; an
 /// origin or a gateway of this project that does not start; Ctrl-C. A peer that does not start, or ends, is named in the result,
 /// and the others are compared.
-pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Compared, Failure> {
+pub fn compare(request: &Request, mut report: impl FnMut(&Progress<'_>)) -> Result<ComparisonResult, Failure> {
     let placement = Placement::of(request.budget)?;
     check(request)?;
     placement.enter_generator()?;
@@ -127,15 +127,16 @@ pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result
     let fleet = Fleet::start(stage, &request.peers, &request.changes, request.is_direct)?;
     let fleet = Fleet { has_counters: true, ..fleet };
     let arms: Vec<Arm> = fleet.runners.iter().map(Runner::facts).collect();
-    told(&Progress::Started { placement: &placement, arms: &arms, missing: &fleet.missing });
+    report(&Progress::Started { placement: &placement, arms: &arms, missing: &fleet.missing });
     if arms.len() < 2 {
         return Err(anyhow!("nobody is left to compare with; the reasons stand above").into());
     }
-    let mut runs = Runs { request, fleet, arms, failed: Vec::new(), direct_ceiling: None, last: None, told: &mut told };
+    let mut runs =
+        Runs { request, fleet, arms, failed: Vec::new(), direct_ceiling: None, last: None, report: &mut report };
     if request.load.is_none() {
         let (ceiling, record) = direct_ceiling(&runs.fleet, request)?;
         (runs.direct_ceiling, runs.last) = (Some(ceiling), Some(record));
-        (runs.told)(&Progress::Ceiling(ceiling));
+        (runs.report)(&Progress::Ceiling(ceiling));
     }
     let mut rng = Rng::new(request.scenario.seed);
     let mut rows = Vec::new();
@@ -150,7 +151,7 @@ pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result
         let reasons = failed.iter().map(|failed| format!("{}: {}", failed.arm, failed.reason)).collect::<Vec<_>>();
         return Err(anyhow!("nothing was measured: {}", reasons.join("; ")).into());
     };
-    Ok(Compared { placement, arms, missing: fleet.missing, failed, direct_ceiling, rows, last })
+    Ok(ComparisonResult { placement, arms, missing: fleet.missing, failed, direct_ceiling, rows, last })
 }
 
 /// A comparison that goes on.
@@ -158,10 +159,10 @@ struct Runs<'a> {
     request: &'a Request,
     fleet: Fleet,
     arms: Vec<Arm>,
-    failed: Vec<Failed>,
+    failed: Vec<FailedArm>,
     direct_ceiling: Option<f64>,
     last: Option<StepRecord>,
-    told: &'a mut dyn FnMut(&Progress<'_>),
+    report: &'a mut dyn FnMut(&Progress<'_>),
 }
 
 impl Runs<'_> {
@@ -184,7 +185,7 @@ impl Runs<'_> {
             if self.is_over() {
                 break;
             }
-            (self.told)(&Progress::Block { phase, block: number });
+            (self.report)(&Progress::Block { phase, block: number });
             let mut block = Block::default();
             for index in order(self.fleet.runners.len(), rng) {
                 if !self.has_failed(index) {
@@ -201,7 +202,7 @@ impl Runs<'_> {
         Ok(row)
     }
 
-    /// What has to be known before the runs of a load program: that every arm answers, with the keys that are asked for, and how
+    /// The checks before the runs of a load program: that every arm answers, with the keys of the load, and how
     /// long its runs are.
     fn prepare(&mut self, scenario: &Scenario, phase: &Phase, row: &mut Row) -> Result<Option<Length>> {
         let Some(program) = self.request.load.as_ref() else { return Ok(None) };
@@ -259,7 +260,7 @@ impl Runs<'_> {
             // Others do not check replies.
             None => judge_ceiling(&trial, rules, load.is_none()),
         };
-        (self.told)(&Progress::Ended { arm: &self.arms[index].name, trial: &trial, verdict });
+        (self.report)(&Progress::Ended { arm: &self.arms[index].name, trial: &trial, verdict });
         let worth = Worth::of(&trial, verdict, rules);
         Ok((Sample::new(trial, verdict, worth, &resources), record))
     }
@@ -277,14 +278,14 @@ impl Runs<'_> {
         interrupt::check()?;
         self.fleet.stage.check()?;
         let arm = self.arms[index].name.clone();
-        (self.told)(&Progress::Failed { arm: &arm, error });
-        self.failed.push(Failed { arm, at: row.title(), reason: format!("{error:#}") });
+        (self.report)(&Progress::Failed { arm: &arm, error });
+        self.failed.push(FailedArm { arm, at: row.title(), reason: format!("{error:#}") });
         Ok(())
     }
 }
 
 fn check(request: &Request) -> Result<()> {
-    // Results and files are told apart by name.
+    // Results and files are distinguished by name.
     let protocol = request.scenario.protocol.to_string();
     let mut names: Vec<&str> = request.peers.iter().map(|peer| &*peer.name).chain(["origin"]).collect();
     names.sort_unstable();

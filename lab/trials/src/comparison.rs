@@ -49,13 +49,13 @@ pub struct Comparison {
     /// Those that ran, the gateway of this project first.
     pub arms: Vec<Arm>,
     /// Those that did not.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingPeer>,
     /// Those that ended, or refused the load.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedArm>,
     /// The program of others that made the load; `None`: the lab's own generator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadProgram>,
-    /// What every gateway has besides what its file says: `tls`, `routes`.
+    /// The parts that every gateway has besides what its file says: `tls`, `routes`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
     /// Requests per second without a gateway, closed loop: what generator and back end can do; `None`: not measured, because
@@ -95,7 +95,7 @@ pub struct Arm {
 
 /// A peer that was not compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missing {
+pub struct MissingPeer {
     /// Its name.
     pub name: String,
     /// Why, and how to get it.
@@ -104,7 +104,7 @@ pub struct Missing {
 
 /// An arm that ended, or refused the load. It was not run again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failed {
+pub struct FailedArm {
     /// Its name.
     pub arm: String,
     /// In which row.
@@ -187,7 +187,7 @@ pub struct Sample {
 pub enum Worth {
     /// The lab was not fit.
     Nothing,
-    /// The generator sent all that was asked for, but late: what it cost is right, how long it took is not.
+    /// The generator sent all requests, but late: the cost is right, the latency is not.
     Cost,
     /// All.
     All,
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_does_not_count_takes_its_pair_out_and_is_told() {
+    fn a_run_that_does_not_count_takes_its_pair_out_and_is_reported() {
         let mut row = row(&[[1.0, 2.0], [9.0, 1.0]]);
         let spoiled = &mut row.blocks[1].runs.get_mut("a").expect("it ran")[1];
         (spoiled.worth, spoiled.verdict) = (Worth::Nothing, "invalid: steal".to_owned());

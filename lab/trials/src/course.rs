@@ -1,4 +1,4 @@
-//! What a trial looked like while it went on: second by second, and thread by thread.
+//! The course of a trial: second by second, and thread by thread.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use weir_load::recorder::Tail;
 use weir_load::{Second, Stage};
 
-use crate::watch::{Party, Watched};
+use crate::watch::{Party, WindowUsage};
 
 /// Threads below this share of a CPU carry no load: admin, log.
 const BUSY_MIN: f64 = 0.01;
@@ -14,7 +14,7 @@ const BUSY_MIN: f64 = 0.01;
 /// The course of one trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Course {
-    /// Of warm-up, window and drain, as far as they were told.
+    /// Of warm-up, window and drain, as far as they were reported.
     pub seconds: Vec<CourseSecond>,
     /// By party: share of the window that each of its threads was on a CPU, the busiest first. Of the CPU time that it may
     /// use: with a quota 1.0 is all of that.
@@ -45,7 +45,7 @@ impl Course {
     }
 
     /// `share` is what the gateway may use of its CPUs.
-    pub(crate) fn watched(&mut self, watched: &Watched, share: Option<f64>) {
+    pub(crate) fn watched(&mut self, watched: &WindowUsage, share: Option<f64>) {
         for (party, used) in &watched.parties {
             let whole = share.filter(|_| *party == Party::Gateway).unwrap_or(1.0);
             let mut busy: Vec<f64> =

@@ -6,7 +6,7 @@ use weir_knee::markdown::Table;
 
 use crate::chart::Chart;
 
-/// What a page is made of.
+/// The parts of a page.
 pub(crate) enum Element {
     /// A heading; 1 is the title of the page.
     Heading(u8, String),

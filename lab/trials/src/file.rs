@@ -65,7 +65,7 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str, wanted: &'static str) -> Res
     serde_json::from_str(text).map_err(FileError::Json)
 }
 
-/// Whether a result can be written to `path`, asked before any load so that no result is lost for want of a place.
+/// Whether a result can be written to `path`, checked before any load so that no result is lost.
 ///
 /// # Errors
 /// It cannot.

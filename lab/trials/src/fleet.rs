@@ -9,7 +9,7 @@ use weir_parties::peer::{Change, DIRECT, Running, Telemetry};
 
 use weir_knee::Rules;
 
-use crate::comparison::{Arm, Missing};
+use crate::comparison::{Arm, MissingPeer};
 use crate::stage::{Stage, front_of};
 use crate::trial::{self, Subject, TrialOutcome};
 
@@ -44,7 +44,7 @@ pub(crate) fn is_ours(peer: &Peer) -> bool {
 pub(crate) struct Fleet {
     pub(crate) stage: Stage,
     pub(crate) runners: Vec<Runner>,
-    pub(crate) missing: Vec<Missing>,
+    pub(crate) missing: Vec<MissingPeer>,
     /// Count cycles and instructions of the gateways, which costs them a little at every switch of threads.
     pub(crate) has_counters: bool,
 }
@@ -70,7 +70,7 @@ impl Fleet {
                 Err(error) => {
                     // An interrupt is not a missing peer.
                     interrupt::check()?;
-                    missing.push(Missing { name: peer.name.clone(), reason: format!("{error:#}") });
+                    missing.push(MissingPeer { name: peer.name.clone(), reason: format!("{error:#}") });
                 }
             }
         }

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_from_files_cannot_become_markup() {
+    fn text_from_files_cannot_become_markup() {
         let mut document = Document::default();
         let evil = "<script>alert('x')</script>".to_owned();
         document.add(Element::Heading(1, evil.clone()));

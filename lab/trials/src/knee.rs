@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use weir_engine::settings::Address;
-use weir_knee::search::Asked;
+use weir_knee::search::SearchOptions;
 use weir_knee::{Command, Knee, Observation, Purpose, Rate, Rules, Run, Search, Trial, Verdict};
 use weir_load::Scenario;
 use weir_load::record::Host;
@@ -16,10 +16,10 @@ use weir_parties::peer::{Running, Telemetry};
 use crate::budget::Budget;
 use crate::course::Course;
 use crate::placement::{NotRun, Placement};
-use crate::stage::{Behind, Stage, front_of};
+use crate::stage::{Stage, UpstreamKind, front_of};
 use crate::trial::{self, Subject, TrialOutcome};
 
-/// What is asked.
+/// The query.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The program that is gateway and origin.
@@ -27,7 +27,7 @@ pub struct Request {
     /// The workload; its phases are not used.
     pub scenario: Scenario,
     /// What stands behind the gateway.
-    pub behind: Behind,
+    pub behind: UpstreamKind,
     /// CPUs of the gateway.
     pub budget: Budget,
     /// How much the gateway observes of itself.
@@ -38,7 +38,7 @@ pub struct Request {
     pub rules: Rules,
 }
 
-/// What is told while the search goes on.
+/// Progress of a search.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// The programs stand.
@@ -52,7 +52,7 @@ pub enum Progress<'a> {
     Begins(&'a Run),
     /// A trial is over.
     Ended {
-        /// What was asked.
+        /// The request.
         run: &'a Run,
         /// What it measured.
         trial: &'a Trial,
@@ -63,7 +63,7 @@ pub enum Progress<'a> {
 
 /// A search that came to its end.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundKnee {
     /// The result.
     pub knee: Knee,
     /// Of every trial of `knee.seen`, in its order.
@@ -110,7 +110,7 @@ impl From<anyhow::Error> for Failure {
 ///
 /// # Errors
 /// A budget that this host does not have; programs that do not start; a target that cannot be reached; Ctrl-C.
-pub fn knee(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Found, Failure> {
+pub fn knee(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<FoundKnee, Failure> {
     let placement = Placement::of(request.budget)?;
     let mut search = search_of(request, &placement)?;
     placement.enter_generator()?;
@@ -124,7 +124,9 @@ pub fn knee(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Fo
     let mut command = search.next(None);
     loop {
         let run = match command {
-            Command::Done(knee) => return Ok(Found { knee: *knee, courses, placement, config, run_id, build, host }),
+            Command::Done(knee) => {
+                return Ok(FoundKnee { knee: *knee, courses, placement, config, run_id, build, host });
+            }
             Command::Run(run) => run,
         };
         told(&Progress::Begins(&run));
@@ -148,7 +150,7 @@ fn search_of(request: &Request, placement: &Placement) -> Result<Search> {
     // More shards than CPUs would share a full core and each look half idle.
     let shards_max = (placement.generator.len() as u32).max(scenario.shards);
     let rules = Rules { shards_max, ..rules.clone() };
-    let asked = Asked { backend: behind.backend(), rate_max: *rate_max, shards: scenario.shards };
+    let asked = SearchOptions { backend: behind.backend(), rate_max: *rate_max, shards: scenario.shards };
     Ok(Search::new(asked, rules, scenario.seed)?)
 }
 

@@ -66,6 +66,6 @@ pub use knee::{Progress, Request, knee};
 pub use placement::{NotRun, Placement};
 pub use report::Report;
 pub use result::KneeResult;
-pub use stage::Behind;
+pub use stage::UpstreamKind;
 pub use sweep::sweep;
 pub use swept::Sweep;

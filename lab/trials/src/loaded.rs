@@ -137,7 +137,7 @@ fn histogram(name: &str, record: &StepRecord) -> Chart {
 mod tests {
     use std::time::Duration;
 
-    use weir_load::{Integrity, Outcome, Stamps, record};
+    use weir_load::{Integrity, Stamps, WindowResult, record};
 
     use super::*;
 
@@ -155,7 +155,7 @@ mod tests {
 
     /// 2,000 requests that took from 100 us to 2.1 ms.
     fn loaded() -> StepRecord {
-        let mut outcome = Outcome::new(Duration::from_secs(1));
+        let mut outcome = WindowResult::new(Duration::from_secs(1));
         for at in 0..2_000 {
             outcome.intended();
             outcome.sent();

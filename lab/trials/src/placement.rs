@@ -27,14 +27,14 @@ pub struct Placement {
 pub enum NotRun {
     /// Too few CPUs.
     Cpus {
-        /// CPUs asked for the gateway.
+        /// CPUs requested for the gateway.
         budget: u32,
         /// CPUs that this process may use.
         available: usize,
     },
     /// No quota can be set.
     Quota {
-        /// The share asked for.
+        /// The requested share.
         share: f64,
         /// What the system says.
         reason: String,
@@ -125,7 +125,7 @@ impl fmt::Display for Placement {
 }
 
 impl Placement {
-    /// As told before the origin is known, or when it is not the lab's.
+    /// As shown before the origin is known, or when it is not the lab's.
     #[must_use]
     pub fn without_origin(&self) -> String {
         format!("gateway on CPU {}, generator on CPU {}", list_of(&self.gateway), list_of(&self.generator))

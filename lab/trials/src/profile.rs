@@ -23,7 +23,7 @@ use crate::fleet::{Fleet, Runner};
 use crate::knee::Failure;
 use crate::placement::{Placement, list_of};
 use crate::program::{self, Program};
-use crate::stage::{Behind, Stage};
+use crate::stage::{Stage, UpstreamKind};
 use crate::trial::{self, Subject};
 
 mod group;
@@ -40,7 +40,7 @@ const PERF_STARTS: Duration = Duration::from_millis(500);
 /// Until perf has written its file.
 const PERF_ENDS: Duration = Duration::from_secs(30);
 
-/// What is asked.
+/// The query.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The program that is gateway and origin.
@@ -48,7 +48,7 @@ pub struct Request {
     /// The workload; its first phase is used.
     pub scenario: Scenario,
     /// What stands behind the gateway.
-    pub behind: Behind,
+    pub behind: UpstreamKind,
     /// CPUs of the gateway.
     pub budget: Budget,
     /// Another gateway than that of this project.

@@ -11,7 +11,7 @@ use weir_load::keys::Distribution;
 use weir_load::record::Resources;
 use weir_load::scenario::{Mode, Phase};
 use weir_load::{Event, Scenario, StepRecord};
-use weir_parties::load::{Figures, Length, Run};
+use weir_parties::load::{Length, LoadFigures, Run};
 use weir_parties::peer::Change;
 use weir_parties::{Load, interrupt};
 
@@ -137,7 +137,7 @@ impl<'a> Program<'a> {
         length: Length,
         fleet: &Fleet,
         each: impl FnMut() -> Result<()>,
-    ) -> Result<Figures> {
+    ) -> Result<LoadFigures> {
         let target = subject.target.to_string();
         let Some((host, port)) = target.rsplit_once(':').filter(|(scheme, _)| *scheme != "unix") else {
             bail!("{} needs an address with a port, and {target} has none", self.load.name);
@@ -152,7 +152,7 @@ impl<'a> Program<'a> {
         let started = self.load.start(&run, Some(&list_of(subject.generator_cpus)), fleet.stage.folder())?;
         let figures = started.finish(limit, each)?.figures(self.load)?;
         if let Length::Requests(requests) = length {
-            let Figures { completed, .. } = figures;
+            let LoadFigures { completed, .. } = figures;
             ensure!(completed >= requests, "{} completed {completed} of {requests} requests", self.load.name);
         }
         let bodies = figures.completed as f64 * run.payload as f64;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_knee::command::Rate;
-use weir_knee::knee::Seen;
+use weir_knee::knee::TrialSummary;
 use weir_knee::markdown::{Table, number};
 use weir_knee::plan::Shape;
 use weir_knee::ratio::median;
@@ -198,7 +198,7 @@ fn title_of(shape: &Shape) -> String {
     format!("{name}, {back_end}{telemetry}{quick}")
 }
 
-/// Several searches of one row: their median and how far they are apart, and how many found a knee. One that was told
+/// Several searches of one row: their median and how far they are apart, and how many found a knee. One that has the order
 /// where to stop found none of its own.
 fn knee_cell(results: &[&KneeResult]) -> String {
     let Some(last) = results.last() else { return cell::Cell::NotRun.to_string() };
@@ -231,7 +231,7 @@ fn knee_chapter(name: &str, found: &KneeResult, title: &str) -> Document {
         page.add(Element::Caveat("Quota-shaped: latency has steps of the length of a period.".to_owned()));
     }
     let all = &found.knee.seen;
-    let is_lag = |seen: &Seen| seen.verdict.is_valid() && seen.lag_p99_us * 10 > seen.sojourn_p99_us;
+    let is_lag = |seen: &TrialSummary| seen.verdict.is_valid() && seen.lag_p99_us * 10 > seen.sojourn_p99_us;
     let late = offered(found).filter(|(_, seen)| is_lag(seen)).count();
     if late > 0 {
         page.add(Element::Caveat(format!(
@@ -282,7 +282,7 @@ fn kind_of(verdict: &Verdict) -> &'static str {
 }
 
 /// Trials at an offered rate; the calibrations have none.
-fn offered(found: &KneeResult) -> impl Iterator<Item = (f64, &Seen)> {
+fn offered(found: &KneeResult) -> impl Iterator<Item = (f64, &TrialSummary)> {
     found.knee.seen.iter().filter_map(|seen| match seen.run.rate {
         Rate::Offered(rate) => Some((rate, seen)),
         Rate::Saturate => None,
@@ -290,7 +290,7 @@ fn offered(found: &KneeResult) -> impl Iterator<Item = (f64, &Seen)> {
 }
 
 /// Of enough requests for a p99.
-fn p99_millis(seen: &Seen) -> Option<f64> {
+fn p99_millis(seen: &TrialSummary) -> Option<f64> {
     (seen.completed >= Tail::P99.samples_min()).then_some(seen.sojourn_p99_us as f64 / 1e3)
 }
 
@@ -298,7 +298,7 @@ fn knee_charts(found: &KneeResult) -> Vec<Chart> {
     let marks: Vec<(f64, String)> =
         found.knee.capacity().map(|rate| (rate, "clean knee".to_owned())).into_iter().collect();
     let title = title_of(&found.shape);
-    let series = |figure: fn(&Seen) -> Option<f64>| -> Vec<Series> {
+    let series = |figure: fn(&TrialSummary) -> Option<f64>| -> Vec<Series> {
         STATES
             .into_iter()
             .map(|(kind, look)| Series {
@@ -330,14 +330,14 @@ fn knee_charts(found: &KneeResult) -> Vec<Chart> {
 }
 
 /// The last clean trial at the knee, with its course.
-fn at_knee(found: &KneeResult) -> Option<(&Seen, &Course)> {
+fn at_knee(found: &KneeResult) -> Option<(&TrialSummary, &Course)> {
     let knee = found.knee.capacity()?;
     let mut all = found.knee.seen.iter().zip(&found.courses).rev();
     all.find(|(seen, _)| seen.verdict.is_clean() && seen.run.rate.offered() == knee)
 }
 
 /// The last trial at the step above the knee that was not clean, with its course.
-fn above_knee(found: &KneeResult) -> Option<(&Seen, &Course)> {
+fn above_knee(found: &KneeResult) -> Option<(&TrialSummary, &Course)> {
     let above = found.knee.not_clean?.rate;
     let mut all = found.knee.seen.iter().zip(&found.courses).rev();
     all.find(|(seen, _)| matches!(seen.verdict, Verdict::NotClean(_)) && seen.run.rate.offered() == above)
@@ -360,7 +360,7 @@ fn course_charts(found: &KneeResult) -> Vec<Chart> {
     let title = title_of(&found.shape);
     let shown = [(Some(at_knee), "at the knee"), (above_knee(found), "above")];
     let series = |figure: fn(&CourseSecond) -> Option<f64>| -> Vec<Series> {
-        let of = |(trial, words): (Option<(&Seen, &Course)>, &str)| {
+        let of = |(trial, words): (Option<(&TrialSummary, &Course)>, &str)| {
             let (seen, course) = trial?;
             let points = course.until_window_ends().iter().enumerate();
             Some(Series {
@@ -395,7 +395,8 @@ fn course_charts(found: &KneeResult) -> Vec<Chart> {
         field("latency second by second", "p99 sojourn, ms", true, |second| Some(second.p99_us? as f64 / 1e3)),
         field("completed second by second", "completed", false, |second| Some(second.completed as f64)),
     ];
-    let has_failed = |(_, course): (&Seen, &Course)| course.until_window_ends().iter().any(|second| second.failed > 0);
+    let has_failed =
+        |(_, course): (&TrialSummary, &Course)| course.until_window_ends().iter().any(|second| second.failed > 0);
     if shown.iter().any(|(trial, _)| trial.is_some_and(has_failed)) {
         let failed = |second: &CourseSecond| Some(second.failed as f64);
         charts.push(field("failed second by second", "refused, failed, skipped", false, failed));
@@ -437,7 +438,7 @@ fn trials(found: &KneeResult) -> Table {
 #[cfg(test)]
 mod tests {
     use weir_knee::knee::Side;
-    use weir_knee::{Backend, Outcome, Rules, Run, Trial};
+    use weir_knee::{Backend, Rules, Run, SearchOutcome, Trial};
 
     use super::*;
 
@@ -459,7 +460,7 @@ mod tests {
     #[test]
     fn repeats_stand_in_one_cell_with_those_that_found_nothing() {
         let higher = found(|result| result.knee.clean.as_mut().expect("clean").rate *= 1.1);
-        let none = found(|result| result.knee.outcome = Outcome::Unsteady);
+        let none = found(|result| result.knee.outcome = SearchOutcome::Unsteady);
         let page = rendered(&[FOUND.to_owned(), higher, none]).markdown;
         assert!(page.contains("48.2k req/s (2 of 3 searches, 45.9k to 50.5k)"), "{page}");
     }
@@ -485,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn charts_and_tables_leave_out_what_has_too_few_samples() {
+    fn charts_and_tables_leave_out_figures_with_too_few_samples() {
         let few = found(|result| result.knee.seen.iter_mut().for_each(|seen| seen.completed = 7));
         let Rendered { markdown, html } = rendered(&[few]);
         assert!(markdown.contains("n/a (n = 7)"), "{markdown}");
@@ -499,9 +500,9 @@ mod tests {
             let clean = knee.clean.expect("clean");
             let mut above = *knee.seen.last().expect("trials");
             (above.run.rate, above.verdict) = (Rate::Offered(clean.rate * 1.05), not_clean());
-            (knee.not_clean, knee.outcome) = (Some(Side { rate: clean.rate * 1.05, ..clean }), Outcome::Verified);
+            (knee.not_clean, knee.outcome) = (Some(Side { rate: clean.rate * 1.05, ..clean }), SearchOutcome::Verified);
             // The third stands for a step above that was left again.
-            let elsewhere = Seen { run: Run { rate: Rate::Offered(1e6), ..above.run }, ..above };
+            let elsewhere = TrialSummary { run: Run { rate: Rate::Offered(1e6), ..above.run }, ..above };
             knee.seen.extend([above, elsewhere]);
             let last = knee.seen.len();
             result.courses = (0..last).map(|trial| course(1_000 * (last - trial) as u64)).collect();
@@ -539,7 +540,7 @@ mod tests {
         }
     }
 
-    /// The pages of a search and of a comparison, whole. `WEIR_BLESS=1` writes them anew; read the difference.
+    /// The pages of a search and of a comparison, whole. `WEIR_BLESS=1` writes them again; read the difference.
     #[test]
     fn the_pages_are_as_committed() {
         let Rendered { markdown, html } =
@@ -558,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_is_named() {
+    fn files_that_are_no_result_are_named() {
         let page = rendered(&[FOUND.to_owned(), "{\"schema\": \"other/1\"}".to_owned(), "no JSON".to_owned()]).markdown;
         assert!(
             page.contains("- 1.json: schema is \"other/1\"") && page.contains("- 2.json: no result of the lab"),

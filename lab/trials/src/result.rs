@@ -61,7 +61,7 @@ pub struct KneeResult {
 /// A deployment sized from one search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Size {
-    /// What it is for.
+    /// Its purpose.
     pub demand: Demand,
     /// The size; absent without a verified knee.
     pub plan: Option<Plan>,

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_read_by_what_is_better() {
+    fn a_ratio_is_read_by_its_better_direction() {
         let ratio = |median: f64, interval| Ratio { median, spread: interval, interval, blocks: 8 };
         assert_eq!(read(&ratio(0.6, (0.55, 0.65)), false, true), "0.600 (0.550 to 0.650) better");
         assert_eq!(read(&ratio(0.6, (0.55, 0.65)), true, true), "0.600 (0.550 to 0.650) worse");

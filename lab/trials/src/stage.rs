@@ -25,7 +25,7 @@ const CONNECTIONS_SPARE: u32 = 64;
 
 /// What stands behind the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Behind {
+pub enum UpstreamKind {
     /// The lab's own origin, started for the search.
     Origin,
     /// nginx, started for the measurement: HTTP/1.1, and one file of the payload's size.
@@ -35,7 +35,7 @@ pub enum Behind {
 }
 
 /// As results name it.
-impl std::fmt::Display for Behind {
+impl std::fmt::Display for UpstreamKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Origin => f.write_str("an origin of the lab"),
@@ -45,7 +45,7 @@ impl std::fmt::Display for Behind {
     }
 }
 
-impl Behind {
+impl UpstreamKind {
     /// All that a command line names; without any the lab's own origin.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Stage {
     /// of their CPU, and have room for as many connections as clients will make, or streams on them.
     pub(crate) fn start(
         weir: &Path,
-        behind: &Behind,
+        behind: &UpstreamKind,
         placement: &Placement,
         share: Option<f64>,
         scenario: &Scenario,
@@ -125,17 +125,17 @@ impl Stage {
         let folder = tempfile::Builder::new().prefix("weir-lab-").tempdir()?;
         let mut server = None;
         let (origin, behind) = match behind {
-            Behind::Servers(all) => {
+            UpstreamKind::Servers(all) => {
                 ensure!(!all.is_empty(), "nothing stands behind the gateways");
                 all.iter().try_for_each(reach)?;
                 (None, all.clone())
             }
-            Behind::Nginx => {
+            UpstreamKind::Nginx => {
                 let (process, address, facts) = start_nginx(scenario, placement, folder.path())?;
                 server = Some(facts);
                 (Some(process), vec![address])
             }
-            Behind::Origin => {
+            UpstreamKind::Origin => {
                 let (process, address) = start_origin(weir, protocol, "origin", &placement.origin, folder.path())?;
                 (Some(process), vec![address])
             }
@@ -197,7 +197,7 @@ impl Stage {
         if self.protocol.family().has_workers() && !is_single {
             return Ok(None);
         }
-        self.behind.iter().map(|address| ask(address, &count)).sum()
+        self.behind.iter().map(|address| query_count(address, &count)).sum()
     }
 
     /// The server of others that was started to stand behind.
@@ -235,7 +235,7 @@ pub(crate) fn front_of(gateway: &Running) -> Address {
 const COUNT_LIMIT: Duration = Duration::from_secs(2);
 
 /// What one server has counted; `None`: it does not tell.
-fn ask(address: &Address, count: &Count) -> Result<Option<u64>> {
+fn query_count(address: &Address, count: &Count) -> Result<Option<u64>> {
     match address {
         Address::Unix(path) => {
             let stream = UnixStream::connect(path)?;

@@ -13,11 +13,11 @@ use weir_parties::place::allowed_cpus;
 use weir_parties::{Peer, interrupt};
 
 use crate::budget::Budget;
-use crate::comparison::{Arm, Missing};
+use crate::comparison::{Arm, MissingPeer};
 use crate::fleet::{Fleet, Runner};
 use crate::knee::Failure;
 use crate::placement::Placement;
-use crate::stage::{Behind, Stage};
+use crate::stage::{Stage, UpstreamKind};
 use crate::swept::{Figures, Group, Rung};
 use crate::trial::{self, TrialOutcome};
 
@@ -38,7 +38,7 @@ pub struct Workload {
     pub peers: Vec<Peer>,
 }
 
-/// What is asked.
+/// The query.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The program that is gateway and origin.
@@ -46,7 +46,7 @@ pub struct Request {
     /// One after the other.
     pub workloads: Vec<Workload>,
     /// What stands behind the gateways.
-    pub behind: Behind,
+    pub behind: UpstreamKind,
     /// CPUs of each gateway, one budget after the other.
     pub budgets: Vec<Budget>,
     /// Requests under way, one rung after the other.
@@ -61,7 +61,7 @@ pub struct Request {
     pub rules: Rules,
 }
 
-/// What is told while the sweep goes on.
+/// Progress of a sweep.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// The programs of a group stand.
@@ -73,7 +73,7 @@ pub enum Progress<'a> {
         /// Those that run.
         arms: &'a [Arm],
         /// Those that do not.
-        missing: &'a [Missing],
+        missing: &'a [MissingPeer],
     },
     /// A budget cannot be measured here; why.
     NotRun(&'a str),
@@ -95,8 +95,8 @@ pub struct Swept {
 /// # Errors
 /// An origin or a gateway of this project that does not start; a scenario that what stands behind cannot serve; Ctrl-C. A peer
 /// that does not start or fails, and a budget that the host does not have, are named in the result.
-pub fn sweep(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Swept, Failure> {
-    // Asked now: later this process has the generator's alone.
+pub fn sweep(request: &Request, mut report: impl FnMut(&Progress<'_>)) -> Result<Swept, Failure> {
+    // Read now: later this process has the generator's alone.
     let cpus = allowed_cpus()?;
     let workloads = check(request)?;
     let mut swept = Swept { groups: Vec::new(), last: None };
@@ -118,14 +118,14 @@ pub fn sweep(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<S
             match Placement::on(&cpus, *budget) {
                 Err(Failure::NotRun(why)) => {
                     let why = why.to_string();
-                    told(&Progress::NotRun(&why));
+                    report(&Progress::NotRun(&why));
                     group.not_run = Some(why);
                 }
                 Err(error) => return Err(error),
                 Ok(placement) => {
                     placement.enter_generator()?;
                     group.placement = Some(placement.clone());
-                    let last = climb(request, workload, scenario, *budget, &placement, &mut group, &mut told)?;
+                    let last = climb(request, workload, scenario, *budget, &placement, &mut group, &mut report)?;
                     swept.last = last.or(swept.last);
                 }
             }
@@ -167,7 +167,7 @@ fn climb(
     budget: Budget,
     placement: &Placement,
     group: &mut Group,
-    told: &mut impl FnMut(&Progress<'_>),
+    report: &mut impl FnMut(&Progress<'_>),
 ) -> Result<Option<StepRecord>> {
     // Room for the highest rung, whatever its connections are.
     let most = request.under_way.iter().copied().max().unwrap_or(1);
@@ -177,7 +177,7 @@ fn climb(
     let mut fleet = Fleet::start(stage, &workload.peers, &[], request.is_direct)?;
     group.arms = fleet.runners.iter().map(Runner::facts).collect();
     group.missing = std::mem::take(&mut fleet.missing);
-    told(&Progress::Started { name: &group.name, placement, arms: &group.arms, missing: &group.missing });
+    report(&Progress::Started { name: &group.name, placement, arms: &group.arms, missing: &group.missing });
     let mut gone = vec![false; group.arms.len()];
     let mut last = None;
     for under_way in &request.under_way {
@@ -204,7 +204,7 @@ fn climb(
             };
             let mode = Mode::Closed.to_string();
             let rung = Rung { arm, under_way: *under_way, connections, mode, figures, failed };
-            told(&Progress::Rung(&rung));
+            report(&Progress::Rung(&rung));
             group.rungs.push(rung);
         }
     }

@@ -6,7 +6,7 @@ use weir_load::Recorder;
 use weir_load::record::Host;
 use weir_load::recorder::{Percentile, Summary, Tail};
 
-use crate::comparison::{Arm, Missing};
+use crate::comparison::{Arm, MissingPeer};
 use crate::file::{self, FileError};
 use crate::placement::Placement;
 use crate::swept_page;
@@ -80,7 +80,7 @@ pub struct Group {
     /// Those that ran, the gateway of this project first.
     pub arms: Vec<Arm>,
     /// Those that did not.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingPeer>,
     /// In the order in which they ran.
     pub rungs: Vec<Rung>,
 }

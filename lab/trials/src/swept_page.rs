@@ -125,7 +125,7 @@ fn of(rung: &Rung, figure: impl Fn(&Figures) -> String) -> String {
     rung.counted().map_or(NONE.to_owned(), figure)
 }
 
-/// What clients got that was no answer.
+/// Bytes to clients that were no response.
 fn failures(figures: &Figures) -> String {
     (figures.errors + figures.refused).to_string()
 }

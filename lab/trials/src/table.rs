@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use weir_knee::command::Rate;
-use weir_knee::knee::Seen;
+use weir_knee::knee::TrialSummary;
 use weir_knee::trial::Trial;
 use weir_knee::{Knee, Purpose, Run, Verdict, cell::short};
 
@@ -136,10 +136,10 @@ pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
 /// Bytes of requests and replies at the knee, `clean_rate` requests per second, and at most, and what a mebibyte costs;
 /// `None` if bytes were not counted, as in files of earlier builds.
 fn throughput(knee: &Knee, clean_rate: f64) -> Option<String> {
-    let counted = |seen: &&Seen| seen.verdict.is_valid() && seen.run.rate.offered() > 0.0;
+    let counted = |seen: &&TrialSummary| seen.verdict.is_valid() && seen.run.rate.offered() > 0.0;
     let through = || knee.seen.iter().filter(counted);
-    let most = |found: Option<&Seen>| found.map_or(0.0, |seen| seen.wire_gigabits);
-    let by_bytes = |a: &&Seen, b: &&Seen| a.wire_gigabits.total_cmp(&b.wire_gigabits);
+    let most = |found: Option<&TrialSummary>| found.map_or(0.0, |seen| seen.wire_gigabits);
+    let by_bytes = |a: &&TrialSummary, b: &&TrialSummary| a.wire_gigabits.total_cmp(&b.wire_gigabits);
     let at_knee = through().filter(|seen| seen.run.rate.offered() == clean_rate).max_by(by_bytes);
     let cost = at_knee.and_then(cpu_us_per_mib).map_or(String::new(), |cost| format!(", gateway {cost:.0} us per MiB"));
     let (here, peak) = (most(at_knee), most(through().max_by(by_bytes)));
@@ -149,7 +149,7 @@ fn throughput(knee: &Knee, clean_rate: f64) -> Option<String> {
 }
 
 /// CPU of the gateway per mebibyte of requests and replies, microseconds.
-fn cpu_us_per_mib(seen: &Seen) -> Option<f64> {
+fn cpu_us_per_mib(seen: &TrialSummary) -> Option<f64> {
     let mebibytes_per_s = seen.wire_gigabits * 1e9 / 8.0 / f64::from(1 << 20);
     let cost = seen.gateway_cpu_us_per_req.filter(|_| mebibytes_per_s > 0.0)?;
     Some(cost * seen.completed_rate / mebibytes_per_s)
@@ -176,7 +176,7 @@ mod tests {
     use crate::KneeResult;
 
     #[test]
-    fn bytes_are_told_with_their_cost_or_not_at_all() {
+    fn bytes_are_shown_with_their_cost_or_not_at_all() {
         let mut knee = KneeResult::from_json(include_str!("testdata/knee.json")).expect("a result").knee;
         let clean = knee.clean.expect("clean").rate;
         assert_eq!(throughput(&knee, clean), None, "an earlier build did not count them");

@@ -16,7 +16,7 @@ use weir_parties::limits::ephemeral_ports;
 use weir_parties::peer::Running;
 
 use crate::course::Course;
-use crate::watch::{Party, PartyUse, Watch, Watched, Watchee};
+use crate::watch::{Party, PartyUse, Watch, Watchee, WindowUsage};
 
 /// Pause between two looks at Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) has_counters: bool,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 pub(crate) struct TrialOutcome {
     pub(crate) trial: Trial,
     pub(crate) record: StepRecord,
@@ -60,7 +60,7 @@ pub(crate) fn check(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Runs one trial: the only phase of `scenario`. It writes the keys anew, if the scenario does so at all: what a reply must
+/// Runs one trial: the only phase of `scenario`. It writes the keys again, if the scenario does so at all: what a reply must
 /// hold depends on the plan of the trial, and every trial finds the same data.
 pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> Result<TrialOutcome> {
     let [phase] = &scenario.phases[..] else { bail!("a trial has one phase, not {}", scenario.phases.len()) };
@@ -104,7 +104,7 @@ pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> 
 }
 
 /// What the window cost whom, for the record. Of the generator the record has more exact figures already.
-pub(crate) fn charge(resources: &mut Resources, watched: &Watched, answered: f64) {
+pub(crate) fn charge(resources: &mut Resources, watched: &WindowUsage, answered: f64) {
     let each = |used: f64| (answered > 0.0).then(|| used / answered);
     for party in [Party::Gateway, Party::Origin] {
         let Some(used) = watched.parties.get(&party) else { continue };
@@ -148,7 +148,7 @@ pub(crate) fn served_parties(subject: &Subject<'_>) -> Vec<Watchee> {
     gateway.into_iter().chain(origin).collect()
 }
 
-pub(crate) fn fill(trial: &mut Trial, watched: &Watched, subject: &Subject<'_>) -> Result<()> {
+pub(crate) fn fill(trial: &mut Trial, watched: &WindowUsage, subject: &Subject<'_>) -> Result<()> {
     if let Some(gateway) = watched.parties.get(&Party::Gateway) {
         // Full is what uses up its share.
         let share = subject.gateway.and_then(|running| running.share);
@@ -199,7 +199,7 @@ fn most_refused(record: &StepRecord) -> Option<Refused> {
     Some(Refused { limit: limit.clone(), count: *count })
 }
 
-/// Whether three seconds in a row agree about the completed rate, around the begin of the window. Latency is not asked:
+/// Whether three seconds in a row agree about the completed rate, around the begin of the window. Latency does not count:
 /// under overload it grows, and that is a finding and no fault of the trial. A window too short to tell passes.
 fn is_steady(rates: &[f64], warmup: Duration, window: Duration, share: f64) -> bool {
     let begin = (warmup.as_secs_f64().floor() as usize).saturating_sub(1);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_answered_after_the_window_is_not_of_its_rate() {
+    fn replies_after_the_window_do_not_count_for_its_rate() {
         let (warmup, window) = (Duration::from_secs(1), Duration::from_secs(2));
         assert_eq!(answered_rate(&[9.0, 100.0, 110.0, 40.0], warmup, window), Some(105.0));
         assert_eq!(answered_rate(&[9.0, 100.0], warmup, window), None, "seconds are missing");

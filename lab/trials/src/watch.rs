@@ -43,7 +43,7 @@ pub(crate) struct Watchee {
     pub(crate) id: u32,
     /// Of its control group, if it has one.
     pub(crate) account: Option<Account>,
-    /// Cycles and instructions are asked for; that costs it a little at each switch of threads.
+    /// Cycles and instructions are requested; that costs it a little at each switch of threads.
     pub(crate) has_counters: bool,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct PartyUse {
 
 /// What happened in the window.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Watched {
+pub(crate) struct WindowUsage {
     /// Its length.
     pub(crate) seconds: f64,
     pub(crate) parties: BTreeMap<Party, PartyUse>,
@@ -84,7 +84,7 @@ pub(crate) struct Watched {
 }
 
 /// A thread that looks. It has to be on time, so it has nothing else to do.
-pub(crate) struct Watch(JoinHandle<Result<Watched>>);
+pub(crate) struct Watch(JoinHandle<Result<WindowUsage>>);
 
 impl Watch {
     /// Looks at `parties` from `begins` to `ends`.
@@ -93,7 +93,7 @@ impl Watch {
     }
 
     /// Waits for the end of the window.
-    pub(crate) fn finish(self) -> Result<Watched> {
+    pub(crate) fn finish(self) -> Result<WindowUsage> {
         self.0.join().map_err(|_| anyhow!("the watching thread failed; its message stands above"))?
     }
 }
@@ -147,7 +147,7 @@ fn processes_of(party: Party, id: u32) -> Result<Vec<u32>> {
 }
 
 /// CPU time and counters at one instant.
-struct Look {
+struct ResourceSample {
     at: Time,
     cpu: Vec<(CpuTime, ThreadTimes)>,
     groups: Vec<Option<GroupTime>>,
@@ -157,7 +157,7 @@ struct Look {
     kernel: KernelCounters,
 }
 
-impl Look {
+impl ResourceSample {
     fn now(members: &mut [Member]) -> Result<Self> {
         let cpu = members.iter().map(|member| CpuTime::with_threads(&member.processes)).collect::<Result<_>>()?;
         let group = |member: &Member| member.account.as_ref().map(Account::now).transpose();
@@ -173,10 +173,10 @@ impl Look {
 /// A window that has begun. Whoever opens it looks once a second, and closes it.
 pub(crate) struct Window {
     members: Vec<Member>,
-    first: Look,
+    first: ResourceSample,
     slice: BoxTime,
     sliced: Time,
-    watched: Watched,
+    watched: WindowUsage,
 }
 
 impl Window {
@@ -189,9 +189,9 @@ impl Window {
     fn open_at(parties: &[Watchee], begins: Time) -> Result<Self> {
         let mut members: Vec<Member> = parties.iter().map(Member::new).collect::<Result<_>>()?;
         sleep_until(begins);
-        let first = Look::now(&mut members)?;
+        let first = ResourceSample::now(&mut members)?;
         let (slice, sliced) = (first.machine, begins);
-        Ok(Self { members, first, slice, sliced, watched: Watched::default() })
+        Ok(Self { members, first, slice, sliced, watched: WindowUsage::default() })
     }
 
     /// When the next slice is over.
@@ -214,14 +214,14 @@ impl Window {
     }
 
     /// Ends now.
-    pub(crate) fn close(mut self) -> Result<Watched> {
+    pub(crate) fn close(mut self) -> Result<WindowUsage> {
         self.end_slice(Time::now())?;
         self.close_after(None)
     }
 
     /// Ends now; the looks may be a little late, and `length` is that of the load.
-    fn close_after(mut self, length: Option<Duration>) -> Result<Watched> {
-        let last = Look::now(&mut self.members)?;
+    fn close_after(mut self, length: Option<Duration>) -> Result<WindowUsage> {
+        let last = ResourceSample::now(&mut self.members)?;
         let Self { members, first, mut watched, .. } = self;
         let window = last.at.since(first.at).as_secs_f64();
         watched.seconds = length.map_or(window, |length| length.as_secs_f64());
@@ -239,7 +239,12 @@ impl Window {
 }
 
 /// What the member at `index` used between two looks, in a window of `seconds`.
-fn used(member: &Member, (first, last): (&Look, &Look), index: usize, seconds: f64) -> Result<PartyUse> {
+fn used(
+    member: &Member,
+    (first, last): (&ResourceSample, &ResourceSample),
+    index: usize,
+    seconds: f64,
+) -> Result<PartyUse> {
     let window = last.at.since(first.at).as_secs_f64();
     let in_window = |figure: f64| figure * seconds / window;
     let (before, after) = (&first.cpu[index], &last.cpu[index]);
@@ -269,7 +274,7 @@ fn used(member: &Member, (first, last): (&Look, &Look), index: usize, seconds: f
     })
 }
 
-fn watch(parties: &[Watchee], begins: Time, ends: Time) -> Result<Watched> {
+fn watch(parties: &[Watchee], begins: Time, ends: Time) -> Result<WindowUsage> {
     let mut window = Window::open_at(parties, begins)?;
     while window.sliced < ends {
         let at = window.next_slice().min(ends);

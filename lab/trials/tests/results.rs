@@ -1,7 +1,7 @@
 //! The pages of `docs/results` are those of the results beside them: no figure in them was written by hand.
 //!
 //! `NAME.json`, or every file of the folder `NAME`, becomes `NAME.md`; `NAME.about.md` is its introduction.
-//! `cargo xtask generate results` runs this with `WEIR_BLESS=1`, which writes results in their kept form and pages anew.
+//! `cargo xtask generate results` runs this with `WEIR_BLESS=1`, which writes results in their kept form and pages again.
 //! Without it a page that is another fails.
 
 use std::collections::BTreeMap;
@@ -127,7 +127,7 @@ fn page(results: &[(String, String)], about: &str) -> String {
     format!("{title}\n\n{about}{made}\n\n{rest}")
 }
 
-/// Compares, or writes if asked to.
+/// Compares, or writes on request.
 fn settle(path: &Path, text: &str, is_blessed: bool) {
     if fs::read_to_string(path).is_ok_and(|found| found == text) {
         return;

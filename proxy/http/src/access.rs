@@ -1,21 +1,21 @@
-//! What the access log says of a request.
+//! The line of a request in the access log.
 
 use weir_listener::Timing;
 use weir_telemetry::access::{AccessRecord, HttpAccess, printable};
 
 use crate::{
-    asked::Asked,
+    access_notes::{LoggedOutcome, NotedText},
     connection::{Connection, Tls},
-    notes::{Noted, Outcome},
     policies::Identity,
     refusal::Refusal,
+    request_context::RequestContext,
 };
 
 impl Connection {
     /// Writes a request to the access log, if it was chosen.
-    pub(crate) fn log_request(&self, asked: &Asked, timing: &Timing, outcome: &Outcome<'_>) {
-        let Some(notes) = &asked.notes else { return };
-        let identity = asked.answer_fields.get().and_then(|answer| answer.identity.as_ref());
+    pub(crate) fn log_request(&self, request: &RequestContext, timing: &Timing, outcome: &LoggedOutcome<'_>) {
+        let Some(notes) = &request.notes else { return };
+        let identity = request.policy_fields.get().and_then(|fields| fields.identity.as_ref());
         let user = identity.and_then(Identity::name).map(|name| {
             let mut user = String::new();
             printable(name.as_bytes(), &mut user);
@@ -23,12 +23,12 @@ impl Connection {
         });
         let texts = notes.texts.borrow();
         let tls = self.tls.as_deref();
-        let noted = |what| texts.get(what);
+        let text = |what| texts.get(what);
         self.service.sessions.log_access(&AccessRecord {
             listener: self.service.sessions.name(),
             peer: self.handle.peer(),
             connection: self.handle.id(),
-            command: asked.method,
+            command: request.method,
             upstream: Some(outcome.upstream).filter(|name| !name.is_empty()),
             duration_nanos: timing.flushed.nanos_since(timing.arrived),
             upstream_nanos: timing.sent.map_or(0, |sent| timing.replied.nanos_since(sent)),
@@ -37,28 +37,28 @@ impl Connection {
             outcome: outcome.reason,
             http: Some(HttpAccess {
                 status: outcome.status,
-                method: noted(Noted::Method).unwrap_or_default(),
-                path: noted(Noted::Path).unwrap_or_default(),
-                protocol: asked.version.name(),
-                authority: noted(Noted::Authority).unwrap_or_default(),
-                route: noted(Noted::Route),
-                endpoint: noted(Noted::Endpoint),
+                method: text(NotedText::Method).unwrap_or_default(),
+                path: text(NotedText::Path).unwrap_or_default(),
+                protocol: request.version.name(),
+                authority: text(NotedText::Authority).unwrap_or_default(),
+                route: text(NotedText::Route),
+                endpoint: text(NotedText::Endpoint),
                 user: user.as_deref(),
-                user_agent: noted(Noted::UserAgent),
-                forwarded_for: noted(Noted::ForwardedFor),
-                request_id: noted(Noted::RequestId),
-                trace_id: noted(Noted::TraceId),
+                user_agent: text(NotedText::UserAgent),
+                forwarded_for: text(NotedText::ForwardedFor),
+                request_id: text(NotedText::RequestId),
+                trace_id: text(NotedText::TraceId),
                 tries: notes.tries.get(),
-                first_byte_nanos: notes.answer_began.get().map(|began| began.nanos_since(timing.arrived)),
+                first_byte_nanos: notes.response_began.get().map(|began| began.nanos_since(timing.arrived)),
                 tls_version: tls.and_then(Tls::version),
                 tls_cipher: tls.and_then(Tls::cipher),
-                grpc_status: asked.grpc_status.get(),
+                grpc_status: request.grpc_status.get(),
             }),
         });
     }
 
-    /// Writes a request to the access log of which there is no head that could be trusted.
-    pub(crate) fn log_unread(&self, protocol: &'static str, refusal: &Refusal, reply_bytes: u64) {
+    /// Writes a request without a valid head to the access log.
+    pub(crate) fn log_malformed(&self, protocol: &'static str, refusal: &Refusal, reply_bytes: u64) {
         if !self.service.sessions.samples_access() {
             return;
         }

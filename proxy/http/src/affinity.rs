@@ -1,16 +1,21 @@
-//! What says which endpoint a request goes to, for upstreams that keep requests together.
+//! The key that decides the endpoint of a request, for upstreams with affinity.
 
 use weir_http_codec::{Fields, Known, RequestHead};
 use weir_upstream::{affinity_hash, settings::Affinity};
 
-use crate::{asked::Asked, connection::Connection};
+use crate::{connection::Connection, request_context::RequestContext};
 
 /// The hash of what keeps a request together with others; `None`: it goes anywhere.
-pub(crate) fn of(connection: &Connection, affinity: &Affinity, head: &RequestHead, asked: &Asked) -> Option<u64> {
+pub(crate) fn of(
+    connection: &Connection,
+    affinity: &Affinity,
+    head: &RequestHead,
+    request: &RequestContext,
+) -> Option<u64> {
     match affinity {
         Affinity::None => None,
         Affinity::Address => {
-            let client = asked.client.get().copied().unwrap_or_else(|| connection.addresses(&Fields::new()).1);
+            let client = request.client.get().copied().unwrap_or_else(|| connection.addresses(&Fields::new()).1);
             Some(affinity_hash(client.to_canonical().to_string().as_bytes()))
         }
         Affinity::Header(name) => head.fields.all_named(name.as_bytes()).next().map(affinity_hash),
@@ -27,8 +32,8 @@ pub(crate) fn of(connection: &Connection, affinity: &Affinity, head: &RequestHea
             if let Some(age) = max_age {
                 cookie.push_str(&format!("; Max-Age={}", age.as_secs()));
             }
-            // A request that is asked again keeps the cookie that it was given first.
-            let _ = asked.affinity_cookie.set(cookie.into_bytes().into());
+            // A retried request keeps its first cookie.
+            let _ = request.affinity_cookie.set(cookie.into_bytes().into());
             Some(affinity_hash(value.as_bytes()))
         }
     }

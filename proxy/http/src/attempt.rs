@@ -1,4 +1,4 @@
-//! One attempt to have a request answered: both directions at once, and what their end means.
+//! One attempt at a request: both directions at once, and the meaning of their end.
 
 use std::{
     cell::Cell,
@@ -15,98 +15,100 @@ use weir_base::{
 };
 use weir_http_codec::BodyLength;
 use weir_listener::CloseReason;
-use weir_upstream::{LossCause, Outcome};
+use weir_upstream::{ExchangeOutcome, LossCause};
 
 use crate::{
-    answer::Answer,
-    asked::Asked,
-    body::{Broken, RequestBody, Sink},
-    client::{After, Client, Sides, Watch},
+    body::{BodyError, RequestBody, Sink},
+    client::{AfterExchange, Client, DisconnectWatch, ExchangeIo},
     connection::Connection,
     endpoint_responses,
-    failure::{Begun, EXPIRED, Ended, Failure},
+    failure::{AttemptFailure, AttemptOutcome, EXPIRED, ResponseStart},
     grpc,
-    mirror::Copying,
-    options::Class,
-    origin::{Means, Origin},
-    passage::Passage,
+    http1_body::Framing,
+    mirror::MirrorCopy,
+    options::RetryCause,
+    origin::{AttemptContext, Origin},
     refusal::Refusal,
+    request_context::RequestContext,
     response_class::ResponseClass,
+    response_relay::ResponseRelay,
     routes::Action,
     settings::HttpListenerSettings,
-    upgrade::{Switched, Wish},
-    upload::{Limited, Limits, relay_paced},
+    upgrade::{AcceptedUpgrade, RequestedUpgrade},
+    upload::{LimitedSink, UploadLimits, relay_paced},
     upstream::HttpLane,
-    wire::Framing,
+    upstream_request::UpstreamRequest,
 };
 
 /// A deadline that passes sooner after the end of a request says nothing about the origin and the connection to it.
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 
-/// One attempt to have a request answered by one lane.
+/// One attempt at a request, on one lane.
 pub(crate) struct Attempt<'a> {
-    pub(crate) passage: &'a Passage<'a>,
-    /// The number of the endpoint that is asked.
+    pub(crate) upstream_request: &'a UpstreamRequest<'a>,
+    /// The number of the endpoint.
     endpoint: usize,
-    copying: Option<Rc<Copying>>,
+    mirror_copy: Option<Rc<MirrorCopy>>,
     pub(crate) sent: Time,
     /// The request has been sent to its end.
     is_uploaded: Cell<bool>,
     /// The origin has agreed to a tunnel.
-    pub(crate) switched: Option<Box<Switched>>,
-    /// When the answer began, and with which status.
-    begun: Cell<Option<Begun>>,
-    /// The answer is one in gRPC's words.
+    pub(crate) switched: Option<Box<AcceptedUpgrade>>,
+    /// Start of the response, and its status.
+    response_start: Cell<Option<ResponseStart>>,
+    /// The response is one of gRPC.
     is_grpc: Cell<bool>,
 }
 
 impl<'a> Attempt<'a> {
     /// An attempt with endpoint number `endpoint`.
-    pub(crate) fn new(passage: &'a Passage<'a>, endpoint: usize) -> Self {
+    pub(crate) fn new(upstream_request: &'a UpstreamRequest<'a>, endpoint: usize) -> Self {
         Self {
-            passage,
+            upstream_request,
             endpoint,
-            copying: passage.copying.borrow().clone(),
+            mirror_copy: upstream_request.mirror_copy.borrow().clone(),
             sent: turn::now(),
-            is_uploaded: Cell::new(passage.asked.body == BodyLength::Exact(0)),
+            is_uploaded: Cell::new(upstream_request.request.body == BodyLength::Exact(0)),
             switched: None,
-            begun: Cell::new(None),
+            response_start: Cell::new(None),
             is_grpc: Cell::new(false),
         }
     }
 
-    /// Both directions at once, until the answer is over or one of them breaks.
-    pub(crate) async fn run<C: Client>(&mut self, client: &mut C, origin: &mut impl Origin) -> Ended {
-        let Passage { connection, asked, .. } = *self.passage;
-        let Sides { mut body, replies, watch, deadline, origin_deadline } = client.sides(asked);
-        let (upload, download) = origin.sides(Means {
+    /// Relays both directions, until the response is over or one of them breaks.
+    pub(crate) async fn run<C: Client>(&mut self, client: &mut C, origin: &mut impl Origin) -> AttemptOutcome {
+        let UpstreamRequest { connection, request, .. } = *self.upstream_request;
+        let ExchangeIo { mut body, response_sink, watch, deadline, origin_deadline } = client.exchange_io(request);
+        let (upload, download) = origin.split(AttemptContext {
             metrics: &connection.service.metrics,
             deadline,
             origin_deadline,
-            framing: Framing::of(asked.body, true, true),
-            answer_idle_timeout: asked.answer_idle_timeout,
+            framing: Framing::of(request.body, true, true),
+            answer_idle_timeout: request.answer_idle_timeout,
         });
-        let all = self.passage.ends.map(|ends| {
+        let all = self.upstream_request.ends.map(|ends| {
             let all = weir_engine::deadline();
             all.set(ends);
             all
         });
-        let poll_cut = |context: &mut Context<'_>| {
+        let poll_abort = |context: &mut Context<'_>| {
             if C::poll_ended(connection, context) {
-                return Poll::Ready(Ended::Failed(Failure::ClientGone));
+                return Poll::Ready(AttemptOutcome::Failed(AttemptFailure::ClientGone));
             }
             match &all {
-                Some(all) => all.poll_expired(context).map(|()| Ended::Failed(Failure::Expired)),
+                Some(all) => {
+                    all.poll_expired(context).map(|()| AttemptOutcome::Failed(AttemptFailure::DeadlineExceeded))
+                }
                 None => Poll::Pending,
             }
         };
-        let mut answer = Answer {
-            passage: self.passage,
+        let mut relay = ResponseRelay {
+            upstream_request: self.upstream_request,
             endpoint: self.endpoint,
-            replies,
+            response_sink,
             origin: download,
             is_uploaded: &self.is_uploaded,
-            begun: &self.begun,
+            response_start: &self.response_start,
             is_grpc: &self.is_grpc,
             switched: None,
         };
@@ -114,31 +116,31 @@ impl<'a> Attempt<'a> {
             true => origin_deadline.set(turn::now().saturating_add(self.response_timeout())),
             false => origin_deadline.clear(),
         }
-        let ended = {
-            let mut download = pin!(answer.run());
+        let outcome = {
+            let mut download = pin!(relay.run());
             let early = match self.is_uploaded.get() {
                 true => None,
-                false => self.upload(&mut body, upload, &watch, download.as_mut(), &poll_cut).await,
+                false => self.upload(&mut body, upload, &watch, download.as_mut(), &poll_abort).await,
             };
             match early {
-                Some(ended) => ended,
+                Some(outcome) => outcome,
                 None => {
-                    if self.begun.get().is_none() {
+                    if self.response_start.get().is_none() {
                         self.sent = turn::now();
                         origin_deadline.set(turn::now().saturating_add(self.response_timeout()));
                     }
-                    rest(connection, &mut body, download, &poll_cut).await
+                    relay_response(connection, &mut body, download, &poll_abort).await
                 }
             }
         };
-        self.switched = answer.switched.take();
-        match ended {
-            Ended::Failed(failure) if self.begun.get().is_some() => {
+        self.switched = relay.switched.take();
+        match outcome {
+            AttemptOutcome::Failed(failure) if self.response_start.get().is_some() => {
                 // The client is not at fault if the gateway has ended its connection.
-                let ending = connection.handle.ending().filter(|_| failure == Failure::ClientGone);
-                Ended::BrokenOff(ending.unwrap_or(failure.reason()))
+                let ending = connection.handle.ending().filter(|_| failure == AttemptFailure::ClientGone);
+                AttemptOutcome::Aborted(ending.unwrap_or(failure.reason()))
             }
-            ended => ended,
+            outcome => outcome,
         }
     }
 
@@ -147,56 +149,61 @@ impl<'a> Attempt<'a> {
         &self,
         body: &mut impl RequestBody,
         upload: impl Sink,
-        watch: &impl Watch,
-        mut download: Pin<&mut impl Future<Output = Ended>>,
-        poll_cut: &impl Fn(&mut Context<'_>) -> Poll<Ended>,
-    ) -> Option<Ended> {
-        let Passage { connection, settings, asked, routed, identity_fields, inspecting, .. } = *self.passage;
-        let room = routed.body_bytes_max(settings, asked);
-        let kept = self.passage.retries.kept();
-        let limits = Limits {
+        watch: &impl DisconnectWatch,
+        mut download: Pin<&mut impl Future<Output = AttemptOutcome>>,
+        poll_abort: &impl Fn(&mut Context<'_>) -> Poll<AttemptOutcome>,
+    ) -> Option<AttemptOutcome> {
+        let UpstreamRequest { connection, settings, request, routed, identity_fields, inspection, .. } =
+            *self.upstream_request;
+        let room = routed.body_bytes_max(settings, request);
+        let buffered = self.upstream_request.retries.buffered();
+        let limits = UploadLimits {
             room,
             dropped: identity_fields,
-            copied: self.copying.as_ref().map(|one| &one.body),
-            kept,
-            inspecting,
+            copy: self.mirror_copy.as_ref().map(|one| &one.body),
+            buffered,
+            inspection,
         };
-        let mut sink = Limited::new(upload, limits);
+        let mut sink = LimitedSink::new(upload, limits);
         // A part of it was read before, or it is over before it began.
-        let is_begun = kept.is_some_and(|kept| kept.borrow().is_begun()) || body.is_done();
-        let rate = if asked.is_call { 0 } else { routed.body_rate_min(settings) };
-        let ended = {
+        let is_begun = buffered.is_some_and(|buffered| buffered.borrow().is_begun()) || body.is_done();
+        let rate = if request.is_call { 0 } else { routed.body_rate_min(settings) };
+        let outcome = {
             let mut upload = pin!(async {
                 if is_begun {
-                    sink.again(body).await?;
+                    sink.send_buffered(body).await?;
                 }
                 relay_paced(body, &mut sink, rate, || false).await
             });
             let mut is_over = false;
             poll_fn(|context| {
-                if let Poll::Ready(ended) = poll_cut(context) {
-                    return Poll::Ready(Some(ended));
+                if let Poll::Ready(outcome) = poll_abort(context) {
+                    return Poll::Ready(Some(outcome));
                 }
                 if !is_over && let Poll::Ready(sent) = upload.as_mut().poll(context) {
                     is_over = true;
                     match sent {
                         Ok(()) => self.is_uploaded.set(true),
                         // The origin may have said why before it stopped reading.
-                        Err(Broken::Untaken | Broken::Stalled) => {}
-                        Err(broken) => return Poll::Ready(Some(Ended::Failed(connection.unread(broken)))),
+                        Err(BodyError::ReceiverGone | BodyError::ReceiverStalled) => {}
+                        Err(broken) => {
+                            return Poll::Ready(Some(AttemptOutcome::Failed(connection.body_failure(broken))));
+                        }
                     }
                 }
                 match download.as_mut().poll(context) {
-                    Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                    Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
                     Poll::Pending if is_over => Poll::Ready(None),
-                    // Who does not read the upload cannot see how it ends.
-                    Poll::Pending => watch.poll_gone(context).map(|()| Some(Ended::Failed(Failure::ClientGone))),
+                    // A gateway that does not read the upload cannot see its end.
+                    Poll::Pending => watch
+                        .poll_disconnected(context)
+                        .map(|()| Some(AttemptOutcome::Failed(AttemptFailure::ClientGone))),
                 }
             })
             .await
         };
-        asked.note_body(room - sink.room);
-        ended
+        request.note_body(room - sink.room);
+        outcome
     }
 
     /// The request has been sent to its end.
@@ -205,150 +212,169 @@ impl<'a> Attempt<'a> {
     }
 
     fn response_timeout(&self) -> Duration {
-        // A call's answer may begin with its first message, and a call says itself how long it may take.
-        let usual = if self.passage.asked.is_call {
-            self.passage.settings.grpc_idle_timeout
+        // The response to a gRPC call may begin with its first message, and the call has a deadline of its own.
+        let usual = if self.upstream_request.request.is_call {
+            self.upstream_request.settings.grpc_idle_timeout
         } else {
-            self.passage.settings.response_timeout
+            self.upstream_request.settings.response_timeout
         };
-        let all = self.passage.routed.action.response_timeout.unwrap_or(usual);
-        self.passage.retries.try_timeout().map_or(all, |one| one.min(all))
+        let all = self.upstream_request.routed.action.response_timeout.unwrap_or(usual);
+        self.upstream_request.retries.try_timeout().map_or(all, |one| one.min(all))
     }
 
-    /// The origin had the whole request, and has said nothing for so long that this tells something of it.
+    /// The origin received the whole request, and has been silent for long enough to be suspected.
     fn was_silent(&self) -> bool {
-        self.is_uploaded.get() && self.begun.get().is_none() && turn::now().since(self.sent) >= SILENCE_MIN
+        self.is_uploaded.get() && self.response_start.get().is_none() && turn::now().since(self.sent) >= SILENCE_MIN
     }
 
-    /// Tells the upstream how its endpoint did, on a connection that stands since `opened`, and the access log when its answer
-    /// began.
-    pub(crate) fn note(&self, ended: &Ended, opened: Time) {
-        let (number, upstream) = (self.endpoint, self.passage.routed.upstream);
-        if let Some(notes) = &self.passage.asked.notes {
-            notes.answer_began.set(self.begun.get().map(|begun| begun.at));
+    /// Reports the outcome to the endpoint, on a connection that is open since `opened`, and the start of the response to the access log.
+    pub(crate) fn note(&self, outcome: &AttemptOutcome, opened: Time) {
+        let (number, upstream) = (self.endpoint, self.upstream_request.routed.upstream);
+        if let Some(notes) = &self.upstream_request.request.notes {
+            notes.response_began.set(self.response_start.get().map(|response_start| response_start.at));
         }
-        let took = self.begun.get().map(|begun| begun.at.since(self.sent));
-        match ended {
-            Ended::Answered { status, .. } => {
-                let asked = self.passage.asked;
-                let class = ResponseClass::of_status(asked.status_of_call(*status));
+        let took = self.response_start.get().map(|response_start| response_start.at.since(self.sent));
+        match outcome {
+            AttemptOutcome::Responded { status, .. } => {
+                let request = self.upstream_request.request;
+                let class = ResponseClass::of_status(request.status_of_call(*status));
                 endpoint_responses::count(upstream, number, class, took);
-                let said = match asked.grpc_status.get() {
+                let said = match request.grpc_status.get() {
                     // The client's deadline, as the origin reports it: the call failed, and the endpoint may be well.
-                    Some(grpc::DEADLINE_EXCEEDED) if asked.call_timeout.is_some() => *status,
+                    Some(grpc::DEADLINE_EXCEEDED) if request.call_timeout.is_some() => *status,
                     Some(said) => grpc::http_status(said),
                     None => *status,
                 };
                 endpoint_responses::judge(upstream, number, said, took);
             }
-            Ended::Failed(Failure::Status(status)) => {
+            AttemptOutcome::Failed(AttemptFailure::Status(status)) => {
                 endpoint_responses::count(upstream, number, ResponseClass::of_status(*status), took);
                 endpoint_responses::judge(upstream, number, *status, took);
             }
             // Whether the endpoint is at fault is not certain: nothing is said of its health.
-            Ended::BrokenOff(reason) => {
+            AttemptOutcome::Aborted(reason) => {
                 endpoint_responses::count(upstream, number, ResponseClass::of_break(*reason), took);
             }
-            Ended::Failed(failure @ (Failure::Silent | Failure::Connection | Failure::Origin(..))) => {
+            AttemptOutcome::Failed(
+                failure @ (AttemptFailure::NoResponse | AttemptFailure::Connection | AttemptFailure::Origin(..)),
+            ) => {
                 upstream.note(number, failure.outcome(opened), took);
             }
             // The deadline was the gateway's own, and not the client's.
-            Ended::Failed(Failure::Expired) if self.passage.asked.call_timeout.is_none() && self.was_silent() => {
-                upstream.note(number, Outcome::TimedOut, took);
+            AttemptOutcome::Failed(AttemptFailure::DeadlineExceeded)
+                if self.upstream_request.request.call_timeout.is_none() && self.was_silent() =>
+            {
+                upstream.note(number, ExchangeOutcome::TimedOut, took);
             }
             // It is no fault of the endpoint, or not certainly one.
-            Ended::Failed(
-                Failure::Unseen
-                | Failure::Expired
-                | Failure::Inspected
-                | Failure::Unwilling(_)
-                | Failure::Client(_)
-                | Failure::ClientStalled
-                | Failure::ClientGone,
+            AttemptOutcome::Failed(
+                AttemptFailure::NotProcessed
+                | AttemptFailure::DeadlineExceeded
+                | AttemptFailure::Inspected
+                | AttemptFailure::Declined(_)
+                | AttemptFailure::Client(_)
+                | AttemptFailure::ClientStalled
+                | AttemptFailure::ClientGone,
             ) => {}
         }
     }
 
-    /// What of this kind might be tried again, as far as the origin is concerned.
-    pub(crate) fn class(&self, ended: &Ended) -> Option<Class> {
-        let Ended::Failed(failure) = ended else { return None };
+    /// The cause for a retry, as far as the origin is concerned.
+    pub(crate) fn class(&self, outcome: &AttemptOutcome) -> Option<RetryCause> {
+        let AttemptOutcome::Failed(failure) = outcome else { return None };
         match failure {
-            Failure::Unseen => Some(Class::RefusedStream),
-            Failure::Status(_) => Some(Class::Status),
-            Failure::Origin(_, LossCause::Timeout) => Some(Class::Timeout),
-            Failure::Silent | Failure::Origin(_, LossCause::Closed) => Some(Class::Reset),
-            Failure::Origin(..)
-            | Failure::Connection
-            | Failure::Expired
-            | Failure::Inspected
-            | Failure::Unwilling(_)
-            | Failure::Client(_)
-            | Failure::ClientStalled
-            | Failure::ClientGone => None,
+            AttemptFailure::NotProcessed => Some(RetryCause::RefusedStream),
+            AttemptFailure::Status(_) => Some(RetryCause::Status),
+            AttemptFailure::Origin(_, LossCause::Timeout) => Some(RetryCause::Timeout),
+            AttemptFailure::NoResponse | AttemptFailure::Origin(_, LossCause::Closed) => Some(RetryCause::Reset),
+            AttemptFailure::Origin(..)
+            | AttemptFailure::Connection
+            | AttemptFailure::DeadlineExceeded
+            | AttemptFailure::Inspected
+            | AttemptFailure::Declined(_)
+            | AttemptFailure::Client(_)
+            | AttemptFailure::ClientStalled
+            | AttemptFailure::ClientGone => None,
         }
     }
 
-    /// What the end of the attempt means for the lane, and for the connection of the client.
+    /// Ends the attempt: decides on the lane, and on the connection of the client.
     ///
     /// # Errors
-    /// The client has had no answer: this one is for it.
-    pub(crate) fn after(&self, mut lane: HttpLane, ended: Ended) -> Result<After, Refusal> {
-        let upstream = &self.passage.routed.upstream.settings().name;
-        match ended {
-            Ended::Answered { status, keeps_client, remains } => {
+    /// The client has received no response: this refusal is for it.
+    pub(crate) fn after(&self, mut lane: HttpLane, outcome: AttemptOutcome) -> Result<AfterExchange, Refusal> {
+        let upstream = &self.upstream_request.routed.upstream.settings().name;
+        match outcome {
+            AttemptOutcome::Responded { status, keeps_client, remains } => {
                 lane.answered();
                 match remains.filter(|_| self.is_uploaded.get()) {
                     Some(remains) => lane.give_back(remains),
                     None => lane.ends(),
                 }
-                self.passage.connection.answered(self.passage.asked, status, Some(self.sent), upstream, "ok");
-                Ok(if keeps_client { After::Another } else { After::Close(CloseReason::Ended("answered")) })
+                self.upstream_request.connection.record_response(
+                    self.upstream_request.request,
+                    status,
+                    Some(self.sent),
+                    upstream,
+                    "ok",
+                );
+                Ok(if keeps_client {
+                    AfterExchange::KeepAlive
+                } else {
+                    AfterExchange::Close(CloseReason::Ended("answered"))
+                })
             }
-            Ended::Failed(Failure::Silent | Failure::Unseen | Failure::Status(_)) => {
+            AttemptOutcome::Failed(
+                AttemptFailure::NoResponse | AttemptFailure::NotProcessed | AttemptFailure::Status(_),
+            ) => {
                 lane.failed(LossCause::Closed);
                 Err(Refusal::ORIGIN_CLOSED)
             }
-            Ended::Failed(Failure::Expired) => {
+            AttemptOutcome::Failed(AttemptFailure::DeadlineExceeded) => {
                 if self.was_silent() {
                     lane.unanswered();
                 }
                 lane.ends();
-                Err(expired(self.passage.asked))
+                Err(deadline_refusal(self.upstream_request.request))
             }
-            Ended::Failed(Failure::Unwilling(refusal)) => {
+            AttemptOutcome::Failed(AttemptFailure::Declined(refusal)) => {
                 lane.ends();
                 Err(refusal)
             }
             // An inspection gives the response itself.
-            Ended::Failed(Failure::Inspected) => {
+            AttemptOutcome::Failed(AttemptFailure::Inspected) => {
                 lane.ends();
                 Err(Refusal::POLICY_FAILED)
             }
-            Ended::Failed(Failure::Origin(refusal, cause)) => {
+            AttemptOutcome::Failed(AttemptFailure::Origin(refusal, cause)) => {
                 lane.failed(cause);
                 Err(refusal)
             }
-            Ended::Failed(Failure::Connection) => {
+            AttemptOutcome::Failed(AttemptFailure::Connection) => {
                 lane.failed(LossCause::Violation);
                 Err(Refusal::ORIGIN_MALFORMED)
             }
-            Ended::Failed(Failure::Client(refusal)) => {
+            AttemptOutcome::Failed(AttemptFailure::Client(refusal)) => {
                 lane.ends();
-                self.passage.connection.at_fault(&refusal);
+                self.upstream_request.connection.record_client_fault(&refusal);
                 Err(refusal)
             }
-            Ended::Failed(Failure::ClientGone | Failure::ClientStalled) => {
+            AttemptOutcome::Failed(AttemptFailure::ClientGone | AttemptFailure::ClientStalled) => {
                 lane.ends();
-                self.passage.connection.abandoned(self.passage.asked, Some(self.sent), upstream);
-                Ok(After::Close(CloseReason::ClientReset))
+                self.upstream_request.connection.record_disconnect(
+                    self.upstream_request.request,
+                    Some(self.sent),
+                    upstream,
+                );
+                Ok(AfterExchange::Close(CloseReason::ClientReset))
             }
-            Ended::BrokenOff(reason) => Ok(self.broke_off(lane, reason)),
+            AttemptOutcome::Aborted(reason) => Ok(self.abort(lane, reason)),
         }
     }
 
     /// Ends a response that breaks off: the client has a part of it.
-    fn broke_off(&self, mut lane: HttpLane, reason: CloseReason) -> After {
-        let Passage { connection, asked, routed, .. } = *self.passage;
+    fn abort(&self, mut lane: HttpLane, reason: CloseReason) -> AfterExchange {
+        let UpstreamRequest { connection, request, routed, .. } = *self.upstream_request;
         let is_origins = reason.culprit() == Some(Culprit::Upstream);
         if is_origins {
             lane.failed(LossCause::Closed);
@@ -356,56 +382,60 @@ impl<'a> Attempt<'a> {
             lane.answered();
             lane.ends();
         }
-        if asked.is_grpc {
+        if request.is_grpc {
             // As the client learns it: by trailers, by the reset, or by its own.
-            asked.grpc_status.set(Some(match reason {
+            request.grpc_status.set(Some(match reason {
                 EXPIRED => grpc::DEADLINE_EXCEEDED,
                 _ if is_origins => grpc::INTERNAL,
                 _ => grpc::CANCELLED,
             }));
         }
-        let status = self.begun.get().map_or(0, |begun| begun.status);
-        connection.broke_off(asked, status, Some(self.sent), &routed.upstream.settings().name, reason);
+        let status = self.response_start.get().map_or(0, |response_start| response_start.status);
+        connection.record_abort(request, status, Some(self.sent), &routed.upstream.settings().name, reason);
         // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
-        After::Broken(if self.is_grpc.get() && reason == EXPIRED { grpc::EXPIRED } else { reason })
+        AfterExchange::Abort(if self.is_grpc.get() && reason == EXPIRED { grpc::EXPIRED } else { reason })
     }
 }
 
 /// Passes on what comes back once the request is sent, or is not taken any more.
-async fn rest(
+async fn relay_response(
     connection: &Connection,
     body: &mut impl RequestBody,
-    mut download: Pin<&mut impl Future<Output = Ended>>,
-    poll_cut: &impl Fn(&mut Context<'_>) -> Poll<Ended>,
-) -> Ended {
+    mut download: Pin<&mut impl Future<Output = AttemptOutcome>>,
+    poll_abort: &impl Fn(&mut Context<'_>) -> Poll<AttemptOutcome>,
+) -> AttemptOutcome {
     poll_fn(|context| {
-        if let Poll::Ready(ended) = poll_cut(context) {
-            return Poll::Ready(ended);
+        if let Poll::Ready(outcome) = poll_abort(context) {
+            return Poll::Ready(outcome);
         }
-        if body.poll_gone(context).is_ready() {
-            return Poll::Ready(Ended::Failed(Failure::ClientGone));
+        if body.poll_disconnected(context).is_ready() {
+            return Poll::Ready(AttemptOutcome::Failed(AttemptFailure::ClientGone));
         }
         // An origin that does not read an upload to its end leaves some of it here.
         if let Poll::Ready(broken) = body.poll_arrived(context) {
-            return Poll::Ready(Ended::Failed(connection.unread(broken)));
+            return Poll::Ready(AttemptOutcome::Failed(connection.body_failure(broken)));
         }
         download.as_mut().poll(context)
     })
     .await
 }
 
-/// How long all of an exchange may take.
-pub(crate) fn call_timeout(asked: &Asked, action: &Action, settings: &HttpListenerSettings) -> Option<Duration> {
-    let may_be_long = asked.is_call || asked.wish != Wish::None;
+/// Timeout of the whole exchange.
+pub(crate) fn call_timeout(
+    request: &RequestContext,
+    action: &Action,
+    settings: &HttpListenerSettings,
+) -> Option<Duration> {
+    let may_be_long = request.is_call || request.upgrade != RequestedUpgrade::None;
     let usual = settings.request_timeout.filter(|_| !may_be_long);
     // The route's timeout holds for every request of the route. A WebSocket stops being a request once it is accepted.
-    let own = action.request_timeout.filter(|_| asked.wish == Wish::None).or(usual);
-    [own, asked.call_timeout].into_iter().flatten().min()
+    let own = action.request_timeout.filter(|_| request.upgrade == RequestedUpgrade::None).or(usual);
+    [own, request.call_timeout].into_iter().flatten().min()
 }
 
-/// The answer to a request that took longer than it may, named after the key that set the deadline; that of a call is its client's.
-pub(crate) const fn expired(asked: &Asked) -> Refusal {
-    match asked.call_timeout {
+/// The refusal of a request that took too long, named after the key that set the deadline. A gRPC call has the deadline of its client.
+pub(crate) const fn deadline_refusal(request: &RequestContext) -> Refusal {
+    match request.call_timeout {
         None => Refusal::REQUEST_TIMEOUT,
         Some(_) => Refusal::RESPONSE_TIMEOUT,
     }

@@ -1,5 +1,5 @@
-//! Bodies, where they come from and where they go: what arrives goes out in the same turn, and who is not read from by the other side
-//! is not read.
+//! Bodies, their sources and their sinks: bytes go out in the turn in which they arrive, and a sender is not read while its receiver does
+//! not read.
 
 use std::{
     future::{Future as _, poll_fn},
@@ -11,44 +11,44 @@ use weir_base::{limits, time::turn};
 use weir_engine::{Deadline, Output};
 use weir_http_codec::{Fields, WireError};
 
-/// Why a body did not come to its end.
+/// The reason why a body did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
-    /// Who sends it broke a rule.
+pub(crate) enum BodyError {
+    /// The sender broke a rule.
     Malformed(WireError),
-    /// Who sends it went away.
-    Cut,
-    /// Who sends it wants no answer any more, and has said so.
+    /// The sender disconnected.
+    Truncated,
+    /// The sender does not want the response any more, and has said so.
     Cancelled,
-    /// Who sends it paused for too long.
-    Idle,
+    /// The sender paused for too long.
+    TimedOut,
     /// It is longer than it may be.
     TooLong,
     /// An inspection refuses the request.
-    Refused,
+    Inspected,
     /// A tap on its way gave it up.
-    Untapped,
-    /// Who takes it is gone.
-    Untaken,
-    /// Who takes it takes nothing, or next to nothing, for too long.
-    Stalled,
+    TapFailed,
+    /// The receiver is gone.
+    ReceiverGone,
+    /// The receiver takes nothing, or next to nothing, for too long.
+    ReceiverStalled,
     /// Its receiver is not taking it, and others need the memory.
-    GivenUp,
+    Evicted,
 }
 
-/// Where a body comes from.
+/// The source of a body.
 pub(crate) trait Source {
     /// All of it has been passed on.
     fn is_done(&self) -> bool;
 
     /// Waits until something can be passed on, or the body is over.
-    async fn fill(&mut self) -> Result<(), Broken>;
+    async fn fill(&mut self) -> Result<(), BodyError>;
 
     /// Passes on all that is there, and the end of the body if it is.
-    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken>;
+    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), BodyError>;
 
     /// Looks at what arrives while the sink has no room; ready if the body is given up for it.
-    fn poll_arrived(&mut self, _: &mut Context<'_>) -> Poll<Broken> {
+    fn poll_arrived(&mut self, _: &mut Context<'_>) -> Poll<BodyError> {
         Poll::Pending
     }
 
@@ -58,7 +58,7 @@ pub(crate) trait Source {
     }
 }
 
-/// Where a body goes.
+/// The sink of a body.
 pub(crate) trait Sink {
     /// A piece of it, which may be empty.
     fn data(&mut self, data: &[u8]);
@@ -73,30 +73,30 @@ pub(crate) trait Sink {
     }
 
     /// Waits until it has room for more.
-    async fn relieved(&mut self) -> Result<(), Broken>;
+    async fn ready(&mut self) -> Result<(), BodyError>;
 }
 
-/// Takes what nobody wants.
-pub(crate) struct Nowhere;
+/// Discards a body.
+pub(crate) struct DiscardSink;
 
-impl Sink for Nowhere {
+impl Sink for DiscardSink {
     fn data(&mut self, _: &[u8]) {}
 
     fn end(&mut self, _: Option<&Fields>) {}
 
-    async fn relieved(&mut self) -> Result<(), Broken> {
+    async fn ready(&mut self) -> Result<(), BodyError> {
         Ok(())
     }
 }
 
 /// A copy of a body, up to a length.
-pub(crate) struct Copied {
+pub(crate) struct BodyCopy {
     bytes: Vec<u8>,
     most: usize,
     is_too_long: bool,
 }
 
-impl Copied {
+impl BodyCopy {
     pub(crate) fn new(most: usize) -> Self {
         Self { bytes: Vec::new(), most, is_too_long: false }
     }
@@ -115,62 +115,62 @@ impl Copied {
     }
 }
 
-impl Sink for Copied {
+impl Sink for BodyCopy {
     fn data(&mut self, data: &[u8]) {
         self.add(data);
     }
 
     fn end(&mut self, _: Option<&Fields>) {}
 
-    async fn relieved(&mut self) -> Result<(), Broken> {
-        if self.is_too_long { Err(Broken::TooLong) } else { Ok(()) }
+    async fn ready(&mut self) -> Result<(), BodyError> {
+        if self.is_too_long { Err(BodyError::TooLong) } else { Ok(()) }
     }
 }
 
 /// The body of a request, and who sends it.
 pub(crate) trait RequestBody: Source {
-    /// Ready once nobody waits for an answer any more. What the client sends meanwhile is kept.
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
+    /// Ready once the client does not wait for the response any more. Bytes that it sends meanwhile are buffered.
+    fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()>;
 }
 
 /// Moves a body to its end.
-pub(crate) async fn relay(source: &mut impl Source, sink: &mut impl Sink) -> Result<(), Broken> {
+pub(crate) async fn relay(source: &mut impl Source, sink: &mut impl Sink) -> Result<(), BodyError> {
     while !source.is_done() {
         source.fill().await?;
         source.pass(sink)?;
-        passed(source, sink).await?;
+        sink_ready(source, sink).await?;
     }
     Ok(())
 }
 
 /// Waits until the sink has room.
-pub(crate) async fn passed(source: &mut impl Source, sink: &mut impl Sink) -> Result<(), Broken> {
-    let mut relieved = pin!(sink.relieved());
-    poll_fn(|context| match relieved.as_mut().poll(context) {
-        Poll::Ready(relieved) => Poll::Ready(relieved),
+pub(crate) async fn sink_ready(source: &mut impl Source, sink: &mut impl Sink) -> Result<(), BodyError> {
+    let mut ready = pin!(sink.ready());
+    poll_fn(|context| match ready.as_mut().poll(context) {
+        Poll::Ready(ready) => Poll::Ready(ready),
         Poll::Pending => source.poll_arrived(context).map(Err),
     })
     .await
 }
 
-/// Bytes that a peer must take within each [`limits::WRITE_IDLE_TIMEOUT`] while more wait for it. Default 4 KiB: a socket tells
-/// of progress about as seldom.
+/// Bytes that a peer must take within each [`limits::WRITE_IDLE_TIMEOUT`] while more wait for it. Default 4 KiB: a socket reports
+/// progress about as rarely.
 pub(crate) const TAKEN_BYTES_MIN: u64 = 4 * 1024;
 
-/// Waits until the output has room; who takes less than [`TAKEN_BYTES_MIN`] in [`limits::WRITE_IDLE_TIMEOUT`] is given up.
-pub(crate) async fn relieved(output: &Output, deadline: &Deadline) -> Result<(), Broken> {
+/// Waits until the output has room. Gives up a peer that takes less than [`TAKEN_BYTES_MIN`] in [`limits::WRITE_IDLE_TIMEOUT`].
+pub(crate) async fn output_ready(output: &Output, deadline: &Deadline) -> Result<(), BodyError> {
     while output.is_congested() {
         let progress = output.progress();
         deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
-        let is_relieved = poll_fn(|context| {
+        let is_ready = poll_fn(|context| {
             if output.poll_relieved(context).is_ready() {
                 return Poll::Ready(true);
             }
             deadline.poll_expired(context).map(|()| false)
         });
-        if !is_relieved.await && output.progress() - progress < TAKEN_BYTES_MIN {
-            return Err(Broken::Stalled);
+        if !is_ready.await && output.progress() - progress < TAKEN_BYTES_MIN {
+            return Err(BodyError::ReceiverStalled);
         }
     }
-    if output.is_closed() { Err(Broken::Untaken) } else { Ok(()) }
+    if output.is_closed() { Err(BodyError::ReceiverGone) } else { Ok(()) }
 }

@@ -1,60 +1,60 @@
-//! Uploads are held back from origins: a body is read before a connection is taken for it, as far as it may be kept in memory. A
-//! slow client then costs the gateway some memory, and its origin nothing.
+//! Buffers uploads before an origin gets them: a body is read before a lane is taken for it, as far as memory allows. A slow client then
+//! costs the gateway some memory, and its origin nothing.
 
 use std::{cell::RefCell, future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version};
 
 use crate::{
-    asked::Asked,
-    body::{Copied, Nowhere, Source as _},
-    client::{Client, Replies as _, Sides},
-    failure::Failure,
-    inspecting::Inspecting,
-    kept::Kept,
+    body::{BodyCopy, DiscardSink, Source as _},
+    body_inspection::BodyInspection,
+    buffered_body::BufferedBody,
+    client::{Client, ExchangeIo, ResponseSink as _},
+    destination::UpstreamRoute,
+    failure::AttemptFailure,
     limits::REQUEST_BUFFER_BYTES,
     options::RetrySettings,
     refusal::Refusal,
-    routed::Routed,
+    request_context::RequestContext,
     settings::HttpListenerSettings,
-    upgrade::Wish,
-    upload::{Limited, Limits, relay_paced},
+    upgrade::RequestedUpgrade,
+    upload::{LimitedSink, UploadLimits, relay_paced},
 };
 
-/// The part of a body that is read before an origin is asked.
+/// The part of a body that is read before an origin gets the request.
 #[derive(Clone, Copy)]
-pub(crate) struct Buffer {
-    /// At most so many bytes; 0: the body goes on as it comes.
+pub(crate) struct BufferPlan {
+    /// Most bytes; 0: the body is streamed.
     bytes: usize,
     /// Not all of the body is here: it is waited for.
     pub(crate) waits: bool,
 }
 
-impl Buffer {
-    /// That of a request that is about to go on. `inspected`: so many bytes are wanted for an inspection.
+impl BufferPlan {
+    /// The plan for a request that is about to go on. `inspected`: bytes that an inspection wants.
     pub(crate) fn of(
         client: &impl Client,
-        asked: &mut Asked,
+        request: &mut RequestContext,
         head: &mut RequestHead,
-        routed: &Routed<'_>,
+        routed: &UpstreamRoute<'_>,
         settings: &HttpListenerSettings,
         inspected: usize,
     ) -> Self {
-        let inspected = if asked.is_call { 0 } else { inspected };
-        let bytes = wanted(asked, routed, settings).max(inspected);
+        let inspected = if request.is_call { 0 } else { inspected };
+        let bytes = wanted(request, routed, settings).max(inspected);
         let waits = bytes > 0 && (inspected > 0 || !client.has_whole_body());
-        if bytes > 0 && asked.expects_continue {
-            // The gateway answers `Expect`, and not the origin, which has nothing of the request yet. Behind a body that is here already
-            // nothing is waited for (RFC 9110 section 10.1.1).
+        if bytes > 0 && request.expects_continue {
+            // The gateway sends the 100, since the origin has nothing of the request yet. A body that is here already needs none (RFC
+            // 9110 section 10.1.1).
             head.fields.remove(Known::Expect);
-            asked.expects_continue = waits;
+            request.expects_continue = waits;
         }
         Self { bytes, waits }
     }
 }
 
-fn wanted(asked: &Asked, routed: &Routed<'_>, settings: &HttpListenerSettings) -> usize {
-    if asked.body == BodyLength::Exact(0) || asked.is_call || asked.wish != Wish::None {
+fn wanted(request: &RequestContext, routed: &UpstreamRoute<'_>, settings: &HttpListenerSettings) -> usize {
+    if request.body == BodyLength::Exact(0) || request.is_call || request.upgrade != RequestedUpgrade::None {
         return 0;
     }
     // A place on a connection of HTTP/2 is one of many, and its body may be one half of a talk.
@@ -63,38 +63,38 @@ fn wanted(asked: &Asked, routed: &Routed<'_>, settings: &HttpListenerSettings) -
     bytes as usize
 }
 
-/// Where the body is kept, if it is: until an origin is asked, or until it need not be sent again.
-pub(crate) fn kept(
+/// The buffer of the body, if it needs one: until an origin gets the request, or until no retry can follow.
+pub(crate) fn buffered_body(
     client: &impl Client,
-    asked: &Asked,
+    request: &RequestContext,
     retry: &RetrySettings,
     is_multiplexed: bool,
-    Buffer { bytes: buffer, waits }: Buffer,
-) -> Option<RefCell<Kept>> {
-    let most = kept_for_retry(asked, retry, is_multiplexed);
+    BufferPlan { bytes: buffer, waits }: BufferPlan,
+) -> Option<RefCell<BufferedBody>> {
+    let most = retry_bytes(request, retry, is_multiplexed);
     let (buffer, most) = match waits {
         true => (buffer, most),
         // It came at once, and may be sent again like one that was waited for.
-        false if asked.is_idempotent => (0, most.max(buffer)),
+        false if request.is_idempotent => (0, most.max(buffer)),
         false => (0, most),
     };
     let lease = &client.connection().service.sessions.core().bytes;
-    (buffer > 0 || most > 0).then(|| RefCell::new(Kept::new(lease, buffer, most)))
+    (buffer > 0 || most > 0).then(|| RefCell::new(BufferedBody::new(lease, buffer, most)))
 }
 
-/// So much of a body is kept while it is on its way to such an upstream, so that it can be sent again.
-pub(crate) fn kept_for_retry(asked: &Asked, retry: &RetrySettings, is_multiplexed: bool) -> usize {
+/// Bytes of a body to keep for a retry, on its way to such an upstream.
+pub(crate) fn retry_bytes(request: &RequestContext, retry: &RetrySettings, is_multiplexed: bool) -> usize {
     let most = retry.body_bytes_max;
-    let may_fit = match asked.body {
+    let may_fit = match request.body {
         BodyLength::Exact(length) => (1..=most as u64).contains(&length),
         BodyLength::Chunked | BodyLength::UntilClose => true,
     };
     // A call is as long as its client likes.
-    if may_fit && !asked.is_call && retry.keeps_bodies(is_multiplexed) { most } else { 0 }
+    if may_fit && !request.is_call && retry.keeps_bodies(is_multiplexed) { most } else { 0 }
 }
 
-/// What a body passes while it is read.
-pub(crate) struct Passing<'a> {
+/// Limits of a body while it is buffered.
+pub(crate) struct BufferingLimits<'a> {
     /// Bytes that it may have.
     pub(crate) room: u64,
     /// Bytes a second that it must bring at least. 0: as slow as it likes.
@@ -103,54 +103,56 @@ pub(crate) struct Passing<'a> {
     pub(crate) timeout: Option<Duration>,
     /// Fields that no client may send, in trailers either.
     pub(crate) identity_fields: &'a [Box<str>],
-    pub(crate) copied: Option<&'a RefCell<Copied>>,
-    pub(crate) inspecting: Option<&'a RefCell<Inspecting>>,
+    pub(crate) copy: Option<&'a RefCell<BodyCopy>>,
+    pub(crate) inspection: Option<&'a RefCell<BodyInspection>>,
 }
 
-/// Reads the body until it is whole or `kept` is full. Tells whether it is whole.
+/// Reads the body until it is whole or `buffered` is full. Returns whether it is whole.
 ///
 /// # Errors
 /// The client is at fault, or gone.
 pub(crate) async fn run<C: Client>(
     client: &mut C,
-    asked: &mut Asked,
-    kept: &RefCell<Kept>,
-    passing: Passing<'_>,
-) -> Result<bool, Failure> {
+    request: &mut RequestContext,
+    buffered: &RefCell<BufferedBody>,
+    buffering_limits: BufferingLimits<'_>,
+) -> Result<bool, AttemptFailure> {
     let connection = client.connection().clone();
-    let Passing { room, rate, timeout, identity_fields, copied, inspecting } = passing;
+    let BufferingLimits { room, rate, timeout, identity_fields, copy, inspection } = buffering_limits;
     let (is_whole, filled) = {
-        let Sides { mut body, mut replies, .. } = client.sides(asked);
-        if asked.expects_continue {
-            replies.interim(&ResponseHead::from_parts(Version::Http11, 100, BodyLength::Exact(0)));
+        let ExchangeIo { mut body, mut response_sink, .. } = client.exchange_io(request);
+        if request.expects_continue {
+            response_sink.interim(&ResponseHead::from_parts(Version::Http11, 100, BodyLength::Exact(0)));
         }
-        let limits = Limits { room, dropped: identity_fields, copied, kept: Some(kept), inspecting };
-        let mut sink = Limited::new(Nowhere, limits);
+        let limits = UploadLimits { room, dropped: identity_fields, copy, buffered: Some(buffered), inspection };
+        let mut sink = LimitedSink::new(DiscardSink, limits);
         let filled = {
-            let is_enough = || kept.borrow().is_full();
+            let is_enough = || buffered.borrow().is_full();
             let mut fill = pin!(relay_paced(&mut body, &mut sink, rate, is_enough));
             let all = weir_engine::deadline();
             if let Some(timeout) = timeout {
-                all.set(asked.arrived.saturating_add(timeout));
+                all.set(request.arrived.saturating_add(timeout));
             }
             poll_fn(|context| {
                 if C::poll_ended(&connection, context) {
-                    return Poll::Ready(Err(Failure::ClientGone));
+                    return Poll::Ready(Err(AttemptFailure::ClientGone));
                 }
                 match fill.as_mut().poll(context) {
-                    Poll::Ready(filled) => Poll::Ready(filled.map_err(|broken| connection.unread(broken))),
-                    Poll::Pending => all.poll_expired(context).map(|()| Err(Failure::Client(Refusal::BODY_TIMEOUT))),
+                    Poll::Ready(filled) => Poll::Ready(filled.map_err(|broken| connection.body_failure(broken))),
+                    Poll::Pending => {
+                        all.poll_expired(context).map(|()| Err(AttemptFailure::Client(Refusal::BODY_TIMEOUT)))
+                    }
                 }
             })
             .await
         };
-        asked.note_body(room - sink.room);
+        request.note_body(room - sink.room);
         (body.is_done(), filled)
     };
     filled?;
-    asked.expects_continue = false;
-    if let Some(length) = kept.borrow_mut().begin(is_whole) {
-        asked.body = BodyLength::Exact(length);
+    request.expects_continue = false;
+    if let Some(length) = buffered.borrow_mut().begin(is_whole) {
+        request.body = BodyLength::Exact(length);
     }
     Ok(is_whole)
 }

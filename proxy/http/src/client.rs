@@ -10,23 +10,23 @@ use weir_http_codec::{BodyLength, RequestHead, ResponseHead};
 use weir_listener::CloseReason;
 
 use crate::{
-    asked::Asked,
-    body::{Broken, RequestBody, Sink},
+    access_notes::SentBytes,
+    body::{BodyError, RequestBody, Sink},
     connection::Connection,
-    ends::{Inlet, Outlet, TunnelEnd},
-    notes::SentBytes,
-    response::OwnAnswer,
-    upgrade::Wish,
+    local_response::LocalResponse,
+    request_context::RequestContext,
+    tunnel_io::{TunnelIo, TunnelReader, TunnelWriter},
+    upgrade::RequestedUpgrade,
 };
 
-/// What happens to the connection after an exchange.
-pub(crate) enum After {
+/// The state of the connection after an exchange.
+pub(crate) enum AfterExchange {
     /// It may bring another request.
-    Another,
+    KeepAlive,
     /// It ends, for this reason.
     Close(CloseReason),
-    /// So it does, with an answer that must not look complete.
-    Broken(CloseReason),
+    /// It ends, with a response that must not look complete.
+    Abort(CloseReason),
 }
 
 /// The client of one exchange.
@@ -35,78 +35,87 @@ pub(crate) trait Client {
     type Body<'a>: RequestBody
     where
         Self: 'a;
-    /// Where answers go.
-    type Replies<'a>: Replies
+    /// The sink of responses.
+    type ResponseSink<'a>: ResponseSink
     where
         Self: 'a;
 
-    /// What tells of its departure while its body is not read.
-    type Watch<'a>: Watch
+    /// Watches for a disconnect while its body is not read.
+    type DisconnectWatch<'a>: DisconnectWatch
     where
         Self: 'a;
 
-    /// Where its frames come from, once it has become a tunnel.
-    type Inlet<'a>: Inlet
+    /// The reader of its frames, once it has become a tunnel.
+    type TunnelReader<'a>: TunnelReader
     where
         Self: 'a;
-    /// Where they go.
-    type Outlet<'a>: Outlet
+    /// The writer of its frames.
+    type TunnelWriter<'a>: TunnelWriter
     where
         Self: 'a;
 
     /// The connection it came on.
     fn connection(&self) -> &Rc<Connection>;
 
-    /// The connection was told to end at once. The task is woken when it is.
+    /// The connection has to end at once. The task is woken then.
     fn poll_ended(connection: &Connection, context: &mut Context<'_>) -> bool;
 
-    /// Ready once nobody waits for an answer any more. At most a buffer of what the client sends meanwhile is taken in.
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
+    /// Ready once the client does not wait for the response any more. Takes in at most a buffer of bytes that it sends meanwhile.
+    fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()>;
 
-    /// Looks at what arrives of its body while nobody takes it; ready if the body is given up for it.
-    fn poll_arrived(&mut self, _: &mut Context<'_>) -> Poll<Broken> {
+    /// Looks at arriving bytes of its body while no sink takes them. Ready if the body is given up for memory.
+    fn poll_arrived(&mut self, _: &mut Context<'_>) -> Poll<BodyError> {
         Poll::Pending
     }
 
     /// All of the request's body has been received already, as far as that is seen at once.
     fn has_whole_body(&self) -> bool;
 
-    /// What an attempt to have the request answered needs of it.
-    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Self::Body<'a>, Self::Replies<'a>, Self::Watch<'a>>;
+    /// The two directions of the exchange, for an attempt.
+    fn exchange_io<'a>(
+        &'a mut self,
+        request: &'a RequestContext,
+    ) -> ExchangeIo<'a, Self::Body<'a>, Self::ResponseSink<'a>, Self::DisconnectWatch<'a>>;
 
-    /// Tells how many bytes the client has been sent so far, on its connection or on its stream.
+    /// Returns the bytes sent to the client so far, on its connection or on its stream.
     fn sent_bytes(&self) -> SentBytes;
 
-    /// What its connection or its stream is to become.
-    fn wish(&self, head: &RequestHead) -> Wish;
+    /// The upgrade that the request asks for.
+    fn requested_upgrade(&self, head: &RequestHead) -> RequestedUpgrade;
 
-    /// That, as the end of a tunnel.
-    fn tunnel_end(&mut self) -> TunnelEnd<'_, Self::Inlet<'_>, Self::Outlet<'_>>;
+    /// Its reader and writer, as one end of a tunnel.
+    fn tunnel_io(&mut self) -> TunnelIo<'_, Self::TunnelReader<'_>, Self::TunnelWriter<'_>>;
 
-    /// Sends a whole answer of the gateway's own. `closes`: no further request can be told from what is left of this one.
-    fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, closes: bool, reason: &'static str) -> After;
+    /// Sends a whole response of the gateway's own. `closes`: the rest of this request hides the beginning of the next.
+    fn reply(
+        &mut self,
+        request: &RequestContext,
+        response: &LocalResponse,
+        closes: bool,
+        reason: &'static str,
+    ) -> AfterExchange;
 }
 
 /// Both directions of a client, and the deadlines of an exchange.
-pub(crate) struct Sides<'a, B, R, W> {
+pub(crate) struct ExchangeIo<'a, B, R, W> {
     pub(crate) body: B,
-    pub(crate) replies: R,
+    pub(crate) response_sink: R,
     pub(crate) watch: W,
-    /// Of what the client does.
+    /// Deadline of the client.
     pub(crate) deadline: &'a Deadline,
-    /// Of what the origin does.
+    /// Deadline of the origin.
     pub(crate) origin_deadline: &'a Deadline,
 }
 
-/// Tells of a client's departure without reading.
-pub(crate) trait Watch {
-    /// Ready once nobody waits for an answer any more.
-    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()>;
+/// Watches for a client's disconnect without reading.
+pub(crate) trait DisconnectWatch {
+    /// Ready once the client does not wait for the response any more.
+    fn poll_disconnected(&self, context: &mut Context<'_>) -> Poll<()>;
 }
 
-/// Where answers go.
-pub(crate) trait Replies: Sink {
-    /// Passes an interim answer on, if the client can take one.
+/// The sink of responses.
+pub(crate) trait ResponseSink: Sink {
+    /// Forwards an interim response, if the client can take one.
     fn interim(&mut self, head: &ResponseHead);
 
     /// Passes the final head on; a body of that length follows. `is_uploaded`: the request has been sent to its end. Gives

@@ -1,12 +1,12 @@
-//! Answers that are compressed on their way to clients that take that.
+//! Compression of responses for clients that accept it.
 
 use std::io::Write;
 
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead, ResponseHead, token};
 
-use crate::{doors::BrokenOff, tapped::Edit};
+use crate::{filter::BodyAborted, taps::BodyEdit};
 
-/// Answers shorter than this are not worth it. Default 1 KiB: they fit in one packet as they are.
+/// Shorter responses are not worth it. Default 1 KiB: they fit in one packet as they are.
 pub const BYTES_MIN: u64 = 1024;
 
 /// Media types that are compressed unless the file says others: text, and what is text by another name.
@@ -21,7 +21,7 @@ pub const TYPES: [&str; 8] = [
     "image/svg+xml",
 ];
 
-/// Levels that cost little more than copying: what a gateway saves on the line it pays in time.
+/// Levels that cost little more than copying: a gateway would pay in time for each byte that it saves on the line.
 const GZIP_LEVEL: u32 = 4;
 const BROTLI_QUALITY: u32 = 4;
 const BROTLI_WINDOW_BITS: u32 = 20;
@@ -52,7 +52,7 @@ impl Coding {
     }
 }
 
-/// What is compressed, and how.
+/// Settings of compression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compression {
     /// The most wanted first. Empty: nothing is compressed.
@@ -63,8 +63,7 @@ pub struct Compression {
     pub types: Vec<Box<str>>,
 }
 
-/// The coding that a client is given, should its answer be fit: of those it likes best the one that is wanted most. `None`: it
-/// takes none.
+/// The coding for a client, if its response is fit: the most preferred of the codings that it weighs highest. `None`: it accepts none.
 pub(crate) fn coding(compression: &Compression, head: &RequestHead) -> Option<Coding> {
     let accepted = |coding: &&Coding| {
         let mut quality = None;
@@ -92,7 +91,7 @@ fn thousandths(weight: &[u8]) -> u32 {
     number.filter(|number| (0.0..=1.0).contains(number)).map_or(0, |number| (number * 1000.0) as u32)
 }
 
-/// Whether an answer is fit for it: its client would otherwise get other bytes than it asked for.
+/// The response may be compressed: its client would not get other bytes than it requested.
 pub(crate) fn is_fit(head: &ResponseHead, length: BodyLength, compression: &Compression) -> bool {
     let is_long = match length {
         BodyLength::Exact(bytes) => bytes >= compression.bytes_min.max(1),
@@ -120,7 +119,7 @@ fn has_type(value: &[u8], types: &[Box<str>]) -> bool {
         })
 }
 
-/// The answer may differ by what its client takes: caches must know (RFC 9110 section 12.5.5).
+/// The response may differ by the client's Accept-Encoding: caches must know (RFC 9110 section 12.5.5).
 pub(crate) fn vary(fields: &mut Fields) {
     let is_said = |name: &[u8]| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding");
     if !fields.all(Known::Vary).flat_map(token::list).any(is_said) {
@@ -128,7 +127,7 @@ pub(crate) fn vary(fields: &mut Fields) {
     }
 }
 
-/// Makes a head that of the compressed answer.
+/// Changes a head to that of the compressed response.
 pub(crate) fn announce(fields: &mut Fields, coding: Coding) {
     forget_bytes(fields);
     fields.set(Known::ContentEncoding, coding.name().as_bytes());
@@ -154,11 +153,11 @@ enum Encoder {
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
 }
 
-/// An edit that compresses. What is passed on together leaves together: nobody waits for more to come.
+/// An edit that compresses. Each flush sends everything: no byte waits for more to come.
 struct Compressing(Option<Encoder>);
 
 /// An edit that compresses so.
-pub(crate) fn encoder(coding: Coding) -> Box<dyn Edit> {
+pub(crate) fn encoder(coding: Coding) -> Box<dyn BodyEdit> {
     let encoder = match coding {
         Coding::Gzip => {
             Some(Encoder::Gzip(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL))))
@@ -167,7 +166,7 @@ pub(crate) fn encoder(coding: Coding) -> Box<dyn Edit> {
             let writer = brotli::CompressorWriter::new(Vec::new(), 4096, BROTLI_QUALITY, BROTLI_WINDOW_BITS);
             Some(Encoder::Brotli(Box::new(writer)))
         }
-        // It fails only without memory; the answer breaks off then.
+        // It fails only without memory; the response breaks off then.
         Coding::Zstd => zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL).ok().map(Encoder::Zstd),
     };
     Box::new(Compressing(encoder))
@@ -179,9 +178,9 @@ impl Compressing {
         &mut self,
         out: &mut Vec<u8>,
         step: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
-    ) -> Result<(), BrokenOff> {
+    ) -> Result<(), BodyAborted> {
         let (written, compressed) = match &mut self.0 {
-            None => return Err(BrokenOff),
+            None => return Err(BodyAborted),
             Some(Encoder::Gzip(encoder)) => (step(encoder), encoder.get_mut()),
             Some(Encoder::Brotli(encoder)) => (step(encoder), encoder.get_mut()),
             Some(Encoder::Zstd(encoder)) => (step(encoder), encoder.get_mut()),
@@ -190,26 +189,26 @@ impl Compressing {
             true => std::mem::swap(out, compressed),
             false => out.append(compressed),
         }
-        written.map_err(|_| BrokenOff)
+        written.map_err(|_| BodyAborted)
     }
 }
 
-impl Edit for Compressing {
-    fn data(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BrokenOff> {
+impl BodyEdit for Compressing {
+    fn data(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BodyAborted> {
         self.step(out, |encoder| encoder.write_all(piece))
     }
 
-    fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), BrokenOff> {
+    fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), BodyAborted> {
         self.step(out, |encoder| encoder.flush())
     }
 
-    fn end(&mut self, out: &mut Vec<u8>) -> Result<(), BrokenOff> {
-        let rest = match self.0.take().ok_or(BrokenOff)? {
+    fn end(&mut self, out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        let rest = match self.0.take().ok_or(BodyAborted)? {
             Encoder::Gzip(encoder) => encoder.finish().ok(),
             Encoder::Brotli(encoder) => Some(encoder.into_inner()),
             Encoder::Zstd(encoder) => encoder.finish().ok(),
         };
-        out.append(&mut rest.ok_or(BrokenOff)?);
+        out.append(&mut rest.ok_or(BodyAborted)?);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! One client connection: what it is, how it is told to end, and its end.
+//! One client connection: its properties, its end, and the wakers of its tasks.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -9,18 +9,18 @@ use std::{
 
 use weir_base::{error::Culprit, time::turn, violation::Violation};
 use weir_engine::{Deadline, Stream, tls::PeerIdentity};
-use weir_listener::{Arrival, CloseReason, ConnectionHandle, DRAIN_GAP, Drain, Listed, Roster, Session};
+use weir_listener::{Arrival, CloseReason, ConnectionHandle, DRAIN_GAP, Drain, Roster, RosterEntry, Session};
 
 use crate::{
     forward::{self, Forwarded},
     service::Service,
 };
 
-/// What a handshake of TLS has agreed on.
+/// The result of a TLS handshake.
 pub(crate) struct Tls {
     /// Version and cipher suite, as [`Stream::tls_facts`] has them.
     facts: Option<(&'static str, &'static str)>,
-    /// Who the client is by its certificate, if it has shown one.
+    /// The client by its certificate, if it has shown one.
     pub(crate) identity: Option<PeerIdentity>,
 }
 
@@ -43,12 +43,12 @@ pub(crate) struct Connection {
     /// The address that the client connected to, if a PROXY header says so.
     local: Option<SocketAddr>,
     pub(crate) tls: Option<Box<Tls>>,
-    /// As origins are told of it.
+    /// The client's address in X-Forwarded-For.
     pub(crate) peer_name: Box<str>,
-    /// What origins are told of its certificate.
+    /// The client's certificate in X-Forwarded-Client-Cert.
     pub(crate) client_cert: Option<Box<str>>,
-    /// Its tasks that hear of its end: tunnels, and what policies wait for.
-    listening: OnceCell<Roster<Listening>>,
+    /// Wakers of its other tasks: tunnels, and waits of policies.
+    end_wakers: OnceCell<Roster<EndWaker>>,
 }
 
 impl Session for Connection {
@@ -58,17 +58,17 @@ impl Session for Connection {
 
     fn wake(&self) {
         self.handle.wake();
-        if let Some(listening) = self.listening.get() {
-            listening.all().iter().filter_map(|one| one.0.borrow_mut().take()).for_each(Waker::wake);
+        if let Some(end_wakers) = self.end_wakers.get() {
+            end_wakers.all().iter().filter_map(|one| one.0.borrow_mut().take()).for_each(Waker::wake);
         }
     }
 }
 
-/// Who is to be woken of one task.
+/// The waker of one task.
 #[derive(Default)]
-pub(crate) struct Listening(RefCell<Option<Waker>>);
+pub(crate) struct EndWaker(RefCell<Option<Waker>>);
 
-impl Listening {
+impl EndWaker {
     /// As [`ConnectionHandle::poll_ending`], for one of several tasks of a connection.
     pub(crate) fn poll_ended(&self, connection: &Connection, context: &mut Context<'_>) -> bool {
         *self.0.borrow_mut() = Some(context.waker().clone());
@@ -95,12 +95,12 @@ impl Connection {
             tls,
             peer_name: forward::peer_name(peer),
             client_cert,
-            listening: OnceCell::new(),
+            end_wakers: OnceCell::new(),
         };
         (Rc::new(connection), stream)
     }
 
-    /// What origins are told of the client.
+    /// The client in the forwarding fields.
     pub(crate) fn forwarded(&self) -> Forwarded<'_> {
         Forwarded { peer: &self.peer_name, is_tls: self.is_tls(), client_cert: self.client_cert.as_deref(), via: None }
     }
@@ -110,7 +110,7 @@ impl Connection {
         self.tls.is_some()
     }
 
-    /// Where the client has connected to.
+    /// The address that the client has connected to.
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
         self.local.or_else(|| self.handle.local_address())
     }
@@ -120,11 +120,11 @@ impl Connection {
         self.service.sessions.drain_state() != Drain::Off
     }
 
-    /// A task is to hear of the connection's end and of a drain, until the result is dropped.
-    pub(crate) fn listening(&self) -> (Rc<Listening>, Listed<Listening>) {
-        let listening = Rc::<Listening>::default();
-        let listed = self.listening.get_or_init(Roster::default).enter(&listening);
-        (listening, listed)
+    /// Wakes a task at the connection's end and at a drain, until the result is dropped.
+    pub(crate) fn end_waker(&self) -> (Rc<EndWaker>, RosterEntry<EndWaker>) {
+        let end_waker = Rc::<EndWaker>::default();
+        let listed = self.end_wakers.get_or_init(Roster::default).enter(&end_waker);
+        (end_waker, listed)
     }
 
     /// Counts and logs a rule that the client broke. Returns it as the reason of an end.
@@ -132,7 +132,7 @@ impl Connection {
         self.service.sessions.violated(&self.handle, &Violation::rule(reason, Culprit::Client, text))
     }
 
-    /// Why the connection is to end before its next request, if it is. Between requests a gentle drain waits a moment: one may
+    /// The reason to end the connection before its next request, if there is one. Between requests a gentle drain waits a moment: one may
     /// be on its way.
     pub(crate) fn poll_ending(
         &self,

@@ -1,8 +1,8 @@
-//! What changes in the cookies that origins set.
+//! Changes to the cookies that origins set.
 
 use weir_http_codec::{Fields, Known};
 
-/// Changes to one cookie. What is `None` stays as it is.
+/// Changes to one cookie. A part that is `None` stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CookieChange {
     /// Its name; cases count.
@@ -17,7 +17,7 @@ pub struct CookieChange {
     pub same_site: Option<&'static str>,
 }
 
-/// Makes the changes in an answer.
+/// Makes the changes in a response.
 pub(crate) fn change(fields: &mut Fields, changes: &[CookieChange]) {
     let changed: Vec<Option<Vec<u8>>> = fields.all(Known::SetCookie).map(|line| changed(line, changes)).collect();
     if changed.iter().all(Option::is_none) {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_named_is_not_touched() {
+    fn attributes_without_a_change_stay() {
         let change = CookieChange { name: "id".into(), secure: Some(false), ..CookieChange::default() };
         assert_eq!(rewritten("id=1; Secure; Path=/a", change).as_deref(), Some("id=1; Path=/a"));
     }

@@ -1,4 +1,4 @@
-//! The Date of answers of the gateway's own.
+//! The Date of responses of the gateway's own.
 
 use std::{
     cell::RefCell,

@@ -1,39 +1,39 @@
-//! The attempts of a request: a lane for each, until one is answered or none may follow.
+//! The attempts of a request: a lane for each, until one has a response or none may follow.
 
 use weir_http_codec::{BodyLength, RequestHead, encode};
 use weir_listener::CloseReason;
-use weir_upstream::{Link, LossCause, Refusal as LaneRefusal, Wanted};
+use weir_upstream::{Link, LossCause, Refusal as LaneRefusal, SelectionCriteria};
 
 use crate::{
-    attempt::{Attempt, expired},
-    client::{After, Client},
-    doors::Whole,
-    failure::{Ended, Failure, INSPECTED},
-    options::Class,
-    origin::WireOrigin,
-    passage::Passage,
+    attempt::{Attempt, deadline_refusal},
+    client::{AfterExchange, Client},
+    failure::{AttemptFailure, AttemptOutcome, INSPECTED},
+    filter::WholeResponse,
+    options::RetryCause,
+    origin::Http1Origin,
     refusal::Refusal,
-    respond::{refuse_for, whole},
+    respond::{refuse_for, send_whole},
     tunnel,
     upstream::HttpLane,
-    waiting::{Cut, while_wanted},
+    upstream_request::UpstreamRequest,
+    wait::{WaitAborted, while_client_waits},
 };
 
 /// The reason why there is no lane for a request.
 enum NoLane {
     /// The client does not wait for the response any more.
-    Unwanted,
+    ClientGone,
     /// The request has taken as long as it may; the endpoint that was waited for.
     Expired(Option<usize>),
-    /// The body of the request had to make room.
-    Failed(Failure),
+    /// The body of the request was dropped for memory.
+    Failed(AttemptFailure),
     /// The upstream has none; the endpoint that was tried last.
     Refused(LaneRefusal, Option<usize>),
 }
 
-impl Passage<'_> {
-    /// Has the request answered by an origin, or refuses it.
-    pub(crate) async fn run(&self, client: &mut impl Client, head: &RequestHead) -> After {
+impl UpstreamRequest<'_> {
+    /// Forwards the request to an origin, or refuses it.
+    pub(crate) async fn run(&self, client: &mut impl Client, head: &RequestHead) -> AfterExchange {
         let (mut is_repeated, mut wants_fresh) = (false, false);
         loop {
             let is_fresh = std::mem::take(&mut wants_fresh);
@@ -41,13 +41,13 @@ impl Passage<'_> {
                 Ok(lane) => lane,
                 Err(none) => return self.without_lane(client, none),
             };
-            if let Some(notes) = &self.asked.notes {
+            if let Some(notes) = &self.request.notes {
                 notes.note_try(self.routed.upstream.settings(), lane.number());
             }
             let mut attempt = Attempt::new(self, lane.number());
             let is_reused = lane.is_reused();
-            let ended = ask(&mut attempt, client, &mut lane, head).await;
-            if matches!(ended, Ended::Failed(Failure::Silent)) && self.may_repeat() {
+            let outcome = send(&mut attempt, client, &mut lane, head).await;
+            if matches!(outcome, AttemptOutcome::Failed(AttemptFailure::NoResponse)) && self.may_repeat() {
                 // The origin has probably closed the idle connection when the request was on its way. Not for ever: it may be this
                 // request that ends it. If the origin is restarting, its other idle connections are closed too.
                 if is_reused && !is_repeated {
@@ -56,52 +56,53 @@ impl Passage<'_> {
                     continue;
                 }
                 // The kernel may have taken the connection for an origin that was about to end.
-                if self.retries.moves(lane.number()) {
-                    attempt.note(&ended, lane.open_since());
+                if self.retries.moves_to_another(lane.number()) {
+                    attempt.note(&outcome, lane.open_since());
                     lane.failed(LossCause::Closed);
                     continue;
                 }
             }
             if attempt.is_uploaded()
-                && let Some(copying) = self.copying.take()
+                && let Some(mirror_copy) = self.mirror_copy.take()
             {
-                copying.send(self.connection, self.asked, self.routed);
+                mirror_copy.send(self.connection, self.request, self.routed);
             }
-            attempt.note(&ended, lane.open_since());
-            if let Some(class) = attempt.class(&ended)
-                && self.retries.again(lane.number(), class).await
+            attempt.note(&outcome, lane.open_since());
+            if let Some(class) = attempt.class(&outcome)
+                && self.retries.prepare(lane.number(), class).await
             {
-                match ended {
-                    Ended::Failed(Failure::Origin(_, cause)) => lane.failed(cause),
+                match outcome {
+                    AttemptOutcome::Failed(AttemptFailure::Origin(_, cause)) => lane.failed(cause),
                     _ => lane.ends(),
                 }
                 continue;
             }
             let upstream = &self.routed.upstream.settings().name;
-            if let Some(refused) = self.refused(&ended) {
+            if let Some(refused) = self.refused(&outcome) {
                 lane.ends();
-                return whole(client, self.asked, refused, INSPECTED);
+                return send_whole(client, self.request, refused, INSPECTED);
             }
             if let Some(switched) = attempt.switched.take() {
-                self.connection.answered(self.asked, 101, Some(attempt.sent), upstream, "ok");
-                return Box::pin(tunnel::run(client.tunnel_end(), self, lane, *switched)).await;
+                self.connection.record_response(self.request, 101, Some(attempt.sent), upstream, "ok");
+                return Box::pin(tunnel::run(client.tunnel_io(), self, lane, *switched)).await;
             }
-            return match attempt.after(lane, ended) {
+            return match attempt.after(lane, outcome) {
                 Ok(after) => after,
-                Err(refusal) => refuse_for(client, self.asked, refusal, Some(attempt.sent), upstream),
+                Err(refusal) => refuse_for(client, self.request, refusal, Some(attempt.sent), upstream),
             };
         }
     }
 
     /// The request may be sent again on another connection after one that said nothing.
     fn may_repeat(&self) -> bool {
-        self.asked.is_idempotent && self.retries.is_repeatable()
+        self.request.is_idempotent && self.retries.is_repeatable()
     }
 
     /// The response that an inspection refuses the request with, if the client has nothing yet.
-    fn refused(&self, ended: &Ended) -> Option<Whole> {
-        let inspecting = self.inspecting.filter(|_| matches!(ended, Ended::Failed(Failure::Inspected)))?;
-        inspecting.borrow_mut().refused()
+    fn refused(&self, outcome: &AttemptOutcome) -> Option<WholeResponse> {
+        let inspection =
+            self.inspection.filter(|_| matches!(outcome, AttemptOutcome::Failed(AttemptFailure::Inspected)))?;
+        inspection.borrow_mut().refused()
     }
 
     /// A lane for the request. An endpoint that cannot be reached is followed by another, until the request ends.
@@ -109,49 +110,52 @@ impl Passage<'_> {
         loop {
             let (avoid, tried) = (self.retries.avoided(), self.retries.tried());
             let is_fresh = std::mem::take(&mut is_fresh);
-            let mut acquiring = self.routed.upstream.acquire(Wanted { avoid, tried, is_fresh, hash: self.affinity });
-            let (refusal, number) = match while_wanted(client, self.ends, &mut acquiring).await {
+            let mut acquiring =
+                self.routed.upstream.acquire(SelectionCriteria { avoid, tried, is_fresh, hash: self.affinity });
+            let (refusal, number) = match while_client_waits(client, self.ends, &mut acquiring).await {
                 Ok(Ok(lane)) => {
                     lane.charge_to(self.connection.handle.account().clone());
                     return Ok(lane);
                 }
                 Ok(Err(refused)) => refused,
-                Err(cut) => {
+                Err(aborted) => {
                     let number = acquiring.number();
                     acquiring.leave();
-                    return Err(self.cut_short(cut, number));
+                    return Err(self.wait_aborted(aborted, number));
                 }
             };
             let Some(unreachable) = number.filter(|_| refusal == LaneRefusal::Unreachable) else {
                 return Err(NoLane::Refused(refusal, number));
             };
-            match while_wanted(client, self.ends, self.retries.again(unreachable, Class::ConnectFailure)).await {
+            match while_client_waits(client, self.ends, self.retries.prepare(unreachable, RetryCause::ConnectFailure))
+                .await
+            {
                 Ok(true) => {}
                 Ok(false) => return Err(NoLane::Refused(refusal, number)),
-                Err(cut) => return Err(self.cut_short(cut, number)),
+                Err(aborted) => return Err(self.wait_aborted(aborted, number)),
             }
         }
     }
 
-    fn cut_short(&self, cut: Cut, number: Option<usize>) -> NoLane {
-        match cut {
-            Cut::Gone => NoLane::Unwanted,
-            Cut::Broken(broken) => NoLane::Failed(self.connection.unread(broken)),
-            Cut::Late => NoLane::Expired(number),
+    fn wait_aborted(&self, aborted: WaitAborted, number: Option<usize>) -> NoLane {
+        match aborted {
+            WaitAborted::ClientGone => NoLane::ClientGone,
+            WaitAborted::Body(broken) => NoLane::Failed(self.connection.body_failure(broken)),
+            WaitAborted::TimedOut => NoLane::Expired(number),
         }
     }
 
     /// Ends a request that got no lane.
-    fn without_lane(&self, client: &mut impl Client, none: NoLane) -> After {
-        let Self { asked, routed, connection, .. } = *self;
+    fn without_lane(&self, client: &mut impl Client, none: NoLane) -> AfterExchange {
+        let Self { request, routed, connection, .. } = *self;
         let settings = routed.upstream.settings();
         let (refusal, number) = match none {
-            NoLane::Failed(Failure::Unwilling(refusal)) => (refusal, None),
-            NoLane::Failed(_) | NoLane::Unwanted => {
-                connection.abandoned(asked, None, &settings.name);
-                return After::Close(CloseReason::ClientReset);
+            NoLane::Failed(AttemptFailure::Declined(refusal)) => (refusal, None),
+            NoLane::Failed(_) | NoLane::ClientGone => {
+                connection.record_disconnect(request, None, &settings.name);
+                return AfterExchange::Close(CloseReason::ClientReset);
             }
-            NoLane::Expired(number) => (expired(asked), number),
+            NoLane::Expired(number) => (deadline_refusal(request), number),
             NoLane::Refused(refusal, number) => {
                 let refusal = Refusal::no_lane(refusal);
                 if refusal.status == 503 {
@@ -160,28 +164,33 @@ impl Passage<'_> {
                 (refusal, number)
             }
         };
-        if let (Some(notes), Some(number)) = (&asked.notes, number) {
+        if let (Some(notes), Some(number)) = (&request.notes, number) {
             notes.note_endpoint(settings, number);
         }
-        refuse_for(client, asked, refusal, None, &settings.name)
+        refuse_for(client, request, refusal, None, &settings.name)
     }
 }
 
 /// Sends the request on a lane, and passes on what comes back.
-async fn ask<C: Client>(attempt: &mut Attempt<'_>, client: &mut C, lane: &mut HttpLane, head: &RequestHead) -> Ended {
-    let Passage { asked, routed, .. } = attempt.passage;
+async fn send<C: Client>(
+    attempt: &mut Attempt<'_>,
+    client: &mut C,
+    lane: &mut HttpLane,
+    head: &RequestHead,
+) -> AttemptOutcome {
+    let UpstreamRequest { request, routed, .. } = attempt.upstream_request;
     let host = routed.host.as_deref().unwrap_or(head.authority());
     match lane.link() {
         Link::Connection(stream) => {
-            stream.output.with(|into| encode::request(head, host, asked.body, into));
-            // Lent: an argument of a future is kept twice, once as it was given.
-            let mut origin = WireOrigin::new(stream);
+            stream.output.with(|into| encode::request(head, host, request.body, into));
+            // Lent: a future stores an argument twice, once as it was passed.
+            let mut origin = Http1Origin::new(stream);
             attempt.run(client, &mut origin).await
         }
-        Link::Carrier(carrier) => match carrier.ask(head, host, asked.body == BodyLength::Exact(0)) {
+        Link::Carrier(carrier) => match carrier.send_request(head, host, request.body == BodyLength::Exact(0)) {
             // Every connection pays for the size of this future, and few for this branch.
             Ok(mut origin) => Box::pin(async move { attempt.run(client, &mut origin).await }).await,
-            Err(failure) => Ended::Failed(failure),
+            Err(failure) => AttemptOutcome::Failed(failure),
         },
     }
 }

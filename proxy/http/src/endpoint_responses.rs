@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_telemetry::{CoreMetrics, Histogram, catalog};
-use weir_upstream::{Answered, Outcome};
+use weir_upstream::{ExchangeOutcome, ResponseVerdict};
 
 use crate::{
     response_class::{ByClass, ResponseClass},
@@ -37,14 +37,14 @@ pub(crate) fn count(upstream: &HttpUpstream, number: usize, class: ResponseClass
 
 /// Judges an endpoint by a response with `status` that came to its end. `took` as in [`count`].
 pub(crate) fn judge(upstream: &HttpUpstream, number: usize, status: u16, took: Option<Duration>) {
-    upstream.note(number, Outcome::Answered(judgement(status)), took);
+    upstream.note(number, ExchangeOutcome::Answered(judgement(status)), took);
 }
 
-/// What a status says of the endpoint: 502, 503 and 504 are those of a gateway or of a server that cannot serve (RFC 9110 section 15.6).
-const fn judgement(status: u16) -> Answered {
+/// The health that a status shows: 502, 503 and 504 are those of a gateway or of a server that cannot serve (RFC 9110 section 15.6).
+const fn judgement(status: u16) -> ResponseVerdict {
     match status {
-        502..=504 => Answered::Unavailable,
-        500.. => Answered::ApplicationError,
-        _ => Answered::Well,
+        502..=504 => ResponseVerdict::Unavailable,
+        500.. => ResponseVerdict::ApplicationError,
+        _ => ResponseVerdict::Well,
     }
 }

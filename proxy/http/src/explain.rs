@@ -6,7 +6,7 @@ use crate::{facts::Facts, settings::HttpListenerSettings};
 
 /// A request as an operator writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct RouteQuery<'a> {
     /// GET, say.
     pub method: &'a str,
     /// With the port, if there is one.
@@ -26,10 +26,10 @@ pub fn table(settings: &HttpListenerSettings) -> String {
 ///
 /// # Errors
 /// It would be refused before its route is looked for.
-pub fn explain(settings: &HttpListenerSettings, asked: &Asked<'_>) -> Result<String, String> {
+pub fn explain(settings: &HttpListenerSettings, query: &RouteQuery<'_>) -> Result<String, String> {
     let mut fields = Fields::new();
-    asked.fields.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
-    let line = (asked.method.as_bytes(), asked.target.as_bytes(), asked.host.as_bytes());
+    query.fields.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
+    let line = (query.method.as_bytes(), query.target.as_bytes(), query.host.as_bytes());
     let head = RequestHead::from_parts(Version::Http11, line, fields, true, &HeadLimits::default())
         .map_err(|error| format!("answered {}: {}", error.status(), error.text()))?;
     let facts = Facts::of(&head, &settings.path_rules)

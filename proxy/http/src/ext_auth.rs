@@ -1,36 +1,36 @@
-//! Another service decides on requests: it is shown the head of each, and what it answers is the answer, or leave to go on.
+//! An external service decides on requests: it gets the head of each, and its response is the response, or permission to go on.
 //!
-//! The request is told as forward authentication is elsewhere (Traefik's `forwardAuth`, Caddy's `forward_auth`): GET, the fields of
-//! the request, and the request line in X-Forwarded-Method and X-Forwarded-Uri.
+//! The check has the form of other forward authentication (Traefik's `forwardAuth`, Caddy's `forward_auth`): GET, the fields of the
+//! request, and the request line in X-Forwarded-Method and X-Forwarded-Uri.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use weir_http_codec::{Fields, HeadLimits, Known, RequestHead, ResponseHead, Version, strip_hop_by_hop};
 
 use crate::{
-    body::Copied,
+    body::BodyCopy,
     forward::{self, Forwarded},
-    local::Local,
+    local_reply::LocalReply,
+    local_response::LocalResponse,
     metrics::ListenerMetrics,
     options::ForwardedFields,
     refusal::Refusal,
-    response::OwnAnswer,
-    subrequest::{Subrequest, Unanswered},
+    subrequest::{Subrequest, SubrequestError},
     upstream::HttpUpstream,
 };
 
-/// How long the service may take for all of its answer. Default 200 ms, as Envoy's `ext_authz`.
+/// Timeout of the whole check. Default 200 ms, as Envoy's `ext_authz`.
 pub const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Bytes of the body of a refusal: a page that says where to log in has less.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// The service, and what it is told and tells.
+/// The service, and the fields of its check and of its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtAuth {
-    /// The upstream that is asked.
+    /// The upstream of the service.
     pub upstream: Arc<str>,
-    /// The path that is asked for. `None`: that of the request, with its query.
+    /// The path of the check. `None`: that of the request, with its query.
     pub path: Option<Box<str>>,
     /// The Host of the check. `None`: that of the request.
     pub host: Option<Box<str>>,
@@ -40,7 +40,7 @@ pub struct ExtAuth {
     pub response_fields: Vec<Box<str>>,
     /// See [`TIMEOUT`].
     pub timeout: Duration,
-    /// A request that could not be judged goes on.
+    /// A request goes on if the check fails.
     pub fails_open: bool,
 }
 
@@ -57,48 +57,50 @@ const NOT_SHOWN: [&[u8]; 9] = [
     b"if-range",
 ];
 
-/// What only the gateway says.
-const TOLD: [&str; 2] = ["x-forwarded-method", "x-forwarded-uri"];
+/// Fields that only the gateway sets.
+const SET_BY_GATEWAY: [&str; 2] = ["x-forwarded-method", "x-forwarded-uri"];
 
-/// What trusted proxies tell of clients.
+/// Fields in which trusted proxies describe clients.
 const FORWARDED: [Known; 4] =
     [Known::XForwardedFor, Known::XForwardedProto, Known::XForwardedHost, Known::XForwardedClientCert];
 
 impl ExtAuth {
-    /// Has a request judged by `upstream`, the upstream of this name. Returns the fields that the origin gets of a consent. `own` stands in
+    /// Checks a request at `upstream`, the upstream of this name. Returns the fields that the origin gets of a consent. `own` stands in
     /// the response to a request that may not go on.
     ///
     /// # Errors
     /// The response for the client.
-    pub(crate) async fn ask(
+    pub(crate) async fn authorize(
         &self,
         metrics: &ListenerMetrics,
         upstream: Option<&Rc<HttpUpstream>>,
         head: &RequestHead,
         (forwarded, client): (ForwardedFields, &Forwarded<'_>),
         own: &Fields,
-    ) -> Result<Fields, Local> {
+    ) -> Result<Fields, LocalReply> {
         let Some(check) = self.check(head, forwarded, client) else { return Err(Refusal::HOST.into()) };
-        let mut body = Copied::new(BODY_BYTES_MAX);
-        let answer = match upstream {
+        let mut body = BodyCopy::new(BODY_BYTES_MAX);
+        let response = match upstream {
             Some(upstream) => {
                 let host = self.host.as_deref().map_or(head.authority(), str::as_bytes);
                 let (timeout, limit) = (self.timeout, Some(self.timeout));
                 let request =
                     Subrequest { head: &check, host, body: b"", is_head: false, timeout, idle_timeout: timeout, limit };
-                request.ask(metrics, upstream, &mut body).await
+                request.send(metrics, upstream, &mut body).await
             }
-            None => Err(Unanswered::Unreachable),
+            None => Err(SubrequestError::Unreachable),
         };
-        match answer {
-            Ok(answer) if (200..300).contains(&answer.head.status()) => Ok(self.told(&answer.head.fields)),
-            Ok(answer) if answer.head.status() < 500 => {
+        match response {
+            Ok(response) if (200..300).contains(&response.head.status()) => {
+                Ok(self.allowed_fields(&response.head.fields))
+            }
+            Ok(response) if response.head.status() < 500 => {
                 metrics.denied("ext_auth_denied");
                 // A page that is too long, or not whole, is left out; the no stands.
-                let page = body.take().filter(|_| answer.is_whole).unwrap_or_default();
-                Err(refusal(answer.head, page, own))
+                let page = body.take().filter(|_| response.is_whole).unwrap_or_default();
+                Err(refusal(response.head, page, own))
             }
-            // What the service answers to its own troubles is nothing for clients.
+            // A failure of the service itself is nothing for clients.
             _ if self.fails_open => {
                 metrics.denied("ext_auth_open");
                 Ok(Fields::new())
@@ -128,44 +130,44 @@ impl ExtAuth {
         let mut check = RequestHead::from_parts(Version::Http11, line, fields, true, &limits).ok()?;
         forward::request(&mut check, forwarded, client);
         // In every spelling: many services take `_` for `-`.
-        forward::clean(&TOLD.map(Into::into), &mut check.fields);
+        forward::remove_fields(&SET_BY_GATEWAY.map(Into::into), &mut check.fields);
         check.fields.set_named(b"X-Forwarded-Method", head.method());
         check.fields.set_named(b"X-Forwarded-Uri", head.target());
         Some(check)
     }
 
-    /// What of a consent the origin gets.
-    fn told(&self, answered: &Fields) -> Fields {
-        let mut told = Fields::new();
+    /// The fields of a consent that the origin gets.
+    fn allowed_fields(&self, response: &Fields) -> Fields {
+        let mut allowed = Fields::new();
         for name in &self.response_fields {
-            answered.all_named(name.as_bytes()).for_each(|value| told.push(name.as_bytes(), value));
+            response.all_named(name.as_bytes()).for_each(|value| allowed.push(name.as_bytes(), value));
         }
-        told
+        allowed
     }
 
     /// Puts what the service said in place of what the client did.
-    pub(crate) fn tell(&self, told: &Fields, fields: &mut Fields) {
+    pub(crate) fn apply(&self, allowed: &Fields, fields: &mut Fields) {
         for name in &self.response_fields {
             fields.remove_named(name.as_bytes());
         }
-        told.iter().for_each(|field| fields.push(field.name, field.value));
+        allowed.iter().for_each(|field| fields.push(field.name, field.value));
     }
 }
 
 /// The response of the service, for the client.
-fn refusal(mut answer: ResponseHead, body: Vec<u8>, own: &Fields) -> Local {
-    let content_type = answer.fields.get(Known::ContentType).unwrap_or_default();
-    let denied = OwnAnswer::new(answer.status(), String::from_utf8_lossy(content_type).as_bytes(), body);
-    strip_hop_by_hop(&mut answer.fields);
-    answer.fields.remove(Known::ContentLength);
-    answer.fields.remove(Known::ContentType);
-    let mut fields = answer.fields;
+fn refusal(mut response: ResponseHead, body: Vec<u8>, own: &Fields) -> LocalReply {
+    let content_type = response.fields.get(Known::ContentType).unwrap_or_default();
+    let denied = LocalResponse::new(response.status(), String::from_utf8_lossy(content_type).as_bytes(), body);
+    strip_hop_by_hop(&mut response.fields);
+    response.fields.remove(Known::ContentLength);
+    response.fields.remove(Known::ContentType);
+    let mut fields = response.fields;
     for field in own.iter() {
         match field.known {
-            // What both depend on.
+            // Both depend on it.
             Known::Vary => fields.push(field.name, field.value),
             _ => fields.set_named(field.name, field.value),
         }
     }
-    Local::Answered(Box::new(denied.with(&fields)))
+    LocalReply::Response(Box::new(denied.with(&fields)))
 }

@@ -1,4 +1,4 @@
-//! What a request tells the routes.
+//! The facts of a request for the routes.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub(crate) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Those of `head`. The path that routes see is the one that goes on: what could be read in two ways is refused.
+    /// The facts of `head`. Routes match the path that goes on: a path that could be read in two ways is refused.
     ///
     /// # Errors
     /// The host or the path is none.

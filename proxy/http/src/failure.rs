@@ -1,12 +1,12 @@
-//! The end of an attempt to have a request answered, and what it says of the client and of the origin.
+//! The outcome of an attempt, and its meaning for the client and for the origin.
 
 use weir_base::{error::Culprit, time::Time};
 use weir_listener::CloseReason;
-use weir_upstream::{LossCause, Outcome, Remains};
+use weir_upstream::{ExchangeOutcome, LossCause, Remains};
 
-use crate::{body::Broken, refusal::Refusal};
+use crate::{body::BodyError, refusal::Refusal};
 
-/// A client does not take its answer.
+/// A client does not take its response.
 pub(crate) const STALLED: &str = "client_stalled";
 pub(crate) const STALLED_TEXT: &str = "the client does not read what it is sent";
 /// An inspection refused the request.
@@ -14,89 +14,89 @@ pub(crate) const INSPECTED: &str = "inspected";
 /// An exchange took longer than it may.
 pub(crate) const EXPIRED: CloseReason = CloseReason::Broken { reason: "call_expired", culprit: Culprit::Gateway };
 
-/// How an attempt to have a request answered ended.
-pub(crate) enum Ended {
-    /// The client has the whole answer.
-    Answered {
+/// The outcome of an attempt.
+pub(crate) enum AttemptOutcome {
+    /// The client has the whole response.
+    Responded {
         status: u16,
-        /// The connection may go on, as far as the answer is concerned.
+        /// The response allows the connection to go on.
         keeps_client: bool,
-        /// What is left on the lane; `None`: it ends.
+        /// The state of the lane; `None`: it ends.
         remains: Option<Remains>,
     },
-    /// The client has nothing of an answer yet.
-    Failed(Failure),
-    /// The client has a part of the answer: all that is left is to break it off.
-    BrokenOff(CloseReason),
+    /// The client has nothing of a response yet.
+    Failed(AttemptFailure),
+    /// The client has a part of the response: it can only be broken off.
+    Aborted(CloseReason),
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum AttemptFailure {
     /// The origin closed before it said anything.
-    Silent,
+    NoResponse,
     /// The origin has certainly not begun with it.
-    Unseen,
-    /// The origin answered with this status, which is not for the client: it is asked again elsewhere.
+    NotProcessed,
+    /// The origin responded with this status, which the client does not get: a retry follows.
     Status(u16),
     /// It took longer than the client was ready to wait, or than it may.
-    Expired,
-    /// The origin did not answer as it should.
+    DeadlineExceeded,
+    /// The origin did not respond as it should.
     Origin(Refusal, LossCause),
     /// The origin broke a rule of their common connection, which ends for all exchanges on it.
     Connection,
     /// An inspection refuses the request.
     Inspected,
     /// The origin is well, and yet the client gets no response of it.
-    Unwilling(Refusal),
+    Declined(Refusal),
     /// The client is at fault.
     Client(Refusal),
-    /// The client takes nothing of the answer.
+    /// The client takes nothing of the response.
     ClientStalled,
     /// The client is gone.
     ClientGone,
 }
 
-/// The beginning of an answer.
+/// The start of a response.
 #[derive(Clone, Copy)]
-pub(crate) struct Begun {
+pub(crate) struct ResponseStart {
     pub(crate) at: Time,
     pub(crate) status: u16,
 }
 
-impl Failure {
-    pub(crate) fn of_client(broken: Broken) -> Self {
+impl AttemptFailure {
+    pub(crate) fn of_client(broken: BodyError) -> Self {
         match broken {
-            Broken::Malformed(error) => Self::Client(Refusal::malformed(error)),
-            Broken::Idle => Self::Client(Refusal::BODY_TIMEOUT),
-            Broken::TooLong => Self::Client(Refusal::BODY_TOO_LONG.closing()),
-            Broken::Cut => Self::Client(Refusal::BODY_CUT),
-            Broken::Refused => Self::Inspected,
-            Broken::GivenUp => Self::Unwilling(Refusal::UPLOAD_GIVEN_UP),
-            Broken::Untapped => Self::Unwilling(Refusal::TAP_BROKE_OFF),
-            Broken::Untaken | Broken::Stalled | Broken::Cancelled => Self::ClientGone,
+            BodyError::Malformed(error) => Self::Client(Refusal::malformed(error)),
+            BodyError::TimedOut => Self::Client(Refusal::BODY_TIMEOUT),
+            BodyError::TooLong => Self::Client(Refusal::BODY_TOO_LONG.closing()),
+            BodyError::Truncated => Self::Client(Refusal::BODY_CUT),
+            BodyError::Inspected => Self::Inspected,
+            BodyError::Evicted => Self::Declined(Refusal::UPLOAD_GIVEN_UP),
+            BodyError::TapFailed => Self::Declined(Refusal::TAP_BROKE_OFF),
+            BodyError::ReceiverGone | BodyError::ReceiverStalled | BodyError::Cancelled => Self::ClientGone,
         }
     }
 
-    pub(crate) fn of_origin(broken: Broken) -> Self {
+    pub(crate) fn of_origin(broken: BodyError) -> Self {
         match broken {
-            Broken::Malformed(_) | Broken::TooLong | Broken::Refused => {
+            BodyError::Malformed(_) | BodyError::TooLong | BodyError::Inspected => {
                 Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation)
             }
-            Broken::Idle => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
-            Broken::Cut | Broken::Cancelled => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
-            Broken::Untapped => Self::Unwilling(Refusal::TAP_BROKE_OFF),
-            Broken::Stalled | Broken::GivenUp => Self::ClientStalled,
-            Broken::Untaken => Self::ClientGone,
+            BodyError::TimedOut => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
+            BodyError::Truncated | BodyError::Cancelled => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
+            BodyError::TapFailed => Self::Declined(Refusal::TAP_BROKE_OFF),
+            BodyError::ReceiverStalled | BodyError::Evicted => Self::ClientStalled,
+            BodyError::ReceiverGone => Self::ClientGone,
         }
     }
 
-    /// What it says of the endpoint, on a connection that stands since `opened`.
-    pub(crate) const fn outcome(self, opened: Time) -> Outcome {
+    /// Its meaning for the endpoint, on a connection that is open since `opened`.
+    pub(crate) const fn outcome(self, opened: Time) -> ExchangeOutcome {
         match self {
-            Self::Silent | Self::Connection => Outcome::Lost(opened),
-            Self::Origin(_, LossCause::Timeout) => Outcome::TimedOut,
-            _ => Outcome::Failed,
+            Self::NoResponse | Self::Connection => ExchangeOutcome::Lost(opened),
+            Self::Origin(_, LossCause::Timeout) => ExchangeOutcome::TimedOut,
+            _ => ExchangeOutcome::Failed,
         }
     }
 
@@ -105,9 +105,9 @@ impl Failure {
     pub(crate) const fn reason(self) -> CloseReason {
         match self {
             Self::Connection => CloseReason::of_upstream(Refusal::ORIGIN_MALFORMED.reason),
-            Self::Silent | Self::Unseen | Self::Status(_) => CloseReason::of_upstream("origin_closed"),
-            Self::Expired => EXPIRED,
-            Self::Origin(refusal, LossCause::Timeout) | Self::Unwilling(refusal) => {
+            Self::NoResponse | Self::NotProcessed | Self::Status(_) => CloseReason::of_upstream("origin_closed"),
+            Self::DeadlineExceeded => EXPIRED,
+            Self::Origin(refusal, LossCause::Timeout) | Self::Declined(refusal) => {
                 CloseReason::Broken { reason: refusal.reason, culprit: Culprit::Gateway }
             }
             Self::Origin(refusal, _) => CloseReason::of_upstream(refusal.reason),

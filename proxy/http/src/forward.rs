@@ -1,4 +1,4 @@
-//! What the gateway changes in a head on its way.
+//! Changes of a request head on its way to the origin.
 
 use weir_engine::tls::{AltName, PeerIdentity};
 use weir_http_codec::{Fields, Known, RequestHead, Version, strip_hop_by_hop};
@@ -7,8 +7,8 @@ use weir_telemetry::log::Peer;
 
 use crate::options::ForwardedFields;
 
-/// Makes the fields of a request ready for the origin: what belongs to the client's connection goes, and who asked is added.
-/// Gives how many protected fields the client tried to have removed.
+/// Makes the fields of a request ready for the origin: removes those of the client's connection, and adds the client. Returns the number
+/// of protected fields that the client tried to remove.
 pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, client: &Forwarded<'_>) -> usize {
     let Forwarded { peer, is_tls, client_cert, via } = *client;
     let refused = strip_hop_by_hop(&mut head.fields);
@@ -17,12 +17,12 @@ pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, client
     // The encoder writes these as the gateway understood them.
     fields.remove(Known::ContentLength);
     if version == Version::Http10 {
-        // It means nothing there, and the origin is asked in HTTP/1.1.
+        // It means nothing there, and the gateway sends HTTP/1.1.
         fields.remove(Known::Expect);
     }
     let proto: &[u8] = if is_tls { b"https" } else { b"http" };
     if forwarded == ForwardedFields::Replace {
-        fields.retain(|field| !tells_of_clients(field.name));
+        fields.retain(|field| !is_forwarding_field(field.name));
     }
     if forwarded != ForwardedFields::Keep {
         forwarded_for(fields, forwarded, peer);
@@ -73,9 +73,9 @@ fn via(fields: &mut Fields, version: Version, name: &str) {
     fields.set(Known::Via, &value);
 }
 
-/// A field by which proxies tell origins of clients and that the gateway does not set; also spelled with underscores, which are
-/// hyphens to many origins.
-fn tells_of_clients(name: &[u8]) -> bool {
+/// A field in which proxies describe clients to origins and which the gateway does not set. Also spelled with underscores, which many
+/// origins take for hyphens.
+fn is_forwarding_field(name: &[u8]) -> bool {
     const OURS: [&[u8]; 4] =
         [b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-client-cert"];
     if !matches!(name.first(), Some(b'x' | b'X' | b'f' | b'F')) {
@@ -87,18 +87,18 @@ fn tells_of_clients(name: &[u8]) -> bool {
     is_known && (name.contains(&b'_') || !OURS.contains(&&*folded))
 }
 
-/// What origins are told of a client.
+/// The client in the forwarding fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forwarded<'a> {
     pub(crate) peer: &'a str,
     pub(crate) is_tls: bool,
     /// See [`client_cert`].
     pub(crate) client_cert: Option<&'a str>,
-    /// How the gateway calls itself in Via; `None`: there is none.
+    /// The gateway's name in Via; `None`: it adds no Via.
     pub(crate) via: Option<&'a str>,
 }
 
-/// What a client says of its own certificate is worth nothing; what trusted proxies say is, and ours comes behind it.
+/// A client's own statement about its certificate is worth nothing. Those of trusted proxies stay, and ours comes behind them.
 fn forwarded_client_cert(fields: &mut Fields, forwarded: ForwardedFields, client_cert: Option<&str>) {
     let mut value = Vec::new();
     if forwarded == ForwardedFields::Append {
@@ -116,8 +116,7 @@ fn forwarded_client_cert(fields: &mut Fields, forwarded: ForwardedFields, client
     }
 }
 
-/// A certificate as X-Forwarded-Client-Cert tells of it, in Envoy's form: its hash, its subject, and the DNS names and URIs
-/// in it.
+/// A certificate in X-Forwarded-Client-Cert, in Envoy's form: its hash, its subject, and the DNS names and URIs in it.
 pub(crate) fn client_cert(identity: &PeerIdentity) -> Box<str> {
     let mut value = format!("Hash={}", identity.fingerprint());
     if let Some(subject) = &identity.subject {
@@ -139,9 +138,8 @@ pub(crate) fn client_cert(identity: &PeerIdentity) -> Box<str> {
     value.into()
 }
 
-/// Takes away what a client says under names by which origins are told who asks. `_` counts as `-`: many origins take them for
-/// one.
-pub(crate) fn clean(names: &[Box<str>], fields: &mut Fields) {
+/// Removes fields of a client under names that carry identities to origins. `_` counts as `-`: many origins take them for one.
+pub(crate) fn remove_fields(names: &[Box<str>], fields: &mut Fields) {
     fields.retain(|field| !names.iter().any(|name| is_same_name(name, field.name)));
 }
 
@@ -169,7 +167,7 @@ mod tests {
         for name in ["X-User", "x_user", "X-USER", "X-Users", "x-other"] {
             fields.push(name.as_bytes(), b"root");
         }
-        clean(&["x-user".into()], &mut fields);
+        remove_fields(&["x-user".into()], &mut fields);
         let left: Vec<String> = fields.iter().map(|field| String::from_utf8_lossy(field.name).into_owned()).collect();
         assert_eq!(left, ["X-Users", "x-other"]);
     }
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_edge_what_the_client_says_of_others_is_replaced() {
+    fn at_the_edge_forwarding_fields_of_the_client_are_replaced() {
         let lines = "X-Forwarded-Client-Cert: Hash=2\r\nX-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: gopher\r\nX-Forwarded-Host: evil\r\nX: y\r\nX_Forwarded_For: 7\r\n\
                      Forwarded: for=1\r\nX-Real-IP: 1\r\nX-Forwarded-Prefix: /a\r\nX-Foo: z\r\n";
         assert_eq!(

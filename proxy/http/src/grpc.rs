@@ -1,11 +1,11 @@
-//! What gRPC adds to HTTP/2: calls end with a status of their own.
+//! gRPC over HTTP/2: calls end with a status of their own.
 
 use std::time::Duration;
 
 use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, Version};
 use weir_listener::CloseReason;
 
-use crate::response::OwnAnswer;
+use crate::local_response::LocalResponse;
 
 /// The media type of gRPC, with or without the form of its messages.
 pub(crate) fn is_grpc(content_type: &[u8]) -> bool {
@@ -14,7 +14,7 @@ pub(crate) fn is_grpc(content_type: &[u8]) -> bool {
         && matches!(content_type.get(16), None | Some(b'+' | b';' | b' ' | b'\t'))
 }
 
-/// How long the client waits for the whole call, if it says so in at most eight digits and a unit (gRPC over HTTP/2,
+/// The client's timeout of the whole call, if it has one in at most eight digits and a unit (gRPC over HTTP/2,
 /// "Timeout").
 pub(crate) fn timeout(fields: &Fields) -> Option<Duration> {
     let (unit, digits) = fields.all_named(b"grpc-timeout").next()?.split_last()?;
@@ -32,30 +32,30 @@ pub(crate) fn timeout(fields: &Fields) -> Option<Duration> {
     })
 }
 
-/// An answer of the gateway's own in the words of gRPC: a head that is trailers as well, with the status that belongs to
-/// HTTP's (gRPC over HTTP/2, "HTTP to gRPC status code mapping").
-pub(crate) fn trailers_only(answer: &OwnAnswer) -> ResponseHead {
+/// A response of the gateway's own as gRPC's Trailers-Only: one head with the status that belongs to HTTP's (gRPC over HTTP/2, "HTTP to
+/// gRPC status code mapping").
+pub(crate) fn trailers_only(response: &LocalResponse) -> ResponseHead {
     let mut head = ResponseHead::from_parts(Version::Http2, 200, BodyLength::Exact(0));
-    if let Some(date) = answer.head.fields.get(Known::Date) {
+    if let Some(date) = response.head.fields.get(Known::Date) {
         head.fields.push(b"date", date);
     }
     head.fields.push(b"content-type", b"application/grpc");
-    head.fields.push(b"grpc-status", itoa::Buffer::new().format(status_of(answer.head.status())).as_bytes());
-    head.fields.push(b"grpc-message", message(answer.body.trim_ascii_end()).as_bytes());
+    head.fields.push(b"grpc-status", itoa::Buffer::new().format(status_of(response.head.status())).as_bytes());
+    head.fields.push(b"grpc-message", message(response.body.trim_ascii_end()).as_bytes());
     head
 }
 
-/// A call that nobody waits for any more.
+/// A call whose client does not wait any more.
 pub(crate) const CANCELLED: u8 = 1;
 /// A call that broke off.
 pub(crate) const INTERNAL: u8 = 13;
 /// A call that took longer than it may.
 pub(crate) const DEADLINE_EXCEEDED: u8 = 4;
 
-/// Why an answer of which the client has a part breaks off: its call took longer than the client would wait.
+/// The reason of a response that breaks off after its start: its call took longer than the client would wait.
 pub(crate) const EXPIRED: CloseReason = CloseReason::Ended("deadline_exceeded");
 
-/// The trailers of such an answer: a reset would say INTERNAL, or CANCELLED.
+/// The trailers of such a response: a reset would mean INTERNAL, or CANCELLED.
 pub(crate) fn deadline_exceeded() -> Fields {
     let mut trailers = Fields::new();
     trailers.push(b"grpc-status", itoa::Buffer::new().format(DEADLINE_EXCEEDED).as_bytes());
@@ -74,7 +74,7 @@ pub(crate) const fn status_of(http: u16) -> u8 {
     }
 }
 
-/// The status of HTTP that says the same of the origin, for those who judge it by that: as Envoy's outlier detection has it.
+/// The status of HTTP with the same meaning for the origin's health, as in Envoy's outlier detection.
 pub(crate) const fn http_status(status: u8) -> u16 {
     match status {
         0 => 200,
@@ -82,12 +82,12 @@ pub(crate) const fn http_status(status: u8) -> u16 {
         12 => 501,
         14 => 503,
         2 | INTERNAL | 15 => 500,
-        // What the client did, or wants: 1 CANCELLED, 5 NOT_FOUND, 8 RESOURCE_EXHAUSTED, ...
+        // Statuses of the client's own doing: 1 CANCELLED, 5 NOT_FOUND, 8 RESOURCE_EXHAUSTED, ...
         _ => 400,
     }
 }
 
-/// What a call ended with, if its trailers, or a head that is trailers as well, say so.
+/// The status of a call, if its trailers, or a Trailers-Only head, have one.
 pub(crate) fn status(fields: &Fields) -> Option<u8> {
     std::str::from_utf8(fields.all_named(b"grpc-status").next()?).ok()?.parse().ok()
 }
@@ -109,10 +109,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_becomes_a_status_with_its_words() {
-        let answer = OwnAnswer::new(503, b"text/plain", b"100% full\n".to_vec());
+    fn a_local_response_becomes_a_grpc_status_with_its_message() {
+        let response = LocalResponse::new(503, b"text/plain", b"100% full\n".to_vec());
         let mut bytes = Vec::new();
-        trailers_only(&answer).fields.write(&mut bytes);
+        trailers_only(&response).fields.write(&mut bytes);
         let text = String::from_utf8(bytes).expect("text");
         let lines = "content-type: application/grpc\r\ngrpc-status: 14\r\ngrpc-message: 100%25 full\r\n";
         assert!(text.starts_with("date: ") && text.ends_with(&format!(" GMT\r\n{lines}")), "{text}");

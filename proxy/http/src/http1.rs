@@ -20,45 +20,45 @@ use weir_http_codec::{
 use weir_listener::CloseReason;
 
 use crate::{
-    asked::Asked,
-    body::{Broken, RequestBody, Sink, relieved},
-    client::{After, Client, Replies, Sides, Watch},
+    access_notes::SentBytes,
+    body::{BodyError, RequestBody, Sink, output_ready},
+    client::{AfterExchange, Client, DisconnectWatch, ExchangeIo, ResponseSink},
     connection::Connection,
-    ends::{TunnelEnd, WireInlet, WireOutlet},
     exchange,
     failure::{STALLED, STALLED_TEXT},
+    http1_body::{Framing, Http1Sink, Http1Source, receive},
     http2::preface::Preface,
     input::Input,
     limits::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT, LINGER_TIMEOUT},
-    notes::SentBytes,
+    local_response::LocalResponse,
     refusal::Refusal,
-    response::OwnAnswer,
-    upgrade::Wish,
-    wire::{Framing, WireSink, WireSource, receive},
+    request_context::RequestContext,
+    tunnel_io::{Http1TunnelReader, Http1TunnelWriter, TunnelIo},
+    upgrade::RequestedUpgrade,
 };
 
 /// The client's side of the exchanges of a connection.
-struct Front<'a> {
+struct Http1Client<'a> {
     connection: &'a Rc<Connection>,
     stream: &'a mut Stream,
     input: Input,
-    /// What is left of the body of the present request.
+    /// The rest of the body of the present request.
     body: BodyDecoder,
-    /// Of what the client does.
+    /// Deadline of the client.
     deadline: Deadline,
-    /// Of what the origin does.
+    /// Deadline of the origin.
     origin_deadline: Deadline,
-    /// The end of the connection is the end of the answer under way.
+    /// The end of the connection is the end of the present response.
     is_open_ended: Cell<bool>,
 }
 
-/// Why no further request comes.
-pub(crate) enum End {
-    /// There is nobody to tell.
-    Quiet(CloseReason),
-    /// An answer broke off whose end nothing but the connection's would tell.
-    Torn(CloseReason),
-    /// The client is told.
+/// The reason why the connection serves no further request.
+pub(crate) enum RequestsEnd {
+    /// No response is due.
+    Close(CloseReason),
+    /// A response broke off, and only a reset shows the client that it is not complete.
+    Reset(CloseReason),
+    /// The client gets this refusal.
     Refused(Refusal),
     /// The client speaks HTTP/2, and this is what it has sent.
     Http2(Vec<u8>),
@@ -66,12 +66,12 @@ pub(crate) enum End {
 
 /// For how long a connection without a request keeps what only requests need. 1 s: the requests of a busy client follow each other sooner.
 /// Worst case: an allocation of 3 KiB for each request of a client that makes fewer.
-const REST_AFTER: Duration = Duration::from_secs(1);
+const FREE_MEMORY_AFTER: Duration = Duration::from_secs(1);
 
 /// One request after the other, until there is none any more.
-pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End {
+pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> RequestsEnd {
     let mut parser = RequestParser::new();
-    let mut front = Front {
+    let mut client = Http1Client {
         connection,
         stream,
         input: Input::default(),
@@ -83,119 +83,123 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
     connection.handle.entry().details().version = "HTTP/1.1";
     // In TLS only who has chosen it there may speak it (RFC 9113 section 3.3).
     let mut may_be_http2 = !connection.is_tls();
-    let mut rested = Duration::ZERO;
+    let mut idle_for = Duration::ZERO;
     loop {
-        if let Err(end) = rest(&mut front, rested).await {
+        if let Err(end) = wait_for_request(&mut client, idle_for).await {
             return end;
         }
         // In a box, which the connection gives back when it has no request for a while: idle ones cost little.
-        match Box::pin(requests(&mut front, &mut parser, &mut may_be_http2)).await {
-            Over::Rests => rested = REST_AFTER,
-            Over::Ended(end) => return end,
+        match Box::pin(requests(&mut client, &mut parser, &mut may_be_http2)).await {
+            NoRequest::Idle => idle_for = FREE_MEMORY_AFTER,
+            NoRequest::Ended(end) => return end,
         }
     }
 }
 
-/// Why a connection has no next request for now.
-enum Over {
-    /// Its client has made none for [`REST_AFTER`].
-    Rests,
-    Ended(End),
+/// The reason why a connection has no next request for now.
+enum NoRequest {
+    /// Its client has made none for [`FREE_MEMORY_AFTER`].
+    Idle,
+    Ended(RequestsEnd),
 }
 
-/// Waits for the first bytes of a request; `rested`: for so long there have been none.
-async fn rest(front: &mut Front<'_>, rested: Duration) -> Result<(), End> {
-    let Front { connection, stream, input, deadline, .. } = front;
-    deadline.set(turn::now().saturating_add(connection.service.keep_alive_timeout().saturating_sub(rested)));
-    input.keep();
+/// Waits for the first bytes of a request; `idle_for`: for so long there have been none.
+async fn wait_for_request(client: &mut Http1Client<'_>, idle_for: Duration) -> Result<(), RequestsEnd> {
+    let Http1Client { connection, stream, input, deadline, .. } = client;
+    deadline.set(turn::now().saturating_add(connection.service.keep_alive_timeout().saturating_sub(idle_for)));
+    input.release_chunk();
     more(connection, stream, input, deadline, true).await
 }
 
 /// Serves requests as long as they follow each other.
-async fn requests(front: &mut Front<'_>, parser: &mut RequestParser, may_be_http2: &mut bool) -> Over {
-    let connection = front.connection;
+async fn requests(client: &mut Http1Client<'_>, parser: &mut RequestParser, may_be_http2: &mut bool) -> NoRequest {
+    let connection = client.connection;
     loop {
-        let mut head = match next_head(front, parser, *may_be_http2).await {
+        let mut head = match next_head(client, parser, *may_be_http2).await {
             Ok(head) => head,
-            Err(Over::Ended(End::Refused(refusal))) => {
+            Err(NoRequest::Ended(RequestsEnd::Refused(refusal))) => {
                 connection.violated(refusal.reason, refusal.text);
-                let answer = refusal.answer(None, connection.service.sessions.chance());
-                let before = front.stream.output.appended();
-                front.stream.output.with(|into| write(&answer, false, true, into));
-                connection.log_unread("HTTP/1.1", &refusal, front.stream.output.appended() - before);
-                return Over::Ended(End::Refused(refusal));
+                let response = refusal.response(None, connection.service.sessions.chance());
+                let before = client.stream.output.appended();
+                client.stream.output.with(|into| write(&response, false, true, into));
+                connection.log_malformed("HTTP/1.1", &refusal, client.stream.output.appended() - before);
+                return NoRequest::Ended(RequestsEnd::Refused(refusal));
             }
-            Err(over) => return over,
+            Err(none) => return none,
         };
         *may_be_http2 = false;
-        front.body = BodyDecoder::new(head.body());
+        client.body = BodyDecoder::new(head.body());
         connection.handle.begins();
-        let after = exchange::run(front, &mut head).await;
+        let after = exchange::run(client, &mut head).await;
         connection.handle.ends();
         let after = match after {
-            After::Another => after_body(front).await,
+            AfterExchange::KeepAlive => after_body(client).await,
             after => after,
         };
         match after {
-            After::Another => parser.reuse(head),
-            After::Broken(reason) if front.is_open_ended.get() => {
-                // What was sent goes out first: a reset drops what waits.
-                let _ = front.stream.output.drained(LINGER_TIMEOUT).await;
-                return Over::Ended(End::Torn(connection.handle.ending().unwrap_or(reason)));
+            AfterExchange::KeepAlive => parser.reuse(head),
+            AfterExchange::Abort(reason) if client.is_open_ended.get() => {
+                // Appended bytes go out first: a reset drops those that wait.
+                let _ = client.stream.output.drained(LINGER_TIMEOUT).await;
+                return NoRequest::Ended(RequestsEnd::Reset(connection.handle.ending().unwrap_or(reason)));
             }
-            After::Close(reason) | After::Broken(reason) => {
-                return Over::Ended(End::Quiet(connection.handle.ending().unwrap_or(reason)));
+            AfterExchange::Close(reason) | AfterExchange::Abort(reason) => {
+                return NoRequest::Ended(RequestsEnd::Close(connection.handle.ending().unwrap_or(reason)));
             }
         }
-        // Who sends requests and does not read the answers is not read from.
-        let reason = match relieved(&front.stream.output, &front.deadline).await {
+        // A client that sends requests and does not read the responses is not read.
+        let reason = match output_ready(&client.stream.output, &client.deadline).await {
             Ok(()) => continue,
-            Err(Broken::Stalled) => {
+            Err(BodyError::ReceiverStalled) => {
                 connection.handle.ending().unwrap_or_else(|| connection.violated(STALLED, STALLED_TEXT))
             }
             Err(_) => connection.handle.ending().unwrap_or(CloseReason::ClientReset),
         };
-        return Over::Ended(End::Quiet(reason));
+        return NoRequest::Ended(RequestsEnd::Close(reason));
     }
 }
 
 /// The next request's head, within its deadline: the time between requests has one, and so has the head from its first byte
 /// on, whatever comes of it meanwhile.
-async fn next_head(front: &mut Front<'_>, parser: &mut RequestParser, may_be_http2: bool) -> Result<RequestHead, Over> {
-    let Front { connection, stream, input, deadline, .. } = front;
+async fn next_head(
+    client: &mut Http1Client<'_>,
+    parser: &mut RequestParser,
+    may_be_http2: bool,
+) -> Result<RequestHead, NoRequest> {
+    let Http1Client { connection, stream, input, deadline, .. } = client;
     let limits = HeadLimits::default();
     let listener = connection.service.sessions.settings();
-    let mut begun: Option<Time> = None;
+    let mut head_start: Option<Time> = None;
     loop {
         let preface = if may_be_http2 { Preface::of(input.bytes()) } else { Preface::No };
         match preface {
             Preface::Whole => {
-                return Err(Over::Ended(End::Http2(input.take())));
+                return Err(NoRequest::Ended(RequestsEnd::Http2(input.take())));
             }
-            Preface::Begun => {}
+            Preface::ResponseStart => {}
             Preface::No => match parser.parse(input.bytes(), &limits) {
                 Ok(Some(used)) => {
                     input.spend(used);
                     return Ok(parser.take());
                 }
                 Ok(None) => {}
-                Err(error) => return Err(Over::Ended(End::Refused(Refusal::malformed(error)))),
+                Err(error) => return Err(NoRequest::Ended(RequestsEnd::Refused(Refusal::malformed(error)))),
             },
         }
         let is_between = input.bytes().is_empty();
-        let rests = is_between && connection.service.keep_alive_timeout() > REST_AFTER;
+        let frees_memory = is_between && connection.service.keep_alive_timeout() > FREE_MEMORY_AFTER;
         if is_between {
-            let wait = if rests { REST_AFTER } else { connection.service.keep_alive_timeout() };
+            let wait = if frees_memory { FREE_MEMORY_AFTER } else { connection.service.keep_alive_timeout() };
             deadline.set(turn::now().saturating_add(wait));
-        } else if begun.is_none() {
-            begun = Some(turn::now());
+        } else if head_start.is_none() {
+            head_start = Some(turn::now());
             deadline.set(turn::now().saturating_add(listener.head_timeout));
         }
-        input.keep();
+        input.release_chunk();
         match more(connection, stream, input, deadline, is_between).await {
             Ok(()) => {}
-            Err(End::Quiet(CloseReason::IdleTimeout)) if rests => return Err(Over::Rests),
-            Err(end) => return Err(Over::Ended(end)),
+            Err(RequestsEnd::Close(CloseReason::IdleTimeout)) if frees_memory => return Err(NoRequest::Idle),
+            Err(end) => return Err(NoRequest::Ended(end)),
         }
     }
 }
@@ -207,31 +211,31 @@ async fn more(
     input: &mut Input,
     deadline: &Deadline,
     is_between: bool,
-) -> Result<(), End> {
+) -> Result<(), RequestsEnd> {
     let received = poll_fn(|context| {
         if let Some(reason) = connection.poll_ending(context, is_between, deadline) {
-            return Poll::Ready(Err(End::Quiet(reason)));
+            return Poll::Ready(Err(RequestsEnd::Close(reason)));
         }
         if let Poll::Ready(received) = input.poll_more(&mut stream.reader, context) {
             return Poll::Ready(Ok(received));
         }
         match deadline.poll_expired(context) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(()) if !is_between => Poll::Ready(Err(End::Refused(Refusal::HEAD_TIMEOUT))),
-            Poll::Ready(()) if connection.is_draining() => Poll::Ready(Err(End::Quiet(CloseReason::Drained))),
-            Poll::Ready(()) => Poll::Ready(Err(End::Quiet(CloseReason::IdleTimeout))),
+            Poll::Ready(()) if !is_between => Poll::Ready(Err(RequestsEnd::Refused(Refusal::HEAD_TIMEOUT))),
+            Poll::Ready(()) if connection.is_draining() => Poll::Ready(Err(RequestsEnd::Close(CloseReason::Drained))),
+            Poll::Ready(()) => Poll::Ready(Err(RequestsEnd::Close(CloseReason::IdleTimeout))),
         }
     });
     match received.await? {
-        Ok(0) => Err(End::Quiet(CloseReason::ClientClosed)),
+        Ok(0) => Err(RequestsEnd::Close(CloseReason::ClientClosed)),
         Ok(_) => Ok(()),
-        Err(_) => Err(End::Quiet(CloseReason::ClientReset)),
+        Err(_) => Err(RequestsEnd::Close(CloseReason::ClientReset)),
     }
 }
 
-/// Reads what is left of a request body that nobody wants any more, if that is little.
-async fn after_body(front: &mut Front<'_>) -> After {
-    let Front { stream, input, deadline, body, .. } = front;
+/// Reads the rest of an unwanted request body, if it is short.
+async fn after_body(client: &mut Http1Client<'_>) -> AfterExchange {
+    let Http1Client { stream, input, deadline, body, .. } = client;
     let (limits, mut left) = (BodyLimits::default(), DISCARD_BYTES_MAX);
     if !body.is_done() {
         deadline.set(turn::now().saturating_add(DISCARD_TIMEOUT));
@@ -242,9 +246,9 @@ async fn after_body(front: &mut Front<'_>) -> After {
                 Some(Ok(count)) if count > 0 && count as u64 <= left => {
                     left -= count as u64;
                 }
-                Some(Ok(0)) => return After::Close(CloseReason::ClientClosed),
-                Some(Err(_)) => return After::Close(CloseReason::ClientReset),
-                Some(Ok(_)) | None => return After::Close(CloseReason::Ended("early_answer")),
+                Some(Ok(0)) => return AfterExchange::Close(CloseReason::ClientClosed),
+                Some(Err(_)) => return AfterExchange::Close(CloseReason::ClientReset),
+                Some(Ok(_)) | None => return AfterExchange::Close(CloseReason::Ended("early_answer")),
             }
         }
         match body.decode(input.bytes(), &limits) {
@@ -252,47 +256,47 @@ async fn after_body(front: &mut Front<'_>) -> After {
                 let taken = piece.taken;
                 input.spend(taken);
             }
-            Err(error) => return After::Close(CloseReason::of_client(error.reason())),
+            Err(error) => return AfterExchange::Close(CloseReason::of_client(error.reason())),
         }
     }
     match stream.output.is_closed() {
-        true => After::Close(CloseReason::ClientReset),
-        false => After::Another,
+        true => AfterExchange::Close(CloseReason::ClientReset),
+        false => AfterExchange::KeepAlive,
     }
 }
 
-/// Appends a whole answer of the gateway's own.
-fn write(answer: &OwnAnswer, is_head: bool, closes: bool, into: &mut Vec<u8>) {
-    encode::response(&answer.head, into);
-    if let Some(length) = answer.length() {
+/// Appends a whole response of the gateway's own.
+fn write(response: &LocalResponse, is_head: bool, closes: bool, into: &mut Vec<u8>) {
+    encode::response(&response.head, into);
+    if let Some(length) = response.length() {
         encode::framing(length, into);
     }
     if closes {
         encode::field(b"Connection", b"close", into);
     }
     encode::end_of_head(into);
-    into.extend_from_slice(answer.body(is_head));
+    into.extend_from_slice(response.body(is_head));
 }
 
-impl Client for Front<'_> {
+impl Client for Http1Client<'_> {
     type Body<'a>
         = Body<'a>
     where
         Self: 'a;
-    type Replies<'a>
-        = WireReplies<'a>
+    type ResponseSink<'a>
+        = Http1ResponseSink<'a>
     where
         Self: 'a;
-    type Watch<'a>
-        = WireWatch
+    type DisconnectWatch<'a>
+        = Http1DisconnectWatch
     where
         Self: 'a;
-    type Inlet<'a>
-        = WireInlet<'a>
+    type TunnelReader<'a>
+        = Http1TunnelReader<'a>
     where
         Self: 'a;
-    type Outlet<'a>
-        = WireOutlet<'a>
+    type TunnelWriter<'a>
+        = Http1TunnelWriter<'a>
     where
         Self: 'a;
 
@@ -304,13 +308,13 @@ impl Client for Front<'_> {
         connection.handle.poll_ending(context).is_some()
     }
 
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let watch = WireWatch::of(self.connection, &self.stream.reader);
-        if watch.poll_gone(context).is_ready() {
+    fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let watch = Http1DisconnectWatch::of(self.connection, &self.stream.reader);
+        if watch.poll_disconnected(context).is_ready() {
             return Poll::Ready(());
         }
         match read_ahead(&mut self.stream.reader, &mut self.input, context) {
-            Some(Ahead::Ended) if watch.serves_half_closed => Poll::Pending,
+            Some(ReadAhead::Ended) if watch.serves_half_closed => Poll::Pending,
             Some(_) => Poll::Ready(()),
             None => Poll::Pending,
         }
@@ -320,16 +324,19 @@ impl Client for Front<'_> {
         matches!(self.body, BodyDecoder::Exact(left) if left <= self.input.bytes().len() as u64)
     }
 
-    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, WireReplies<'a>, WireWatch> {
-        let Front { connection, stream, input, body, deadline, origin_deadline, is_open_ended } = self;
-        let idle_timeout = asked.body_idle_timeout;
+    fn exchange_io<'a>(
+        &'a mut self,
+        request: &'a RequestContext,
+    ) -> ExchangeIo<'a, Body<'a>, Http1ResponseSink<'a>, Http1DisconnectWatch> {
+        let Http1Client { connection, stream, input, body, deadline, origin_deadline, is_open_ended } = self;
+        let idle_timeout = request.body_idle_timeout;
         let Stream { reader, output, .. } = &mut **stream;
-        let watch = WireWatch::of(connection, reader);
-        let source = WireSource { reader, input, decoder: body, deadline, idle_timeout, is_ended: false };
-        let sink = WireSink { output, framing: Framing::Plain, deadline: origin_deadline };
-        Sides {
+        let watch = Http1DisconnectWatch::of(connection, reader);
+        let source = Http1Source { reader, input, decoder: body, deadline, idle_timeout, is_ended: false };
+        let sink = Http1Sink { output, framing: Framing::Plain, deadline: origin_deadline };
+        ExchangeIo {
             body: Body { source, watch: watch.clone(), half_closed: None, connection, output },
-            replies: WireReplies { connection, asked, sink, is_open_ended },
+            response_sink: Http1ResponseSink { connection, request, sink, is_open_ended },
             watch,
             deadline,
             origin_deadline,
@@ -341,50 +348,56 @@ impl Client for Front<'_> {
         Box::new(move || output.appended())
     }
 
-    fn wish(&self, head: &RequestHead) -> Wish {
-        Wish::of(head)
+    fn requested_upgrade(&self, head: &RequestHead) -> RequestedUpgrade {
+        RequestedUpgrade::of(head)
     }
 
-    fn tunnel_end(&mut self) -> TunnelEnd<'_, WireInlet<'_>, WireOutlet<'_>> {
-        let Front { stream, input, deadline, origin_deadline, .. } = self;
+    fn tunnel_io(&mut self) -> TunnelIo<'_, Http1TunnelReader<'_>, Http1TunnelWriter<'_>> {
+        let Http1Client { stream, input, deadline, origin_deadline, .. } = self;
         let Stream { reader, output, .. } = &mut **stream;
-        let (inlet, outlet) = (WireInlet::new(reader, input), WireOutlet(output));
-        TunnelEnd { inlet, outlet, deadline, other_deadline: origin_deadline }
+        let (tunnel_reader, tunnel_writer) = (Http1TunnelReader::new(reader, input), Http1TunnelWriter(output));
+        TunnelIo { tunnel_reader, tunnel_writer, deadline, other_deadline: origin_deadline }
     }
 
-    fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, closes: bool, reason: &'static str) -> After {
-        let closes = closes || self.closes_after(asked);
-        self.stream.output.with(|into| write(answer, asked.is_head, closes, into));
-        if closes { After::Close(CloseReason::Ended(reason)) } else { After::Another }
+    fn reply(
+        &mut self,
+        request: &RequestContext,
+        response: &LocalResponse,
+        closes: bool,
+        reason: &'static str,
+    ) -> AfterExchange {
+        let closes = closes || self.closes_after(request);
+        self.stream.output.with(|into| write(response, request.is_head, closes, into));
+        if closes { AfterExchange::Close(CloseReason::Ended(reason)) } else { AfterExchange::KeepAlive }
     }
 }
 
-impl Front<'_> {
-    /// An answer without an origin is the last one here: what is left of the request is much, or not known.
-    fn closes_after(&self, asked: &Asked) -> bool {
+impl Http1Client<'_> {
+    /// A response without an origin is the last one here: the rest of the request is long, or of unknown length.
+    fn closes_after(&self, request: &RequestContext) -> bool {
         let is_little =
             self.body.is_done() || matches!(self.body, BodyDecoder::Exact(left) if left <= DISCARD_BYTES_MAX);
-        let is_over = !asked.is_persistent || self.connection.is_draining() || self.stream.output.is_closed();
-        is_over || !is_little || asked.expects_continue
+        let is_over = !request.is_persistent || self.connection.is_draining() || self.stream.output.is_closed();
+        is_over || !is_little || request.expects_continue
     }
 }
 
-/// Tells of the end of a client's connection.
+/// Watches for the end of a client's connection.
 #[derive(Clone)]
-pub(crate) struct WireWatch {
+pub(crate) struct Http1DisconnectWatch {
     peer: PeerWatch,
-    /// The end of the client's direction is no end of its wish.
+    /// A client that has closed its direction still wants its responses.
     serves_half_closed: bool,
 }
 
-impl WireWatch {
+impl Http1DisconnectWatch {
     fn of(connection: &Connection, reader: &Reader) -> Self {
         Self { peer: reader.peer_watch(), serves_half_closed: connection.service.http().half_close }
     }
 }
 
-impl Watch for WireWatch {
-    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+impl DisconnectWatch for Http1DisconnectWatch {
+    fn poll_disconnected(&self, context: &mut Context<'_>) -> Poll<()> {
         match self.serves_half_closed {
             true => self.peer.poll_broken(context),
             false => self.peer.poll_ended(context),
@@ -392,23 +405,23 @@ impl Watch for WireWatch {
     }
 }
 
-/// What a look at the bytes ahead has found.
-enum Ahead {
+/// The result of reading ahead.
+enum ReadAhead {
     /// The client's direction is over.
     Ended,
     /// The connection is.
     Broken,
 }
 
-/// Takes in what the client sends ahead, which is of its next requests, so that its end is seen: TLS says it in a record of its
-/// own. Of who sends more than a buffer ahead, a FIN and a reset are seen all the same.
-fn read_ahead(reader: &mut Reader, input: &mut Input, context: &mut Context<'_>) -> Option<Ahead> {
+/// Reads ahead, into the client's next requests, to see its end: TLS reports that in a record of its own. A FIN and a reset are seen even
+/// beyond a buffer of bytes.
+fn read_ahead(reader: &mut Reader, input: &mut Input, context: &mut Context<'_>) -> Option<ReadAhead> {
     while input.bytes().len() < CHUNK_BYTES {
         match input.poll_more(reader, context) {
             Poll::Pending => return None,
-            Poll::Ready(Ok(0)) => return Some(Ahead::Ended),
+            Poll::Ready(Ok(0)) => return Some(ReadAhead::Ended),
             Poll::Ready(Ok(_)) => {}
-            Poll::Ready(Err(_)) => return Some(Ahead::Broken),
+            Poll::Ready(Err(_)) => return Some(ReadAhead::Broken),
         }
     }
     None
@@ -416,9 +429,9 @@ fn read_ahead(reader: &mut Reader, input: &mut Input, context: &mut Context<'_>)
 
 /// The body of a request, and what the client sends behind it.
 pub(crate) struct Body<'a> {
-    source: WireSource<'a>,
-    watch: WireWatch,
-    /// The client's direction is over: how long the other may be silent then, and what the client had taken when last looked at.
+    source: Http1Source<'a>,
+    watch: Http1DisconnectWatch,
+    /// The client's direction is over: how long the other may be silent then, and the bytes that the client had taken at the last look.
     half_closed: Option<(Duration, u64)>,
     connection: &'a Connection,
     output: &'a Output,
@@ -429,21 +442,21 @@ impl crate::body::Source for Body<'_> {
         self.source.is_done()
     }
 
-    async fn fill(&mut self) -> Result<(), Broken> {
+    async fn fill(&mut self) -> Result<(), BodyError> {
         self.source.fill().await
     }
 
-    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
+    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), BodyError> {
         self.source.pass(sink)
     }
 }
 
 impl RequestBody for Body<'_> {
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.watch.poll_gone(context).is_ready() {
+    fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.watch.poll_disconnected(context).is_ready() {
             return Poll::Ready(());
         }
-        let WireSource { reader, input, deadline, .. } = &mut self.source;
+        let Http1Source { reader, input, deadline, .. } = &mut self.source;
         if let Some((timeout, progress)) = &mut self.half_closed {
             let now = self.output.progress();
             if deadline.poll_expired(context).is_ready() && std::mem::replace(progress, now) == now {
@@ -454,7 +467,7 @@ impl RequestBody for Body<'_> {
             return deadline.poll_expired(context);
         }
         match read_ahead(reader, input, context) {
-            Some(Ahead::Ended) if self.watch.serves_half_closed => {
+            Some(ReadAhead::Ended) if self.watch.serves_half_closed => {
                 let timeout = self.connection.service.sessions.settings().half_close_timeout;
                 self.half_closed = Some((timeout, self.output.progress()));
                 deadline.set(turn::now().saturating_add(timeout));
@@ -466,17 +479,17 @@ impl RequestBody for Body<'_> {
     }
 }
 
-/// Answers on their way to the client.
-pub(crate) struct WireReplies<'a> {
+/// The sink of responses to the client.
+pub(crate) struct Http1ResponseSink<'a> {
     connection: &'a Connection,
-    asked: &'a Asked,
-    sink: WireSink<'a>,
+    request: &'a RequestContext,
+    sink: Http1Sink<'a>,
     is_open_ended: &'a Cell<bool>,
 }
 
-impl Replies for WireReplies<'_> {
+impl ResponseSink for Http1ResponseSink<'_> {
     fn interim(&mut self, head: &ResponseHead) {
-        if self.asked.version == Version::Http10 {
+        if self.request.version == Version::Http10 {
             return;
         }
         self.sink.output.with(|into| {
@@ -486,12 +499,12 @@ impl Replies for WireReplies<'_> {
     }
 
     fn head(&mut self, head: &ResponseHead, length: BodyLength, is_uploaded: bool) -> bool {
-        let asked = self.asked;
-        let framing = Framing::of(length, asked.version.has_chunks(), asked.wants_trailers);
+        let request = self.request;
+        let framing = Framing::of(length, request.version.has_chunks(), request.wants_trailers);
         let is_framed = matches!(length, BodyLength::Exact(_)) || framing != Framing::Plain;
-        // Who was not told to go on may or may not send the body now: what comes next could be either (RFC 9110 section 10.1.1).
-        let is_certain = is_uploaded || !asked.expects_continue;
-        let keeps = is_framed && is_certain && asked.is_persistent && !self.connection.is_draining();
+        // A client without a 100 may or may not send the body now: the next bytes could be either (RFC 9110 section 10.1.1).
+        let is_certain = is_uploaded || !request.expects_continue;
+        let keeps = is_framed && is_certain && request.is_persistent && !self.connection.is_draining();
         self.sink.framing = framing;
         self.is_open_ended.set(!is_framed);
         self.sink.output.with(|into| {
@@ -499,12 +512,12 @@ impl Replies for WireReplies<'_> {
             match length {
                 _ if framing != Framing::Plain => encode::framing(BodyLength::Chunked, into),
                 // HTTP/2 needs no words for it.
-                BodyLength::Exact(_) if head.version().is_multiplexed() && is_unsaid(head, asked.is_head) => {
+                BodyLength::Exact(_) if head.version().is_multiplexed() && is_unsaid(head, request.is_head) => {
                     encode::framing(length, into);
                 }
                 _ => {}
             }
-            match (keeps, asked.version) {
+            match (keeps, request.version) {
                 (false, _) => encode::field(b"Connection", b"close", into),
                 (true, Version::Http10) => encode::field(b"Connection", b"keep-alive", into),
                 (true, _) => {}
@@ -520,7 +533,7 @@ fn is_unsaid(head: &ResponseHead, is_head: bool) -> bool {
     head.has_body(is_head) && !head.fields.has(Known::ContentLength)
 }
 
-impl Sink for WireReplies<'_> {
+impl Sink for Http1ResponseSink<'_> {
     fn data(&mut self, data: &[u8]) {
         self.sink.data(data);
     }
@@ -529,8 +542,8 @@ impl Sink for WireReplies<'_> {
         self.sink.end(trailers);
     }
 
-    async fn relieved(&mut self) -> Result<(), Broken> {
-        self.sink.relieved().await
+    async fn ready(&mut self) -> Result<(), BodyError> {
+        self.sink.ready().await
     }
 }
 

@@ -1,15 +1,15 @@
 //! A client that speaks HTTP/2: its connection, on which every stream is one exchange.
 //!
-//! Frames, HPACK and flow control are the `h2` crate's, over the poll face of the stream. What floods are is judged before it
-//! sees them ([`weir_http_codec::frames`]).
+//! Frames, HPACK and flow control are the `h2` crate's, over the poll face of the stream. Floods are detected before it sees them
+//! ([`weir_http_codec::frames`]).
 
 mod body;
 mod flow;
 mod message;
 pub(crate) mod origin;
-mod out;
 pub(crate) mod preface;
 pub(crate) mod probe;
+mod response_stream;
 mod stream;
 mod tunnel;
 pub(crate) mod windows;
@@ -36,7 +36,7 @@ use weir_http_codec::{
 use weir_listener::CloseReason;
 
 use self::{
-    flow::{Account, Control},
+    flow::{FlowAccount, WindowControl},
     windows::CREDIT_BYTES,
 };
 use crate::{
@@ -52,23 +52,23 @@ const PENDING_RESET_STREAMS_MAX: usize = 20;
 /// Streams that the gateway itself resets for what the client did wrong, in the life of a connection (CVE-2025-8671).
 const REFUSED_STREAMS_MAX: usize = 500;
 
-/// What small DATA frames of a client may cost beyond their bytes, as `h2` counts: 256 bytes less the frame, until it is read;
-/// then it ends the connection. A stream's whole first window of messages of 4 bytes, which may come at once. Streams that stall take
-/// theirs out (`Incoming::poll_arrived`). Worst case 65,536 frames of about 150 bytes.
+/// Cost of small DATA frames of a client beyond their bytes, as `h2` counts: 256 bytes less the frame, until it is read; then it ends the
+/// connection. Allows a stream's whole first window of messages of 4 bytes at once. Streams that stall take their frames out
+/// (`Incoming::poll_arrived`). Worst case 65,536 frames of about 150 bytes.
 const FRAME_OVERHEAD_BYTES_MAX: usize = 16 << 20;
 
 const FLOOD: &str = "too many frames of a kind that costs the client nothing";
 
 /// Empty SETTINGS, and GOAWAY with ENHANCE_YOUR_CALM: to who floods before `h2` has read a word.
-const CALM: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0B";
+const CALM_DOWN_FRAMES: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0B";
 
 type Server = h2::server::Connection<PollStream, Bytes>;
 
-/// Serves a connection of which `received` has been read; why it ended, and what is left of it.
+/// Serves a connection whose first bytes are `received`. Returns the reason of its end, and the stream.
 pub(crate) async fn run(connection: &Rc<Connection>, stream: Stream, received: &[u8]) -> (CloseReason, Option<Stream>) {
     connection.handle.entry().details().version = "HTTP/2";
     let flood = Rc::new(Cell::new(None));
-    let account = Rc::<Account>::default();
+    let account = Rc::<FlowAccount>::default();
     let io = {
         let (flood, account, mut budget) = (flood.clone(), account.clone(), FrameBudget::default());
         let watch = move |bytes: &[u8]| {
@@ -90,20 +90,20 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: Stream, received: &
     };
     let stream = handle.into_inner();
     if let (Some(stream), Some(_), false) = (&stream, flood.get(), has_begun) {
-        stream.output.append(CALM);
+        stream.output.append(CALM_DOWN_FRAMES);
     }
     (reason, stream)
 }
 
-/// Says and hears the preface.
+/// Exchanges the prefaces.
 ///
 /// # Errors
-/// Why the connection is over.
+/// The reason of the connection's end.
 async fn begin<'a>(
     connection: &'a Rc<Connection>,
     io: PollStream,
     flood: &'a Cell<Option<Flood>>,
-    account: Rc<Account>,
+    account: Rc<FlowAccount>,
 ) -> Result<Driver<'a>, CloseReason> {
     let service = &connection.service;
     let http = service.http();
@@ -126,9 +126,22 @@ async fn begin<'a>(
     match (begun.await, flood.get()) {
         (None, Some(flood)) => Err(connection.violated(flood.reason(), FLOOD)),
         (Some(Ok(mut server)), _) => {
-            let control =
-                Control::new(&mut server, account.clone(), http.http2_windows, service.sessions.core().bytes.clone());
-            Ok(Driver { connection, server, account, control, flood, open: Rc::default(), is_told: false, deadline })
+            let control = WindowControl::new(
+                &mut server,
+                account.clone(),
+                http.http2_windows,
+                service.sessions.core().bytes.clone(),
+            );
+            Ok(Driver {
+                connection,
+                server,
+                account,
+                control,
+                flood,
+                open_streams: Rc::default(),
+                has_sent_goaway: false,
+                deadline,
+            })
         }
         (Some(Err(error)), _) => Err(reason_of(connection, &error)),
         (None, None) => {
@@ -156,14 +169,14 @@ fn builder(http: &HttpListenerSettings) -> h2::server::Builder {
 struct Driver<'a> {
     connection: &'a Rc<Connection>,
     server: Server,
-    account: Rc<Account>,
-    control: Control,
+    account: Rc<FlowAccount>,
+    control: WindowControl,
     flood: &'a Cell<Option<Flood>>,
-    /// Streams that are being answered.
-    open: Rc<Cell<usize>>,
-    /// The client has been told that no further stream is taken.
-    is_told: bool,
-    /// Of a connection without a stream.
+    /// Streams with a response under way.
+    open_streams: Rc<Cell<usize>>,
+    /// The client has a GOAWAY.
+    has_sent_goaway: bool,
+    /// Deadline of a connection without a stream.
     deadline: weir_engine::Deadline,
 }
 
@@ -174,7 +187,7 @@ impl Driver<'_> {
         let mut reason = CloseReason::ClientClosed;
         loop {
             let event = poll_fn(|context| {
-                let is_busy = self.open.get() > 0;
+                let is_busy = self.open_streams.get() > 0;
                 if was_busy && !is_busy {
                     self.deadline.set(turn::now().saturating_add(self.idle_timeout()));
                 }
@@ -183,12 +196,12 @@ impl Driver<'_> {
             });
             match event.await {
                 Event::Stream(request, respond) => self.serve(request, respond),
-                Event::Over => return reason,
-                Event::Cut(reason) => return reason,
+                Event::Closed => return reason,
+                Event::Ended(reason) => return reason,
                 Event::Failed(error) => return reason_of(self.connection, &error),
-                Event::Enough(why) => {
+                Event::GoAway(why) => {
                     reason = why;
-                    self.is_told = true;
+                    self.has_sent_goaway = true;
                     self.server.graceful_shutdown();
                     self.deadline.set(turn::now().saturating_add(self.idle_timeout()));
                 }
@@ -200,20 +213,20 @@ impl Driver<'_> {
         }
     }
 
-    /// How long it may be without a stream: once told, a client has no more to do than to close.
+    /// Timeout without a stream: after a GOAWAY, a client only has to close.
     fn idle_timeout(&self) -> Duration {
-        if self.is_told { LINGER_TIMEOUT } else { self.connection.service.keep_alive_timeout() }
+        if self.has_sent_goaway { LINGER_TIMEOUT } else { self.connection.service.keep_alive_timeout() }
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         if let Some(reason) = self.connection.handle.poll_ending(context) {
-            return Poll::Ready(Event::Cut(reason));
+            return Poll::Ready(Event::Ended(reason));
         }
         if let Some(flood) = self.flood.get() {
             return Poll::Ready(Event::Flood(flood));
         }
-        if !self.is_told && self.connection.is_draining() {
-            return Poll::Ready(Event::Enough(CloseReason::Drained));
+        if !self.has_sent_goaway && self.connection.is_draining() {
+            return Poll::Ready(Event::GoAway(CloseReason::Drained));
         }
         self.control.poll(&mut self.server, context);
         let mut accepted = self.server.poll_accept(context);
@@ -223,22 +236,22 @@ impl Driver<'_> {
         match accepted {
             Poll::Ready(Some(Ok((request, respond)))) => return Poll::Ready(Event::Stream(request, respond)),
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::Failed(error)),
-            Poll::Ready(None) => return Poll::Ready(Event::Over),
+            Poll::Ready(None) => return Poll::Ready(Event::Closed),
             Poll::Pending => {}
         }
-        if self.open.get() > 0 {
+        if self.open_streams.get() > 0 {
             return Poll::Pending;
         }
         match self.deadline.poll_expired(context) {
-            Poll::Ready(()) if self.is_told => Poll::Ready(Event::Over),
-            Poll::Ready(()) => Poll::Ready(Event::Enough(CloseReason::IdleTimeout)),
+            Poll::Ready(()) if self.has_sent_goaway => Poll::Ready(Event::Closed),
+            Poll::Ready(()) => Poll::Ready(Event::GoAway(CloseReason::IdleTimeout)),
             Poll::Pending => Poll::Pending,
         }
     }
 
-    /// Answers one stream in a task of its own.
+    /// Serves one stream in a task of its own.
     fn serve(&self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
-        let (connection, open) = (self.connection.clone(), Open::new(&self.open, self.connection));
+        let (connection, open) = (self.connection.clone(), StreamGuard::new(&self.open_streams, self.connection));
         let account = self.account.clone();
         // The future has some kilobytes: in a box it moves once, and not through each layer of the runtime.
         weir_engine::spawn(Box::pin(async move {
@@ -251,13 +264,13 @@ impl Driver<'_> {
     /// Sends what is left to be said, within a moment.
     async fn closed(&mut self) {
         if self.connection.handle.ending().is_none() {
-            // Whoever does not take it in time has had its chance.
+            // A client that does not take it in time loses it.
             let _ = weir_engine::timeout(LINGER_TIMEOUT, poll_fn(|context| self.server.poll_closed(context))).await;
         }
     }
 }
 
-/// What comes next on a connection.
+/// The next event of a connection.
 #[expect(
     clippy::large_enum_variant,
     reason = "one lives at a time, and the large one is the usual one: a box would cost more"
@@ -265,22 +278,22 @@ impl Driver<'_> {
 enum Event {
     Stream(Request<RecvStream>, SendResponse<Bytes>),
     /// The client closed it, or both sides have said all.
-    Over,
+    Closed,
     /// It ends now.
-    Cut(CloseReason),
+    Ended(CloseReason),
     Failed(h2::Error),
     /// No further stream is taken.
-    Enough(CloseReason),
+    GoAway(CloseReason),
     Flood(Flood),
 }
 
-/// One stream that is being answered.
-struct Open {
+/// One open stream, counted until it is dropped.
+struct StreamGuard {
     count: Rc<Cell<usize>>,
     connection: Rc<Connection>,
 }
 
-impl Open {
+impl StreamGuard {
     fn new(count: &Rc<Cell<usize>>, connection: &Rc<Connection>) -> Self {
         count.set(count.get() + 1);
         connection.handle.begins();
@@ -288,7 +301,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.count.set(self.count.get() - 1);
         self.connection.handle.ends();
@@ -299,7 +312,7 @@ impl Drop for Open {
     }
 }
 
-/// Why a connection failed, counted if the client broke a rule.
+/// The reason why a connection failed, counted if the client broke a rule.
 fn reason_of(connection: &Connection, error: &h2::Error) -> CloseReason {
     if let Some(reason) = connection.handle.ending() {
         return reason;

@@ -7,8 +7,8 @@ use std::{
 
 use weir_engine::{Chunk, Reader};
 
-/// Kept memory above this is given back once it is empty: a long head is rare.
-const KEPT_BYTES_MAX: usize = 4 * 1024;
+/// More memory than this is freed once it is empty: a long head is rare.
+const SAVED_BYTES_MAX: usize = 4 * 1024;
 
 /// Received and not spent. It stays in the chunk that it came in; only what is no whole head yet is copied out of it, to wait
 /// for the rest.
@@ -17,18 +17,18 @@ pub(crate) struct Input {
     chunk: Option<Chunk>,
     /// Spent of the chunk.
     at: usize,
-    /// What came before the chunk and belongs together.
-    kept: Vec<u8>,
+    /// Bytes before the chunk that belong to the same message.
+    saved: Vec<u8>,
     is_ended: bool,
 }
 
 impl Input {
-    /// What is there.
+    /// The received bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.chunk {
             Some(chunk) => &chunk[self.at..],
-            None => &self.kept,
+            None => &self.saved,
         }
     }
 
@@ -41,11 +41,11 @@ impl Input {
                     self.chunk = None;
                 }
             }
-            None if count == self.kept.len() => {
-                self.kept.clear();
-                self.kept.shrink_to(KEPT_BYTES_MAX);
+            None if count == self.saved.len() => {
+                self.saved.clear();
+                self.saved.shrink_to(SAVED_BYTES_MAX);
             }
-            None => drop(self.kept.drain(..count)),
+            None => drop(self.saved.drain(..count)),
         }
     }
 
@@ -54,7 +54,7 @@ impl Input {
         self.is_ended
     }
 
-    /// Waits for more; 0 once the peer has closed its direction. What is there stays in front.
+    /// Waits for more; 0 once the peer has closed its direction. Received bytes stay in front.
     pub(crate) fn poll_more(&mut self, reader: &mut Reader, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.is_ended {
             return Poll::Ready(Ok(0));
@@ -64,25 +64,25 @@ impl Input {
             return Poll::Ready(Ok(0));
         };
         let count = chunk.len();
-        self.keep();
-        if self.kept.is_empty() {
+        self.release_chunk();
+        if self.saved.is_empty() {
             (self.chunk, self.at) = (Some(chunk), 0);
         } else {
-            self.kept.extend_from_slice(&chunk);
+            self.saved.extend_from_slice(&chunk);
         }
         Poll::Ready(Ok(count))
     }
 
     /// Takes all that is not spent.
     pub(crate) fn take(&mut self) -> Vec<u8> {
-        self.keep();
-        std::mem::take(&mut self.kept)
+        self.release_chunk();
+        std::mem::take(&mut self.saved)
     }
 
     /// Lets go of the chunk: its buffer is for who receives next.
-    pub(crate) fn keep(&mut self) {
+    pub(crate) fn release_chunk(&mut self) {
         if let Some(chunk) = self.chunk.take() {
-            self.kept.extend_from_slice(&chunk[self.at..]);
+            self.saved.extend_from_slice(&chunk[self.at..]);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Keys of tokens, fetched from who issues them.
 //!
-//! The first token fetches them, and all that come meanwhile wait for the same answer. They are used until newer ones are there:
-//! an issuer that is down for a while costs nobody a login. A token of an unknown key fetches them again, but not often: anybody
-//! can write such a token.
+//! The first token fetches them, and all tokens that come meanwhile wait for the same response. They are used until newer ones arrive: an
+//! issuer that is down for a while costs no client its login. A token of an unknown key fetches them again, but not often: any client can
+//! write such a token.
 
 use std::{
     future::poll_fn,
@@ -17,15 +17,17 @@ use weir_http_codec::{Fields, HeadLimits, RequestHead, Version};
 use weir_policy::http::{JWKS_BYTES_MAX, KeySet, SharedKeys};
 use weir_telemetry::log::{LogEvent, LogWriter, UpstreamChange, UpstreamEvent};
 
-use crate::{body::Copied, metrics::ListenerMetrics, refusal::Refusal, subrequest::Subrequest, upstream::HttpUpstream};
+use crate::{
+    body::BodyCopy, metrics::ListenerMetrics, refusal::Refusal, subrequest::Subrequest, upstream::HttpUpstream,
+};
 
-/// How old keys may become. Default 5 min, as Envoy's `cache_duration`.
+/// Greatest age of keys. Default 5 min, as Envoy's `cache_duration`.
 pub const REFRESH: Duration = Duration::from_secs(300);
 
-/// How long fetching them may take. As Envoy's examples.
+/// Timeout of a fetch, as in Envoy's examples.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Between two fetches of which the first failed.
+/// Pause after a failed fetch.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Between two fetches because of unknown keys.
@@ -49,15 +51,15 @@ pub struct RemoteKeys {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Of the keys that are there.
+    /// Time of the present keys.
     fetched: Option<Time>,
-    /// As it came.
+    /// The document as it was fetched.
     document: Option<String>,
     tried: Option<Time>,
     is_fetching: bool,
-    /// Those that are over.
+    /// Number of finished fetches.
     fetches: u64,
-    /// Who waits for the end of the fetch, on any worker.
+    /// Wakers of the requests that wait for the fetch, on any worker.
     waiting: Vec<Waker>,
 }
 
@@ -71,8 +73,8 @@ impl RemoteKeys {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever gets true fetches them.
-    fn begins(&self, pause: Duration) -> bool {
+    /// The caller that gets true fetches them.
+    fn try_begin(&self, pause: Duration) -> bool {
         let (mut state, now) = (self.state(), turn::now());
         let may = !state.is_fetching && state.tried.is_none_or(|tried| now.since(tried) >= pause);
         if may {
@@ -81,16 +83,16 @@ impl RemoteKeys {
         may
     }
 
-    /// Ready when the fetch under way is over; `place` is the caller's among those who wait for it.
-    fn poll_fetched(&self, place: &mut Option<(u64, usize)>, context: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the fetch under way is over; `ticket` is the caller's among those who wait for it.
+    fn poll_fetched(&self, ticket: &mut Option<(u64, usize)>, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state();
         let fetch = state.fetches;
-        match place {
+        match ticket {
             Some((known, _)) if *known != fetch => return Poll::Ready(()),
             _ if !state.is_fetching => return Poll::Ready(()),
             Some((_, at)) => state.waiting[*at].clone_from(context.waker()),
             None => {
-                *place = Some((fetch, state.waiting.len()));
+                *ticket = Some((fetch, state.waiting.len()));
                 state.waiting.push(context.waker().clone());
             }
         }
@@ -122,14 +124,14 @@ pub(crate) fn refresh(all: &[Arc<RemoteKeys>], fetch: impl Fn(&Arc<RemoteKeys>) 
     for keys in all {
         let fetched = keys.state().fetched;
         let is_old = fetched.is_some_and(|fetched| turn::now().since(fetched) >= keys.refresh);
-        if is_old && keys.begins(RETRY_PAUSE) {
+        if is_old && keys.try_begin(RETRY_PAUSE) {
             fetch(keys).start();
         }
     }
 }
 
-/// Keys that are not there or may have changed, so that a token of an unknown one is good after all. What other keys can decide
-/// does not wait for them.
+/// Keys that are missing or may have changed, so that a token of an unknown key may be valid after all. A token that other keys can
+/// verify does not wait for them.
 pub(crate) fn due(all: &[Arc<RemoteKeys>]) -> Option<Arc<RemoteKeys>> {
     if let Some(missing) = all.iter().find(|keys| keys.state().fetched.is_none()) {
         return Some(missing.clone());
@@ -154,14 +156,14 @@ impl Fetch {
     /// Waits until the keys are there, or newer ones if some are.
     ///
     /// # Errors
-    /// No keys could be had.
+    /// No keys could be fetched.
     pub(crate) async fn wait(self) -> Result<(), Refusal> {
         let (keys, metrics) = (self.keys.clone(), self.metrics.clone());
-        if keys.begins(RETRY_PAUSE) {
+        if keys.try_begin(RETRY_PAUSE) {
             self.start();
         }
-        let mut place = None;
-        poll_fn(|context| keys.poll_fetched(&mut place, context)).await;
+        let mut ticket = None;
+        poll_fn(|context| keys.poll_fetched(&mut ticket, context)).await;
         if keys.state().fetched.is_some() {
             return Ok(());
         }
@@ -171,11 +173,11 @@ impl Fetch {
 
     /// Begins, in a task of its own: the client that was the first to need the keys may go.
     fn start(self) {
-        let fetching = Fetching(self.keys.clone());
+        let guard = FetchGuard(self.keys.clone());
         weir_engine::spawn(async move {
-            let keys = &fetching.0;
+            let keys = &guard.0;
             let made = match self.document().await {
-                // What it has decided goes on.
+                // Its earlier verdicts stay valid.
                 Some(document) if keys.state().document.as_deref() == Some(&*document) => Ok((document, None)),
                 Some(document) => KeySet::from_jwks(&document, keys.keys.allowed())
                     .map(|made| (document, Some(made)))
@@ -222,9 +224,9 @@ impl Fetch {
         let (timeout, idle_timeout) = (FETCH_TIMEOUT, FETCH_TIMEOUT);
         let limit = Some(FETCH_TIMEOUT);
         let request = Subrequest { head: &head, host, body: b"", is_head: false, timeout, idle_timeout, limit };
-        let mut body = Copied::new(JWKS_BYTES_MAX);
-        let answer = request.ask(&self.metrics, upstream, &mut body).await.ok()?;
-        (answer.head.status() == 200 && answer.is_whole)
+        let mut body = BodyCopy::new(JWKS_BYTES_MAX);
+        let response = request.send(&self.metrics, upstream, &mut body).await.ok()?;
+        (response.head.status() == 200 && response.is_whole)
             .then(|| body.take())
             .flatten()
             .and_then(|body| String::from_utf8(body).ok())
@@ -232,9 +234,9 @@ impl Fetch {
 }
 
 /// See [`RemoteKeys::begins`].
-struct Fetching(Arc<RemoteKeys>);
+struct FetchGuard(Arc<RemoteKeys>);
 
-impl Drop for Fetching {
+impl Drop for FetchGuard {
     fn drop(&mut self) {
         let waiting = {
             let mut state = self.0.state();

@@ -6,119 +6,119 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `limits` / `options` / `settings` | limits with their reasons; what a listener and a route may choose; what a listener has chosen |
+//! | `limits` / `options` / `settings` | limits with their reasons; options of listeners and routes; the settings of a listener |
 //! | `service` / `reload` | one listener on one worker; the state that new settings take over |
 //! | `serve` | the life of a connection, in the version of its client |
-//! | `connection` | one client connection, and how it is told to end |
-//! | `http1` / `http2` | how clients of each version bring their requests |
-//! | `client` | what an exchange needs of its client, whatever version that speaks |
-//! | `input` | bytes of a connection that are received and not spent yet |
+//! | `connection` | one client connection, and the wakers of its tasks |
+//! | `http1` / `http2` | clients of each version, and how their requests arrive |
+//! | `client` | the client's side of an exchange, for every version of HTTP |
+//! | `input` | received bytes of a connection that are not consumed yet |
 //! | `exchange` | one request and its response, as a list of stages |
-//! | `asked` | what of a request decides on how it is answered |
-//! | `routing` / `judge` | route, judge: from a request to its route; what is asked of it before it goes anywhere |
-//! | `facts` / `routes` / `routed` | what a request tells the routes; what they do with it; where it goes |
+//! | `request_context` | the properties of a request that decide its handling |
+//! | `routing` / `policy_check` | route, judge: the route of a request; the policies of that route in their order |
+//! | `facts` / `routes` / `destination` | the facts of a request for the routes; their actions; the destination of a request |
 //! | `policies` | the policies of a route |
-//! | `buffering` / `kept` | inspect: uploads that are read before an origin is asked; a body in memory |
-//! | `passage` / `dispatch` | attempt: what the attempts of a request share; a lane for each |
-//! | `attempt` / `failure` / `retry` | one try to have a request answered; how it ends; when another one is made |
-//! | `answer` | respond: what comes back |
-//! | `local` / `respond` / `response` | responses without an upstream |
-//! | `settle` / `access` / `notes` | settle: what is counted and logged of an exchange that is over |
-//! | `doors` | where another room takes part in the exchanges of a route |
-//! | `company` / `inspecting` / `tapped` / `handling` | the doors under way: the companion of an exchange, which hears of its end; a body looked at; a response followed or edited; a request answered here |
-//! | `waiting` | waits, while the client waits |
-//! | `grpc` | what gRPC adds |
-//! | `variables` | what stands in header values for something of the request |
-//! | `explain` | which route takes a request, and why, for operators |
-//! | `forward` | what the gateway changes in a head |
-//! | `affinity` | what keeps requests together at one endpoint |
+//! | `buffering` / `buffered_body` | inspect: bodies that are read before an origin gets the request; a body in memory |
+//! | `upstream_request` / `dispatch` | attempt: the state that the attempts of a request share; a lane for each |
+//! | `attempt` / `failure` / `retry` | one attempt at a request; its outcome; retries |
+//! | `response_relay` | respond: the response of an origin on its way to the client |
+//! | `local_reply` / `respond` / `local_response` | responses without an upstream |
+//! | `completion` / `access` / `access_notes` | settle: the counters and the log line of an exchange that is over |
+//! | `filter` | HTTP filters and handlers: another room takes part in the exchanges of a route |
+//! | `filter_handle` / `body_inspection` / `taps` / `handler` | the filter of an exchange, with its last call; a request body under inspection; a response body that is followed or edited; a request served by a handler |
+//! | `wait` | waits that end when the client disconnects |
+//! | `grpc` | statuses, timeouts and trailers of gRPC |
+//! | `variables` | variables of header values |
+//! | `explain` | the route of a request, and the reason, for operators |
+//! | `forward` | changes of a request head on its way |
+//! | `affinity` | session affinity: requests that go to the same endpoint |
 //! | `upstream` / `origin` | upstreams and their lanes; the origin's side of an exchange, whatever version of HTTP it speaks |
-//! | `body` / `upload` / `wire` | bodies, where they come from and go; a request's on its way; how HTTP/1.1 frames them |
+//! | `body` / `upload` / `http1_body` | bodies, their sources and sinks; a request body on its way; framing of HTTP/1.1 |
 //! | `subrequest` | requests that the gateway makes for itself |
-//! | `ext_auth` | another service decides on a request |
-//! | `jwks` | keys of tokens, fetched from who issues them |
-//! | `fault` | failures made on purpose |
+//! | `ext_auth` | an external service decides on a request |
+//! | `jwks` | keys of tokens, fetched from their issuer |
+//! | `fault` | fault injection |
 //! | `mirror` | copies of requests for a second upstream |
-//! | `compression` | answers compressed for clients that take that |
-//! | `cookies` | what changes in the cookies that origins set |
-//! | `upgrade` | what a connection or a stream is to become |
+//! | `compression` | responses compressed for clients that accept it |
+//! | `cookies` | changes to cookies that origins set |
+//! | `upgrade` | upgrades of a connection or a stream |
 //! | `endpoint_responses` | the responses of an endpoint: counted, and judged for its health |
-//! | `tunnel` / `ends` | WebSocket: frames both ways behind a 101; where they come from and go |
-//! | `refusal` / `date` | every way to say no, in HTTP's words; the Date of answers of the gateway's own |
-//! | `probe` | whether an origin answers |
+//! | `tunnel` / `tunnel_io` | WebSocket: frames both ways behind a 101; their readers and writers |
+//! | `refusal` / `date` | every refusal, in HTTP's words; the Date of local responses |
+//! | `probe` | health checks of origins |
 //! | `trace` | request id and trace context |
 //! | `metrics` | the cells this room writes |
 
 #![forbid(unsafe_code)]
 
 mod access;
+mod access_notes;
 mod affinity;
-mod answer;
-mod asked;
 mod attempt;
 mod body;
+mod body_inspection;
+mod buffered_body;
 mod buffering;
 mod client;
-mod company;
+mod completion;
 pub mod compression;
 mod connection;
 pub mod cookies;
 mod date;
+mod destination;
 mod dispatch;
-pub mod doors;
 mod endpoint_responses;
-mod ends;
 mod exchange;
 pub mod explain;
 pub mod ext_auth;
 mod facts;
 mod failure;
 pub mod fault;
+pub mod filter;
+mod filter_handle;
 mod forward;
 mod grpc;
-mod handling;
+mod handler;
 mod http1;
+mod http1_body;
 mod http2;
 mod input;
-mod inspecting;
-mod judge;
 pub mod jwks;
-mod kept;
 mod limits;
-mod local;
+mod local_reply;
+mod local_response;
 mod metrics;
 mod mirror;
-mod notes;
 mod options;
 mod origin;
-mod passage;
 pub mod policies;
+mod policy_check;
 mod probe;
 mod refusal;
 mod reload;
+mod request_context;
 mod respond;
-mod response;
 mod response_class;
+mod response_relay;
 pub mod retry;
-mod routed;
 pub mod routes;
 mod routing;
 mod serve;
 mod service;
 pub mod settings;
-mod settle;
 mod subrequest;
-mod tapped;
+mod taps;
 mod trace;
 mod tunnel;
+mod tunnel_io;
 mod upgrade;
 mod upload;
 mod upstream;
+mod upstream_request;
 mod variables;
-mod waiting;
-mod wire;
+mod wait;
 
-pub use http2::origin::{Http2Connection, Http2OriginSettings, Http2Origins};
-pub use probe::{HttpProbe, Question};
+pub use http2::origin::{Http2Connection, Http2Multiplexer, Http2OriginSettings};
+pub use probe::{HttpProbe, ProbeKind};
 pub use service::Service;
 pub use upstream::HttpUpstream;

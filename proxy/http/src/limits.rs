@@ -2,46 +2,46 @@
 
 use std::time::Duration;
 
-/// How long a client connection may stay without a request. Default 75 s, as nginx's `keepalive_timeout`: above the 60 s after
+/// Timeout of a client connection without a request. Default 75 s, as nginx's `keepalive_timeout`: above the 60 s after
 /// which most balancers give up theirs, so that they and not the gateway close first.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// From the end of a request to the head of its answer. Default 60 s, as nginx's `proxy_read_timeout`: long polls that keep their
-/// head back end by themselves after 25 to 55 s as a rule, and with Envoy's 15 s they would be failures. An origin that hangs
-/// costs a client's exchange and a connection so long at worst, both of which have bounds (`limits.in_flight_per_core`,
-/// `connections_max`); health checks find it earlier.
+/// From the end of a request to the head of its response. Default 60 s, as nginx's `proxy_read_timeout`: long polls that hold their head
+/// back end by themselves after 25 to 55 s as a rule, and with Envoy's 15 s they would be failures. An origin that hangs costs a client's
+/// exchange and a connection so long at worst, both of which have bounds (`limits.in_flight_per_core`, `connections_max`); health checks
+/// find it earlier.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the body of a request may pause. Default 30 s.
+/// Longest pause in the body of a request. Default 30 s.
 pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the body of an answer may pause: event streams and long polls have nothing to say for a while. Default 5 min, as
-/// Envoy's idle timeout of streams.
+/// Longest pause in the body of a response: event streams and long polls are silent for a while. Default 5 min, as Envoy's idle timeout
+/// of streams.
 pub const ANSWER_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long a gRPC call may be silent, in either direction: of a stream that waits for news that is no fault. Default 5 min, as
-/// Envoy's idle timeout of streams.
+/// Longest silence of a gRPC call, in either direction: a stream that waits for news is healthy. Default 5 min, as Envoy's idle timeout
+/// of streams.
 pub const GRPC_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Streams that the gateway has open on one HTTP/2 connection to an origin. Default 100, as many as most origins take.
 pub const ORIGIN_STREAMS_MAX: u32 = 100;
 
-/// What a request body that nobody wants any more may still bring before the connection is closed: reading a little is cheaper
-/// for both than a new connection. Default 64 KiB, and no longer than [`DISCARD_TIMEOUT`].
+/// Bytes of an unwanted request body that are read before the connection is closed: reading a little is cheaper for both than a new
+/// connection. Default 64 KiB, and no longer than [`DISCARD_TIMEOUT`].
 pub const DISCARD_BYTES_MAX: u64 = 64 * 1024;
 /// See [`DISCARD_BYTES_MAX`].
 pub const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a closed connection may take to let the client read the last answer: closing at once would reset it while bytes of
-/// the client are unread, and the answer with it. Default 1 s.
+/// Time of a closed connection for the client to read the last response: closing at once would reset it while bytes of the
+/// client are unread, and the response with it. Default 1 s.
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Streams that a client may have open on one HTTP/2 connection. Default 100, the least that RFC 9113 section 6.5.2 recommends.
 pub const HTTP2_STREAMS_MAX: u32 = 100;
 
-/// The window of a stream of HTTP/2 as a connection begins, of clients and of origins: what a stream holds that nobody reads.
-/// Default 256 KiB: a body of that length needs no second round trip. nginx and HAProxy have 64 KiB, hyper's client 2 MiB, browsers
-/// 6 MiB and more, which costs as much for each stream that nobody reads.
+/// The window of a stream of HTTP/2 as a connection begins, of clients and of origins: an unread stream holds so much. Default 256 KiB: a
+/// body of that length needs no second round trip. nginx and HAProxy have 64 KiB, hyper's client 2 MiB, browsers 6 MiB and more, which
+/// costs as much for each unread stream.
 pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// The largest window of a stream, to which it grows while it is read. Default 32 MiB: over 100 ms it carries 320 MB a second, and a
 /// body of 20 MB needs one round trip beside the first. Envoy's is 16 MiB, Go's client has 4 MiB, nginx towards origins 2 GiB; these
@@ -49,17 +49,17 @@ pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// connections within `limits.buffered_bytes`.
 pub const HTTP2_STREAM_WINDOW_BYTES_MAX: u32 = 32 << 20;
 
-/// Bytes of answers that wait on one stream for the client's window.
+/// Bytes of responses that wait on one stream for the client's window.
 pub const HTTP2_SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Interim answers (1xx) to one request; an origin that sends more is broken.
+/// Interim responses (1xx) to one request; an origin that sends more is broken.
 pub const INTERIM_RESPONSES_MAX: u32 = 8;
 
-/// How long a WebSocket may be silent in both directions. Default 60 s, as ExpressGateway and nginx's `proxy_read_timeout`; pings
+/// Longest silence of a WebSocket in both directions. Default 60 s, as ExpressGateway and nginx's `proxy_read_timeout`; pings
 /// count as life.
 pub const WEBSOCKET_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// From the first byte of a WebSocket frame to its last, but for the time in which its receiver takes nothing. Default 30 s, as
+/// From the first byte of a WebSocket frame to its last, except the time in which its receiver takes nothing. Default 30 s, as
 /// ExpressGateway.
 pub const WEBSOCKET_FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -70,22 +70,20 @@ pub const RETRY_PAUSE: Duration = Duration::from_millis(25);
 /// The longest pause before any attempt. As Envoy's: ten times the first.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Bytes of a request body that are kept so that it can be sent again. Default 64 KiB, as many as a connection's window.
+/// Bytes of a request body that are buffered for a retry. Default 64 KiB, as many as a connection's window.
 pub const RETRY_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a request body that are read before a connection to an origin in HTTP/1.1 is taken for it. Default 1 MiB, as long as
-/// bodies are that nginx takes without being told otherwise: most uploads are whole then, and one that comes slowly holds a connection
-/// to no origin. Not in front of HTTP/2: there a slow one holds a stream of many. Charged to `limits.buffered_bytes`; bodies
-/// take at most half of that and go on unbuffered beyond it.
+/// Bytes of a request body that are read before a connection to an origin in HTTP/1.1 is taken for it. Default 1 MiB, as nginx's default
+/// limit of bodies: most uploads are whole then, and a slow one holds no connection to an origin. Not in front of HTTP/2: there a slow
+/// one holds a stream of many. Charged to `limits.buffered_bytes`; bodies take at most half of that and go on unbuffered beyond it.
 pub const REQUEST_BUFFER_BYTES: u64 = 1 << 20;
 
 /// Bytes of a request body. Default 1 GiB, as Apache httpd since 2.4.54: no upload that is meant is longer, and one without an end has
 /// one. nginx's 1 MiB would refuse photographs that pass without a gateway.
 pub const REQUEST_BODY_BYTES_MAX: u64 = 1 << 30;
 
-/// Bytes a second that the body of a request must bring at least, over ten seconds in which it is waited for. Default 1 KiB: a client
-/// on a bad line does better, and one that is slow on purpose is done with a whole [`REQUEST_BUFFER_BYTES`] in 17 minutes. Apache
-/// httpd asks for 500 bytes.
+/// Least bytes a second of a request body, over ten seconds of waiting for it. Default 1 KiB: a client on a bad line does better, and a
+/// deliberately slow one is done with a whole [`REQUEST_BUFFER_BYTES`] in 17 minutes. Apache httpd has 500 bytes.
 pub const BODY_RATE_MIN: u64 = 1024;
 
 /// Share of errors among the responses of a listener from which it is warned about. Default 5 %: a deploy that restarts one of many origins

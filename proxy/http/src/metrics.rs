@@ -25,11 +25,11 @@ pub(crate) struct ListenerMetrics {
     calls: ByNumber,
     pub(crate) durations: Durations,
     tunnels: Gauge,
-    /// Of clients and of origins.
+    /// Frames of clients and of origins.
     frames: [Counter; 2],
 }
 
-/// How many statuses gRPC has: 0 to 16.
+/// Number of statuses of gRPC: 0 to 16.
 const GRPC_STATUSES: u8 = 17;
 
 /// Counters by a number, made as it is met.
@@ -105,17 +105,17 @@ impl ListenerMetrics {
         self.core.counter(&catalog::HTTP_TUNNELS_CLOSED, &[&self.listener, reason]).inc();
     }
 
-    /// What became of a copy of a request.
+    /// The outcome of a copy of a request.
     pub(crate) fn mirrored(&self, outcome: &str) {
         self.core.counter(&catalog::HTTP_MIRRORED, &[&self.listener, outcome]).inc();
     }
 
-    /// Keys of tokens were asked for.
+    /// Keys of tokens were fetched.
     pub(crate) fn keys_fetched(&self, outcome: &str) {
         self.core.counter(&catalog::HTTP_JWKS_FETCHES, &[&self.listener, outcome]).inc();
     }
 
-    /// Something went wrong on purpose.
+    /// Counts an injected fault.
     pub(crate) fn fault(&self, kind: &str) {
         self.core.counter(&catalog::HTTP_FAULTS, &[&self.listener, kind]).inc();
     }
@@ -124,11 +124,11 @@ impl ListenerMetrics {
         self.core.counter(&catalog::SHED, &[&self.listener, reason]).inc();
     }
 
-    /// A policy said no.
+    /// Counts a refusal of a policy.
     pub(crate) fn denied(&self, reason: &'static str) {
         self.core.counter(&catalog::HTTP_DENIED, &[&self.listener, reason]).inc();
         let is_login = ["basic_", "api_key_", "jwt_"].iter().any(|kind| reason.starts_with(kind));
-        // Who shows nothing has not failed, and a browser asks so before it asks its user.
+        // A request without credentials is no failed login: a browser sends one before it prompts its user.
         if is_login && !reason.ends_with("_missing") && !matches!(reason, "basic_busy" | "jwt_keys_unavailable") {
             self.core.counter(&catalog::AUTH_FAILURES, &[&self.listener]).inc();
         }

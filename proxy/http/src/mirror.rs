@@ -1,17 +1,17 @@
-//! Copies of requests, sent to a second upstream. Nobody waits for them, and what they are answered goes nowhere.
+//! Copies of requests, sent to a second upstream. No client waits for them, and their responses are discarded.
 
 use std::{cell::RefCell, rc::Rc};
 
 use weir_http_codec::RequestHead;
 
 use crate::{
-    asked::Asked,
-    body::{Copied, Nowhere},
+    body::{BodyCopy, DiscardSink},
     connection::Connection,
-    routed::Routed,
+    destination::UpstreamRoute,
+    request_context::RequestContext,
     routes::Mirror,
     service::Service,
-    subrequest::{Subrequest, Unanswered},
+    subrequest::{Subrequest, SubrequestError},
     upstream::HttpUpstream,
 };
 
@@ -19,22 +19,22 @@ use crate::{
 /// unasked.
 const MIRRORS_MAX: u32 = 256;
 
-/// What is added to the host, so that the second upstream can tell copies: as Envoy does.
+/// Suffix of the host, by which the second upstream recognises copies, as with Envoy.
 const SUFFIX: &[u8] = b"-shadow";
 
 /// A copy that is being made.
-pub(crate) struct Copying {
+pub(crate) struct MirrorCopy {
     upstream: Rc<HttpUpstream>,
     head: RequestHead,
     host: Vec<u8>,
-    /// Of the body.
-    pub(crate) body: RefCell<Copied>,
+    /// Copy of the body.
+    pub(crate) body: RefCell<BodyCopy>,
     /// It counts from here on: a body that is still coming is held for it.
-    _under_way: UnderWay,
+    _under_way: MirrorGuard,
 }
 
-impl Copying {
-    /// Of a request that is about to go on, if its route wants one of it.
+impl MirrorCopy {
+    /// The copy of a request that is about to go on, if its route wants one.
     pub(crate) fn of(
         connection: &Connection,
         mirror: &Mirror,
@@ -56,27 +56,27 @@ impl Copying {
             host.iter().rposition(|byte| *byte == b':').filter(|at| host[at + 1..].iter().all(u8::is_ascii_digit));
         let at = colon.unwrap_or(host.len());
         shadow.splice(at..at, SUFFIX.iter().copied());
-        let body = RefCell::new(Copied::new(mirror.body_bytes_max));
+        let body = RefCell::new(BodyCopy::new(mirror.body_bytes_max));
         service.mirrors.set(service.mirrors.get() + 1);
-        let _under_way = UnderWay(service.clone());
+        let _under_way = MirrorGuard(service.clone());
         Some(Rc::new(Self { upstream: upstream.clone(), head: head.clone(), host: shadow, body, _under_way }))
     }
 
     /// The request has gone to its end: the copy goes too.
-    pub(crate) fn send(self: Rc<Self>, connection: &Connection, asked: &Asked, routed: &Routed<'_>) {
+    pub(crate) fn send(self: Rc<Self>, connection: &Connection, request: &RequestContext, routed: &UpstreamRoute<'_>) {
         let service = connection.service.clone();
-        let copied = self.body.borrow_mut().take();
-        let Some(body) = copied else { return service.metrics.mirrored("body_too_long") };
+        let copy = self.body.borrow_mut().take();
+        let Some(body) = copy else { return service.metrics.mirrored("body_too_long") };
         let settings = service.http();
         let timeout = routed.action.response_timeout.unwrap_or(settings.response_timeout);
-        let (idle_timeout, is_head) = (asked.answer_idle_timeout, asked.is_head);
+        let (idle_timeout, is_head) = (request.answer_idle_timeout, request.is_head);
         weir_engine::spawn(async move {
             let (head, host, body) = (&self.head, &*self.host, &*body);
-            let request = Subrequest { head, host, body, is_head, timeout, idle_timeout, limit: None };
-            let outcome = match request.ask(&service.metrics, &self.upstream, &mut Nowhere).await {
-                Ok(answered) if answered.is_whole => "ok",
-                Ok(_) | Err(Unanswered::Failed) => "failed",
-                Err(Unanswered::Unreachable) => "unreachable",
+            let subrequest = Subrequest { head, host, body, is_head, timeout, idle_timeout, limit: None };
+            let outcome = match subrequest.send(&service.metrics, &self.upstream, &mut DiscardSink).await {
+                Ok(response) if response.is_whole => "ok",
+                Ok(_) | Err(SubrequestError::Failed) => "failed",
+                Err(SubrequestError::Unreachable) => "unreachable",
             };
             service.metrics.mirrored(outcome);
         })
@@ -84,9 +84,9 @@ impl Copying {
     }
 }
 
-struct UnderWay(Rc<Service>);
+struct MirrorGuard(Rc<Service>);
 
-impl Drop for UnderWay {
+impl Drop for MirrorGuard {
     fn drop(&mut self) {
         self.0.mirrors.set(self.0.mirrors.get() - 1);
     }

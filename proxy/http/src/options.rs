@@ -6,22 +6,22 @@ use weir_websocket_codec::Limits;
 
 use crate::limits::{RETRY_ATTEMPTS, RETRY_BODY_BYTES_MAX, WEBSOCKET_FRAME_TIMEOUT, WEBSOCKET_IDLE_TIMEOUT};
 
-/// What went wrong.
+/// The cause of a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// No connection could be made: nobody has seen the request.
+pub enum RetryCause {
+    /// No connection could be made: no origin has seen the request.
     ConnectFailure,
     /// The origin said that it has not begun with it: REFUSED_STREAM, or GOAWAY.
     RefusedStream,
-    /// The connection ended without an answer.
+    /// The connection ended without a response.
     Reset,
-    /// There was no answer in time.
+    /// There was no response in time.
     Timeout,
-    /// The answer has a status that is asked again for.
+    /// The response has a status that is retried.
     Status,
 }
 
-impl Class {
+impl RetryCause {
     /// The word in the file and the label value.
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,20 +33,20 @@ impl Class {
         }
     }
 
-    /// Nobody has begun with the request: it may be of any method.
-    pub(crate) const fn is_unseen(self) -> bool {
+    /// No origin has begun with the request: it may be of any method.
+    pub(crate) const fn is_not_processed(self) -> bool {
         matches!(self, Self::ConnectFailure | Self::RefusedStream)
     }
 }
 
-/// When another origin is asked instead of one that failed.
+/// Settings of retries at another origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetrySettings {
     /// See [`RETRY_ATTEMPTS`]. 0: none.
     pub attempts: u32,
     /// After these failures.
-    pub on: Vec<Class>,
-    /// After any answer of 500 and more.
+    pub on: Vec<RetryCause>,
+    /// After any response of 500 and more.
     pub on_5xx: bool,
     /// After 502, 503 and 504.
     pub on_gateway_error: bool,
@@ -54,27 +54,27 @@ pub struct RetrySettings {
     pub statuses: Vec<u16>,
     /// Also requests whose methods are not idempotent (RFC 9110 section 9.2.2), though the origin may have acted on them.
     pub non_idempotent: bool,
-    /// From the end of a request to the head of its answer, of all attempts but the last.
+    /// From the end of a request to the head of its response, in all attempts but the last.
     pub try_timeout: Option<Duration>,
     /// See [`RETRY_BODY_BYTES_MAX`].
     pub body_bytes_max: usize,
 }
 
 impl RetrySettings {
-    /// A body has to be kept: something may be asked again that an origin has been sent a part of. `is_multiplexed`: origins may
-    /// say that they have not begun with it.
+    /// Bodies have to be buffered: a retry may follow after an origin has received a part. `is_multiplexed`: origins may report that they
+    /// have not begun with it.
     pub(crate) fn keeps_bodies(&self, is_multiplexed: bool) -> bool {
-        let may_follow = |class: &Class| match class {
-            Class::ConnectFailure => false,
-            Class::RefusedStream => is_multiplexed,
-            Class::Reset | Class::Timeout | Class::Status => true,
+        let may_follow = |class: &RetryCause| match class {
+            RetryCause::ConnectFailure => false,
+            RetryCause::RefusedStream => is_multiplexed,
+            RetryCause::Reset | RetryCause::Timeout | RetryCause::Status => true,
         };
         let wants_statuses = self.on_5xx || self.on_gateway_error || !self.statuses.is_empty();
         self.attempts > 0 && self.body_bytes_max > 0 && (wants_statuses || self.on.iter().any(may_follow))
     }
 
-    /// An answer with this status is a failure.
-    pub(crate) fn takes(&self, status: u16) -> bool {
+    /// A response with this status is a failure.
+    pub(crate) fn retries_on(&self, status: u16) -> bool {
         (self.on_5xx && status >= 500)
             || (self.on_gateway_error && matches!(status, 502..=504))
             || self.statuses.contains(&status)
@@ -82,11 +82,11 @@ impl RetrySettings {
 }
 
 impl Default for RetrySettings {
-    /// What nobody has seen is asked again.
+    /// Requests that no origin has seen are retried.
     fn default() -> Self {
         Self {
             attempts: RETRY_ATTEMPTS,
-            on: vec![Class::ConnectFailure, Class::RefusedStream],
+            on: vec![RetryCause::ConnectFailure, RetryCause::RefusedStream],
             on_5xx: false,
             on_gateway_error: false,
             statuses: Vec::new(),
@@ -100,7 +100,7 @@ impl Default for RetrySettings {
 /// Limits of the WebSockets of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebSocketSettings {
-    /// Of each direction.
+    /// Limits of each direction.
     pub limits: Limits,
     /// See [`WEBSOCKET_IDLE_TIMEOUT`].
     pub idle_timeout: Duration,
@@ -114,20 +114,20 @@ impl Default for WebSocketSettings {
     }
 }
 
-/// What the connection of a client may become, if the origin agrees.
+/// Upgrades of a client's connection that are allowed, if the origin agrees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upgrades {
     /// A WebSocket (RFC 6455).
     pub websocket: bool,
 }
 
-/// What a client may know of the gateway and of whom else it asked through.
+/// Handling of fields that describe the client and the proxies before the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ForwardedFields {
-    /// The gateway is the first: what the client says of others is replaced.
+    /// The gateway is the first proxy: the client's own statements are replaced.
     #[default]
     Replace,
-    /// Trusted proxies stand in front: what they say is kept and added to.
+    /// Trusted proxies stand in front: their statements stay, and the gateway adds its own.
     Append,
     /// Nothing is said, and what came stays.
     Keep,
@@ -147,13 +147,13 @@ impl ForwardedFields {
     }
 }
 
-/// What becomes of `traceparent` and `tracestate` (W3C Trace Context).
+/// Handling of `traceparent` and `tracestate` (W3C Trace Context).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TraceContext {
     /// They go on as they came.
     #[default]
     Pass,
-    /// The gateway is a step of the trace: it has a span of its own. What is no trace is taken away.
+    /// The gateway is a step of the trace: it has a span of its own. A malformed trace context is removed.
     Child,
     /// The same, and a request without a trace begins one.
     Start,

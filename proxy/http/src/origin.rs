@@ -8,54 +8,54 @@ use weir_http_codec::{BodyDecoder, BodyLength, Fields, HeadLimits, ResponseHead,
 use weir_upstream::{LossCause, Remains};
 
 use crate::{
-    body::{Broken, Sink, Source},
-    failure::Failure,
+    body::{BodyError, Sink, Source},
+    failure::AttemptFailure,
+    http1_body::{Framing, Http1Sink, Http1Source, receive},
     input::Input,
     metrics::ListenerMetrics,
     refusal::Refusal,
-    wire::{Framing, WireSink, WireSource, receive},
 };
 
-/// The origin of one attempt to have a request answered. The head of the request is on its way.
+/// The origin of one attempt. The head of the request is on its way.
 pub(crate) trait Origin {
-    /// Where the body of the request goes.
+    /// The sink of the request body.
     type Upload<'a>: Sink
     where
         Self: 'a;
-    /// Where the answer comes from.
+    /// The source of the response.
     type Download<'a>: Download
     where
         Self: 'a;
 
     /// Both directions.
-    fn sides<'a>(&'a mut self, means: Means<'a>) -> (Self::Upload<'a>, Self::Download<'a>);
+    fn split<'a>(&'a mut self, attempt: AttemptContext<'a>) -> (Self::Upload<'a>, Self::Download<'a>);
 }
 
-/// What an origin is given for one attempt.
-pub(crate) struct Means<'a> {
+/// Context of one attempt for its origin.
+pub(crate) struct AttemptContext<'a> {
     pub(crate) metrics: &'a ListenerMetrics,
-    /// Of what the client does.
+    /// Deadline of the client.
     pub(crate) deadline: &'a Deadline,
-    /// Of what the origin does.
+    /// Deadline of the origin.
     pub(crate) origin_deadline: &'a Deadline,
-    /// How a body of the request is framed.
+    /// Framing of the request body.
     pub(crate) framing: Framing,
-    /// How long the body of the answer may pause.
+    /// Longest pause in the body of the response.
     pub(crate) answer_idle_timeout: Duration,
 }
 
-/// Where an answer comes from: heads, and then the body of the last.
+/// The source of a response: heads, and then the body of the last.
 pub(crate) trait Download: Source {
     /// The next head, an interim one or the last.
-    async fn head(&mut self) -> Result<ResponseHead, Failure>;
+    async fn head(&mut self) -> Result<ResponseHead, AttemptFailure>;
 
     /// `head` was the last: the body that follows it.
     fn begin(&mut self, head: &ResponseHead, is_head: bool) -> BodyLength;
 
-    /// What came behind a head that ends HTTP here.
+    /// Bytes behind a head that ends HTTP here.
     fn rest(&mut self) -> Input;
 
-    /// What the exchange leaves on the connection; `None`: that ends with it.
+    /// The state of the connection after the exchange; `None`: it ends.
     fn remains(&self) -> Option<Remains>;
 
     /// The trailers behind the body, once that is over.
@@ -67,14 +67,14 @@ pub(crate) trait Download: Source {
 
 /// Parsers that a worker keeps for their memory. Default 64, as many responses as a worker has begun and not ended at most times; each
 /// holds a head of a kilobyte or two.
-const PARSERS_KEPT_MAX: usize = 64;
+const PARSERS_POOLED_MAX: usize = 64;
 
 thread_local! {
     static PARSERS: RefCell<Vec<ResponseParser>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An origin that speaks HTTP/1.1 on a connection of its own.
-pub(crate) struct WireOrigin<'l> {
+pub(crate) struct Http1Origin<'l> {
     stream: &'l mut Stream,
     input: Input,
     decoder: BodyDecoder,
@@ -82,40 +82,40 @@ pub(crate) struct WireOrigin<'l> {
     parser: Option<ResponseParser>,
 }
 
-impl<'l> WireOrigin<'l> {
+impl<'l> Http1Origin<'l> {
     pub(crate) fn new(stream: &'l mut Stream) -> Self {
         Self { stream, input: Input::default(), decoder: BodyDecoder::new(BodyLength::Exact(0)), parser: None }
     }
 }
 
-impl Drop for WireOrigin<'_> {
+impl Drop for Http1Origin<'_> {
     fn drop(&mut self) {
         let Some(mut parser) = self.parser.take() else { return };
         // The origin may have failed in the middle of a head.
         parser.reset();
         PARSERS.with_borrow_mut(|parsers| {
-            if parsers.len() < PARSERS_KEPT_MAX {
+            if parsers.len() < PARSERS_POOLED_MAX {
                 parsers.push(parser);
             }
         });
     }
 }
 
-impl Origin for WireOrigin<'_> {
+impl Origin for Http1Origin<'_> {
     type Upload<'a>
-        = WireSink<'a>
+        = Http1Sink<'a>
     where
         Self: 'a;
     type Download<'a>
-        = WireDownload<'a>
+        = Http1Download<'a>
     where
         Self: 'a;
 
-    fn sides<'a>(&'a mut self, means: Means<'a>) -> (WireSink<'a>, WireDownload<'a>) {
-        let Means { metrics, deadline, origin_deadline, framing, answer_idle_timeout } = means;
+    fn split<'a>(&'a mut self, attempt: AttemptContext<'a>) -> (Http1Sink<'a>, Http1Download<'a>) {
+        let AttemptContext { metrics, deadline, origin_deadline, framing, answer_idle_timeout } = attempt;
         let Self { stream, input, decoder, parser } = self;
         let Stream { reader, output, .. } = &mut **stream;
-        let source = WireSource {
+        let source = Http1Source {
             reader,
             input,
             decoder,
@@ -123,7 +123,7 @@ impl Origin for WireOrigin<'_> {
             idle_timeout: answer_idle_timeout,
             is_ended: false,
         };
-        let download = WireDownload {
+        let download = Http1Download {
             metrics,
             parser,
             source,
@@ -131,15 +131,15 @@ impl Origin for WireOrigin<'_> {
             ends_with_connection: false,
             may_have_body: false,
         };
-        (WireSink { output, framing, deadline }, download)
+        (Http1Sink { output, framing, deadline }, download)
     }
 }
 
-/// An answer in HTTP/1.1.
-pub(crate) struct WireDownload<'a> {
+/// A response in HTTP/1.1.
+pub(crate) struct Http1Download<'a> {
     metrics: &'a ListenerMetrics,
     parser: &'a mut Option<ResponseParser>,
-    source: WireSource<'a>,
+    source: Http1Source<'a>,
     /// The origin has sent something.
     has_received: bool,
     ends_with_connection: bool,
@@ -147,29 +147,29 @@ pub(crate) struct WireDownload<'a> {
     may_have_body: bool,
 }
 
-impl Source for WireDownload<'_> {
+impl Source for Http1Download<'_> {
     fn is_done(&self) -> bool {
         self.source.is_done()
     }
 
-    async fn fill(&mut self) -> Result<(), Broken> {
+    async fn fill(&mut self) -> Result<(), BodyError> {
         self.source.fill().await
     }
 
-    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
+    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), BodyError> {
         self.source.pass(sink)
     }
 }
 
-impl Download for WireDownload<'_> {
-    async fn head(&mut self) -> Result<ResponseHead, Failure> {
-        let malformed = Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation);
-        let WireSource { reader, input, deadline, .. } = &mut self.source;
+impl Download for Http1Download<'_> {
+    async fn head(&mut self) -> Result<ResponseHead, AttemptFailure> {
+        let malformed = AttemptFailure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation);
+        let Http1Source { reader, input, deadline, .. } = &mut self.source;
         loop {
             let has_some = !input.bytes().is_empty();
             if has_some {
-                let kept = || PARSERS.with_borrow_mut(Vec::pop).unwrap_or_default();
-                let parser = self.parser.get_or_insert_with(kept);
+                let pooled = || PARSERS.with_borrow_mut(Vec::pop).unwrap_or_default();
+                let parser = self.parser.get_or_insert_with(pooled);
                 match parser.parse(input.bytes(), &HeadLimits::default()) {
                     Ok(Some(used)) => {
                         input.spend(used);
@@ -182,14 +182,14 @@ impl Download for WireDownload<'_> {
                     }
                 }
             }
-            input.keep();
+            input.release_chunk();
             match receive(reader, input, deadline).await {
                 Some(Ok(count)) if count > 0 => self.has_received = true,
                 Some(_) if has_some || self.has_received => {
-                    return Err(Failure::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed));
+                    return Err(AttemptFailure::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed));
                 }
-                Some(_) => return Err(Failure::Silent),
-                None => return Err(Failure::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout)),
+                Some(_) => return Err(AttemptFailure::NoResponse),
+                None => return Err(AttemptFailure::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout)),
             }
         }
     }
@@ -202,7 +202,7 @@ impl Download for WireDownload<'_> {
             _ if head.has_body(is_head) => false,
             BodyLength::Exact(length) => length > 0,
             BodyLength::Chunked => true,
-            // Of 204 and 304 that is as it should be.
+            // 204 and 304 have no body by rule.
             BodyLength::UntilClose => head.has_body(false),
         };
         length
@@ -215,7 +215,7 @@ impl Download for WireDownload<'_> {
     fn remains(&self) -> Option<Remains> {
         match &self.source.input {
             _ if self.ends_with_connection => None,
-            // Bytes behind the answer belong to nobody: on this connection nothing can be trusted any more.
+            // Bytes behind the response belong to no request: this connection cannot be trusted any more.
             input if !input.bytes().is_empty() => Some(Remains::Bytes),
             input if input.is_ended() => None,
             _ if self.may_have_body => Some(Remains::PerhapsBody),

@@ -1,7 +1,7 @@
-//! What a listener, a domain or a route asks of a request before it goes anywhere, and what the answer says of that.
+//! The policies of a listener, a domain or a route, and the fields that they add to a response.
 //!
-//! The policies themselves are pure and in `weir_policy::http`; `judge` asks them in their order. A route has its policies whole, those of
-//! its listener included: nothing is looked up in two places.
+//! The policies themselves are pure and in `weir_policy::http`; `policy_check` runs them in their order. A route has its policies whole,
+//! those of its listener included: nothing is looked up in two places.
 
 use std::sync::Arc;
 
@@ -10,37 +10,37 @@ use weir_policy::http::{AddressRules, ApiKeys, Basic, Cors, Jwt, RateLimit, Veri
 
 use crate::{ext_auth::ExtAuth, jwks::RemoteKeys};
 
-/// What is asked of the requests of a route. All that is configured must be fulfilled.
+/// The policies of a route. A request must satisfy every configured one.
 #[derive(Clone, Debug, Default)]
 pub struct Policies {
-    /// Where requests may come from.
+    /// Addresses that requests may come from.
     pub address: Option<Arc<AddressRules>>,
-    /// Which pages of other origins may read answers. A copy for each worker: regexes keep scratch memory.
+    /// Pages of other origins that may read responses. A copy for each worker: regexes keep scratch memory.
     pub cors: Option<Cors>,
     /// Somebody with a password.
-    pub basic: Option<Arc<Told<Basic>>>,
+    pub basic: Option<Arc<WithUserHeader<Basic>>>,
     /// A program with a key.
-    pub api_keys: Option<Arc<Told<ApiKeys>>>,
+    pub api_keys: Option<Arc<WithUserHeader<ApiKeys>>>,
     /// Somebody with a token.
     pub jwt: Option<Arc<Jwt>>,
-    /// Where the keys of tokens are had from.
+    /// Sources of the keys of tokens.
     pub keys: Vec<Arc<RemoteKeys>>,
-    /// Who decides when all others have said yes.
+    /// The service that decides when all others have allowed the request.
     pub ext_auth: Option<Arc<ExtAuth>>,
-    /// How often; each of them.
+    /// Rate limits; a request counts with each.
     pub rates: Vec<Arc<RateLimit>>,
 }
 
-/// A policy that finds out who asks, and the field by which the origin is told.
+/// A policy that authenticates a user, and the field that carries the name to the origin.
 #[derive(Debug)]
-pub struct Told<P> {
+pub struct WithUserHeader<P> {
     /// The policy.
     pub policy: P,
-    /// `None`: the origin is not told.
+    /// `None`: the origin does not get the name.
     pub user_field: Option<Box<str>>,
 }
 
-/// Who authentication found.
+/// The authenticated identity.
 #[derive(Clone, Debug)]
 pub(crate) enum Identity {
     /// A user, or the owner of a key.
@@ -58,75 +58,75 @@ impl Identity {
     }
 }
 
-/// What the policies of a route have found out about a request that they let through.
+/// The results of the policies of a route for an allowed request.
 #[derive(Debug, Default)]
 pub(crate) struct Admitted {
     pub(crate) user: Option<Arc<str>>,
     pub(crate) owner: Option<Arc<str>>,
     pub(crate) token: Option<Arc<Verified>>,
-    /// What another service told.
-    pub(crate) told: Option<Fields>,
+    /// Fields of the external service.
+    pub(crate) ext_auth_fields: Option<Fields>,
 }
 
-/// What answers to one request carry because of policies, whoever answers.
+/// Fields that policies add to the response to one request, of an origin or of the gateway.
 #[derive(Debug, Default)]
-pub(crate) struct AnswerFields {
+pub(crate) struct PolicyFields {
     /// The Origin of the request, if its route has a CORS policy.
     pub(crate) origin: Fields,
-    /// Of the rate limit that is nearest, and of a refusal.
-    pub(crate) told: Fields,
-    /// The same and what a page may read, for answers of the gateway's own; only with a CORS policy.
+    /// Fields of the nearest rate limit, and of a refusal.
+    pub(crate) added: Fields,
+    /// The same and the CORS fields, for responses of the gateway's own; only with a CORS policy.
     pub(crate) own: Option<Fields>,
-    /// Who asked.
+    /// The authenticated identity.
     pub(crate) identity: Option<Identity>,
 }
 
-impl AnswerFields {
-    /// Makes the fields of an origin's answer those of the policies.
+impl PolicyFields {
+    /// Puts the fields of the policies into an origin's response.
     pub(crate) fn apply(&self, policies: Option<&Policies>, fields: &mut Fields) {
         if let Some(cors) = policies.and_then(|policies| policies.cors.as_ref()) {
             cors.apply(&self.origin, fields);
         }
-        for field in self.told.iter() {
+        for field in self.added.iter() {
             fields.set_named(field.name, field.value);
         }
     }
 
-    /// What an answer of the gateway's own carries besides what it is.
+    /// The fields for a response of the gateway's own.
     pub(crate) fn own(&self) -> &Fields {
-        self.own.as_ref().unwrap_or(&self.told)
+        self.own.as_ref().unwrap_or(&self.added)
     }
 }
 
 impl Policies {
-    /// The upstreams that are asked.
+    /// The upstreams that policies use.
     pub fn upstreams(&self) -> impl Iterator<Item = &Arc<str>> {
         self.keys.iter().map(|keys| &keys.upstream).chain(self.ext_auth.iter().map(|service| &service.upstream))
     }
 
-    /// Takes credentials out of a request that goes on, and tells the origin who asks.
-    pub(crate) fn tell(&self, admitted: &Admitted, head: &mut RequestHead) {
+    /// Removes credentials from a request that goes on, and adds the identity for the origin.
+    pub(crate) fn forward_identity(&self, admitted: &Admitted, head: &mut RequestHead) {
         if let Some(basic) = &self.basic {
             basic.policy.strip(&mut head.fields);
-            tell_name(&basic.user_field, &admitted.user, &mut head.fields);
+            set_user_field(&basic.user_field, &admitted.user, &mut head.fields);
         }
         if let Some(keys) = &self.api_keys {
             keys.policy.strip(head);
-            tell_name(&keys.user_field, &admitted.owner, &mut head.fields);
+            set_user_field(&keys.user_field, &admitted.owner, &mut head.fields);
         }
         if let Some(jwt) = &self.jwt {
             jwt.strip(head);
         }
         if let Some(token) = &admitted.token {
-            token.tell(&mut head.fields);
+            token.append_to(&mut head.fields);
         }
-        if let (Some(service), Some(told)) = (&self.ext_auth, &admitted.told) {
-            service.tell(told, &mut head.fields);
+        if let (Some(service), Some(fields)) = (&self.ext_auth, &admitted.ext_auth_fields) {
+            service.apply(fields, &mut head.fields);
         }
     }
 }
 
-fn tell_name(field: &Option<Box<str>>, name: &Option<Arc<str>>, fields: &mut Fields) {
+fn set_user_field(field: &Option<Box<str>>, name: &Option<Arc<str>>, fields: &mut Fields) {
     if let (Some(field), Some(name)) = (field, name) {
         fields.push(field.as_bytes(), name.as_bytes());
     }

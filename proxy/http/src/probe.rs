@@ -1,4 +1,4 @@
-//! Whether an origin answers: one small request on a connection of its own.
+//! Health checks: one small request on a connection of its own.
 
 use std::io;
 
@@ -8,42 +8,42 @@ use weir_upstream::Probe;
 
 use crate::http2;
 
-/// Asks an origin something and looks at the answer.
+/// Checks the health of an origin by one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpProbe {
-    /// What is asked.
-    pub question: Question,
+    /// The kind of the request.
+    pub kind: ProbeKind,
     /// The Host of the request.
     pub host: String,
-    /// It is asked in HTTP/2.
+    /// Speaks HTTP/2.
     pub is_http2: bool,
 }
 
-/// What is asked of an origin.
+/// The request of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum ProbeKind {
     /// Nothing: that it takes a connection is enough.
     Connection,
-    /// A path, with a status from 200 to 399 in the answer.
+    /// A path, with a status from 200 to 399 in the response.
     Path(String),
-    /// Whether it serves this gRPC service, by the standard health service (`grpc.health.v1.Health`). Empty: the server as a
+    /// This gRPC service, by the standard health service (`grpc.health.v1.Health`). Empty: the server as a
     /// whole. Needs HTTP/2.
     Grpc(String),
 }
 
 impl Probe for HttpProbe {
-    async fn ask(&self, stream: Stream) -> io::Result<Option<Stream>> {
-        match (&self.question, self.is_http2) {
-            (Question::Connection, _) => Ok(None),
-            (Question::Path(path), false) => self.ask_path(path, stream).await,
-            (Question::Path(path), true) => http2::probe::path(stream, &self.host, path).await.map(|()| None),
-            (Question::Grpc(service), _) => http2::probe::grpc(stream, &self.host, service).await.map(|()| None),
+    async fn check(&self, stream: Stream) -> io::Result<Option<Stream>> {
+        match (&self.kind, self.is_http2) {
+            (ProbeKind::Connection, _) => Ok(None),
+            (ProbeKind::Path(path), false) => self.probe_path(path, stream).await,
+            (ProbeKind::Path(path), true) => http2::probe::path(stream, &self.host, path).await.map(|()| None),
+            (ProbeKind::Grpc(service), _) => http2::probe::grpc(stream, &self.host, service).await.map(|()| None),
         }
     }
 }
 
 impl HttpProbe {
-    async fn ask_path(&self, path: &str, mut stream: Stream) -> io::Result<Option<Stream>> {
+    async fn probe_path(&self, path: &str, mut stream: Stream) -> io::Result<Option<Stream>> {
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: weir-health\r\nAccept: */*\r\n\r\n", self.host);
         stream.output.append(request.as_bytes());
@@ -51,7 +51,7 @@ impl HttpProbe {
         let (mut parser, mut received) = (ResponseParser::new(), Vec::new());
         loop {
             let Some(chunk) = stream.reader.receive().await? else {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed without an answer"));
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed without a response"));
             };
             received.extend_from_slice(&chunk);
             let Some(used) = parser.parse(&received, &HeadLimits::default()).map_err(malformed)? else { continue };

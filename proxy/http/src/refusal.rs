@@ -1,18 +1,18 @@
-//! Every way to say no, in HTTP's words.
+//! Every refusal, in HTTP's words.
 
 use weir_http_codec::{Fields, Known, WireError};
 use weir_upstream::Refusal as LaneRefusal;
 
-use crate::response::OwnAnswer;
+use crate::local_response::LocalResponse;
 
-/// An answer of the gateway's own.
+/// A refusal as a response of the gateway's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// What the client is told.
+    /// The status of the response.
     pub(crate) status: u16,
     /// Stable word for counters, logs and the access record.
     pub(crate) reason: &'static str,
-    /// What the client may read; never a name from inside.
+    /// Text for the client; never an internal name.
     pub(crate) text: &'static str,
     /// No request can follow on the connection.
     pub(crate) closes: bool,
@@ -41,7 +41,7 @@ impl Refusal {
     pub(crate) const NO_ROUTE: Self = Self::new(404, "no_route", "no route for this request");
     /// There is a mistake in the route that takes it.
     pub(crate) const ROUTE_INVALID: Self = Self::new(503, "route_invalid", "this is not available");
-    /// As many exchanges are under way as may be.
+    /// The limit of concurrent exchanges is reached.
     pub(crate) const IN_FLIGHT: Self = Self::new(503, "in_flight", "the gateway is at its limit of requests");
     /// The body is longer than its route takes.
     pub(crate) const BODY_TOO_LONG: Self = Self::new(413, "body_too_long", "the request body is too long");
@@ -50,7 +50,7 @@ impl Refusal {
     /// The service that decides on requests does not.
     pub(crate) const EXT_AUTH_FAILED: Self =
         Self::new(503, "ext_auth_failed", "it cannot be found out now whether this is allowed");
-    /// The keys of the issuers of tokens cannot be had.
+    /// The keys of the issuers of tokens cannot be fetched.
     pub(crate) const JWKS_UNAVAILABLE: Self =
         Self::new(503, "jwt_keys_unavailable", "the credentials cannot be checked now");
     /// The head took longer than its deadline.
@@ -61,13 +61,13 @@ impl Refusal {
     /// The client went away in the middle of a body.
     pub(crate) const BODY_CUT: Self = Self::new(400, "body_cut", "the request body ended early").closing();
     /// The origin's head took longer than its deadline.
-    pub(crate) const RESPONSE_TIMEOUT: Self = Self::new(504, "response_timeout", "the origin did not answer in time");
+    pub(crate) const RESPONSE_TIMEOUT: Self = Self::new(504, "response_timeout", "the origin did not respond in time");
     /// All of the exchange took longer than it may.
-    pub(crate) const REQUEST_TIMEOUT: Self = Self::new(504, "request_timeout", "the origin did not answer in time");
-    /// The origin closed without an answer.
+    pub(crate) const REQUEST_TIMEOUT: Self = Self::new(504, "request_timeout", "the origin did not respond in time");
+    /// The origin closed without a response.
     pub(crate) const ORIGIN_CLOSED: Self = Self::new(502, "origin_closed", "the origin closed the connection");
     /// The origin broke HTTP.
-    pub(crate) const ORIGIN_MALFORMED: Self = Self::new(502, "origin_malformed", "the origin's answer is malformed");
+    pub(crate) const ORIGIN_MALFORMED: Self = Self::new(502, "origin_malformed", "the origin's response is malformed");
     /// A tap on the response gave it up. The client has a part of it then, and gets no refusal.
     pub(crate) const TAP_BROKE_OFF: Self = Self::new(502, "tap_broke_off", "the response cannot be passed on");
     /// The origin does not read the body, and others need the memory that it holds.
@@ -79,7 +79,7 @@ impl Refusal {
     /// A gRPC call over HTTP/1.1, which cannot carry its status.
     pub(crate) const GRPC_NEEDS_HTTP2: Self = Self::new(426, "grpc_needs_http2", "gRPC needs HTTP/2");
 
-    /// A wish for a WebSocket that is not as RFC 6455 section 4.1 has it.
+    /// A WebSocket handshake that breaks RFC 6455 section 4.1.
     pub(crate) const WEBSOCKET_HANDSHAKE: Self =
         Self::new(426, "websocket_handshake", "WebSocket needs GET, a key of 16 bytes and version 13");
 
@@ -90,12 +90,12 @@ impl Refusal {
     pub(crate) const ORIGIN_NO_WEBSOCKET: Self =
         Self::new(502, "origin_no_websocket", "the origin did not agree to a WebSocket");
 
-    /// Of a request that breaks a rule.
+    /// The refusal of a request that breaks a rule.
     pub(crate) const fn malformed(error: WireError) -> Self {
         Self::new(error.status(), error.reason(), error.text()).closing()
     }
 
-    /// Of a policy; its fields go into the answer apart.
+    /// The refusal of a policy; its fields go into the response separately.
     pub(crate) fn of_policy(refusal: &weir_policy::http::Refusal) -> Self {
         let text = match refusal.status {
             401 => "credentials are needed",
@@ -107,7 +107,7 @@ impl Refusal {
         Self::new(refusal.status, refusal.reason, text)
     }
 
-    /// No lane could be had.
+    /// No lane was available.
     pub(crate) const fn no_lane(refusal: LaneRefusal) -> Self {
         match refusal {
             LaneRefusal::BreakerOpen => Self::new(503, "no_healthy_endpoint", "no origin is available"),
@@ -118,9 +118,9 @@ impl Refusal {
     }
 
     /// In HTTP's words; `fields` stand in its head besides its own.
-    pub(crate) fn answer(&self, own: Option<&Fields>, chance: u64) -> OwnAnswer {
-        let mut answer = OwnAnswer::new(self.status, b"text/plain; charset=utf-8", format!("{}\n", self.text));
-        let fields = &mut answer.head.fields;
+    pub(crate) fn response(&self, own: Option<&Fields>, chance: u64) -> LocalResponse {
+        let mut response = LocalResponse::new(self.status, b"text/plain; charset=utf-8", format!("{}\n", self.text));
+        let fields = &mut response.head.fields;
         own.into_iter().flat_map(Fields::iter).for_each(|field| fields.push(field.name, field.value));
         match self.status {
             503 if !fields.has(Known::RetryAfter) => {
@@ -135,6 +135,6 @@ impl Refusal {
             426 => fields.push(b"Upgrade", b"h2c"),
             _ => {}
         }
-        answer
+        response
     }
 }

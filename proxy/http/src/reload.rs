@@ -6,8 +6,7 @@ use weir_policy::http::RateLimit;
 
 use crate::{jwks::RemoteKeys, routes::Routes};
 
-/// Rate limits that stand in a new configuration as they stood in the old one go on where they were: a reload gives nobody a
-/// full bucket.
+/// Rate limits that are the same in the old and in the new configuration keep their state: a reload gives no client a full bucket.
 pub(crate) fn keep_limits(old: &Routes, new: &mut Routes) {
     let known: HashMap<&str, &[Arc<RateLimit>]> = old
         .table
@@ -17,7 +16,7 @@ pub(crate) fn keep_limits(old: &Routes, new: &mut Routes) {
         .collect();
     // A limit of the listener or of a domain is one for all its routes, the new ones too.
     let mut kept: HashMap<*const RateLimit, Arc<RateLimit>> = HashMap::new();
-    // What was one limit and is two now begins anew for the second: they must not become one for good.
+    // One limit that has become two starts full for the second: they must not become one for good.
     let mut claimed: HashMap<*const RateLimit, *const RateLimit> = HashMap::new();
     for route in new.table.routes() {
         let (Some(policies), Some(before)) = (&route.action.policies, known.get(&*route.name)) else { continue };

@@ -6,99 +6,125 @@ use weir_base::time::Time;
 use weir_listener::CloseReason;
 
 use crate::{
-    asked::Asked,
-    client::{After, Client},
+    body_inspection::BodyInspection,
+    client::{AfterExchange, Client},
     connection::Connection,
-    doors::Whole,
-    failure::{Failure, INSPECTED},
-    inspecting::Inspecting,
+    failure::{AttemptFailure, INSPECTED},
+    filter::WholeResponse,
+    local_response::LocalResponse,
     refusal::Refusal,
-    response::OwnAnswer,
-    upgrade::Wish,
-    waiting::Cut,
+    request_context::RequestContext,
+    upgrade::RequestedUpgrade,
+    wait::WaitAborted,
 };
 
-/// Answers without an upstream. `outcome`: the word for it, `ok` for what the route is for.
-pub(crate) fn answer(client: &mut impl Client, asked: &Asked, answer: &OwnAnswer, outcome: &'static str) -> After {
+/// Sends a response without an upstream. `outcome`: the word of the access log, `ok` for a regular response of the route.
+pub(crate) fn send(
+    client: &mut impl Client,
+    request: &RequestContext,
+    response: &LocalResponse,
+    outcome: &'static str,
+) -> AfterExchange {
     // A 2xx would mean that the WebSocket stands (RFC 8441 section 5).
-    let is_misleading = asked.version.is_multiplexed() && asked.wish != Wish::None;
-    if is_misleading && (200..300).contains(&answer.head.status()) {
-        return refuse(client, asked, Refusal::CONNECT_PROTOCOL);
+    let is_misleading = request.version.is_multiplexed() && request.upgrade != RequestedUpgrade::None;
+    if is_misleading && (200..300).contains(&response.head.status()) {
+        return refuse(client, request, Refusal::CONNECT_PROTOCOL);
     }
     let reason = if outcome == "ok" { "answered" } else { outcome };
-    let after = client.reply(asked, answer, false, reason);
-    client.connection().answered(asked, answer.head.status(), None, "", outcome);
+    let after = client.reply(request, response, false, reason);
+    client.connection().record_response(request, response.head.status(), None, "", outcome);
     after
 }
 
-/// Answers with a response of another room.
-pub(crate) fn whole(client: &mut impl Client, asked: &Asked, whole: Whole, outcome: &'static str) -> After {
-    let Whole { status, fields, body } = whole;
-    self::answer(client, asked, &OwnAnswer::new(status, b"", body).with_own(fields).with(&asked.own_fields()), outcome)
+/// Sends a response of another room.
+pub(crate) fn send_whole(
+    client: &mut impl Client,
+    request: &RequestContext,
+    whole: WholeResponse,
+    outcome: &'static str,
+) -> AfterExchange {
+    let WholeResponse { status, fields, body } = whole;
+    self::send(
+        client,
+        request,
+        &LocalResponse::new(status, b"", body).with_own(fields).with(&request.local_response_fields()),
+        outcome,
+    )
 }
 
-/// Breaks off a response of which the client has a part.
-pub(crate) fn broke_off(connection: &Connection, asked: &Asked, status: u16, reason: CloseReason) -> After {
-    connection.broke_off(asked, status, None, "", reason);
-    After::Broken(reason)
+/// Breaks off a response after its start.
+pub(crate) fn abort(
+    connection: &Connection,
+    request: &RequestContext,
+    status: u16,
+    reason: CloseReason,
+) -> AfterExchange {
+    connection.record_abort(request, status, None, "", reason);
+    AfterExchange::Abort(reason)
 }
 
 /// Refuses a request that goes to no upstream.
-pub(crate) fn refuse(client: &mut impl Client, asked: &Asked, refusal: Refusal) -> After {
-    refuse_for(client, asked, refusal, None, "")
+pub(crate) fn refuse(client: &mut impl Client, request: &RequestContext, refusal: Refusal) -> AfterExchange {
+    refuse_for(client, request, refusal, None, "")
 }
 
-/// Refuses a request in place of this upstream, which had it at `sent`.
+/// Refuses a request in place of this upstream, which received it at `sent`.
 pub(crate) fn refuse_for(
     client: &mut impl Client,
-    asked: &Asked,
+    request: &RequestContext,
     refusal: Refusal,
     sent: Option<Time>,
     upstream: &str,
-) -> After {
+) -> AfterExchange {
     let connection = client.connection().clone();
-    let own = asked.answer_fields.get().map(|answer| answer.own());
-    let answer = refusal.answer(own, connection.service.sessions.chance());
-    let after = client.reply(asked, &answer, refusal.closes, refusal.reason);
-    connection.answered(asked, refusal.status, sent, upstream, refusal.reason);
+    let own = request.policy_fields.get().map(|fields| fields.own());
+    let response = refusal.response(own, connection.service.sessions.chance());
+    let after = client.reply(request, &response, refusal.closes, refusal.reason);
+    connection.record_response(request, refusal.status, sent, upstream, refusal.reason);
     after
 }
 
 /// Refuses a request with the response of its inspection.
-pub(crate) fn inspected(client: &mut impl Client, asked: &Asked, inspecting: &mut Inspecting) -> After {
-    match inspecting.refused() {
-        Some(refused) => whole(client, asked, refused, INSPECTED),
-        None => refuse(client, asked, Refusal::POLICY_FAILED),
+pub(crate) fn refuse_inspected(
+    client: &mut impl Client,
+    request: &RequestContext,
+    inspection: &mut BodyInspection,
+) -> AfterExchange {
+    match inspection.refused() {
+        Some(refused) => send_whole(client, request, refused, INSPECTED),
+        None => refuse(client, request, Refusal::POLICY_FAILED),
     }
 }
 
-/// Ends a request before it had an upstream, because its wait was cut short.
-pub(crate) fn cut_short(client: &mut impl Client, asked: &Asked, cut: Cut) -> After {
-    let failure = match cut {
-        Cut::Broken(broken) => client.connection().unread(broken),
-        Cut::Gone | Cut::Late => Failure::ClientGone,
+/// Ends a request without an upstream, because its wait was aborted.
+pub(crate) fn wait_aborted(client: &mut impl Client, request: &RequestContext, aborted: WaitAborted) -> AfterExchange {
+    let failure = match aborted {
+        WaitAborted::Body(broken) => client.connection().body_failure(broken),
+        WaitAborted::ClientGone | WaitAborted::TimedOut => AttemptFailure::ClientGone,
     };
-    unread(client, asked, failure, "", None)
+    body_failed(client, request, failure, "", None)
 }
 
-/// Ends a request that did not come to its end before an origin was asked.
-pub(crate) fn unread(
+/// Ends a request whose body failed before an origin got it.
+pub(crate) fn body_failed(
     client: &mut impl Client,
-    asked: &Asked,
-    failure: Failure,
+    request: &RequestContext,
+    failure: AttemptFailure,
     upstream: &str,
-    inspecting: Option<&RefCell<Inspecting>>,
-) -> After {
-    match (failure, inspecting) {
-        (Failure::Inspected, Some(inspecting)) => inspected(client, asked, &mut inspecting.borrow_mut()),
-        (Failure::Client(refusal), _) => {
-            client.connection().at_fault(&refusal);
-            refuse(client, asked, refusal)
+    inspection: Option<&RefCell<BodyInspection>>,
+) -> AfterExchange {
+    match (failure, inspection) {
+        (AttemptFailure::Inspected, Some(inspection)) => {
+            refuse_inspected(client, request, &mut inspection.borrow_mut())
         }
-        (Failure::Unwilling(refusal), _) => refuse(client, asked, refusal),
+        (AttemptFailure::Client(refusal), _) => {
+            client.connection().record_client_fault(&refusal);
+            refuse(client, request, refusal)
+        }
+        (AttemptFailure::Declined(refusal), _) => refuse(client, request, refusal),
         _ => {
-            client.connection().abandoned(asked, None, upstream);
-            After::Close(CloseReason::ClientReset)
+            client.connection().record_disconnect(request, None, upstream);
+            AfterExchange::Close(CloseReason::ClientReset)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Asking again: when an origin failed, and nothing of an answer has gone to the client.
+//! Retries: after an origin failed, and before the response to the client has begun.
 
 use std::{
     cell::{Cell, RefCell},
@@ -7,14 +7,14 @@ use std::{
 };
 
 use weir_http_codec::{BodyLength, Fields, Known};
-use weir_upstream::{Retry, Tried};
+use weir_upstream::{Retry, TriedEndpoints};
 
-pub use crate::options::Class;
+pub use crate::options::RetryCause;
 use crate::{
-    asked::Asked,
-    kept::Kept,
+    buffered_body::BufferedBody,
     limits::{RETRY_PAUSE, RETRY_PAUSE_MAX},
     options::RetrySettings,
+    request_context::RequestContext,
     service::Service,
     upstream::HttpUpstream,
 };
@@ -23,49 +23,49 @@ use crate::{
 pub(crate) struct Retries<'a> {
     settings: &'a RetrySettings,
     upstream: &'a Rc<HttpUpstream>,
-    asked: &'a Asked,
+    request: &'a RequestContext,
     chance: u64,
     made: Cell<u32>,
     /// The endpoint that failed last.
     avoided: Cell<Option<usize>>,
     /// Endpoints that the request was for, and that gave no response.
-    tried: RefCell<Tried>,
+    tried: RefCell<TriedEndpoints>,
     /// It has left an endpoint that ended its connection without a response.
     has_moved: Cell<bool>,
     under_way: RefCell<Option<Retry>>,
-    /// What was read of the body of the request.
-    kept: Option<&'a RefCell<Kept>>,
+    /// The buffered part of the request body.
+    buffered: Option<&'a RefCell<BufferedBody>>,
 }
 
 impl<'a> Retries<'a> {
     pub(crate) fn new(
         settings: &'a RetrySettings,
         upstream: &'a Rc<HttpUpstream>,
-        asked: &'a Asked,
+        request: &'a RequestContext,
         service: &Service,
-        kept: Option<&'a RefCell<Kept>>,
+        buffered: Option<&'a RefCell<BufferedBody>>,
     ) -> Self {
         let (made, avoided, under_way) = (Cell::new(0), Cell::new(None), RefCell::new(None));
         let (tried, has_moved) = (RefCell::default(), Cell::new(false));
         let chance = service.sessions.chance();
-        Self { settings, upstream, asked, chance, made, avoided, tried, has_moved, under_way, kept }
+        Self { settings, upstream, request, chance, made, avoided, tried, has_moved, under_way, buffered }
     }
 
-    /// The answer has begun: nothing is asked again.
-    pub(crate) fn forget(&self) {
-        if let Some(kept) = self.kept {
-            kept.borrow_mut().release();
+    /// The response has begun: no retry follows.
+    pub(crate) fn release_body(&self) {
+        if let Some(buffered) = self.buffered {
+            buffered.borrow_mut().release();
         }
     }
 
-    /// Where the body of the request is kept, if it is.
-    pub(crate) fn kept(&self) -> Option<&'a RefCell<Kept>> {
-        self.kept
+    /// The buffer of the request body, if there is one.
+    pub(crate) fn buffered(&self) -> Option<&'a RefCell<BufferedBody>> {
+        self.buffered
     }
 
     /// Nothing of the request is lost when it is sent again.
     pub(crate) fn is_repeatable(&self) -> bool {
-        self.asked.body == BodyLength::Exact(0) || self.kept.is_some_and(|kept| kept.borrow().is_all())
+        self.request.body == BodyLength::Exact(0) || self.buffered.is_some_and(|buffered| buffered.borrow().is_all())
     }
 
     /// The endpoint that failed last.
@@ -74,15 +74,15 @@ impl<'a> Retries<'a> {
     }
 
     /// The endpoints that the request was for, and that gave no response.
-    pub(crate) fn tried(&self) -> Tried {
+    pub(crate) fn tried(&self) -> TriedEndpoints {
         self.tried.borrow().clone()
     }
 
     /// Endpoint number `number` ended a fresh connection without a response to a request that only reads: it goes to another
     /// endpoint, once. A request that ends servers must not end them all.
-    pub(crate) fn moves(&self, number: usize) -> bool {
+    pub(crate) fn moves_to_another(&self, number: usize) -> bool {
         // The first server may have acted on it.
-        if !matches!(self.asked.method, "GET" | "HEAD" | "OPTIONS") {
+        if !matches!(self.request.method, "GET" | "HEAD" | "OPTIONS") {
             return false;
         }
         let is_another = self.tried.borrow_mut().failed(number, self.upstream.settings().endpoints.len());
@@ -90,23 +90,23 @@ impl<'a> Retries<'a> {
             return false;
         }
         self.avoided.set(Some(number));
-        self.upstream.goes_elsewhere(number, Class::Reset.name());
+        self.upstream.goes_elsewhere(number, RetryCause::Reset.name());
         true
     }
 
-    /// How long one attempt may take, while it is not the last.
+    /// Timeout of one attempt that is not the last.
     pub(crate) fn try_timeout(&self) -> Option<Duration> {
-        self.settings.try_timeout.filter(|_| self.may(Class::Timeout))
+        self.settings.try_timeout.filter(|_| self.may(RetryCause::Timeout))
     }
 
-    /// An answer with this status is not for the client: another origin is to be asked. One that says when to come again is.
-    pub(crate) fn wants(&self, status: u16, fields: &Fields) -> bool {
-        self.settings.takes(status) && self.may(Class::Status) && !fields.has(Known::RetryAfter)
+    /// A response with this status is not for the client: a retry follows. A Retry-After makes it one for the client.
+    pub(crate) fn retries_status(&self, status: u16, fields: &Fields) -> bool {
+        self.settings.retries_on(status) && self.may(RetryCause::Status) && !fields.has(Known::RetryAfter)
     }
 
-    /// Endpoint number `number` failed so: waits until it is time to ask again; false if that may not be.
-    pub(crate) async fn again(&self, number: usize, class: Class) -> bool {
-        if class.is_unseen() {
+    /// Endpoint number `number` failed so: waits for the pause before a retry; false if none may follow.
+    pub(crate) async fn prepare(&self, number: usize, class: RetryCause) -> bool {
+        if class.is_not_processed() {
             let is_another = self.tried.borrow_mut().failed(number, self.upstream.settings().endpoints.len());
             if is_another && self.is_wanted(class) {
                 self.avoided.set(Some(number));
@@ -129,21 +129,21 @@ impl<'a> Retries<'a> {
         true
     }
 
-    fn may(&self, class: Class) -> bool {
+    fn may(&self, class: RetryCause) -> bool {
         self.is_wanted(class) && self.made.get() < self.settings.attempts && self.upstream.may_retry()
     }
 
-    /// It may be asked again as far as the request and the settings are concerned.
-    fn is_wanted(&self, class: Class) -> bool {
+    /// The request and the settings allow a retry.
+    fn is_wanted(&self, class: RetryCause) -> bool {
         let is_possible = match class {
-            // Nothing of a body has been asked for.
-            Class::ConnectFailure => true,
-            Class::RefusedStream => self.is_repeatable(),
-            Class::Reset | Class::Timeout | Class::Status => {
-                self.is_repeatable() && (self.asked.is_idempotent || self.settings.non_idempotent)
+            // No origin has received a part of the body.
+            RetryCause::ConnectFailure => true,
+            RetryCause::RefusedStream => self.is_repeatable(),
+            RetryCause::Reset | RetryCause::Timeout | RetryCause::Status => {
+                self.is_repeatable() && (self.request.is_idempotent || self.settings.non_idempotent)
             }
         };
-        let is_wanted = class == Class::Status || self.settings.on.contains(&class);
+        let is_wanted = class == RetryCause::Status || self.settings.on.contains(&class);
         is_possible && is_wanted && self.settings.attempts > 0
     }
 }

@@ -1,4 +1,4 @@
-//! What routes do with their requests.
+//! Routes, and the actions on their requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,12 +10,12 @@ use weir_route::{
     variables::Template,
 };
 
-pub use crate::response::DirectResponse;
+pub use crate::local_response::DirectResponse;
 use crate::{
     compression::Compression,
     cookies::CookieChange,
-    doors::{Door, Handler},
     fault::Fault,
+    filter::{FilterFactory, Handler},
     options::{RetrySettings, Upgrades},
     policies::Policies,
 };
@@ -25,18 +25,18 @@ use crate::{
 pub struct Routes {
     /// Chosen by host, path, method, headers and query.
     pub table: RouteTable<Action>,
-    /// What [`Target::Upstream`] counts in.
+    /// Names that the numbers of [`Target::Upstream`] count.
     pub upstreams: Vec<Arc<str>>,
-    /// Names of fields by which origins are told who asks: what clients say under them is taken away, on every route.
+    /// Names of fields that carry identities to origins: such fields of clients are removed, on every route.
     pub identity_fields: Vec<Box<str>>,
-    /// Names of routes, each once; what [`Action::number`] counts in.
+    /// Names of routes, each once; [`Action::number`] counts them.
     pub names: Vec<Box<str>>,
 }
 
-/// What happens to a request of a route.
+/// The action of a route.
 #[derive(Clone, Debug)]
 pub struct Action {
-    /// Who answers it.
+    /// The source of the response.
     pub target: Target,
     /// Another path for the origin.
     pub path: Option<PathRewrite>,
@@ -66,18 +66,18 @@ pub struct Action {
     pub compression: Option<Arc<Compression>>,
     /// Failures made on purpose.
     pub fault: Option<Box<Fault>>,
-    /// Who else gets its requests.
+    /// The upstream that gets copies of its requests.
     pub mirror: Option<Mirror>,
     /// Changes to cookies that origins set.
     pub cookies: Vec<CookieChange>,
-    /// What is asked of its requests. `None`: nothing.
+    /// Policies of its requests. `None`: none.
     pub policies: Option<Box<Policies>>,
     /// Position of the route's name among the names of its listener.
     pub number: usize,
     /// Instead of the listener's.
     pub upgrades: Option<Upgrades>,
     /// Another room that takes part.
-    pub door: Option<Arc<dyn Door>>,
+    pub filter: Option<Arc<dyn FilterFactory>>,
 }
 
 impl Action {
@@ -105,7 +105,7 @@ impl Action {
             policies: None,
             number: 0,
             upgrades: None,
-            door: None,
+            filter: None,
         }
     }
 }
@@ -115,13 +115,13 @@ impl Action {
 pub struct Mirror {
     /// By its number.
     pub upstream: usize,
-    /// Of the requests, 0 to 1.
+    /// Share of the requests, 0 to 1.
     pub share: f64,
-    /// Of a body; requests with longer ones are not copied.
+    /// Bytes of a body; requests with longer ones are not copied.
     pub body_bytes_max: usize,
 }
 
-/// Who answers.
+/// The source of a response.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// One of these upstreams, by their numbers.

@@ -10,19 +10,19 @@ use weir_route::{
 use weir_upstream::settings::Affinity;
 
 use crate::{
-    asked::Asked,
-    company::Company,
     connection::Connection,
-    doors::{Caller, Handler},
+    destination::{Destination, HandlerRoute, UpstreamRoute, body_bytes_max},
     ext_auth::ExtAuth,
     facts::Facts,
+    filter::{Caller, Handler},
+    filter_handle::FilterHandle,
     forward::{self, Forwarded},
-    judge::{self, Stop, Wait},
-    local::Local,
+    local_reply::LocalReply,
+    local_response::LocalResponse,
     policies::{Admitted, Identity},
+    policy_check::{self, PolicyStop, PolicyWait},
     refusal::Refusal,
-    response::OwnAnswer,
-    routed::{Found, Handled, Routed, body_bytes_max},
+    request_context::RequestContext,
     routes::{Action, Target},
     service::Routing,
     settings::HttpListenerSettings,
@@ -31,63 +31,74 @@ use crate::{
     variables::Variables,
 };
 
-/// Chooses the route, asks its policies, and makes the head ready to go on. With one and the same `settings` all the way: what is
-/// asked again after a wait leads to the same route, whatever was reloaded meanwhile.
+/// Chooses the route, checks its policies, and makes the head ready to go on. All steps use the same `settings`: a check after a wait
+/// leads to the same route, whatever was reloaded meanwhile.
 pub(crate) async fn route<'a>(
     connection: &Connection,
     routing: &'a Routing,
     head: &mut RequestHead,
-    asked: &Asked,
+    request: &RequestContext,
     settings: &HttpListenerSettings,
-) -> Result<Found<'a>, Local> {
+) -> Result<Destination<'a>, LocalReply> {
     let mut admitted = None;
     loop {
-        match choose(connection, routing, head, asked, settings, &mut admitted) {
-            Ok(found) => break befall(connection, head, asked, found.action()).await.map(|()| found),
-            Err(Stop::Local(local)) => break Err(local),
-            // What has to be waited for has boxes of its own: every connection pays for the size of this future.
-            Err(Stop::Wait(Wait::Password(slow))) => Box::pin(judge::find_out(connection, *slow)).await?,
-            Err(Stop::Wait(Wait::Keys(keys))) => {
+        match choose(connection, routing, head, request, settings, &mut admitted) {
+            Ok(destination) => {
+                break inject_faults(connection, head, request, destination.action()).await.map(|()| destination);
+            }
+            Err(PolicyStop::Reply(reply)) => break Err(reply),
+            // Waits have boxes of their own: every connection pays for the size of this future.
+            Err(PolicyStop::Wait(PolicyWait::Password(slow))) => {
+                Box::pin(policy_check::check_password(connection, *slow)).await?
+            }
+            Err(PolicyStop::Wait(PolicyWait::Keys(keys))) => {
                 unless_ended(connection, Box::pin(connection.fetch(&keys).wait())).await??;
             }
-            Err(Stop::Wait(Wait::Service(service))) => {
-                let told =
-                    unless_ended(connection, Box::pin(ask(&service, connection, routing, head, asked, settings)));
-                admitted.get_or_insert_with(Admitted::default).told = Some(told.await??);
+            Err(PolicyStop::Wait(PolicyWait::Service(service))) => {
+                let fields = unless_ended(
+                    connection,
+                    Box::pin(authorize(&service, connection, routing, head, request, settings)),
+                );
+                admitted.get_or_insert_with(Admitted::default).ext_auth_fields = Some(fields.await??);
             }
         }
     }
 }
 
-/// Has another service decide.
-async fn ask(
+/// Lets the external service decide.
+async fn authorize(
     service: &ExtAuth,
     connection: &Connection,
     routing: &Routing,
     head: &RequestHead,
-    asked: &Asked,
+    request: &RequestContext,
     settings: &HttpListenerSettings,
-) -> Result<Fields, Local> {
+) -> Result<Fields, LocalReply> {
     let (upstream, client) = (routing.upstream(&service.upstream), connection.forwarded());
-    let told = (settings.forwarded, &client);
-    service.ask(&connection.service.metrics, upstream, head, told, &asked.own_fields()).await
+    let forwarded = (settings.forwarded, &client);
+    service.authorize(&connection.service.metrics, upstream, head, forwarded, &request.local_response_fields()).await
 }
 
-/// Lets the fault of the route happen, if it has one.
-async fn befall(connection: &Connection, head: &RequestHead, asked: &Asked, action: &Action) -> Result<(), Local> {
+/// Injects the faults of the route, if it has some.
+async fn inject_faults(
+    connection: &Connection,
+    head: &RequestHead,
+    request: &RequestContext,
+    action: &Action,
+) -> Result<(), LocalReply> {
     let Some(fault) = &action.fault else { return Ok(()) };
     let service = &connection.service;
-    let fault = Box::pin(fault.befall(&service.metrics, || service.sessions.chance(), head));
+    let fault = Box::pin(fault.inject(&service.metrics, || service.sessions.chance(), head));
     match unless_ended(connection, fault).await? {
         None => Ok(()),
-        Some(status) => Err(Local::text(status, "a fault on purpose\n", &asked.own_fields())),
+        Some(status) => Err(LocalReply::text(status, "a fault on purpose\n", &request.local_response_fields())),
     }
 }
 
-/// Waits, unless the connection is told to end first.
+/// Waits, unless the connection has to end first.
 async fn unless_ended<T>(connection: &Connection, mut wait: Pin<Box<impl Future<Output = T>>>) -> Result<T, Refusal> {
-    let (listening, _listed) = connection.listening();
-    poll_fn(|context| match listening.poll_ended(connection, context) {
+    let (end_waker, _listed) = connection.end_waker();
+    poll_fn(|context| match end_waker.poll_ended(connection, context) {
         true => Poll::Ready(Err(Refusal::POLICY_FAILED)),
         false => wait.as_mut().poll(context).map(Ok),
     })
@@ -98,44 +109,44 @@ fn choose<'a>(
     connection: &Connection,
     routing: &'a Routing,
     head: &mut RequestHead,
-    asked: &Asked,
+    request: &RequestContext,
     settings: &HttpListenerSettings,
     known: &mut Option<Admitted>,
-) -> Result<Found<'a>, Stop> {
+) -> Result<Destination<'a>, PolicyStop> {
     if !routing.routes.identity_fields.is_empty() {
-        forward::clean(&routing.routes.identity_fields, &mut head.fields);
+        forward::remove_fields(&routing.routes.identity_fields, &mut head.fields);
     }
     let facts = Facts::of(head, &settings.path_rules)?;
     let route = routing.routes.table.find(&facts).ok_or(Refusal::NO_ROUTE)?;
     let action = &route.action;
     if let Some(metrics) = routing.metrics.get(action.number) {
-        // Set already if it is asked again after a slow check.
-        let _ = asked.route.set(metrics.clone());
+        // Set already if this is a check after a wait.
+        let _ = request.route.set(metrics.clone());
     }
-    if let Some(notes) = &asked.notes {
+    if let Some(notes) = &request.notes {
         notes.note_route(&route.name);
     }
-    accompany(connection, route, head, asked);
-    let admitted = judged(connection, action, head, asked, settings, known);
-    if let Some(company) = asked.company.get() {
-        company.caller().borrow_mut().identity = identity(asked);
+    create_filter(connection, route, head, request);
+    let admitted = check_policies(connection, action, head, request, settings, known);
+    if let Some(filter_handle) = request.filter_handle.get() {
+        filter_handle.caller().borrow_mut().identity = identity(request);
     }
     let admitted = admitted?;
-    if let Some(service) = unasked(action, admitted.as_ref()) {
+    if let Some(service) = pending_ext_auth(action, admitted.as_ref()) {
         // It judges the path that goes on, not another way to write it.
         let target = facts.target(&facts.path);
         if let Some(target) = target {
             head.set_target(&target);
         }
         *known = admitted;
-        return Err(Stop::Wait(Wait::Service(service)));
+        return Err(PolicyStop::Wait(PolicyWait::Service(service)));
     }
-    let upstream = match target(connection, routing, route, &facts, head, asked)? {
-        Answers::Upstream(upstream) => upstream,
-        Answers::Handler(handler) => {
+    let upstream = match target(connection, routing, route, &facts, head, request)? {
+        ChosenTarget::Upstream(upstream) => upstream,
+        ChosenTarget::Handler(handler) => {
             let target = facts.target(&facts.path);
-            let caller = prepare_handled(connection, route, head, target, asked, settings, admitted.as_ref());
-            return Ok(Found::Handler(Box::new(Handled { handler, action, caller })));
+            let caller = prepare_for_handler(connection, route, head, target, request, settings, admitted.as_ref());
+            return Ok(Destination::Handler(Box::new(HandlerRoute { handler, action, caller })));
         }
     };
     let path = match &action.path {
@@ -150,17 +161,17 @@ fn choose<'a>(
     if let Some(target) = target {
         head.set_target(&target);
     }
-    let routed = Routed { name: &route.name, action, upstream, host };
-    prepare(connection, &routed, head, asked, settings, admitted.as_ref());
-    Ok(Found::Upstream(routed))
+    let routed = UpstreamRoute { name: &route.name, action, upstream, host };
+    prepare_for_upstream(connection, &routed, head, request, settings, admitted.as_ref());
+    Ok(Destination::Upstream(routed))
 }
 
-/// Gives the exchange its companion, if the route has a door and the request has not been here before a wait.
-fn accompany(connection: &Connection, route: &Route<Action>, head: &RequestHead, asked: &Asked) {
-    let Some(door) = &route.action.door else { return };
-    asked.company.get_or_init(|| {
+/// Creates the filter of the exchange, if the route has a factory and the request has no filter from before a wait.
+fn create_filter(connection: &Connection, route: &Route<Action>, head: &RequestHead, request: &RequestContext) {
+    let Some(filter) = &route.action.filter else { return };
+    request.filter_handle.get_or_init(|| {
         let caller = caller(connection, route, head);
-        Rc::new(Company::new(door.enter(head, &caller), caller, asked.arrived))
+        Rc::new(FilterHandle::new(filter.create(head, &caller), caller, request.arrived))
     });
 }
 
@@ -170,27 +181,27 @@ fn caller(connection: &Connection, route: &Route<Action>, head: &RequestHead) ->
     Caller { route: route.name.clone(), client, identity: None, request_id: None }
 }
 
-/// Who the policies have found.
-fn identity(asked: &Asked) -> Option<Box<str>> {
-    asked.answer_fields.get()?.identity.as_ref().and_then(Identity::name).map(Into::into)
+/// The identity by the policies.
+fn identity(request: &RequestContext) -> Option<Box<str>> {
+    request.policy_fields.get()?.identity.as_ref().and_then(Identity::name).map(Into::into)
 }
 
-/// The judgement of the policies of a route, and of its limit of bodies. `known`: what they have found out before a wait.
-fn judged(
+/// Checks the policies of a route, and its limit of bodies. `known`: their results from before a wait.
+fn check_policies(
     connection: &Connection,
     action: &Action,
     head: &RequestHead,
-    asked: &Asked,
+    request: &RequestContext,
     settings: &HttpListenerSettings,
     known: &mut Option<Admitted>,
-) -> Result<Option<Admitted>, Stop> {
+) -> Result<Option<Admitted>, PolicyStop> {
     let admitted = match (&action.policies, known.take()) {
         (None, _) => None,
         (Some(_), Some(known)) => Some(known),
-        (Some(policies), None) => Some(policies.judge(connection, head, asked)?),
+        (Some(policies), None) => Some(policies.check_request(connection, head, request)?),
     };
     // Whether it is a call is known with its upstream; the body is measured once more as it passes.
-    if matches!(asked.body, BodyLength::Exact(length) if length > body_bytes_max(action, settings, asked, true)) {
+    if matches!(request.body, BodyLength::Exact(length) if length > body_bytes_max(action, settings, request, true)) {
         connection.service.metrics.denied(Refusal::BODY_TOO_LONG.reason);
         return Err(Refusal::BODY_TOO_LONG.into());
     }
@@ -198,63 +209,64 @@ fn judged(
 }
 
 /// The service that is still to decide.
-fn unasked(action: &Action, admitted: Option<&Admitted>) -> Option<Arc<ExtAuth>> {
+fn pending_ext_auth(action: &Action, admitted: Option<&Admitted>) -> Option<Arc<ExtAuth>> {
     let service = action.policies.as_ref()?.ext_auth.as_ref()?;
-    admitted.filter(|admitted| admitted.told.is_none()).map(|_| service.clone())
+    admitted.filter(|admitted| admitted.ext_auth_fields.is_none()).map(|_| service.clone())
 }
 
-/// Who answers.
-enum Answers<'a> {
+/// The source of the response.
+enum ChosenTarget<'a> {
     Upstream(&'a Rc<HttpUpstream>),
     Handler(&'a Arc<dyn Handler>),
 }
 
-/// Who answers a request.
+/// The source of the response to a request.
 ///
 /// # Errors
-/// The gateway does, with this.
+/// The gateway responds with this.
 fn target<'a>(
     connection: &Connection,
     routing: &'a Routing,
     route: &'a Route<Action>,
     facts: &Facts<'_>,
     head: &RequestHead,
-    asked: &Asked,
-) -> Result<Answers<'a>, Local> {
+    request: &RequestContext,
+) -> Result<ChosenTarget<'a>, LocalReply> {
     // The fields of the gateway's own response.
     let fields = || {
-        let mut fields = asked.own_fields();
-        let known = Variables::of_route(connection, &route.name, Some(head), asked);
+        let mut fields = request.local_response_fields();
+        let known = Variables::of_route(connection, &route.name, Some(head), request);
         known.change(&mut fields, &route.action.response_fields);
         fields
     };
     match &route.action.target {
         Target::Upstream(split) => {
             let chance = if split.targets().len() == 1 { 0 } else { connection.service.sessions.chance() };
-            Ok(Answers::Upstream(&routing.upstreams[*split.choose(chance)]))
+            Ok(ChosenTarget::Upstream(&routing.upstreams[*split.choose(chance)]))
         }
         Target::Invalid => Err(Refusal::ROUTE_INVALID.into()),
         Target::Response(response) => {
-            let answer = OwnAnswer::new(response.status, response.content_type.as_bytes(), response.body.clone());
-            Err(Local::Answered(Box::new(answer.with(&fields()))))
+            let local_response =
+                LocalResponse::new(response.status, response.content_type.as_bytes(), response.body.clone());
+            Err(LocalReply::Response(Box::new(local_response.with(&fields()))))
         }
-        Target::Handler(handler) => Ok(Answers::Handler(handler)),
+        Target::Handler(handler) => Ok(ChosenTarget::Handler(handler)),
         Target::Redirect(redirect) => {
             let location = location(connection, redirect, facts)?;
             let mut fields = fields();
             fields.set_named(b"Location", &location);
-            Err(Local::text(redirect.status().code(), "", &fields))
+            Err(LocalReply::text(redirect.status().code(), "", &fields))
         }
     }
 }
 
 /// Makes the head of a request ready for its handler, and finds out about its caller.
-fn prepare_handled(
+fn prepare_for_handler(
     connection: &Connection,
     route: &Route<Action>,
     head: &mut RequestHead,
     target: Option<Vec<u8>>,
-    asked: &Asked,
+    request: &RequestContext,
     settings: &HttpListenerSettings,
     admitted: Option<&Admitted>,
 ) -> Caller {
@@ -263,25 +275,25 @@ fn prepare_handled(
         head.set_target(&target);
     }
     strip_hop_by_hop(&mut head.fields);
-    name(connection, head, asked, settings);
+    set_ids(connection, head, request, settings);
     if let (Some(policies), Some(admitted)) = (&route.action.policies, admitted) {
-        policies.tell(admitted, head);
+        policies.forward_identity(admitted, head);
     }
-    Caller { identity: identity(asked), request_id: request_id(head), ..caller }
+    Caller { identity: identity(request), request_id: request_id(head), ..caller }
 }
 
-/// Gives a request the names by which it is found again.
-fn name(connection: &Connection, head: &mut RequestHead, asked: &Asked, settings: &HttpListenerSettings) {
+/// Sets the request id and the trace context.
+fn set_ids(connection: &Connection, head: &mut RequestHead, request: &RequestContext, settings: &HttpListenerSettings) {
     let chance = || connection.service.sessions.chance();
     if settings.request_id {
         trace::request_id(&mut head.fields, settings.forwarded, chance);
     }
     trace::trace(&mut head.fields, settings.trace_context, chance);
-    if let Some(notes) = &asked.notes {
+    if let Some(notes) = &request.notes {
         notes.note_fields(&head.fields);
     }
-    if let Some(company) = asked.company.get() {
-        company.caller().borrow_mut().request_id = request_id(head);
+    if let Some(filter_handle) = request.filter_handle.get() {
+        filter_handle.caller().borrow_mut().request_id = request_id(head);
     }
 }
 
@@ -297,29 +309,29 @@ fn location(connection: &Connection, redirect: &Redirect, facts: &Facts<'_>) -> 
 }
 
 /// Makes the head of a request ready for its upstream.
-fn prepare(
+fn prepare_for_upstream(
     connection: &Connection,
-    routed: &Routed<'_>,
+    routed: &UpstreamRoute<'_>,
     head: &mut RequestHead,
-    asked: &Asked,
+    request: &RequestContext,
     settings: &HttpListenerSettings,
     admitted: Option<&Admitted>,
 ) {
     let action = routed.action;
-    if matches!(routed.upstream.affinity(), Affinity::Address) || action.door.is_some() {
+    if matches!(routed.upstream.affinity(), Affinity::Address) || action.filter.is_some() {
         // While the head still says what proxies have said.
-        let _ = asked.client.set(connection.addresses(&head.fields).1);
+        let _ = request.client.set(connection.addresses(&head.fields).1);
     }
     let client = Forwarded { via: settings.via.as_deref(), ..connection.forwarded() };
     forward::request(head, settings.forwarded, &client);
-    name(connection, head, asked, settings);
-    // After what the client named in Connection has gone: who asks must not go with it.
+    set_ids(connection, head, request, settings);
+    // After the fields that the client named in Connection are gone: the identity must not go with them.
     if let (Some(policies), Some(admitted)) = (&action.policies, admitted) {
-        policies.tell(admitted, head);
+        policies.forward_identity(admitted, head);
     }
     if !action.request_fields.is_empty() {
         let before = head.clone();
-        let known = Variables::of_routed(connection, routed, Some(&before), asked);
+        let known = Variables::of_routed(connection, routed, Some(&before), request);
         known.change(&mut head.fields, &action.request_fields);
     }
 }

@@ -5,11 +5,11 @@ use std::{any::Any, panic::AssertUnwindSafe, rc::Rc};
 use futures_util::FutureExt as _;
 use weir_base::limits::WRITE_IDLE_TIMEOUT;
 use weir_engine::Stream;
-use weir_listener::{Arrival, CloseReason, Life, Linger, Sessions, is_among};
+use weir_listener::{Arrival, CloseReason, ConnectionFuture, Linger, Sessions, is_among};
 
 use crate::{
     connection::Connection,
-    http1::{self, End},
+    http1::{self, RequestsEnd},
     http2,
     limits::{DISCARD_BYTES_MAX, LINGER_TIMEOUT},
     response_class::ResponseClass,
@@ -30,7 +30,7 @@ impl weir_listener::Service for Service {
         &self.sessions
     }
 
-    fn serve(self: Rc<Self>, arrival: Arrival) -> Life {
+    fn serve(self: Rc<Self>, arrival: Arrival) -> ConnectionFuture {
         Box::pin(serve(self, arrival))
     }
 
@@ -79,13 +79,13 @@ async fn run(connection: &Rc<Connection>, mut stream: Box<Stream>, is_http2: boo
     let received = match is_http2 {
         true => Vec::new(),
         false => match http1::run(connection, &mut stream).await {
-            End::Http2(received) => received,
-            End::Quiet(reason) => return (reason, Some(*stream)),
-            End::Torn(reason) => {
+            RequestsEnd::Http2(received) => received,
+            RequestsEnd::Close(reason) => return (reason, Some(*stream)),
+            RequestsEnd::Reset(reason) => {
                 stream.reset();
                 return (reason, None);
             }
-            End::Refused(refusal) => return (CloseReason::of_client(refusal.reason), Some(*stream)),
+            RequestsEnd::Refused(refusal) => return (CloseReason::of_client(refusal.reason), Some(*stream)),
         },
     };
     Box::pin(http2::run(connection, *stream, &received)).await

@@ -1,4 +1,4 @@
-//! One HTTP listener on one worker: what its connections share.
+//! One HTTP listener on one worker: the state that its connections share.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,7 +17,7 @@ use crate::{
     upstream::HttpUpstream,
 };
 
-/// Where requests of a listener go, on one worker.
+/// Routes and upstreams of a listener, on one worker.
 pub(crate) struct Routing {
     /// This worker's own copy: regexes keep scratch memory.
     pub(crate) routes: Routes,
@@ -43,7 +43,7 @@ pub struct Service {
     pub(crate) metrics: Rc<ListenerMetrics>,
     http: RefCell<Rc<HttpListenerSettings>>,
     routing: RefCell<Rc<Routing>>,
-    /// Passwords that were checked lately, of all policies: their digests have keys of their own.
+    /// Recently checked passwords of all policies: their digests have keys of their own.
     pub(crate) seen: RefCell<SeenCredentials>,
     /// Tokens likewise.
     pub(crate) tokens: RefCell<TokenCache>,
@@ -85,7 +85,7 @@ impl Service {
         self.http.borrow().clone()
     }
 
-    /// How long a connection may be without a request.
+    /// Timeout of a connection without a request.
     pub(crate) fn keep_alive_timeout(&self) -> Duration {
         self.sessions.settings().idle_timeout.unwrap_or(self.http.borrow().keep_alive_timeout)
     }

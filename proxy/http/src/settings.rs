@@ -1,4 +1,4 @@
-//! What an operator may choose. Plain data, already checked by whoever made it.
+//! Settings of an operator. Plain data, already checked.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ pub use crate::{http2::windows::WindowSettings, limits::*, options::*};
 /// An HTTP listener.
 #[derive(Clone, Debug)]
 pub struct HttpListenerSettings {
-    /// Where requests go. Made anew whenever a file is read.
+    /// Routes of the requests. Rebuilt whenever a file is read.
     pub routes: Arc<Routes>,
     /// See [`KEEP_ALIVE_TIMEOUT`].
     pub keep_alive_timeout: Duration,
-    /// A client of HTTP/1.1 that has closed its direction (FIN) still gets its answers. Default false: whoever closes it has left, more
-    /// often than not, and an origin should not work for nobody; nginx and Envoy see it so too.
+    /// A client of HTTP/1.1 that has closed its direction (FIN) still gets its responses. Default false: such a client has usually left,
+    /// and an origin should not work for it; nginx and Envoy do the same.
     pub half_close: bool,
     /// See [`RESPONSE_TIMEOUT`].
     pub response_timeout: Duration,
@@ -26,37 +26,37 @@ pub struct HttpListenerSettings {
     pub answer_idle_timeout: Duration,
     /// See [`GRPC_IDLE_TIMEOUT`].
     pub grpc_idle_timeout: Duration,
-    /// From the head of a request to the end of its answer. `None`: as long as it takes. Not of gRPC and WebSockets.
+    /// From the head of a request to the end of its response. `None`: as long as it takes. Does not apply to gRPC and WebSockets.
     pub request_timeout: Option<Duration>,
     /// See [`BODY_RATE_MIN`]. 0: as slow as it likes.
     pub body_rate_min: u64,
     /// See [`REQUEST_BUFFER_BYTES`]. `None`: that, in front of HTTP/1.1.
     pub request_buffer_bytes: Option<u64>,
-    /// See [`REQUEST_BODY_BYTES_MAX`]. `None`: that, but for calls of gRPC; 0: any.
+    /// See [`REQUEST_BODY_BYTES_MAX`]. `None`: that, except for calls of gRPC; 0: any.
     pub request_body_bytes_max: Option<u64>,
-    /// Of routes that do not say. `None`: nothing is compressed.
+    /// Default of the routes. `None`: nothing is compressed.
     pub compression: Option<Arc<Compression>>,
-    /// Of routes that do not say.
+    /// Default of the routes.
     pub retry: RetrySettings,
-    /// How paths are read.
+    /// Rules of path normalisation.
     pub path_rules: PathRules,
     /// X-Forwarded-For, -Proto and -Host.
     pub forwarded: ForwardedFields,
-    /// Origins are told of the certificate that a client has shown, in X-Forwarded-Client-Cert.
+    /// Origins get the certificate of the client in X-Forwarded-Client-Cert.
     pub forwarded_client_cert: bool,
-    /// Of routes that do not say.
+    /// Default of the routes.
     pub upgrades: Upgrades,
-    /// What WebSockets may do.
+    /// Settings of WebSockets.
     pub websocket: WebSocketSettings,
     /// See [`HTTP2_STREAMS_MAX`].
     pub http2_streams_max: u32,
-    /// Of what clients send.
+    /// Windows for the bytes of clients.
     pub http2_windows: WindowSettings,
-    /// Who the client of a request is, behind trusted proxies.
+    /// Finds the client of a request behind trusted proxies.
     pub forwarded_for: ForwardedFor,
     /// Requests go on with an X-Request-Id: the one of a trusted proxy in front, else one that is made.
     pub request_id: bool,
-    /// How the gateway calls itself in Via towards origins. `None`: it adds none, as nginx would compress nothing behind one.
+    /// The gateway's name in Via towards origins. `None`: it adds none, as nginx would compress nothing behind one.
     pub via: Option<Box<str>>,
     /// See [`TraceContext`].
     pub trace_context: TraceContext,

@@ -1,23 +1,23 @@
-//! Requests that the gateway makes for itself: whole ones, whose answers it reads to their end.
+//! Requests that the gateway makes for itself: whole ones, whose responses it reads to their end.
 
 use std::{rc::Rc, time::Duration};
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, RequestHead, ResponseHead, encode};
-use weir_upstream::{Acquired, Link, LossCause, Remains, Tried, Wanted};
+use weir_upstream::{Acquired, Link, LossCause, Remains, SelectionCriteria, TriedEndpoints};
 
 use crate::{
     body::{Sink, relay},
     endpoint_responses,
-    failure::Failure,
-    http2::origin::Http2Origins,
+    failure::AttemptFailure,
+    http1_body::Framing,
+    http2::origin::Http2Multiplexer,
     limits::INTERIM_RESPONSES_MAX,
     metrics::ListenerMetrics,
-    origin::{Download as _, Means, Origin, WireOrigin},
+    origin::{AttemptContext, Download as _, Http1Origin, Origin},
     refusal::Refusal,
     response_class::ResponseClass,
     upstream::{HttpLane, HttpUpstream},
-    wire::Framing,
 };
 
 /// One request.
@@ -27,112 +27,112 @@ pub(crate) struct Subrequest<'a> {
     pub(crate) host: &'a [u8],
     /// All of it.
     pub(crate) body: &'a [u8],
-    /// Its answer has no body.
+    /// Its response has no body.
     pub(crate) is_head: bool,
-    /// Until the head of the answer is there, once there is a connection.
+    /// Until the head of the response, once there is a connection.
     pub(crate) timeout: Duration,
-    /// How long the body of the answer may pause.
+    /// Longest pause in the body of the response.
     pub(crate) idle_timeout: Duration,
     /// For all of it. `None`: as long as it takes.
     pub(crate) limit: Option<Duration>,
 }
 
-/// A final answer.
-pub(crate) struct Answered {
+/// A final response.
+pub(crate) struct SubrequestResponse {
     pub(crate) head: ResponseHead,
     /// The sink has all of its body.
     pub(crate) is_whole: bool,
-    /// What is left on the lane; `None`: it ends.
+    /// The state of the lane; `None`: it ends.
     remains: Option<Remains>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unanswered {
-    /// Nobody was asked.
+pub(crate) enum SubrequestError {
+    /// No origin could be reached.
     Unreachable,
-    /// Whoever was asked did not answer as it should.
+    /// The origin did not respond as it should.
     Failed,
 }
 
 impl Subrequest<'_> {
-    /// Asks `upstream`; the body of the answer goes into `sink`, as far as that takes it. A request that nobody has seen is made
-    /// of each other endpoint, or once more if there is none.
+    /// Sends it to `upstream`; the body of the response goes into `sink`, as far as that takes it. A request that no origin has seen goes
+    /// to each other endpoint, or once more if there is none.
     ///
     /// # Errors
     /// There is no final head.
-    pub(crate) async fn ask(
+    pub(crate) async fn send(
         &self,
         metrics: &ListenerMetrics,
         upstream: &Rc<HttpUpstream>,
         sink: &mut impl Sink,
-    ) -> Result<Answered, Unanswered> {
+    ) -> Result<SubrequestResponse, SubrequestError> {
         let ends = self.limit.map(|limit| turn::now().saturating_add(limit));
         let endpoints = upstream.settings().endpoints.len();
-        let (mut tried, mut is_repeated, mut wants_fresh) = (Tried::default(), false, false);
+        let (mut tried, mut is_repeated, mut wants_fresh) = (TriedEndpoints::default(), false, false);
         loop {
             let is_fresh = std::mem::take(&mut wants_fresh);
-            let wanted = Wanted { avoid: tried.last(), tried: tried.clone(), is_fresh, hash: None };
-            let mut lane = match acquire(upstream, wanted, ends).await.ok_or(Unanswered::Unreachable)? {
+            let wanted = SelectionCriteria { avoid: tried.last(), tried: tried.clone(), is_fresh, hash: None };
+            let mut lane = match acquire(upstream, wanted, ends).await.ok_or(SubrequestError::Unreachable)? {
                 Ok(lane) => lane,
                 Err((_, Some(number))) => {
                     if tried.failed(number, endpoints) || !std::mem::replace(&mut is_repeated, true) {
                         continue;
                     }
-                    return Err(Unanswered::Unreachable);
+                    return Err(SubrequestError::Unreachable);
                 }
-                Err(_) => return Err(Unanswered::Unreachable),
+                Err(_) => return Err(SubrequestError::Unreachable),
             };
             let (number, is_reused, begun) = (lane.number(), lane.is_reused(), turn::now());
-            let outcome = self.on(&mut lane, metrics, sink, ends).await;
+            let outcome = self.send_on(&mut lane, metrics, sink, ends).await;
             let is_repeatable = matches!(self.head.method(), b"GET" | b"HEAD") && !is_repeated;
             match outcome {
-                Ok(answered) => {
+                Ok(response) => {
                     let took = turn::now().since(begun);
-                    let status = answered.head.status();
+                    let status = response.head.status();
                     endpoint_responses::count(upstream, number, ResponseClass::of_status(status), Some(took));
                     endpoint_responses::judge(upstream, number, status, Some(took));
-                    match answered.remains {
+                    match response.remains {
                         Some(remains) => lane.give_back(remains),
                         None => lane.ends(),
                     }
-                    return Ok(answered);
+                    return Ok(response);
                 }
-                // The connection was idle, and its other end had closed it.
-                Err(Failure::Silent) if is_reused && is_repeatable => {
+                // The connection was idle, and its peer had closed it.
+                Err(AttemptFailure::NoResponse) if is_reused && is_repeatable => {
                     lane.failed(LossCause::Closed);
                     upstream.look_again(number);
                     (is_repeated, wants_fresh) = (true, true);
                 }
-                Err(Failure::Unseen) if is_repeatable => {
+                Err(AttemptFailure::NotProcessed) if is_repeatable => {
                     lane.ends();
                     is_repeated = !tried.failed(number, endpoints);
                 }
                 Err(failure) => {
                     upstream.note(number, failure.outcome(lane.open_since()), None);
                     lane.failed(match failure {
-                        Failure::Origin(_, cause) => cause,
-                        Failure::Connection => LossCause::Violation,
+                        AttemptFailure::Origin(_, cause) => cause,
+                        AttemptFailure::Connection => LossCause::Violation,
                         _ => LossCause::Closed,
                     });
-                    return Err(Unanswered::Failed);
+                    return Err(SubrequestError::Failed);
                 }
             }
         }
     }
 
     /// On one lane.
-    async fn on(
+    async fn send_on(
         &self,
         lane: &mut HttpLane,
         metrics: &ListenerMetrics,
         sink: &mut impl Sink,
         ends: Option<Time>,
-    ) -> Result<Answered, Failure> {
+    ) -> Result<SubrequestResponse, AttemptFailure> {
         let length = BodyLength::Exact(self.body.len() as u64);
         let (deadline, origin_deadline) = (weir_engine::deadline(), weir_engine::deadline());
         origin_deadline.set(turn::now().saturating_add(self.timeout));
-        let means = Means {
+        let attempt = AttemptContext {
             metrics,
             deadline: &deadline,
             origin_deadline: &origin_deadline,
@@ -142,28 +142,28 @@ impl Subrequest<'_> {
         match lane.link() {
             Link::Connection(stream) => {
                 stream.output.with(|into| encode::request(self.head, self.host, length, into));
-                self.exchange(WireOrigin::new(stream), means, sink, ends).await
+                self.exchange(Http1Origin::new(stream), attempt, sink, ends).await
             }
-            Link::Carrier(carrier) => match carrier.ask(self.head, self.host, self.body.is_empty()) {
-                Ok(origin) => self.exchange(origin, means, sink, ends).await,
+            Link::Carrier(carrier) => match carrier.send_request(self.head, self.host, self.body.is_empty()) {
+                Ok(origin) => self.exchange(origin, attempt, sink, ends).await,
                 Err(failure) => Err(failure),
             },
         }
     }
 
-    /// The answer. A body that breaks off or takes too long takes nothing from the head.
+    /// Reads the response. A body that breaks off or takes too long leaves the head valid.
     async fn exchange(
         &self,
         mut origin: impl Origin,
-        means: Means<'_>,
+        attempt: AttemptContext<'_>,
         sink: &mut impl Sink,
         ends: Option<Time>,
-    ) -> Result<Answered, Failure> {
-        let (mut upload, mut download) = origin.sides(means);
+    ) -> Result<SubrequestResponse, AttemptFailure> {
+        let (mut upload, mut download) = origin.split(attempt);
         let head = async {
             if !self.body.is_empty() {
                 upload.last(self.body);
-                upload.relieved().await.map_err(Failure::of_origin)?;
+                upload.ready().await.map_err(AttemptFailure::of_origin)?;
             }
             let mut interim = 0;
             loop {
@@ -173,17 +173,17 @@ impl Subrequest<'_> {
                 }
                 interim += 1;
                 if interim > INTERIM_RESPONSES_MAX || head.status() == 101 {
-                    return Err(Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation));
+                    return Err(AttemptFailure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation));
                 }
             }
         };
-        let too_long = Failure::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout);
+        let too_long = AttemptFailure::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout);
         let head = within(ends, head).await.unwrap_or(Err(too_long))?;
         let length = download.begin(&head, self.is_head);
         let is_whole = length == BodyLength::Exact(0)
             || within(ends, relay(&mut download, sink)).await.is_some_and(|relayed| relayed.is_ok());
         let remains = download.remains().filter(|_| is_whole && head.is_persistent());
-        Ok(Answered { head, is_whole, remains })
+        Ok(SubrequestResponse { head, is_whole, remains })
     }
 }
 
@@ -196,7 +196,11 @@ async fn within<T>(ends: Option<Time>, wait: impl Future<Output = T>) -> Option<
 }
 
 /// A lane, or the number of the endpoint that gave none. `None`: it took too long.
-async fn acquire(upstream: &Rc<HttpUpstream>, wanted: Wanted, ends: Option<Time>) -> Option<Acquired<Http2Origins>> {
+async fn acquire(
+    upstream: &Rc<HttpUpstream>,
+    wanted: SelectionCriteria,
+    ends: Option<Time>,
+) -> Option<Acquired<Http2Multiplexer>> {
     let mut acquiring = upstream.acquire(wanted);
     let acquired = within(ends, &mut acquiring).await;
     if acquired.is_none() {

@@ -1,10 +1,10 @@
-//! By which names a request is found again: X-Request-Id and the trace context of W3C.
+//! Ids of a request: X-Request-Id and the trace context of W3C.
 
 use weir_http_codec::{Fields, Known};
 
 use crate::options::{ForwardedFields, TraceContext};
 
-/// Bytes of a request id that is kept. Default 128, as long as Heroku and Rails let one be.
+/// Bytes of an accepted request id. Default 128, as long as Heroku and Rails let one be.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
 /// Bytes of `traceparent` in version 00: `00-`, 32 digits, `-`, 16 digits, `-`, 2 digits.
@@ -42,7 +42,7 @@ pub(crate) fn trace(fields: &mut Fields, context: TraceContext, mut chance: impl
     }
     let parent = one(fields).and_then(Parent::of);
     if parent.is_none() {
-        // Without a parent that can be read nobody may read the state (W3C Trace Context section 4.3).
+        // Without a readable parent the state is invalid (W3C Trace Context section 4.3).
         fields.remove(Known::Traceparent);
         fields.remove(Known::Tracestate);
         if context == TraceContext::Child {
@@ -83,7 +83,7 @@ struct Parent {
 }
 
 impl Parent {
-    /// Of any version but ff; what a later version has behind these fields is not known here.
+    /// Accepts any version but ff; the fields of later versions behind these are not known here.
     fn of(line: &[u8]) -> Option<Self> {
         let is_hex = |part: &[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         let (known, rest) = line.split_at_checked(TRACEPARENT_BYTES)?;
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_not_passed_on() {
+    fn a_malformed_trace_context_is_not_forwarded() {
         let zero_trace = PARENT.replace("0af7651916cd43dd8448eb211c80319c", &"0".repeat(32));
         let zero_span = PARENT.replace("b7ad6b7169203331", &"0".repeat(16));
         let (upper, long) = (PARENT.to_uppercase(), format!("{PARENT}-x"));

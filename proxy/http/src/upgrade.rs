@@ -1,13 +1,13 @@
-//! What a request wants its connection or its stream to become.
+//! The upgrade that a request asks for.
 
 use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version, token};
 use weir_websocket_codec::handshake;
 
 use crate::input::Input;
 
-/// What a request wants its connection to become.
+/// The upgrade that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum RequestedUpgrade {
     /// Nothing that the gateway knows.
     None,
     /// A WebSocket, with this key.
@@ -16,8 +16,8 @@ pub(crate) enum Wish {
     Malformed,
 }
 
-impl Wish {
-    /// That of a request of HTTP/1.1 as it came.
+impl RequestedUpgrade {
+    /// The upgrade of a request of HTTP/1.1, from its original head.
     pub(crate) fn of(head: &RequestHead) -> Self {
         let is_websocket = |value| token::list(value).any(|name| name.eq_ignore_ascii_case(b"websocket"));
         let is_wanted = head.version() == Version::Http11
@@ -40,8 +40,8 @@ impl Wish {
         }
     }
 
-    /// The origin is asked for the same.
-    pub(crate) fn ask(&self, head: &mut RequestHead) {
+    /// Requests the same upgrade from the origin.
+    pub(crate) fn add_headers(&self, head: &mut RequestHead) {
         if let Self::WebSocket(_) = self {
             head.fields.push(b"Connection", b"Upgrade");
             head.fields.push(b"Upgrade", b"websocket");
@@ -49,7 +49,7 @@ impl Wish {
     }
 
     /// A 101 fulfils it: the origin has seen the key, and speaks WebSocket (RFC 6455 section 4.1).
-    pub(crate) fn is_granted(&self, head: &ResponseHead) -> bool {
+    pub(crate) fn is_accepted_by(&self, head: &ResponseHead) -> bool {
         let Self::WebSocket(key) = self else { return false };
         let mut accepts = head.fields.all(Known::SecWebsocketAccept);
         let is_websocket = |value: &[u8]| value.eq_ignore_ascii_case(b"websocket");
@@ -61,8 +61,8 @@ impl Wish {
 }
 
 /// The origin has agreed.
-pub(crate) struct Switched {
+pub(crate) struct AcceptedUpgrade {
     pub(crate) head: ResponseHead,
-    /// What came behind its head.
+    /// Bytes behind its head.
     pub(crate) input: Input,
 }

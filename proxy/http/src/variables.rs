@@ -1,4 +1,4 @@
-//! What the variables of header values stand for, in one request.
+//! Values of the variables of header values, in one request.
 
 use std::{
     net::SocketAddr,
@@ -17,16 +17,16 @@ use weir_route::variables::{Rendered, Variable};
 use weir_telemetry::log::Peer;
 
 use crate::{
-    asked::Asked,
     connection::{Connection, Tls},
-    routed::Routed,
+    destination::UpstreamRoute,
+    request_context::RequestContext,
     routes::FieldChange,
 };
 
 /// Digits in a line of PEM (RFC 7468 section 2).
 const PEM_LINE: usize = 64;
 
-/// What variables can be filled in from.
+/// Sources of the values of variables.
 pub(crate) struct Variables<'a> {
     connection: &'a Connection,
     head: Option<&'a RequestHead>,
@@ -34,42 +34,42 @@ pub(crate) struct Variables<'a> {
     arrived: Time,
     route: &'a str,
     upstream: &'a str,
-    /// The endpoint that answers.
+    /// The endpoint of the response.
     endpoint: Option<&'a Address>,
 }
 
 impl<'a> Variables<'a> {
-    /// Of a request that a route has taken. `head` as it was before anything of it changed.
+    /// For a request that a route has taken. `head` is the original one.
     pub(crate) fn of_route(
         connection: &'a Connection,
         route: &'a str,
         head: Option<&'a RequestHead>,
-        asked: &Asked,
+        request: &RequestContext,
     ) -> Self {
-        let (protocol, arrived) = (asked.version.name(), asked.arrived);
+        let (protocol, arrived) = (request.version.name(), request.arrived);
         Self { connection, head, protocol, arrived, route, upstream: "", endpoint: None }
     }
 
-    /// Of a request that goes on.
+    /// For a request that goes on.
     pub(crate) fn of_routed(
         connection: &'a Connection,
-        routed: &'a Routed<'a>,
+        routed: &'a UpstreamRoute<'a>,
         head: Option<&'a RequestHead>,
-        asked: &Asked,
+        request: &RequestContext,
     ) -> Self {
         let upstream = &routed.upstream.settings().name;
-        Self { upstream, ..Self::of_route(connection, routed.name, head, asked) }
+        Self { upstream, ..Self::of_route(connection, routed.name, head, request) }
     }
 
-    /// Of a request that endpoint number `endpoint` answers.
-    pub(crate) fn of_answered(
+    /// For a response of endpoint number `endpoint`.
+    pub(crate) fn of_response(
         connection: &'a Connection,
-        routed: &'a Routed<'a>,
+        routed: &'a UpstreamRoute<'a>,
         endpoint: usize,
-        asked: &Asked,
+        request: &RequestContext,
     ) -> Self {
         let endpoint = routed.upstream.settings().endpoints.get(endpoint);
-        Self { endpoint, ..Self::of_routed(connection, routed, None, asked) }
+        Self { endpoint, ..Self::of_routed(connection, routed, None, request) }
     }
 
     /// Appends what `variable` stands for; nothing if that is not known here.
@@ -83,7 +83,7 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// Makes the changes. A value of which a variable is empty is not sent.
+    /// Makes the changes. A value with an empty variable is not sent.
     pub(crate) fn change(&self, fields: &mut Fields, changes: &[FieldChange]) {
         for change in changes {
             let (name, template, replaces) = match change {
@@ -145,7 +145,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// What the clock on the wall showed then, since 1970.
+/// Wall-clock time of `at`, since 1970.
 fn wall_clock(at: Time) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Time::now().since(at))

@@ -1,10 +1,10 @@
-//! What the client's user may do: asked of every command of a user with restrictions, before anything is sent.
+//! The rights of the client's user: checked for every command of a user with restrictions, before anything is sent.
 
 use std::sync::Arc;
 
 use weir_analysis::redis::{self, Args, Class, Command, Resolved, text};
 use weir_base::permit::Permit;
-use weir_policy::redis::{Context, Denied, Event, NoPermission, Reason};
+use weir_policy::redis::{Context, DeniedPart, Event, NoPermission, Reason};
 use weir_resp::{RequestParser, Step};
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     io::Io,
     refusal,
     request::Request,
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
     users::{OWN_LOGIN, UserLimits, UserSettings, Users},
 };
 
@@ -57,7 +57,12 @@ impl State {
     }
 
     /// Refuses a command that the client's user may not run, or not so often; `None` if it may.
-    pub(crate) fn deny(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Option<Taken> {
+    pub(crate) fn deny(
+        &mut self,
+        command: &'static Command,
+        request: &Request<'_>,
+        io: &impl Io,
+    ) -> Option<CommandStatus> {
         if command.class == Class::CrossProtocol {
             // Closed whoever asks: an HTTP request must not go on as commands.
             return None;
@@ -82,7 +87,7 @@ impl State {
     }
 
     /// As [`State::deny`], for a command that no table has: nobody knows what it does, or with which keys.
-    pub(crate) fn deny_unknown(&mut self, name: &str, request: &Request<'_>, io: &impl Io) -> Option<Taken> {
+    pub(crate) fn deny_unknown(&mut self, name: &str, request: &Request<'_>, io: &impl Io) -> Option<CommandStatus> {
         let error = self.refuse_unknown(name, request, io)?;
         Some(self.reject_with(io, |out| out.extend_from_slice(&error)))
     }
@@ -91,7 +96,7 @@ impl State {
     fn refuse_unknown(&mut self, name: &str, request: &Request<'_>, io: &impl Io) -> Option<Vec<u8>> {
         let user = self.user.as_ref().filter(|_| self.is_watched)?;
         if !user.settings.acl.allows_unknown() {
-            let no = NoPermission::Denied(Denied::Command);
+            let no = NoPermission::Denied(DeniedPart::Command);
             self.note_denial(name, Some(request), &no, io);
             io.count_refused(None, denial(&no));
             return Some(refusal::no_command(name).into());
@@ -127,7 +132,7 @@ impl State {
         })
     }
 
-    /// The rate of the client's user has room. Asked once per command, however often it is held and looked at again.
+    /// The rate of the client's user has room. Checked once per command, however often it is held and looked at again.
     fn is_within_rate(&mut self, io: &impl Io) -> bool {
         if !self.is_rated {
             let limits = self.user.as_ref().and_then(|user| user.limits.as_ref());
@@ -148,11 +153,11 @@ impl State {
         io.count_denied(self.user_name(), denial_reason(no));
         let argument = |index| request.map_or(&b""[..], |request| request.text(index));
         let (reason, object) = match no {
-            NoPermission::Denied(Denied::Key(index)) => (Reason::Key, argument(*index)),
-            NoPermission::Denied(Denied::Channel(index)) => (Reason::Channel, argument(*index)),
+            NoPermission::Denied(DeniedPart::Key(index)) => (Reason::Key, argument(*index)),
+            NoPermission::Denied(DeniedPart::Channel(index)) => (Reason::Channel, argument(*index)),
             NoPermission::Keys(_) => return,
             NoPermission::SortBy | NoPermission::SortGet => (Reason::Key, name.as_bytes()),
-            NoPermission::Denied(Denied::Command) | NoPermission::Script => (Reason::Command, name.as_bytes()),
+            NoPermission::Denied(DeniedPart::Command) | NoPermission::Script => (Reason::Command, name.as_bytes()),
         };
         self.write_log(reason, object, self.user_name().as_bytes(), io);
     }
@@ -305,13 +310,13 @@ impl State {
         while let Ok(Step::Command { len, .. }) = parser.parse(rest, &self.limits) {
             let request = Request { parser: &parser, bytes: &rest[..len], is_inline: false };
             let no = match redis::resolve(request.text(0), request.arg(1)) {
-                // MULTI, which stands in front, was asked for before.
+                // MULTI, which stands in front, was requested before.
                 Resolved::Known(command) if command.class == Class::Multi => None,
                 _ if is_left_out(number) => None,
                 Resolved::Known(command) => self.verdict(command, &request).err().map(|no| (command.name, no)),
                 _ => {
                     let may = self.user.as_ref().is_none_or(|user| user.settings.acl.allows_unknown());
-                    (!may).then_some(("unknown", NoPermission::Denied(Denied::Command)))
+                    (!may).then_some(("unknown", NoPermission::Denied(DeniedPart::Command)))
                 }
             };
             if let Some((name, no)) = no {
@@ -325,11 +330,11 @@ impl State {
             return Ok(());
         }
         // What was queued can be read again; if not, nobody knows what it is.
-        Err(refusal::rules_changed(&NoPermission::Denied(Denied::Command)))
+        Err(refusal::rules_changed(&NoPermission::Denied(DeniedPart::Command)))
     }
 }
 
-/// What a user's rules, and what else is known of it, say about a command.
+/// The decision of a user's rules about a command.
 pub(crate) fn permission<A: Args + ?Sized>(
     user: &UserSettings,
     command: &'static Command,
@@ -349,9 +354,9 @@ pub(crate) fn is_acl(command: &Command) -> bool {
 /// The error for a command that the client's user may not run.
 fn no_permission(command: &'static Command, no: &NoPermission) -> Vec<u8> {
     match no {
-        NoPermission::Denied(Denied::Command) => refusal::no_command(command.name).into(),
-        NoPermission::Denied(Denied::Key(_)) => refusal::NO_KEY.into(),
-        NoPermission::Denied(Denied::Channel(_)) => refusal::NO_CHANNEL.into(),
+        NoPermission::Denied(DeniedPart::Command) => refusal::no_command(command.name).into(),
+        NoPermission::Denied(DeniedPart::Key(_)) => refusal::NO_KEY.into(),
+        NoPermission::Denied(DeniedPart::Channel(_)) => refusal::NO_CHANNEL.into(),
         NoPermission::SortBy => refusal::NO_SORT_BY.into(),
         NoPermission::SortGet => refusal::NO_SORT_GET.into(),
         NoPermission::Script => refusal::NO_SCRIPT.into(),
@@ -384,9 +389,9 @@ fn denial(no: &NoPermission) -> &'static str {
 /// The label of `weir_redis_acl_denied_total`.
 fn denial_reason(no: &NoPermission) -> &'static str {
     match no {
-        NoPermission::Denied(Denied::Command) => "command",
-        NoPermission::Denied(Denied::Key(_)) | NoPermission::SortBy | NoPermission::SortGet => "key",
-        NoPermission::Denied(Denied::Channel(_)) => "channel",
+        NoPermission::Denied(DeniedPart::Command) => "command",
+        NoPermission::Denied(DeniedPart::Key(_)) | NoPermission::SortBy | NoPermission::SortGet => "key",
+        NoPermission::Denied(DeniedPart::Channel(_)) => "channel",
         NoPermission::Script => "script",
         NoPermission::Keys(_) => "malformed",
     }

@@ -1,7 +1,7 @@
 //! ACL, where the listener has users: what Redis 7.0 answers (`acl.c`, `aclCommand`), of the listener's users.
 
 use weir_analysis::redis::{self, Args, Command, Resolved};
-use weir_policy::redis::{self as policy, CATEGORIES, Denied, NoPermission, Selector, User};
+use weir_policy::redis::{self as policy, CATEGORIES, DeniedPart, NoPermission, Selector, User};
 use weir_resp::{Version, encode};
 
 use crate::{
@@ -10,14 +10,14 @@ use crate::{
     refusal,
     request::Request,
     request::parse_integer,
-    state::{State, Taken},
+    state::{CommandStatus, State},
 };
 
-/// Bits of a password that ACL GENPASS makes without being told.
+/// Bits of a password that ACL GENPASS makes by default.
 const GENPASS_BITS: i64 = 256;
 /// The most it makes.
 const GENPASS_BITS_MAX: i64 = 4096;
-/// Entries that ACL LOG tells without being told.
+/// Entries that ACL LOG tells unprompted.
 const LOG_ENTRIES: i64 = 10;
 
 const HELP: &[&str] = &[
@@ -46,7 +46,7 @@ const HELP: &[&str] = &[
 
 impl State {
     /// ACL and its subcommands but WHOAMI. Whether the client may use them is decided.
-    pub(crate) fn acl(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn acl(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         if self.transaction.is_some() {
             return self.queue_answer(request, io);
         }
@@ -64,7 +64,7 @@ impl State {
                     encode::array(out, HELP.len());
                     HELP.iter().for_each(|line| encode::simple(out, line));
                 });
-                Taken::Yes
+                CommandStatus::Done
             }
             ("acl|setuser" | "acl|deluser" | "acl|load" | "acl|save", _) => self.error(io, refusal::USERS_IN_FILE),
             _ => {
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    fn acl_list(&mut self, only_names: bool, io: &impl Io) -> Taken {
+    fn acl_list(&mut self, only_names: bool, io: &impl Io) -> CommandStatus {
         let Some(users) = self.users.clone() else { return self.null(io) };
         self.local(io, |out| {
             encode::array(out, users.iter().len());
@@ -86,18 +86,18 @@ impl State {
                 }
             }
         });
-        Taken::Yes
+        CommandStatus::Done
     }
 
-    fn acl_getuser(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn acl_getuser(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let user = self.users.as_ref().and_then(|users| users.get(request.text(2))).cloned();
         let Some(user) = user else { return self.null(io) };
         let version = self.version;
         self.local(io, |out| write_user(out, &user.acl, version));
-        Taken::Yes
+        CommandStatus::Done
     }
 
-    fn acl_cat(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn acl_cat(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let names: Vec<&str> = if request.argc() == 2 {
             CATEGORIES.iter().map(|(name, _)| *name).collect()
         } else {
@@ -113,10 +113,10 @@ impl State {
             encode::array(out, names.len());
             names.iter().for_each(|name| encode::bulk(out, name.as_bytes()));
         });
-        Taken::Yes
+        CommandStatus::Done
     }
 
-    fn acl_genpass(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn acl_genpass(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let bits = match request.arg(2) {
             None => Some(GENPASS_BITS),
             Some(text) => parse_integer(text),
@@ -131,10 +131,10 @@ impl State {
         }
     }
 
-    fn acl_log(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn acl_log(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let Some(share) = io.share() else {
             self.local(io, |out| encode::array(out, 0));
-            return Taken::Yes;
+            return CommandStatus::Done;
         };
         let wanted = request.arg(2);
         if wanted.is_some_and(|word| word.eq_ignore_ascii_case(b"RESET")) {
@@ -170,10 +170,10 @@ impl State {
                 encode::bulk(out, &entry.client);
             }
         });
-        Taken::Yes
+        CommandStatus::Done
     }
 
-    fn acl_dryrun(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn acl_dryrun(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let args: Vec<&[u8]> = (3..request.argc()).map(|index| request.text(index)).collect();
         let user = self.users.as_ref().and_then(|users| users.get(request.text(2))).cloned();
         let name = |index| String::from_utf8_lossy(request.text(index)).into_owned();
@@ -192,11 +192,11 @@ impl State {
         };
         let text = match permission(&user, command, &args) {
             Ok(()) => return self.ok(io),
-            Err(NoPermission::Denied(Denied::Command)) => {
+            Err(NoPermission::Denied(DeniedPart::Command)) => {
                 format!("This user has no permissions to run the '{}' command", command.name).into_bytes()
             }
-            Err(NoPermission::Denied(Denied::Key(index))) => denied(argument(index), "key"),
-            Err(NoPermission::Denied(Denied::Channel(index))) => denied(argument(index), "channel"),
+            Err(NoPermission::Denied(DeniedPart::Key(index))) => denied(argument(index), "key"),
+            Err(NoPermission::Denied(DeniedPart::Channel(index))) => denied(argument(index), "channel"),
             Err(NoPermission::SortBy | NoPermission::SortGet) => {
                 b"This user has no permissions to read the keys that BY and GET name".to_vec()
             }
@@ -206,10 +206,10 @@ impl State {
         self.bulk(io, &text)
     }
 
-    fn null(&mut self, io: &impl Io) -> Taken {
+    fn null(&mut self, io: &impl Io) -> CommandStatus {
         let version = self.version;
         self.local(io, |out| encode::null_bulk(out, version));
-        Taken::Yes
+        CommandStatus::Done
     }
 }
 

@@ -96,7 +96,7 @@ impl State {
         }
         io.begin_command(Sample::default());
         Batch::count(last, io);
-        // `batch_room` was not above what the rate of the listener leaves, and nobody else was asked since.
+        // `batch_room` was not above what the rate of the listener leaves, and no other request was admitted since.
         if !io.admit(count) {
             return (0..count).for_each(|_| {
                 io.count_shed(refusal::KNEE_REASON);

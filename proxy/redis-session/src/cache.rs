@@ -25,7 +25,7 @@
 //!
 //! `crate::tracking::tests` plays it, too.
 //!
-//! Not asked: clients with a lane of their own (WATCH compares what they read), in a transaction, or that track themselves.
+//! Excluded: clients with a lane of their own (WATCH compares what they read), in a transaction, or that track themselves.
 //!
 //! | file | concept |
 //! |---|---|
@@ -82,7 +82,7 @@ pub struct Cache {
     /// Counts the reads that are sent, and what else may not be answered from before. That of all caches of the listener, one
     /// after the other: clients remember it.
     moment: Rc<Cell<u64>>,
-    told_bytes: Cell<usize>,
+    reported_bytes: Cell<usize>,
 }
 
 impl Cache {
@@ -103,7 +103,7 @@ impl Cache {
             want: Box::new(want),
             metrics,
             moment,
-            told_bytes: Cell::new(0),
+            reported_bytes: Cell::new(0),
         })
     }
 
@@ -139,7 +139,7 @@ impl Cache {
 
     fn publish(&self) {
         let bytes = self.store.borrow().bytes();
-        self.metrics.bytes.add(bytes as i64 - self.told_bytes.replace(bytes) as i64);
+        self.metrics.bytes.add(bytes as i64 - self.reported_bytes.replace(bytes) as i64);
     }
 
     /// Later than all that has been read so far.
@@ -179,7 +179,7 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        self.metrics.bytes.add(-(self.told_bytes.get() as i64));
+        self.metrics.bytes.add(-(self.reported_bytes.get() as i64));
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     ordering::ReplyMode,
     refusal,
     request::Request,
-    state::{State, Taken},
+    state::{CommandStatus, State},
     users::DEFAULT_USER,
 };
 
@@ -65,7 +65,7 @@ impl State {
         command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Taken {
+    ) -> CommandStatus {
         if client.is_admin() && !self.settings.admin_commands {
             io.count_shed("admin_command");
             return self.error(io, &refusal::admin(command.name));
@@ -73,7 +73,7 @@ impl State {
         match client {
             ClientCommand::Id => {
                 self.local(io, |out| encode::integer(out, io.entry().id as i64));
-                Taken::Yes
+                CommandStatus::Done
             }
             ClientCommand::GetName => self.client_name(io),
             ClientCommand::SetName => self.set_client_name(request, io),
@@ -95,7 +95,7 @@ impl State {
                     encode::array(out, HELP.len());
                     HELP.iter().for_each(|line| encode::simple(out, line));
                 });
-                Taken::Yes
+                CommandStatus::Done
             }
             ClientCommand::Tracking
             | ClientCommand::Caching
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    fn client_list(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn client_list(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let filter = match ClientFilter::parse(request, Purpose::List, self) {
             Ok(filter) => filter,
             Err(line) => return self.error_line(io, &line),
@@ -129,23 +129,23 @@ impl State {
     }
 
     /// Text for people: RESP3 marks it as such.
-    fn text(&mut self, io: &impl Io, text: &[u8]) -> Taken {
+    fn text(&mut self, io: &impl Io, text: &[u8]) -> CommandStatus {
         let version = self.version;
         self.local(io, |out| encode::verbatim(out, *b"txt", text, version));
-        Taken::Yes
+        CommandStatus::Done
     }
 
-    fn client_name(&mut self, io: &impl Io) -> Taken {
+    fn client_name(&mut self, io: &impl Io) -> CommandStatus {
         let name = io.entry().details().name.clone();
         let version = self.version;
         self.local(io, |out| match name.is_empty() {
             true => encode::null_bulk(out, version),
             false => encode::bulk(out, name.as_bytes()),
         });
-        Taken::Yes
+        CommandStatus::Done
     }
 
-    fn set_client_name(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn set_client_name(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         if !is_printable(request.text(2)) {
             return self.error(io, refusal::BAD_NAME);
         }
@@ -153,7 +153,7 @@ impl State {
         self.ok(io)
     }
 
-    fn set_client_info(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn set_client_info(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let (attribute, value) = (request.text(2), request.text(3));
         let value_text = String::from_utf8_lossy(value).into_owned();
         let is_name = attribute.eq_ignore_ascii_case(b"LIB-NAME");
@@ -176,7 +176,7 @@ impl State {
         self.ok(io)
     }
 
-    fn on_or_off(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn on_or_off(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let value = request.text(2);
         if value.eq_ignore_ascii_case(b"ON") || value.eq_ignore_ascii_case(b"OFF") {
             self.ok(io)
@@ -186,7 +186,7 @@ impl State {
     }
 
     /// The server's replies cannot be turned off on a lane that others share, so they are dropped here.
-    fn client_reply(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn client_reply(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let mode = request.text(2);
         if mode.eq_ignore_ascii_case(b"ON") {
             self.order.mode = ReplyMode::On;
@@ -201,10 +201,10 @@ impl State {
         } else {
             return self.error(io, refusal::SYNTAX);
         }
-        Taken::Yes
+        CommandStatus::Done
     }
 
-    fn client_kill(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn client_kill(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         if request.argc() == 3 {
             let address = request.text(2);
             return match io.kill_clients(&|entry| entry.peer.as_bytes() == address) {
@@ -219,7 +219,7 @@ impl State {
         let (own, now) = (io.entry().id, io.now());
         let killed = io.kill_clients(&|entry| filter.matches(entry, own, now));
         self.local(io, |out| encode::integer(out, killed as i64));
-        Taken::Yes
+        CommandStatus::Done
     }
 }
 

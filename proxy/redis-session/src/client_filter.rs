@@ -11,7 +11,7 @@ use weir_base::{connection::ConnectionEntry, time::Time};
 
 use crate::{refusal, request::Request, request::parse_integer, state::State};
 
-/// What a client has to be.
+/// The conditions for a client.
 #[derive(Debug, Default)]
 pub(crate) struct ClientFilter {
     ids: Vec<u64>,
@@ -52,7 +52,7 @@ impl ClientFilter {
     /// # Errors
     /// The error line.
     pub(crate) fn parse(request: &Request<'_>, purpose: Purpose, state: &State) -> Result<Self, Vec<u8>> {
-        // Who kills all means all others.
+        // CLIENT KILL of all means all others.
         let mut filter = Self { skips_own: purpose == Purpose::Kill, ..Self::default() };
         let (mut at, argc) = (2, request.argc());
         while at < argc {

@@ -8,7 +8,7 @@ use weir_resp::{RequestParser, Step};
 use crate::{
     io::Io,
     request::{Request, parse_integer},
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
 };
 
 impl State {
@@ -44,7 +44,7 @@ impl State {
     }
 
     /// CLIENT PAUSE timeout [WRITE|ALL].
-    pub(crate) fn client_pause(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn client_pause(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let is_for_all = match (request.argc(), request.text(3)) {
             (3, _) => true,
             (4, mode) if mode.eq_ignore_ascii_case(b"ALL") => true,
@@ -64,7 +64,7 @@ impl State {
     }
 
     /// CLIENT UNPAUSE.
-    pub(crate) fn client_unpause(&mut self, io: &impl Io) -> Taken {
+    pub(crate) fn client_unpause(&mut self, io: &impl Io) -> CommandStatus {
         if let Some(share) = io.share() {
             share.pause.end();
         }
@@ -72,7 +72,7 @@ impl State {
     }
 }
 
-/// It changes data, or replicas are told of it (Redis `CMD_WRITE`, `CMD_MAY_REPLICATE`).
+/// It changes data, or it reaches replicas (Redis `CMD_WRITE`, `CMD_MAY_REPLICATE`).
 fn may_replicate(command: &Command) -> bool {
     command.access == Access::Write
         || matches!(command.name, "publish" | "spublish" | "pfcount" | "eval" | "evalsha" | "fcall")

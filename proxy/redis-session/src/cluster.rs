@@ -10,7 +10,7 @@ use weir_resp::{Version, encode};
 use crate::{
     io::Io,
     request::Request,
-    state::{State, Taken},
+    state::{CommandStatus, State},
 };
 
 /// The id of the one node. Clients compare ids and nothing else.
@@ -23,7 +23,7 @@ pub(crate) fn is_answered_here(command: &Command) -> bool {
 
 impl State {
     /// CLUSTER subcommands that only read.
-    pub(crate) fn cluster(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn cluster(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let (host, port) = io.advertised();
         let mut reply = Vec::new();
         let out = &mut reply;
@@ -38,7 +38,7 @@ impl State {
         }
         io.count(Some(command), 1);
         self.local(io, |out| out.extend_from_slice(&reply));
-        Taken::Yes
+        CommandStatus::Done
     }
 }
 

@@ -8,11 +8,11 @@ use crate::exec_reply::{ExecReply, Piece};
 #[derive(Debug)]
 pub(crate) struct DbChange {
     exchange: u64,
-    asked: Asked,
+    pending: PendingChange,
 }
 
 #[derive(Debug)]
-enum Asked {
+enum PendingChange {
     Select { db: u32 },
     Exec(Selects),
 }
@@ -20,13 +20,13 @@ enum Asked {
 impl DbChange {
     /// SELECT by itself.
     pub(crate) fn select(exchange: u64, db: u32) -> Self {
-        Self { exchange, asked: Asked::Select { db } }
+        Self { exchange, pending: PendingChange::Select { db } }
     }
 
     /// EXEC with SELECTs at these places among its commands.
     pub(crate) fn exec(exchange: u64, selects: Vec<(u32, u32)>) -> Self {
-        let asked = selects.into_iter().peekable();
-        Self { exchange, asked: Asked::Exec(Selects { asked, reply: ExecReply::default(), db: None }) }
+        let pending = selects.into_iter().peekable();
+        Self { exchange, pending: PendingChange::Exec(Selects { pending, reply: ExecReply::default(), db: None }) }
     }
 
     pub(crate) fn exchange(&self) -> u64 {
@@ -36,7 +36,7 @@ impl DbChange {
     /// Takes a piece of the reply to `exchange`.
     pub(crate) fn note(&mut self, exchange: u64, bytes: &[u8]) {
         if exchange == self.exchange
-            && let Asked::Exec(selects) = &mut self.asked
+            && let PendingChange::Exec(selects) = &mut self.pending
         {
             selects.note(bytes);
         }
@@ -44,10 +44,10 @@ impl DbChange {
 
     /// The database after the reply, which was an error or not; `None` if it is the one before.
     pub(crate) fn outcome(&self, is_error: bool) -> Option<u32> {
-        match &self.asked {
+        match &self.pending {
             _ if is_error => None,
-            Asked::Select { db } => Some(*db),
-            Asked::Exec(selects) => selects.db,
+            PendingChange::Select { db } => Some(*db),
+            PendingChange::Exec(selects) => selects.db,
         }
     }
 }
@@ -56,9 +56,9 @@ impl DbChange {
 #[derive(Debug)]
 struct Selects {
     /// Place among the commands, and database; those that have not been answered yet, in order.
-    asked: Peekable<vec::IntoIter<(u32, u32)>>,
+    pending: Peekable<vec::IntoIter<(u32, u32)>>,
     reply: ExecReply,
-    /// What the last successful SELECT asked for.
+    /// The database of the last successful SELECT.
     db: Option<u32>,
 }
 
@@ -66,7 +66,7 @@ impl Selects {
     fn note(&mut self, mut bytes: &[u8]) {
         while let Some(piece) = self.reply.next(&mut bytes) {
             if let Piece::Inside { place, end: Some(is_error), .. } = piece
-                && let Some((_, db)) = self.asked.next_if(|select| select.0 == place)
+                && let Some((_, db)) = self.pending.next_if(|select| select.0 == place)
                 && !is_error
             {
                 self.db = Some(db);

@@ -12,13 +12,13 @@ use crate::{
     refusal,
     request::Request,
     spread::one_place,
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
 };
 
 impl State {
     /// Sends a stateless command: on the shared lane, or behind the others on the client's own.
     #[inline]
-    pub(crate) fn forward(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn forward(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         if let Err(taken) = self.may_go(Some(command), io) {
             return taken;
         }
@@ -35,17 +35,17 @@ impl State {
             io.count(Some(command), 1);
             request.with_wire(|wire| io.forward_pinned(wire, ticket));
             self.order.sent();
-            return Taken::Yes;
+            return CommandStatus::Done;
         }
         if io.must_settle(self.key()) {
             self.hold = Some(Hold::Quiet);
-            return Taken::Held;
+            return CommandStatus::Held;
         }
         io.count(Some(command), 1);
         match request.with_wire(|wire| io.forward(self.key(), wire, ticket)) {
             Ok(()) => {
                 self.order.sent();
-                Taken::Yes
+                CommandStatus::Done
             }
             Err(refusal) => self.refuse(refusal, io),
         }
@@ -53,7 +53,7 @@ impl State {
 
     /// Makes sure that the command may go to the server: there is room for it, and the listener is below its knee.
     #[inline]
-    pub(crate) fn may_go(&mut self, command: Option<&'static Command>, io: &impl Io) -> Result<(), Taken> {
+    pub(crate) fn may_go(&mut self, command: Option<&'static Command>, io: &impl Io) -> Result<(), CommandStatus> {
         self.need_room(command, io)?;
         match self.is_below_knee(io) {
             true => Ok(()),
@@ -63,14 +63,14 @@ impl State {
 
     /// Makes sure that the core has room for one more exchange: waits a little; if that was in vain, refuses.
     #[inline]
-    pub(crate) fn need_room(&mut self, command: Option<&'static Command>, io: &impl Io) -> Result<(), Taken> {
+    pub(crate) fn need_room(&mut self, command: Option<&'static Command>, io: &impl Io) -> Result<(), CommandStatus> {
         let Some(full) = io.full() else { return Ok(()) };
         Err(match self.waits_in_vain() {
             true => {
                 io.count_refused(command, full.name());
                 self.error(io, full.text())
             }
-            false => Taken::Held,
+            false => CommandStatus::Held,
         })
     }
 
@@ -84,7 +84,7 @@ impl State {
         is_refused
     }
 
-    /// The command at the front of the input is within the rate of the listener. Asked once, however often the command
+    /// The command at the front of the input is within the rate of the listener. Checked once, however often the command
     /// is held and looked at again. What is beyond does not wait: a queue at the knee only grows.
     #[inline]
     pub(crate) fn is_below_knee(&mut self, io: &impl Io) -> bool {
@@ -93,7 +93,7 @@ impl State {
     }
 
     #[cold]
-    fn refuse_at_knee(&mut self, command: Option<&'static Command>, io: &impl Io) -> Taken {
+    fn refuse_at_knee(&mut self, command: Option<&'static Command>, io: &impl Io) -> CommandStatus {
         io.count_refused(command, refusal::KNEE_REASON);
         self.error(io, refusal::KNEE)
     }
@@ -105,11 +105,11 @@ impl State {
         command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Taken {
+    ) -> CommandStatus {
         if reason == PinReason::Blocking && self.is_ended {
             // Nobody is left to be given what it waits for.
             self.is_closing = true;
-            return Taken::Yes;
+            return CommandStatus::Done;
         }
         let key = match self.lane_key(command, request, io) {
             // A server in a long script answers SELECT with BUSY: greeted for a database, the lane could never stop it.
@@ -123,7 +123,7 @@ impl State {
         let place = io.topology().and_then(|_| one_place(command, request, io).ok().flatten());
         if self.must_wait_for_cluster(io) {
             self.hold = Some(Hold::Quiet);
-            return Taken::Held;
+            return CommandStatus::Held;
         }
         if place.is_some_and(|place| self.is_quiet() && self.watch_has_moved(place)) {
             // As if they had changed; a lane to their new node can be had when the old one is given back.
@@ -131,7 +131,7 @@ impl State {
             self.forget_watch(io);
             if !self.is_quiet() {
                 self.hold = Some(Hold::Quiet);
-                return Taken::Held;
+                return CommandStatus::Held;
             }
         }
         let may_go = self.may_go(Some(command), io);
@@ -154,7 +154,7 @@ impl State {
             // What follows means another database than this lane's.
             self.hold = Some(Hold::Quiet);
         }
-        Taken::Yes
+        CommandStatus::Done
     }
 
     #[inline]
@@ -202,7 +202,7 @@ impl State {
             // As the server wrote it: the gateway's own answers in it are empty where the client wants no replies.
             change.note(exchange, bytes);
         }
-        let edited = if self.answers.is_some() { self.with_answers(exchange, bytes, io) } else { None };
+        let edited = if self.local_replies.is_some() { self.with_answers(exchange, bytes, io) } else { None };
         let bytes = edited.as_deref().unwrap_or(bytes);
         if !self.order.is_muted(exchange) {
             self.pass(bytes, end.is_some(), io);
@@ -224,7 +224,7 @@ impl State {
             && !self.is_sharded
             && self.pins.is_none()
             && self.changes_db.is_none()
-            && self.answers.is_none()
+            && self.local_replies.is_none()
             && self.tracking.is_none()
             && self.caching.is_none()
     }
@@ -251,7 +251,7 @@ impl State {
         if self.changes_db.is_some() {
             self.change_db(exchange, kind, io);
         }
-        self.answers.take_if(|answers| answers.exchange() == exchange);
+        self.local_replies.take_if(|answers| answers.exchange() == exchange);
         if self.tracking.is_some() {
             self.tracked_answered(exchange, kind == FrameKind::Error, io);
         }
@@ -293,7 +293,7 @@ impl State {
         self.order.forget_beginning(exchange);
         self.give_up_attempt(exchange);
         // The error is a reply of its own and no part of the array that has begun.
-        self.answers.take_if(|answers| answers.exchange() == exchange);
+        self.local_replies.take_if(|answers| answers.exchange() == exchange);
         self.on_reply(exchange, &refusal::line(text), Some(FrameKind::Error), io)
     }
 
@@ -361,29 +361,29 @@ impl State {
     }
 
     /// Answers with an error of the gateway's own.
-    pub(crate) fn error(&mut self, io: &impl Io, text: &str) -> Taken {
+    pub(crate) fn error(&mut self, io: &impl Io, text: &str) -> CommandStatus {
         self.error_line(io, text.as_bytes())
     }
 
     /// As [`State::error`], for texts that repeat what the client wrote.
-    pub(crate) fn error_line(&mut self, io: &impl Io, text: &[u8]) -> Taken {
+    pub(crate) fn error_line(&mut self, io: &impl Io, text: &[u8]) -> CommandStatus {
         let line = refusal::line(text);
         io.count_error(&line);
         self.local(io, |out| out.extend_from_slice(&line));
-        Taken::Yes
+        CommandStatus::Done
     }
 
-    pub(crate) fn ok(&mut self, io: &impl Io) -> Taken {
+    pub(crate) fn ok(&mut self, io: &impl Io) -> CommandStatus {
         self.local(io, |out| out.extend_from_slice(b"+OK\r\n"));
-        Taken::Yes
+        CommandStatus::Done
     }
 
     /// Answers with an error that also spoils a transaction being queued, as the server does for a command it cannot queue.
-    pub(crate) fn reject(&mut self, io: &impl Io, text: &str) -> Taken {
+    pub(crate) fn reject(&mut self, io: &impl Io, text: &str) -> CommandStatus {
         self.reject_with(io, |out| out.extend_from_slice(text.as_bytes()))
     }
 
-    pub(crate) fn reject_with(&mut self, io: &impl Io, text: impl FnOnce(&mut Vec<u8>)) -> Taken {
+    pub(crate) fn reject_with(&mut self, io: &impl Io, text: impl FnOnce(&mut Vec<u8>)) -> CommandStatus {
         if let Some(transaction) = &mut self.transaction {
             transaction.spoil();
         }
@@ -392,7 +392,7 @@ impl State {
         self.error_line(io, &line)
     }
 
-    pub(crate) fn refuse(&mut self, refusal: Refusal, io: &impl Io) -> Taken {
+    pub(crate) fn refuse(&mut self, refusal: Refusal, io: &impl Io) -> CommandStatus {
         io.count_shed(refusal.name());
         self.error(io, &refusal::refused(refusal))
     }

@@ -9,7 +9,7 @@ use weir_resp::{ReplyFramer, ReplyLimits, Version, encode};
 
 use crate::{info::merge, refusal};
 
-/// What becomes of the replies of several shards.
+/// The merging of the replies of several shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Merge {
     /// One array: for each of these parts its next element (MGET).
@@ -31,7 +31,7 @@ pub(crate) enum Merge {
     },
     /// The only part is a page of SCAN: its cursor gets the shard's place among all.
     Page {
-        /// The place of the shard that was asked.
+        /// The place of the queried shard.
         place: u16,
         /// How many there are.
         shards: u16,
@@ -79,7 +79,7 @@ impl Merge {
     }
 }
 
-/// What a server says where the rule of the merge does not fit its answer.
+/// The text of a server that does not fit the rule of the merge.
 const MISMATCH: &str = "ERR weir: the shards' replies do not fit together";
 
 /// The reply of one shard, as it came.
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_and_so_is_what_was_done() {
+    fn an_error_is_reported_with_the_completed_part() {
         let sum = Merge::Fold(Fold::Sum);
         assert_eq!(merged(sum.clone(), &["-OOM a\r\n", "-OOM b\r\n"]), "-OOM a\r\n");
         let partly = "-ERR weir: done on 2 of 3 shards; another said: OOM a\r\n";

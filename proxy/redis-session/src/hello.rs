@@ -12,11 +12,11 @@ use crate::{
     refusal,
     request::Request,
     request::parse_integer,
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
     users::DEFAULT_USER,
 };
 
-/// What a HELLO asks for.
+/// The arguments of a HELLO.
 struct Hello<'a> {
     version: Option<Version>,
     login: Option<(&'a [u8], &'a [u8])>,
@@ -55,7 +55,7 @@ impl State {
         self.settings.user.as_deref().unwrap_or(DEFAULT_USER)
     }
 
-    pub(crate) fn hello(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn hello(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let hello = match Hello::parse(request) {
             Ok(hello) => hello,
             Err(text) => {
@@ -72,7 +72,7 @@ impl State {
             return self.error(io, refusal::NO_AUTH_HELLO);
         }
         if hello.login.is_some() && self.waits_for_penalty(io) {
-            return Taken::Held;
+            return CommandStatus::Held;
         }
         // A guess must not cost an upstream connection: the password is judged first.
         let logs_in = hello.login.is_none_or(|(user, password)| self.knows(user, password));
@@ -91,7 +91,7 @@ impl State {
         if let Some((user, password)) = hello.login
             && self.login(user, password, io).is_err()
         {
-            return Taken::Yes;
+            return CommandStatus::Done;
         }
         if let Some(name) = hello.name {
             if !is_printable(name) {
@@ -103,7 +103,7 @@ impl State {
         io.entry().details().version = version.name();
         let id = io.entry().id;
         self.local(io, |out| write_greeting(out, &info, version, id));
-        Taken::Yes
+        CommandStatus::Done
     }
 
     /// What the server behind says of itself in `version`; asks it if nobody has yet.
@@ -113,7 +113,7 @@ impl State {
         command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Result<std::rc::Rc<ServerInfo>, Taken> {
+    ) -> Result<std::rc::Rc<ServerInfo>, CommandStatus> {
         let key = LaneKey { version, login, ..self.key_at(io.keyless()) };
         if let Some(info) = io.server(key) {
             return Ok(info);
@@ -132,13 +132,13 @@ impl State {
     }
 
     /// AUTH [user] password.
-    pub(crate) fn auth(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn auth(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let needs_none = match self.users.as_deref() {
             Some(users) => users.get(DEFAULT_USER.as_bytes()).is_some_and(|user| user.acl.needs_no_password()),
             None => self.settings.password.is_none(),
         };
         if self.waits_for_penalty(io) {
-            return Taken::Held;
+            return CommandStatus::Held;
         }
         io.count(Some(command), 1);
         let (user, password) = match request.argc() {
@@ -149,7 +149,7 @@ impl State {
         };
         match self.login(user, password, io) {
             Ok(()) => self.ok(io),
-            Err(()) => Taken::Yes,
+            Err(()) => CommandStatus::Done,
         }
     }
 
@@ -179,7 +179,7 @@ impl State {
     fn login(&mut self, user: &[u8], password: &[u8], io: &impl Io) -> Result<(), ()> {
         let known = self.users.as_ref().and_then(|users| users.log_in(user, password)).cloned();
         if let Some(user) = known {
-            // The lane that HELLO asked for has been greeted, which is all it was for.
+            // The lane for HELLO has been greeted, which is all it was for.
             if let Some(Ok(())) = self.pin_answer.take() {
                 io.unpin(true);
             }

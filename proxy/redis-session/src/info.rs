@@ -1,8 +1,8 @@
-//! INFO: the server's, and a section of the gateway's own that is only told to who names it.
+//! INFO: the server's, and a section of the gateway's own that only a client that names it gets.
 //!
-//! `INFO weir` is answered here. With other sections beside it (`INFO server weir`, `INFO everything weir`) the server is asked
+//! `INFO weir` is answered here. With other sections beside it (`INFO server weir`, `INFO everything weir`) the server gets the command
 //! for those, and the section is put behind what it says. Without the word, `everything` included, the answer is the
-//! server's, byte by byte: tools that parse it must see what they would see without a gateway. Of several shards it is told as
+//! server's, byte by byte: tools that parse it must see what they would see without a gateway. Of several shards it is formatted as
 //! of one server ([`merge`]).
 
 pub(crate) mod merge;
@@ -16,7 +16,7 @@ use crate::{
     io::Io,
     ordering::ReplyMode,
     request::Request,
-    state::{State, Taken},
+    state::{CommandStatus, State},
 };
 
 /// The name of the section, in any case.
@@ -24,7 +24,7 @@ const SECTION: &[u8] = b"weir";
 
 impl State {
     /// Answers INFO, or sends it on.
-    pub(crate) fn info(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn info(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let others: Vec<&[u8]> = (1..request.argc())
             .map(|index| request.text(index))
             .filter(|section| !section.eq_ignore_ascii_case(SECTION))
@@ -38,13 +38,13 @@ impl State {
             let version = self.version;
             let section = self.info_section(io);
             self.local(io, |out| encode::verbatim(out, *b"txt", section.as_bytes(), version));
-            return Taken::Yes;
+            return CommandStatus::Done;
         }
         self.info_of_both(command, &others, io)
     }
 
     /// Asks the server for its sections; the gateway's comes behind them.
-    fn info_of_both(&mut self, command: &'static Command, sections: &[&[u8]], io: &impl Io) -> Taken {
+    fn info_of_both(&mut self, command: &'static Command, sections: &[&[u8]], io: &impl Io) -> CommandStatus {
         let mut wire = Vec::new();
         encode::command(&mut wire, [&[&b"INFO"[..]], sections].concat());
         let mut parser = RequestParser::new();

@@ -1,4 +1,4 @@
-//! What a worker remembers of its requests for whoever asks: hot keys, big keys, slow requests.
+//! The memory of a worker of its requests for whoever asks: hot keys, big keys, slow requests.
 //!
 //! All of it belongs to the worker and is bounded; nothing is shared but a secret and a number. The path of a request meets it
 //! twice: when it is sent (`sent`: a countdown, and a copy of its beginning for the trail), and when its reply is
@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `settings` | what an operator may choose |
 //! | `sketch` | the most frequent items of a stream |
-//! | `key` | a key as it is kept and told |
+//! | `key` | a key as it is kept and shown |
 //! | `hot` / `big` | the two lists of keys |
 //! | `slow` | the slow log |
 //! | `trail` | the last requests, as they were sent |
@@ -42,8 +42,8 @@ use self::{
     hot::HotKeys,
     settings::InsightSettings,
     slow::SlowLog,
-    trail::{Found, Trail},
-    wire::Words,
+    trail::{Trail, TrailRequest},
+    wire::RequestArguments,
 };
 use crate::{io::Ticket, lane::LaneKey};
 
@@ -198,7 +198,7 @@ impl Insight {
         while next < requests {
             rest = wire::skip(rest, next - at).unwrap_or_default();
             at = next;
-            if let Some(words) = Words::read(rest)
+            if let Some(words) = RequestArguments::read(rest)
                 && let Some(command) = words.command()
             {
                 for key in words.keys(command, KEYS_PER_COMMAND).unwrap_or_default() {
@@ -215,14 +215,14 @@ impl Insight {
     #[cold]
     fn note_big_request(&self, keyspace: &Keyspace, wire: &[u8], now: Time) {
         // Of one that is streamed only the head is here, which says how large the rest is.
-        let Some(words) = Words::read(wire) else { return };
+        let Some(words) = RequestArguments::read(wire) else { return };
         let bytes = words.bytes.max(wire.len()) as u64;
         if bytes >= self.big_bytes {
             self.note_big(keyspace, &words, bytes, Direction::Request, now);
         }
     }
 
-    fn note_big(&self, keyspace: &Keyspace, words: &Words<'_>, bytes: u64, direction: Direction, now: Time) {
+    fn note_big(&self, keyspace: &Keyspace, words: &RequestArguments<'_>, bytes: u64, direction: Direction, now: Time) {
         let Some(command) = words.command() else { return };
         let Some(key) = words.single_key(command) else { return };
         let hash = NotedKey::hash(&self.share.hasher, keyspace, key);
@@ -251,7 +251,7 @@ impl Insight {
     ) {
         let found = self.trail.borrow().find(connection, number, arrived);
         let Some(found) = found.filter(|found| found.skip == 0) else { return };
-        if let Some(words) = Words::nth(&found.wire, found.index) {
+        if let Some(words) = RequestArguments::nth(&found.wire, found.index) {
             self.note_big(&Keyspace { upstream, db: found.db }, &words, bytes, Direction::Reply, now);
         }
     }
@@ -309,16 +309,16 @@ impl Insight {
         true
     }
 
-    fn command_of(&self, found: &Found) -> Vec<String> {
+    fn command_of(&self, found: &TrailRequest) -> Vec<String> {
         let with_arguments = self.settings.slow_arguments;
-        let Some(words) = Words::nth(&found.wire, found.index) else { return Vec::new() };
+        let Some(words) = RequestArguments::nth(&found.wire, found.index) else { return Vec::new() };
         if found.skip == 0 {
             return slow::shown(&words, words.argc(), with_arguments);
         }
         // A transaction: MULTI, what was queued, EXEC. What was queued first says most.
         let queued = found.skip.saturating_sub(1);
         let mut command = vec!["exec".to_owned(), format!("({queued} commands)")];
-        if let Some(first) = Words::nth(&found.wire, 1).filter(|_| queued > 0) {
+        if let Some(first) = RequestArguments::nth(&found.wire, 1).filter(|_| queued > 0) {
             command.extend(slow::shown(&first, first.argc(), with_arguments));
         }
         command

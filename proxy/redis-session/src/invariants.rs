@@ -9,7 +9,7 @@ use crate::{session::Session, state::Hold};
 pub struct HeldLanes {
     /// The client has a lane of its own.
     pub is_pinned: bool,
-    /// One was asked for, and has not come.
+    /// One was requested, and has not come.
     pub is_asked: bool,
     /// One is set aside.
     pub is_parked: bool,

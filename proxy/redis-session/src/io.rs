@@ -1,10 +1,10 @@
-//! What a session asks of its shell. The gateway's shell is `Connection` of `weir-redis`; tests and fuzzing bring their own.
+//! The interface of a session to its shell. The gateway's shell is `Connection` of `weir-redis`; tests and fuzzing bring their own.
 
 use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
 use weir_analysis::redis::Command;
 use weir_base::{connection::ConnectionEntry, exchange::Refusal, time::Time, violation::Violation};
-use weir_placement::{Node, Place};
+use weir_placement::{KeyLocation, Node};
 
 use crate::{
     cache::Cache,
@@ -63,7 +63,7 @@ pub enum Pinning {
 pub enum NoSubscription {
     /// The clients of the worker have as many as they may.
     TooMany,
-    /// The server cannot be asked just now.
+    /// The server cannot be queried just now.
     Refused(Refusal),
 }
 
@@ -74,7 +74,7 @@ pub enum Track {
     Live,
     /// `Session::on_tracked` follows.
     Later,
-    /// The server cannot be asked just now.
+    /// The server cannot be queried just now.
     Refused(Refusal),
 }
 
@@ -179,7 +179,7 @@ pub trait Topology {
     /// The shards that have keys.
     fn shards(&self) -> Vec<u16>;
     /// Where `key` is.
-    fn place(&self, key: &[u8]) -> Place;
+    fn place(&self, key: &[u8]) -> KeyLocation;
     /// Where the keys of `group` are now.
     fn shard_of(&self, group: u16) -> u16;
     /// Where commands go that name no key: a stable choice, so that what one leaves there another finds.
@@ -205,7 +205,7 @@ pub trait Feeds {
     /// [`on_subscription_refused`](crate::Session::on_subscription_refused).
     ///
     /// # Errors
-    /// It is refused; nothing was asked for, and nothing follows.
+    /// It is refused; nothing was requested, and nothing follows.
     fn subscribe(&self, login: u64, kind: Kind, names: &[Name]) -> Result<(), NoSubscription>;
     /// Ends subscriptions that the client has. True if that is done;
     /// else [`on_unsubscribed`](crate::Session::on_unsubscribed) follows.
@@ -217,10 +217,10 @@ pub trait Feeds {
     /// Sends a PUBLISH of the client where its own messages come from, so that the message comes before the reply.
     /// [`on_published`](crate::Session::on_published) follows. False if that cannot be done.
     fn publish(&self, login: u64, kind: Kind, name: &[u8], request: &[u8]) -> bool;
-    /// The client is told from now on what changes, by [`on_changed`](crate::Session::on_changed) and
-    /// [`on_all_changed`](crate::Session::on_all_changed); or from now on something else, if it is told already.
+    /// The client gets changes from now on, by [`on_changed`](crate::Session::on_changed) and
+    /// [`on_all_changed`](crate::Session::on_all_changed); or other changes from now on, if it tracks already.
     fn track(&self, login: u64, scope: &Scope) -> Track;
-    /// It is told no more.
+    /// It gets no more invalidations.
     fn untrack(&self);
     /// It is counted as one that tracks, or no longer.
     fn note_tracking(&self, tracks: bool);
@@ -271,7 +271,7 @@ pub trait Tally {
     fn count_error(&self, reply: &[u8]);
     /// Counts a request that goes another way than it was sent first.
     fn count_redirect(&self, kind: &'static str);
-    /// Counts invalidations told.
+    /// Counts sent invalidations.
     fn count_invalidations(&self, count: usize);
     /// Counts something that a user of the configuration was denied.
     fn count_denied(&self, user: &str, reason: &'static str);

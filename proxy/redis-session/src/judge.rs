@@ -1,4 +1,4 @@
-//! What is a command, may it pass, and which way does it go?
+//! Resolves a command, judges it, and chooses its way.
 
 use weir_analysis::redis::{self, Args, Class, Command, Flags, LocalCommand, Resolved};
 use weir_base::{error::Culprit, violation::Violation};
@@ -10,15 +10,15 @@ use crate::{
     refusal,
     request::Request,
     settings::UnknownCommands,
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
 };
 
 impl State {
     /// Judges one command and sends it where it belongs.
-    pub(crate) fn command(&mut self, resolved: Resolved, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn command(&mut self, resolved: Resolved, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         if !self.follow_primary(io) {
             self.hold = Some(Hold::Quiet);
-            return Taken::Held;
+            return CommandStatus::Held;
         }
         let command = match resolved {
             Resolved::Known(command) => command,
@@ -45,7 +45,7 @@ impl State {
             return taken;
         }
         if self.is_paused(Some(command), io) {
-            return Taken::Held;
+            return CommandStatus::Held;
         }
         let class = redis::treatment(command, request);
         if self.transaction.is_none()
@@ -54,7 +54,7 @@ impl State {
             if !self.is_quiet() {
                 // A MONITOR on its way may be refused.
                 self.hold = Some(Hold::Quiet);
-                return Taken::Held;
+                return CommandStatus::Held;
             }
             // As every EXEC that is refused it ends what it would have carried out (`rejectCommand`).
             return match command.class {
@@ -79,7 +79,7 @@ impl State {
         class: Class,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Taken {
+    ) -> CommandStatus {
         match self.tracking.is_some() {
             true => self.send_tracked(command, class, request, io),
             false => self.send(command, class, request, io),
@@ -94,7 +94,7 @@ impl State {
         class: Class,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Taken {
+    ) -> CommandStatus {
         if self.transaction.is_some() {
             return self.in_transaction(command, class, request, io);
         }
@@ -116,7 +116,13 @@ impl State {
     }
 
     #[inline]
-    fn dispatch(&mut self, command: &'static Command, class: Class, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn dispatch(
+        &mut self,
+        command: &'static Command,
+        class: Class,
+        request: &Request<'_>,
+        io: &impl Io,
+    ) -> CommandStatus {
         match class {
             Class::Cluster if io.topology().is_some() && self.tunnel.is_none() => self.cluster(command, request, io),
             Class::Info => self.info(command, request, io),
@@ -147,12 +153,17 @@ impl State {
             Class::CrossProtocol => {
                 io.report(&Violation::rule("cross_protocol", Culprit::Client, "an HTTP request on a Redis port"));
                 self.is_closing = true;
-                Taken::Yes
+                CommandStatus::Done
             }
         }
     }
 
-    fn unknown_subcommand(&mut self, container: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn unknown_subcommand(
+        &mut self,
+        container: &'static Command,
+        request: &Request<'_>,
+        io: &impl Io,
+    ) -> CommandStatus {
         // The server knows the container, so it asks for authentication only after naming the unknown part.
         if !self.forwards_unknown_subcommand(container, request) {
             return self.reject_with(io, |out| redis::text::unknown_subcommand(out, container, request.text(1)));
@@ -183,21 +194,21 @@ impl State {
             && redis::may_forward_unknown(name)
     }
 
-    fn unknown(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn unknown(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         if !self.forwards_unknown(request) {
             return self.reject_with(io, |out| redis::text::unknown_command(out, request));
         }
         self.forward_unknown(request, io)
     }
 
-    fn forward_unknown(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn forward_unknown(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         if self.is_watched
             && let Some(taken) = self.deny_unknown(&unknown_name(request), request, io)
         {
             return taken;
         }
         if self.is_paused(None, io) {
-            return Taken::Held;
+            return CommandStatus::Held;
         }
         if self.transaction.is_some() {
             return self.queue_stateful(request, io);
@@ -209,12 +220,12 @@ impl State {
         io.count(None, 1);
         if self.tunnel.is_some() {
             self.send_in_tunnel(request, io);
-            return Taken::Yes;
+            return CommandStatus::Done;
         }
         let ticket = Ticket::new(self.order.next_number());
         request.with_wire(|wire| io.forward_pinned(wire, ticket));
         self.order.sent();
         self.note_unseen(ticket.number, io);
-        Taken::Yes
+        CommandStatus::Done
     }
 }

@@ -20,7 +20,7 @@ pub struct LaneKey {
     pub db: u32,
     /// The protocol version; replies pass through unchanged, so it is the client's.
     pub version: Version,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
 }
 
@@ -31,19 +31,19 @@ impl LaneKey {
     }
 }
 
-/// What a lane is for.
+/// The purpose of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// Reads and writes.
     #[default]
     Data,
-    /// Reads at a replica, which in a cluster has to be told that it may answer.
+    /// Reads at a replica, which in a cluster needs READONLY.
     Reads,
     /// Questions to a sentinel, which has no data.
     Sentinel,
 }
 
-/// What a server told of itself when greeted.
+/// The server's description of itself in the greeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
     /// `redis`, `valkey`, …

@@ -32,7 +32,7 @@
 //! | `tunnel` | MONITOR |
 //! | `info` | INFO, with a section of the gateway's own |
 //! | `pause` / `client_pause` | the pause of a listener; CLIENT PAUSE, and commands that wait for its end |
-//! | `local` / `hello` / `client` / `acl` / `database` / `answers` | commands that the gateway answers itself, and where |
+//! | `local` / `hello` / `client` / `acl` / `database` / `local_replies` | commands that the gateway answers itself, and where |
 //! | `insight` | what a worker remembers of its requests: hot keys, big keys, slow ones |
 //! | `client_filter` | which clients CLIENT LIST and CLIENT KILL mean |
 //! | `unblock` | CLIENT UNBLOCK: the server lets go who waits at it |
@@ -44,7 +44,6 @@
 
 mod access;
 mod acl;
-mod answers;
 mod batch;
 pub mod cache;
 pub mod client;
@@ -55,7 +54,6 @@ mod database;
 mod exec_reply;
 mod forward;
 mod gather;
-mod guesses;
 mod hello;
 mod info;
 pub mod insight;
@@ -64,6 +62,8 @@ pub mod io;
 mod judge;
 pub mod lane;
 mod local;
+mod local_replies;
+mod login_failures;
 pub mod moving;
 mod ordering;
 mod pause;

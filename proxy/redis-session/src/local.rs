@@ -9,7 +9,7 @@ use crate::{
     ordering::ReplyMode,
     refusal,
     request::{Request, parse_integer},
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
 };
 
 impl State {
@@ -19,7 +19,7 @@ impl State {
         local: LocalCommand,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Taken {
+    ) -> CommandStatus {
         use LocalCommand::*;
         if local == Ping && self.tunnel.is_some() {
             return self.forward_in_tunnel(command, request, io);
@@ -29,7 +29,7 @@ impl State {
             matches!(local, Reset | Hello | Auth | Select | Client(ClientCommand::Tracking | ClientCommand::Unblock));
         if (changes_session || self.tunnel.is_some()) && !self.is_quiet() {
             self.hold = Some(Hold::Quiet);
-            return Taken::Held;
+            return CommandStatus::Held;
         }
         match local {
             Hello => return self.hello(command, request, io),
@@ -46,17 +46,17 @@ impl State {
                     encode::bulk(out, b"pong");
                     encode::bulk(out, request.text(1));
                 });
-                Taken::Yes
+                CommandStatus::Done
             }
             Ping if request.argc() == 1 => {
                 self.local(io, |out| out.extend_from_slice(b"+PONG\r\n"));
-                Taken::Yes
+                CommandStatus::Done
             }
             Ping | Echo => self.bulk(io, request.text(1)),
             Quit => {
                 self.ok(io);
                 self.close();
-                Taken::Yes
+                CommandStatus::Done
             }
             Reset => self.reset(io),
             Select => self.select(request, io),
@@ -68,13 +68,13 @@ impl State {
                 self.bulk(io, user.as_bytes())
             }
             Client(client) => self.client(client, command, request, io),
-            Hello | Auth => Taken::Yes,
+            Hello | Auth => CommandStatus::Done,
         }
     }
 
-    pub(crate) fn bulk(&mut self, io: &impl Io, bytes: &[u8]) -> Taken {
+    pub(crate) fn bulk(&mut self, io: &impl Io, bytes: &[u8]) -> CommandStatus {
         self.local(io, |out| encode::bulk(out, bytes));
-        Taken::Yes
+        CommandStatus::Done
     }
 
     /// The number of a database that this listener allows.
@@ -92,7 +92,7 @@ impl State {
         self.db == 0 || (self.db < self.settings.databases && io.topology().is_none())
     }
 
-    fn select(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn select(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         match self.parse_db(request.text(1), io) {
             Err(text) => self.error(io, text),
             Ok(db) => {
@@ -104,7 +104,7 @@ impl State {
     }
 
     /// SELECT of a client with a lane of its own: the server must follow.
-    fn select_on_pin(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn select_on_pin(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let db = match self.parse_db(request.text(1), io) {
             Ok(db) => db,
             Err(text) => return self.error(io, text),
@@ -119,11 +119,11 @@ impl State {
         self.changes_db = Some(DbChange::select(number, db));
         // What follows must know which database it means.
         self.hold = Some(Hold::Quiet);
-        Taken::Yes
+        CommandStatus::Done
     }
 
     /// RESET: everything a connection can hold is let go, and it is a stranger again (Redis `resetCommand`).
-    fn reset(&mut self, io: &impl Io) -> Taken {
+    fn reset(&mut self, io: &impl Io) -> CommandStatus {
         self.drop_pin(io);
         self.drop_subscriptions(io);
         self.drop_tracking(io);
@@ -144,6 +144,6 @@ impl State {
             details.version = Version::Resp2.name();
         }
         self.local(io, |out| out.extend_from_slice(b"+RESET\r\n"));
-        Taken::Yes
+        CommandStatus::Done
     }
 }

@@ -1,6 +1,6 @@
 //! A connection that moves to another process of the gateway, at an upgrade: its socket, and what its session knows.
 //!
-//! It moves in a moment in which everything it asked for has been answered and sent. What the client sends meanwhile waits
+//! It moves in a moment in which every request has been answered and sent. Later bytes of the client wait
 //! in the kernel, which knows nothing of processes, so nothing is lost and nobody has to connect again.
 
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::{
 /// on until the command is whole and answered.
 pub const MOVED_INPUT_BYTES_MAX: usize = 16 * 1024;
 
-/// What a session knows between two commands, and cannot ask anybody.
+/// The state of a session between two commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MovedSession {
     /// It has shown the password, or needs none.

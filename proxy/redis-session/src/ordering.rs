@@ -10,7 +10,7 @@ use weir_base::exchange::FrameKind;
 
 use crate::gather::{Gather, Merge};
 
-/// What the client has asked for with CLIENT REPLY.
+/// The client's mode of CLIENT REPLY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ReplyMode {
     #[default]
@@ -22,7 +22,7 @@ pub(crate) enum ReplyMode {
 
 /// A reply that came before its turn.
 #[derive(Debug)]
-pub(crate) struct Early {
+pub(crate) struct EarlyReply {
     exchange: u64,
     pub(crate) bytes: Vec<u8>,
     /// `None`: its end has not come yet.
@@ -38,7 +38,7 @@ pub(crate) struct Ordering {
     waiting: VecDeque<(u64, Vec<u8>)>,
     waiting_bytes: usize,
     /// Replies, or beginnings of them, that came before their turn, by number.
-    early: VecDeque<Early>,
+    early: VecDeque<EarlyReply>,
     early_bytes: usize,
     /// Bytes of requests that are kept until they are answered.
     pub(crate) attempts_bytes: usize,
@@ -110,12 +110,12 @@ impl Ordering {
     }
 
     /// As [`Ordering::sent`], for a request of the gateway's own: the client never hears of it.
-    pub(crate) fn sent_unheard(&mut self) {
+    pub(crate) fn sent_without_reply(&mut self) {
         self.muted.push_back(self.next);
         self.next += 1;
     }
 
-    /// The requests from [`Ordering::next_number`] on were sent, the parts of one command; or will be told to have failed.
+    /// The requests from [`Ordering::next_number`] on were sent, the parts of one command; or will be reported as failed.
     pub(crate) fn sent_parts(&mut self, mut gather: Gather) {
         gather.is_muted = self.mode != ReplyMode::On;
         self.unskip();
@@ -162,14 +162,14 @@ impl Ordering {
                 early.bytes.extend_from_slice(bytes);
                 early.end = end;
             }
-            None => self.early.insert(at, Early { exchange, bytes: bytes.to_vec(), end }),
+            None => self.early.insert(at, EarlyReply { exchange, bytes: bytes.to_vec(), end }),
         }
         true
     }
 
     /// What has come of the reply whose turn it is.
     #[inline]
-    pub(crate) fn pop_early(&mut self) -> Option<Early> {
+    pub(crate) fn pop_early(&mut self) -> Option<EarlyReply> {
         let done = self.done;
         let early = self.early.pop_front_if(|early| early.exchange == done)?;
         self.early_bytes -= early.bytes.len();

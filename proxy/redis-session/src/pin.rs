@@ -11,7 +11,7 @@ use crate::{
     ordering::ReplyMode,
     pin_reason::PinReason,
     refusal,
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
     stream::Streaming,
 };
 
@@ -112,9 +112,9 @@ impl State {
         key: LaneKey,
         command: Option<&'static Command>,
         io: &impl Io,
-    ) -> Result<(), Taken> {
-        self.ask_pin(reason, key, io).map_err(|none| match none {
-            NoPin::Yet => Taken::Held,
+    ) -> Result<(), CommandStatus> {
+        self.request_pin(reason, key, io).map_err(|none| match none {
+            NoPin::Yet => CommandStatus::Held,
             NoPin::TooManyBlocked => {
                 io.count_refused(command, "blocked_clients");
                 self.error(io, refusal::BLOCKED_CLIENTS)
@@ -132,7 +132,7 @@ impl State {
 
     /// As [`State::need_pin`], without an answer. Before the client gets a lane, all it sent must be answered: a command on
     /// another connection could overtake it.
-    pub(crate) fn ask_pin(&mut self, reason: PinReason, key: LaneKey, io: &impl Io) -> Result<(), NoPin> {
+    pub(crate) fn request_pin(&mut self, reason: PinReason, key: LaneKey, io: &impl Io) -> Result<(), NoPin> {
         if let Some((_, pins)) = self.pins.as_mut().filter(|(held, _)| held.shard == key.shard) {
             pins.add(reason);
             self.publish_pins(io);
@@ -276,16 +276,16 @@ impl State {
         };
         self.forget_watched(pins);
         self.is_watch_broken |= pins.has(PinReason::Watch);
-        // Over shards the half frame may be another one's; if it was this lane's, its loss has been told already.
+        // Over shards the half frame may be another one's; if it was this lane's, its loss has been reported already.
         if self.is_mid_frame && (self.tunnel.is_some() || !self.is_sharded) {
             self.cut();
         }
         if self.tunnel.take().is_some() || pins.hold_state() {
-            // MONITOR would wait for ever, and other state would be missed in silence: the client must connect anew.
+            // MONITOR would wait for ever, and other state would be missed in silence: the client must connect again.
             self.lose_state(io);
         }
         if matches!(self.streaming.as_deref(), Some(Streaming::Flowing)) {
-            // Half a command cannot be taken back. Its error has been told as its reply.
+            // Half a command cannot be taken back. Its error was its reply.
             self.is_closing = true;
         }
         self.unpark(io);

@@ -19,7 +19,7 @@ pub enum PinReason {
     Unknown = 128,
     /// A transaction that changes the database.
     Transaction = 256,
-    /// The server is asked what it is.
+    /// The gateway queries the server's role.
     Greeting = 512,
 }
 

@@ -6,16 +6,16 @@
 //! | file | concept |
 //! |---|---|
 //! | `frame` | what a server says on a subscription lane |
-//! | `registry` | who hears what, and what has been asked of the servers; pure |
+//! | `registry` | subscribers and pending commands to the servers; pure |
 //! | `feed` | one subscription lane as the registry sees it: what is expected of it |
-//! | `answers` | what the servers say, and whom it concerns |
+//! | `replies` | messages and replies of the servers, and the clients that they concern |
 //! | `recovery` | lost connections, moved slots, silence |
 
-mod answers;
 pub mod feed;
 pub mod frame;
 mod recovery;
 mod registry;
+mod replies;
 
 pub use self::{
     feed::Name,

@@ -1,4 +1,4 @@
-//! What a node of a cluster says instead of an answer: where the key is, or that it will know later.
+//! Redirections of a cluster's nodes: where the key is, or that the node will know later.
 //!
 //! Requests to a cluster are kept until they are answered. A redirected one is sent again under its own number, so its reply
 //! takes its place among the others. While one is under way, or after the map of slots changed, no further command is taken
@@ -77,16 +77,16 @@ impl Attempt {
     }
 }
 
-/// What an error of a node asks for.
+/// The redirection that an error of a node demands.
 #[derive(Debug, PartialEq, Eq)]
-enum Advice {
+enum Redirection {
     /// The slot is there now.
     Moved(u16, Node),
     /// This key may be there already: ask once.
     Ask(Node),
     /// Later.
     Later,
-    /// The transaction was not executed; the reason was told to an inner command, and may have been a redirection.
+    /// The transaction was not executed; the reason was in the reply to an inner command, and may have been a redirection.
     Aborted,
     /// It is the answer, and the map may be old.
     Down,
@@ -94,8 +94,8 @@ enum Advice {
     Answer,
 }
 
-/// What became of an advice.
-enum Followed {
+/// The result of an advice.
+enum RedirectResult {
     /// The request is on its way again, or will be.
     Yes,
     /// The error is the answer after all.
@@ -105,7 +105,7 @@ enum Followed {
 }
 
 /// Reads an error line, without its `-`.
-fn advice(line: &[u8], is_unit: bool) -> Advice {
+fn advice(line: &[u8], is_unit: bool) -> Redirection {
     let text = String::from_utf8_lossy(line);
     let mut words = text.trim_end().splitn(3, ' ');
     let (word, slot, address) = (words.next().unwrap_or_default(), words.next(), words.next());
@@ -116,20 +116,20 @@ fn advice(line: &[u8], is_unit: bool) -> Advice {
         Some((slot?.parse().ok()?, Node { host, port: port.parse().ok()? }))
     };
     match word {
-        "MOVED" => target().map_or(Advice::Answer, |(slot, node)| Advice::Moved(slot, node)),
-        "ASK" => target().map_or(Advice::Answer, |(_, node)| Advice::Ask(node)),
+        "MOVED" => target().map_or(Redirection::Answer, |(slot, node)| Redirection::Moved(slot, node)),
+        "ASK" => target().map_or(Redirection::Answer, |(_, node)| Redirection::Ask(node)),
         // Nothing of it was executed. A replica says READONLY that was the primary a moment ago.
-        "TRYAGAIN" | "READONLY" => Advice::Later,
-        "EXECABORT" if is_unit => Advice::Aborted,
-        "CLUSTERDOWN" => Advice::Down,
-        _ => Advice::Answer,
+        "TRYAGAIN" | "READONLY" => Redirection::Later,
+        "EXECABORT" if is_unit => Redirection::Aborted,
+        "CLUSTERDOWN" => Redirection::Down,
+        _ => Redirection::Answer,
     }
 }
 
 /// Where `line`, an error, says that a slot is now.
 pub fn moved(line: &[u8]) -> Option<(u16, Node)> {
     match advice(line.strip_prefix(b"-")?, false) {
-        Advice::Moved(slot, node) => Some((slot, node)),
+        Redirection::Moved(slot, node) => Some((slot, node)),
         _ => None,
     }
 }
@@ -211,12 +211,12 @@ impl State {
         if attempt.is_bound {
             return self.learn(exchange, advice, line, io).map(Cow::from);
         }
-        let is_redirection = matches!(advice, Advice::Moved(..) | Advice::Ask(_));
+        let is_redirection = matches!(advice, Redirection::Moved(..) | Redirection::Ask(_));
         let answer = match self.follow(exchange, advice, io) {
-            Followed::Yes => return None,
-            Followed::No if is_redirection => refusal::line(refusal::NOT_FOLLOWED),
-            Followed::No => line,
-            Followed::Refused(refusal) => {
+            RedirectResult::Yes => return None,
+            RedirectResult::No if is_redirection => refusal::line(refusal::NOT_FOLLOWED),
+            RedirectResult::No => line,
+            RedirectResult::Refused(refusal) => {
                 io.count_shed(refusal.name());
                 refusal::line(refusal::refused(refusal))
             }
@@ -225,32 +225,32 @@ impl State {
         Some(answer.into())
     }
 
-    /// What a node says to a request on the client's own lane. The client may try again at once, so the map is new before it is
+    /// A node's redirection of a request on the client's own lane. The client may try again at once, so the map is new before it is
     /// told: `None` while that takes a moment.
-    fn learn(&mut self, exchange: u64, advice: Advice, line: Vec<u8>, io: &impl Io) -> Option<Vec<u8>> {
+    fn learn(&mut self, exchange: u64, advice: Redirection, line: Vec<u8>, io: &impl Io) -> Option<Vec<u8>> {
         let (from, slot) =
             self.attempt(exchange).map(|attempt| (attempt.shard, attempt.slot.filter(|_| !attempt.is_script)))?;
         let (line, is_known) = match advice {
-            Advice::Answer => return Some(line),
-            Advice::Moved(of, node) => {
+            Redirection::Answer => return Some(line),
+            Redirection::Moved(of, node) => {
                 let is_known = slot == Some(of) && io.redirected(slot, &node, from).is_some();
                 (refusal::line(refusal::NOT_FOLLOWED), is_known)
             }
-            Advice::Ask(_) => (refusal::line(refusal::NOT_FOLLOWED), true),
-            // Why a transaction was aborted is not told: its slot may have moved.
-            Advice::Aborted => (line, false),
-            Advice::Later | Advice::Down => (line, true),
+            Redirection::Ask(_) => (refusal::line(refusal::NOT_FOLLOWED), true),
+            // The error does not say why a transaction was aborted: its slot may have moved.
+            Redirection::Aborted => (line, false),
+            Redirection::Later | Redirection::Down => (line, true),
         };
         io.refresh();
         if is_known || slot.is_none() {
             return Some(line);
         }
-        self.tell_later(exchange, line, io);
+        self.delay_reply(exchange, line, io);
         None
     }
 
     /// Keeps the answer to a request on the client's own lane until the map is new, for a moment at most.
-    fn tell_later(&mut self, exchange: u64, line: Vec<u8>, io: &impl Io) {
+    fn delay_reply(&mut self, exchange: u64, line: Vec<u8>, io: &impl Io) {
         let Some(attempt) = self.attempt(exchange) else { return };
         attempt.line = line;
         attempt.tries += 1;
@@ -259,13 +259,13 @@ impl State {
         io.retry_later(exchange, PAUSE);
     }
 
-    /// The pause of an answer that was kept is over: it is told if the slot is elsewhere now, or if it has waited long enough.
-    fn tell(&mut self, exchange: u64, io: &impl Io) -> bool {
+    /// The pause of a delayed reply is over: it is delivered if the slot is elsewhere now, or if it has waited long enough.
+    fn deliver_delayed_reply(&mut self, exchange: u64, io: &impl Io) -> bool {
         let Some(attempt) = self.attempt(exchange) else { return false };
         let (mut line, is_watching) = (std::mem::take(&mut attempt.line), attempt.is_watching);
         let is_new = attempt.slot.is_none_or(|slot| io.shard_of(slot) != attempt.shard);
         if !is_new && attempt.tries < ABORTED_TRIES_MAX {
-            self.tell_later(exchange, line, io);
+            self.delay_reply(exchange, line, io);
             return false;
         }
         self.give_up_attempt(exchange);
@@ -285,12 +285,12 @@ impl State {
             return bytes.into();
         }
         match advice(&bytes[1..], false) {
-            Advice::Answer => bytes.into(),
-            Advice::Moved(..) | Advice::Ask(_) => {
+            Redirection::Answer => bytes.into(),
+            Redirection::Moved(..) | Redirection::Ask(_) => {
                 io.refresh();
                 refusal::line(refusal::NOT_FOLLOWED).into()
             }
-            Advice::Later | Advice::Aborted | Advice::Down => {
+            Redirection::Later | Redirection::Aborted | Redirection::Down => {
                 io.refresh();
                 bytes.into()
             }
@@ -298,40 +298,40 @@ impl State {
     }
 
     /// Does what a node advises.
-    fn follow(&mut self, exchange: u64, advice: Advice, io: &impl Io) -> Followed {
-        let Some(attempt) = self.attempt(exchange) else { return Followed::No };
+    fn follow(&mut self, exchange: u64, advice: Redirection, io: &impl Io) -> RedirectResult {
+        let Some(attempt) = self.attempt(exchange) else { return RedirectResult::No };
         let (from, hops, is_script) = (attempt.shard, attempt.hops, attempt.is_script);
-        if advice == Advice::Answer {
-            return Followed::No;
+        if advice == Redirection::Answer {
+            return RedirectResult::No;
         }
         // A script may say such words of itself, so they count for the keys of its own command only.
         let Some(slot) = attempt.slot else {
             io.refresh();
-            return Followed::No;
+            return RedirectResult::No;
         };
-        let is_asking = matches!(advice, Advice::Ask(_));
+        let is_asking = matches!(advice, Redirection::Ask(_));
         let (node, moved) = match advice {
-            Advice::Answer => return Followed::No,
-            Advice::Down => {
+            Redirection::Answer => return RedirectResult::No,
+            Redirection::Down => {
                 io.refresh();
-                return Followed::No;
+                return RedirectResult::No;
             }
-            Advice::Later | Advice::Aborted if is_script => return Followed::No,
-            Advice::Later if self.is_followed(exchange, slot) => return Followed::No,
-            Advice::Later => return self.try_later(exchange, TRIES_MAX, io),
-            Advice::Aborted if self.is_followed(exchange, slot) => return Followed::No,
-            Advice::Aborted => return self.try_later(exchange, ABORTED_TRIES_MAX, io),
-            Advice::Moved(of, _) if of != slot => return Followed::No,
+            Redirection::Later | Redirection::Aborted if is_script => return RedirectResult::No,
+            Redirection::Later if self.is_followed(exchange, slot) => return RedirectResult::No,
+            Redirection::Later => return self.try_later(exchange, TRIES_MAX, io),
+            Redirection::Aborted if self.is_followed(exchange, slot) => return RedirectResult::No,
+            Redirection::Aborted => return self.try_later(exchange, ABORTED_TRIES_MAX, io),
+            Redirection::Moved(of, _) if of != slot => return RedirectResult::No,
             // What a script says must not move the slot for others; the map will know if it is true.
-            Advice::Moved(_, node) if is_script => {
+            Redirection::Moved(_, node) if is_script => {
                 io.refresh();
                 (node, None)
             }
-            Advice::Moved(_, node) => (node, Some(slot)),
-            Advice::Ask(node) => (node, None),
+            Redirection::Moved(_, node) => (node, Some(slot)),
+            Redirection::Ask(node) => (node, None),
         };
         if hops >= HOPS_MAX {
-            return Followed::No;
+            return RedirectResult::No;
         }
         let target = io.redirected(moved, &node, from);
         let Some(target) = target.filter(|&target| !self.must_wait(exchange, slot, target, io)) else {
@@ -343,8 +343,8 @@ impl State {
         self.last_redirected = self.last_redirected.max(Some(exchange));
         io.count_redirect(if is_asking { "ask" } else { "moved" });
         match self.send_again(exchange, target, is_asking, io) {
-            Ok(()) => Followed::Yes,
-            Err(refusal) => Followed::Refused(refusal),
+            Ok(()) => RedirectResult::Yes,
+            Err(refusal) => RedirectResult::Refused(refusal),
         }
     }
 
@@ -363,15 +363,17 @@ impl State {
         self.attempts.iter().any(is_ahead) || io.must_settle(self.key_at(target))
     }
 
-    fn try_later(&mut self, exchange: u64, most: u8, io: &impl Io) -> Followed {
+    fn try_later(&mut self, exchange: u64, most: u8, io: &impl Io) -> RedirectResult {
         io.refresh();
-        let Some(attempt) = self.attempt(exchange).filter(|attempt| attempt.tries < most) else { return Followed::No };
+        let Some(attempt) = self.attempt(exchange).filter(|attempt| attempt.tries < most) else {
+            return RedirectResult::No;
+        };
         attempt.tries += 1;
         attempt.is_waiting = true;
         self.last_redirected = self.last_redirected.max(Some(exchange));
         io.count_redirect("later");
         io.retry_later(exchange, PAUSE);
-        Followed::Yes
+        RedirectResult::Yes
     }
 
     /// The pause of a request is over; true if the session should be woken.
@@ -379,14 +381,14 @@ impl State {
         // Its lane may have been lost meanwhile, which was its answer.
         let Some(attempt) = self.attempt(exchange).filter(|attempt| attempt.is_waiting) else { return false };
         if attempt.is_bound {
-            return self.tell(exchange, io);
+            return self.deliver_delayed_reply(exchange, io);
         }
         let Some(slot) = attempt.slot else { return false };
         let target = io.shard_of(slot);
         let must_wait = self.must_wait(exchange, slot, target, io);
         let line = if must_wait {
             match self.try_later(exchange, TRIES_MAX, io) {
-                Followed::Yes => return false,
+                RedirectResult::Yes => return false,
                 _ => refusal::line(refusal::NOT_FOLLOWED),
             }
         } else {
@@ -433,24 +435,24 @@ mod tests {
     }
 
     #[test]
-    fn what_nodes_say() {
+    fn node_errors_are_parsed() {
         let cases = [
-            ("MOVED 3999 127.0.0.1:6381\r\n", Advice::Moved(3999, node(Some("127.0.0.1"), 6381))),
-            ("MOVED 3999 :6381\r\n", Advice::Moved(3999, node(None, 6381))),
-            ("MOVED 3999 ::1:6381\r\n", Advice::Moved(3999, node(Some("::1"), 6381))),
-            ("ASK 1 redis-2.internal:7000\r\n", Advice::Ask(node(Some("redis-2.internal"), 7000))),
-            ("MOVED 70000 127.0.0.1:6381\r\n", Advice::Answer),
-            ("MOVED 1 127.0.0.1:0x50\r\n", Advice::Answer),
-            ("MOVED\r\n", Advice::Answer),
-            ("TRYAGAIN Multiple keys request during rehashing of slot\r\n", Advice::Later),
-            ("READONLY You can't write against a read only replica.\r\n", Advice::Later),
-            ("CLUSTERDOWN Hash slot not served\r\n", Advice::Down),
-            ("EXECABORT Transaction discarded because of previous errors.\r\n", Advice::Answer),
-            ("ERR unknown\r\n", Advice::Answer),
+            ("MOVED 3999 127.0.0.1:6381\r\n", Redirection::Moved(3999, node(Some("127.0.0.1"), 6381))),
+            ("MOVED 3999 :6381\r\n", Redirection::Moved(3999, node(None, 6381))),
+            ("MOVED 3999 ::1:6381\r\n", Redirection::Moved(3999, node(Some("::1"), 6381))),
+            ("ASK 1 redis-2.internal:7000\r\n", Redirection::Ask(node(Some("redis-2.internal"), 7000))),
+            ("MOVED 70000 127.0.0.1:6381\r\n", Redirection::Answer),
+            ("MOVED 1 127.0.0.1:0x50\r\n", Redirection::Answer),
+            ("MOVED\r\n", Redirection::Answer),
+            ("TRYAGAIN Multiple keys request during rehashing of slot\r\n", Redirection::Later),
+            ("READONLY You can't write against a read only replica.\r\n", Redirection::Later),
+            ("CLUSTERDOWN Hash slot not served\r\n", Redirection::Down),
+            ("EXECABORT Transaction discarded because of previous errors.\r\n", Redirection::Answer),
+            ("ERR unknown\r\n", Redirection::Answer),
         ];
         for (line, wanted) in cases {
             assert_eq!(advice(line.as_bytes(), false), wanted, "{line}");
         }
-        assert_eq!(advice(b"EXECABORT x", true), Advice::Aborted);
+        assert_eq!(advice(b"EXECABORT x", true), Redirection::Aborted);
     }
 }

@@ -1,7 +1,7 @@
 //! Every way to say no, in Redis's own words where it has them (Redis 7.0.15), else `ERR weir: …`.
 
 use weir_base::exchange::{LossCause, Refusal};
-use weir_policy::redis::{Denied, NoPermission};
+use weir_policy::redis::{DeniedPart, NoPermission};
 use weir_resp::encode;
 
 pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
@@ -101,9 +101,9 @@ pub(crate) fn no_command(name: &str) -> String {
 /// A queued command that the client's user may not run any more.
 pub(crate) fn rules_changed(no: &NoPermission) -> String {
     let reason = match no {
-        NoPermission::Denied(Denied::Command) => "no permission to execute the command or subcommand",
-        NoPermission::Denied(Denied::Key(_)) => "no permission to touch the specified keys",
-        NoPermission::Denied(Denied::Channel(_)) => "no permission to access one of the channels used as arguments",
+        NoPermission::Denied(DeniedPart::Command) => "no permission to execute the command or subcommand",
+        NoPermission::Denied(DeniedPart::Key(_)) => "no permission to touch the specified keys",
+        NoPermission::Denied(DeniedPart::Channel(_)) => "no permission to access one of the channels used as arguments",
         _ => "no permission",
     };
     format!(

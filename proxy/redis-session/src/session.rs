@@ -19,7 +19,7 @@ use crate::{
     pubsub::{Kind, Name},
     request::Request,
     settings::RedisListenerSettings,
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
     users::Users,
 };
 
@@ -194,7 +194,7 @@ impl Session {
                     }
                     self.state.send_batch(batch, input, io);
                     io.begin_command(sample);
-                    if self.state.command(resolved, &request, io) == Taken::Held {
+                    if self.state.command(resolved, &request, io) == CommandStatus::Held {
                         break;
                     }
                     self.state.end_caching(Some(resolved));
@@ -260,7 +260,7 @@ impl Session {
         self.state.on_replies(first, count, bytes, io)
     }
 
-    /// The pause that [`Clock::retry_later`](crate::io::Clock::retry_later) was asked for is over; true if the session should be
+    /// The pause that [`Clock::retry_later`](crate::io::Clock::retry_later) was requested is over; true if the session should be
     /// woken.
     pub fn on_retry(&mut self, exchange: u64, io: &impl Io) -> bool {
         self.state.retry(exchange, io)
@@ -324,17 +324,17 @@ impl Session {
         self.state.on_all_changed(io);
     }
 
-    /// Keys have changed, `None`: all, that another client has read, in whose place this one is told.
+    /// Keys have changed, `None`: all, that another client has read, in whose place this one gets the invalidation.
     pub fn on_notice(&mut self, keys: Option<&[&[u8]]>, io: &impl Io) {
         self.state.on_others_changed(keys, io);
     }
 
     /// The client reads at another upstream from now on.
-    pub fn begin_caching_anew(&mut self, io: &impl Io) {
-        self.state.begin_caching_anew(io);
+    pub fn restart_caching(&mut self, io: &impl Io) {
+        self.state.restart_caching(io);
     }
 
-    /// Which changes the client is told of, if any.
+    /// The changes that the client gets, if any.
     pub fn tracking_scope(&self) -> Option<crate::tracking::Scope> {
         self.state.tracking.as_ref().map(|tracking| tracking.terms.scope())
     }
@@ -350,7 +350,7 @@ impl Session {
         self.state.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.kept_bytes())
     }
 
-    /// The lane asked for is here, or will not come. False if it is no longer wanted.
+    /// The requested lane is here, or will not come. False if it is no longer wanted.
     pub fn on_pin(&mut self, result: Result<(), Refusal>) -> bool {
         if self.state.hold != Some(Hold::Pin) {
             return false;
@@ -491,7 +491,7 @@ impl Session {
         self.state.transaction.as_ref().map_or(0, |transaction| transaction.bytes()) + self.unanswered_bytes()
     }
 
-    /// Bytes held of commands not taken and of replies not told; a transaction that is only queued waits for its client.
+    /// Bytes of held commands and undelivered replies; a transaction that is only queued waits for its client.
     pub fn unanswered_bytes(&self) -> usize {
         self.input.len() + self.state.order.waiting_bytes() + self.kept_pushes()
     }

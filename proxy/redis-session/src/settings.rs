@@ -1,4 +1,4 @@
-//! What the Redis session can be told, on the client side and on the upstream side. Plain data, already checked.
+//! Settings of the Redis session, on the client side and on the upstream side. Plain data, already checked.
 
 use std::{sync::Arc, time::Duration};
 
@@ -191,7 +191,7 @@ pub enum RedisTopology {
     Sentinel(SentinelSettings),
 }
 
-/// How Redis Sentinel is asked.
+/// How the gateway queries Redis Sentinel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SentinelSettings {
     /// The name of the primary in its configuration (`sentinel monitor <name> ...`).

@@ -2,7 +2,7 @@
 
 use weir_analysis::redis::{self, Args, Categories, Command, KeyError, Keys, RequestPolicy, Resolved};
 use weir_base::exchange::FrameKind;
-use weir_placement::{NOBODY, Place};
+use weir_placement::{KeyLocation, NOBODY};
 use weir_policy::redis::NoPermission;
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     spread::{
         Destination, NoPlace, Wire, destination, goes_everywhere, may_read_elsewhere, one_place, placed, shard_of,
     },
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
 };
 
 impl State {
@@ -117,7 +117,7 @@ impl State {
         command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Taken {
+    ) -> CommandStatus {
         let destination = match destination(command, request, io) {
             Ok(destination) => destination,
             Err(text) => return self.error_line(io, &text),
@@ -129,7 +129,7 @@ impl State {
                 let key = self.route(shard_of(command, place, io), is_read, io);
                 if must_wait || self.must_settle(key, io) {
                     self.hold = Some(Hold::Quiet);
-                    return Taken::Held;
+                    return CommandStatus::Held;
                 }
                 io.count(Some(command), 1);
                 let ticket = Ticket::new(self.order.next_number());
@@ -140,7 +140,7 @@ impl State {
                         if command.categories.contains(Categories::SCRIPTING) {
                             self.note_script(ticket.number);
                         }
-                        Taken::Yes
+                        CommandStatus::Done
                     }
                     Err(refusal) => self.refuse(refusal, io),
                 }
@@ -149,7 +149,7 @@ impl State {
                 let keys: Vec<LaneKey> = parts.iter().map(|part| self.route(part.shard, is_read, io)).collect();
                 if must_wait || keys.iter().any(|&key| self.must_settle(key, io)) {
                     self.hold = Some(Hold::Quiet);
-                    return Taken::Held;
+                    return CommandStatus::Held;
                 }
                 if parts.len() as u64 > io.room() {
                     // Half of them refused would be half a command.
@@ -158,7 +158,7 @@ impl State {
                             io.count_refused(Some(command), Full::InFlight.name());
                             self.error(io, Full::InFlight.text())
                         }
-                        false => Taken::Held,
+                        false => CommandStatus::Held,
                     };
                 }
                 io.count(Some(command), 1);
@@ -172,7 +172,7 @@ impl State {
     }
 
     /// Sends each part on the lanes of its key.
-    fn send_parts(&mut self, parts: &[Wire], keys: &[LaneKey], merge: Merge, io: &impl Io) -> Taken {
+    fn send_parts(&mut self, parts: &[Wire], keys: &[LaneKey], merge: Merge, io: &impl Io) -> CommandStatus {
         let first = self.order.next_number();
         self.order.sent_parts(Gather::new(first, parts.len(), merge));
         for ((part, &key), number) in parts.iter().zip(keys).zip(first..) {
@@ -182,7 +182,7 @@ impl State {
                 self.on_reply(number, &line, Some(FrameKind::Error), io);
             }
         }
-        Taken::Yes
+        CommandStatus::Done
     }
 
     /// The map of slots has changed, or a request goes another way: what is under way comes first.
@@ -236,7 +236,7 @@ impl State {
     }
 
     /// Watched keys are of this place's slot, which was on another node when they were.
-    pub(crate) fn watch_has_moved(&self, place: Place) -> bool {
+    pub(crate) fn watch_has_moved(&self, place: KeyLocation) -> bool {
         let is_left = |(key, pins): &(LaneKey, Pins)| pins.has(PinReason::Watch) && key.shard != place.shard;
         self.pins.as_ref().is_some_and(is_left) && self.watched_slots.contains(&place.group)
     }
@@ -250,7 +250,7 @@ impl State {
         command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Result<(), Taken> {
+    ) -> Result<(), CommandStatus> {
         if !io.is_sharded() {
             return Ok(());
         }
@@ -274,7 +274,7 @@ impl State {
         if is_elsewhere && !self.is_quiet() {
             // What passes with its reply is over once all is answered.
             self.hold = Some(Hold::Quiet);
-            return Err(Taken::Held);
+            return Err(CommandStatus::Held);
         }
         if is_elsewhere && !self.watch_has_moved(place) {
             return Err(self.reject(io, refusal::CROSS_SLOT));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use weir_analysis::redis::{
     self, Args, Categories, Class, Command, FindKeys, Flags, KeyError, KeyFlags, Keys, RequestPolicy, ResponsePolicy,
 };
-use weir_placement::{Place, SLOTS};
+use weir_placement::{KeyLocation, SLOTS};
 use weir_resp::encode;
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 /// Where a command goes.
 pub(crate) enum Destination {
     /// Whole, to the shard of these keys; without keys to a stable one.
-    One(Option<Place>),
+    One(Option<KeyLocation>),
     /// To each of these shards its part of the command.
     Parts { parts: Vec<Wire>, merge: Merge },
 }
@@ -91,9 +91,13 @@ impl NoPlace {
 ///
 /// # Errors
 /// They are not of one group, not all of them are named, or they cannot be read.
-pub(crate) fn one_place(command: &Command, request: &Request<'_>, io: &impl Io) -> Result<Option<Place>, NoPlace> {
+pub(crate) fn one_place(
+    command: &Command,
+    request: &Request<'_>,
+    io: &impl Io,
+) -> Result<Option<KeyLocation>, NoPlace> {
     if let Some(slot) = slot_named(command, request).filter(|_| io.topology().is_some()) {
-        return Ok(Some(Place { shard: io.shard_of(slot), group: slot }));
+        return Ok(Some(KeyLocation { shard: io.shard_of(slot), group: slot }));
     }
     let mut keys = Keys::new();
     redis::keys(command, request, &mut keys).map_err(NoPlace::Unreadable)?;
@@ -115,7 +119,7 @@ fn slot_named(command: &Command, request: &Request<'_>) -> Option<u16> {
 
 /// The shard of a command whose keys are at `place`. Messages of one client keep their order between the nodes of a cluster
 /// only if one node takes all of them, so PUBLISH does not follow the slots.
-pub(crate) fn shard_of(command: &Command, place: Option<Place>, io: &impl Io) -> u16 {
+pub(crate) fn shard_of(command: &Command, place: Option<KeyLocation>, io: &impl Io) -> u16 {
     match place {
         Some(place) => place.shard,
         None if command.name == "publish" => io.home(),
@@ -169,7 +173,7 @@ pub(crate) fn destination(
         no.count(command, io);
         no.text(command)
     };
-    // A count of keys would have to be counted anew.
+    // A count of keys would have to be counted again.
     let is_splittable = command.keys.iter().all(|spec| matches!(spec.find, FindKeys::Range { .. }));
     let merge = match (command.request_policy, command.response_policy) {
         _ if !is_splittable || no != NoPlace::CrossSlot => return Err(refused()),
@@ -207,7 +211,7 @@ fn split(
         return Err(text);
     }
     // Part, and its arguments.
-    let mut parts: Vec<(Place, Vec<&[u8]>)> = Vec::new();
+    let mut parts: Vec<(KeyLocation, Vec<&[u8]>)> = Vec::new();
     let mut part_of: HashMap<u16, usize> = HashMap::new();
     let mut order = Vec::with_capacity(positions.len());
     for position in positions {
@@ -222,7 +226,7 @@ fn split(
     if let Merge::InOrder(wanted) = &mut merge {
         *wanted = order;
     }
-    let wire = |(place, mut args): (Place, Vec<&[u8]>)| {
+    let wire = |(place, mut args): (KeyLocation, Vec<&[u8]>)| {
         args.extend((behind..request.argc()).map(|index| request.text(index)));
         let mut bytes = Vec::new();
         encode::command(&mut bytes, args);

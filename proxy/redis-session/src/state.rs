@@ -1,4 +1,4 @@
-//! What a session knows between two commands: what it waits for, which lane it has, what is under way.
+//! The state of a session between two commands: its wait, its lane, its requests in flight.
 
 use std::{collections::VecDeque, rc::Rc, sync::Arc};
 
@@ -7,11 +7,11 @@ use weir_resp::{RequestLimits, Version};
 
 use crate::{
     access::CurrentUser,
-    answers::Answers,
     cache::Caching,
     database::DbChange,
     io::Io,
     lane::{LaneKey, Purpose},
+    local_replies::LocalReplies,
     ordering::Ordering,
     pin::Pins,
     redirect::Attempt,
@@ -29,7 +29,7 @@ use crate::{
 pub(crate) enum Hold {
     /// Until every request has been answered: the next command changes what later ones mean.
     Quiet,
-    /// Until the lane asked for is here.
+    /// Until the requested lane is here.
     Pin,
     /// Until the core has room for one more exchange.
     Room,
@@ -37,11 +37,11 @@ pub(crate) enum Hold {
     Until(Time),
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// It is done with, or on its way.
-    Yes,
+pub(crate) enum CommandStatus {
+    /// It is complete, or on its way.
+    Done,
     /// It stays in the input and is looked at again when the hold is over.
     Held,
 }
@@ -87,9 +87,9 @@ pub(crate) struct State {
     pub(crate) last_redirected: Option<u64>,
     /// The version of the slot map by which they were sent.
     pub(crate) topology: u64,
-    /// The lane that was asked for last.
+    /// The lane that was requested last.
     pub(crate) pin_asked: Option<LaneKey>,
-    /// The lane that the command at the front of the input asked for has come, or will not.
+    /// The lane for the command at the front of the input has come, or will not.
     pub(crate) pin_answer: Option<Result<(), Refusal>>,
     /// The command at the front of the input has waited for room long enough.
     pub(crate) is_room_refused: bool,
@@ -99,14 +99,14 @@ pub(crate) struct State {
     pub(crate) is_watch_broken: bool,
     pub(crate) transaction: Option<Box<Transaction>>,
     /// The commands of an EXEC under way that the gateway answers itself.
-    pub(crate) answers: Option<Box<Answers>>,
+    pub(crate) local_replies: Option<Box<LocalReplies>>,
     /// An EXEC or a SELECT that changes the database if it succeeds.
     pub(crate) changes_db: Option<DbChange>,
     pub(crate) streaming: Option<Box<Streaming>>,
     pub(crate) tunnel: Option<Box<Tunnel>>,
     /// What the client is subscribed to, from its first SUBSCRIBE on.
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
-    /// The client keeps what it reads and is told what changes.
+    /// The client keeps its reads and gets invalidations.
     pub(crate) tracking: Option<Box<Tracking>>,
     /// What is under way that matters to the reply cache.
     pub(crate) caching: Option<Box<Caching>>,
@@ -163,7 +163,7 @@ impl State {
             is_admitted: false,
             is_watch_broken: false,
             transaction: None,
-            answers: None,
+            local_replies: None,
             changes_db: None,
             streaming: None,
             tunnel: None,

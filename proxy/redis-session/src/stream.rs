@@ -20,7 +20,7 @@ const TOO_LARGE: &str = "ERR weir: command too large";
 
 /// A large command before it flows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingStream {
     /// So many bytes of the input belong to it.
     held: usize,
     reason: PinReason,
@@ -34,7 +34,7 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 pub(crate) enum Streaming {
     /// The beginning of the input belongs to it and waits for a lane.
-    Waiting(Waiting),
+    Waiting(PendingStream),
     /// The rest goes on as it comes.
     Flowing,
     /// It is refused: `held` bytes of the input belong to it, the rest is dropped as it comes, then the error is sent.
@@ -55,7 +55,7 @@ impl State {
     }
 
     /// Why the command gets a lane of its own, and which; or the error it gets instead.
-    fn judge_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<Waiting, Vec<u8>> {
+    fn judge_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<PendingStream, Vec<u8>> {
         if self.transaction.is_some() {
             return Err(refusal::TRANSACTION_FULL.into());
         }
@@ -115,10 +115,10 @@ impl State {
         let (key, group) = self.lane_key_of_head(command, request, io).map_err(refused)?.ok_or(TOO_LARGE)?;
         io.count(Some(command), 1);
         let is_script = command.categories.contains(Categories::SCRIPTING);
-        Ok(Waiting { held: request.bytes.len(), reason: PinReason::Large, key, group, is_script })
+        Ok(PendingStream { held: request.bytes.len(), reason: PinReason::Large, key, group, is_script })
     }
 
-    fn judge_unknown_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<Waiting, Vec<u8>> {
+    fn judge_unknown_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<PendingStream, Vec<u8>> {
         if let Some(error) = self.refuse_large(None, request, io) {
             return Err(error);
         }
@@ -127,7 +127,7 @@ impl State {
         }
         io.count(None, 1);
         let (held, key) = (request.bytes.len(), self.key());
-        Ok(Waiting { held, reason: PinReason::Unknown, key, group: None, is_script: false })
+        Ok(PendingStream { held, reason: PinReason::Unknown, key, group: None, is_script: false })
     }
 
     /// Moves bytes of the command in flight; how many were taken. Zero: it waits for its lane.
@@ -146,8 +146,8 @@ impl State {
 
     /// Sends the beginning of the command once nothing else is on its way: should the rest be wrong, the lane is lost
     /// with all that waits on it.
-    fn start_flow(&mut self, waiting: Waiting, input: &[u8], io: &impl Io) -> usize {
-        let Waiting { held, reason, group, is_script, .. } = waiting;
+    fn start_flow(&mut self, waiting: PendingStream, input: &[u8], io: &impl Io) -> usize {
+        let PendingStream { held, reason, group, is_script, .. } = waiting;
         if !self.is_quiet() {
             self.hold = Some(Hold::Quiet);
             return 0;
@@ -168,7 +168,7 @@ impl State {
             io.count_shed(refusal::KNEE_REASON);
             return self.refuse_stream(held, refusal::KNEE.into(), io);
         }
-        match self.ask_pin(reason, key, io) {
+        match self.request_pin(reason, key, io) {
             Ok(()) => {}
             Err(NoPin::Yet) => return 0,
             Err(NoPin::TooManyBlocked) => return self.refuse_stream(held, refusal::BLOCKED_CLIENTS.into(), io),
@@ -195,7 +195,7 @@ impl State {
 
     /// What was to go to the primary goes to who is it now, and what has keys to where they are now: a redirection of a
     /// command before it may have told.
-    fn key_of_now(&mut self, Waiting { key, group, .. }: Waiting, io: &impl Io) -> LaneKey {
+    fn key_of_now(&mut self, PendingStream { key, group, .. }: PendingStream, io: &impl Io) -> LaneKey {
         let is_for_primary = key.shard == self.primary;
         self.follow_primary(io);
         // Nothing is under way: it is sent by the map of now.

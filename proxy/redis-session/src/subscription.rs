@@ -18,7 +18,7 @@ use crate::{
     },
     refusal,
     request::Request,
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
 };
 
 /// Bytes kept for messages that come in the middle of a reply, when there are none.
@@ -26,20 +26,20 @@ const KEPT_CAPACITY_MAX: usize = 4 * 1024;
 
 /// A command that waits for the server.
 #[derive(Debug)]
-struct Asked {
+struct PendingCommand {
     kind: Kind,
     is_beginning: bool,
     /// As the client gave them.
     names: Vec<Name>,
     /// How many of them are confirmed.
-    told: usize,
+    confirmed: usize,
 }
 
-/// What a client is subscribed to.
+/// The subscriptions of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     held: [BTreeSet<Name>; 3],
-    asked: Option<Asked>,
+    pending: Option<PendingCommand>,
     /// Messages that came in the middle of a reply.
     kept: Vec<u8>,
 }
@@ -85,41 +85,41 @@ impl Subscriptions {
         names.iter().filter(|name| self.holds(kind, name) == is_held && seen.insert(*name)).cloned().collect()
     }
 
-    fn confirm(&self, asked: &Asked, name: Option<&[u8]>, version: Version, io: &impl Io) {
-        let word = if asked.is_beginning { asked.kind.subscribe() } else { asked.kind.unsubscribe() };
-        let count = self.count(asked.kind);
+    fn confirm(&self, pending: &PendingCommand, name: Option<&[u8]>, version: Version, io: &impl Io) {
+        let word = if pending.is_beginning { pending.kind.subscribe() } else { pending.kind.unsubscribe() };
+        let count = self.count(pending.kind);
         io.reply(|out| write_confirmation(out, word, name, count, version));
     }
 
     /// Confirms what needs the server no more: up to the first name that is not subscribed yet, and that one too if
-    /// `is_next` says that it is. True if all are told.
-    fn tell_subscribed(&mut self, mut is_next: bool, version: Version, io: &impl Io) -> bool {
-        let Some(mut asked) = self.asked.take() else { return false };
-        while let Some(name) = asked.names.get(asked.told) {
-            if !self.holds(asked.kind, name) {
+    /// `is_next` says that it is. True if all are confirmed.
+    fn confirm_subscribed(&mut self, mut is_next: bool, version: Version, io: &impl Io) -> bool {
+        let Some(mut pending) = self.pending.take() else { return false };
+        while let Some(name) = pending.names.get(pending.confirmed) {
+            if !self.holds(pending.kind, name) {
                 if !std::mem::take(&mut is_next) {
                     break;
                 }
-                self.held[asked.kind as usize].insert(name.clone());
+                self.held[pending.kind as usize].insert(name.clone());
             }
-            self.confirm(&asked, Some(name), version, io);
-            asked.told += 1;
+            self.confirm(&pending, Some(name), version, io);
+            pending.confirmed += 1;
         }
-        let is_over = asked.told == asked.names.len();
+        let is_over = pending.confirmed == pending.names.len();
         if !is_over {
-            self.asked = Some(asked);
+            self.pending = Some(pending);
         }
         is_over
     }
 
-    fn tell_unsubscribed(&mut self, version: Version, io: &impl Io) {
-        let Some(asked) = self.asked.take() else { return };
-        for name in &asked.names {
-            self.held[asked.kind as usize].remove(name);
-            self.confirm(&asked, Some(name), version, io);
+    fn confirm_unsubscribed(&mut self, version: Version, io: &impl Io) {
+        let Some(pending) = self.pending.take() else { return };
+        for name in &pending.names {
+            self.held[pending.kind as usize].remove(name);
+            self.confirm(&pending, Some(name), version, io);
         }
-        if asked.names.is_empty() {
-            self.confirm(&asked, None, version, io);
+        if pending.names.is_empty() {
+            self.confirm(&pending, None, version, io);
         }
     }
 }
@@ -142,14 +142,14 @@ impl State {
         class: Class,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Taken {
+    ) -> CommandStatus {
         if !self.is_quiet() {
             self.hold = Some(Hold::Quiet);
-            return Taken::Held;
+            return CommandStatus::Held;
         }
         if self.is_ended {
             self.is_closing = true;
-            return Taken::Yes;
+            return CommandStatus::Done;
         }
         let Some((kind, is_beginning)) = Kind::of(command.name) else { return self.error(io, refusal::SYNTAX) };
         debug_assert_eq!(is_beginning, class == Class::Subscribe);
@@ -173,22 +173,22 @@ impl State {
 
     /// A client that has left everything is one like any other.
     fn forget_subscriptions(&mut self) {
-        self.subscriptions.take_if(|subscriptions| subscriptions.total() == 0 && subscriptions.asked.is_none());
+        self.subscriptions.take_if(|subscriptions| subscriptions.total() == 0 && subscriptions.pending.is_none());
     }
 
-    fn begin_subscriptions(&mut self, kind: Kind, names: Vec<Name>, io: &impl Io) -> Taken {
+    fn begin_subscriptions(&mut self, kind: Kind, names: Vec<Name>, io: &impl Io) -> CommandStatus {
         let subscriptions = self.subscriptions.get_or_insert_default();
         let fresh = subscriptions.distinct(kind, &names, false);
-        let asked = Asked { kind, is_beginning: true, names, told: 0 };
+        let pending = PendingCommand { kind, is_beginning: true, names, confirmed: 0 };
         if fresh.is_empty() {
-            subscriptions.asked = Some(asked);
-            subscriptions.tell_subscribed(false, self.version, io);
+            subscriptions.pending = Some(pending);
+            subscriptions.confirm_subscribed(false, self.version, io);
             self.order.unskip();
-            return Taken::Yes;
+            return CommandStatus::Done;
         }
         match io.subscribe(self.login, kind, &fresh) {
             Ok(()) => {
-                subscriptions.asked = Some(asked);
+                subscriptions.pending = Some(pending);
                 self.wait_for_subscription()
             }
             Err(NoSubscription::TooMany) => {
@@ -203,28 +203,28 @@ impl State {
         }
     }
 
-    fn end_subscriptions(&mut self, kind: Kind, mut names: Vec<Name>, io: &impl Io) -> Taken {
+    fn end_subscriptions(&mut self, kind: Kind, mut names: Vec<Name>, io: &impl Io) -> CommandStatus {
         let subscriptions = self.subscriptions.get_or_insert_default();
         if names.is_empty() {
             names = subscriptions.held[kind as usize].iter().cloned().collect();
         }
         let leaving = subscriptions.distinct(kind, &names, true);
-        subscriptions.asked = Some(Asked { kind, is_beginning: false, names, told: 0 });
+        subscriptions.pending = Some(PendingCommand { kind, is_beginning: false, names, confirmed: 0 });
         if !leaving.is_empty() && !io.unsubscribe(kind, &leaving) {
             return self.wait_for_subscription();
         }
-        subscriptions.tell_unsubscribed(self.version, io);
+        subscriptions.confirm_unsubscribed(self.version, io);
         io.note_subscriptions(subscriptions.total());
         self.forget_subscriptions();
         self.order.unskip();
-        Taken::Yes
+        CommandStatus::Done
     }
 
     /// The command is an exchange; what follows must know what it changed.
-    pub(crate) fn wait_for_subscription(&mut self) -> Taken {
+    pub(crate) fn wait_for_subscription(&mut self) -> CommandStatus {
         self.order.sent();
         self.hold = Some(Hold::Quiet);
-        Taken::Yes
+        CommandStatus::Done
     }
 
     /// RESET: no subscription is left, and none is confirmed to be (Redis `resetCommand`).
@@ -238,7 +238,7 @@ impl State {
     pub(crate) fn on_subscribed(&mut self, io: &impl Io) -> bool {
         let version = self.version;
         let Some(subscriptions) = self.subscriptions.as_mut().filter(|_| !self.is_cut) else { return false };
-        let is_over = subscriptions.tell_subscribed(true, version, io);
+        let is_over = subscriptions.confirm_subscribed(true, version, io);
         io.note_subscriptions(subscriptions.total());
         is_over && self.complete(FrameKind::Push, io)
     }
@@ -246,7 +246,7 @@ impl State {
     pub(crate) fn on_unsubscribed(&mut self, io: &impl Io) -> bool {
         let version = self.version;
         let Some(subscriptions) = self.subscriptions.as_mut().filter(|_| !self.is_cut) else { return false };
-        subscriptions.tell_unsubscribed(version, io);
+        subscriptions.confirm_unsubscribed(version, io);
         io.note_subscriptions(subscriptions.total());
         self.forget_subscriptions();
         self.complete(FrameKind::Push, io)
@@ -262,7 +262,7 @@ impl State {
         if !self.is_mid_frame {
             return io.reply(|out| write_push(out, frame, version));
         }
-        // Who has no subscriptions may be told of changed keys.
+        // A client without subscriptions may get changed keys.
         write_push(&mut self.subscriptions.get_or_insert_default().kept, frame, version);
     }
 
@@ -275,7 +275,12 @@ impl State {
 
     /// PUBLISH of a subscriber, who may be one of those who hear it: it goes where its messages come from, in a moment in
     /// which nothing can be overtaken. `None`: it goes the usual way.
-    pub(crate) fn publish(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Option<Taken> {
+    pub(crate) fn publish(
+        &mut self,
+        command: &'static Command,
+        request: &Request<'_>,
+        io: &impl Io,
+    ) -> Option<CommandStatus> {
         let subscriptions = self.subscriptions.as_ref()?;
         let name = request.text(1);
         let kind = match command.name {
@@ -285,7 +290,7 @@ impl State {
         };
         if !self.is_quiet() {
             self.hold = Some(Hold::Quiet);
-            return Some(Taken::Held);
+            return Some(CommandStatus::Held);
         }
         if !request.with_wire(|wire| io.publish(self.login, kind, name, wire)) {
             return None;
@@ -308,7 +313,7 @@ impl State {
             return false;
         }
         if let Some(subscriptions) = &mut self.subscriptions {
-            subscriptions.asked = None;
+            subscriptions.pending = None;
         }
         self.forget_subscriptions();
         let reply = self.unless_moved(reply, Some(kind), io);

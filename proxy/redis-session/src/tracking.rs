@@ -1,4 +1,4 @@
-//! CLIENT TRACKING: clients keep what they have read, and are told when it has changed.
+//! CLIENT TRACKING: clients keep their reads, and get an invalidation at a change.
 //!
 //! A worker has one connection per server on which it hears of every key that changes (`CLIENT TRACKING ON BCAST`), its
 //! tracking lane. Who read what is known here, so the servers remember nothing, and any number of clients, in any mode, cost
@@ -10,7 +10,7 @@
 //! that the reply knows. Here replies and invalidations come on two connections, in any order. Of a read at the server at *r*
 //! and a change at *w*, with the invalidation *P* of that change:
 //!
-//! 1. *r* after *w*: the reply is new. If *P* is told too, the client forgets a good value: harmless.
+//! 1. *r* after *w*: the reply is new. If *P* gets the invalidation too, the client forgets a good value: harmless.
 //! 2. *r* before *w*, reply here before *P*: the client was entered in the [`table`] when the read was sent, so *P* finds it.
 //! 3. *r* before *w*, *P* here before the reply: at that moment the read is under way, so it is marked, and its key is
 //!    invalidated once more behind its reply (`session`). What the client holds from before is invalidated at once.
@@ -19,34 +19,35 @@
 //! So: what a client holds was read after every change of which the gateway has heard. For this *every* change must be heard:
 //! a read counts only if the tracking lane of its server was live when it was sent, and has been since. Else it is marked from
 //! the start, so that the client forgets it with its reply. When a lane is lost all reads under way are marked and everybody
-//! is told to forget everything; when it is back, too, for the sake of BCAST clients. A request that a node of a cluster sent
+//! gets an invalidation of everything; when it is back, too, for the sake of BCAST clients. A request that a node of a cluster sent
 //! elsewhere is marked as well: the server that answered is another one than was looked at.
 //!
 //! `tests` plays it with many clients and writers, pieces of replies and lost lanes, in orders drawn from a seed.
 //!
 //! # Behind the reply
 //!
-//! What happens to a key while a write of the client's own to it is under way is told once, behind the reply, as a server does.
-//! That is not too late: replies come in order, so nothing that was read after the change is told before. A command that
-//! waits for others (BLPOP) may wait for long, so that what is told of its keys does not wait for it.
+//! What happens to a key while a write of the client's own to it is under way causes one invalidation, behind the reply, as at a server.
+//! That is not too late: replies come in order, so no reply that was read after the change is delivered before. A command that
+//! waits for others (BLPOP) may wait for long, so that invalidations of its keys do not wait for it.
 //!
 //! # NOLOOP
 //!
-//! The tracking lane does not say who changed a key, and several changes within one turn of the server are told once. A change
+//! The tracking lane does not say who changed a key, and several changes within one turn of the server cause one invalidation. A change
 //! of the client's own is therefore passed over only where it is certain to be one: its command always changes its key (SET
-//! without NX or XX, INCR, HSET, ...) and has succeeded. For a client that is told of what it has read this is exact: a server,
+//! without NX or XX, INCR, HSET, ...) and has succeeded. For a client that tracks its reads this is exact: a server,
 //! too, forgets that it has read a key which it then writes. For BCAST one invalidation is passed over per such write, which is
-//! what a server does with the changes of one turn. Other own writes are told, which costs a read and is never wrong.
+//! what a server does with the changes of one turn. Other own writes cause an invalidation, which costs a read and is never wrong.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `terms` | what CLIENT TRACKING asks for |
-//! | `session` | a client that tracks: its commands, its reads under way, what it is told |
-//! | `under_way` | what a client's requests touch that are not answered; pure |
+//! | `session` | a client that tracks: its commands, its reads in flight, its invalidations |
+//! | `in_flight` | what a client's requests touch that are not answered; pure |
 //! | `table` | who has read what; pure |
 //! | `line` | what a server says on a tracking lane; pure |
 //! | `notice` | invalidations for another client (REDIRECT), perhaps on another worker |
 
+mod in_flight;
 pub mod line;
 pub(crate) mod notice;
 pub(crate) mod session;
@@ -54,7 +55,6 @@ pub mod table;
 mod terms;
 #[cfg(test)]
 mod tests;
-mod under_way;
 
 pub(crate) use self::session::Tracking;
 pub use self::{notice::Notice, terms::Scope};

@@ -6,14 +6,14 @@ use weir_analysis::redis::{Class, ClientCommand, Command, LocalCommand};
 use weir_resp::encode;
 
 use crate::{
-    answers::{Answer, Answers, PLACEHOLDER},
     database::DbChange,
     io::{Full, Io, Ticket},
     lane::LaneKey,
+    local_replies::{LocalReplies, LocalReply, PLACEHOLDER},
     pin_reason::PinReason,
     refusal,
     request::Request,
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
     users::UserSettings,
 };
 
@@ -28,8 +28,8 @@ pub(crate) struct Transaction {
     /// MULTI and the commands so far, as they will be sent.
     wire: Vec<u8>,
     /// Those of them that are answered here.
-    answers: Vec<Answer>,
-    answers_bytes: usize,
+    local_replies: Vec<LocalReply>,
+    local_replies_bytes: usize,
     /// A command could not be queued: EXEC will refuse.
     is_spoiled: bool,
     /// The SELECTs inside: place among the commands, and database.
@@ -49,8 +49,8 @@ impl Transaction {
         Self {
             commands: 0,
             wire: MULTI.to_vec(),
-            answers: Vec::new(),
-            answers_bytes: 0,
+            local_replies: Vec::new(),
+            local_replies_bytes: 0,
             is_spoiled: false,
             selects: Vec::new(),
             is_stateful: false,
@@ -62,7 +62,7 @@ impl Transaction {
 
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        self.wire.len() + self.answers_bytes
+        self.wire.len() + self.local_replies_bytes
     }
 
     /// MULTI and the commands so far.
@@ -77,12 +77,12 @@ impl Transaction {
 
     pub(crate) fn spoil(&mut self) {
         self.is_spoiled = true;
-        (self.wire, self.answers, self.answers_bytes) = Default::default();
+        (self.wire, self.local_replies, self.local_replies_bytes) = Default::default();
     }
 }
 
 impl State {
-    pub(crate) fn multi(&mut self, command: &'static Command, io: &impl Io) -> Taken {
+    pub(crate) fn multi(&mut self, command: &'static Command, io: &impl Io) -> CommandStatus {
         io.count(Some(command), 1);
         self.transaction = Some(Box::new(Transaction::new(self.user.as_ref().map(|user| user.settings.clone()))));
         self.limits.stream_bytes = self.settings.transaction_bytes_max.min(u32::MAX.into()) as u32;
@@ -101,7 +101,7 @@ impl State {
         class: Class,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Taken {
+    ) -> CommandStatus {
         use LocalCommand::*;
         match class {
             Class::Exec => self.exec(command, io),
@@ -133,15 +133,15 @@ impl State {
         }
     }
 
-    fn reject_admin(&mut self, command: &'static Command, io: &impl Io) -> Taken {
+    fn reject_admin(&mut self, command: &'static Command, io: &impl Io) -> CommandStatus {
         io.count_shed("admin_command");
         self.reject(io, &refusal::admin(command.name))
     }
 
-    fn queue_select(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    fn queue_select(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let db = match self.parse_db(request.text(1), io) {
             Ok(db) => db,
-            // The server may have more databases than this listener allows: it is not asked.
+            // The server may have more databases than this listener allows: the gateway decides.
             Err(_) => return self.queue_answer(request, io),
         };
         if let Some(transaction) = self.transaction.as_mut().filter(|transaction| !transaction.is_spoiled) {
@@ -151,25 +151,25 @@ impl State {
     }
 
     /// Queues a command that may change the connection.
-    pub(crate) fn queue_stateful(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn queue_stateful(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         if let Some(transaction) = &mut self.transaction {
             transaction.is_stateful = true;
         }
         self.queue(request, io)
     }
 
-    pub(crate) fn queue(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn queue(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         self.queue_as(request, false, io)
     }
 
     /// Queues a command that is answered here.
-    pub(crate) fn queue_answer(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn queue_answer(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         self.queue_as(request, true, io)
     }
 
-    fn queue_as(&mut self, request: &Request<'_>, is_answered: bool, io: &impl Io) -> Taken {
+    fn queue_as(&mut self, request: &Request<'_>, is_answered: bool, io: &impl Io) -> CommandStatus {
         let limits = (self.settings.transaction_commands_max, self.settings.transaction_bytes_max as usize);
-        let Some(transaction) = &mut self.transaction else { return Taken::Yes };
+        let Some(transaction) = &mut self.transaction else { return CommandStatus::Done };
         let is_full = transaction.commands >= limits.0 || transaction.bytes() + request.bytes.len() > limits.1;
         if is_full {
             io.count_shed("transaction_size");
@@ -182,8 +182,8 @@ impl State {
         if !transaction.is_spoiled {
             if is_answered {
                 let wire = request.with_wire(<[u8]>::to_vec);
-                transaction.answers_bytes += wire.len();
-                transaction.answers.push(Answer { place: transaction.commands, wire });
+                transaction.local_replies_bytes += wire.len();
+                transaction.local_replies.push(LocalReply { place: transaction.commands, wire });
                 transaction.wire.extend_from_slice(PLACEHOLDER);
             } else {
                 request.with_wire(|wire| transaction.wire.extend_from_slice(wire));
@@ -191,10 +191,10 @@ impl State {
             transaction.commands += 1;
         }
         self.local(io, |out| out.extend_from_slice(b"+QUEUED\r\n"));
-        Taken::Yes
+        CommandStatus::Done
     }
 
-    fn exec(&mut self, command: &'static Command, io: &impl Io) -> Taken {
+    fn exec(&mut self, command: &'static Command, io: &impl Io) -> CommandStatus {
         let Some(transaction) = &self.transaction else { return self.error(io, refusal::EXEC_ALONE) };
         let (is_spoiled, is_stateful, commands) =
             (transaction.is_spoiled, transaction.is_stateful, transaction.commands);
@@ -211,7 +211,7 @@ impl State {
             self.end_transaction();
             io.count(Some(command), 1);
             self.local(io, |out| out.extend_from_slice(b"*0\r\n"));
-            return Taken::Yes;
+            return CommandStatus::Done;
         }
         if let Err(text) = self.judge_again(io) {
             io.count_refused(Some(command), "acl");
@@ -219,7 +219,7 @@ impl State {
         }
         if let Some(full) = io.full() {
             if !self.waits_in_vain() {
-                return Taken::Held;
+                return CommandStatus::Held;
             }
             io.count_refused(Some(command), full.name());
             return self.refuse_exec(full.text(), io);
@@ -232,18 +232,18 @@ impl State {
             // On a shared lane the others would find themselves in another database.
             match self.need_pin(PinReason::Transaction, key, Some(command), io) {
                 Ok(()) => {}
-                Err(Taken::Held) => return Taken::Held,
-                Err(Taken::Yes) => {
+                Err(CommandStatus::Held) => return CommandStatus::Held,
+                Err(CommandStatus::Done) => {
                     self.end_transaction();
-                    return Taken::Yes;
+                    return CommandStatus::Done;
                 }
             }
         }
         if self.must_wait_for_cluster(io) || (self.pins.is_none() && io.must_settle(key)) {
             self.hold = Some(Hold::Quiet);
-            return Taken::Held;
+            return CommandStatus::Held;
         }
-        let Some(mut transaction) = self.end_transaction() else { return Taken::Yes };
+        let Some(mut transaction) = self.end_transaction() else { return CommandStatus::Done };
         transaction.wire.extend_from_slice(EXEC);
         io.count(Some(command), 1);
         self.send_unit(*transaction, key, io)
@@ -263,14 +263,14 @@ impl State {
         let stands_for_another = |number: u32| {
             number
                 .checked_sub(1)
-                .is_some_and(|at| transaction.answers.binary_search_by_key(&at, |one| one.place).is_ok())
+                .is_some_and(|at| transaction.local_replies.binary_search_by_key(&at, |one| one.place).is_ok())
         };
         self.check_queued(&transaction.wire, stands_for_another, io)?;
-        transaction.answers.iter().try_for_each(|answer| self.check_queued(&answer.wire, |_| false, io))
+        transaction.local_replies.iter().try_for_each(|answer| self.check_queued(&answer.wire, |_| false, io))
     }
 
     /// EXEC cannot be carried out: the transaction is over, as the server has it.
-    pub(crate) fn refuse_exec(&mut self, reason: &str, io: &impl Io) -> Taken {
+    pub(crate) fn refuse_exec(&mut self, reason: &str, io: &impl Io) -> CommandStatus {
         self.abort_transaction(io);
         self.error(io, &format!("EXECABORT Transaction discarded because of: {reason}"))
     }
@@ -283,7 +283,7 @@ impl State {
     }
 
     /// Sends the whole transaction; its inner replies are swallowed, the last one is the client's.
-    fn send_unit(&mut self, transaction: Transaction, key: LaneKey, io: &impl Io) -> Taken {
+    fn send_unit(&mut self, transaction: Transaction, key: LaneKey, io: &impl Io) -> CommandStatus {
         let number = self.order.next_number();
         let ticket = Ticket { skip: transaction.commands + 1, ..Ticket::new(number) };
         let is_watching = self.end_watch();
@@ -303,16 +303,16 @@ impl State {
             // What follows must know which database it means.
             self.hold = Some(Hold::Quiet);
         }
-        if !transaction.answers.is_empty() {
-            self.answers = Some(Box::new(Answers::new(number, transaction.answers)));
-            // What follows comes after them.
+        if !transaction.local_replies.is_empty() {
+            self.local_replies = Some(Box::new(LocalReplies::new(number, transaction.local_replies)));
+            // Later commands come after them.
             self.hold = Some(Hold::Quiet);
         }
-        Taken::Yes
+        CommandStatus::Done
     }
 
     /// EXEC of a transaction that cannot succeed: a command was refused, or the watched keys were lost with their lane.
-    fn exec_in_vain(&mut self, is_spoiled: bool, command: &'static Command, io: &impl Io) -> Taken {
+    fn exec_in_vain(&mut self, is_spoiled: bool, command: &'static Command, io: &impl Io) -> CommandStatus {
         io.count(Some(command), 1);
         let version = self.version;
         if is_spoiled {
@@ -321,7 +321,7 @@ impl State {
             self.local(io, |out| encode::null_array(out, version));
         }
         self.abort_transaction(io);
-        Taken::Yes
+        CommandStatus::Done
     }
 
     /// Lets the server forget the watched keys, unheard by the client. Where that is not possible (a full core has no room for
@@ -342,12 +342,12 @@ impl State {
         } else {
             io.forward_pinned(UNWATCH, Ticket::new(self.order.next_number()));
         }
-        self.order.sent_unheard();
+        self.order.sent_without_reply();
     }
 
     /// UNWATCH, and DISCARD, which unwatches too. Lets the server forget the watched keys; its answer is the client's.
     /// Without any the answer is known.
-    pub(crate) fn unwatch(&mut self, command: &'static Command, io: &impl Io) -> Taken {
+    pub(crate) fn unwatch(&mut self, command: &'static Command, io: &impl Io) -> CommandStatus {
         let is_watching = self.pins.as_ref().is_some_and(|(_, pins)| pins.has(PinReason::Watch));
         if is_watching && let Err(taken) = self.need_room(Some(command), io) {
             return taken;
@@ -360,6 +360,6 @@ impl State {
         }
         io.forward_pinned(UNWATCH, Ticket::new(self.order.next_number()));
         self.order.sent();
-        Taken::Yes
+        CommandStatus::Done
     }
 }

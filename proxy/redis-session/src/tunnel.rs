@@ -1,4 +1,4 @@
-//! MONITOR: the client's own lane speaks without being asked.
+//! MONITOR: the client's own lane speaks unprompted.
 //!
 //! In this mode frames of the lane go to the client as they come, in the server's own order. What the session must know is
 //! only which of them answer a command. Commands in a tunnel are numbered with all the others ([`crate::ordering`]), so
@@ -12,7 +12,7 @@ use crate::{
     pin_reason::PinReason,
     refusal,
     request::Request,
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +65,10 @@ impl Tunnel {
 
 impl State {
     /// MONITOR.
-    pub(crate) fn monitor(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn monitor(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         if !self.is_quiet() {
             self.hold = Some(Hold::Quiet);
-            return Taken::Held;
+            return CommandStatus::Held;
         }
         if self.is_sharded {
             io.count_refused(Some(command), "unsupported_command");
@@ -84,7 +84,7 @@ impl State {
             self.tunnel = Some(Box::default());
         }
         self.send_in_tunnel(request, io);
-        Taken::Yes
+        CommandStatus::Done
     }
 
     /// Sends a command of a client that uses MONITOR.
@@ -93,10 +93,10 @@ impl State {
         command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Taken {
+    ) -> CommandStatus {
         io.count(Some(command), 1);
         self.send_in_tunnel(request, io);
-        Taken::Yes
+        CommandStatus::Done
     }
 
     pub(crate) fn send_in_tunnel(&mut self, request: &Request<'_>, io: &impl Io) {

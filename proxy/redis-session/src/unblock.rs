@@ -12,12 +12,17 @@ use crate::{
     refusal,
     request::Request,
     request::parse_integer,
-    state::{Hold, State, Taken},
+    state::{CommandStatus, Hold, State},
 };
 
 impl State {
     /// CLIENT UNBLOCK client-id [TIMEOUT|ERROR].
-    pub(crate) fn client_unblock(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn client_unblock(
+        &mut self,
+        command: &'static Command,
+        request: &Request<'_>,
+        io: &impl Io,
+    ) -> CommandStatus {
         let reason: &[u8] = match (request.argc(), request.text(3)) {
             (3, _) => b"TIMEOUT",
             (4, word) if word.eq_ignore_ascii_case(b"TIMEOUT") => b"TIMEOUT",
@@ -28,7 +33,7 @@ impl State {
         let Some(id) = parse_integer(request.text(2)) else { return self.error(io, refusal::NOT_INTEGER) };
         let Some((shard, own_id)) = u64::try_from(id).ok().and_then(|id| io.blocked_as(id)) else {
             self.local(io, |out| encode::integer(out, 0));
-            return Taken::Yes;
+            return CommandStatus::Done;
         };
         if let Err(taken) = self.need_room(Some(command), io) {
             return taken;
@@ -40,9 +45,9 @@ impl State {
         match io.forward(key, &wire, Ticket::new(self.order.next_number())) {
             Ok(()) => {
                 self.order.sent();
-                // What follows may go another way, and must not overtake.
+                // Later commands may take another way, and must not overtake.
                 self.hold = Some(Hold::Quiet);
-                Taken::Yes
+                CommandStatus::Done
             }
             Err(refusal) => self.refuse(refusal, io),
         }

@@ -8,7 +8,7 @@ use std::{
 use weir_base::{permit::Budget, secret::Secret, shared_rate::SharedRate};
 use weir_policy::redis::{AclLog, PasswordHash, User};
 
-use crate::{guesses::Guesses, pause::Pause};
+use crate::{login_failures::LoginFailures, pause::Pause};
 
 /// The user that a connection has before it says who it is.
 pub const DEFAULT_USER: &str = "default";
@@ -113,7 +113,7 @@ impl Users {
 #[derive(Debug, Default)]
 pub struct ListenerShare {
     log: Mutex<AclLog>,
-    guesses: Mutex<Guesses>,
+    guesses: Mutex<LoginFailures>,
     limits: Mutex<HashMap<String, Arc<UserLimits>>>,
     /// Whether its clients are paused: of all of them, whoever they are.
     pub(crate) pause: Pause,
@@ -133,7 +133,7 @@ impl ListenerShare {
     }
 
     /// Who guesses passwords.
-    pub(crate) fn guesses(&self) -> MutexGuard<'_, Guesses> {
+    pub(crate) fn guesses(&self) -> MutexGuard<'_, LoginFailures> {
         self.guesses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,4 +1,4 @@
-//! What a client must see: the k-th reply belongs to the k-th command, in the right database, whatever happens behind.
+//! The client's guarantee: the k-th reply belongs to the k-th command, in the right database, whatever happens behind.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

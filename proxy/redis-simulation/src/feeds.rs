@@ -18,7 +18,7 @@ use weir_resp::Version;
 use crate::{server::ServerConnection, world::World};
 
 /// What the registry has for the client.
-pub(super) enum Told {
+pub(super) enum FeedEvent {
     Message(Vec<u8>),
     Subscribed,
     Unsubscribed,
@@ -39,9 +39,9 @@ struct Line {
 pub struct Feeds {
     registry: RefCell<Registry>,
     client: Cell<Option<usize>>,
-    asked: RefCell<VecDeque<u16>>,
+    requested: RefCell<VecDeque<u16>>,
     lines: RefCell<BTreeMap<u16, Line>>,
-    told: RefCell<VecDeque<Told>>,
+    events: RefCell<VecDeque<FeedEvent>>,
     gaps: Cell<u64>,
 }
 
@@ -71,12 +71,12 @@ impl Feeds {
         if let Some(client) = self.client.take() {
             self.registry.borrow_mut().leave(client, world);
             assert_eq!(self.registry.borrow().subscriptions(), 0, "nothing is left of a client that left");
-            self.told.borrow_mut().clear();
+            self.events.borrow_mut().clear();
         }
     }
 
-    pub(super) fn take(&self) -> Option<Told> {
-        self.told.borrow_mut().pop_front()
+    pub(super) fn take(&self) -> Option<FeedEvent> {
+        self.events.borrow_mut().pop_front()
     }
 
     /// The shards with a connection.
@@ -84,9 +84,9 @@ impl Feeds {
         self.lines.borrow().keys().copied().collect()
     }
 
-    /// Shards of which a connection was asked for.
-    pub fn asked(&self) -> Vec<u16> {
-        self.asked.borrow().iter().copied().collect()
+    /// Shards with a pending connection.
+    pub fn requested(&self) -> Vec<u16> {
+        self.requested.borrow().iter().copied().collect()
     }
 
     /// How often subscriptions were lost.
@@ -101,7 +101,7 @@ impl Feeds {
     }
 
     pub(super) fn connect(&self, world: &World) -> bool {
-        let Some(shard) = self.asked.borrow_mut().pop_front() else { return false };
+        let Some(shard) = self.requested.borrow_mut().pop_front() else { return false };
         let server = ServerConnection::new(LaneKey::new(shard, Version::Resp3));
         self.lines.borrow_mut().insert(shard, Line { server, unsent: Vec::new(), outbox: VecDeque::new() });
         self.registry.borrow_mut().opened(shard, world);
@@ -146,7 +146,7 @@ impl Feeds {
         self.registry.borrow_mut().refuse_waiting(shard, Duration::ZERO, line, world);
     }
 
-    /// Another client publishes: each server that is asked for the channel says it.
+    /// Another client publishes: each server with a subscription to the channel sends it.
     pub fn publish_from_outside(&self, channel: &[u8], payload: &[u8]) {
         for line in self.lines.borrow_mut().values_mut() {
             let mut out = Vec::new();
@@ -166,9 +166,9 @@ impl Feeds {
 }
 
 impl World {
-    fn tell_client(&self, client: usize, told: Told) {
+    fn notify_client(&self, client: usize, event: FeedEvent) {
         assert_eq!(self.feeds.client.get(), Some(client), "there is one client");
-        self.feeds.told.borrow_mut().push_back(told);
+        self.feeds.events.borrow_mut().push_back(event);
     }
 }
 
@@ -194,7 +194,7 @@ impl RegistryIo for World {
     }
 
     fn connect(&self, shard: u16) {
-        let mut asked = self.feeds.asked.borrow_mut();
+        let mut asked = self.feeds.requested.borrow_mut();
         if !asked.contains(&shard) && !self.feeds.lines.borrow().contains_key(&shard) {
             asked.push_back(shard);
         }
@@ -215,7 +215,7 @@ impl RegistryIo for World {
     }
 
     fn message(&self, client: usize, frame: &[u8]) {
-        self.tell_client(client, Told::Message(frame.to_vec()));
+        self.notify_client(client, FeedEvent::Message(frame.to_vec()));
     }
 
     fn message_too_large(&self, _client: usize) {
@@ -223,22 +223,22 @@ impl RegistryIo for World {
     }
 
     fn subscribed(&self, client: usize) {
-        self.tell_client(client, Told::Subscribed);
+        self.notify_client(client, FeedEvent::Subscribed);
     }
 
     fn unsubscribed(&self, client: usize) {
-        self.tell_client(client, Told::Unsubscribed);
+        self.notify_client(client, FeedEvent::Unsubscribed);
     }
 
     fn refused(&self, client: usize, line: &[u8]) {
-        self.tell_client(client, Told::Refused(line.to_vec()));
+        self.notify_client(client, FeedEvent::Refused(line.to_vec()));
     }
 
     fn answered(&self, client: usize, reply: Option<&[u8]>) {
-        self.tell_client(client, Told::Answered(reply.map(<[u8]>::to_vec)));
+        self.notify_client(client, FeedEvent::Answered(reply.map(<[u8]>::to_vec)));
     }
 
     fn lost(&self, client: usize) {
-        self.tell_client(client, Told::Lost);
+        self.notify_client(client, FeedEvent::Lost);
     }
 }

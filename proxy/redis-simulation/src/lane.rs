@@ -72,7 +72,7 @@ fn command_sizes(mut requests: &[u8]) -> Vec<usize> {
 
 /// One upstream connection.
 pub struct Lane {
-    /// What it is for.
+    /// Its purpose.
     pub key: LaneKey,
     /// The other end.
     pub server: ServerConnection,

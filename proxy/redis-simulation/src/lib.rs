@@ -38,7 +38,7 @@ use weir_redis_session::{
 };
 
 pub use self::{client::Client, feeds::Feeds, policy::Policy, world::World};
-use self::{feeds::Told, lane::Piece};
+use self::{feeds::FeedEvent, lane::Piece};
 
 /// Bytes of one chunk of the client: what the gateway's receive buffers hold.
 const CHUNK_BYTES_MAX: usize = 16 * 1024;
@@ -46,7 +46,7 @@ const CHUNK_BYTES_MAX: usize = 16 * 1024;
 /// How a session ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The session asked for it.
+    /// The session requested it.
     Closed,
     /// The client broke a rule.
     Violation(&'static str),
@@ -109,7 +109,7 @@ impl Simulation {
         }
     }
 
-    fn tell(&mut self, what: &str, bytes: &[u8]) {
+    fn trace(&mut self, what: &str, bytes: &[u8]) {
         let shown = &bytes[..bytes.len().min(4000)];
         self.story.push(format!("{what} {} {}", bytes.len(), shown.escape_ascii()));
     }
@@ -135,10 +135,10 @@ impl Simulation {
         }
         let details = self.world.entry().details().clone();
         let moved = self.session.depart(details);
-        self.tell("moves with", &moved.input);
+        self.trace("moves with", &moved.input);
         self.session = Session::from_moved(self.settings.clone().into(), &moved);
         *self.world.entry().details() = moved.details.clone();
-        self.world.begin_anew();
+        self.world.restart_caching();
         assert!(self.session.settle_user(&moved, &self.world), "its user is still there");
         // One more than there are: the next byte that is new makes the difference.
         self.returned = if moved.input.is_empty() { 0 } else { moved.input.len() + 1 };
@@ -190,7 +190,7 @@ impl Simulation {
         let count = bytes.min(self.wire.len()).min(CHUNK_BYTES_MAX);
         let chunk: Vec<u8> = self.wire.drain(..count).collect();
         self.returned = self.returned.saturating_sub(count);
-        self.tell("client >", &chunk);
+        self.trace("client >", &chunk);
         let result = self.session.on_client(&chunk, &self.world);
         self.conclude(result);
         true
@@ -202,7 +202,7 @@ impl Simulation {
             return false;
         }
         self.is_client_gone = true;
-        self.tell("client ends", b"");
+        self.trace("client ends", b"");
         if !self.session.on_client_end() || self.session.is_quiet() {
             self.finish(End::ClientEnd);
         }
@@ -215,7 +215,7 @@ impl Simulation {
         if self.end.is_some() || !std::mem::take(&mut self.is_woken) {
             return false;
         }
-        self.tell("wake", b"");
+        self.trace("wake", b"");
         let result = self.session.on_wake(&self.world);
         self.conclude(result);
         true
@@ -245,10 +245,10 @@ impl Simulation {
             bytes -= taken;
             did = true;
             match &piece {
-                Piece::Reply { bytes, .. } => self.tell("reply <", bytes),
-                Piece::Replies { bytes, .. } => self.tell("replies <", bytes),
-                Piece::Frame { bytes, .. } => self.tell("frame <", bytes),
-                Piece::Inner => self.tell("inner reply <", b""),
+                Piece::Reply { bytes, .. } => self.trace("reply <", bytes),
+                Piece::Replies { bytes, .. } => self.trace("replies <", bytes),
+                Piece::Frame { bytes, .. } => self.trace("frame <", bytes),
+                Piece::Inner => self.trace("inner reply <", b""),
             }
             self.is_woken |= match piece {
                 Piece::Reply { number, bytes, end } => self.session.on_reply(number, &bytes, end, &self.world),
@@ -261,10 +261,10 @@ impl Simulation {
         did
     }
 
-    /// A connection for subscriptions that was asked for is made; false if none was.
+    /// A connection for subscriptions that was requested is made; false if none was.
     pub fn connect_feed(&mut self) -> bool {
         let did = self.world.feeds.connect(&self.world);
-        self.hear();
+        self.deliver_feed_events();
         did
     }
 
@@ -276,50 +276,50 @@ impl Simulation {
     /// Up to `bytes` of the server's are read from a subscription lane; false if there are none.
     pub fn deliver_feed(&mut self, shard: u16, bytes: usize) -> bool {
         let Some(piece) = self.world.feeds.read(shard, bytes) else { return false };
-        self.tell("feed <", &piece);
+        self.trace("feed <", &piece);
         self.world.feeds.receive(shard, &piece, &self.world);
-        self.hear();
+        self.deliver_feed_events();
         true
     }
 
     /// A subscription lane breaks.
     pub fn lose_feed(&mut self, shard: u16) {
-        self.tell("feed lost", b"");
+        self.trace("feed lost", b"");
         self.world.feeds.lose(shard, &self.world);
-        self.hear();
+        self.deliver_feed_events();
     }
 
     /// Those who wait for a subscription lane have waited long enough.
     pub fn refuse_feeds(&mut self, refusal: Refusal) {
         let line = refusal::line(refusal::refused(refusal));
-        for shard in self.world.feeds().asked() {
+        for shard in self.world.feeds().requested() {
             self.world.feeds.refuse(shard, &line, &self.world);
         }
-        self.hear();
+        self.deliver_feed_events();
     }
 
     /// The registry looks at what is late.
     pub fn look_at_feeds(&mut self) {
         self.world.feeds.look(&self.world);
-        self.hear();
+        self.deliver_feed_events();
     }
 
-    /// The session is told what the registry has for it.
-    fn hear(&mut self) {
-        while let Some(told) = self.world.feeds.take() {
+    /// Delivers the events of the registry to the session.
+    fn deliver_feed_events(&mut self) {
+        while let Some(event) = self.world.feeds.take() {
             if self.end.is_some() {
                 continue;
             }
-            self.is_woken |= match told {
-                Told::Message(frame) => {
+            self.is_woken |= match event {
+                FeedEvent::Message(frame) => {
                     self.session.on_push(&frame, &self.world);
                     false
                 }
-                Told::Subscribed => self.session.on_subscribed(&self.world),
-                Told::Unsubscribed => self.session.on_unsubscribed(&self.world),
-                Told::Refused(line) => self.session.on_subscription_refused(&line, &self.world),
-                Told::Answered(reply) => self.session.on_published(reply.as_deref(), &self.world),
-                Told::Lost => {
+                FeedEvent::Subscribed => self.session.on_subscribed(&self.world),
+                FeedEvent::Unsubscribed => self.session.on_unsubscribed(&self.world),
+                FeedEvent::Refused(line) => self.session.on_subscription_refused(&line, &self.world),
+                FeedEvent::Answered(reply) => self.session.on_published(reply.as_deref(), &self.world),
+                FeedEvent::Lost => {
                     self.session.on_subscription_lost(&self.world);
                     true
                 }
@@ -331,7 +331,7 @@ impl Simulation {
     /// A lane breaks.
     pub fn lose(&mut self, lane: usize, cause: LossCause) {
         let (lost, was_pinned) = self.world.lose_lane(lane);
-        self.tell(if was_pinned { "own lane lost" } else { "shared lane lost" }, b"");
+        self.trace(if was_pinned { "own lane lost" } else { "shared lane lost" }, b"");
         for number in lost {
             self.session.on_no_reply(number, refusal::lost(cause), &self.world);
         }
@@ -345,7 +345,7 @@ impl Simulation {
     /// The lane that the session has set aside breaks.
     pub fn lose_parked(&mut self) {
         if self.world.lose_parked() {
-            self.tell("lane set aside lost", b"");
+            self.trace("lane set aside lost", b"");
             self.session.on_parked_loss(&self.world);
             self.is_woken = true;
             self.check();
@@ -358,23 +358,23 @@ impl Simulation {
             return false;
         }
         let Some(number) = self.world.with_lane(lane, |lane, _| lane.refuse_oldest()) else { return false };
-        self.tell("request refused", b"");
+        self.trace("request refused", b"");
         self.session.on_no_reply(number, &refusal::refused(refusal), &self.world);
         self.is_woken = true;
         self.check();
         true
     }
 
-    /// The lane asked for comes, or does not; false if none was asked for.
+    /// The requested lane comes, or does not; false if none was requested.
     pub fn answer_pin(&mut self, result: Result<(), Refusal>) -> bool {
-        if !self.world.is_pin_asked() || self.end.is_some() {
+        if !self.world.is_pin_requested() || self.end.is_some() {
             return false;
         }
         match result {
             Ok(()) => self.world.grant_pin(),
             Err(_) => self.world.refuse_pin(),
         }
-        self.tell("lane", format!("{result:?}").as_bytes());
+        self.trace("lane", format!("{result:?}").as_bytes());
         assert!(self.session.on_pin(result), "a session that asked for a lane waits for it");
         self.is_woken = true;
         true
@@ -405,7 +405,7 @@ impl Simulation {
     pub fn retry(&mut self) -> bool {
         let numbers = self.world.take_retries();
         for &number in &numbers {
-            self.tell("retry", number.to_string().as_bytes());
+            self.trace("retry", number.to_string().as_bytes());
             self.is_woken |= self.session.on_retry(number, &self.world);
             self.check();
         }
@@ -424,7 +424,7 @@ impl Simulation {
                 read.extend(some);
             }
             did |= self.wake() | self.arrive(usize::MAX);
-            if self.world.is_pin_asked() && self.world.policy().pinning != Pinning::TooManyBlocked {
+            if self.world.is_pin_requested() && self.world.policy().pinning != Pinning::TooManyBlocked {
                 did |= self.answer_pin(Ok(()));
             }
             did |= self.connect_feed();
@@ -471,7 +471,7 @@ impl Simulation {
     }
 
     fn finish(&mut self, end: End) {
-        self.tell("end", format!("{end:?}").as_bytes());
+        self.trace("end", format!("{end:?}").as_bytes());
         self.end = Some(end);
         self.world.leave();
     }
@@ -483,7 +483,7 @@ impl Simulation {
         }
         self.session.check(HeldLanes {
             is_pinned: self.world.is_pinned(),
-            is_asked: self.world.is_pin_asked(),
+            is_asked: self.world.is_pin_requested(),
             is_parked: self.world.is_parked(),
         });
         for index in 0..self.world.lane_count() {

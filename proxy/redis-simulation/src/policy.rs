@@ -1,4 +1,4 @@
-//! What a world lets its session have.
+//! The resources that a world gives its session.
 
 use weir_base::exchange::Refusal;
 use weir_redis_session::io::{Full, Pinning};

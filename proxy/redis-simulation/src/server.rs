@@ -1,4 +1,4 @@
-//! A small Redis that answers with what it was asked: each reply repeats the command, its arguments, the database and the
+//! A small Redis that echoes its requests: each reply repeats the command, its arguments, the database and the
 //! instant, so that a reply given to the wrong command, or from the wrong database, is seen.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,7 +11,7 @@ pub const DATABASES: u32 = 64;
 
 type Command = Vec<Vec<u8>>;
 
-/// What all connections of the model server share.
+/// State that all connections of the model server share.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// Commands executed so far.

@@ -20,7 +20,7 @@ const PADDINGS: [usize; 6] = [0, 0, 60, 95, 300, 2_000];
 
 /// What the client said, and what it may hear.
 #[derive(Debug)]
-enum Said {
+enum ClientCommand {
     Set {
         key: String,
         value: String,
@@ -44,8 +44,8 @@ struct Run<'a, C: Choice> {
     /// Keys are watched, and transactions sent.
     has_state: bool,
     tag: u64,
-    said: VecDeque<Said>,
-    heard: Vec<u8>,
+    said: VecDeque<ClientCommand>,
+    received: Vec<u8>,
     /// When a key was last set, by the clock of the servers.
     last_set: BTreeMap<String, u64>,
 }
@@ -73,7 +73,7 @@ pub fn run(choice: &mut impl Choice, is_cluster: bool) {
         has_state,
         tag: 0,
         said: VecDeque::new(),
-        heard: Vec::new(),
+        received: Vec::new(),
         last_set: BTreeMap::new(),
     };
     for _ in 0..STEPS {
@@ -115,7 +115,7 @@ impl<C: Choice> Run<'_, C> {
         format!("key{}", self.choice.below(5))
     }
 
-    /// The lane that the session asked for comes, or does not.
+    /// The requested lane comes, or does not.
     fn answer_pin(&mut self) {
         let is_refused = self.has_losses && self.choice.below(4) == 0;
         self.simulation.answer_pin(if is_refused { Err(Refusal::Unreachable) } else { Ok(()) });
@@ -125,7 +125,7 @@ impl<C: Choice> Run<'_, C> {
         format!("{of}{}{}", self.tag, "x".repeat(PADDINGS[self.choice.below(6) as usize]))
     }
 
-    fn say(&mut self, words: &[String], said: Said) {
+    fn say(&mut self, words: &[String], said: ClientCommand) {
         let mut wire = Vec::new();
         encode::command(&mut wire, words);
         self.simulation.send(&wire);
@@ -137,16 +137,16 @@ impl<C: Choice> Run<'_, C> {
         let key = self.key();
         let word = |word: &str| vec![word.to_owned()];
         match self.choice.below(4) {
-            0 | 1 => self.say(&["WATCH".to_owned(), key], Said::Watch),
-            2 => self.say(&word("UNWATCH"), Said::Unwatch),
+            0 | 1 => self.say(&["WATCH".to_owned(), key], ClientCommand::Watch),
+            2 => self.say(&word("UNWATCH"), ClientCommand::Unwatch),
             _ => {
-                self.say(&word("MULTI"), Said::Multi);
+                self.say(&word("MULTI"), ClientCommand::Multi);
                 let count = 1 + self.choice.below(2) as usize;
                 for _ in 0..count {
                     let value = self.value("q");
-                    self.say(&["SET".to_owned(), key.clone(), value], Said::Queued);
+                    self.say(&["SET".to_owned(), key.clone(), value], ClientCommand::Queued);
                 }
-                self.say(&word("EXEC"), Said::Exec(count));
+                self.say(&word("EXEC"), ClientCommand::Exec(count));
             }
         }
     }
@@ -157,17 +157,17 @@ impl<C: Choice> Run<'_, C> {
             return self.speak_of_state();
         }
         let several: Vec<String> = (0..1 + self.choice.below(4)).map(|_| self.key()).collect();
-        let (words, said): (Vec<String>, Said) = match self.choice.below(6) {
-            0 => ([vec!["MGET".to_owned()], several.clone()].concat(), Said::Mget(several)),
+        let (words, said): (Vec<String>, ClientCommand) = match self.choice.below(6) {
+            0 => ([vec!["MGET".to_owned()], several.clone()].concat(), ClientCommand::Mget(several)),
             1 => {
                 let value = self.value("m");
                 let pairs = several.iter().flat_map(|key| [key.clone(), value.clone()]);
-                (["MSET".to_owned()].into_iter().chain(pairs).collect(), Said::Mset)
+                (["MSET".to_owned()].into_iter().chain(pairs).collect(), ClientCommand::Mset)
             }
-            2 => ([vec!["DEL".to_owned()], several.clone()].concat(), Said::Del(several.len())),
+            2 => ([vec!["DEL".to_owned()], several.clone()].concat(), ClientCommand::Del(several.len())),
             _ => {
                 let (key, value) = (self.key(), self.value("t"));
-                (vec!["SET".to_owned(), key.clone(), value.clone()], Said::Set { key, value })
+                (vec!["SET".to_owned(), key.clone(), value.clone()], ClientCommand::Set { key, value })
             }
         };
         self.say(&words, said);
@@ -181,7 +181,7 @@ impl<C: Choice> Run<'_, C> {
             (0..world.lane_count())
                 .any(|lane| world.with_lane(lane, |lane, _| lane.key.shard == shard && lane.in_flight() > 0))
         };
-        // Who becomes the owner while it is being asked says MOVED to one request and answers the next: no client can keep
+        // A node that becomes the owner meanwhile says MOVED to one request and serves the next: no client can keep
         // them in order, and no slot comes back to where it left within a round trip.
         let asked: Vec<bool> = (0..SHARDS).map(is_asked).collect();
         let mut server = self.simulation.world.server();
@@ -219,26 +219,27 @@ impl<C: Choice> Run<'_, C> {
         if !read.is_empty() {
             self.simulation.poke();
         }
-        self.hear(&read);
+        self.receive(&read);
     }
 
-    fn hear(&mut self, bytes: &[u8]) {
-        self.heard.extend_from_slice(bytes);
-        while let Some((value, len)) = Value::decode(&self.heard, &ValueLimits::default()).expect("well-formed replies")
+    fn receive(&mut self, bytes: &[u8]) {
+        self.received.extend_from_slice(bytes);
+        while let Some((value, len)) =
+            Value::decode(&self.received, &ValueLimits::default()).expect("well-formed replies")
         {
-            self.heard.drain(..len);
+            self.received.drain(..len);
             let said = self.said.pop_front().unwrap_or_else(|| panic!("{value:?}: nobody asked"));
             self.judge(&said, &value);
         }
     }
 
-    fn judge(&mut self, said: &Said, value: &Value) {
+    fn judge(&mut self, said: &ClientCommand, value: &Value) {
         if let Some(error) = value.as_error() {
             let text = String::from_utf8_lossy(error).into_owned();
             return self.forgive(said, &text);
         }
         match (said, value) {
-            (Said::Set { key, value }, Value::Bulk(echo)) => {
+            (ClientCommand::Set { key, value }, Value::Bulk(echo)) => {
                 let echo = String::from_utf8_lossy(echo).into_owned();
                 let wanted = format!("SET {key} {value}|0|");
                 let clock: u64 =
@@ -246,7 +247,7 @@ impl<C: Choice> Run<'_, C> {
                 let before = self.last_set.insert(key.clone(), clock);
                 assert!(before.is_none_or(|before| before < clock), "{said:?} at {clock} overtook one at {before:?}");
             }
-            (Said::Mget(keys), Value::Array(values)) => {
+            (ClientCommand::Mget(keys), Value::Array(values)) => {
                 assert_eq!(keys.len(), values.len(), "{said:?}: {values:?}");
                 for (key, value) in keys.iter().zip(values) {
                     match value {
@@ -258,30 +259,30 @@ impl<C: Choice> Run<'_, C> {
                     }
                 }
             }
-            (Said::Mset, Value::Simple(text)) => assert_eq!(text, b"OK"),
-            (Said::Watch, Value::Simple(text)) => assert!(text.starts_with(b"OK")),
-            (Said::Multi | Said::Unwatch, Value::Simple(text)) => assert_eq!(text, b"OK"),
-            (Said::Queued, Value::Simple(text)) => assert_eq!(text, b"QUEUED"),
+            (ClientCommand::Mset, Value::Simple(text)) => assert_eq!(text, b"OK"),
+            (ClientCommand::Watch, Value::Simple(text)) => assert!(text.starts_with(b"OK")),
+            (ClientCommand::Multi | ClientCommand::Unwatch, Value::Simple(text)) => assert_eq!(text, b"OK"),
+            (ClientCommand::Queued, Value::Simple(text)) => assert_eq!(text, b"QUEUED"),
             // A lane with watched keys was lost, or their slot has moved.
-            (Said::Exec(_), Value::Null) => {
+            (ClientCommand::Exec(_), Value::Null) => {
                 assert!(self.has_losses || self.is_cluster, "no other client touches a key")
             }
-            (Said::Exec(count), Value::Array(replies)) => assert_eq!(replies.len(), *count, "{replies:?}"),
-            (Said::Del(count), Value::Integer(deleted)) => assert_eq!(*deleted, *count as i64),
+            (ClientCommand::Exec(count), Value::Array(replies)) => assert_eq!(replies.len(), *count, "{replies:?}"),
+            (ClientCommand::Del(count), Value::Integer(deleted)) => assert_eq!(*deleted, *count as i64),
             (said, value) => panic!("{said:?}: {value:?}"),
         }
     }
 
     /// An error needs a cause: a lost lane, or a cluster that never came to rest.
-    fn forgive(&self, said: &Said, text: &str) {
+    fn forgive(&self, said: &ClientCommand, text: &str) {
         let is_lost = self.has_losses && text.contains("ERR weir: upstream");
         let words = ["the key is being moved", "TRYAGAIN ", "EXECABORT "];
         let is_restless = self.is_cluster && words.iter().any(|word| text.contains(word));
         // Watched keys are on one shard, and a transaction on theirs: that is a rule, and the same for values of all sizes.
         let is_ruled = match said {
-            Said::Watch => text == refusal::PINNED_ELSEWHERE,
-            Said::Queued => text == refusal::CROSS_SLOT,
-            Said::Exec(_) => text == refusal::EXEC_ABORT,
+            ClientCommand::Watch => text == refusal::PINNED_ELSEWHERE,
+            ClientCommand::Queued => text == refusal::CROSS_SLOT,
+            ClientCommand::Exec(_) => text == refusal::EXEC_ABORT,
             _ => false,
         };
         assert!(is_lost || is_restless || (self.has_state && is_ruled), "{said:?}: {text}");
@@ -294,14 +295,14 @@ impl<C: Choice> Run<'_, C> {
         for _ in 0..ROUNDS {
             self.simulation.poke();
             let read = self.simulation.settle();
-            self.hear(&read);
+            self.receive(&read);
             if !self.simulation.retry() && self.said.is_empty() {
                 break;
             }
         }
         if self.simulation.end().is_none() {
             assert!(self.said.is_empty(), "without their replies: {:?}", self.said);
-            assert!(self.heard.is_empty(), "half a reply");
+            assert!(self.received.is_empty(), "half a reply");
             assert!(self.simulation.is_at_rest(), "a session that waits for nothing");
         }
     }

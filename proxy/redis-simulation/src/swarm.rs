@@ -87,7 +87,7 @@ const AUTH: usize = 10;
 /// Features that the emulation of CLIENT REPLY is run with: those whose outcome the client knows without a reply.
 const WITH_REPLY: [usize; 3] = [0, 6, 7];
 
-/// What else may happen in a run.
+/// Other events in a run.
 #[derive(Clone, Copy, Debug)]
 struct Faults {
     losses: bool,

@@ -35,7 +35,7 @@ pub struct World {
     shared_lanes: RefCell<Vec<Lane>>,
     pinned: RefCell<Option<Lane>>,
     parked: RefCell<Option<Lane>>,
-    asked: Cell<Option<LaneKey>>,
+    requested_pin: Cell<Option<LaneKey>>,
     idle: RefCell<Vec<Lane>>,
     server: RefCell<Shared>,
     violations: RefCell<Vec<&'static str>>,
@@ -49,7 +49,7 @@ pub struct World {
     topology: Cell<Option<u64>>,
     /// Where the session believes groups of keys to be, if not on the shard of their number.
     known: RefCell<BTreeMap<u16, u16>>,
-    /// How often the session wished to know anew.
+    /// How often the session wanted a refresh.
     refreshes: Cell<u64>,
     /// Requests that wait for their pause.
     retries: RefCell<VecDeque<u64>>,
@@ -71,7 +71,7 @@ impl Default for World {
             shared_lanes: RefCell::default(),
             pinned: RefCell::default(),
             parked: RefCell::default(),
-            asked: Cell::new(None),
+            requested_pin: Cell::new(None),
             idle: RefCell::default(),
             server: RefCell::default(),
             violations: RefCell::default(),
@@ -127,7 +127,7 @@ impl World {
         self.topology.set(self.topology.get().map(|version| version + 1));
     }
 
-    /// How often the session wished to know anew.
+    /// How often the session wanted a refresh.
     pub fn refreshes(&self) -> u64 {
         self.refreshes.get()
     }
@@ -158,7 +158,7 @@ impl World {
         self.output.borrow().len()
     }
 
-    /// What all server connections share.
+    /// State that all server connections share.
     pub fn server(&self) -> RefMut<'_, Shared> {
         self.server.borrow_mut()
     }
@@ -194,7 +194,7 @@ impl World {
             return (lost, false);
         }
         drop(shared);
-        // It stays in its place until the session has been told: it may still write to it, or give it back.
+        // It stays in its place until the session knows: it may still write to it, or give it back.
         let mut pinned = self.pinned.borrow_mut();
         let lane = pinned.take().expect("a pinned lane");
         let (lost, mut ruin) = lane.lose(false);
@@ -211,20 +211,20 @@ impl World {
         was_there
     }
 
-    /// A lane was asked for and has neither come nor been refused.
-    pub fn is_pin_asked(&self) -> bool {
-        self.asked.get().is_some()
+    /// A lane was requested and has neither come nor been refused.
+    pub fn is_pin_requested(&self) -> bool {
+        self.requested_pin.get().is_some()
     }
 
-    /// The lane asked for is here.
+    /// The requested lane is here.
     pub fn grant_pin(&self) {
-        let key = self.asked.take().expect("a lane was asked for");
+        let key = self.requested_pin.take().expect("a lane was asked for");
         self.place_pin(key);
     }
 
-    /// The lane asked for will not come.
+    /// The requested lane will not come.
     pub fn refuse_pin(&self) {
-        self.asked.take().expect("a lane was asked for");
+        self.requested_pin.take().expect("a lane was asked for");
     }
 
     fn place_pin(&self, key: LaneKey) {
@@ -281,7 +281,7 @@ impl World {
             }
         }
         self.shared_lanes.borrow_mut().clear();
-        self.asked.set(None);
+        self.requested_pin.set(None);
         self.unsubscribe_all();
     }
 
@@ -300,8 +300,8 @@ impl World {
         self.logged.borrow().clone()
     }
 
-    /// The session is another one now, in another process: it counts its exchanges anew.
-    pub(crate) fn begin_anew(&self) {
+    /// The session is another one now, in another process: it counts its exchanges again.
+    pub(crate) fn restart_caching(&self) {
         self.next_number.set(0);
     }
 

@@ -26,8 +26,8 @@ use weir_base::{
 };
 use weir_engine::{Account as _, Chunk, Cutter, Deadline, Output, Stream, deadline};
 use weir_listener::{
-    Arrival, CloseReason, ConnectionDetails, ConnectionGuard, ConnectionHandle, Drain, Life, Linger, Place,
-    Session as ListedSession,
+    Arrival, CloseReason, ConnectionDetails, ConnectionFuture, ConnectionGuard, ConnectionHandle, Drain, Linger,
+    Session as ListedSession, SuccessionTicket,
 };
 use weir_resp::Version;
 use weir_telemetry::log::Peer;
@@ -51,7 +51,7 @@ use crate::{
 const CHUNKS_PER_TURN_MAX: u32 = 4;
 /// Below this a connection's buffers are not charged to the byte budget: they fit the core's spare buffers.
 const CHARGED_BYTES_MIN: usize = 4 * 1024;
-/// What a refused client may still say before the socket closes, and for how long: a reset would destroy the reply.
+/// The time for a refused client before the socket closes, and for how long: a reset would destroy the reply.
 const LINGER_BYTES_MAX: u64 = 256 * 1024;
 /// See [`LINGER_BYTES_MAX`]. Default 1 s.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -116,13 +116,13 @@ pub struct Connection {
     cutter: Cutter,
     handle: ConnectionHandle,
     /// Kept until nothing that the client sent can take effect any more; its next connection may wait for that.
-    place: RefCell<Option<Place>>,
+    place: RefCell<Option<SuccessionTicket>>,
     upstream: RefCell<Rc<RedisUpstream>>,
     shared: RefCell<SharedLanes>,
     pinned: RefCell<Option<Pinned>>,
     /// The lane with the client's state, while a large command has another.
     parked: RefCell<Option<Box<Pinned>>>,
-    /// A lane that was asked for and has not come.
+    /// A requested lane that has not come.
     asked: RefCell<Option<(LaneKey, bool, Rc<RedisUpstream>)>>,
     /// The requests that were chosen for the access log, oldest first.
     access: RefCell<VecDeque<AccessSample>>,
@@ -150,9 +150,9 @@ pub struct Connection {
     flushed_bytes: Cell<u64>,
     /// Bytes of the next chunk that another process has counted, before the connection moved.
     counted_elsewhere: Cell<usize>,
-    noted: insight::Noted,
+    noted: insight::PartialReplyNote,
     subscriber: subscriber::Subscriber,
-    tracker: tracker::Place,
+    tracker: tracker::TrackerPlace,
     is_tracking: Cell<bool>,
     me: Weak<Connection>,
 }
@@ -190,7 +190,7 @@ enum Event {
 /// Serves one admitted connection until it ends. One that has `moved` here from another process goes on where it was.
 ///
 /// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
-pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> Life {
+pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture {
     // In a box of its own: what is of no use for the whole life of the connection stays out of that future.
     let arriving = Box::pin(arrive(service, arrival));
     Box::pin(async move {
@@ -236,7 +236,7 @@ async fn live(connection: Rc<Connection>, mut stream: Box<Stream>) {
     }
 }
 
-/// What the table of connections says of a client that has come, from another process or anew.
+/// The entry of a new client in the table of connections.
 fn details(moved: Option<&MovedSession>) -> ConnectionDetails {
     let details = moved.map(|moved| moved.details.clone()).unwrap_or_default();
     let version = moved.and_then(|moved| Version::from_number(moved.version.into())).unwrap_or(Version::Resp2);
@@ -330,9 +330,9 @@ impl Connection {
             replied_at: Cell::new(Time::ZERO),
             flushed_bytes: Cell::new(0),
             counted_elsewhere: Cell::new(0),
-            noted: insight::Noted::default(),
+            noted: insight::PartialReplyNote::default(),
             subscriber: subscriber::Subscriber::default(),
-            tracker: tracker::Place::default(),
+            tracker: tracker::TrackerPlace::default(),
             is_tracking: Cell::new(false),
             me: me.clone(),
             service,
@@ -405,7 +405,7 @@ impl Connection {
     }
 
     fn queue_for_room(&self) {
-        // Who waits for a primary is not served by room.
+        // A waiter for a primary is not served by room.
         let has_primary = self.upstream.borrow().endpoints().primary().is_some();
         if has_primary && self.session.borrow().waits_for_room() && !self.is_queued.replace(true) {
             self.service.wait_for_room(self.me.clone());
@@ -425,7 +425,7 @@ impl Connection {
         None
     }
 
-    /// The reason of an end that the session asked for.
+    /// The reason of an end that the session requested.
     fn farewell(&self) -> CloseReason {
         match self.service.sessions.drain_state() {
             Drain::Off => CloseReason::Ended("session_end"),

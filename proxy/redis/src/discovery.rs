@@ -68,7 +68,7 @@ pub(crate) fn zone(info: &[u8]) -> Option<String> {
     (!zone.is_empty()).then(|| zone.to_owned())
 }
 
-/// A host and a port, as an integer or as text. An empty host is the one that was asked.
+/// A host and a port, as an integer or as text. An empty host is that of the queried server.
 pub(crate) fn address(value: &Value) -> Option<Node> {
     address_in(value.as_elements()?)
 }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_read_and_what_is_no_range_is_left_out() {
+    fn ranges_are_read_and_invalid_ones_are_left_out() {
         let good = "*4\r\n:0\r\n:99\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$2\r\nid\r\n*3\r\n$9\r\n127.0.0.1\r\n:7003\r\n$2\r\nir\r\n";
         let same_host = "*3\r\n:100\r\n:16383\r\n*2\r\n$-1\r\n:7001\r\n";
         let unknown_host = "*3\r\n:1\r\n:2\r\n*2\r\n$1\r\n?\r\n:7001\r\n";
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentinel_leaves_out_who_cannot_serve() {
+    fn a_sentinel_leaves_out_servers_that_cannot_serve() {
         let one = |port: &str, flags: &str, link: &str| {
             let fields = ["ip", "127.0.0.1", "port", port, "flags", flags, "master-link-status", link];
             let texts: String = fields.iter().map(|text| format!("${}\r\n{text}\r\n", text.len())).collect();

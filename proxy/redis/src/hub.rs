@@ -26,7 +26,7 @@ use crate::{connection::Connection, service::RedisUpstream};
 const SUBSCRIPTIONS_MAX: usize = 1_000_000;
 /// How often what is late is looked at.
 const LOOK: Duration = Duration::from_millis(100);
-/// Silence of a server after which it is asked whether it is there: a dead connection must not look like a quiet channel.
+/// Silence of a server after which it gets a PING: a dead connection must not look like a quiet channel.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// An idle subscription lane is kept that long.
 const UNUSED_MAX: Duration = Duration::from_secs(10);
@@ -60,8 +60,8 @@ pub(crate) struct Hub {
     topology: Cell<u64>,
     /// The primary at which they were, where there is one of all.
     primary: Cell<Option<u16>>,
-    /// How many names were told to be subscribed where.
-    told: RefCell<HashMap<u16, usize>>,
+    /// The last reported number of subscriptions of each shard.
+    reported: RefCell<HashMap<u16, usize>>,
     is_looking: Cell<bool>,
     me: Weak<Hub>,
 }
@@ -79,7 +79,7 @@ impl Hub {
                 home: Cell::new(None),
                 topology: Cell::new(0),
                 primary: Cell::new(upstream.endpoints().primary()),
-                told: RefCell::default(),
+                reported: RefCell::default(),
                 is_looking: Cell::new(false),
                 me: me.clone(),
             })
@@ -112,13 +112,13 @@ impl Hub {
     pub(crate) fn leave(&self, client: usize) {
         self.clients.borrow_mut()[client] = None;
         self.registry.borrow_mut().leave(client, self);
-        self.tell_counts();
+        self.report_counts();
     }
 
     /// See [`Registry::subscribe`].
     ///
     /// # Errors
-    /// It is refused at once; nothing was asked for.
+    /// It is refused at once, without a request.
     pub(crate) fn subscribe(&self, client: usize, kind: Kind, names: &[Name]) -> Result<(), NoSubscription> {
         if self.registry.borrow().subscriptions() + names.len() > SUBSCRIPTIONS_MAX {
             return Err(NoSubscription::TooMany);
@@ -133,7 +133,7 @@ impl Hub {
             }
         }
         self.registry.borrow_mut().subscribe(client, kind, names, self);
-        self.tell_counts();
+        self.report_counts();
         self.watch();
         Ok(())
     }
@@ -141,14 +141,14 @@ impl Hub {
     /// As [`Hub::subscribe`], for a client that has these subscriptions already, at another upstream.
     pub(crate) fn adopt(&self, client: usize, held: &[(Kind, Name)]) {
         self.registry.borrow_mut().adopt(client, held, self);
-        self.tell_counts();
+        self.report_counts();
         self.watch();
     }
 
     /// See [`Registry::unsubscribe`].
     pub(crate) fn unsubscribe(&self, client: usize, kind: Kind, names: &[Name]) -> bool {
         let is_done = self.registry.borrow_mut().unsubscribe(client, kind, names, self);
-        self.tell_counts();
+        self.report_counts();
         is_done
     }
 
@@ -170,17 +170,17 @@ impl Hub {
     }
 
     /// Tells how many names are subscribed where.
-    fn tell_counts(&self) {
+    fn report_counts(&self) {
         let Some(upstream) = self.upstream.upgrade() else { return };
         let registry = self.registry.borrow();
         for &shard in self.lines.borrow().keys() {
-            self.tell(&upstream, shard, registry.names_at(shard));
+            self.report_names(&upstream, shard, registry.names_at(shard));
         }
     }
 
     /// So many names are subscribed at `shard`; other logins have theirs.
-    fn tell(&self, upstream: &RedisUpstream, shard: u16, names: usize) {
-        let before = self.told.borrow_mut().insert(shard, names).unwrap_or(0);
+    fn report_names(&self, upstream: &RedisUpstream, shard: u16, names: usize) {
+        let before = self.reported.borrow_mut().insert(shard, names).unwrap_or(0);
         upstream.add_subscriptions(self.key(shard, Version::Resp3), names as i64 - before as i64);
     }
 
@@ -226,7 +226,7 @@ impl Hub {
             unused: UNUSED_MAX,
         };
         self.registry.borrow_mut().look(patience, &refusal::line(refusal::refused(Refusal::Unreachable)), self);
-        self.tell_counts();
+        self.report_counts();
         self.registry.borrow().clients() > 0 || !self.lines.borrow().is_empty()
     }
 
@@ -270,8 +270,8 @@ impl Hub {
                 self.leave_home(&upstream, shard);
             }
         }
-        self.tell(&upstream, shard, 0);
-        self.told.borrow_mut().remove(&shard);
+        self.report_names(&upstream, shard, 0);
+        self.reported.borrow_mut().remove(&shard);
         self.lines.borrow_mut().remove(&shard);
     }
 
@@ -281,7 +281,7 @@ impl Hub {
         let line = Line { sender: Some(lane.sender()), is_resp3, ending: None };
         self.lines.borrow_mut().insert(shard, line);
         self.registry.borrow_mut().opened(shard, self);
-        self.tell_counts();
+        self.report_counts();
         let mut chunks = 0;
         let cause = loop {
             let Some(chunk) = lane.receive().await else { break LossCause::Closed };
@@ -311,7 +311,7 @@ impl Hub {
         let patience = if is_hopeless { Duration::ZERO } else { upstream.settings().lane_wait_timeout };
         self.leave_home(upstream, shard);
         self.registry.borrow_mut().refuse_waiting(shard, patience, &line, self);
-        self.tell_counts();
+        self.report_counts();
     }
 
     /// The node of the classic channels is gone: any other will do.

@@ -45,7 +45,7 @@ impl RespLane {
     /// Who the gateway is on such a lane, and its password; no password: no AUTH.
     ///
     /// # Errors
-    /// Nobody told this upstream of such a login. Another one must not stand in for it.
+    /// This upstream does not know such a login. Another one must not stand in for it.
     fn credentials(&self, key: LaneKey) -> io::Result<(Option<&str>, Option<&Secret>)> {
         if let (RedisTopology::Sentinel(sentinel), Purpose::Sentinel) = (&self.settings.topology, key.purpose) {
             return Ok((sentinel.user.as_deref(), sentinel.password.as_ref()));
@@ -103,7 +103,7 @@ impl Handshake for RespLane {
             exchange.expect_ok([b"SELECT".as_slice(), key.db.to_string().as_bytes()]).await?;
         }
         if key.purpose == Purpose::Sentinel {
-            // It is no server that a client could be told of.
+            // It is no server for a client.
             return Ok(Rc::new(info));
         }
         if key.purpose == Purpose::Reads && self.settings.topology == RedisTopology::Cluster {
@@ -143,13 +143,13 @@ impl Directory for RespLane {
         match &self.settings.topology {
             RedisTopology::Fixed => Ok(View::default()),
             RedisTopology::Cluster => cluster(&mut exchange).await,
-            RedisTopology::Replicated => Ok(discovery::role(&exchange.ask([b"ROLE".as_slice()]).await?)),
+            RedisTopology::Replicated => Ok(discovery::role(&exchange.command([b"ROLE".as_slice()]).await?)),
             RedisTopology::Sentinel(sentinel) => watched(sentinel, &mut exchange).await,
         }
     }
 
     async fn zone(&self, stream: &mut Stream) -> io::Result<Option<String>> {
-        let info = Exchange::new(stream).ask([b"INFO".as_slice(), b"server"]).await?;
+        let info = Exchange::new(stream).command([b"INFO".as_slice(), b"server"]).await?;
         Ok(discovery::zone(info.as_bytes().unwrap_or_default()))
     }
 }
@@ -190,7 +190,7 @@ fn server_info(hello: &Value) -> ServerInfo {
 }
 
 async fn cluster(exchange: &mut Exchange<'_>) -> io::Result<View> {
-    let ranges = discovery::ranges(&exchange.ask([b"CLUSTER".as_slice(), b"SLOTS"]).await?);
+    let ranges = discovery::ranges(&exchange.command([b"CLUSTER".as_slice(), b"SLOTS"]).await?);
     // Without it redirections to nodes that have no slot yet have to wait.
     let nodes = match exchange.call(b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nNODES\r\n").await? {
         Value::Error(_) => Vec::new(),
@@ -202,11 +202,11 @@ async fn cluster(exchange: &mut Exchange<'_>) -> io::Result<View> {
 /// What a sentinel knows of the primary and the replicas that it watches over.
 async fn watched(sentinel: &SentinelSettings, exchange: &mut Exchange<'_>) -> io::Result<View> {
     let service = sentinel.service.as_bytes();
-    let primary = exchange.ask([b"SENTINEL".as_slice(), b"GET-MASTER-ADDR-BY-NAME", service]).await?;
+    let primary = exchange.command([b"SENTINEL".as_slice(), b"GET-MASTER-ADDR-BY-NAME", service]).await?;
     let Some(primary) = discovery::address(&primary) else {
         return Err(invalid(format!("it watches over no primary called `{}`", sentinel.service)));
     };
-    let replicas = exchange.ask([b"SENTINEL".as_slice(), b"REPLICAS", service]).await?;
+    let replicas = exchange.command([b"SENTINEL".as_slice(), b"REPLICAS", service]).await?;
     Ok(View { ranges: vec![Range::all(primary, discovery::replicas(&replicas))], nodes: Vec::new() })
 }
 
@@ -253,7 +253,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// The answer, if it is not an error.
-    async fn ask<'b>(
+    async fn command<'b>(
         &mut self,
         args: impl IntoIterator<Item = &'b [u8], IntoIter: ExactSizeIterator>,
     ) -> io::Result<Value> {
@@ -269,7 +269,7 @@ impl<'a> Exchange<'a> {
         &mut self,
         args: impl IntoIterator<Item = &'b [u8], IntoIter: ExactSizeIterator>,
     ) -> io::Result<()> {
-        self.ask(args).await.map(drop)
+        self.command(args).await.map(drop)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The shell of the Redis session: where listener and upstream meet the state machine of `weir-redis-session`.
 //!
-//! What a session does is decided without I/O in `weir-redis-session`; this crate owns the sockets, the lanes, the tasks and the
+//! The logic of a session is without I/O in `weir-redis-session`; this crate owns the sockets, the lanes, the tasks and the
 //! deadlines, and answers what a session asks.
 //!
 //! | file | concept |

@@ -10,7 +10,7 @@ use std::{
 
 use weir_base::{rate::LocalRate, time::turn};
 use weir_listener::{
-    Arrival, CloseReason, ConnectionHandle, CoreShare, Drain, Life, Mover, Session as _, Sessions,
+    Arrival, CloseReason, ConnectionFuture, ConnectionHandle, CoreShare, Drain, Mover, Session as _, Sessions,
     settings::ListenerSettings,
 };
 use weir_telemetry::log::{Denial, LogEvent};
@@ -59,7 +59,7 @@ pub struct Service {
     has_primary: Cell<bool>,
     /// The reply cache in front of the upstream, if there is one.
     cache: RefCell<Option<Rc<Cache>>>,
-    /// Those that are told of changed keys in place of others.
+    /// Clients that get changed keys in place of others.
     noticed: RefCell<HashMap<u64, Weak<Connection>>>,
     /// See [`Cache::new`].
     cache_moment: Rc<Cell<u64>>,
@@ -211,7 +211,7 @@ impl weir_listener::Service for Service {
         &self.sessions
     }
 
-    fn serve(self: Rc<Self>, arrival: Arrival) -> Life {
+    fn serve(self: Rc<Self>, arrival: Arrival) -> ConnectionFuture {
         connection::serve(self, arrival)
     }
 

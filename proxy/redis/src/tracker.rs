@@ -17,13 +17,13 @@ use weir_redis_session::{
     lane::LaneKey,
     pubsub::{
         Name,
-        feed::{Feed, Taken},
+        feed::{Feed, FrameProgress},
     },
     refusal,
     tracking::{
         Scope,
-        line::{Heard, hear, request},
-        table::{Forgotten, KEY_BYTES_MAX, KEYS_MAX, Table},
+        line::{TrackingFrame, parse_frame, request},
+        table::{EvictedKey, KEY_BYTES_MAX, KEYS_MAX, Table},
     },
 };
 
@@ -31,7 +31,7 @@ use crate::{connection::Connection, service::RedisUpstream};
 
 /// How often what is late is looked at.
 const LOOK: Duration = Duration::from_millis(100);
-/// Silence of a server after which it is asked whether it is there: until it is known that it is not, clients keep what may
+/// Silence of a server after which it gets a PING: until it is known that it is not, clients keep what may
 /// have changed.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 /// The longest that it may take to answer; `request_timeout`, if that is shorter.
@@ -50,7 +50,7 @@ struct Line {
     is_live: bool,
     /// Why it is not, once that is known.
     failure: Option<Vec<u8>>,
-    /// When each thing was asked that is not answered.
+    /// The times of the requests without a reply.
     asked: VecDeque<Time>,
     heard_at: Time,
     /// When somebody last needed it.
@@ -69,7 +69,7 @@ pub(crate) struct Tracker {
     waiting: RefCell<Vec<(usize, Time)>>,
     /// The server that had all keys at the last look.
     primary: Cell<Option<u16>>,
-    told_keys: Cell<usize>,
+    reported_keys: Cell<usize>,
     is_looking: Cell<bool>,
     me: Weak<Tracker>,
 }
@@ -87,7 +87,7 @@ impl Tracker {
                 caches: RefCell::default(),
                 waiting: RefCell::default(),
                 primary: Cell::new(upstream.endpoints().primary()),
-                told_keys: Cell::new(0),
+                reported_keys: Cell::new(0),
                 is_looking: Cell::new(false),
                 me: me.clone(),
             })
@@ -104,7 +104,7 @@ impl Tracker {
         LaneKey { login: self.login, ..LaneKey::new(shard, Version::Resp3) }
     }
 
-    /// A client that is told from now on; its number.
+    /// Adds a client that gets invalidations from now on; its number.
     pub(crate) fn join(&self, connection: Rc<Connection>, scope: Scope) -> usize {
         let client = self.table.borrow_mut().join(scope);
         let mut clients = self.clients.borrow_mut();
@@ -115,7 +115,7 @@ impl Tracker {
         client
     }
 
-    /// A reply cache that is told from now on, for as long as it is there.
+    /// A reply cache that gets invalidations from now on, for as long as it is there.
     pub(crate) fn add_cache(&self, cache: &Rc<Cache>) {
         let lines = self.lines.borrow();
         lines.iter().filter(|(_, line)| line.is_live).for_each(|(&shard, _)| cache.set_live(shard, true));
@@ -131,7 +131,7 @@ impl Tracker {
         self.caches.borrow().iter().filter_map(Weak::upgrade).for_each(tell);
     }
 
-    /// It is told of other changes from now on.
+    /// It gets invalidations of other changes from now on.
     pub(crate) fn set_scope(&self, client: usize, scope: Scope) {
         self.table.borrow_mut().set_scope(client, scope);
     }
@@ -205,7 +205,7 @@ impl Tracker {
     }
 
     /// Keys are forgotten for want of room. Not at once: the session that reads is in the middle of it.
-    fn defer(&self, forgotten: Vec<Forgotten>) {
+    fn defer(&self, forgotten: Vec<EvictedKey>) {
         let me = self.me.clone();
         weir_engine::spawn(async move {
             let Some(tracker) = me.upgrade() else { return };
@@ -288,7 +288,7 @@ impl Tracker {
         self.look_at_lines(upstream.settings().request_timeout.min(ANSWER_MAX));
         self.settle_waiting(upstream.settings().lane_wait_timeout);
         let keys = self.table.borrow().keys();
-        upstream.add_tracked_keys(keys as i64 - self.told_keys.replace(keys) as i64);
+        upstream.add_tracked_keys(keys as i64 - self.reported_keys.replace(keys) as i64);
         is_used || !self.lines.borrow().is_empty()
     }
 
@@ -427,15 +427,15 @@ impl Tracker {
             let piece = &input[at..at + taken];
             at += taken;
             let refused = match what {
-                Taken::Piece => None,
-                Taken::Frame => self.on_frame(shard, piece),
-                Taken::Held(held) => {
+                FrameProgress::Piece => None,
+                FrameProgress::Frame => self.on_frame(shard, piece),
+                FrameProgress::Held(held) => {
                     let refused = self.on_frame(shard, &held);
                     feed.give_back(held);
                     refused
                 }
                 // Whatever it named.
-                Taken::TooLarge(_) => {
+                FrameProgress::TooLarge(_) => {
                     self.all_changed();
                     None
                 }
@@ -448,25 +448,25 @@ impl Tracker {
     }
 
     fn on_frame(&self, shard: u16, frame: &[u8]) -> Option<Vec<u8>> {
-        let heard = hear(frame);
+        let frame_kind = parse_frame(frame);
         let mut has_opened = false;
         if let Some(line) = self.lines.borrow_mut().get_mut(&shard) {
             line.heard_at = turn::now();
-            if matches!(heard, Heard::Reply) {
+            if matches!(frame_kind, TrackingFrame::Reply) {
                 line.asked.pop_front();
                 has_opened = !std::mem::replace(&mut line.is_live, true);
                 line.failure = None;
             }
         }
-        match heard {
-            Heard::Changed(keys) => self.changed(&keys),
-            Heard::AllChanged => self.all_changed(),
-            Heard::Error => return Some(frame.to_vec()),
-            Heard::Reply if has_opened => {
+        match frame_kind {
+            TrackingFrame::Changed(keys) => self.changed(&keys),
+            TrackingFrame::AllChanged => self.all_changed(),
+            TrackingFrame::Error => return Some(frame.to_vec()),
+            TrackingFrame::Reply if has_opened => {
                 self.each_cache(|cache| cache.set_live(shard, true));
                 self.opened();
             }
-            Heard::Reply | Heard::Notice => {}
+            TrackingFrame::Reply | TrackingFrame::Notice => {}
         }
         None
     }
@@ -475,7 +475,7 @@ impl Tracker {
     fn opened(&self) {
         let waiting: Vec<usize> = self.waiting.borrow().iter().map(|(client, _)| *client).collect();
         let followers = self.table.borrow_mut().all_changed();
-        // Who waits has kept nothing yet.
+        // A waiter has kept nothing yet.
         let told = followers.into_iter().filter(|client| !waiting.contains(client));
         told.for_each(|client| self.with_client(client, Connection::on_all_changed));
         if let Some(upstream) = self.upstream.upgrade() {

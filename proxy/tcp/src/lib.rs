@@ -1,4 +1,4 @@
-//! TCP as it is: bytes both ways, and TLS that goes through unopened to the upstream of the name that the client asks for.
+//! TCP unchanged: bytes both ways, and TLS that passes unopened to the upstream of the requested server name.
 //!
 //! | file | concept |
 //! |---|---|

@@ -1,8 +1,8 @@
-//! One TCP listener on one worker: what its connections share.
+//! One TCP listener on one worker: the state that its connections share.
 
 use std::{any::Any, cell::RefCell, rc::Rc};
 
-use weir_listener::{Arrival, CoreShare, Life, Sessions, Stages, is_among, settings::ListenerSettings};
+use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, Stages, is_among, settings::ListenerSettings};
 use weir_upstream::{ExclusiveUpstream, NoMultiplexer};
 
 use crate::{session, settings::TcpListenerSettings};
@@ -10,7 +10,7 @@ use crate::{session, settings::TcpListenerSettings};
 /// An upstream of TCP on one worker.
 pub type TcpUpstream = ExclusiveUpstream<NoMultiplexer>;
 
-/// Where connections go.
+/// Names and upstreams of a listener.
 pub(crate) struct Routing {
     pub(crate) settings: TcpListenerSettings,
     /// In the order of the settings' own.
@@ -55,12 +55,12 @@ impl weir_listener::Service for Service {
         &self.sessions
     }
 
-    fn serve(self: Rc<Self>, arrival: Arrival) -> Life {
+    fn serve(self: Rc<Self>, arrival: Arrival) -> ConnectionFuture {
         Box::pin(session::serve(self, arrival))
     }
 
     fn refusal(&self) -> &'static [u8] {
-        // Nothing tells which words the client would understand.
+        // The protocol of the client is not known.
         b""
     }
 

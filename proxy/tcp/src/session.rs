@@ -19,7 +19,8 @@ use weir_listener::{
 };
 use weir_telemetry::{access::AccessRecord, log::Peer};
 use weir_upstream::{
-    ExclusiveLane, LossCause, NoMultiplexer, Refusal, Tried, Wanted, affinity_hash, settings::Affinity,
+    ExclusiveLane, LossCause, NoMultiplexer, Refusal, SelectionCriteria, TriedEndpoints, affinity_hash,
+    settings::Affinity,
 };
 
 use crate::{
@@ -31,7 +32,7 @@ use crate::{
 const ATTEMPTS: u32 = 3;
 /// Bytes of a client hello. Those of browsers have about 2,000, and rustls takes no longer ones.
 const HELLO_BYTES_MAX: usize = 16 * 1024;
-/// How long a closed connection may take to let the peer read the last bytes.
+/// Time of a closed connection for the peer to read the last bytes.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Both directions have ended.
@@ -43,7 +44,7 @@ const ORIGIN_CLOSED: CloseReason = CloseReason::of_upstream("origin_closed");
 pub(crate) struct Connection {
     service: Rc<Service>,
     handle: ConnectionHandle,
-    /// What the client connected to, if that has an address.
+    /// The address that the client connected to, if there is one.
     local: Option<SocketAddr>,
 }
 
@@ -54,7 +55,7 @@ impl ListedSession for Connection {
 }
 
 impl Connection {
-    /// Who the client is, for an endpoint that trusts us.
+    /// The client, for an endpoint that trusts us.
     fn proxy_header(&self, version: ProxyVersion) -> Vec<u8> {
         let header = match (self.handle.peer(), self.local) {
             (Peer::Ip(client), Some(local)) => ProxyHeader::tcp(version, client, local),
@@ -128,7 +129,7 @@ impl Session<'_> {
         let is_timed = service.stages.samples();
         let (number, first) = match &routing.settings.names {
             None => (routing.settings.default_upstream, Vec::new()),
-            Some(_) => match Box::pin(self.hello(stream, &routing)).await {
+            Some(_) => match Box::pin(self.read_client_hello(stream, &routing)).await {
                 Ok(chosen) => chosen,
                 Err(reason) => return reason,
             },
@@ -153,7 +154,7 @@ impl Session<'_> {
             origin.output.append(&self.connection.proxy_header(version));
         }
         origin.output.append(&first);
-        let ended = self.both_ways(stream, origin).await;
+        let ended = self.relay(stream, origin).await;
         let reason = self.connection.handle.ending().unwrap_or(ended);
         if reason == DONE {
             // The last bytes are on their way.
@@ -168,15 +169,15 @@ impl Session<'_> {
     }
 
     /// Passes bytes both ways until both directions have ended, or the connection has to. Returns the reason of the end.
-    async fn both_ways(&mut self, client: &mut Stream, origin: &mut Stream) -> CloseReason {
+    async fn relay(&mut self, client: &mut Stream, origin: &mut Stream) -> CloseReason {
         let listener = self.connection.service.sessions.settings();
         let idle = listener.idle_timeout.unwrap_or(IDLE_TIMEOUT);
         let half_close = listener.half_close_timeout.min(idle);
         let (active, sent) = (Cell::new(turn::now()), origin.output.appended());
         let deadline = weir_engine::deadline();
         let peer = client.reader.peer_watch();
-        let mut upload = pin!(pass(&mut client.reader, &origin.output, &active));
-        let mut download = pin!(pass(&mut origin.reader, &client.output, &active));
+        let mut upload = pin!(relay_direction(&mut client.reader, &origin.output, &active));
+        let mut download = pin!(relay_direction(&mut origin.reader, &client.output, &active));
         let (mut is_uploaded, mut is_downloaded) = (false, false);
         let ended = poll_fn(|context| {
             if let Some(reason) = self.connection.handle.poll_ending(context) {
@@ -185,15 +186,15 @@ impl Session<'_> {
             if !is_uploaded && let Poll::Ready(ended) = upload.as_mut().poll(context) {
                 match ended {
                     Ok(()) => is_uploaded = true,
-                    Err(Broken::Source) => return Poll::Ready(CloseReason::ClientReset),
-                    Err(Broken::Sink) => return Poll::Ready(ORIGIN_CLOSED),
+                    Err(RelayError::Source) => return Poll::Ready(CloseReason::ClientReset),
+                    Err(RelayError::Sink) => return Poll::Ready(ORIGIN_CLOSED),
                 }
             }
             if !is_downloaded && let Poll::Ready(ended) = download.as_mut().poll(context) {
                 match ended {
                     Ok(()) => is_downloaded = true,
-                    Err(Broken::Source) => return Poll::Ready(ORIGIN_CLOSED),
-                    Err(Broken::Sink) => return Poll::Ready(CloseReason::ClientReset),
+                    Err(RelayError::Source) => return Poll::Ready(ORIGIN_CLOSED),
+                    Err(RelayError::Sink) => return Poll::Ready(CloseReason::ClientReset),
                 }
             }
             if is_uploaded && is_downloaded {
@@ -213,8 +214,12 @@ impl Session<'_> {
         ended
     }
 
-    /// Reads the client hello, which is not ours to answer; the upstream of its name, and what was read.
-    async fn hello(&mut self, stream: &mut Stream, routing: &Routing) -> Result<(usize, Vec<u8>), CloseReason> {
+    /// Reads the client hello without replying to it. Returns the upstream of its server name, and the read bytes.
+    async fn read_client_hello(
+        &mut self,
+        stream: &mut Stream,
+        routing: &Routing,
+    ) -> Result<(usize, Vec<u8>), CloseReason> {
         let names = routing.settings.names.as_ref().ok_or(CloseReason::InternalInvariant)?;
         let limit = self.connection.service.sessions.settings().head_timeout;
         let mut received = Vec::new();
@@ -256,9 +261,10 @@ impl Session<'_> {
             }
             _ => None,
         };
-        let (mut tried, mut attempts) = (Tried::default(), 1);
+        let (mut tried, mut attempts) = (TriedEndpoints::default(), 1);
         loop {
-            let wanted = Wanted { avoid: tried.last(), tried: tried.clone(), hash, ..Wanted::default() };
+            let wanted =
+                SelectionCriteria { avoid: tried.last(), tried: tried.clone(), hash, ..SelectionCriteria::default() };
             match upstream.acquire(wanted).await {
                 Ok(lane) => return Ok(lane),
                 Err((refusal, number)) => {
@@ -275,8 +281,8 @@ impl Session<'_> {
     }
 }
 
-/// Why a direction broke.
-enum Broken {
+/// The reason why a direction broke.
+enum RelayError {
     /// The sender is gone.
     Source,
     /// The receiver is gone, or takes nothing for too long.
@@ -284,34 +290,34 @@ enum Broken {
 }
 
 /// Passes bytes on until their sender ends its direction, and ends it at the other side too.
-async fn pass(reader: &mut Reader, output: &Output, active: &Cell<Time>) -> Result<(), Broken> {
+async fn relay_direction(reader: &mut Reader, output: &Output, active: &Cell<Time>) -> Result<(), RelayError> {
     let deadline = weir_engine::deadline();
     loop {
-        let Some(chunk) = reader.receive().await.map_err(|_| Broken::Source)? else {
+        let Some(chunk) = reader.receive().await.map_err(|_| RelayError::Source)? else {
             output.finish();
             return Ok(());
         };
         active.set(turn::now());
         output.append(&chunk);
         drop(chunk);
-        relieved(output, &deadline, active).await?;
+        output_ready(output, &deadline, active).await?;
         if output.is_closed() {
-            return Err(Broken::Sink);
+            return Err(RelayError::Sink);
         }
     }
 }
 
-/// Waits until the output has room; who takes nothing for [`limits::WRITE_IDLE_TIMEOUT`] is given up.
-async fn relieved(output: &Output, deadline: &Deadline, active: &Cell<Time>) -> Result<(), Broken> {
+/// Waits until the output has room. Gives up a peer that takes nothing for [`limits::WRITE_IDLE_TIMEOUT`].
+async fn output_ready(output: &Output, deadline: &Deadline, active: &Cell<Time>) -> Result<(), RelayError> {
     while output.is_congested() && !output.is_closed() {
         let progress = output.progress();
         deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
-        let is_relieved = poll_fn(|context| match output.poll_relieved(context) {
+        let is_ready = poll_fn(|context| match output.poll_relieved(context) {
             Poll::Ready(()) => Poll::Ready(true),
             Poll::Pending => deadline.poll_expired(context).map(|()| false),
         });
-        if !is_relieved.await && output.progress() == progress {
-            return Err(Broken::Sink);
+        if !is_ready.await && output.progress() == progress {
+            return Err(RelayError::Sink);
         }
         active.set(turn::now());
     }

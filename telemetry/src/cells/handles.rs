@@ -1,4 +1,4 @@
-//! What a worker holds: one pointer per metric.
+//! The parts of a worker: one pointer per metric.
 
 use std::marker::PhantomData;
 use std::rc::Rc;

@@ -98,7 +98,7 @@ fn quantiles_agree_with_hdrhistogram() {
 }
 
 #[test]
-fn what_is_beyond_the_range_is_counted_with_its_true_sum_and_maximum() {
+fn values_beyond_the_range_are_counted_with_their_true_sum_and_maximum() {
     let histogram = Histogram::detached();
     histogram.record(70_000_000_000);
     histogram.record(500_000_000_000);

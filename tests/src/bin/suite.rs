@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use weir_tests::suite::list::{Kind, List};
-use weir_tests::suite::outcome::{Outcome, Outcomes};
+use weir_tests::suite::outcome::{TestOutcome, TestOutcomes};
 use weir_tests::suite::verdict::{Verdict, judge};
 use weir_tests::suite::{Direct, Plan, Suite, run_both};
 
@@ -115,10 +115,10 @@ fn run(options: &Options) -> Result<Verdict, String> {
 }
 
 /// Every test that differs, with all that the suite said.
-fn print_details(list: &List, direct: &Outcomes, weir: &Outcomes) {
+fn print_details(list: &List, direct: &TestOutcomes, weir: &TestOutcomes) {
     for (name, outcome) in &direct.tests {
         let through = weir.tests.get(name);
-        if *outcome == Outcome::Passed && through == Some(&Outcome::Passed) {
+        if *outcome == TestOutcome::Passed && through == Some(&TestOutcome::Passed) {
             continue;
         }
         let listed = list.difference(name).map_or(String::new(), |(kind, reason)| format!(" [{kind}: {reason}]"));

@@ -84,7 +84,7 @@ impl Packer {
         pieces.flat_map(frame).collect()
     }
 
-    /// What a server's message says.
+    /// The text of a server's message.
     ///
     /// # Panics
     /// If it cannot be inflated.

@@ -23,7 +23,7 @@ mod first {
     pub const PONG: u8 = 0x8a;
 }
 
-/// What a client does.
+/// An action of a client.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Sends these bytes.

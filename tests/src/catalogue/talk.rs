@@ -12,9 +12,9 @@ use crate::websocket::{handshake, masked, next_frame};
 /// Whoever should have ended a connection and says nothing for so long does not end it.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CaseResult {
     /// Of the handshake.
     pub status: u16,
     /// What was agreed on.
@@ -31,7 +31,7 @@ pub struct Outcome {
     pub is_tolerated: bool,
 }
 
-impl Outcome {
+impl CaseResult {
     /// Messages that have come whole.
     pub fn messages(&self) -> usize {
         self.frames.iter().filter(|(first, _)| first & 0x80 != 0).count()
@@ -65,7 +65,7 @@ impl Outcome {
 struct Talk {
     stream: Stream,
     buffer: Vec<u8>,
-    outcome: Outcome,
+    outcome: CaseResult,
     has_closed: bool,
 }
 
@@ -73,14 +73,14 @@ struct Talk {
 ///
 /// # Panics
 /// If nobody listens, or the handshake is not answered.
-pub fn talk(address: &Address, case: &Case) -> Outcome {
+pub fn talk(address: &Address, case: &Case) -> CaseResult {
     let stream = Stream::connect(address).expect("it accepts");
     if let Stream::Tcp(stream) = &stream {
         // Every write is a segment.
         stream.set_nodelay(true).expect("a socket");
     }
     stream.set_write_timeout(WAIT).expect("a socket");
-    let mut talk = Talk { stream, buffer: Vec::new(), outcome: Outcome::default(), has_closed: false };
+    let mut talk = Talk { stream, buffer: Vec::new(), outcome: CaseResult::default(), has_closed: false };
     talk.shake_hands(&case.offer);
     if talk.outcome.status != 101 {
         return talk.outcome;
@@ -137,7 +137,7 @@ impl Talk {
                 pieces.all(|piece| self.send(piece));
             }
             Step::Await(count) => {
-                while self.outcome.messages() < *count && self.outcome.close.is_none() && self.hear(WAIT) {}
+                while self.outcome.messages() < *count && self.outcome.close.is_none() && self.receive_until(WAIT) {}
             }
             Step::Pause(milliseconds) => std::thread::sleep(Duration::from_millis(*milliseconds)),
         }
@@ -154,7 +154,7 @@ impl Talk {
                 self.close(self.outcome.code());
             }
             let limit = if self.has_closed { WAIT } else { QUIET };
-            if self.hear(limit) {
+            if self.receive_until(limit) {
                 continue;
             }
             if self.outcome.is_ended || self.has_closed {
@@ -174,7 +174,7 @@ impl Talk {
     }
 
     /// Takes a frame, or receives something; false if nothing comes within `limit`.
-    fn hear(&mut self, limit: Duration) -> bool {
+    fn receive_until(&mut self, limit: Duration) -> bool {
         let (mut at, buffer) = (0, &self.buffer);
         let frame = next_frame(|count| {
             let bytes = buffer.get(at..at + count)?.to_vec();

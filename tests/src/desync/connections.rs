@@ -1,10 +1,10 @@
 //! What concerns the connection: how long it lives, what it may become, and what it takes from a message.
 
-use super::{Case, Expected, SMUGGLED};
+use super::{Case, ExpectedRequest, SMUGGLED};
 
 /// Name, all that is sent, and what an origin sees of it.
 #[rustfmt::skip]
-const SERVED: &[(&str, &[u8], &[Expected])] = &[
+const SERVED: &[(&str, &[u8], &[ExpectedRequest])] = &[
     ("pipelined", b"GET /a HTTP/1.1\r\nHost: a\r\n\r\nPOST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhiGET /c HTTP/1.1\r\nHost: a\r\n\r\n",
         &[("GET", "/a", ""), ("POST", "/b", "hi"), ("GET", "/c", "")]),
     ("pipelined-behind-a-head-request", b"HEAD /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -1,6 +1,6 @@
 //! Request lines, fields, hosts and paths.
 
-use super::{Case, Expected};
+use super::{Case, ExpectedRequest};
 
 /// Name, status, and a whole head.
 #[rustfmt::skip]
@@ -167,7 +167,7 @@ const PATHS_SERVED: &[(&str, &str, &str)] = &[
 
 /// Name, a whole head, and what an origin sees.
 #[rustfmt::skip]
-const SERVED: &[(&str, &[u8], Expected)] = &[
+const SERVED: &[(&str, &[u8], ExpectedRequest)] = &[
     ("line-empty-one-before", b"\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n", ("GET", "/x", "")),
     ("method-lower-case", b"get /x HTTP/1.1\r\nHost: a\r\n\r\n", ("get", "/x", "")),
     ("method-unknown", b"FROB /x HTTP/1.1\r\nHost: a\r\n\r\n", ("FROB", "/x", "")),

@@ -1,19 +1,19 @@
 //! Requests that two parsers could read in two ways: each as the bytes of one client, with what must come of them. The same
 //! bytes are the seeds of the fuzz target `http_request`.
 
-mod answers;
 mod chunks;
 mod connections;
 mod framing;
 mod heads;
+mod responses;
 mod streams;
 pub mod view;
 
-pub use answers::{Spoken, Told, answers};
+pub use responses::{ExpectedResponse, OriginResponse, responses};
 pub use streams::{Stream, streams};
 
 /// A request as an origin should see it: method, target, body.
-pub type Expected = (&'static str, &'static str, &'static str);
+pub type ExpectedRequest = (&'static str, &'static str, &'static str);
 
 /// What follows a request that is refused: who sees this request has read the bytes in another way than the gateway.
 pub const SMUGGLED: &[u8] = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -26,7 +26,7 @@ pub struct Case {
     /// All that the client sends before it ends its direction.
     pub input: Vec<u8>,
     /// The requests that go on, in order.
-    pub seen: Vec<Expected>,
+    pub seen: Vec<ExpectedRequest>,
     /// The statuses of the answers, interim ones left out.
     pub answers: Vec<u16>,
     /// The last answer says that the connection closes.
@@ -37,7 +37,7 @@ pub struct Case {
 
 impl Case {
     /// All of it goes on, and is answered.
-    fn served(name: &'static str, input: Vec<u8>, seen: &[Expected]) -> Self {
+    fn served(name: &'static str, input: Vec<u8>, seen: &[ExpectedRequest]) -> Self {
         let answers = vec![200; seen.len()];
         Self { name, input, seen: seen.to_vec(), answers, closes: false, is_cut: false }
     }
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_cases_are_the_seeds_of_the_fuzz_targets() {
         assert_seeds("http_request", cases().into_iter().map(|case| (case.name, case.input)));
-        assert_seeds("http_answer", answers().into_iter().map(|spoken| (spoken.name, spoken.answer)));
+        assert_seeds("http_answer", responses().into_iter().map(|response| (response.name, response.answer)));
         let bodies = chunks::cases().into_iter().map(|case| {
             let head = case.input.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head") + 4;
             (case.name, case.input[head..].to_vec())

@@ -1,6 +1,6 @@
 //! The same over HTTP/2, whose messages an origin gets in HTTP/1.1.
 
-use super::Expected;
+use super::ExpectedRequest;
 use crate::http2::{block, flag, frame, kind};
 
 /// A stream of HTTP/2, and what comes of it.
@@ -10,13 +10,13 @@ pub struct Stream {
     /// The frames of stream 1.
     pub frames: Vec<u8>,
     /// What goes on; none: it is refused, by a status, a reset or the end of the connection.
-    pub seen: Option<Expected>,
+    pub seen: Option<ExpectedRequest>,
     /// A request may begin upstream, and never ends there.
     pub is_cut: bool,
 }
 
 /// Name, field lines besides those of a plain request, or in their place, and what goes on.
-type Fields = (&'static str, &'static [(&'static str, &'static str)], Option<Expected>);
+type Fields = (&'static str, &'static [(&'static str, &'static str)], Option<ExpectedRequest>);
 
 #[rustfmt::skip]
 const HEADS: &[Fields] = &[

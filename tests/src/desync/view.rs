@@ -40,7 +40,7 @@ impl fmt::Display for Request {
 
 /// An answer, on either side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ObservedResponse {
     /// The status.
     pub status: u16,
     /// The body, without chunks.
@@ -89,7 +89,7 @@ pub fn requests(bytes: &[u8]) -> Result<Vec<Request>, String> {
 ///
 /// # Errors
 /// Something could be read in two ways, or answers nothing.
-pub fn answers<'a>(bytes: &[u8], methods: impl IntoIterator<Item = &'a str>) -> Result<Vec<Answer>, String> {
+pub fn answers<'a>(bytes: &[u8], methods: impl IntoIterator<Item = &'a str>) -> Result<Vec<ObservedResponse>, String> {
     let mut reader = Reader { bytes, at: 0 };
     let (mut answers, mut methods) = (Vec::new(), methods.into_iter());
     while reader.at < bytes.len() {
@@ -105,7 +105,7 @@ pub fn answers<'a>(bytes: &[u8], methods: impl IntoIterator<Item = &'a str>) -> 
             false => Vec::new(),
         };
         let closes = fields.iter().any(|(name, value)| name == "connection" && value.eq_ignore_ascii_case("close"));
-        answers.push(Answer { status, body: String::from_utf8_lossy(&body).into_owned(), closes });
+        answers.push(ObservedResponse { status, body: String::from_utf8_lossy(&body).into_owned(), closes });
     }
     Ok(answers)
 }
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_read_in_one_way_is_read() {
+    fn unambiguous_input_is_read() {
         let seen = requests(
             b"POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX: y\r\n\r\n\
               POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nxGET /c HTTP/1.1\r\nHost: a\r\n\r\nPOST /d HT",
@@ -251,11 +251,11 @@ mod tests {
         let none = &b""[..];
         assert_eq!(bodies, [("/a", &b"hi"[..], true), ("/b", b"x", true), ("/c", none, true), ("", none, false)]);
         let told = answers(b"HTTP/1.1 103 x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", ["GET"]);
-        assert_eq!(told, Ok(vec![Answer { status: 200, body: "hi".into(), closes: false }]));
+        assert_eq!(told, Ok(vec![ObservedResponse { status: 200, body: "hi".into(), closes: false }]));
     }
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_an_error() {
+    fn ambiguous_input_is_an_error() {
         for bytes in [
             "GET / HTTP/1.1\nHost: a\n\n",
             "GET / HTTP/1.1\r\n\r\n",

@@ -79,7 +79,7 @@ impl Link {
         // Wakes the acceptor, which closes the port.
         drop(TcpStream::connect(self.address.tcp()));
         until_true("the port to be closed", || TcpStream::connect(self.address.tcp()).is_err());
-        // What is under way is answered, as a server does that is told to end; then the rest is cut.
+        // Requests in flight are answered, as by a server that shuts down; then the rest is cut.
         std::thread::sleep(GRACE);
         for stream in lock(&self.shared.connections).drain(..).filter_map(|stream| stream.upgrade()) {
             let _ = stream.shutdown(Shutdown::Both);

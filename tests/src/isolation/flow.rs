@@ -24,7 +24,7 @@ impl Patience {
 /// Between two requests of a victim.
 const PACE: Duration = Duration::from_millis(2);
 
-/// What a victim felt.
+/// The waits and errors of a victim.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
     /// The longest time from asking to the whole answer, or to giving up.
@@ -64,7 +64,7 @@ impl Waits {
     }
 }
 
-/// Makes a client anew, also after an error.
+/// Makes a client again, also after an error.
 type Connect = dyn Fn() -> Result<Box<dyn Caller>> + Send;
 
 /// A client that asks for something small again and again.

@@ -213,7 +213,7 @@ impl Http2Client {
         self.push()
     }
 
-    /// What a frame says of its stream.
+    /// The meaning of a frame for its stream.
     fn note(&mut self, frame: &Frame) -> Result<()> {
         let Some(stream) = self.streams.get_mut(&frame.stream) else { return Ok(()) };
         match frame.kind {

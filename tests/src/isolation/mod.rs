@@ -29,7 +29,7 @@ pub use wire::{Leaving, RawTransfer, Wire};
 use crate::gateway::Config;
 use crate::stream::{Address, Stream};
 
-/// What a client wants of an origin. The same word in every protocol: a path of HTTP, a line of TCP, a text of WebSocket.
+/// A client's request to an origin. The same word in every protocol: a path of HTTP, a line of TCP, a text of WebSocket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Two bytes.

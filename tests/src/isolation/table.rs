@@ -26,7 +26,7 @@ pub enum Cell {
         without: Waits,
         /// Without a gateway, with the attack. Only in the whole table.
         direct: Option<Waits>,
-        /// What became of the attack, in a word; empty if it went on to the end.
+        /// The result of the attack, in a word; empty if it went on to the end.
         attack: &'static str,
     },
     /// Another figure, and what of it must not be.
@@ -46,7 +46,7 @@ impl Cell {
         Self::Figure { text: text.into(), faults }
     }
 
-    /// What does not hold.
+    /// The failed condition.
     pub fn faults(&self) -> Vec<String> {
         match self {
             Self::None(_) => Vec::new(),

@@ -14,9 +14,9 @@ const REPLY_WAIT: Duration = Duration::from_secs(10);
 /// Differences shown in one failure.
 const SHOWN_MAX: usize = 40;
 
-/// Two servers that are asked the same.
+/// Two servers that get the same requests.
 pub struct Pair<'a> {
-    /// Asked directly at its own address.
+    /// Queried directly at its own address.
     pub control: &'a Server,
     /// Stands behind the address below.
     pub tested: &'a Server,

@@ -52,7 +52,7 @@ pub fn run(command: &mut Command, output: &Path, deadline: Duration) -> Result<E
     }
 }
 
-/// What a program wrote, as text.
+/// The output of a program, as text.
 pub fn written(output: &Path) -> String {
     std::fs::read(output).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn status_and_output_are_told() {
+    fn status_and_output_are_reported() {
         let (end, output) = shell("echo one; echo two >&2; exit 3", Duration::from_secs(15));
         assert_eq!(end, Ok(End::Failure));
         assert_eq!(tail(&output, 1), "two");

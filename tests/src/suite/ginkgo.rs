@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::suite::Plan;
 use crate::suite::bounded::{self, End};
-use crate::suite::outcome::{Outcome, Outcomes};
+use crate::suite::outcome::{TestOutcome, TestOutcomes};
 use crate::suite::stand::{Stand, Via};
 
 /// The test binary is large; cold, on two cores.
 const BUILD_DEADLINE: Duration = Duration::from_secs(600);
 const DEADLINE: Duration = Duration::from_secs(420);
 
-/// The server's version, as the suite wants to be told: specs for newer ones skip themselves.
+/// The server's version, for the suite: specs for newer ones skip themselves.
 const REDIS_VERSION: &str = "7.0";
 
 /// Compiles the specs once for both sides; returns the program.
@@ -38,12 +38,12 @@ pub fn build(source: &Path) -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// If the suite cannot be started.
-pub fn run(plan: &Plan<'_>, program: &Path, via: Via) -> Result<Outcomes, String> {
+pub fn run(plan: &Plan<'_>, program: &Path, via: Via) -> Result<TestOutcomes, String> {
     check_files(plan)?;
     let stand = Stand::start(via);
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let (output, report) = (folder.path().join("specs.log"), folder.path().join("report.json"));
-    // The suite takes fixed ports unless it is told of a database elsewhere, which it does in these words.
+    // The suite takes fixed ports unless these variables name a database elsewhere.
     let endpoints = folder.path().join("endpoints.json");
     let text = format!("{{\"db\": {{\"endpoints\": [\"redis://{}\"]}}}}", stand.address());
     std::fs::write(&endpoints, text).map_err(|error| error.to_string())?;
@@ -64,7 +64,7 @@ pub fn run(plan: &Plan<'_>, program: &Path, via: Via) -> Result<Outcomes, String
     command.env("RE_CLUSTER", "true").env("REDIS_ENDPOINTS_CONFIG_PATH", &endpoints);
     command.env("REDIS_VERSION", REDIS_VERSION);
     let end = bounded::run(&mut command, &output, DEADLINE)?;
-    let mut outcomes = Outcomes::default();
+    let mut outcomes = TestOutcomes::default();
     match serde_json::from_str::<Value>(&bounded::written(&report)) {
         Ok(report) if end != End::Deadline => read(plan, &report, via, &mut outcomes),
         _ => outcomes
@@ -97,7 +97,7 @@ fn literal(text: &str) -> String {
 }
 
 /// Reads the report: a list of suites, each with its specs.
-fn read(plan: &Plan<'_>, report: &Value, via: Via, outcomes: &mut Outcomes) {
+fn read(plan: &Plan<'_>, report: &Value, via: Via, outcomes: &mut TestOutcomes) {
     let not_run = plan.list.tests_not_run(via);
     let specs = report.as_array().into_iter().flatten().filter_map(|suite| suite["SpecReports"].as_array()).flatten();
     for spec in specs {
@@ -118,10 +118,10 @@ fn read(plan: &Plan<'_>, report: &Value, via: Via, outcomes: &mut Outcomes) {
             continue;
         }
         let outcome = match state {
-            "passed" => Outcome::Passed,
-            "skipped" if not_run.contains(&name.as_str()) => Outcome::LeftOut,
-            "skipped" | "pending" => Outcome::Skipped(message),
-            _ => Outcome::Failed(format!("{state}: {message}")),
+            "passed" => TestOutcome::Passed,
+            "skipped" if not_run.contains(&name.as_str()) => TestOutcome::LeftOut,
+            "skipped" | "pending" => TestOutcome::Skipped(message),
+            _ => TestOutcome::Failed(format!("{state}: {message}")),
         };
         outcomes.add(name, outcome);
     }
@@ -170,17 +170,17 @@ mod tests {
             spec("a_test.go", "dies", "panicked", "Test Panicked"),
             {"LeafNodeType": "AfterSuite", "State": "failed", "Failure": {"Message": "left open"}},
         ]}]);
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = TestOutcomes::default();
         read(&plan, &report, Via::Direct, &mut outcomes);
-        let tests: Vec<(&str, &Outcome)> = outcomes.tests.iter().map(|(name, end)| (name.as_str(), end)).collect();
+        let tests: Vec<(&str, &TestOutcome)> = outcomes.tests.iter().map(|(name, end)| (name.as_str(), end)).collect();
         assert_eq!(
             tests,
             [
-                ("Commands dies", &Outcome::Failed("panicked: Test Panicked".into())),
-                ("Commands gets", &Outcome::Passed),
-                ("Commands hangs", &Outcome::LeftOut),
-                ("Commands newer", &Outcome::Skipped("(redis version < 8)".into())),
-                ("Commands tracks", &Outcome::Failed("failed: Expected\n nil".into())),
+                ("Commands dies", &TestOutcome::Failed("panicked: Test Panicked".into())),
+                ("Commands gets", &TestOutcome::Passed),
+                ("Commands hangs", &TestOutcome::LeftOut),
+                ("Commands newer", &TestOutcome::Skipped("(redis version < 8)".into())),
+                ("Commands tracks", &TestOutcome::Failed("failed: Expected\n nil".into())),
             ]
         );
         assert_eq!(outcomes.problems, ["AfterSuite: failed: left open"]);

@@ -92,10 +92,10 @@ pub struct List {
     pub tests: usize,
     /// The number of tests that the suite skips by itself. A gateway that hides a feature makes a suite skip more.
     pub skipped: usize,
-    /// What differs.
+    /// The differences.
     #[serde(default)]
     pub differs: Vec<Difference>,
-    /// What fails anyway.
+    /// The tests that fail anyway.
     #[serde(default)]
     pub fails_directly: Vec<FailsDirectly>,
     /// What is not run.

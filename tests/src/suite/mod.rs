@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::suite::list::List;
-use crate::suite::outcome::Outcomes;
+use crate::suite::outcome::TestOutcomes;
 use crate::suite::stand::Via;
 
 pub mod bounded;
@@ -96,7 +96,7 @@ impl Plan<'_> {
 ///
 /// # Panics
 /// If a server or a gateway cannot be started: that is a failure of the set-up and of no single test.
-pub fn run_both(plan: &Plan<'_>) -> Result<(Outcomes, Outcomes), String> {
+pub fn run_both(plan: &Plan<'_>) -> Result<(TestOutcomes, TestOutcomes), String> {
     let built: Option<PathBuf> = match plan.suite {
         Suite::GoRedis => Some(ginkgo::build(plan.source)?),
         Suite::Redis | Suite::RedisPy => None,
@@ -108,7 +108,7 @@ pub fn run_both(plan: &Plan<'_>) -> Result<(Outcomes, Outcomes), String> {
     };
     if plan.direct == Direct::Listed {
         let weir = side(Via::Weir)?;
-        return Ok((Outcomes::listed(plan.list, &weir), weir));
+        return Ok((TestOutcomes::listed(plan.list, &weir), weir));
     }
     thread::scope(|scope| {
         let direct = scope.spawn(|| side(Via::Direct));

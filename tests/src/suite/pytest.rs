@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::suite::Plan;
 use crate::suite::bounded::{self, End};
-use crate::suite::outcome::{Outcome, Outcomes};
+use crate::suite::outcome::{TestOutcome, TestOutcomes};
 use crate::suite::stand::{Stand, Via};
 
 const DEADLINE: Duration = Duration::from_secs(420);
@@ -20,7 +20,7 @@ const TEST_SECONDS: &str = "30";
 ///
 /// # Errors
 /// If the suite cannot be started.
-pub fn run(plan: &Plan<'_>, via: Via) -> Result<Outcomes, String> {
+pub fn run(plan: &Plan<'_>, via: Via) -> Result<TestOutcomes, String> {
     let stand = Stand::start(via);
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let (output, report) = (folder.path().join("pytest.log"), folder.path().join("report.jsonl"));
@@ -35,7 +35,7 @@ pub fn run(plan: &Plan<'_>, via: Via) -> Result<Outcomes, String> {
     command.args(plan.parts(files(plan)?));
     command.current_dir(plan.source).env("PYTHONDONTWRITEBYTECODE", "1");
     let end = bounded::run(&mut command, &output, DEADLINE)?;
-    let mut outcomes = Outcomes::default();
+    let mut outcomes = TestOutcomes::default();
     for line in bounded::written(&report).lines() {
         read(line, &mut outcomes);
     }
@@ -78,19 +78,21 @@ fn collect(source: &Path, folder: &Path, found: &mut Vec<String>) -> std::io::Re
 }
 
 /// Reads a line of the report log.
-fn read(line: &str, outcomes: &mut Outcomes) {
+fn read(line: &str, outcomes: &mut TestOutcomes) {
     let Ok(report) = serde_json::from_str::<Value>(line) else { return };
     let text = |key: &str| report[key].as_str().unwrap_or_default();
     let name = text("nodeid").to_owned();
     match (text("$report_type"), text("outcome")) {
-        ("CollectReport", "failed") => outcomes.add(format!("{name} (collection)"), Outcome::Failed(message(&report))),
-        ("TestReport", "failed") => outcomes.add(name, Outcome::Failed(message(&report))),
+        ("CollectReport", "failed") => {
+            outcomes.add(format!("{name} (collection)"), TestOutcome::Failed(message(&report)))
+        }
+        ("TestReport", "failed") => outcomes.add(name, TestOutcome::Failed(message(&report))),
         ("TestReport", "skipped") => {
             let reason = message(&report);
             let is_ours = reason.ends_with(PLUGIN_REASON);
-            outcomes.add(name, if is_ours { Outcome::LeftOut } else { Outcome::Skipped(reason) });
+            outcomes.add(name, if is_ours { TestOutcome::LeftOut } else { TestOutcome::Skipped(reason) });
         }
-        ("TestReport", "passed") if text("when") == "call" => outcomes.add(name, Outcome::Passed),
+        ("TestReport", "passed") if text("when") == "call" => outcomes.add(name, TestOutcome::Passed),
         _ => {}
     }
 }
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn reports_become_outcomes() {
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = TestOutcomes::default();
         let lines = [
             r#"{"$report_type":"SessionStart"}"#,
             r#"{"$report_type":"CollectReport","nodeid":"t.py","outcome":"passed","result":null}"#,
@@ -131,16 +133,16 @@ mod tests {
         for line in lines {
             read(line, &mut outcomes);
         }
-        let tests: Vec<(&str, &Outcome)> = outcomes.tests.iter().map(|(name, end)| (name.as_str(), end)).collect();
+        let tests: Vec<(&str, &TestOutcome)> = outcomes.tests.iter().map(|(name, end)| (name.as_str(), end)).collect();
         assert_eq!(
             tests,
             [
-                ("t.py::a", &Outcome::Passed),
-                ("t.py::b", &Outcome::Failed("assert 1 == 2".into())),
-                ("t.py::c", &Outcome::Skipped("Skipped: too old".into())),
-                ("t.py::d", &Outcome::Failed("lost".into())),
-                ("t.py::left", &Outcome::LeftOut),
-                ("u.py (collection)", &Outcome::Failed("no module".into())),
+                ("t.py::a", &TestOutcome::Passed),
+                ("t.py::b", &TestOutcome::Failed("assert 1 == 2".into())),
+                ("t.py::c", &TestOutcome::Skipped("Skipped: too old".into())),
+                ("t.py::d", &TestOutcome::Failed("lost".into())),
+                ("t.py::left", &TestOutcome::LeftOut),
+                ("u.py (collection)", &TestOutcome::Failed("no module".into())),
             ]
         );
     }

@@ -47,7 +47,7 @@ impl Stand {
     /// Ends both. The gateway is judged as after every end-to-end test: at rest, clean exit, no panic.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The failed condition.
     pub fn finish(self) -> Result<(), String> {
         let Some(gateway) = self.gateway else { return Ok(()) };
         catch_unwind(AssertUnwindSafe(|| gateway.finish())).map_err(|panic| {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::suite::Plan;
 use crate::suite::bounded::{self, End};
-use crate::suite::outcome::{Outcome, Outcomes};
+use crate::suite::outcome::{TestOutcome, TestOutcomes};
 use crate::suite::stand::{Stand, Via};
 
 /// Without a sign of life for so long, the suite's own watch ends the unit and names the test, seconds.
@@ -22,7 +22,7 @@ const UNIT_DEADLINE: Duration = Duration::from_secs(240);
 /// Units at a time on each side: most of their time they wait.
 const AT_ONCE: usize = 2;
 
-/// Units that take longer are told.
+/// Units that take longer are reported.
 const LONG: Duration = Duration::from_secs(8);
 
 const HELPER: &str = "tests/test_helper.tcl";
@@ -34,9 +34,9 @@ const TAGS: &str = "-slow";
 ///
 /// # Errors
 /// If the suite cannot be started.
-pub fn run(plan: &Plan<'_>, via: Via) -> Result<Outcomes, String> {
+pub fn run(plan: &Plan<'_>, via: Via) -> Result<TestOutcomes, String> {
     let waiting = Mutex::new(plan.parts(units(plan)?).into_iter());
-    let outcomes = Mutex::new(Outcomes::default());
+    let outcomes = Mutex::new(TestOutcomes::default());
     let run = || -> Result<(), String> {
         let ports = Ports::take()?;
         loop {
@@ -115,7 +115,7 @@ impl Ports {
     const FIRST: u16 = 10_500;
     const EACH: u16 = 750;
     const RANGES: u16 = 12;
-    /// The suite's first process takes the 32nd port below the one that it is told.
+    /// The suite's first process takes the 32nd port below the configured one.
     const BELOW: u16 = 50;
 
     fn take() -> Result<Self, String> {
@@ -137,15 +137,17 @@ fn end_of(unit: &str) -> String {
 }
 
 /// Reads what the suite prints.
-fn read(unit: &str, text: &str, outcomes: &mut Outcomes) {
-    let mut end = Outcome::Failed(bounded::tail(text, 12));
+fn read(unit: &str, text: &str, outcomes: &mut TestOutcomes) {
+    let mut end = TestOutcome::Failed(bounded::tail(text, 12));
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         let Some((status, rest)) = status_line(line) else {
             // A client that made no progress: `sock1 => (IN PROGRESS) name`.
             if let Some((_, name)) = line.split_once(" => (IN PROGRESS) ") {
-                outcomes
-                    .add(format!("{unit}: {name}"), Outcome::Failed(format!("no progress for {SILENCE_SECONDS} s")));
+                outcomes.add(
+                    format!("{unit}: {name}"),
+                    TestOutcome::Failed(format!("no progress for {SILENCE_SECONDS} s")),
+                );
             }
             if line.trim() == "The End" {
                 break;
@@ -153,14 +155,14 @@ fn read(unit: &str, text: &str, outcomes: &mut Outcomes) {
             continue;
         };
         match status {
-            "ok" => outcomes.add(format!("{unit}: {}", without_time(rest)), Outcome::Passed),
-            "skip" => outcomes.add(format!("{unit}: {rest}"), Outcome::LeftOut),
+            "ok" => outcomes.add(format!("{unit}: {}", without_time(rest)), TestOutcome::Passed),
+            "skip" => outcomes.add(format!("{unit}: {rest}"), TestOutcome::LeftOut),
             "ignore" => {
                 let (name, reason) = rest.rsplit_once(": ").unwrap_or(("(a block of tests)", rest));
                 // `name: Tag: slow denied`
                 let name = name.strip_suffix(": Tag").unwrap_or(name);
                 let name = if name == "Tag" { "(a block of tests)" } else { name };
-                outcomes.add(format!("{unit}: {name}"), Outcome::Skipped(reason.to_owned()));
+                outcomes.add(format!("{unit}: {name}"), TestOutcome::Skipped(reason.to_owned()));
             }
             "err" => {
                 let place = format!(" in tests/{unit}.tcl");
@@ -170,9 +172,9 @@ fn read(unit: &str, text: &str, outcomes: &mut Outcomes) {
                     message.push_str(more);
                     message.push('\n');
                 }
-                outcomes.add(format!("{unit}: {name}"), Outcome::Failed(message));
+                outcomes.add(format!("{unit}: {name}"), TestOutcome::Failed(message));
             }
-            _ if status.ends_with(" done") => end = Outcome::Passed,
+            _ if status.ends_with(" done") => end = TestOutcome::Passed,
             _ => {}
         }
     }
@@ -197,8 +199,8 @@ fn without_time(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn read_text(text: &str) -> Outcomes {
-        let mut outcomes = Outcomes::default();
+    fn read_text(text: &str) -> TestOutcomes {
+        let mut outcomes = TestOutcomes::default();
         read("unit/x", text, &mut outcomes);
         outcomes
     }
@@ -212,19 +214,19 @@ mod tests {
             [ok]: SET (and) GET (1 ms)\n[1/1 done]: unit/x (0 seconds)\n\n                   The End\n\n\
             *** [err]: PAUSE in tests/unit/x.tcl\n";
         let outcomes = read_text(text);
-        let tests: Vec<(&str, &Outcome)> = outcomes.tests.iter().map(|(name, end)| (name.as_str(), end)).collect();
-        let failed = Outcome::Failed("Expected 'a' to be equal to 'b'\n[info] of the test\n".into());
-        let slow = Outcome::Skipped("slow denied".into());
-        let external = Outcome::Skipped("Not supported on external server".into());
+        let tests: Vec<(&str, &TestOutcome)> = outcomes.tests.iter().map(|(name, end)| (name.as_str(), end)).collect();
+        let failed = TestOutcome::Failed("Expected 'a' to be equal to 'b'\n[info] of the test\n".into());
+        let slow = TestOutcome::Skipped("slow denied".into());
+        let external = TestOutcome::Skipped("Not supported on external server".into());
         assert_eq!(
             tests,
             [
                 ("unit/x: (a block of tests)", &external),
-                ("unit/x: (runs to its end)", &Outcome::Passed),
+                ("unit/x: (runs to its end)", &TestOutcome::Passed),
                 ("unit/x: PAUSE", &failed),
-                ("unit/x: SET (and) GET", &Outcome::Passed),
+                ("unit/x: SET (and) GET", &TestOutcome::Passed),
                 ("unit/x: big", &slow),
-                ("unit/x: hangs", &Outcome::LeftOut),
+                ("unit/x: hangs", &TestOutcome::LeftOut),
             ]
         );
     }
@@ -234,15 +236,17 @@ mod tests {
         let text = "[ok]: one (1 ms)\n[TIMEOUT]: clients state report follows.\n\
             sock55d => (IN PROGRESS) waits for ever\n\n                   The End\n";
         let outcomes = read_text(text);
-        assert!(matches!(&outcomes.tests["unit/x: waits for ever"], Outcome::Failed(text) if text.contains("60 s")));
-        assert!(matches!(outcomes.tests["unit/x: (runs to its end)"], Outcome::Failed(_)));
-        assert_eq!(outcomes.tests["unit/x: one"], Outcome::Passed);
+        assert!(
+            matches!(&outcomes.tests["unit/x: waits for ever"], TestOutcome::Failed(text) if text.contains("60 s"))
+        );
+        assert!(matches!(outcomes.tests["unit/x: (runs to its end)"], TestOutcome::Failed(_)));
+        assert_eq!(outcomes.tests["unit/x: one"], TestOutcome::Passed);
     }
 
     #[test]
     fn an_error_outside_of_the_tests_keeps_its_message() {
         let outcomes = read_text("[err]: ERR unknown command\n    while executing\n[1/1 done]: unit/x (0 seconds)\n");
         let text = "ERR unknown command    while executing\n".to_owned();
-        assert_eq!(outcomes.tests["unit/x: (outside of the tests)"], Outcome::Failed(text));
+        assert_eq!(outcomes.tests["unit/x: (outside of the tests)"], TestOutcome::Failed(text));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::suite::list::{Kind, List};
-use crate::suite::outcome::{Outcome, Outcomes};
+use crate::suite::outcome::{TestOutcome, TestOutcomes};
 
 /// Why a list does not hold.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Verdict {
 }
 
 /// Judges. A part of a suite (`is_partial`) says nothing about the listed tests that are not in it.
-pub fn judge(list: &List, direct: &Outcomes, weir: &Outcomes, is_partial: bool) -> Verdict {
+pub fn judge(list: &List, direct: &TestOutcomes, weir: &TestOutcomes, is_partial: bool) -> Verdict {
     let mut verdict = Verdict { tests: weir.tests.len(), ..Verdict::default() };
     for (name, outcome) in &direct.tests {
         judge_test(list, name, outcome, weir.tests.get(name), &mut verdict);
@@ -111,7 +111,7 @@ pub fn judge(list: &List, direct: &Outcomes, weir: &Outcomes, is_partial: bool) 
         if direct.tests.contains_key(name) {
             continue;
         }
-        if let Outcome::Failed(message) = outcome {
+        if let TestOutcome::Failed(message) = outcome {
             match list.difference(name) {
                 Some((kind, _)) => *verdict.listed.entry(kind).or_default() += 1,
                 None => {
@@ -132,11 +132,11 @@ pub fn judge(list: &List, direct: &Outcomes, weir: &Outcomes, is_partial: bool) 
     verdict
 }
 
-fn judge_test(list: &List, name: &str, direct: &Outcome, weir: Option<&Outcome>, verdict: &mut Verdict) {
+fn judge_test(list: &List, name: &str, direct: &TestOutcome, weir: Option<&TestOutcome>, verdict: &mut Verdict) {
     let listed = list.difference(name);
     match (direct, weir) {
-        (Outcome::LeftOut, _) => verdict.left_out += 1,
-        (Outcome::Failed(message), _) => {
+        (TestOutcome::LeftOut, _) => verdict.left_out += 1,
+        (TestOutcome::Failed(message), _) => {
             if list.is_failing_directly(name) {
                 verdict.failing_directly += 1;
             } else {
@@ -149,7 +149,7 @@ fn judge_test(list: &List, name: &str, direct: &Outcome, weir: Option<&Outcome>,
         _ if list.is_failing_directly(name) => {
             verdict.problem(Some(name), format!("stale: `{name}` does not fail directly"))
         }
-        (Outcome::Passed, Some(Outcome::Passed)) => match listed {
+        (TestOutcome::Passed, Some(TestOutcome::Passed)) => match listed {
             Some(_) => {
                 verdict.problem(Some(name), format!("stale: `{name}` passes through Weir; take it off the list"))
             }
@@ -157,29 +157,29 @@ fn judge_test(list: &List, name: &str, direct: &Outcome, weir: Option<&Outcome>,
                 verdict.passed.insert(name.to_owned());
             }
         },
-        (Outcome::Skipped(_), Some(Outcome::Skipped(_) | Outcome::Passed)) => match listed {
+        (TestOutcome::Skipped(_), Some(TestOutcome::Skipped(_) | TestOutcome::Passed)) => match listed {
             Some(_) => verdict.problem(Some(name), format!("stale: `{name}` is skipped by the suite itself")),
             None => verdict.skipped += 1,
         },
         (_, weir) => match listed {
             Some((kind, _)) => *verdict.listed.entry(kind).or_default() += 1,
-            None => verdict.difference(name, format!("new: `{name}` {}", what_happened(weir))),
+            None => verdict.difference(name, format!("new: `{name}` {}", event_text(weir))),
         },
     }
 }
 
-/// What a test did through Weir that did not pass there.
-pub fn what_happened(weir: Option<&Outcome>) -> String {
+/// The output of a test that failed through Weir.
+pub fn event_text(weir: Option<&TestOutcome>) -> String {
     match weir {
         None => "passes directly and does not run through Weir".to_owned(),
-        Some(Outcome::Failed(message)) => format!("fails through Weir: {}", first_line(message)),
-        Some(Outcome::Skipped(reason)) => format!("is skipped through Weir only: {}", first_line(reason)),
-        Some(Outcome::LeftOut | Outcome::Passed) => "ends differently through Weir".to_owned(),
+        Some(TestOutcome::Failed(message)) => format!("fails through Weir: {}", first_line(message)),
+        Some(TestOutcome::Skipped(reason)) => format!("is skipped through Weir only: {}", first_line(reason)),
+        Some(TestOutcome::LeftOut | TestOutcome::Passed) => "ends differently through Weir".to_owned(),
     }
 }
 
 /// What in the list the suite does not know any more.
-fn judge_list(list: &List, direct: &Outcomes, weir: &Outcomes, verdict: &mut Verdict) {
+fn judge_list(list: &List, direct: &TestOutcomes, weir: &TestOutcomes, verdict: &mut Verdict) {
     let named = list.differs.iter().flat_map(|group| &group.tests);
     let failing = list.fails_directly.iter().flat_map(|group| &group.tests);
     for name in named.chain(failing).map(String::as_str).chain(list.tests_left_out()) {
@@ -201,20 +201,20 @@ mod tests {
         List::parse(text).expect("a good list")
     }
 
-    fn outcomes(tests: &[(&str, Outcome)]) -> Outcomes {
-        let mut outcomes = Outcomes::default();
+    fn outcomes(tests: &[(&str, TestOutcome)]) -> TestOutcomes {
+        let mut outcomes = TestOutcomes::default();
         for (name, outcome) in tests {
             outcomes.add((*name).to_owned(), outcome.clone());
         }
         outcomes
     }
 
-    fn failed() -> Outcome {
-        Outcome::Failed("\nExpected 1\nmore".into())
+    fn failed() -> TestOutcome {
+        TestOutcome::Failed("\nExpected 1\nmore".into())
     }
 
-    fn skipped() -> Outcome {
-        Outcome::Skipped("server too old".into())
+    fn skipped() -> TestOutcome {
+        TestOutcome::Skipped("server too old".into())
     }
 
     fn texts(verdict: &Verdict) -> Vec<&str> {
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_unlisted_failure_a_skip_and_an_absence_through_weir_are_new() {
-        let direct = outcomes(&[("a", Outcome::Passed), ("b", Outcome::Passed), ("c", Outcome::Passed)]);
+        let direct = outcomes(&[("a", TestOutcome::Passed), ("b", TestOutcome::Passed), ("c", TestOutcome::Passed)]);
         let weir = outcomes(&[("a", failed()), ("b", skipped())]);
         let verdict = judge(&list("passed_min = 0\ntests = 0\nskipped = 0\n"), &direct, &weir, false);
         assert_eq!(
@@ -241,11 +241,11 @@ mod tests {
 
     #[test]
     fn a_listed_failure_is_counted_and_a_listed_success_is_stale() {
-        let direct = outcomes(&[("a", Outcome::Passed)]);
+        let direct = outcomes(&[("a", TestOutcome::Passed)]);
         let held = judge(&list(ONE_LISTED), &direct, &outcomes(&[("a", failed())]), false);
         assert!(held.problems.is_empty(), "{:?}", held.problems);
         assert_eq!(held.listed[&Kind::KnownLimit], 1);
-        let stale = judge(&list(ONE_LISTED), &direct, &outcomes(&[("a", Outcome::Passed)]), false);
+        let stale = judge(&list(ONE_LISTED), &direct, &outcomes(&[("a", TestOutcome::Passed)]), false);
         assert_eq!(texts(&stale), ["stale: `a` passes through Weir; take it off the list"]);
     }
 
@@ -265,7 +265,7 @@ mod tests {
         let known =
             list("passed_min = 0\ntests = 0\nskipped = 0\n[[fails_directly]]\nreason = \"r\"\ntests = [\"a\"]\n");
         let broken = outcomes(&[("a", failed())]);
-        let good = outcomes(&[("a", Outcome::Passed)]);
+        let good = outcomes(&[("a", TestOutcome::Passed)]);
         assert_eq!(judge(&bare, &broken, &broken, false).problems.len(), 1);
         let verdict = judge(&known, &broken, &broken, false);
         assert!(verdict.problems.is_empty());
@@ -298,11 +298,11 @@ mod tests {
 
     #[test]
     fn problems_of_the_gateway_itself_count() {
-        let mut weir = outcomes(&[("a", Outcome::Passed)]);
+        let mut weir = outcomes(&[("a", TestOutcome::Passed)]);
         weir.problems.push("unit/x: a permit is held".into());
         let verdict = judge(
             &list("passed_min = 0\ntests = 0\nskipped = 0\n"),
-            &outcomes(&[("a", Outcome::Passed)]),
+            &outcomes(&[("a", TestOutcome::Passed)]),
             &weir,
             false,
         );
@@ -310,14 +310,14 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_that_a_second_run_does_not_repeat_is_told_and_is_no_problem() {
+    fn a_difference_that_a_second_run_does_not_repeat_is_reported_and_is_no_problem() {
         let list = list("passed_min = 0\ntests = 0\nskipped = 0\n");
-        let direct = outcomes(&[("a", Outcome::Passed), ("b", Outcome::Passed)]);
+        let direct = outcomes(&[("a", TestOutcome::Passed), ("b", TestOutcome::Passed)]);
         let mut weir = outcomes(&[("a", failed()), ("b", failed())]);
         weir.problems.push("a permit is held".into());
         let mut verdict = judge(&list, &direct, &weir, false);
         assert_eq!(verdict.tests().collect::<Vec<_>>(), ["a", "b"]);
-        let mut again = outcomes(&[("a", Outcome::Passed), ("b", failed())]);
+        let mut again = outcomes(&[("a", TestOutcome::Passed), ("b", failed())]);
         again.problems.push("a panic".into());
         let once = verdict.confirm(judge(&list, &direct, &again, true));
         assert_eq!((once.first.len(), once.second.len()), (1, 0));
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn two_runs_with_a_difference_each_fail_though_of_other_tests() {
         let list = list("passed_min = 0\ntests = 0\nskipped = 0\n");
-        let all = ["a", "b"].map(|name| (name, Outcome::Passed));
+        let all = ["a", "b"].map(|name| (name, TestOutcome::Passed));
         let run = |broken: &str| {
             let through = all.clone().map(|(name, outcome)| (name, if name == broken { failed() } else { outcome }));
             judge(&list, &outcomes(&all), &outcomes(&through), true)
@@ -351,20 +351,20 @@ mod tests {
     fn the_second_run_says_which_side_a_test_fails_on() {
         let list = list("passed_min = 0\ntests = 0\nskipped = 0\n");
         let weir = outcomes(&[("a", failed())]);
-        let mut verdict = judge(&list, &Outcomes::listed(&list, &weir), &weir, true);
+        let mut verdict = judge(&list, &TestOutcomes::listed(&list, &weir), &weir, true);
         assert_eq!(texts(&verdict), ["new: `a` fails through Weir: Expected 1"]);
         let once = verdict.confirm(judge(&list, &weir, &weir, true));
         assert_eq!((once.first.len(), once.second.len()), (0, 0));
         assert_eq!(texts(&verdict), ["`a` fails without Weir too, and is not listed so: Expected 1"]);
     }
 
-    /// A test that fails directly says nothing of Weir, also in the second run; it is told.
+    /// A test that fails directly says nothing of Weir, also in the second run; it is reported.
     #[test]
-    fn what_only_the_second_run_has_is_told() {
+    fn differences_of_the_second_run_only_are_reported() {
         let list = list("passed_min = 0\ntests = 0\nskipped = 0\n");
-        let good = outcomes(&[("a", Outcome::Passed), ("b", Outcome::Passed)]);
-        let mut verdict = judge(&list, &good, &outcomes(&[("a", failed()), ("b", Outcome::Passed)]), true);
-        let direct = outcomes(&[("a", Outcome::Passed), ("b", failed())]);
+        let good = outcomes(&[("a", TestOutcome::Passed), ("b", TestOutcome::Passed)]);
+        let mut verdict = judge(&list, &good, &outcomes(&[("a", failed()), ("b", TestOutcome::Passed)]), true);
+        let direct = outcomes(&[("a", TestOutcome::Passed), ("b", failed())]);
         let once = verdict.confirm(judge(&list, &direct, &good, true));
         assert!(verdict.problems.is_empty(), "{:?}", verdict.problems);
         assert_eq!((once.first.len(), once.second.len()), (1, 1));

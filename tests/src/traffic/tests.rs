@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{DEPTH, Seen, Traffic, Way};
+use super::{DEPTH, Traffic, TrafficCounts, Way};
 use crate::deadline::until_true;
 use crate::faulty::{Act, Faulty};
 
@@ -84,7 +84,7 @@ fn bulk(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The account of one pipelining client and of the newcomers, in front of a server with this fault.
-fn seen_with(fault: Fault) -> Seen {
+fn seen_with(fault: Fault) -> TrafficCounts {
     let server = Arc::new(Server {
         fault,
         is_done: AtomicBool::new(false),

@@ -116,7 +116,7 @@ fn r4_lengths_that_are_no_lengths() {
 /// Redis waits on a bare line feed and does not look at the two bytes behind a payload; two parsers
 /// in a row that differ there can be made to disagree, so the gateway refuses both.
 #[test]
-fn r4b_what_two_parsers_could_read_in_two_ways_is_refused() {
+fn r4b_input_that_two_parsers_could_read_in_two_ways_is_refused() {
     let mut scene = Scene::set();
     let set_calls = scene.server.calls("append");
     scene.refused(b"*1\n$4\nPING\n", &error("expected CRLF after length"), "header_line_end");

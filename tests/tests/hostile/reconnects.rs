@@ -52,7 +52,7 @@ fn behind_proxy(gateway: &Gateway, source: &str) -> Client {
 }
 
 #[test]
-fn behind_a_proxy_the_clients_that_it_names_are_told_apart() {
+fn behind_a_proxy_the_clients_that_it_names_are_distinguished() {
     let server = Server::start(Kind::Redis);
     let lines = "proxy_protocol = \"v1\"\nproxy_trusted = [\"127.0.0.0/8\"]";
     let gateway = Gateway::start(Config::to(&server.address).listener(lines).workers(2));
@@ -134,7 +134,7 @@ fn a_reply_that_a_half_closed_client_does_not_read_holds_up_nobody() {
 
 /// A server that takes nothing: requests wait in the gateway, and their client is gone.
 #[test]
-fn what_a_reset_client_has_not_had_sent_is_taken_back() {
+fn unsent_requests_of_a_reset_client_are_taken_back() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::start(Config::to(&server.address).upstream("request_timeout = \"10s\""));
     let mut other = gateway.connect();
@@ -170,7 +170,7 @@ fn what_a_reset_client_has_not_had_sent_is_taken_back() {
 
 /// What a paused client had waiting dies with it, as at a server.
 #[test]
-fn what_a_pause_holds_goes_with_its_client() {
+fn commands_held_by_a_pause_go_with_their_client() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::start(Config::to(&server.address).listener("[listener.redis]\nadmin_commands = true"));
     let mut other = gateway.connect();

@@ -241,7 +241,7 @@ fn thousands_of_idle_connections_cost_little_and_go() {
     const BYTES_EACH_MAX: u64 = 8 << 10;
     /// Spare buffers of the workers, and noise of the allocator.
     const LEFT_BYTES_MAX: u64 = 4 << 20;
-    let count = if soak::wanted().is_some() { 10_000 } else { 2_000 };
+    let count = if soak::requested_duration().is_some() { 10_000 } else { 2_000 };
     let server = Server::start(Kind::Redis);
     let tables = format!("[limits]\nconnections = {}\nconnections_per_source = {}", count + 100, count + 100);
     let mut gateway = Gateway::start(Config::to(&server.address).tables(&tables));

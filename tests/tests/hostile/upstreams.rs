@@ -123,7 +123,7 @@ fn r13_replies_that_are_no_replies() {
 }
 
 #[test]
-fn r13_a_push_nobody_asked_for() {
+fn r13_an_unsolicited_push() {
     let upstream = echoing(|_| Act::Reply(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n+OK\r\n".to_vec()));
     let gateway = Gateway::start(Config::to(&upstream.address));
     nobody_is_shifted(&gateway, &["SET", "k", "v"], 5);

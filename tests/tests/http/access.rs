@@ -45,7 +45,7 @@ fn ask(gateway: &Gateway, request: &str) -> Response {
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
 #[test]
-fn a_line_says_what_was_asked_where_it_went_and_how_it_ended() {
+fn a_line_shows_request_upstream_and_outcome() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("access.log");
     let origin = origin();
@@ -116,7 +116,7 @@ fn requests_that_cannot_be_read_and_those_that_nobody_waits_for_have_a_line_too(
     client.peek(&mut [0]).expect("an answer, which stays unread");
     client.write_all(b"GET /waits HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
     until_true("the second request is at the origin", || origin.seen().len() == 2);
-    // What it has not read makes its end a reset.
+    // Unread bytes make its end a reset.
     drop(client);
     let left: Json = serde_json::from_str(&lines(&file, 3)[2]).expect("JSON");
     assert_eq!((&left["status"], &left["outcome"]), (&0.into(), &"client_reset".into()), "{left}");
@@ -181,7 +181,7 @@ fn the_gateway_names_itself_in_via_if_it_has_a_name() {
 }
 
 #[test]
-fn the_gateway_is_a_step_of_the_trace_if_it_is_told_to_be() {
+fn the_gateway_is_a_step_of_the_trace_if_configured() {
     let origin = origin();
     let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
     let sent = |how: &str, lines: &str| {
@@ -218,7 +218,7 @@ fn routes_have_metrics_of_their_own() {
 }
 
 #[test]
-fn a_line_has_what_was_chosen_and_a_full_or_moved_file_is_begun_anew() {
+fn a_line_has_the_chosen_fields_and_a_full_or_moved_file_is_reopened() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("access.log");
     let origin = origin();

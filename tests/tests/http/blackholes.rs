@@ -126,7 +126,7 @@ fn before<'a>(endpoints: impl IntoIterator<Item = &'a Address>, lines: &str) -> 
 }
 
 /// The status of a GET, its reason, and how long it took.
-fn asked(gateway: &Gateway) -> (u16, String, Duration) {
+fn request_status(gateway: &Gateway) -> (u16, String, Duration) {
     let begun = Instant::now();
     let response = HttpClient::connect(&gateway.address).get("/");
     (response.status, response.text().trim().to_owned(), begun.elapsed())
@@ -137,7 +137,7 @@ fn a_request_timeout_bounds_the_search_for_an_endpoint() {
     let holes: Vec<BlackHole> = (0..3).map(|_| BlackHole::open()).collect();
     let config = before(holes.iter().map(|hole| &hole.address), "");
     let gateway = Gateway::start(config.listener("[listener.http]\nrequest_timeout = \"300ms\""));
-    let (status, _, took) = asked(&gateway);
+    let (status, _, took) = request_status(&gateway);
     assert_eq!(status, 504);
     assert!(took >= Duration::from_millis(290) && took < Duration::from_millis(300) + AT_ONCE, "{took:?}");
     until_true("the request to be over", || gateway.metric("weir_requests_in_flight") == 0.0);
@@ -174,11 +174,11 @@ fn where_all_breakers_are_open_a_request_is_refused_at_once() {
     // With all of them away there is panic: that changes nothing.
     let gateway = Gateway::start(before(holes.iter().map(|hole| &hole.address), UNREACHABLE));
     until_true("the breakers to open", || {
-        asked(&gateway);
+        request_status(&gateway);
         gateway.metrics().sum("weir_breaker_opened_total") >= 3.0
     });
     for _ in 0..10 {
-        let (status, text, took) = asked(&gateway);
+        let (status, text, took) = request_status(&gateway);
         assert_eq!((status, text.as_str()), (503, "no origin is available"));
         // No connection is waited for.
         assert!(took < AT_ONCE, "{took:?}");
@@ -188,23 +188,23 @@ fn where_all_breakers_are_open_a_request_is_refused_at_once() {
 
 /// An origin that takes no new connections answers on the one that it has, beside so many that are gone.
 #[track_caller]
-fn served_on_what_stands(others: usize) {
+fn served_on_standing_connections(others: usize) {
     let overloaded = Overloaded::start(1);
     let holes: Vec<BlackHole> = (0..others).map(|_| BlackHole::open()).collect();
     let endpoints = [&overloaded.address].into_iter().chain(holes.iter().map(|hole| &hole.address));
     let gateway = Gateway::start(before(endpoints, UNREACHABLE));
-    until_true("a connection", || asked(&gateway).0 == 200);
+    until_true("a connection", || request_status(&gateway).0 == 200);
     let full = BlackHole::of(overloaded.listener.try_clone().expect("a clone"));
     let holders = overloaded.hold(&gateway, 1);
     until_true("the breakers to open", || {
-        asked(&gateway);
+        request_status(&gateway);
         gateway.metrics().sum("weir_breaker_opened_total") >= (1 + others) as f64
     });
-    assert_eq!(asked(&gateway).0, 503, "the only connection is taken");
+    assert_eq!(request_status(&gateway).0, 503, "the only connection is taken");
     overloaded.is_held.store(false, Ordering::SeqCst);
     holders.into_iter().for_each(|holder| assert_eq!(holder.join().expect("an answer"), 200));
     for _ in 0..5 {
-        let (status, text, took) = asked(&gateway);
+        let (status, text, took) = request_status(&gateway);
         assert_eq!((status, text.as_str()), (200, "ok"));
         assert!(took < AT_ONCE, "{took:?}");
     }
@@ -214,22 +214,22 @@ fn served_on_what_stands(others: usize) {
 
 #[test]
 fn the_only_endpoint_serves_on_the_connection_that_it_has_while_new_ones_time_out() {
-    served_on_what_stands(0);
+    served_on_standing_connections(0);
 }
 
 #[test]
 fn one_of_two_endpoints_serves_on_the_connection_that_it_has_while_new_ones_time_out() {
-    served_on_what_stands(1);
+    served_on_standing_connections(1);
 }
 
 #[test]
-fn a_request_whose_connection_had_ended_is_repeated_on_another_that_stands_while_new_ones_time_out() {
+fn a_request_on_an_ended_connection_is_repeated_on_a_standing_one_while_new_ones_time_out() {
     let overloaded = Overloaded::start(2);
     let gateway = Gateway::start(before([&overloaded.address], UNREACHABLE));
     let holders = overloaded.hold(&gateway, 2);
     let full = BlackHole::of(overloaded.listener.try_clone().expect("a clone"));
     until_true("the breaker to open", || {
-        asked(&gateway);
+        request_status(&gateway);
         gateway.metrics().sum("weir_breaker_opened_total") >= 1.0
     });
     overloaded.is_held.store(false, Ordering::SeqCst);
@@ -245,7 +245,7 @@ fn one_request_at_a_time_waits_for_one_endpoint_that_may_be_back() {
     let holes: Vec<BlackHole> = (0..2).map(|_| BlackHole::open()).collect();
     let lines = "connect_timeout = \"1500ms\"\n[upstream.breaker]\nfailures = 1\nopen_for = \"500ms\"\n";
     let gateway = Gateway::start(before(holes.iter().map(|hole| &hole.address), lines));
-    asked(&gateway);
+    request_status(&gateway);
     std::thread::sleep(Duration::from_millis(600));
     let address = gateway.address.clone();
     let clients: Vec<_> = (0..8)

@@ -1,4 +1,4 @@
-//! Uploads are held back from origins: what is read of a body before an origin is asked, and what goes on as it comes.
+//! Uploads are held back from origins: bodies that are read before the request is sent, and bodies that are streamed.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -38,7 +38,7 @@ fn serial() -> Address {
                     _ => break,
                 }
             }
-            // Who has gone is not there to be answered.
+            // A client that has gone gets no reply.
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nback");
         }
     });
@@ -72,7 +72,7 @@ impl Noting {
         self.received.lock().expect("whole").clone()
     }
 
-    fn is_asked(&self) -> bool {
+    fn has_request(&self) -> bool {
         !self.received().is_empty()
     }
 }
@@ -217,7 +217,7 @@ fn an_upload_that_is_longer_than_the_buffer_goes_on_as_it_comes() {
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"));
     client.send(&sent[..100_000]);
     client.expect_silence(Duration::from_millis(100));
-    assert!(!origin.is_asked(), "less than the buffer is there");
+    assert!(!origin.has_request(), "less than the buffer is there");
     client.send(&sent[100_000..300_000]);
     until_true("the origin to have the beginning", || {
         origin.received().first().is_some_and(|one| body(one).len() >= 128 * 1024)
@@ -261,7 +261,7 @@ fn a_route_may_have_its_uploads_as_they_come() {
     ));
     let mut client = HttpClient::connect(&gateway.address);
     client.send("POST /talk HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n");
-    until_true("the origin to be asked before the body", || origin.is_asked());
+    until_true("the origin to be asked before the body", || origin.has_request());
     let head = String::from_utf8_lossy(&origin.received()[0]).to_lowercase();
     assert!(head.contains("expect: 100-continue"), "the origin says whether it wants it: {head}");
     client.send("2\r\nhi\r\n");
@@ -286,7 +286,7 @@ fn uploads_beyond_the_budget_of_memory_go_on_as_they_come_and_arrive_whole() {
     // Once the budget is short any of them may go on, and all may: one alone is held.
     until_true("what is held to be counted", || gateway.metric("weir_buffered_bytes") > 0.0);
     clients.extend((1..8).map(begin));
-    until_true("one of them to go on", || origin.is_asked());
+    until_true("one of them to go on", || origin.has_request());
     let held = gateway.metric("weir_buffered_bytes");
     assert!(held <= f64::from(4 << 20), "{held}");
     for client in &mut clients {

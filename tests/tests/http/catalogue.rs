@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weir_tests::catalogue::talk::{Outcome, talk};
+use weir_tests::catalogue::talk::{CaseResult, talk};
 use weir_tests::catalogue::{Case, End, cases};
 use weir_tests::gateway::{Config, Gateway};
 
@@ -19,7 +19,7 @@ struct Difference {
     origin: Library,
     cases: &'static [&'static str],
     /// In which way.
-    is_this: fn(&Outcome, &Outcome) -> bool,
+    is_this: fn(&CaseResult, &CaseResult) -> bool,
     #[expect(dead_code, reason = "for the reader")]
     reason: &'static str,
 }
@@ -49,8 +49,8 @@ const TRIES: usize = 5;
 const FAILS_DIRECTLY: &[(Library, &str)] = &[(Library::Websockets, "13.21.6")];
 
 /// The origin has ended the case as it should.
-fn is_as_expected(end: End, outcome: &Outcome) -> bool {
-    let Outcome { is_ended, is_tolerated, .. } = *outcome;
+fn is_as_expected(end: End, outcome: &CaseResult) -> bool {
+    let CaseResult { is_ended, is_tolerated, .. } = *outcome;
     match end {
         End::Clean(count) => {
             let heard = outcome.messages() + outcome.pongs.len();
@@ -63,11 +63,11 @@ fn is_as_expected(end: End, outcome: &Outcome) -> bool {
 }
 
 /// The two are the same to a client. Of a failure only the code counts: its words are whoever failed it.
-fn is_same(end: End, direct: &Outcome, through: &Outcome) -> bool {
+fn is_same(end: End, direct: &CaseResult, through: &CaseResult) -> bool {
     match end {
         End::Failed => {
             let code = (direct.code(), through.code());
-            let own = |outcome: &Outcome| Outcome { close: None, ..outcome.clone() };
+            let own = |outcome: &CaseResult| CaseResult { close: None, ..outcome.clone() };
             code.0 == code.1 && own(direct) == own(through)
         }
         _ => direct == through,
@@ -75,7 +75,12 @@ fn is_same(end: End, direct: &Outcome, through: &Outcome) -> bool {
 }
 
 /// What is wrong with a case, if anything is.
-fn judge(library: Library, case: &Case, direct: impl Fn() -> Outcome, through: impl Fn() -> Outcome) -> Option<String> {
+fn judge(
+    library: Library,
+    case: &Case,
+    direct: impl Fn() -> CaseResult,
+    through: impl Fn() -> CaseResult,
+) -> Option<String> {
     let one = direct();
     let fails_directly = FAILS_DIRECTLY.contains(&(library, &case.id));
     if is_as_expected(case.end, &one) == fails_directly {

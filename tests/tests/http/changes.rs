@@ -12,7 +12,7 @@ use weir_tests::soak;
 
 /// How long the load lasts.
 fn seconds() -> u64 {
-    soak::wanted().map_or(6, |wanted| wanted.as_secs())
+    soak::requested_duration().map_or(6, |wanted| wanted.as_secs())
 }
 
 /// A load that is running; it ends by itself.

@@ -47,7 +47,7 @@ impl Scene {
 }
 
 #[test]
-fn httpx_and_fetch_get_what_they_ask_for() {
+fn httpx_and_fetch_get_the_requested_responses() {
     let origin = echo();
     let Scene { gateway, files, url, folder: _folder } = Scene::before(&origin.address);
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
@@ -63,7 +63,7 @@ fn httpx_and_fetch_get_what_they_ask_for() {
 
 /// Its own server behind the gateway answers `Expect` as its own client expects.
 #[test]
-fn net_http_gets_what_it_asks_for() {
+fn net_http_gets_the_requested_responses() {
     let origin = HttpOrigin::start(Kind::Go);
     let Scene { gateway, files, url, folder: _folder } = Scene::before(&origin.address);
     for version in ["1", "2"] {

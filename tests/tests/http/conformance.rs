@@ -11,7 +11,7 @@ use weir_tests::tools;
 /// Cases of the generic, http2 and hpack sections.
 const CASES: usize = 146;
 
-/// What fails on a plain listener, and why.
+/// The tests that fail on a plain listener, and the reasons.
 const FAILS_IN_THE_CLEAR: &[&str] = &[
     // The port takes HTTP/1.1 as well: what is no preface is a malformed request of that, and gets its 400 before the close.
     "http2/3.5: Sends invalid connection preface",

@@ -1,4 +1,4 @@
-//! What others are asked about a request, end to end: a service that decides, an issuer that has keys. And failures on purpose.
+//! Delegated decisions, end to end: an authorization service, and an issuer of keys. Also fault injection.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -20,7 +20,7 @@ fn answer(status: u16, fields: &str, body: &str) -> Act {
     Act::Reply(format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
 }
 
-/// Decides by the path that it is told.
+/// Decides by the path that it receives.
 fn judge() -> Faulty {
     Faulty::http(|request| {
         let uri = field(&request[0], "x-forwarded-uri").unwrap_or_default();
@@ -46,7 +46,7 @@ const EXT_AUTH: &str = r#"[listener.http]
 ext_auth = { upstream = "judge", path = "/verify", response_headers = ["X-Auth-User", "Authorization"], timeout = "500ms" }"#;
 
 #[test]
-fn another_service_decides_and_is_told_of_the_request_and_nobody_speaks_in_its_name() {
+fn another_service_gets_the_request_and_decides_and_no_client_can_forge_its_fields() {
     let judge = judge();
     let open =
         "[[route]]\nname = \"open\"\npath_prefix = \"/open\"\next_auth = { enabled = false }\nupstream = \"server\"\n";
@@ -172,7 +172,7 @@ fn keys_are_fetched_once_for_all_that_wait_and_again_when_they_are_old_or_others
 }
 
 #[test]
-fn without_keys_nobody_is_let_through_and_unknown_ones_are_not_asked_for_without_end() {
+fn without_keys_nobody_is_let_through_and_unknown_ones_are_fetched_within_limits() {
     let document = Arc::new(Mutex::new(None));
     let server = issuer_server(&document);
     let lines = FETCHED.replace("\"1s\"", "\"1h\"");
@@ -201,7 +201,7 @@ fn without_keys_nobody_is_let_through_and_unknown_ones_are_not_asked_for_without
 }
 
 #[test]
-fn failures_on_purpose_befall_those_who_ask_for_them_and_are_counted() {
+fn injected_faults_hit_the_requests_that_opt_in_and_are_counted() {
     let route = r#"
 [[route]]
 name = "fault"
@@ -237,7 +237,7 @@ fault = { delay = "50s" }
     assert!((40..160).contains(&aborted), "{aborted} of 200");
     let faults = |kind| scene.gateway.metrics().sum_where("weir_http_faults_total", &[("kind", kind)]);
     assert_eq!((faults("delay"), faults("abort")), (1.0, aborted as f64 + 1.0));
-    // Who does not wait any more is not waited for.
+    // A client that does not wait any more is not waited for.
     let in_flight = || scene.gateway.metrics().sum("weir_requests_in_flight");
     let mut client = Http2Peer::connect(&scene.gateway.address);
     assert!(client.request(1, &http2::get("/long")));

@@ -1,15 +1,15 @@
 //! The corpus of requests that could be read in two ways (`weir_tests::desync`), in front of nginx, Node's own server and Go's.
-//! For each: what the client was told, what went over the wire and what the origin understood are one and the same; the wire can
-//! be read in one way only; and whoever comes next on the connection that was used gets the answer to what it asked.
+//! For each: the response to the client, the bytes on the wire and the request that the origin understood are one and the same; the wire can
+//! be read in one way only; and the next client on the connection gets the response to its own request.
 
 use std::collections::BTreeSet;
 
 use weir_tests::deadline::until_true;
 use weir_tests::desync::view::{self, Request};
-use weir_tests::desync::{Case, Expected, Stream, cases, streams};
+use weir_tests::desync::{Case, ExpectedRequest, Stream, cases, streams};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::HttpClient;
-use weir_tests::http_origin::{HttpOrigin, Kind, Seen};
+use weir_tests::http_origin::{HttpOrigin, Kind, ReceivedRequest};
 use weir_tests::http2::{Http2Peer, flag, kind};
 use weir_tests::tap::Tap;
 
@@ -72,11 +72,11 @@ struct Mark {
     counted: f64,
 }
 
-/// What is asserted of one case besides what its client was told.
+/// The assertions of one case besides the response to its client.
 struct Judged<'a> {
     name: &'a str,
     way: &'a str,
-    seen: &'a [Expected],
+    seen: &'a [ExpectedRequest],
     is_cut: bool,
     /// Requests that the gateway counts; more than that if it is not certain.
     counted: Option<usize>,
@@ -107,7 +107,7 @@ impl Scene {
     }
 
     /// Requests that the origin saw to their end.
-    fn whole(&self) -> Vec<Seen> {
+    fn whole(&self) -> Vec<ReceivedRequest> {
         self.origin.seen().into_iter().filter(|seen| seen.is_whole).collect()
     }
 
@@ -182,9 +182,9 @@ impl Scene {
         let seen = self.whole().split_off(mark.seen);
         let order: Vec<&str> = judged.seen.iter().map(|seen| seen.1).collect();
         assert!(seen.iter().map(|seen| &seen.target[..]).take(order.len()).eq(order), "{name}, {way}: {seen:?}");
-        let mut on_wire: Vec<Seen> = whole
+        let mut on_wire: Vec<ReceivedRequest> = whole
             .iter()
-            .map(|(_, request)| Seen {
+            .map(|(_, request)| ReceivedRequest {
                 method: request.method.clone(),
                 target: request.target.clone(),
                 host: request.field("host").to_owned(),
@@ -252,7 +252,7 @@ impl Scene {
         let exception = self.exception(name);
         assert_eq!(is_answered, stream.seen.is_some() && exception.is_none(), "HTTP/2 {name}, {:?}", self.kind);
         drop(client);
-        let (seen, is_cut): (Vec<Expected>, bool) = (stream.seen.into_iter().collect(), stream.is_cut);
+        let (seen, is_cut): (Vec<ExpectedRequest>, bool) = (stream.seen.into_iter().collect(), stream.is_cut);
         let is_exception = exception.is_some();
         self.judge(&mark, &Judged { name, way: "http2", seen: &seen, is_cut, counted: None, is_exception });
     }
@@ -295,7 +295,7 @@ fn views(kind: Kind) -> Vec<(String, Vec<Request>)> {
 }
 
 #[test]
-fn nginx_node_and_go_see_what_was_asked_and_nothing_else() {
+fn nginx_node_and_go_see_the_sent_requests_and_nothing_else() {
     let [nginx, node, go] = Kind::ALL.map(views);
     assert_eq!(go.len(), 2 * cases().len() + streams().len());
     for (other, name) in [(&nginx, "nginx"), (&node, "Node")] {

@@ -1,5 +1,5 @@
-//! Answers that could be read in two ways (`weir_tests::desync`): the client is told what there is no doubt about, and whoever
-//! comes next gets the answer to what it asked, whatever the origin left on its connection.
+//! Answers that could be read in two ways (`weir_tests::desync`): the client is expected what there is no doubt about, and whoever
+//! comes next gets the response to its own request, whatever the origin left on its connection.
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weir_tests::deadline::until_true;
 use weir_tests::desync::view;
-use weir_tests::desync::{Spoken, Told, answers};
+use weir_tests::desync::{ExpectedResponse, OriginResponse, responses};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::HttpClient;
 use weir_tests::stream::Address;
@@ -27,7 +27,8 @@ impl Speaker {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = Address::Tcp(listener.local_addr().expect("an address"));
         let late = Arc::<AtomicUsize>::default();
-        let all: Arc<HashMap<&str, Spoken>> = Arc::new(answers().into_iter().map(|one| (one.name, one)).collect());
+        let all: Arc<HashMap<&str, OriginResponse>> =
+            Arc::new(responses().into_iter().map(|one| (one.name, one)).collect());
         let counted = late.clone();
         // It ends with the process of the test.
         std::thread::spawn(move || {
@@ -41,7 +42,7 @@ impl Speaker {
 }
 
 /// Requests here are heads: nobody asks with a body.
-fn speak(mut stream: TcpStream, all: &HashMap<&str, Spoken>, late: &AtomicUsize) -> Option<()> {
+fn speak(mut stream: TcpStream, all: &HashMap<&str, OriginResponse>, late: &AtomicUsize) -> Option<()> {
     let _ = stream.set_nodelay(true);
     let mut head = Vec::new();
     loop {
@@ -53,47 +54,49 @@ fn speak(mut stream: TcpStream, all: &HashMap<&str, Spoken>, late: &AtomicUsize)
         }
         let text = String::from_utf8_lossy(&std::mem::take(&mut head)).into_owned();
         let path = text.split(' ').nth(1)?.to_owned();
-        let Some(spoken) = path.strip_prefix("/answer/").map(|name| &all[name]) else {
+        let Some(response) = path.strip_prefix("/answer/").map(|name| &all[name]) else {
             let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len());
             stream.write_all(answer.as_bytes()).ok()?;
             continue;
         };
-        stream.write_all(&spoken.answer).ok()?;
-        if spoken.closes {
+        stream.write_all(&response.answer).ok()?;
+        if response.closes {
             let _ = stream.shutdown(Shutdown::Write);
         }
-        if !spoken.late.is_empty() {
+        if !response.late.is_empty() {
             // A pause that is no wait: the answer is to be taken for all there is.
             std::thread::sleep(Duration::from_millis(20));
-            let _ = stream.write_all(spoken.late);
+            let _ = stream.write_all(response.late);
             late.fetch_add(1, Ordering::SeqCst);
         }
     }
 }
 
 #[test]
-fn what_is_left_of_an_answer_is_nobodys() {
+fn the_rest_of_a_response_reaches_nobody() {
     let speaker = Speaker::start();
     let gateway = Gateway::start(Config::http(&speaker.address).listener("[listener.http]\nhalf_close = true"));
     let ask = |target: &str| HttpClient::connect(&gateway.address).get(target);
     assert_eq!(ask("/first").text(), "/first");
     let mut late = 0;
-    for Spoken { name, method, late: said_late, told, .. } in answers() {
+    for OriginResponse { name, method, late: said_late, expected, .. } in responses() {
         let mut client = HttpClient::connect(&gateway.address);
         client.send(format!("{method} /answer/{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let _ = client.stream().half_close();
         let bytes = client.rest();
         let text = String::from_utf8_lossy(&bytes);
         let got = match view::answers(&bytes, [method]).as_deref() {
-            Ok([answer]) if answer.status == 502 => Told::Refused,
-            Ok([answer]) => match told {
-                Told::Relayed(status, body) if (status, body) == (answer.status, &answer.body[..]) => told,
-                _ => panic!("{name}: {answer:?} and not {told:?}"),
+            Ok([answer]) if answer.status == 502 => ExpectedResponse::Refused,
+            Ok([answer]) => match expected {
+                ExpectedResponse::Relayed(status, body) if (status, body) == (answer.status, &answer.body[..]) => {
+                    expected
+                }
+                _ => panic!("{name}: {answer:?} and not {expected:?}"),
             },
-            Err(_) if text.starts_with("HTTP/1.1 200 ") => Told::BrokenOff,
+            Err(_) if text.starts_with("HTTP/1.1 200 ") => ExpectedResponse::BrokenOff,
             other => panic!("{name}: {other:?}: {text}"),
         };
-        assert_eq!(got, told, "{name}: {text}");
+        assert_eq!(got, expected, "{name}: {text}");
         assert!(!text.contains("poison"), "{name}: {text}");
         if !said_late.is_empty() {
             late += 1;

@@ -62,7 +62,7 @@ fn the_interoperability_cases_pass_as_they_do_without_a_gateway() {
             assert!(output.status.success(), "{case} {way}: {}", String::from_utf8_lossy(&output.stderr));
         }
     }
-    // OK, UNKNOWN (the status that is asked for, alone and in a stream, and the special one), UNIMPLEMENTED.
+    // OK, UNKNOWN (the status that is requested, alone and in a stream, and the special one), UNIMPLEMENTED.
     let by = gateway.metrics().by("weir_grpc_responses_total", "status");
     let count = |status| by.get(status).copied().unwrap_or_default();
     assert!(count("0") >= 8.0 && count("2") >= 3.0 && count("12") >= 2.0, "{by:?}");
@@ -121,7 +121,7 @@ fn an_endpoint_that_does_not_serve_is_left_out_until_it_does() {
 }
 
 #[test]
-fn what_the_gateway_itself_says_are_statuses_of_grpc() {
+fn the_gateways_own_responses_are_grpc_statuses() {
     let nobody = Address::port(port::free());
     let gateway = Gateway::start_unready(before(&nobody));
     // UNAVAILABLE.

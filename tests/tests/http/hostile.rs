@@ -23,7 +23,7 @@ const ATTACKERS: usize = 6;
 /// What may be left of it in memory: allocators and pools keep some of what they had.
 const LEFT_BYTES_MAX: u64 = 48 << 20;
 
-/// What a hostile client does until it is told to stop. It may be thrown out at any moment, and comes again.
+/// The attack of a hostile client until it gets the order to stop. It may be thrown out at any moment, and comes again.
 type Hostility = fn(&Address, &AtomicBool);
 
 fn resets(address: &Address, stop: &AtomicBool) {
@@ -246,7 +246,7 @@ fn a_victim_is_served_during_each_kind_of_hostility_and_all_is_given_back() {
                 (quiet, flooded)
             })
             .collect();
-        // How long it took is told and judged by nobody: the machine is shared.
+        // Its duration is printed and not judged: the machine is shared.
         let ratios = times.iter().map(|(quiet, flooded)| flooded.as_secs_f64() / quiet.as_secs_f64());
         let of = |of: fn(&(Duration, Duration)) -> Duration| median(times.iter().map(of).collect()).as_micros();
         println!(

@@ -357,7 +357,7 @@ fn a_stream_that_the_client_resets_frees_its_lane_at_once() {
 }
 
 #[test]
-fn h2_16_a_drain_finishes_what_is_under_way() {
+fn h2_16_a_drain_finishes_open_streams() {
     let origin = Faulty::http(|_| {
         std::thread::sleep(Duration::from_millis(500));
         Act::Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi".to_vec())

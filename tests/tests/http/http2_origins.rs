@@ -136,7 +136,7 @@ fn many_requests_share_one_connection_and_a_further_one_is_made_when_it_is_full(
 }
 
 #[test]
-fn a_stream_that_the_origin_has_not_begun_is_asked_again_elsewhere() {
+fn a_stream_that_the_origin_has_not_begun_is_retried_elsewhere() {
     let origin = Http2Origin::start(|number, peer| {
         if number > 0 {
             return serve(number, peer);
@@ -159,7 +159,7 @@ fn a_stream_that_the_origin_has_not_begun_is_asked_again_elsewhere() {
 }
 
 #[test]
-fn a_refused_stream_is_asked_again_and_not_for_ever() {
+fn a_refused_stream_is_retried_and_not_for_ever() {
     let refused = Arc::<AtomicUsize>::default();
     let (count, patience) = (refused.clone(), Arc::new(AtomicUsize::new(1)));
     let left = patience.clone();
@@ -355,7 +355,7 @@ fn an_origin_that_does_not_answer_is_504_and_one_that_speaks_something_else_502(
 }
 
 #[test]
-fn what_comes_where_no_body_may_be_is_no_answer_to_the_next_request() {
+fn bytes_where_no_body_may_be_are_no_response_to_the_next_request() {
     let origin = Http2Origin::start(|_, peer| {
         let forged = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
         while let Some(stream) = peer.next_request() {

@@ -281,7 +281,7 @@ fn a_client_of_http_2_that_leaves_is_noticed() {
 }
 
 #[test]
-fn an_origin_in_http_2_is_told_by_a_reset_that_nobody_waits_any_more() {
+fn an_http_2_origin_gets_a_reset_when_nobody_waits_any_more() {
     let told = Arc::<Mutex<Vec<u32>>>::default();
     let seen = told.clone();
     let origin = Http2Origin::start(move |_, peer| {
@@ -322,7 +322,7 @@ fn a_client_that_leaves_while_it_waits_for_a_lane_is_noticed() {
 }
 
 #[test]
-fn a_client_that_leaves_while_a_policy_is_asked_is_noticed() {
+fn a_client_that_leaves_during_a_policy_request_is_noticed() {
     let asked = Origin::start();
     let service = format!("[[upstream]]\nname = \"guard\"\nendpoints = [\"{}\"]\n", asked.address.text());
     let ext_auth = "[listener.http.ext_auth]\nupstream = \"guard\"\npath = \"/asked\"\ntimeout = \"50s\"";

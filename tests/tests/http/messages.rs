@@ -53,7 +53,7 @@ fn a_slow_client_gets_all_of_the_last_answer_of_its_connection() {
 }
 
 #[test]
-fn a_request_reaches_the_origin_as_it_was_but_for_what_belongs_to_the_connection() {
+fn a_request_reaches_the_origin_as_it_was_except_for_connection_fields() {
     let (origin, _gateway, mut client) = scene(OK);
     client.send(
         "GET /a/b?c=%20d HTTP/1.1\r\nHost: Test.example:81\r\nX-One: 1\r\nconnection: keep-alive, X-Own\r\nX-Own: secret\r\n\
@@ -132,7 +132,7 @@ fn answers_of_every_framing_reach_the_client_and_the_connection_goes_on() {
 }
 
 #[test]
-fn http_1_0_clients_get_what_they_understand() {
+fn http_1_0_clients_get_a_response_that_they_understand() {
     let origin = Faulty::http(|_| {
         Act::Reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".to_vec())
     });
@@ -275,7 +275,7 @@ fn a_large_body_flows_both_ways_in_bounded_memory() {
 }
 
 #[test]
-fn answers_are_compressed_for_who_takes_that() {
+fn responses_are_compressed_for_clients_that_accept_it() {
     let text = "all work and no play makes Jack a dull boy\n".repeat(2_000);
     let nginx = Nginx::start(
         "",
@@ -325,7 +325,7 @@ fn answers_are_compressed_for_who_takes_that() {
 }
 
 #[test]
-fn compressed_bodies_are_what_other_programs_make_of_them() {
+fn other_programs_decompress_the_compressed_bodies() {
     let python = weir_tests::tools::python();
     let text = "the quick brown fox\n".repeat(5_000);
     let nginx = Nginx::start("", "types { text/html html; } location / { }");

@@ -11,7 +11,7 @@ use weir_tests::stream::Address;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
-/// Answers as told to `/bad`, and well to everything else.
+/// Gives the configured response to `/bad`, and a good one to everything else.
 fn origin(bad: &'static str, closes: bool) -> Faulty {
     Faulty::http(move |request| {
         let is_bad = request[0].windows(4).any(|window| window == b"/bad");
@@ -63,7 +63,7 @@ fn h1_14_a_flood_of_interim_answers_is_an_error() {
 }
 
 #[test]
-fn h1_14_what_an_origin_sends_behind_its_answer_reaches_nobody() {
+fn h1_14_bytes_behind_the_response_of_an_origin_reach_nobody() {
     for bad in [
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
         "HTTP/1.1 204 No Content\r\n\r\nevil",

@@ -1,4 +1,4 @@
-//! Policies of listeners and routes, end to end: who is let through, what the origin learns, what the client is told.
+//! Policies of listeners and routes, end to end: admission, the fields for the origin, and the responses to the client.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -165,7 +165,7 @@ rate_limit = [{ name = "few", requests = 1, per = "1h", key = "header", header =
 }
 
 #[test]
-fn users_are_asked_for_a_password_and_the_origin_is_told_who_they_are() {
+fn users_need_a_password_and_the_origin_gets_their_name() {
     let scene = Scene::new(
         &[("users", &format!("# staff\nalice:{BCRYPT}\nbob:{{SHA}}5en6G6MezRroT3XKqkdPOmY/BfQ=\n"))],
         "[listener.http]\nbasic_auth = { users_file = \"{folder}/users\", realm = \"staff\", user_header = \"X-Remote-User\" }",
@@ -222,7 +222,7 @@ fn a_password_that_takes_long_to_check_holds_up_nobody_else() {
     assert!(meanwhile > 0, "nobody was served while passwords were checked");
     let statuses: Vec<u16> = clients.iter_mut().map(|client| client.response().status).collect();
     let count = |wanted| statuses.iter().filter(|status| **status == wanted).count();
-    // Four checks at a time, and the others are told; where the tests are starved one may begin when another has ended.
+    // Four checks at a time, and the others are refused; where the tests are starved one may begin when another has ended.
     assert!(count(401) >= 4 && count(401) + count(503) == 6, "{statuses:?}");
     assert_eq!(scene.status("GET /slow", &basic("alice", "secret")), 200);
     drop((others, clients));
@@ -293,7 +293,7 @@ impl Issuer {
 }
 
 #[test]
-fn tokens_are_verified_and_their_claims_told() {
+fn tokens_are_verified_and_their_claims_forwarded() {
     let issuer = Issuer::new();
     let scene = Scene::new(
         &[("jwks", &issuer.jwks())],
@@ -332,7 +332,7 @@ claim_header = [{ header = "X-Claim-Sub", claim = ["sub"] }, { header = "X-Claim
 }
 
 #[test]
-fn what_stands_where_credentials_may_be_does_not_go_on_when_the_token_came_in_a_cookie() {
+fn the_authorization_field_is_not_forwarded_when_the_token_came_in_a_cookie() {
     let issuer = Issuer::new();
     let scene = Scene::new(
         &[("jwks", &issuer.jwks())],
@@ -403,7 +403,7 @@ response = { status = 200 }
 }
 
 #[test]
-fn a_body_longer_than_its_route_takes_is_refused_whether_its_length_is_told_or_not() {
+fn a_body_longer_than_its_route_takes_is_refused_with_or_without_a_length() {
     let scene = Scene::new(
         &[],
         "[listener.http]\nrequest_body_bytes_max = 10",

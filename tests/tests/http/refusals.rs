@@ -155,7 +155,7 @@ fn h1_12_a_body_may_not_pause_for_ever() {
 }
 
 #[test]
-fn h1_13_who_does_not_read_its_answers_is_not_read_from() {
+fn h1_13_a_client_that_does_not_read_its_responses_is_not_read_from() {
     let mut scene = Scene::new("");
     let mut client = scene.client();
     client.stream().set_write_timeout(Duration::from_millis(500)).expect("a time limit can be set");
@@ -189,7 +189,7 @@ fn h1_15_protected_fields_are_not_removed_by_connection() {
 }
 
 #[test]
-fn a_client_that_leaves_frees_what_it_had() {
+fn a_client_that_leaves_frees_its_resources() {
     let origin = Faulty::http(|_| Act::Hang);
     let gateway = Gateway::start(Config::http(&origin.address));
     for _ in 0..20 {
@@ -201,7 +201,7 @@ fn a_client_that_leaves_frees_what_it_had() {
 }
 
 #[test]
-fn grpc_over_http_1_is_told_what_it_needs() {
+fn grpc_over_http_1_gets_a_response_that_names_its_need() {
     let scene = Scene::new("");
     let mut client = scene.client();
     client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n");

@@ -37,7 +37,7 @@ impl Scene {
     }
 
     /// Who answers a GET.
-    fn who(&self, host: &str, path: &str) -> String {
+    fn upstream_of(&self, host: &str, path: &str) -> String {
         let response = self.ask(&format!("GET {path}"), &format!("Host: {host}\r\n"));
         match response.status {
             200 => response.text().lines().next().unwrap_or_default().to_owned(),
@@ -85,7 +85,7 @@ response = { status = 418 }
         ("elsewhere", "/asleep", "one"),
         ("www.example.com", "/blog/news", "203"),
     ] {
-        assert_eq!(scene.who(host, path), who, "{host}{path}");
+        assert_eq!(scene.upstream_of(host, path), who, "{host}{path}");
     }
     scene.gateway.finish();
 }
@@ -103,7 +103,7 @@ fn h1_16_paths_that_could_be_read_in_two_ways_are_refused() {
 }
 
 #[test]
-fn what_is_ambiguous_in_a_path_goes_on_as_it_came_where_the_listener_keeps_it() {
+fn ambiguous_paths_are_forwarded_unchanged_where_the_listener_keeps_them() {
     let origin = origin("one");
     let kept = "[listener.http]\npath_escaped_slash = \"keep\"\npath_backslash = \"keep\"\npath_merge_slashes = false";
     let route = "[[route]]\nname = \"npm\"\npath_prefix = \"/npm\"\nrewrite = { path_prefix = \"/registry\" }\nupstream = \"server\"";
@@ -219,7 +219,7 @@ split = [{ upstream = "server", weight = 9 }, { upstream = "two", weight = 1 }]
 }
 
 #[test]
-fn a_wrong_route_is_refused_with_its_line_and_what_to_do() {
+fn a_wrong_route_is_refused_with_its_line_and_a_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let check = |routes: &str| {
         let file = folder.path().join("weir.toml");
@@ -315,7 +315,7 @@ upstream = "server"
     assert!(!is_good && text.contains("ip_filter.deny") && text.contains("without 1 of its routes"), "{text}");
     let (is_good, text) = weir(&["routes"]);
     assert!(is_good && text.contains("route broken: invalid") && text.contains("route aside: offline"), "{text}");
-    // Nothing is taken from the requests of others for a field that nobody may be told of in.
+    // Nothing is taken from the requests of others for a field of which nobody may hear.
     let claim = "jwt = { provider = [{ algorithms = [\"EdDSA\"], jwks_upstream = \"server\", jwks_path = \"/\" }], \
                  claim_header = [{ header = \"Authorization\", claim = [\"sub\"] }] }";
     let told = good.replacen("ip_filter = { deny = [\"10.0.0.0/8\"] }", claim, 1);
@@ -334,7 +334,7 @@ upstream = "server"
 }
 
 #[test]
-fn routes_have_from_their_domain_what_they_do_not_write() {
+fn routes_inherit_unwritten_keys_from_their_domain() {
     let origin = origin("server");
     let tables = r#"
 [[domain]]
@@ -409,7 +409,7 @@ upstream = "server"
 }
 
 #[test]
-fn an_operator_is_told_which_route_takes_a_request_and_why() {
+fn an_operator_sees_which_route_takes_a_request_and_why() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("weir.toml");
     let text = r#"

@@ -35,7 +35,7 @@ fn a_drain_ends_idle_connections_and_tells_the_busy_ones() {
 }
 
 #[test]
-fn connections_past_the_limit_are_told_so() {
+fn connections_past_the_limit_get_a_response() {
     let origin = origin();
     let gateway = Gateway::start(Config::http(&origin.address).listener("connections_max = 1"));
     let mut first = HttpClient::connect(&gateway.address);
@@ -91,7 +91,7 @@ fn curl_gets_posts_and_uploads() {
     std::fs::write(&file, &content).expect("written");
     let at_file = format!("@{}", file.display());
     assert_eq!(curl(&["--data-binary", "hello"]), b"hello");
-    // Above 1 MiB curl expects to be told to go on, and waits a second if it is not.
+    // Above 1 MiB curl sends `Expect: 100-continue`, and waits a second for the response.
     assert!(curl(&["--data-binary", &at_file, "-H", "Expect: 100-continue"]) == content);
     assert!(curl(&["-T", &file.display().to_string(), "-H", "Transfer-Encoding: chunked"]) == content);
     assert_eq!(curl(&["-I"]).split(|&byte| byte == b'\r').next(), Some(&b"HTTP/1.1 200 OK"[..]));

@@ -1,4 +1,4 @@
-//! What an operator sees of a gateway whose origins fail: classes of statuses, the warning of the share of errors, warnings of
+//! The operator's view of a gateway whose origins fail: classes of statuses, the warning of the share of errors, warnings of
 //! probes, and `weir top`; and of certificates that end soon.
 
 use std::process::Command;

@@ -282,7 +282,7 @@ fn tls_may_end_here_in_front_of_plain_tcp() {
 }
 
 #[test]
-fn an_endpoint_that_asks_for_it_is_told_who_the_client_is() {
+fn an_endpoint_that_wants_it_gets_the_address_of_the_client() {
     let told = "default_type text/plain; return 200 \"$proxy_protocol_addr $proxy_protocol_port $proxy_protocol_server_port\";";
     let nginx = Nginx::start("proxy_protocol", told);
     let ask = |stream: &mut TcpStream| {
@@ -299,7 +299,7 @@ fn an_endpoint_that_asks_for_it_is_told_who_the_client_is() {
         assert_eq!(ask(&mut stream), format!("127.0.0.1 {port} {}", gateway.address.tcp().port()), "{version}");
         drop(stream);
         gateway.finish();
-        // What a balancer in front has told goes on.
+        // The header of a balancer in front is forwarded.
         let trusting = "proxy_protocol = \"any\"\nproxy_trusted = [\"127.0.0.1\"]";
         let gateway = Gateway::start(before("tcp", [&nginx.address]).upstream(&upstream).listener(trusting));
         let mut stream = connect(&gateway);
@@ -311,7 +311,7 @@ fn an_endpoint_that_asks_for_it_is_told_who_the_client_is() {
 }
 
 #[test]
-fn a_client_that_resets_its_connection_is_noticed_while_nobody_reads_what_it_sends() {
+fn a_client_that_resets_its_connection_is_noticed_while_nobody_reads_its_bytes() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let origin = Address::Tcp(listener.local_addr().expect("an address"));
     let gateway = Gateway::start(before("tcp", [&origin]));

@@ -1,4 +1,4 @@
-//! TLS towards HTTP clients: certificates by name, and what origins are told of those of clients.
+//! TLS towards HTTP clients: certificates by name, and the fields about client certificates for origins.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -30,7 +30,7 @@ fn curl(gateway: &Gateway, name: &str, words: &[&str]) -> String {
 }
 
 #[test]
-fn the_certificate_is_that_of_the_name_that_is_asked_for() {
+fn the_certificate_is_that_of_the_requested_name() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [first, second, third] =
         ["first", "second", "third"].map(|name| Certificates::create(&folder.path().join(name)));
@@ -121,7 +121,7 @@ fn plain_http_on_a_tls_port_is_answered_in_words_and_counted() {
 }
 
 #[test]
-fn origins_are_told_of_the_certificate_of_a_client_and_of_no_other() {
+fn origins_get_the_certificate_of_the_client_and_no_other() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let files = Certificates::create(folder.path());
     let tls =
@@ -194,7 +194,7 @@ fn fields_can_tell_of_the_connection_its_tls_and_the_certificate_of_its_client()
         files.client_key.display().to_string(),
     );
     let words = ["--cacert", &authority, "--tls-max", "1.2", "--http1.1", "-i"];
-    // Who shows no certificate has none of its facts.
+    // A client without a certificate has none of its facts.
     let without = curl(&gateway, "localhost", &words);
     assert!(without.contains("\r\n\r\n\n\n\n\n\n\n\nTLSv1.2\nTLS_ECDHE_"), "{without}");
     let told = curl(&gateway, "localhost", &[&words[..], &["--cert", &certificate, "--key", &key]].concat());
@@ -227,7 +227,7 @@ fn fields_can_tell_of_the_connection_its_tls_and_the_certificate_of_its_client()
 }
 
 #[test]
-fn http_2_over_tls_is_for_those_who_have_chosen_it_in_the_handshake() {
+fn http_2_over_tls_needs_alpn() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let files = Certificates::create(folder.path());
     let tls = format!("[listener.tls]\n{}", pair(&files));

@@ -1,4 +1,4 @@
-//! Several endpoints: who is chosen, who is left out, and what is asked again elsewhere.
+//! Several endpoints: choice, exclusion, and retries elsewhere.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -81,7 +81,7 @@ fn an_endpoint_that_cannot_be_reached_costs_no_request_of_any_method() {
 }
 
 #[test]
-fn failures_are_asked_again_only_where_that_is_safe_and_wanted() {
+fn failures_are_retried_only_where_that_is_safe_and_configured() {
     let (bad, good) = (origin("503 Service Unavailable", "no"), origin("200 OK", "yes"));
     let off = "[upstream.http.ejection]\nfailures = 0\n";
     let config = before([&bad.address, &good.address]).upstream(NO_OTHER_HELP).upstream(off);

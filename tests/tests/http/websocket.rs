@@ -215,7 +215,7 @@ fn w1_w2_w3_frames_against_the_rules_end_both_sides_in_the_words_of_the_protocol
 }
 
 #[test]
-fn an_origin_that_breaks_the_rules_is_told_and_the_client_has_none_of_it() {
+fn an_origin_that_breaks_the_rules_gets_a_close_code_and_the_client_sees_none_of_it() {
     let origin = WebSocketOrigin::with("", |stream, _, _| {
         stream.write_all(&unmasked(0x81, b"good")).is_ok() && stream.write_all(&masked(0x81, b"bad")).is_ok()
     });

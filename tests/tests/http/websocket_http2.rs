@@ -21,7 +21,7 @@ fn gateway(origin: &Address) -> Gateway {
     Gateway::start(Config::http(origin).listener(ON))
 }
 
-/// A connection, and the identifiers and values of the settings that it was told.
+/// A connection, and the identifiers and values of the settings that it received.
 fn connect(gateway: &Gateway) -> (Http2Peer, Vec<(u16, u32)>) {
     let mut client = Http2Peer::connect(&gateway.address);
     client.send(frame(kind::SETTINGS, 0, 0, &WINDOW));
@@ -185,7 +185,7 @@ fn where_no_websocket_is_allowed_it_is_not_offered_and_a_connect_is_an_error() {
 }
 
 #[test]
-fn what_is_no_websocket_is_answered_as_such() {
+fn requests_that_are_no_websocket_get_a_fitting_response() {
     let origin = Faulty::http(|request| {
         let status = if request[0].starts_with(b"GET /no") { "403 Forbidden" } else { "200 OK" };
         Act::Reply(format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nno").into_bytes())
@@ -208,7 +208,7 @@ fn what_is_no_websocket_is_answered_as_such() {
     other[1].1 = "connect-udp";
     let mut old = fields("/");
     old[5].1 = "8";
-    // An origin that does something else than it was asked is well: nobody is kept from it.
+    // An origin that does something unexpected is healthy: nobody is kept from it.
     let mut asked =
         vec![(fields("/plain"), "501"), (other, "501"), (old, "501"), (fields("/own"), "501"), (fields("/no"), "403")];
     asked.extend((0..8).map(|_| (fields("/"), "502")));
@@ -251,7 +251,7 @@ fn w9_a_stream_that_is_reset_in_a_frame_ends_the_origins_side_and_an_origin_that
 }
 
 #[test]
-fn who_breaks_the_framing_is_told_on_its_stream_and_others_go_on() {
+fn broken_framing_is_answered_on_its_stream_and_others_go_on() {
     let origin = WebSocketOrigin::echo();
     let gateway = gateway(&origin.address);
     let mut client = open(&gateway);
@@ -269,7 +269,7 @@ fn who_breaks_the_framing_is_told_on_its_stream_and_others_go_on() {
 }
 
 #[test]
-fn w7_who_takes_nothing_stops_who_sends_in_both_directions() {
+fn w7_a_peer_that_reads_nothing_stops_the_sender_in_both_directions() {
     let sent = Arc::new(AtomicU64::new(0));
     let counted = sent.clone();
     let origin = WebSocketOrigin::with("", move |stream, first, _| {

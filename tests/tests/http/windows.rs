@@ -111,7 +111,7 @@ struct LongAnswers {
 
 /// What the origin has seen.
 #[derive(Default)]
-struct Seen {
+struct OriginView {
     requests: AtomicUsize,
     /// The windows that were announced.
     windows: Mutex<Vec<u32>>,
@@ -119,7 +119,7 @@ struct Seen {
     unsent: AtomicUsize,
 }
 
-impl Seen {
+impl OriginView {
     fn largest_window(&self) -> u32 {
         self.windows.lock().expect("whole").iter().copied().max().unwrap_or(0)
     }
@@ -130,13 +130,13 @@ impl Seen {
 }
 
 impl LongAnswers {
-    fn start(self) -> (Http2Origin, Arc<Seen>) {
-        let seen = Arc::<Seen>::default();
+    fn start(self) -> (Http2Origin, Arc<OriginView>) {
+        let seen = Arc::<OriginView>::default();
         let own = seen.clone();
         (Http2Origin::start(move |_, peer| self.serve(peer, &own)), seen)
     }
 
-    fn serve(&self, peer: &mut Http2Peer, seen: &Seen) {
+    fn serve(&self, peer: &mut Http2Peer, seen: &OriginView) {
         let mut windows = Windows::new();
         while !peer.has_ended() {
             // The distance between it and the gateway.
@@ -307,7 +307,7 @@ fn small_frames_that_nobody_reads_end_no_connection_to_an_origin() {
 }
 
 #[test]
-fn windows_grow_with_what_is_read_over_a_distance_and_not_for_a_stream_that_stalls() {
+fn windows_grow_with_bytes_read_over_a_distance_and_not_for_a_stalled_stream() {
     let distance = Duration::from_millis(15);
     let (origin, seen) = LongAnswers { count: 3, bytes: 12 * MIB, piece: 16 * 1024, distance }.start();
     let gateway = Gateway::start(before(&origin.address));
@@ -541,7 +541,7 @@ fn the_keys_of_windows_hold_towards_clients_and_towards_origins() {
     assert_eq!(seen.last_window(), 128 * 1024);
     drop(client);
     gateway.finish();
-    // What is not written follows what is.
+    // Defaults follow the written keys.
     let small = "[listener.http]\nhttp2_stream_window_max = \"128KiB\"";
     let gateway = Gateway::start(before(&origin.address).listener(small));
     let mut client = Http2Peer::connect(&gateway.address);

@@ -69,7 +69,7 @@ const TCP: &[Mistake] = &[
 ];
 
 #[test]
-fn s10_what_looks_like_protection_and_is_none_is_a_mistake() {
+fn s10_settings_that_look_like_protection_and_are_none_are_a_mistake() {
     every("S10", |protocol, _| {
         let mistakes = match protocol.name() {
             "Redis" => REDIS,

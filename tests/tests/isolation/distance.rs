@@ -6,7 +6,7 @@ use weir_tests::isolation::{Ask, Cell, Link, Protocol, Stand, every, transferred
 
 /// Of a transfer over a distance; the best peer is the same client without a gateway.
 const FACTOR_MAX: u32 = 2;
-/// What a debug build and a busy machine add.
+/// The time that a debug build and a busy machine add.
 const ROOM: Duration = Duration::from_millis(600);
 
 fn row(protocol: &'static dyn Protocol, ask: &Ask, round_trip: Duration) -> Cell {

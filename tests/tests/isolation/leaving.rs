@@ -98,7 +98,7 @@ fn left(stand: &Stand, moment: Moment, log: &Path, logged: &mut usize) -> Cell {
         match leave(stand, moment, how) {
             Some(took) if took <= NOTICED_WITHIN => texts.push(format!("{} {} ms", how.name(), took.as_millis())),
             None if moment == Moment::Uploading => {
-                // What is left of it would count for the next.
+                // The rest of it would count for the next.
                 texts.push(format!("{} not", how.name()));
                 faults.push(format!("{}: not noticed", how.name()));
                 break;
@@ -176,7 +176,7 @@ fn leave(stand: &Stand, moment: Moment, how: Leaving) -> Option<Duration> {
     };
     drop(half);
     if noticed.is_none() && moment != Moment::Uploading {
-        // What is left of it must not count for the next.
+        // The rest of it must not count for the next.
         until("what is left to be given back", Duration::from_secs(70), || {
             let metrics = stand.gateway.metrics();
             (metrics.sum("weir_connections_open") + metrics.sum("weir_requests_in_flight") == 0.0).then_some(())
@@ -212,7 +212,7 @@ fn blamed(stand: &Stand) -> Vec<String> {
         "weir_endpoint_ejections_total",
         "weir_lane_connect_failures_total",
     ];
-    // A lane that the gateway itself gave up is `retired`, and told to no breaker.
+    // A lane that the gateway itself gave up is `retired`, and counts for no breaker.
     let own = |name: &str| metrics.sum_where(name, &[("reason", "retired")]);
     let blamed = names.into_iter().filter(|name| metrics.sum(name) > own(name));
     blamed.map(|name| format!("{name} {:?}", metrics.by(name, "reason"))).collect()

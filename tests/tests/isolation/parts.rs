@@ -14,7 +14,7 @@ const GUARD: &str = "[[route]]\nname = \"guard\"\nhosts = [\"guarded.example\"]\
                      [[route]]\nname = \"rest\"\nupstream = \"server\"\n";
 
 #[test]
-fn s9_what_is_absent_empty_repeated_or_in_another_case_is_read_as_the_server_reads_it() {
+fn s9_absent_empty_repeated_and_differently_cased_parts_are_read_as_the_server_reads_them() {
     every("S9", |protocol, _| {
         let name = "optional parts absent, empty, repeated, in unusual case".to_owned();
         let (count, faults) = match protocol.name() {

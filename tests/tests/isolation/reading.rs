@@ -17,7 +17,7 @@ fn begun(protocol: &dyn Protocol, address: &Address, ask: &Ask) -> Box<dyn Trans
 }
 
 #[test]
-fn s1_others_do_not_wait_for_one_who_reads_slowly() {
+fn s1_others_do_not_wait_for_a_slow_reader() {
     every("S1", |protocol, extent| {
         let large = Ask::Bytes(extent.pick(96, 400) << 20);
         let stand = Stand::start(protocol);

@@ -27,7 +27,7 @@ fn overtaken(protocol: &dyn Protocol, origin: &dyn Origin, address: &Address, ro
 }
 
 #[test]
-fn s5_nothing_sent_before_a_reconnect_takes_effect_after_what_was_acknowledged() {
+fn s5_nothing_sent_before_a_reconnect_takes_effect_after_an_acknowledged_write() {
     every("S5", |protocol, extent| {
         let rounds = extent.pick(150, 10_000);
         let workers = extent.pick(&[2][..], &[1, 2, 4]);

@@ -67,7 +67,7 @@ fn while_open(stand: &Stand, faults: &mut Vec<String>) {
     let metrics = gateway.metrics();
     claim("weir_connections_open", metrics.sum("weir_connections_open"), 3.0);
     claim("weir_requests_in_flight", metrics.sum("weir_requests_in_flight"), measured);
-    // What `top` shows.
+    // The display of `top`.
     let listeners = gateway.admin.get("/api/v1/listeners").json();
     let listener = &listeners["listeners"][0];
     claim("connections_open of the listener", number(&listener["connections_open"]), 3.0);

@@ -49,7 +49,7 @@ impl Drop for Client {
     }
 }
 
-/// Calls per second while `client` runs, as the server counts them: no client is asked about itself.
+/// Calls per second while `client` runs, by the counters of the server, not of the clients.
 fn rate(server: &Server, client: Client) -> f64 {
     thread::sleep(BEGIN);
     let (begun, before) = (Instant::now(), server.calls("bitcount"));

@@ -19,7 +19,7 @@ const PLAY_WAIT: Duration = Duration::from_secs(120);
 const END_WAIT: Duration = Duration::from_secs(20);
 
 #[test]
-fn the_demo_loses_nothing_and_says_what_it_counted() {
+fn the_demo_loses_nothing_and_prints_its_counts() {
     let bench = Bench::new(SCENARIO);
     let output = bench.weir(&[], &["demo", "--once"]);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -93,7 +93,7 @@ fn interrupt(mut process: Process) -> bool {
 }
 
 #[test]
-fn the_demo_serves_until_ctrl_c_and_ends_what_it_started() {
+fn the_demo_serves_until_ctrl_c_and_ends_its_processes() {
     let bench = Bench::new(SCENARIO);
     let process = started(&bench, "--quick\n");
     let log = process.log();

@@ -23,7 +23,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// What a command wrote, and its result.
+/// The output of a command, and its result.
 fn run(bench: &Bench, words: &[&str], json: &str) -> (String, Value) {
     let output = bench.weir(&[], &[words, &["--warmup", "200ms", "--seconds", "1", "--json", json]].concat());
     let told = String::from_utf8_lossy(&output.stdout).into_owned();

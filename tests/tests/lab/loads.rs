@@ -152,7 +152,7 @@ fn gateways_in_front_of_several_servers_are_compared() {
 }
 
 #[test]
-fn what_a_load_program_cannot_send_or_is_answered_with_errors_fails_loudly() {
+fn a_load_program_that_cannot_send_or_gets_errors_fails_loudly() {
     let closed = scenario("http1", "");
     let bench = Bench::new(&closed);
     let refusal = |wrapper: &[&str], text: &str, words: &[&str]| {

@@ -43,7 +43,7 @@ fn subscribers_of_one_process_or_two_hear_everything() {
 }
 
 #[test]
-fn every_gateway_delivers_every_message_and_the_cost_of_origin_and_gateway_is_told() {
+fn every_gateway_delivers_every_message_and_the_cost_of_origin_and_gateway_is_reported() {
     let bench = Bench::new(&SCENARIO.replace("warmup = \"200ms\"", "warmup = \"1s\""));
     let output = bench.compare(&["--peers", "haproxy,direct", "--quick", "--json", "compared.json"]);
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -62,7 +62,7 @@ fn every_gateway_delivers_every_message_and_the_cost_of_origin_and_gateway_is_to
         }
     }
     assert!(number(&compared, "/rows/0/blocks/0/runs/weir/0/trial/parties/gateway_cpu_us_per_req") > 0.1, "{told}");
-    // Who does not speak it is refused, and so is a sweep, which would change the audience.
+    // A target that does not speak it is refused, and so is a sweep, which would change the audience.
     let refused = bench.compare(&["--peers", "twemproxy"]);
     let complaint = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && complaint.contains("twemproxy does not speak redis-pubsub"), "{complaint}");
@@ -72,7 +72,7 @@ fn every_gateway_delivers_every_message_and_the_cost_of_origin_and_gateway_is_to
 }
 
 #[test]
-fn a_knee_counts_what_is_delivered() {
+fn a_knee_counts_deliveries() {
     let bench = Bench::new(&SCENARIO.replace("shards = 2\n", "slo_p99 = \"500ms\"\n"));
     let (told, found) = bench.knee(&[], &["--rate-max", "4000"]);
     let found = found.unwrap_or_else(|| panic!("no result:\n{told}"));

@@ -20,7 +20,7 @@ warmup = "200ms"
 duration = "1s"
 "#;
 
-/// What a command wrote, and the JSON of the file that it was told to write.
+/// The output of a command, and the JSON of its output file.
 fn run(bench: &Bench, words: &[&str], json: &str) -> (String, Value) {
     let output = bench.weir(&[], &[words, &["--json", json]].concat());
     let told = String::from_utf8_lossy(&output.stdout).into_owned();

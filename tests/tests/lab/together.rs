@@ -75,7 +75,7 @@ fn refused(bench: &Bench, words: &[&str]) -> String {
 }
 
 #[test]
-fn several_processes_send_what_one_would_and_write_one_record_per_phase() {
+fn several_processes_send_the_load_of_one_and_write_one_record_per_phase() {
     let bench = Bench::new(&SCENARIO.replace("poisson", "deterministic"));
     let origin = Origin::start(&[]);
     let (_, one) = sent(&bench, &origin.address, "one.jsonl", &[]);
@@ -95,9 +95,9 @@ fn several_processes_send_what_one_would_and_write_one_record_per_phase() {
     for (phase, rate) in [("low", 700), ("high", 1_100)] {
         let second = |line: &&str| line.starts_with(&format!("{phase}: ")) && line.contains(" s left");
         let seconds: Vec<&str> = told.lines().filter(second).collect();
-        // The last one ends when the phase does, and may not be told any more.
+        // The last one ends when the phase does, and may not be reported any more.
         assert!(!seconds.is_empty() && seconds.len() <= 3, "{told}");
-        // What was a little late counts in the next one.
+        // A slightly late request counts in the next one.
         let completed = seconds[0].split("  ").nth(1).and_then(|word| word.strip_suffix("/s")?.parse::<u32>().ok());
         assert!(completed.is_some_and(|count| count.abs_diff(rate) < rate / 4), "{told}");
         assert_eq!(told.matches(&format!("together / {phase}: open loop, 2.0 s")).count(), 1, "{told}");
@@ -162,7 +162,7 @@ fn parts_that_were_sent_apart_merge_to_the_same_and_nothing_else_does() {
     let half = &records(&bench, "part-1.jsonl")[0];
     assert!(number(half, "/counts/intended") < number(&merged[0], "/counts/intended"));
     assert_eq!((number(half, "/load/offered"), number(half, "/part/load/offered")), (350.0, 700.0));
-    // What does not belong together.
+    // Parts that do not belong together.
     let other = SCENARIO.replace("seed = 11", "seed = 12");
     fs::write(bench.path("scenario.toml"), other).expect("written");
     let start = (since.as_secs() + 30).to_string();

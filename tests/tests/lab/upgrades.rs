@@ -34,7 +34,7 @@ impl Shape {
     /// Of a lane, or of a soak.
     fn wanted() -> Self {
         let (every, rate, connections) = (Duration::from_secs(1), 1_000, 20);
-        soak::wanted().map_or(Self { seconds: 3, every, rate, connections }, |wanted| Self {
+        soak::requested_duration().map_or(Self { seconds: 3, every, rate, connections }, |wanted| Self {
             seconds: wanted.as_secs(),
             every: Duration::from_secs(5),
             rate: 4_000,

@@ -29,7 +29,7 @@ fn probes_say_how_it_stands() {
 }
 
 #[test]
-fn the_api_describes_what_is_there() {
+fn the_api_describes_the_running_gateway() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::before(&server);
     let mut client = gateway.connect();

@@ -12,18 +12,18 @@ use weir_tests::server::{Kind, Server};
 use weir_tests::stream::Address;
 
 /// Exit status, and what was said.
-struct Said {
+struct CheckOutput {
     status: Option<i32>,
     text: String,
 }
 
 /// Runs the program with nothing in its environment, in `folder`.
-fn weir(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> Said {
+fn weir(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> CheckOutput {
     let mut command = Command::new(program());
     command.args(words).env_clear().envs(variables.iter().copied()).current_dir(folder).stdin(Stdio::null());
     let output = command.output().expect("weir runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    Said { status: output.status.code(), text }
+    CheckOutput { status: output.status.code(), text }
 }
 
 fn examples() -> Vec<PathBuf> {

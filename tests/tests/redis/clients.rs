@@ -30,7 +30,7 @@ fn names(client: &mut Client, options: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn list_tells_those_who_fit_all_options() {
+fn list_shows_clients_that_match_all_options() {
     let server = Server::start(Kind::Redis);
     let gateway = gateway(&server, 1);
     let (mut one, first) = named(&gateway, "one");
@@ -72,7 +72,7 @@ fn list_tells_those_who_fit_all_options() {
 }
 
 #[test]
-fn kill_ends_those_who_fit_all_options_and_words_its_errors_as_redis() {
+fn kill_ends_clients_that_match_all_options_and_words_its_errors_as_redis() {
     let server = Server::start(Kind::Redis);
     let gateway = gateway(&server, 1);
     let (mut one, first) = named(&gateway, "one");
@@ -163,7 +163,7 @@ fn a_pause_of_all_ends_by_itself_and_a_shorter_one_does_not_end_it() {
 }
 
 #[test]
-fn who_may_not_administer_may_not_pause() {
+fn a_user_without_admin_rights_may_not_pause() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::before(&server);
     let mut client = gateway.connect();

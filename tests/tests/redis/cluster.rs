@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A cluster has one database: whoever is in another one cannot go on.
 #[test]
-fn a_reload_to_a_cluster_ends_who_is_in_another_database() {
+fn a_reload_to_a_cluster_ends_clients_in_another_database() {
     let (cluster, server) = (Cluster::start(Kind::Redis, 3, 0), Server::start(Kind::Redis));
     let gateway = Gateway::start(Config::to(&server.address).upstream("topology = \"fixed\""));
     let (mut third, mut first) = (gateway.connect(), gateway.connect());
@@ -77,7 +77,7 @@ fn a_plain_client_uses_the_whole_cluster() {
 }
 
 /// A writer counts each of its keys up and knows what it must find.
-fn write(address: &Address, id: usize, stop: &AtomicBool, seen: &Seen) {
+fn write(address: &Address, id: usize, stop: &AtomicBool, seen: &NodeTraffic) {
     let mut client = Client::connect(address);
     let keys: Vec<String> = (0..20).map(|n| format!("writer:{id}:{n}")).collect();
     let mut counts = vec![0u64; keys.len()];
@@ -109,17 +109,17 @@ fn write(address: &Address, id: usize, stop: &AtomicBool, seen: &Seen) {
 }
 
 #[derive(Default)]
-struct Seen {
+struct NodeTraffic {
     answered: AtomicU64,
     refused: AtomicU64,
     last_error: std::sync::Mutex<Option<(Instant, String)>>,
 }
 
 /// Writers all the while that `disturb` does something to the cluster.
-fn under_writes(cluster: &mut Cluster, disturb: impl FnOnce(&mut Cluster, &Seen)) -> Arc<Seen> {
+fn under_writes(cluster: &mut Cluster, disturb: impl FnOnce(&mut Cluster, &NodeTraffic)) -> Arc<NodeTraffic> {
     let gateway = Gateway::before_cluster(cluster);
     let stop = Arc::new(AtomicBool::new(false));
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(NodeTraffic::default());
     let writers: Vec<_> = (0..8)
         .map(|id| {
             let (address, stop, seen) = (gateway.address.clone(), stop.clone(), seen.clone());
@@ -136,7 +136,7 @@ fn under_writes(cluster: &mut Cluster, disturb: impl FnOnce(&mut Cluster, &Seen)
 }
 
 /// Waits until some thousand more writes are answered.
-fn progress(seen: &Seen) {
+fn progress(seen: &NodeTraffic) {
     let target = seen.answered.load(Ordering::Relaxed) + 4_000;
     weir_tests::deadline::until_true("more writes", || seen.answered.load(Ordering::Relaxed) >= target);
 }

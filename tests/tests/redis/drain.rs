@@ -72,7 +72,7 @@ fn an_exchange_under_way_is_finished() {
 }
 
 #[test]
-fn what_does_not_finish_is_cut_after_the_limit_and_said() {
+fn unfinished_requests_are_cut_after_the_limit_and_logged() {
     let server = Server::start(Kind::Redis);
     let config = config(&server, "settle = \"0s\"\ntimeout = \"1s\"").upstream("request_timeout = \"60s\"");
     let mut gateway = Gateway::start(config);
@@ -95,7 +95,7 @@ fn what_does_not_finish_is_cut_after_the_limit_and_said() {
     gateway.ended();
 }
 
-/// Who waits for data has nothing on its way, and a queued transaction can be queued again elsewhere.
+/// A waiter for data has nothing on its way, and a queued transaction can be queued again elsewhere.
 #[test]
 fn blocked_and_queueing_clients_do_not_hold_a_drain() {
     let server = Server::start(Kind::Redis);

@@ -31,7 +31,7 @@ fn info(client: &mut Client, sections: &[&str]) -> String {
 }
 
 #[test]
-fn the_hottest_keys_are_told_in_order_over_all_workers() {
+fn the_hottest_keys_are_listed_in_order_over_all_workers() {
     for kind in Kind::ALL {
         let server = Server::start(kind);
         let config = Config::to(&server.address).workers(2).tables("[telemetry.keys]\nsample = 2\n");
@@ -103,7 +103,7 @@ fn big_keys_are_found_in_requests_and_replies_small_streamed_and_pipelined() {
 }
 
 #[test]
-fn a_slow_request_is_told_with_its_client_and_where_the_time_went() {
+fn a_slow_request_is_listed_with_its_client_and_its_times() {
     let server = Server::start(Kind::Redis);
     let gateway = gateway(&server, "[telemetry.slow_log]\nslower_than = \"50ms\"\nentries = 4\n");
     let mut client = gateway.connect();
@@ -215,7 +215,7 @@ fn info_weir_is_answered_here_and_everything_else_is_the_servers() {
 }
 
 #[test]
-fn who_may_not_see_all_keys_sees_no_hot_ones() {
+fn a_user_that_may_not_see_all_keys_sees_no_hot_ones() {
     let server = Server::start(Kind::Redis);
     let users = "[[listener.user]]\nname = \"default\"\nrules = 'on nopass ~* &* +@all'\n\
                  [[listener.user]]\nname = \"reports\"\nrules = 'on >pw ~report:* +@all'\n\

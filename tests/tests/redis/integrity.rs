@@ -16,9 +16,9 @@ use weir_tests::wire::{encode, shown};
 const CLIENTS: u64 = 48;
 const LASTS: Duration = Duration::from_secs(8);
 
-/// What all clients saw together.
+/// The results of all clients together.
 #[derive(Default)]
-struct Seen {
+struct ClientTotals {
     answered: AtomicU64,
     refused: AtomicU64,
     left: AtomicU64,
@@ -40,7 +40,7 @@ fn bulk(text: &str) -> Vec<u8> {
 
 /// A reply is right, or it is an error of the gateway (the server was killed); anything else is a
 /// reply of somebody else.
-fn judge(what: &str, came: &[u8], wanted: &[u8], seen: &Seen) {
+fn judge(what: &str, came: &[u8], wanted: &[u8], seen: &ClientTotals) {
     if came == wanted {
         seen.answered.fetch_add(1, Ordering::Relaxed);
     } else if came.starts_with(b"-ERR weir: ") || came.windows(12).any(|part| part == b"\n-ERR weir: ") {
@@ -51,7 +51,7 @@ fn judge(what: &str, came: &[u8], wanted: &[u8], seen: &Seen) {
 }
 
 /// One client: opens, works, leaves in one of several manners, and comes again.
-fn life(address: &Address, id: u64, mut rng: Rng, stop: &AtomicBool, seen: &Seen) {
+fn life(address: &Address, id: u64, mut rng: Rng, stop: &AtomicBool, seen: &ClientTotals) {
     let mut generation = 0;
     while !stop.load(Ordering::Relaxed) {
         let Ok(stream) = Stream::connect(address) else {
@@ -71,7 +71,7 @@ fn life(address: &Address, id: u64, mut rng: Rng, stop: &AtomicBool, seen: &Seen
 }
 
 /// Sends one group of commands in one write and checks every reply. False: the connection is gone.
-fn exchange(client: &mut Client, id: u64, value: &str, rng: &mut Rng, seen: &Seen) -> bool {
+fn exchange(client: &mut Client, id: u64, value: &str, rng: &mut Rng, seen: &ClientTotals) -> bool {
     let key = format!("key-{id}");
     let echo = bulk(value);
     let twin = format!("twin-{id}");
@@ -142,7 +142,7 @@ fn churn(shards: usize, kills: bool) {
     let gateway = Gateway::start(config);
     let mut rng = seeded();
     let stop = Arc::new(AtomicBool::new(false));
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(ClientTotals::default());
     let clients: Vec<_> = (0..CLIENTS)
         .map(|id| {
             let (address, stop, seen) = (gateway.address.clone(), Arc::clone(&stop), Arc::clone(&seen));

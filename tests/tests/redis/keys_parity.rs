@@ -105,7 +105,7 @@ fn lines(command: &Command, rng: &mut Rng) -> Vec<Line> {
 }
 
 /// A key, and what is done with it.
-type Found = (Vec<u8>, BTreeSet<String>);
+type KeyUse = (Vec<u8>, BTreeSet<String>);
 
 const FLAGS: [(KeyFlags, &str); 8] = [
     (KeyFlags::RO, "RO"),
@@ -118,7 +118,7 @@ const FLAGS: [(KeyFlags, &str); 8] = [
     (KeyFlags::DELETE, "delete"),
 ];
 
-fn of_analysis(command: &Command, line: &Line) -> Result<Vec<Found>, KeyError> {
+fn of_analysis(command: &Command, line: &Line) -> Result<Vec<KeyUse>, KeyError> {
     let mut out = Keys::new();
     keys(command, line, &mut out)?;
     let real = out.iter().filter(|key| !key.flags.contains(KeyFlags::NOT_KEY));
@@ -130,11 +130,11 @@ fn of_analysis(command: &Command, line: &Line) -> Result<Vec<Found>, KeyError> {
 }
 
 /// The reply to COMMAND GETKEYSANDFLAGS; `None`: it finds no keys.
-fn of_server(reply: &[u8]) -> Option<Vec<Found>> {
+fn of_server(reply: &[u8]) -> Option<Vec<KeyUse>> {
     if reply.starts_with(b"-") {
         return None;
     }
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<KeyUse> = Vec::new();
     let mut at = 0;
     while at < reply.len() {
         let end = at + reply[at..].iter().position(|byte| *byte == b'\n').expect("a line") + 1;
@@ -178,7 +178,7 @@ fn getkeys_is_wrong(kind: Kind, command: &Command, line: &Line) -> bool {
 }
 
 #[test]
-fn keys_and_what_is_done_with_them_are_those_of_the_server() {
+fn keys_and_their_access_are_those_of_the_server() {
     let mut rng = seeded();
     for kind in Kind::ALL {
         let server = Server::start(kind);
@@ -258,7 +258,7 @@ fn run(direct: &mut Client, line: &Line) -> (Vec<u8>, BTreeSet<Vec<u8>>) {
 }
 
 #[test]
-fn what_a_command_writes_is_among_its_keys_and_what_cannot_be_read_the_server_refuses() {
+fn written_keys_are_among_the_keys_of_a_command_and_the_server_refuses_unreadable_commands() {
     let mut rng = seeded();
     for kind in Kind::ALL {
         let server = Server::start(kind);

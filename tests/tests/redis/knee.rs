@@ -108,7 +108,7 @@ fn beyond_the_knee_requests_are_refused_and_connections_stay() {
     assert_eq!(shown["knee"]["requests_per_second"], 200.0);
     assert_eq!(shown["knee"]["action"], "shed");
     assert_eq!(shown["shed_total"]["knee"].as_f64(), Some(shed));
-    // Found by another machine, and at the ceiling of the lab: used, and told.
+    // Found by another machine, and at the ceiling of the lab: used, with a note.
     assert!(shown["knee"]["caveats"].as_array().is_some_and(|caveats| !caveats.is_empty()), "{shown}");
     assert_eq!(readiness(&gateway).0, 200, "shedding is no reason to send nothing here");
 }

@@ -19,7 +19,7 @@ fn slot_of(cluster: &Cluster, key: &str) -> u16 {
     String::from_utf8_lossy(&bulk(&reply)).parse().expect("a slot")
 }
 
-/// Moves the slot of `key` to the next node. The gateway is not told.
+/// Moves the slot of `key` to the next node. The gateway does not know it.
 fn move_slot(cluster: &Cluster, key: &str) {
     let slot = slot_of(cluster, key);
     let to = (cluster.owner(slot) + 1) % 3;
@@ -73,7 +73,7 @@ fn count_up(client: &mut Client, key: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_watch_that_was_told_to_try_again_succeeds_when_it_does() {
+fn a_watch_that_got_tryagain_succeeds_when_retried() {
     let cluster = Cluster::start(Kind::Redis, 3, 0);
     let gateway = Gateway::before_cluster(&cluster);
     let mut client = connect(&gateway);
@@ -136,9 +136,9 @@ fn blocking_and_large_commands_are_refused_once_at_most_after_a_move() {
     assert!(refused[1] > 0, "the gateway knew of all moves, so nothing was tested");
 }
 
-/// Who waits in a blocking command when its slot leaves is sent away by the server.
+/// A waiter in a blocking command when its slot leaves is sent away by the server.
 #[test]
-fn who_is_blocked_when_the_slot_leaves_can_block_again_at_once() {
+fn a_client_blocked_when_the_slot_leaves_can_block_again_at_once() {
     let cluster = Cluster::start(Kind::Redis, 3, 0);
     let gateway = Gateway::before_cluster(&cluster);
     let (mut client, mut pusher) = (connect(&gateway), gateway.connect());

@@ -192,7 +192,7 @@ fn pinned_lanes_have_a_limit_with_a_refusal_of_its_own() {
 
 /// Clients that hold a lane each and wait for a second one would wait for each other.
 #[test]
-fn who_has_a_lane_does_not_wait_for_another_one() {
+fn a_client_with_a_lane_does_not_wait_for_another_one() {
     let servers = [Server::start(Kind::Redis), Server::start(Kind::Redis)];
     let config = Config::to_all(servers.iter().map(|server| &server.address))
         .upstream("sharding = { distribution = \"ketama\" }\npinned_lanes_max = 2\nlane_wait_timeout = \"5s\"");

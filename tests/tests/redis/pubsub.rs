@@ -169,7 +169,7 @@ fn a_server_that_returns_finds_its_subscribers_again() {
     for round in 0..2 {
         server.kill();
         gateway.wait_metric("weir_redis_subscription_gaps_total", &[], f64::from(round) + 1.0);
-        // Who comes meanwhile is told so.
+        // A later caller gets an error.
         let mut late = gateway.connect();
         let reply = late.call(&["SUBSCRIBE", "all"]);
         assert!(reply.starts_with(b"-ERR weir: upstream"), "{}", shown(&reply));
@@ -309,7 +309,7 @@ fn a_refusal_of_the_server_is_the_answer_and_the_others_stay() {
 }
 
 /// Publishes until a subscriber hears it: afterwards its subscription is where it belongs.
-fn until_heard(subscriber: &mut Client, publish: impl Fn(&str) -> Vec<u8>) -> Duration {
+fn until_received(subscriber: &mut Client, publish: impl Fn(&str) -> Vec<u8>) -> Duration {
     let started = Instant::now();
     for number in 0.. {
         publish(&number.to_string());
@@ -346,7 +346,7 @@ fn shard_channels_follow_their_slot() {
             let to = (cluster.owner(slot) + 1) % 3;
             cluster.begin_move(slot, to);
             cluster.end_move(slot, to);
-            let took = until_heard(&mut subscriber, |n| gateway.connect().call(&["SPUBLISH", "{s}b", n]));
+            let took = until_received(&mut subscriber, |n| gateway.connect().call(&["SPUBLISH", "{s}b", n]));
             eprintln!("heard again after {took:?}");
             assert_eq!(
                 cluster.nodes[to].connect().call(&["PUBSUB", "SHARDNUMSUB", "{s}a"]),
@@ -394,7 +394,7 @@ fn a_cluster_has_one_classic_subscription_and_survives_a_failover() {
     let home = counts.iter().position(|&count| count > 0).expect("a node");
     cluster.nodes[home].kill();
     let other = (0..3).find(|&node| node != home).expect("a living primary");
-    let took = until_heard(&mut subscribers[0], |n| cluster.nodes[other].connect().call(&["PUBLISH", "news", n]));
+    let took = until_received(&mut subscribers[0], |n| cluster.nodes[other].connect().call(&["PUBLISH", "news", n]));
     eprintln!("heard again after {took:?}");
     gateway.wait_metric("weir_redis_subscription_gaps_total", &[], 1.0);
     deadline::until_true("one subscription per worker again", || at(&cluster).iter().sum::<usize>() == 2);

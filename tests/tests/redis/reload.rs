@@ -116,7 +116,7 @@ fn rewrite_back(gateway: &Gateway, text: &str) {
 }
 
 #[test]
-fn what_needs_a_restart_is_reported() {
+fn changes_that_need_a_restart_are_reported() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::before(&server);
     gateway.rewrite(|text| text.replace("workers = 1", "workers = 2"));

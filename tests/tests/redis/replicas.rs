@@ -220,7 +220,7 @@ fn sentinels_name_the_primary_and_its_successor() {
         .upstream("[upstream.sentinel]\nservice = \"main\"")
         .upstream_password(folder.path(), None, PASSWORD);
     let gateway = Gateway::start(config);
-    // Asked at once: the first commands wait until it is known who is the primary.
+    // Requested at once: the first commands wait until it is known who is the primary.
     let mut client = gateway.connect();
     client.expect(&["SET", "k", "1"], b"+OK\r\n");
     assert_eq!(all.servers[0].calls("set"), 1);
@@ -246,13 +246,13 @@ fn sentinels_name_the_primary_and_its_successor() {
     all.servers[second].kill();
     let begun = Instant::now();
     set_until_ok(&gateway, &mut client);
-    // The sentinel that is asked may be the last to hear.
+    // The queried sentinel may be the last to learn it.
     let third = until("the sentinels to name a third", FAILOVER, || {
         port_of(&all, sentinels.primary()).filter(|at| *at != second)
     });
     assert!(all.servers[third].calls("set") > 0, "written {:?} after the kill", begun.elapsed());
     client.expect(&["GET", "k"], b"$1\r\n9\r\n");
-    // Who is subscribed hears the new primary.
+    // A subscriber gets messages of the new primary.
     until_true("the subscription to be at the new primary", || client.call(&["PUBLISH", "news", "hello"]) == b":1\r\n");
     assert!(subscriber.reply().ends_with(b"hello\r\n"));
 }
@@ -300,7 +300,7 @@ fn replicas_of_a_cluster_are_read() {
         }
         drop(client);
         writing.finish();
-        // A replica is named once it has told that it has something (Redis 7.0 `cluster.c`, `isReplicaAvailable`).
+        // A replica is named once it has reported that it has data (Redis 7.0 `cluster.c`, `isReplicaAvailable`).
         let ports: Vec<String> = cluster.addresses().map(|one| format!(":{}\r\n", one.tcp().port())).collect();
         until("the seed to name all nodes", FAILOVER, || {
             let slots = cluster.nodes[0].connect().call(&["CLUSTER", "SLOTS"]);

@@ -63,7 +63,7 @@ fn a_reply_is_read_once_and_goes_with_its_key() {
 }
 
 #[test]
-fn who_writes_reads_what_it_wrote_however_it_wrote() {
+fn a_writer_reads_its_own_write_by_every_command() {
     let server = Server::start(Kind::Redis);
     let gateway = before(&server, CACHE);
     let (mut client, mut other) = (gateway.connect(), gateway.connect());
@@ -95,7 +95,7 @@ fn who_writes_reads_what_it_wrote_however_it_wrote() {
 }
 
 #[test]
-fn rules_are_asked_before_the_cache() {
+fn rules_are_checked_before_the_cache() {
     let server = Server::start(Kind::Redis);
     let users = "[[listener.user]]\nname = \"all\"\nrules = \"on nopass ~* +@all\"\n[[listener.user]]\nname = \"few\"\nrules = \"on nopass ~a:* +@all\"";
     let gateway = Gateway::start(Config::to(&server.address).listener(&format!("{CACHE}\n{users}")));
@@ -140,7 +140,7 @@ fn it_stays_within_its_bytes() {
     let metrics = gateway.metrics();
     assert!(metrics.sum("weir_redis_cache_bytes") <= 65_536.0);
     assert!(metrics.sum("weir_redis_cache_evicted_total") > 1000.0);
-    // What is too large is not kept.
+    // Large replies are not kept.
     client.expect(&["SET", "p", &"x".repeat(20_000)], b"+OK\r\n");
     let asked = reads(&server);
     client.call(&["GET", "p"]);

@@ -158,7 +158,7 @@ fn a_command_with_its_optional_keys_absent_lands_on_the_shard_of_its_key() {
     assert!(parts.iter().all(|part| !part.is_empty()), "{parts:?}");
 }
 
-/// What cannot be read has no shard: its words are those of a server, and no server is asked.
+/// A command whose keys cannot be read has no shard: it gets a server's error, and reaches no server.
 #[test]
 fn a_command_whose_keys_cannot_be_read_is_refused_and_sent_to_nobody() {
     let (servers, gateway) = stage(&[Kind::Redis; 3], "distribution = \"maglev\"");
@@ -216,7 +216,7 @@ fn a_dead_shard_costs_its_own_keys() {
     assert!(text.starts_with("*2\r\n$") && text.contains("\r\n-ERR weir: "), "{text}");
     let partly = client.call(&["DEL", kept, lost]);
     assert!(partly.starts_with(b"-ERR weir: done on 1 of 2 shards; another said: "));
-    // Whether all is well is told by those who are.
+    // Healthy workers report the state.
     assert!(bulk(&client.call(&["INFO", "server", "weir"])).starts_with(b"# Server"));
     let down = |server: &Server| [("endpoint", server.address.text()), ("state", "down".to_owned())];
     let labels = down(&servers[1]);
@@ -248,7 +248,7 @@ fn replies_stay_in_step_when_all_shards_refuse_at_once() {
 }
 
 #[test]
-fn a_reload_may_spread_the_keys_anew() {
+fn a_reload_may_redistribute_the_keys() {
     let (servers, gateway) = stage(&[Kind::Redis; 2], "distribution = \"modula\"");
     let mut client = gateway.connect();
     fill(&mut client);

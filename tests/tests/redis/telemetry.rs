@@ -121,7 +121,7 @@ fn lines(file: &Path) -> usize {
 }
 
 #[test]
-fn the_access_log_has_every_request_unless_told_otherwise_and_its_share_changes_with_a_reload() {
+fn the_access_log_has_every_request_by_default_and_its_share_changes_with_a_reload() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("access.log");
     let server = Server::start(Kind::Redis);
@@ -141,7 +141,7 @@ fn the_access_log_has_every_request_unless_told_otherwise_and_its_share_changes_
 }
 
 #[test]
-fn what_needs_a_restart_is_named_by_the_reload_and_by_the_reference() {
+fn keys_that_need_a_restart_are_named_by_the_reload_and_by_the_reference() {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, other) = (folder.path().join("access.log"), folder.path().join("other.log"));
     let server = Server::start(Kind::Redis);
@@ -163,7 +163,7 @@ fn what_needs_a_restart_is_named_by_the_reload_and_by_the_reference() {
 }
 
 #[test]
-fn what_every_worker_sees_of_an_endpoint_is_logged_once_a_second() {
+fn an_endpoint_event_that_every_worker_sees_is_logged_once_a_second() {
     let nobody = Address::port(port::free());
     let config = Config::to(&nobody)
         .workers(4)

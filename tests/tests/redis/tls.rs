@@ -147,7 +147,7 @@ fn a_server_of_an_unknown_authority_is_not_trusted() {
 }
 
 #[test]
-fn a_server_may_be_reached_without_verification_when_told_so() {
+fn a_server_may_be_reached_without_verification_when_configured() {
     let server = tls_server(false);
     let gateway = Gateway::start(towards(&server, "insecure_skip_verify = true"));
     gateway.connect().expect(&["SET", "k", "v"], b"+OK\r\n");

@@ -1,4 +1,4 @@
-//! CLIENT TRACKING through the gateway: who is told what, where, and that nobody keeps what has changed.
+//! CLIENT TRACKING through the gateway: which client gets which invalidation, and that no client keeps a changed value.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn id(client: &mut Client) -> String {
 }
 
 #[test]
-fn the_server_has_one_connection_for_all_who_track() {
+fn the_server_has_one_connection_for_all_tracking_clients() {
     for kind in Kind::ALL {
         let server = Server::start(kind);
         let gateway = Gateway::start(Config::to(&server.address).workers(2));
@@ -74,7 +74,7 @@ fn the_server_has_one_connection_for_all_who_track() {
 }
 
 #[test]
-fn another_client_is_told_on_whatever_worker_it_is() {
+fn another_client_is_notified_on_any_worker() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::start(Config::to(&server.address).workers(2));
     let mut writer = gateway.connect();
@@ -91,7 +91,7 @@ fn another_client_is_told_on_whatever_worker_it_is() {
         reader.call(&["GET", "k"]);
         writer.expect(&["FLUSHALL"], b"+OK\r\n");
         hears(&mut told, "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n$-1\r\n");
-        // Gone: who speaks RESP3 is told so.
+        // Gone: clients with RESP3 get a notice.
         let mut other = tracking(&gateway, &["REDIRECT", &number]);
         other.call(&["GET", "k"]);
         let lingers = (round % 2 == 0).then(|| {
@@ -110,7 +110,7 @@ fn another_client_is_told_on_whatever_worker_it_is() {
 }
 
 #[test]
-fn what_a_client_writes_itself_it_is_told_once_and_behind_the_reply() {
+fn a_client_is_notified_of_its_own_write_once_and_behind_the_reply() {
     for kind in Kind::ALL {
         let server = Server::start(kind);
         let gateway = Gateway::before(&server);
@@ -138,7 +138,7 @@ fn what_a_client_writes_itself_it_is_told_once_and_behind_the_reply() {
 }
 
 #[test]
-fn own_writes_are_not_told_to_those_who_do_not_want_them() {
+fn own_writes_do_not_reach_clients_with_noloop() {
     for kind in Kind::ALL {
         let server = Server::start(kind);
         let gateway = Gateway::before(&server);
@@ -151,13 +151,13 @@ fn own_writes_are_not_told_to_those_who_do_not_want_them() {
         reader.expect_silence(SILENCE);
         writer.expect(&["SET", "c", "1"], b"+OK\r\n");
         hears(&mut reader, &invalidated("c"));
-        // A write that fails: what is told meanwhile is another's.
+        // A write that fails: an invalidation meanwhile belongs to another client's write.
         reader.call(&["GET", "a"]);
         reader.expect(&["SET", "a", "1", "NX"], b"_\r\n");
         writer.expect(&["SET", "a", "2"], b"+OK\r\n");
         hears(&mut reader, &invalidated("a"));
         let mut follower = tracking(&gateway, &["BCAST", "NOLOOP", "PREFIX", "a"]);
-        // Whose the one invalidation of several changes is cannot be known, so with BCAST all are told.
+        // The change behind a merged invalidation is unknown, so with BCAST all clients get it.
         for round in 0..5 {
             follower.send(&[["SET", "a", "1"], ["SET", "a", "2"]].map(|words| encode(&words)).concat());
             std::thread::sleep(SILENCE);
@@ -170,7 +170,7 @@ fn own_writes_are_not_told_to_those_who_do_not_want_them() {
 }
 
 #[test]
-fn what_is_said_of_caching_is_for_the_next_command_however_it_ends() {
+fn client_caching_is_for_the_next_command_however_it_ends() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::before(&server);
     let mut reader = tracking(&gateway, &["OPTOUT"]);

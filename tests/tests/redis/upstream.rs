@@ -20,7 +20,7 @@ fn is_weir_error(reply: &[u8]) -> bool {
 }
 
 /// The replies to clients that send all the time.
-struct Had {
+struct ReplyCounts {
     stop: AtomicBool,
     /// Replies of the server, by client.
     right: Vec<AtomicU64>,
@@ -28,7 +28,7 @@ struct Had {
     errors: AtomicU64,
 }
 
-impl Had {
+impl ReplyCounts {
     /// Waits until every client has had so many replies of the server from now on.
     fn wait_right(&self, more: u64) {
         let before: Vec<u64> = self.right.iter().map(|one| one.load(Ordering::Relaxed)).collect();
@@ -40,7 +40,7 @@ impl Had {
 
 /// Writes and reads in one go, on one connection that has to stay. A reply is right, or an error of the gateway; a server that was
 /// killed may have forgotten the value, but there is no other one.
-fn ask(mut client: Client, id: usize, had: &Had) {
+fn ask(mut client: Client, id: usize, had: &ReplyCounts) {
     let (key, mut confirmed, mut number) = (format!("kill-{id}"), 0, 0);
     while !had.stop.load(Ordering::Relaxed) {
         number += 1;
@@ -72,7 +72,7 @@ fn a_killed_server_costs_errors_but_no_connections() {
     gateway.connect().expect(&["PING"], b"+PONG\r\n");
     let descriptors = gateway.descriptors_besides_lanes();
     let right = (0..CLIENTS).map(|_| AtomicU64::new(0)).collect();
-    let had = Arc::new(Had { stop: AtomicBool::new(false), right, errors: AtomicU64::new(0) });
+    let had = Arc::new(ReplyCounts { stop: AtomicBool::new(false), right, errors: AtomicU64::new(0) });
     let start = |id| {
         let (client, had) = (gateway.connect(), Arc::clone(&had));
         std::thread::spawn(move || ask(client, id, &had))

@@ -119,7 +119,7 @@ fn the_listeners_own_password_is_that_of_default() {
 }
 
 #[test]
-fn what_is_denied_in_a_pipeline_stays_here_and_the_rest_goes_on() {
+fn denied_commands_of_a_pipeline_are_answered_here_and_the_rest_is_forwarded() {
     for kind in Kind::ALL {
         let server = Server::start(kind);
         let gateway = gateway(&server, &[("default", "on nopass ~a* +get +set +mset +ping", "")]);
@@ -189,7 +189,7 @@ fn channels_are_judged_by_name_and_patterns_letter_by_letter() {
 }
 
 #[test]
-fn commands_in_disguise_are_judged_as_what_they_are() {
+fn commands_in_disguise_are_judged_by_their_real_name() {
     let server = Server::start(Kind::Redis);
     let gateway = gateway(&server, &[("default", "on nopass ~a* +@all -config -eval", "")]);
     let mut client = gateway.connect();
@@ -232,7 +232,7 @@ fn scripts_of_restricted_users_need_trust() {
 }
 
 #[test]
-fn a_reload_changes_the_rules_of_who_is_there_and_ends_who_is_gone() {
+fn a_reload_changes_the_rules_of_connected_users_and_ends_removed_ones() {
     let server = Server::start(Kind::Redis);
     let users = [
         ("default", "on nopass ~* &* +@all", ""),
@@ -329,7 +329,7 @@ fn acl_commands_speak_of_the_listeners_users() {
 }
 
 #[test]
-fn the_log_tells_what_was_denied_to_whom() {
+fn the_log_shows_denials_with_their_clients() {
     let server = Server::start(Kind::Redis);
     let users = [("default", "on nopass ~* &* +@all", ""), ("alice", "on >secret ~a* &a +get +multi +publish", "")];
     let gateway = gateway(&server, &users);

@@ -1,4 +1,4 @@
-//! Workers: connections are spread evenly, the driver is the one that was asked for, and no other process shares their port.
+//! Workers: connections are spread evenly, the driver is the one that was requested, and no other process shares their port.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ fn connections_that_come_at_once_are_spread_too() {
 }
 
 #[test]
-fn the_driver_is_the_one_that_was_asked_for() {
+fn the_driver_is_the_configured_one() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::start(Config::to(&server.address).workers(2));
     let drivers = gateway.metrics().by("weir_worker_driver_info", "driver");

@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
 };
 
-use super::traffic::{Broken, Connection, Reply};
+use super::traffic::{Connection, Reply, ReplyError};
 
 /// Bytes of each body.
 const BODY_BYTES: usize = 64;
@@ -25,7 +25,7 @@ impl Connection for HttpConnection {
         Ok(Self { responses: BufReader::new(socket.try_clone()?), socket, is_used: false })
     }
 
-    fn exchange(&mut self, key: &str, round: u64) -> Result<Reply, Broken> {
+    fn exchange(&mut self, key: &str, round: u64) -> Result<Reply, ReplyError> {
         // The server takes letters and digits.
         let word = format!("{key}x{round}");
         let request = format!("GET /{BODY_BYTES}/{word} HTTP/1.1\r\nHost: demo\r\n\r\n");
@@ -35,8 +35,8 @@ impl Connection for HttpConnection {
         match read {
             Ok(count) if count > 0 => {}
             // As every client does with a connection that was idle (RFC 9110 section 9.2.2).
-            Ok(_) if self.is_used => return Err(Broken::BetweenRequests),
-            Err(error) if self.is_used && is_end(&error) => return Err(Broken::BetweenRequests),
+            Ok(_) if self.is_used => return Err(ReplyError::BetweenRequests),
+            Err(error) if self.is_used && is_end(&error) => return Err(ReplyError::BetweenRequests),
             Ok(_) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             Err(error) => return Err(error.into()),
         }

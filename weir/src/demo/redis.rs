@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
 };
 
-use super::traffic::{Broken, Connection, Reply};
+use super::traffic::{Connection, Reply, ReplyError};
 
 /// Bytes of a value; what is longer is no reply to these requests.
 const VALUE_BYTES_MAX: usize = 64;
@@ -21,7 +21,7 @@ impl Connection for RedisConnection {
         Ok(Self { replies: BufReader::new(socket.try_clone()?), socket })
     }
 
-    fn exchange(&mut self, key: &str, round: u64) -> Result<Reply, Broken> {
+    fn exchange(&mut self, key: &str, round: u64) -> Result<Reply, ReplyError> {
         // A pair of rounds has one value.
         let value = format!("{key}/{}", round / 2);
         let (words, expected): (&[&str], &str) = match round % 2 {

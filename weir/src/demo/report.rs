@@ -1,9 +1,9 @@
 //! What the demo prints.
 
 use super::{
-    Outcome,
+    DemoCounts,
     stage::Stage,
-    traffic::{Load, Seen},
+    traffic::{Load, TrafficCounts},
 };
 
 /// The heading of a scene, which has rows of counts and notes.
@@ -24,9 +24,9 @@ pub fn opening(stage: &Stage) {
 }
 
 /// A row for each protocol, of the time since the last rows. Their sum.
-pub fn rows(load: &Load) -> Seen {
+pub fn rows(load: &Load) -> TrafficCounts {
     header();
-    let mut sum = Seen::default();
+    let mut sum = TrafficCounts::default();
     for protocol in ["redis", "http"] {
         let seen = load.take(|client| client.protocol == protocol);
         row(protocol, &seen);
@@ -36,7 +36,7 @@ pub fn rows(load: &Load) -> Seen {
 }
 
 /// The rows of the scene in which shard 0 dies: its clients, and the clients of the other one together with those of HTTP.
-pub fn shard_rows(load: &Load) -> (Seen, Seen) {
+pub fn shard_rows(load: &Load) -> (TrafficCounts, TrafficCounts) {
     header();
     let dead = load.take(|client| client.shard == Some(0));
     row("dead shard", &dead);
@@ -52,7 +52,7 @@ fn header() {
     println!("  {:<12}{:>9}{:>10}{:>11}{:>9}{:>18}", "", "requests", "p50", "p99", "errors", "connections lost");
 }
 
-fn row(name: &str, seen: &Seen) {
+fn row(name: &str, seen: &TrafficCounts) {
     let mut sorted = seen.micros.clone();
     sorted.sort_unstable();
     let at = |quantile: f64| {
@@ -73,18 +73,18 @@ pub fn note(text: &str) {
     println!("  {text}");
 }
 
-fn counts(seen: &Seen) -> String {
+fn counts(seen: &TrafficCounts) -> String {
     let ending = |count| if count == 1 { "" } else { "s" };
     format!("{} error{}, {} connection{} lost", seen.errors, ending(seen.errors), seen.lost, ending(seen.lost))
 }
 
 /// The counts of the scenes in which nothing may fail.
-pub fn verdict(seen: &Seen) -> String {
+pub fn verdict(seen: &TrafficCounts) -> String {
     format!("{} in {} requests: a server died and came back, the gateway replaced itself", counts(seen), seen.requests)
 }
 
 /// The end.
-pub fn closing(outcome: &Outcome) {
+pub fn closing(outcome: &DemoCounts) {
     println!("\nWith a server to spare, or while the gateway is upgraded: {}.", counts(&outcome.promised));
     println!(
         "With no other server for a key: {} for its clients, {} for all others.",
@@ -93,7 +93,7 @@ pub fn closing(outcome: &Outcome) {
     );
 }
 
-/// What can be tried while it serves.
+/// Commands to try while it serves.
 pub fn lines_to_try(stage: &Stage) {
     let port = stage.redis.rsplit(':').next().unwrap_or_default();
     println!("\nServing until Ctrl-C. Try:");

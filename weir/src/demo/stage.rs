@@ -17,7 +17,7 @@ use weir_admin::{
 use weir_parties::{Launch, Process, interrupt, place};
 use weir_upstream::placement::Placement;
 
-use crate::{admin_client::Admin, upgrade::ask::is_running};
+use crate::{admin_client::Admin, upgrade::request::is_running};
 
 /// The ports of the gateway, if nothing else has them; others then.
 const REDIS_PORT: u16 = 7380;
@@ -74,7 +74,7 @@ impl Server {
     }
 }
 
-/// What became of an upgrade.
+/// The result of an upgrade.
 pub struct Upgrade {
     old: u32,
     new: u32,

@@ -22,9 +22,9 @@ const PACE: Duration = Duration::from_millis(1);
 /// For a reply; longer than any of the gateway's own deadlines for these requests.
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
 
-/// What clients saw in a stretch of time.
+/// The clients' results in a stretch of time.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct TrafficCounts {
     /// Requests with the right reply.
     pub requests: u64,
     /// Requests with an error, or with a wrong reply.
@@ -39,8 +39,8 @@ pub struct Seen {
     pub micros: Vec<u32>,
 }
 
-impl Seen {
-    /// What a user calls an outage.
+impl TrafficCounts {
+    /// The outage as a user sees it.
     pub fn failures(&self) -> u64 {
         self.errors + self.lost
     }
@@ -77,14 +77,14 @@ pub enum Reply {
 }
 
 /// Why there is no whole reply.
-pub enum Broken {
+pub enum ReplyError {
     /// The connection ended before it had seen this request: a client sends it again on another one.
     BetweenRequests,
     /// The connection ended, or was silent, when a reply was due.
     Lost(io::Error),
 }
 
-impl From<io::Error> for Broken {
+impl From<io::Error> for ReplyError {
     fn from(error: io::Error) -> Self {
         Self::Lost(error)
     }
@@ -96,7 +96,7 @@ pub trait Connection: Sized {
     fn over(socket: TcpStream) -> io::Result<Self>;
 
     /// Sends a request that no other is like, and checks the reply.
-    fn exchange(&mut self, key: &str, round: u64) -> Result<Reply, Broken>;
+    fn exchange(&mut self, key: &str, round: u64) -> Result<Reply, ReplyError>;
 }
 
 /// A client, as the conductor sees it.
@@ -105,11 +105,11 @@ pub struct Client {
     pub protocol: &'static str,
     /// The shard of its key, with Redis.
     pub shard: Option<u16>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<TrafficCounts>>,
 }
 
 impl Client {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, TrafficCounts> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -150,8 +150,8 @@ impl Load {
     }
 
     /// What the clients saw that `belongs` picks, since it was last taken.
-    pub fn take(&self, belongs: impl Fn(&Client) -> bool) -> Seen {
-        let mut sum = Seen::default();
+    pub fn take(&self, belongs: impl Fn(&Client) -> bool) -> TrafficCounts {
+        let mut sum = TrafficCounts::default();
         for client in self.clients.iter().filter(|client| belongs(client)) {
             sum.add(&std::mem::take(&mut *client.seen()));
         }
@@ -185,7 +185,7 @@ impl Drop for Load {
 }
 
 /// A client until it is stopped.
-fn run<C: Connection>(address: &str, key: &str, seen: &Mutex<Seen>, stop: &AtomicBool) {
+fn run<C: Connection>(address: &str, key: &str, seen: &Mutex<TrafficCounts>, stop: &AtomicBool) {
     let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut connection, mut round) = (None, 0);
     while !stop.load(Ordering::Relaxed) {
@@ -215,8 +215,8 @@ fn run<C: Connection>(address: &str, key: &str, seen: &Mutex<Seen>, stop: &Atomi
                     _ => connection = Some(open),
                 }
             }
-            Err(Broken::BetweenRequests) => seen.closed += 1,
-            Err(Broken::Lost(error)) => seen.note_lost(&error),
+            Err(ReplyError::BetweenRequests) => seen.closed += 1,
+            Err(ReplyError::Lost(error)) => seen.note_lost(&error),
         }
         drop(seen);
         thread::sleep(PACE);

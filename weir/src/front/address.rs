@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_says_what_to_write() {
+    fn a_mistake_names_the_right_form() {
         for (text, words) in [
             ("localhost", "write host:port"),
             ("http://localhost:3000/x", "write localhost:3000"),

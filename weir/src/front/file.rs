@@ -9,8 +9,8 @@ use super::Protocol;
 /// The name of the upstream in the file.
 const UPSTREAM: &str = "server";
 
-/// What a command line says.
-pub struct Meaning<'a> {
+/// The configuration that a command line means.
+pub struct GeneratedConfig<'a> {
     /// Of the listener.
     pub protocol: &'a Protocol,
     /// Where clients connect.
@@ -25,7 +25,7 @@ pub struct Meaning<'a> {
     pub admin: Option<SocketAddr>,
 }
 
-impl Meaning<'_> {
+impl GeneratedConfig<'_> {
     /// The text of the file.
     pub fn text(&self) -> String {
         let word = self.protocol.word;

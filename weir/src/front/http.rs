@@ -4,7 +4,7 @@ use weir_engine::settings::Address;
 
 use super::{
     Protocol,
-    probe::{Contact, excerpt, millis},
+    probe::{ProbeConnection, excerpt, millis},
 };
 
 /// The row.
@@ -20,7 +20,7 @@ pub const PROTOCOL: Protocol = Protocol {
 /// The type of a TLS alert, which is how a TLS server responds to clear text (RFC 8446 section 5.1).
 const TLS_ALERT: u8 = 21;
 
-fn ask(contact: &mut Contact<'_>) -> Result<String, String> {
+fn ask(contact: &mut ProbeConnection<'_>) -> Result<String, String> {
     let host = match contact.address {
         Address::Unix(_) => "localhost".to_owned(),
         other => other.to_string(),

@@ -29,7 +29,7 @@ pub trait Wire: Read + Write {}
 impl<T: Read + Write> Wire for T {}
 
 /// A connection to a server that was just made.
-pub struct Contact<'a> {
+pub struct ProbeConnection<'a> {
     /// The connection, of TLS if the upstream wants it.
     pub wire: Box<dyn Wire>,
     /// Where it leads.
@@ -38,7 +38,7 @@ pub struct Contact<'a> {
     pub connect_time: Duration,
 }
 
-impl Contact<'_> {
+impl ProbeConnection<'_> {
     /// Sends a request and reads until the response `is_whole`. The response, and the time that it took.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ pub fn millis(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
-fn connect<'a>(address: &'a Address, tls: Option<&TlsClientSettings>) -> Result<Contact<'a>, String> {
+fn connect<'a>(address: &'a Address, tls: Option<&TlsClientSettings>) -> Result<ProbeConnection<'a>, String> {
     let begun = Instant::now();
     let plain: Box<dyn Wire> = match address {
         Address::Unix(path) => {
@@ -112,7 +112,7 @@ fn connect<'a>(address: &'a Address, tls: Option<&TlsClientSettings>) -> Result<
         None => plain,
         Some(settings) => encrypted(plain, address, settings)?,
     };
-    Ok(Contact { wire, address, connect_time: begun.elapsed() })
+    Ok(ProbeConnection { wire, address, connect_time: begun.elapsed() })
 }
 
 /// Tries the addresses of the server in turn, as the gateway does.

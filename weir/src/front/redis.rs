@@ -4,7 +4,7 @@ use weir_engine::settings::Address;
 
 use super::{
     Protocol,
-    probe::{Contact, excerpt, millis},
+    probe::{ProbeConnection, excerpt, millis},
 };
 
 /// The row.
@@ -20,7 +20,7 @@ pub const PROTOCOL: Protocol = Protocol {
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 const INFO: &[u8] = b"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n";
 
-fn ask(contact: &mut Contact<'_>) -> Result<String, String> {
+fn ask(contact: &mut ProbeConnection<'_>) -> Result<String, String> {
     let (pong, took) = contact.exchange(PING, |bytes| bytes.ends_with(b"\r\n"))?;
     let text = String::from_utf8_lossy(&pong).trim_end().to_owned();
     if text.starts_with("-NOAUTH") {

@@ -4,7 +4,7 @@ use weir_engine::settings::Address;
 
 use super::{
     Protocol,
-    probe::{Contact, millis},
+    probe::{ProbeConnection, millis},
 };
 
 /// The row.
@@ -17,7 +17,7 @@ pub const PROTOCOL: Protocol = Protocol {
     try_it,
 };
 
-fn ask(contact: &mut Contact<'_>) -> Result<String, String> {
+fn ask(contact: &mut ProbeConnection<'_>) -> Result<String, String> {
     Ok(format!("takes connections, connected in {}", millis(contact.connect_time)))
 }
 

@@ -53,7 +53,7 @@ impl AccessLog {
         }
     }
 
-    /// Begins a file anew that somebody has moved away.
+    /// Begins a file again that somebody has moved away.
     pub fn look(&mut self) {
         if let Self::File(file) = self {
             file.look();
@@ -65,7 +65,7 @@ fn count(lines: &[u8]) -> u64 {
     lines.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// A file that is put aside when it is large, and begun anew when somebody else has done so.
+/// A file that is put aside when it is large, and begun again when somebody else has done so.
 pub struct LogFile {
     path: PathBuf,
     file: File,

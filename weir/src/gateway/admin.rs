@@ -10,8 +10,8 @@ use weir_admin::{
     BoxFuture,
     status::{
         Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
-        DrainStatus, EndpointStatus, Health, InsightAnswer, ListenerState, ListenerStatus, Outcome, Quantiles,
-        ReloadOutcome, RouteStatus, Severity, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, Validity,
+        DrainStatus, EndpointStatus, Health, InsightAnswer, ListenerState, ListenerStatus, Quantiles, ReloadOutcome,
+        ReloadResult, RouteStatus, Severity, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, Validity,
         VersionStatus, WorkerStatus,
     },
 };
@@ -22,7 +22,7 @@ use weir_listener::ConnectionEntry;
 use weir_telemetry::{HistogramSnapshot, Registry, Snapshot};
 use weir_upstream::{EndpointShare, EndpointState, Health as EndpointHealth};
 
-use super::{Gateway, Phase, Reloaded, Upgraded, certificates, errors, knee, lock, responses, watch};
+use super::{Gateway, Phase, Reloaded, UpgradeEnd, certificates, errors, knee, lock, responses, watch};
 use crate::version;
 
 impl weir_admin::Gateway for Gateway {
@@ -148,18 +148,18 @@ impl weir_admin::Gateway for Gateway {
     }
 
     fn insight(&self) -> BoxFuture<'_, InsightAnswer> {
-        self.ask_insight()
+        self.collect_insight()
     }
 
     fn reset_slow_log(&self) -> BoxFuture<'_, SlowLogReset> {
-        self.ask_slow_log_reset()
+        self.reset_slow_logs()
     }
 
     fn reload(&self) -> ReloadOutcome {
         let outcome = Gateway::reload(self);
         let generation = self.snapshot().generation;
         let mut answer = ReloadOutcome {
-            outcome: Outcome::Rejected,
+            outcome: ReloadResult::Rejected,
             generation,
             applied: Vec::new(),
             needs_restart: Vec::new(),
@@ -167,11 +167,11 @@ impl weir_admin::Gateway for Gateway {
         };
         match outcome {
             Reloaded::Applied(change) => {
-                answer.outcome = Outcome::Applied;
+                answer.outcome = ReloadResult::Applied;
                 answer.applied = change.applied;
                 answer.needs_restart = change.needs_restart;
             }
-            Reloaded::Unchanged => answer.outcome = Outcome::Unchanged,
+            Reloaded::Unchanged => answer.outcome = ReloadResult::Unchanged,
             Reloaded::Rejected(diagnostics) => answer.diagnostics = diagnostics.iter().map(diagnostic).collect(),
             Reloaded::Refused(error) => answer.diagnostics.push(Diagnostic {
                 file: None,
@@ -188,9 +188,9 @@ impl weir_admin::Gateway for Gateway {
 
     fn upgrade(&self) -> UpgradeOutcome {
         let (result, successor, reason) = match Gateway::upgrade(self) {
-            Upgraded::Done { pid, .. } => (UpgradeResult::Done, Some(pid), None),
-            Upgraded::Failed(reason) => (UpgradeResult::Failed, None, Some(reason)),
-            Upgraded::Refused(reason) => (UpgradeResult::Refused, None, Some(reason)),
+            UpgradeEnd::Done { pid, .. } => (UpgradeResult::Done, Some(pid), None),
+            UpgradeEnd::Failed(reason) => (UpgradeResult::Failed, None, Some(reason)),
+            UpgradeEnd::Refused(reason) => (UpgradeResult::Refused, None, Some(reason)),
         };
         let restart_epoch = self.restart_epoch() + u64::from(successor.is_some());
         UpgradeOutcome { result, pid: std::process::id(), successor, restart_epoch, reason }
@@ -198,13 +198,13 @@ impl weir_admin::Gateway for Gateway {
 
     fn drain(&self) -> DrainStatus {
         let state = match self.phase() {
-            Phase::Starting | Phase::Serving if !self.is_drain_asked.load(Relaxed) => DrainState::Started,
+            Phase::Starting | Phase::Serving if !self.is_drain_requested.load(Relaxed) => DrainState::Started,
             Phase::Starting | Phase::Serving => DrainState::Draining,
             Phase::Settling | Phase::Draining => DrainState::Draining,
             Phase::Drained => DrainState::Drained,
         };
         if state == DrainState::Started {
-            self.ask_drain();
+            self.request_drain();
         }
         let settings = self.snapshot().drain.clone();
         let elapsed = lock(&self.drain_begun).map_or(Duration::ZERO, |begun| begun.elapsed());

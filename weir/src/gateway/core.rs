@@ -15,16 +15,16 @@ use weir_listener::{CoreShare, Drain};
 use weir_telemetry::{Counter, Gauge, catalog};
 
 use super::{
-    door::Door,
+    acceptor::ListenerAcceptor,
     listening::OwnSockets,
-    plan::{Admitted, Mail, Moved, Plan},
-    protocols::{self, AnyUpstream, Made, Upstreams, WorkerProtocols},
+    plan::{AdmittedConnection, Mail, Moved, Plan},
+    protocols::{self, AnyUpstream, BuiltUpstream, Upstreams, WorkerProtocols},
 };
 
 /// How often a worker tidies: gauges, killed clients, upstreams that nobody uses any more.
 const HOUSEKEEPING: Duration = Duration::from_millis(100);
 
-/// What a worker is started with.
+/// The settings of a worker at its start.
 pub struct CoreSetup {
     pub share: CoreShare,
     pub protocols: WorkerProtocols,
@@ -41,11 +41,11 @@ pub struct Core {
     pub mailboxes: Arc<Vec<Mailbox<Mail>>>,
     pub balancer: Arc<Balancer>,
     pub state: Arc<WorkerState>,
-    doors: RefCell<HashMap<Arc<str>, Rc<Door>>>,
-    /// It was told to accept no more; a reload that was under way does not change that.
+    acceptors: RefCell<HashMap<Arc<str>, Rc<ListenerAcceptor>>>,
+    /// It has the order to accept no more; a reload that was under way does not change that.
     is_leaving: Cell<bool>,
     /// Removed by a reload; their sessions are finishing.
-    closing: RefCell<Vec<Rc<Door>>>,
+    closing: RefCell<Vec<Rc<ListenerAcceptor>>>,
     upstreams: RefCell<Upstreams>,
     /// Replaced by a reload, and still used by sessions in the middle of something.
     old: RefCell<Vec<Rc<dyn AnyUpstream>>>,
@@ -65,7 +65,7 @@ pub async fn run(setup: CoreSetup) {
         mailboxes: setup.mailboxes,
         balancer: setup.balancer,
         state: setup.state,
-        doors: RefCell::default(),
+        acceptors: RefCell::default(),
         is_leaving: Cell::new(false),
         closing: RefCell::default(),
         upstreams: RefCell::default(),
@@ -88,29 +88,29 @@ pub async fn run(setup: CoreSetup) {
                 Mail::Apply(plan) => core.apply(&plan),
                 Mail::Accept(sockets) => core.accept_on(sockets),
                 Mail::Connection { listener, admitted } => core.receive(&listener, admitted),
-                Mail::StopAccepting => core.leave(|door| door.stop_accepting(&core, true)),
+                Mail::StopAccepting => core.leave(|acceptor| acceptor.stop_accepting(&core, true)),
                 Mail::Adopt { listener, moved, permit } => core.adopt(&listener, *moved, permit),
-                Mail::HandOver { untaken, movable, departures } => core.leave(|door| {
-                    let name = door.name();
+                Mail::HandOver { untaken, movable, departures } => core.leave(|acceptor| {
+                    let name = acceptor.name();
                     match untaken.contains(name) {
-                        true => door.stop_accepting(&core, true),
-                        false => door.hand_over(),
+                        true => acceptor.stop_accepting(&core, true),
+                        false => acceptor.hand_over(),
                     }
                     if movable.contains(name) {
                         let (name, departures) = (name.clone(), departures.clone());
                         // Whoever takes them lives as long as this worker.
                         let mover = move |departure| departures.push(name.clone(), departure);
-                        door.service.move_away(Rc::new(mover));
+                        acceptor.service.move_away(Rc::new(mover));
                     }
                 }),
                 Mail::Visit(visit) => visit(&core.protocols),
-                Mail::Deliver { listener, message } => core.each_door(|door| {
-                    if *door.name() == listener {
-                        door.service.deliver(&*message);
+                Mail::Deliver { listener, message } => core.each_acceptor(|acceptor| {
+                    if *acceptor.name() == listener {
+                        acceptor.service.deliver(&*message);
                     }
                 }),
                 Mail::Reached(mark) => drop(mark),
-                Mail::Drain(drain) => core.each_door(|door| door.service.sessions().drain(drain)),
+                Mail::Drain(drain) => core.each_acceptor(|acceptor| acceptor.service.sessions().drain(drain)),
                 Mail::Stop => {
                     core.stop().await;
                     return;
@@ -121,29 +121,29 @@ pub async fn run(setup: CoreSetup) {
 }
 
 impl Core {
-    fn each_door(&self, act: impl FnMut(&Rc<Door>)) {
-        self.doors.borrow().values().chain(self.closing.borrow().iter()).for_each(act);
+    fn each_acceptor(&self, act: impl FnMut(&Rc<ListenerAcceptor>)) {
+        self.acceptors.borrow().values().chain(self.closing.borrow().iter()).for_each(act);
     }
 
     /// Lets go of the listening sockets for good.
-    fn leave(&self, act: impl FnMut(&Rc<Door>)) {
+    fn leave(&self, act: impl FnMut(&Rc<ListenerAcceptor>)) {
         self.is_leaving.set(true);
-        self.each_door(act);
+        self.each_acceptor(act);
     }
 
-    fn receive(self: &Rc<Self>, listener: &Arc<str>, admitted: Admitted) {
-        let door = self.doors.borrow().get(listener).cloned();
-        match door {
-            Some(door) => door.enter(self, admitted),
+    fn receive(self: &Rc<Self>, listener: &Arc<str>, admitted: AdmittedConnection) {
+        let acceptor = self.acceptors.borrow().get(listener).cloned();
+        match acceptor {
+            Some(acceptor) => acceptor.enter(self, admitted),
             // The listener went away while the connection was on its way here.
             None => self.connection_left(),
         }
     }
 
     fn adopt(self: &Rc<Self>, listener: &Arc<str>, moved: Moved, permit: weir_listener::ConnectionPermit) {
-        let door = self.doors.borrow().get(listener).cloned();
-        match door {
-            Some(door) => door.adopt(self, moved, permit),
+        let acceptor = self.acceptors.borrow().get(listener).cloned();
+        match acceptor {
+            Some(acceptor) => acceptor.adopt(self, moved, permit),
             None => self.connection_left(),
         }
     }
@@ -160,12 +160,12 @@ impl Core {
         self.share.handshakes.set_limit(snapshot.limits.handshakes_per_core.into());
         self.share.stage_sample.set(snapshot.telemetry.stage_sample);
         self.update_upstreams(plan);
-        self.doors.borrow_mut().retain(|name, door| {
+        self.acceptors.borrow_mut().retain(|name, acceptor| {
             let stays = snapshot.listener(name).is_some();
             if !stays {
-                door.stop_accepting(self, true);
-                door.service.sessions().drain(Drain::Gentle);
-                self.closing.borrow_mut().push(door.clone());
+                acceptor.stop_accepting(self, true);
+                acceptor.service.sessions().drain(Drain::Gentle);
+                self.closing.borrow_mut().push(acceptor.clone());
             }
             stays
         });
@@ -180,9 +180,9 @@ impl Core {
             return;
         }
         for (name, queues) in sockets {
-            let door = self.doors.borrow().get(&name).cloned();
-            if let Some(door) = door {
-                door.accept_on(self, queues);
+            let acceptor = self.acceptors.borrow().get(&name).cloned();
+            if let Some(acceptor) = acceptor {
+                acceptor.accept_on(self, queues);
             }
         }
     }
@@ -191,11 +191,11 @@ impl Core {
         let name = &listener.settings.name;
         let Some(listener_plan) = plan.listeners.get(name) else { return };
         let upstreams = self.upstreams.borrow();
-        let mut doors = self.doors.borrow_mut();
-        match doors.get(name) {
-            Some(door) => {
-                door.update(listener_plan, listener.settings.clone());
-                if protocols::update(&*door.service, listener, &upstreams).is_none() {
+        let mut acceptors = self.acceptors.borrow_mut();
+        match acceptors.get(name) {
+            Some(acceptor) => {
+                acceptor.update(listener_plan, listener.settings.clone());
+                if protocols::update(&*acceptor.service, listener, &upstreams).is_none() {
                     tracing::error!(listener = %name, "the listener keeps its old settings: an upstream could not be made");
                 }
             }
@@ -204,7 +204,8 @@ impl Core {
                 let made = protocols::service(&self.share, &self.protocols, listener, share, &upstreams);
                 let Some(service) = made else { return };
                 let (settings, workers) = (listener.settings.clone(), self.mailboxes.len());
-                doors.insert(name.clone(), Rc::new(Door::new(service, listener_plan, settings, workers)));
+                acceptors
+                    .insert(name.clone(), Rc::new(ListenerAcceptor::new(service, listener_plan, settings, workers)));
             }
         }
     }
@@ -227,7 +228,7 @@ impl Core {
             let shares = plan.shares.get(&name).cloned().unwrap_or_default();
             match protocols::upstream(&self.share, config, hard_cap, &shares) {
                 Ok(upstream) => {
-                    upstreams.0.insert(name, Made { config: config.clone(), hard_cap, upstream });
+                    upstreams.0.insert(name, BuiltUpstream { config: config.clone(), hard_cap, upstream });
                 }
                 Err(error) => tracing::error!(upstream = %name, %error, "cannot make the upstream"),
             }
@@ -241,15 +242,18 @@ impl Core {
         self.leased.set(self.share.bytes.leased() as i64);
         self.log_dropped.advance_to(self.share.log.dropped());
         self.share.events.report_suppressed(turn::now());
-        let doors = self.doors.borrow();
+        let acceptors = self.acceptors.borrow();
         if self.share.table.has_killed() {
-            doors.values().chain(self.closing.borrow().iter()).for_each(|door| door.service.sessions().end_killed());
+            acceptors
+                .values()
+                .chain(self.closing.borrow().iter())
+                .for_each(|acceptor| acceptor.service.sessions().end_killed());
         }
-        doors.values().for_each(|door| door.service.tick());
+        acceptors.values().for_each(|acceptor| acceptor.service.tick());
         let mut closing = self.closing.borrow_mut();
-        closing.retain(|door| door.service.sessions().open_count() > 0);
+        closing.retain(|acceptor| acceptor.service.sessions().open_count() > 0);
         self.old.borrow_mut().retain(|upstream| {
-            let is_used = doors.values().chain(closing.iter()).any(|door| door.service.uses(&**upstream));
+            let is_used = acceptors.values().chain(closing.iter()).any(|acceptor| acceptor.service.uses(&**upstream));
             if !is_used {
                 upstream.end();
             }
@@ -259,11 +263,11 @@ impl Core {
 
     /// Ends what is left. Sessions get a moment to say why.
     async fn stop(self: &Rc<Self>) {
-        self.each_door(|door| {
-            door.stop_accepting(self, false);
-            let (connections, requests) = door.service.sessions().cut();
+        self.each_acceptor(|acceptor| {
+            acceptor.stop_accepting(self, false);
+            let (connections, requests) = acceptor.service.sessions().cut();
             let count = |cut, count: u64| {
-                let labels = [&**door.name(), cut];
+                let labels = [&**acceptor.name(), cut];
                 self.share.metrics.counter(&catalog::DRAIN_CUT, &labels).add(count);
             };
             count("connection", connections as u64);

@@ -105,7 +105,7 @@ fn send_all(entries: &mpsc::Receiver<Entry>, channel: &Channel, binds: &HashMap<
     let mut lost = 0_u64;
     while let Ok(Some((listener, departure))) = entries.recv() {
         if let Err(error) = send(channel, binds, &listener, departure, &shared.is_over) {
-            // The others will fare likewise: the sum is told at the end.
+            // The others will fare likewise: the sum is reported at the end.
             if lost == 0 {
                 tracing::error!(%error, "a connection could not be moved and ends");
             }
@@ -180,7 +180,7 @@ mod tests {
 
     /// The new process is slower than the sessions are to leave.
     #[test]
-    fn what_is_queued_is_sent_before_the_end() {
+    fn queued_connections_are_sent_before_the_end() {
         let (departures, registry, successor) = start(MANY);
         assert!(departures.waiting() > 0, "nobody has read yet");
         let reader = thread::spawn(move || received(&successor));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken_in_time_is_counted_as_cut() {
+    fn connections_not_taken_in_time_are_counted_as_cut() {
         let (departures, registry, successor) = start(MANY);
         let begun = Instant::now();
         departures.finish(begun);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_counted_as_cut() {
+    fn connections_that_cannot_be_sent_are_counted_as_cut() {
         let (departures, registry, successor) = start(0);
         drop(successor);
         let socket = OwnedFd::from(std::fs::File::open("/dev/null").expect("there"));

@@ -18,25 +18,25 @@ const WORKERS_END: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Mail on its way to all workers.
-pub struct Reached(Arc<()>);
+pub struct DeliveryMark(Arc<()>);
 
-impl Reached {
-    /// Every worker has done what it was told before.
+impl DeliveryMark {
+    /// Every worker has handled all earlier mail.
     pub fn is_all(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 }
 
 impl Gateway {
-    /// Asks for a drain; [`Gateway::drain`] is then run by whoever waits for [`Gateway::drain_asked`].
-    pub fn ask_drain(&self) {
-        self.is_drain_asked.store(true, Ordering::Relaxed);
-        self.drain_asked.notify_one();
+    /// Asks for a drain; [`Gateway::drain`] is then run by whoever waits for [`Gateway::drain_requested`].
+    pub fn request_drain(&self) {
+        self.is_drain_requested.store(true, Ordering::Relaxed);
+        self.drain_requested.notify_one();
     }
 
-    /// Waits until a drain is asked for.
-    pub async fn drain_asked(&self) {
-        self.drain_asked.notified().await;
+    /// Waits for the request to drain.
+    pub async fn drain_requested(&self) {
+        self.drain_requested.notified().await;
     }
 
     /// Ends the gateway in order: readiness false, settle, stop accepting, let exchanges finish within the limit, cut the
@@ -55,10 +55,10 @@ impl Gateway {
             systemd::stopping();
             tracing::info!(settle = ?settings.settle, timeout = ?settings.timeout, "draining");
             tokio::time::sleep(settings.settle).await;
-            self.tell(|| Mail::StopAccepting);
+            self.send_to_workers(|| Mail::StopAccepting);
         }
         self.set_phase(Phase::Draining);
-        self.tell(|| Mail::Drain(Drain::Gentle));
+        self.send_to_workers(|| Mail::Drain(Drain::Gentle));
         let begun = Instant::now();
         self.sessions_end(begun, settings.timeout).await;
         self.set_phase(Phase::Drained);
@@ -74,7 +74,7 @@ impl Gateway {
     /// Waits until no connection is left, here or on its way to the new process, for `limit` at most. Half of it is for
     /// those that may still get what they wait for.
     async fn sessions_end(&self, begun: Instant, limit: Duration) {
-        let reached = self.ask_reached();
+        let reached = self.mark_delivery();
         let (mut is_reached, mut is_firm) = (false, false);
         while begun.elapsed() < limit {
             if !is_reached && reached.is_all() {
@@ -87,7 +87,7 @@ impl Gateway {
             }
             if !is_firm && begun.elapsed() > limit / 2 {
                 is_firm = true;
-                self.tell(|| Mail::Drain(Drain::Firm));
+                self.send_to_workers(|| Mail::Drain(Drain::Firm));
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -95,7 +95,7 @@ impl Gateway {
 
     /// Ends the workers, then what they left to be done until `deadline`.
     fn end(&self, deadline: Instant) {
-        self.tell(|| Mail::Stop);
+        self.send_to_workers(|| Mail::Stop);
         let workers_end = deadline.max(Instant::now()) + WORKERS_END;
         for worker in lock(&self.workers).drain(..) {
             while !worker.is_finished() && Instant::now() < workers_end {
@@ -127,10 +127,10 @@ impl Gateway {
         lock(&self.departures).as_ref().map_or(0, |departures| departures.waiting())
     }
 
-    /// To be asked whether every worker has done what it was told.
-    pub fn ask_reached(&self) -> Reached {
+    /// A mark that shows when every worker has handled all earlier mail.
+    pub fn mark_delivery(&self) -> DeliveryMark {
         let mark = Arc::new(());
-        self.tell(|| Mail::Reached(mark.clone()));
-        Reached(mark)
+        self.send_to_workers(|| Mail::Reached(mark.clone()));
+        DeliveryMark(mark)
     }
 }

@@ -13,7 +13,7 @@ use weir_base::time::Time;
 use weir_config::{Listener, ListenerProtocol, Snapshot};
 use weir_telemetry::{Registry, catalog};
 
-use super::threshold::{Crossed, Threshold};
+use super::threshold::{Crossing, Threshold};
 
 /// The time that the share covers. Default 10 s: one failed deploy is seen in time.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -60,23 +60,23 @@ impl Counts {
 
 /// One listener.
 #[derive(Default)]
-struct Watched {
+struct ListenerWatch {
     /// Looks of the widest window and the one before, oldest first.
     looks: VecDeque<(Time, Counts)>,
     warn: Threshold,
 }
 
-impl Watched {
+impl ListenerWatch {
     fn look(&mut self, name: &str, warn: f64, counts: Counts, now: Time) -> ErrorShare {
         let recent = self.recent(counts, now);
         let ratio = (recent.all > 0).then(|| recent.errors as f64 / recent.all as f64);
         let share = ratio.filter(|_| recent.all >= RESPONSES_MIN).unwrap_or_default();
         match self.warn.look(now, share, warn) {
-            Some(Crossed::Up) => {
+            Some(Crossing::Up) => {
                 let (percent, from) = (percent(share), percent(warn));
                 tracing::warn!(listener = name, percent, from, "many responses are errors (5xx or broken off)");
             }
-            Some(Crossed::Down) => {
+            Some(Crossing::Down) => {
                 let (percent, from) = (percent(share), percent(warn));
                 tracing::info!(listener = name, percent, from, "responses are no longer errors");
             }
@@ -109,7 +109,7 @@ fn percent(share: f64) -> f64 {
 
 /// Looks at the responses of all HTTP listeners.
 #[derive(Default)]
-pub struct ErrorWatch(HashMap<Arc<str>, Watched>);
+pub struct ErrorWatch(HashMap<Arc<str>, ListenerWatch>);
 
 impl ErrorWatch {
     /// What is known now. Begins and ends warnings, which it logs.
@@ -145,14 +145,14 @@ mod tests {
 
     /// A listener with so many good and bad responses in each quarter of a second.
     struct Played {
-        watched: Watched,
+        watched: ListenerWatch,
         counts: Counts,
         millis: u64,
     }
 
     impl Played {
         fn new() -> Self {
-            Self { watched: Watched::default(), counts: Counts::default(), millis: 0 }
+            Self { watched: ListenerWatch::default(), counts: Counts::default(), millis: 0 }
         }
 
         fn look(&mut self, good: u64, bad: u64, looks: u64) -> ErrorShare {

@@ -29,8 +29,8 @@ pub(super) fn insight_settings(snapshot: &Snapshot) -> InsightSettings {
 }
 
 impl Gateway {
-    /// What all workers remember.
-    pub(super) fn ask_insight(&self) -> BoxFuture<'_, InsightAnswer> {
+    /// The memory of all workers.
+    pub(super) fn collect_insight(&self) -> BoxFuture<'_, InsightAnswer> {
         Box::pin(async {
             let (reports, workers_silent) = self.visit(|protocols| protocols.redis.insight.report(turn::now())).await;
             // Settings of telemetry hold from the start of the process to its end.
@@ -56,7 +56,7 @@ impl Gateway {
     }
 
     /// Empties all slow logs.
-    pub(super) fn ask_slow_log_reset(&self) -> BoxFuture<'_, SlowLogReset> {
+    pub(super) fn reset_slow_logs(&self) -> BoxFuture<'_, SlowLogReset> {
         Box::pin(async {
             let (removed, workers_silent) = self.visit(|protocols| protocols.redis.insight.reset_slow() as u64).await;
             SlowLogReset { removed: removed.iter().sum(), workers_silent }
@@ -66,7 +66,7 @@ impl Gateway {
     /// Runs `look` on every worker. Returns the results, and the workers that gave none in [`ANSWER_TIME`].
     async fn visit<T: Send + 'static>(&self, look: fn(&WorkerProtocols) -> T) -> (Vec<T>, Vec<u32>) {
         let (sender, mut receiver) = mpsc::unbounded_channel();
-        self.tell(|| {
+        self.send_to_workers(|| {
             let sender = sender.clone();
             // Nobody may wait for the result any more.
             Mail::Visit(Box::new(move |protocols| drop(sender.send((protocols.worker, look(protocols))))))

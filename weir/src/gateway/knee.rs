@@ -14,11 +14,11 @@ use weir_base::time::Time;
 use weir_config::{Knee, KneeAction, Snapshot};
 use weir_telemetry::{Registry, catalog};
 
-use super::threshold::{Crossed, Threshold};
+use super::threshold::{Crossing, Threshold};
 
-/// Over what the load is told. Default 2 s: eight looks, so that one late look or one burst is no load.
+/// The interval over which the load is reported. Default 2 s: eight looks, so that one late look or one burst is no load.
 const WINDOW: Duration = Duration::from_secs(2);
-/// After less than this nothing is told: the first quarter of a second of a process is not its load.
+/// After less than this nothing is reported: the first quarter of a second of a process is not its load.
 const WINDOW_MIN: Duration = Duration::from_secs(1);
 /// What is known of the load of one listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -57,34 +57,40 @@ impl Offered {
 
 /// One listener.
 #[derive(Default)]
-struct Watched {
+struct ListenerWatch {
     offered: Offered,
     warn: Threshold,
     knee: Threshold,
 }
 
-impl Watched {
+impl ListenerWatch {
     fn look(&mut self, name: &str, knee: &Knee, total: u64, now: Time) -> Load {
         let offered = self.offered.look(now, total);
         if let Some(offered) = offered {
             let load = offered / knee.requests_per_second;
             if let Some(crossed) = self.warn.look(now, load, knee.warn_ratio) {
-                told(name, knee, offered, crossed, ("load is near the knee", "load is no longer near the knee"));
+                log_crossing(
+                    name,
+                    knee,
+                    offered,
+                    crossed,
+                    ("load is near the knee", "load is no longer near the knee"),
+                );
             }
             if let Some(crossed) = self.knee.look(now, load, 1.0) {
-                told(name, knee, offered, crossed, ("load is at the knee", "load is below the knee again"));
+                log_crossing(name, knee, offered, crossed, ("load is at the knee", "load is below the knee again"));
             }
         }
         Load { offered, is_warned: self.warn.is_over(), is_at_knee: self.knee.is_over() }
     }
 }
 
-fn told(name: &str, knee: &Knee, offered: f64, crossed: Crossed, (up, down): (&str, &str)) {
+fn log_crossing(name: &str, knee: &Knee, offered: f64, crossed: Crossing, (up, down): (&str, &str)) {
     let (rate, percent) = (offered.round(), percent(offered / knee.requests_per_second));
     let (most, action) = (knee.requests_per_second, knee.action.name());
     match crossed {
-        Crossed::Up => tracing::warn!(listener = name, offered = rate, knee = most, percent, action, "{up}"),
-        Crossed::Down => tracing::info!(listener = name, offered = rate, knee = most, percent, action, "{down}"),
+        Crossing::Up => tracing::warn!(listener = name, offered = rate, knee = most, percent, action, "{up}"),
+        Crossing::Down => tracing::info!(listener = name, offered = rate, knee = most, percent, action, "{down}"),
     }
 }
 
@@ -94,7 +100,7 @@ fn percent(share: f64) -> f64 {
 
 /// Looks at the load of all listeners that have a knee.
 #[derive(Default)]
-pub struct KneeWatch(HashMap<Arc<str>, Watched>);
+pub struct KneeWatch(HashMap<Arc<str>, ListenerWatch>);
 
 impl KneeWatch {
     /// Publishes the metrics; what is known now.
@@ -196,7 +202,7 @@ mod tests {
     }
 
     /// Looks every 250 ms at a load of so many requests per second for so many looks; the last.
-    fn loaded(watched: &mut Watched, clock: &mut (u64, u64), rate: u64, looks: u64) -> Load {
+    fn loaded(watched: &mut ListenerWatch, clock: &mut (u64, u64), rate: u64, looks: u64) -> Load {
         let mut last = Load::default();
         for _ in 0..looks {
             *clock = (clock.0 + 250, clock.1 + rate / 4);
@@ -221,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_look_and_a_count_that_begins_anew_give_no_false_load() {
+    fn a_late_look_and_a_reset_count_give_no_false_load() {
         let mut offered = Offered::default();
         for look in 0..10 {
             offered.look(at(look * 250), look * 50);
@@ -234,7 +240,7 @@ mod tests {
 
     #[test]
     fn readiness_falls_at_the_knee_and_comes_back_ten_seconds_after() {
-        let (mut watched, mut clock) = (Watched::default(), (0, 0));
+        let (mut watched, mut clock) = (ListenerWatch::default(), (0, 0));
         let (unready, observe) = (knee(KneeAction::Unready), knee(KneeAction::Observe));
         let load = loaded(&mut watched, &mut clock, 100, 20);
         assert_eq!(load, Load { offered: Some(100.0), is_warned: false, is_at_knee: false });

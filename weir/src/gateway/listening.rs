@@ -75,7 +75,7 @@ impl ListenerSockets {
         self.sockets.iter().enumerate().try_for_each(listen).map_err(|error| refused(&self.bind, &error))
     }
 
-    /// Where it is bound, the port being known even if 0 was asked for.
+    /// Where it is bound, the port being known even if 0 was configured.
     pub fn address(&self) -> String {
         let Some(address) = self.sockets.first().and_then(|socket| socket.local_addr().ok()) else {
             return String::new();

@@ -15,7 +15,7 @@ use weir_telemetry::{
 use super::{Reloaded, access_log::AccessLog};
 
 const LOOK: Duration = Duration::from_millis(50);
-/// How often the tails of storms are told.
+/// How often the tails of storms are logged.
 const TAILS: Duration = Duration::from_secs(1);
 
 /// Moves events from the workers' rings to their places until the gateway stops.

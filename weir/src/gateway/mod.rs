@@ -1,11 +1,11 @@
 //! The gateway as a whole: workers, the plan they run, and reload. All of it on the control thread.
 
+mod acceptor;
 mod access_log;
 mod admin;
 mod certificates;
 mod core;
 mod departures;
-mod door;
 mod drain;
 mod errors;
 mod insight;
@@ -54,7 +54,7 @@ use self::{
 };
 use crate::{program_log::LogLevelSwitch, systemd, upgrade::Inheritance, version};
 
-pub use self::{listening::Inherited, upgrading::Upgraded};
+pub use self::{listening::Inherited, upgrading::UpgradeEnd};
 
 /// How long a reload waits until all workers run the new configuration. Default: as long as a worker may be busy without being
 /// taken for stuck.
@@ -70,7 +70,7 @@ const ENDING: &str = "this process drains and ends";
 pub enum Phase {
     Starting,
     Serving,
-    /// Told to stop; still accepting, so that balancers can take notice.
+    /// Has the order to stop; still accepting, so that balancers can take notice.
     Settling,
     Draining,
     Drained,
@@ -89,8 +89,8 @@ pub struct Gateway {
     driver: Driver,
     phase: AtomicU8,
     drain_begun: Mutex<Option<Instant>>,
-    drain_asked: tokio::sync::Notify,
-    is_drain_asked: AtomicBool,
+    drain_requested: tokio::sync::Notify,
+    is_drain_requested: AtomicBool,
     started: Instant,
     source: Option<PathBuf>,
     /// One reload at a time.
@@ -116,7 +116,7 @@ pub struct Gateway {
     balancer: Arc<Balancer>,
 }
 
-/// What became of a reload.
+/// The result of a reload.
 pub enum Reloaded {
     Applied(Change),
     Unchanged,
@@ -175,8 +175,8 @@ impl Gateway {
             driver,
             phase: AtomicU8::new(Phase::Starting as u8),
             drain_begun: Mutex::new(None),
-            drain_asked: tokio::sync::Notify::new(),
-            is_drain_asked: AtomicBool::new(false),
+            drain_requested: tokio::sync::Notify::new(),
+            is_drain_requested: AtomicBool::new(false),
             started: Instant::now(),
             source,
             reloading: Mutex::new(()),
@@ -242,7 +242,7 @@ impl Gateway {
     fn publish(&self, new: &Sockets) {
         let plan = self.plan.load_full();
         self.generation.set(plan.snapshot.generation as i64);
-        self.tell(|| Mail::Apply(plan.clone()));
+        self.send_to_workers(|| Mail::Apply(plan.clone()));
         for (id, mailbox) in self.mailboxes.iter().enumerate() {
             mailbox.send(Mail::Accept(listening::of_worker(new, id, self.mailboxes.len())));
         }
@@ -263,7 +263,7 @@ impl Gateway {
         &self.registry
     }
 
-    /// The address that a listener is bound to, the port being known even if 0 was asked for.
+    /// The address that a listener is bound to, the port being known even if 0 was configured.
     pub fn bound(&self, listener: &str) -> Option<String> {
         lock(&self.listening).get(listener).map(|sockets| sockets.address())
     }
@@ -294,7 +294,7 @@ impl Gateway {
             self.note_config_success();
         }
         log::reloaded(&outcome, self.snapshot().generation);
-        self.tell_ready();
+        self.notify_ready();
         outcome
     }
 
@@ -375,9 +375,9 @@ impl Gateway {
         }
     }
 
-    /// Waits until every worker runs what was published: who is told that a reload was applied meets it.
+    /// Waits until every worker runs what was published: a client that sees an applied reload meets it.
     fn wait_applied(&self) {
-        let (reached, begun) = (self.ask_reached(), Instant::now());
+        let (reached, begun) = (self.mark_delivery(), Instant::now());
         while !reached.is_all() {
             if begun.elapsed() > APPLY_WAIT {
                 return tracing::warn!(
@@ -442,12 +442,12 @@ impl Gateway {
         self.states.iter().map(|state| state.connections.load(Ordering::Relaxed)).sum()
     }
 
-    fn tell(&self, mail: impl Fn() -> Mail) {
+    fn send_to_workers(&self, mail: impl Fn() -> Mail) {
         self.mailboxes.iter().for_each(|mailbox| mailbox.send(mail()));
     }
 }
 
-/// What all workers share.
+/// State that all workers share.
 #[derive(Clone)]
 struct WorkersShare {
     registry: Registry,

@@ -3,8 +3,8 @@
 use std::{any::Any, collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 
 use weir_config::Snapshot;
-use weir_engine::{accept::Accepted, settings::Address, tls};
-use weir_listener::{Admission, ConnectionPermit, Drain, ListenerAdmission, Place, Succession};
+use weir_engine::{accept::AcceptedConnection, settings::Address, tls};
+use weir_listener::{Admission, ConnectionPermit, Drain, ListenerAdmission, Succession, SuccessionTicket};
 use weir_upstream::EndpointShare;
 
 use super::{
@@ -31,11 +31,11 @@ pub struct ListenerPlan {
 }
 
 /// An admitted connection on its way to the worker that serves it.
-pub struct Admitted {
-    pub accepted: Accepted,
+pub struct AdmittedConnection {
+    pub accepted: AcceptedConnection,
     pub permit: ConnectionPermit,
     /// Its place among those of its source, if it has to be served after others of them.
-    pub place: Option<Place>,
+    pub place: Option<SuccessionTicket>,
 }
 
 /// A message to a worker.
@@ -46,7 +46,7 @@ pub enum Mail {
     /// connection that one accepts may be for another.
     Accept(OwnSockets),
     /// A connection that another worker accepted.
-    Connection { listener: Arc<str>, admitted: Admitted },
+    Connection { listener: Arc<str>, admitted: AdmittedConnection },
     /// Accept what waits in the queues, then no more.
     StopAccepting,
     /// A connection that another process began, numbered and admitted.
@@ -69,7 +69,7 @@ pub enum Mail {
 /// A client's connection that comes from the process before.
 pub struct Moved {
     /// Its place among those of its client. The ones before it were served by the other process.
-    pub place: Place,
+    pub place: SuccessionTicket,
     /// Its socket.
     pub socket: OwnedFd,
     /// Its number.

@@ -63,7 +63,7 @@ impl<M: Multiplexer + 'static> AnyUpstream for ExclusiveUpstream<M> {
 }
 
 /// An upstream, and the settings that it was made from.
-pub struct Made {
+pub struct BuiltUpstream {
     pub config: weir_config::Upstream,
     pub hard_cap: usize,
     pub upstream: Rc<dyn AnyUpstream>,
@@ -71,7 +71,7 @@ pub struct Made {
 
 /// The upstreams of a worker by their names.
 #[derive(Default)]
-pub struct Upstreams(pub HashMap<Arc<str>, Made>);
+pub struct Upstreams(pub HashMap<Arc<str>, BuiltUpstream>);
 
 impl Upstreams {
     /// The upstream of that name, if it is of that protocol.
@@ -86,8 +86,8 @@ impl Upstreams {
     }
 }
 
-/// What an upstream is made of, besides the settings of its protocol.
-struct ForUpstream<'a> {
+/// The parts of an upstream, besides the settings of its protocol.
+struct UpstreamParts<'a> {
     core: &'a CoreShare,
     settings: UpstreamSettings,
     shares: &'a [Arc<EndpointShare>],
@@ -98,8 +98,8 @@ struct ForUpstream<'a> {
     probes: bool,
 }
 
-/// What a listener is made of, besides the settings of its protocol.
-struct ForListener<'a> {
+/// The parts of a listener, besides the settings of its protocol.
+struct ListenerParts<'a> {
     core: &'a CoreShare,
     protocols: &'a WorkerProtocols,
     settings: ListenerSettings,
@@ -125,7 +125,7 @@ trait Protocol {
     ///
     /// # Errors
     /// The settings name files that cannot be used.
-    fn upstream(of: ForUpstream<'_>, own: &Self::Upstream) -> io::Result<Rc<dyn AnyUpstream>>;
+    fn upstream(of: UpstreamParts<'_>, own: &Self::Upstream) -> io::Result<Rc<dyn AnyUpstream>>;
 
     /// The state that the workers share of a listener, at its start.
     fn listener_share() -> ListenerShare {
@@ -133,7 +133,7 @@ trait Protocol {
     }
 
     /// Makes a listener. `None`: an upstream could not be made, and the log says why.
-    fn service(of: ForListener<'_>, own: &Self::Listener) -> Option<Rc<dyn Service>>;
+    fn service(of: ListenerParts<'_>, own: &Self::Listener) -> Option<Rc<dyn Service>>;
 
     /// Gives new settings to a listener. `None`: as [`Protocol::service`], and the old ones hold.
     fn update(
@@ -159,14 +159,14 @@ trait Protocol {
 macro_rules! protocols {
     ($($file:ident $protocol:ident),+) => {
         /// See [`Protocol::upstream`].
-        fn make_upstream(of: ForUpstream<'_>, protocol: &UpstreamProtocol) -> io::Result<Rc<dyn AnyUpstream>> {
+        fn make_upstream(of: UpstreamParts<'_>, protocol: &UpstreamProtocol) -> io::Result<Rc<dyn AnyUpstream>> {
             match protocol {
                 $(UpstreamProtocol::$protocol(own) => $file::$protocol::upstream(of, own),)+
             }
         }
 
         /// See [`Protocol::service`].
-        fn make_service(of: ForListener<'_>, protocol: &ListenerProtocol) -> Option<Rc<dyn Service>> {
+        fn make_service(of: ListenerParts<'_>, protocol: &ListenerProtocol) -> Option<Rc<dyn Service>> {
             match protocol {
                 $(ListenerProtocol::$protocol(own) => $file::$protocol::service(of, own),)+
             }
@@ -233,7 +233,7 @@ pub fn upstream(
     let metrics = UpstreamMetrics::new(&core.metrics, core.events.clone(), settings.name.clone());
     // One worker probes for all: the server need not answer the same question once per core.
     let probes = core.worker == 0;
-    make_upstream(ForUpstream { core, settings, shares, metrics, hard_cap, probes }, &config.protocol)
+    make_upstream(UpstreamParts { core, settings, shares, metrics, hard_cap, probes }, &config.protocol)
 }
 
 /// Makes a listener of one worker. `None`: an upstream could not be made, and the log says why.
@@ -245,6 +245,6 @@ pub fn service(
     upstreams: &Upstreams,
 ) -> Option<Rc<dyn Service>> {
     let settings = (*config.settings).clone();
-    let of = ForListener { core, protocols, settings, share, upstream: &config.upstream, upstreams };
+    let of = ListenerParts { core, protocols, settings, share, upstream: &config.upstream, upstreams };
     make_service(of, &config.protocol)
 }

@@ -19,7 +19,7 @@ pub struct Threshold {
 
 /// Which way a threshold was crossed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Crossed {
+pub enum Crossing {
     /// It is above now.
     Up,
     /// It is below again.
@@ -33,11 +33,11 @@ impl Threshold {
     }
 
     /// Notes the value of now; whether that crosses the threshold.
-    pub fn look(&mut self, now: Time, value: f64, threshold: f64) -> Option<Crossed> {
+    pub fn look(&mut self, now: Time, value: f64, threshold: f64) -> Option<Crossing> {
         match self.last_high {
             None if value >= threshold => {
                 self.last_high = Some(now);
-                Some(Crossed::Up)
+                Some(Crossing::Up)
             }
             None => None,
             Some(_) if value >= threshold * FALL_BACK => {
@@ -46,7 +46,7 @@ impl Threshold {
             }
             Some(last) if now.since(last) >= HOLD => {
                 self.last_high = None;
-                Some(Crossed::Down)
+                Some(Crossing::Down)
             }
             Some(_) => None,
         }
@@ -71,20 +71,20 @@ mod tests {
             crossings.extend(threshold.look(at(look * 250), value, 0.8).map(|crossed| (look, crossed)));
         }
         assert_eq!(crossings.len(), 2, "{crossings:?}");
-        assert_eq!(crossings[0], (2, Crossed::Up));
+        assert_eq!(crossings[0], (2, Crossing::Up));
         let (look, crossed) = crossings[1];
-        assert_eq!(crossed, Crossed::Down);
+        assert_eq!(crossed, Crossing::Down);
         assert!((238..=242).contains(&look), "{look}: ten seconds after the last value above nine tenths");
     }
 
     #[test]
     fn a_short_dip_does_not_leave_the_threshold() {
         let mut threshold = Threshold::default();
-        assert_eq!(threshold.look(at(0), 1.0, 1.0), Some(Crossed::Up));
+        assert_eq!(threshold.look(at(0), 1.0, 1.0), Some(Crossing::Up));
         assert_eq!(threshold.look(at(9_000), 0.0, 1.0), None);
         assert_eq!(threshold.look(at(9_250), 0.91, 1.0), None, "not clearly below: the ten seconds begin anew");
         assert_eq!(threshold.look(at(19_000), 0.0, 1.0), None);
-        assert_eq!(threshold.look(at(19_250), 0.89, 1.0), Some(Crossed::Down));
+        assert_eq!(threshold.look(at(19_250), 0.89, 1.0), Some(Crossing::Down));
         assert_eq!(threshold.look(at(19_500), 0.99, 1.0), None);
     }
 }

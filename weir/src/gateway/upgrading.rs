@@ -41,9 +41,9 @@ use crate::{
 /// noticed here.
 const END_NOTICED: Duration = Duration::from_secs(1);
 
-/// What became of an upgrade.
+/// The result of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Upgraded {
+pub enum UpgradeEnd {
     /// The new process serves; this one drains.
     Done {
         /// Its process id.
@@ -74,7 +74,7 @@ pub struct Upgrading {
     successor: Mutex<Option<Arc<Channel>>>,
 }
 
-/// The admin server's socket, and how it is told to leave it to another process.
+/// The admin server's socket, and the way to stop it for another process.
 struct Admin {
     bind: String,
     /// A copy, until another process has it.
@@ -108,9 +108,9 @@ impl Upgrading {
 }
 
 /// Ends being under way.
-struct UnderWay<'a>(&'a AtomicBool);
+struct UpgradeGuard<'a>(&'a AtomicBool);
 
-impl Drop for UnderWay<'_> {
+impl Drop for UpgradeGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
     }
@@ -163,31 +163,31 @@ impl Gateway {
         self.upgrading.is_under_way.load(Ordering::SeqCst)
     }
 
-    /// Starts the program anew, hands it the listening sockets, and begins to drain once it serves. Blocks for up to
+    /// Starts the program again, hands it the listening sockets, and begins to drain once it serves. Blocks for up to
     /// `upgrade.timeout`.
-    pub fn upgrade(&self) -> Upgraded {
+    pub fn upgrade(&self) -> UpgradeEnd {
         // Under way until all is said: a drain that waits for its end then speaks last.
         let begun = self.begin_upgrade();
         let outcome = match &begun {
-            Err(reason) => Upgraded::Refused(reason.clone()),
-            Ok((program, _under_way)) => self.try_upgrade(program).unwrap_or_else(Upgraded::Failed),
+            Err(reason) => UpgradeEnd::Refused(reason.clone()),
+            Ok((program, _under_way)) => self.try_upgrade(program).unwrap_or_else(UpgradeEnd::Failed),
         };
         let shared = self.registry().shared();
         match &outcome {
-            Upgraded::Done { pid, restart_epoch } => {
+            UpgradeEnd::Done { pid, restart_epoch } => {
                 shared.counter(&catalog::UPGRADES, &["done"]).inc();
                 tracing::info!(pid, restart_epoch, "upgraded: the new process serves");
                 if self.upgrading.is_cancelled.load(Ordering::SeqCst) {
                     tracing::warn!(pid, "the order to stop came when the new process began to serve: stop that one");
                 }
-                self.ask_drain();
+                self.request_drain();
             }
-            Upgraded::Failed(reason) => {
+            UpgradeEnd::Failed(reason) => {
                 shared.counter(&catalog::UPGRADES, &["failed"]).inc();
                 tracing::error!("upgrade failed, this process goes on serving: {reason}");
-                self.tell_ready();
+                self.notify_ready();
             }
-            Upgraded::Refused(reason) => {
+            UpgradeEnd::Refused(reason) => {
                 shared.counter(&catalog::UPGRADES, &["refused"]).inc();
                 tracing::warn!("upgrade refused: {reason}");
             }
@@ -195,7 +195,7 @@ impl Gateway {
         outcome
     }
 
-    fn begin_upgrade(&self) -> Result<(&Program, UnderWay<'_>), String> {
+    fn begin_upgrade(&self) -> Result<(&Program, UpgradeGuard<'_>), String> {
         let _no_reload = lock(&self.reloading);
         let Some(program) = self.upgrading.program.get() else {
             return Err("this process has not finished its start".to_owned());
@@ -220,10 +220,10 @@ impl Gateway {
         if self.upgrading.is_under_way.swap(true, Ordering::SeqCst) {
             return Err("an upgrade is under way".to_owned());
         }
-        Ok((program, UnderWay(&self.upgrading.is_under_way)))
+        Ok((program, UpgradeGuard(&self.upgrading.is_under_way)))
     }
 
-    fn try_upgrade(&self, program: &Program) -> Result<Upgraded, String> {
+    fn try_upgrade(&self, program: &Program) -> Result<UpgradeEnd, String> {
         let limit = self.snapshot().upgrade.timeout;
         let restart_epoch = self.restart_epoch() + 1;
         tracing::info!(program = %program.path().display(), ?limit, "upgrading: starting the new process");
@@ -251,7 +251,7 @@ impl Gateway {
         };
         let (untaken, movable) = (names(&wants.untaken), names(&wants.movable));
         let departures = self.send_departures(channel, &listening);
-        self.tell(|| Mail::HandOver {
+        self.send_to_workers(|| Mail::HandOver {
             untaken: untaken.clone(),
             movable: movable.clone(),
             departures: departures.clone(),
@@ -259,8 +259,8 @@ impl Gateway {
         if let Some(admin) = self.upgrading.admin.get() {
             admin.stopper.stop();
         }
-        systemd::tell(&format!("MAINPID={pid}"));
-        Ok(Upgraded::Done { pid, restart_epoch })
+        systemd::notify(&format!("MAINPID={pid}"));
+        Ok(UpgradeEnd::Done { pid, restart_epoch })
     }
 
     /// Sends connections to the new process: where the workers put them.
@@ -339,12 +339,12 @@ impl Gateway {
     }
 
     /// Tells the service manager that this process serves, and how; nothing if it does not, or no longer.
-    pub fn tell_ready(&self) {
+    pub fn notify_ready(&self) {
         if !self.is_the_service() {
             return;
         }
         let generation = self.snapshot().generation;
-        systemd::tell(&format!(
+        systemd::notify(&format!(
             "READY=1\nSTATUS=serving: configuration generation {generation}, restart epoch {}",
             self.restart_epoch()
         ));

@@ -1,4 +1,4 @@
-//! What a load shows: a line per second, a summary and a line of JSON per phase.
+//! The output of a load: a line per second, a summary and a line of JSON per phase.
 
 use std::{
     fs::File,

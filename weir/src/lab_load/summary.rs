@@ -219,7 +219,7 @@ fn histogram(sojourn: &Recorder, rows: u32, is_ascii: bool) -> String {
 mod tests {
     use std::time::Duration;
 
-    use weir_load::{ErrorClass, Integrity, Outcome, Stamps, Threshold};
+    use weir_load::{ErrorClass, Integrity, Stamps, Threshold, WindowResult};
 
     use super::*;
 
@@ -239,7 +239,7 @@ mod tests {
     /// A record as a run leaves it, of `count` requests that took from 100 us to 100 ms.
     fn record(count: u64) -> StepRecord {
         let mut record = StepRecord::from_line(RECORD).expect("a record");
-        let mut outcome = Outcome::new(Duration::from_secs(1));
+        let mut outcome = WindowResult::new(Duration::from_secs(1));
         for at in 0..count {
             outcome.intended();
             outcome.sent();

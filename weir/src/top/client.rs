@@ -13,7 +13,7 @@ use weir_admin::status::{
 use weir_base::secret::Secret;
 
 use super::exposition::Exposition;
-use super::insight::{Page, Remembered};
+use super::insight::{InsightData, Page};
 
 /// One poll of the admin API.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub(super) struct Sample {
     pub(super) workers: Vec<WorkerStatus>,
     pub(super) metrics: Exposition,
     /// What the page needs of what the workers remember.
-    pub(super) remembered: Option<Remembered>,
+    pub(super) remembered: Option<InsightData>,
 }
 
 /// A connection to one admin server.
@@ -36,14 +36,14 @@ pub(super) struct AdminClient {
     agent: Agent,
     base: String,
     token: Option<Secret>,
-    wanted: Wanted,
+    visible_page: VisiblePage,
 }
 
-/// The page that is shown: only what it needs is asked for.
+/// The page that is shown: only its data is requested.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Wanted(Arc<AtomicUsize>);
+pub(super) struct VisiblePage(Arc<AtomicUsize>);
 
-impl Wanted {
+impl VisiblePage {
     pub(super) fn set(&self, page: Page) {
         let at = Page::ALL.iter().position(|known| *known == page);
         self.0.store(at.unwrap_or(0), Relaxed);
@@ -70,7 +70,12 @@ impl AdminClient {
             .max_redirects(0)
             .proxy(None)
             .build();
-        Self { agent: config.into(), base: base.trim_end_matches('/').to_owned(), token, wanted: Wanted::default() }
+        Self {
+            agent: config.into(),
+            base: base.trim_end_matches('/').to_owned(),
+            token,
+            visible_page: VisiblePage::default(),
+        }
     }
 
     /// Takes a sample. The error is a sentence for the operator that begins with the path.
@@ -95,16 +100,16 @@ impl AdminClient {
     }
 
     /// Where the page that is shown is chosen.
-    pub(super) fn wanted(&self) -> Wanted {
-        self.wanted.clone()
+    pub(super) fn visible_page(&self) -> VisiblePage {
+        self.visible_page.clone()
     }
 
-    fn remembered(&self) -> Result<Option<Remembered>, String> {
-        Ok(match self.wanted.page() {
+    fn remembered(&self) -> Result<Option<InsightData>, String> {
+        Ok(match self.visible_page.page() {
             Page::Overview => None,
-            Page::HotKeys => Some(Remembered::HotKeys(self.json("/api/v1/hot-keys", &[200])?)),
-            Page::BigKeys => Some(Remembered::BigKeys(self.json("/api/v1/big-keys", &[200])?)),
-            Page::SlowLog => Some(Remembered::SlowLog(self.json("/api/v1/slow-log", &[200])?)),
+            Page::HotKeys => Some(InsightData::HotKeys(self.json("/api/v1/hot-keys", &[200])?)),
+            Page::BigKeys => Some(InsightData::BigKeys(self.json("/api/v1/big-keys", &[200])?)),
+            Page::SlowLog => Some(InsightData::SlowLog(self.json("/api/v1/slow-log", &[200])?)),
         })
     }
 

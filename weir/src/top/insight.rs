@@ -14,7 +14,7 @@ use super::format;
 use super::state::State;
 use super::table::{self, Column, Content, number, text};
 
-/// What fills the screen.
+/// The contents of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Page {
     /// Listeners, upstreams, workers, refusals.
@@ -29,19 +29,19 @@ pub enum Page {
 }
 
 impl Page {
-    /// Every page; a page's place in it is how the poll is told of it.
+    /// Every page; the poll names a page by its place in it.
     pub(super) const ALL: [Self; 4] = [Self::Overview, Self::HotKeys, Self::BigKeys, Self::SlowLog];
 }
 
 /// What the workers remember, as far as the page needs it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Remembered {
+pub(super) enum InsightData {
     HotKeys(HotKeyList),
     BigKeys(BigKeyList),
     SlowLog(SlowLogList),
 }
 
-impl Remembered {
+impl InsightData {
     /// The page that it is for.
     pub(super) fn page(&self) -> Page {
         match self {
@@ -115,9 +115,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
     frame.render_widget(Paragraph::new(Line::styled(remembered.title(), Modifier::BOLD)), title);
     let offset = state.page_offset;
     state.page_offset = match &remembered {
-        Remembered::HotKeys(list) => rows(frame, area, (HOT_KEYS, &list.hot_keys), offset),
-        Remembered::BigKeys(list) => rows(frame, area, (BIG_KEYS, &list.big_keys), offset),
-        Remembered::SlowLog(list) => rows(frame, area, (SLOW_REQUESTS, &list.slow_requests), offset),
+        InsightData::HotKeys(list) => rows(frame, area, (HOT_KEYS, &list.hot_keys), offset),
+        InsightData::BigKeys(list) => rows(frame, area, (BIG_KEYS, &list.big_keys), offset),
+        InsightData::SlowLog(list) => rows(frame, area, (SLOW_REQUESTS, &list.slow_requests), offset),
     };
 }
 

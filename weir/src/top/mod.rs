@@ -110,7 +110,7 @@ impl From<io::Error> for TopError {
 pub fn run(args: &TopArgs) -> Result<(), TopError> {
     let client = AdminClient::new(&args.admin, token(args.token_env.as_deref())?);
     let mut state = State::new(&args.admin);
-    state.wanted = client.wanted();
+    state.visible_page = client.visible_page();
     state.show(args.view);
     if args.once {
         let mut output = io::stdout().lock();
@@ -193,7 +193,7 @@ fn live(mut state: State, polled: &Receiver<Result<Sample, String>>) -> Result<(
         if !event::poll(KEY_WAIT)? {
             continue;
         }
-        // A new size is seen by the next draw; mouse and focus are not asked for.
+        // A new size is seen by the next draw; mouse and focus events are not requested.
         let Event::Key(key) = event::read()? else { continue };
         if key.kind != KeyEventKind::Release && state.press(key) == Flow::Quit {
             return Ok(());

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::client::{Sample, Wanted};
+use super::client::{Sample, VisiblePage};
 use super::insight::Page;
 
 /// The whole state of the view. Changed by polls and keys, read by the renderer.
@@ -22,12 +22,12 @@ pub(super) struct State {
     pub(super) is_paused: bool,
     pub(super) sort: Sort,
     pub(super) focus: Section,
-    /// What fills the screen.
+    /// The contents of the screen.
     pub(super) page: Page,
     /// Rows scrolled past on a page of one table.
     pub(super) page_offset: usize,
     /// Tells the poll what to ask for.
-    pub(super) wanted: Wanted,
+    pub(super) visible_page: VisiblePage,
     /// The table of routes is shown.
     pub(super) has_routes: bool,
     offsets: [usize; Section::ALL.len()],
@@ -92,13 +92,13 @@ impl State {
             focus: Section::Listeners,
             page: Page::default(),
             page_offset: 0,
-            wanted: Wanted::default(),
+            visible_page: VisiblePage::default(),
             has_routes: false,
             offsets: [0; Section::ALL.len()],
         }
     }
 
-    /// Takes the result of a poll. While paused the shown samples stay; whether the server answers is still told.
+    /// Takes the result of a poll. While paused the shown samples stay; whether the server answers is still shown.
     pub(super) fn accept(&mut self, polled: Result<Sample, String>) {
         let sample = match polled {
             Ok(sample) => sample,
@@ -161,7 +161,7 @@ impl State {
     pub(super) fn show(&mut self, page: Page) {
         self.page = if self.page == page { Page::Overview } else { page };
         self.page_offset = 0;
-        self.wanted.set(self.page);
+        self.visible_page.set(self.page);
     }
 
     /// The next table. That of the routes is not there without any.

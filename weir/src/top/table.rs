@@ -138,7 +138,7 @@ mod tests {
     use super::share_out;
 
     #[test]
-    fn room_for_all_gives_all_what_they_want() {
+    fn room_for_all_gives_all_their_width() {
         assert_eq!(share_out([3, 5, 2], 20), [3, 5, 2]);
     }
 

@@ -371,7 +371,7 @@ fn totals(current: &Sample, listeners: &[ListenerRow], workers: &[WorkerRow]) ->
     }
 }
 
-/// What an operator should look at first, the most urgent first.
+/// The alerts for an operator, the most urgent first.
 fn alerts(current: &Sample) -> Vec<String> {
     let mut alerts = Vec::new();
     for worker in current.workers.iter().filter(|worker| worker.stalled) {

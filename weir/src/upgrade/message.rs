@@ -72,7 +72,7 @@ pub enum SocketOf {
 
 /// What the other process did.
 #[derive(Debug)]
-pub enum Heard {
+pub enum PeerEvent {
     /// It said this, with these descriptors.
     Message(Message, Vec<OwnedFd>),
     /// It closed its end.
@@ -112,12 +112,12 @@ pub fn in_messages<'fd>(sockets: &[(SocketOf, BorrowedFd<'fd>)]) -> Vec<(Message
 ///
 /// # Errors
 /// Words that this version does not know, and those of [`Channel::receive`].
-pub fn hear(channel: &Channel) -> io::Result<Heard> {
+pub fn receive(channel: &Channel) -> io::Result<PeerEvent> {
     match channel.receive()? {
-        Received::End => Ok(Heard::End),
-        Received::Nothing => Ok(Heard::Nothing),
+        Received::End => Ok(PeerEvent::End),
+        Received::Nothing => Ok(PeerEvent::Nothing),
         Received::Message(bytes, descriptors) => match serde_json::from_slice(&bytes) {
-            Ok(message) => Ok(Heard::Message(message, descriptors)),
+            Ok(message) => Ok(PeerEvent::Message(message, descriptors)),
             Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("not understood: {error}"))),
         },
     }

@@ -24,11 +24,11 @@
 //! `failed` and why. If the channel ends before 3, the new one ends too: nobody may be served by two generations of
 //! processes that do not know of each other.
 
-pub mod ask;
 pub mod connection;
 pub mod message;
 pub mod predecessor;
 pub mod program;
+pub mod request;
 pub mod successor;
 
 use std::net::TcpListener;

@@ -8,7 +8,7 @@ use weir_engine::{handover::Channel, settings::Address};
 use super::{
     Inheritance, VARIABLE,
     connection::MovedConnection,
-    message::{Heard, Message, PROTOCOL, SocketOf, hear},
+    message::{Message, PROTOCOL, PeerEvent, SocketOf, receive},
 };
 use crate::gateway::Inherited;
 
@@ -40,7 +40,7 @@ impl Predecessor {
     /// # Errors
     /// It has ended, or speaks another language.
     pub fn inheritance(&self) -> Result<Inheritance, String> {
-        let Message::Hello { protocol, pid, restart_epoch, next_connection_id } = self.hear()?.0 else {
+        let Message::Hello { protocol, pid, restart_epoch, next_connection_id } = self.receive()?.0 else {
             return Err("the running process did not begin with hello".to_owned());
         };
         if protocol != PROTOCOL {
@@ -55,7 +55,7 @@ impl Predecessor {
             ..Inheritance::default()
         };
         loop {
-            let (message, descriptors) = self.hear()?;
+            let (message, descriptors) = self.receive()?;
             let Message::Sockets { sockets, is_last } = message else {
                 return Err(format!("the running process said {message:?} among its sockets"));
             };
@@ -82,7 +82,7 @@ impl Predecessor {
     pub fn wait_take(&self, untaken: &Inherited, movable: Vec<String>) -> Result<(), String> {
         let untaken = untaken.iter().map(|(bind, _)| bind.to_string()).collect();
         self.say(&Message::Ready { pid: std::process::id(), untaken, movable })?;
-        match self.hear()?.0 {
+        match self.receive()?.0 {
             Message::Take => Ok(()),
             other => Err(format!("the running process said {other:?} and not take")),
         }
@@ -104,10 +104,10 @@ impl Predecessor {
         message.send(&self.channel, &[]).map_err(|error| format!("cannot speak to the running process: {error}"))
     }
 
-    fn hear(&self) -> Result<(Message, Vec<OwnedFd>), String> {
-        match hear(&self.channel) {
-            Ok(Heard::Message(message, descriptors)) => Ok((message, descriptors)),
-            Ok(Heard::End | Heard::Nothing) => {
+    fn receive(&self) -> Result<(Message, Vec<OwnedFd>), String> {
+        match receive(&self.channel) {
+            Ok(PeerEvent::Message(message, descriptors)) => Ok((message, descriptors)),
+            Ok(PeerEvent::End | PeerEvent::Nothing) => {
                 Err("the running process has ended, or has called the upgrade off".to_owned())
             }
             Err(error) => Err(format!("cannot hear the running process: {error}")),
@@ -118,14 +118,14 @@ impl Predecessor {
 /// Gives `take` the connections that come, until the process at the other end has ended.
 pub fn take_connections(channel: &Channel, mut take: impl FnMut(MovedConnection, OwnedFd)) {
     loop {
-        match hear(channel) {
-            Ok(Heard::Message(Message::Connection(connection), mut sockets)) => {
+        match receive(channel) {
+            Ok(PeerEvent::Message(Message::Connection(connection), mut sockets)) => {
                 if let Some(socket) = sockets.pop() {
                     take(*connection, socket);
                 }
             }
-            Ok(Heard::Message(..) | Heard::Nothing) => {}
-            Ok(Heard::End) => return,
+            Ok(PeerEvent::Message(..) | PeerEvent::Nothing) => {}
+            Ok(PeerEvent::End) => return,
             // No room for one more descriptor: that connection is lost, the next may find some.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 tracing::error!(%error, "a connection of the process before this one was lost");

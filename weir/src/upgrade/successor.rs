@@ -19,7 +19,7 @@ use weir_engine::handover::Channel;
 use super::{
     VARIABLE,
     connection::MovedConnection,
-    message::{Heard, Message, SocketOf, hear, in_messages},
+    message::{Message, PeerEvent, SocketOf, in_messages, receive},
     program::Program,
 };
 
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const END_TIME: Duration = Duration::from_secs(1);
 
 /// Addresses of listeners, as this process's configuration has them.
-pub struct Wants {
+pub struct RequiredListeners {
     /// It does not have these.
     pub untaken: Vec<String>,
     /// It goes on with the connections of these.
@@ -43,7 +43,7 @@ pub struct Successor<'a> {
     deadline: Instant,
     limit: Duration,
     is_cancelled: &'a AtomicBool,
-    /// It was told to serve.
+    /// It has the order to serve.
     is_let: bool,
     /// Its process id as it says itself: what was started may be a wrapper.
     pid: u32,
@@ -88,11 +88,11 @@ impl<'a> Successor<'a> {
     ///
     /// # Errors
     /// In words: it failed, ended, took too long, or the upgrade was called off.
-    pub fn wait_ready(&mut self) -> Result<Wants, String> {
+    pub fn wait_ready(&mut self) -> Result<RequiredListeners, String> {
         match self.wait()? {
             Message::Ready { pid, untaken, movable } => {
                 self.pid = pid;
-                Ok(Wants { untaken, movable })
+                Ok(RequiredListeners { untaken, movable })
             }
             other => Err(format!("the new process said {other:?} before it was ready")),
         }
@@ -131,11 +131,11 @@ impl<'a> Successor<'a> {
 
     fn wait(&mut self) -> Result<Message, String> {
         loop {
-            match hear(&self.channel) {
-                Ok(Heard::Message(Message::Failed { reason }, _)) => return Err(reason),
-                Ok(Heard::Message(message, _)) => return Ok(message),
-                Ok(Heard::Nothing) => self.look()?,
-                Ok(Heard::End) => return Err(self.ended()),
+            match receive(&self.channel) {
+                Ok(PeerEvent::Message(Message::Failed { reason }, _)) => return Err(reason),
+                Ok(PeerEvent::Message(message, _)) => return Ok(message),
+                Ok(PeerEvent::Nothing) => self.look()?,
+                Ok(PeerEvent::End) => return Err(self.ended()),
                 Err(error) => return Err(format!("cannot hear the new process: {error}")),
             }
         }
@@ -161,10 +161,10 @@ impl<'a> Successor<'a> {
     /// The reason that it left in the channel, if it had the time to.
     fn last_words(&mut self) -> String {
         loop {
-            match hear(&self.channel) {
-                Ok(Heard::Message(Message::Failed { reason }, _)) => return reason,
-                Ok(Heard::Message(..)) => {}
-                Ok(Heard::End | Heard::Nothing) | Err(_) => return self.ended(),
+            match receive(&self.channel) {
+                Ok(PeerEvent::Message(Message::Failed { reason }, _)) => return reason,
+                Ok(PeerEvent::Message(..)) => {}
+                Ok(PeerEvent::End | PeerEvent::Nothing) | Err(_) => return self.ended(),
             }
         }
     }
@@ -247,7 +247,7 @@ mod tests {
         new.wait_ready().expect("ready");
         is_cancelled.store(true, Ordering::SeqCst);
         assert!(new.serves().is_err_and(|reason| reason.contains("told to stop")));
-        assert!(matches!(hear(&theirs), Ok(Heard::End)), "it was told to take over");
+        assert!(matches!(receive(&theirs), Ok(PeerEvent::End)), "it was told to take over");
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
         new.wait_ready().expect("ready");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert!(matches!(hear(&theirs), Ok(Heard::Message(Message::Take, _))));
+                assert!(matches!(receive(&theirs), Ok(PeerEvent::Message(Message::Take, _))));
                 is_cancelled.store(true, Ordering::SeqCst);
                 // Longer than between two looks.
                 std::thread::sleep(Duration::from_millis(20));
@@ -269,15 +269,15 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_heard_of_a_process_that_did_not_read_everything() {
+    fn the_reason_arrives_from_a_process_that_did_not_read_everything() {
         let is_cancelled = AtomicBool::new(false);
         for speaks_again in [false, true] {
             let (mut new, theirs) = successor(&is_cancelled);
             new.say(&Message::Take, &[]).expect("sent");
             Message::failed("not today").send(&theirs, &[]).expect("sent");
             drop(theirs);
-            let heard = if speaks_again { new.say(&Message::Take, &[]) } else { new.wait().map(drop) };
-            assert_eq!(heard, Err("not today".to_owned()));
+            let result = if speaks_again { new.say(&Message::Take, &[]) } else { new.wait().map(drop) };
+            assert_eq!(result, Err("not today".to_owned()));
         }
     }
 }

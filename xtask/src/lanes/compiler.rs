@@ -8,7 +8,7 @@ use super::{LANE_DEADLINE, products};
 use crate::command::{at_idle_priority, run_counted};
 use crate::lane::{Report, Run};
 use crate::programs::{ALWAYS, cargo};
-use crate::reach::Reached;
+use crate::reach::ReachedPackages;
 use crate::tidy as rules;
 use crate::totals::Runner;
 
@@ -67,7 +67,7 @@ pub fn docs(run: &Run<'_>) -> Result<Report> {
     let words = [&["test", "--doc", "--locked", "--no-fail-fast"], &*run.reached.selection(&ALWAYS)].concat();
     let finished = run_counted(&mut at_idle_priority(&cargo(run.workspace, &words)), Runner::Cargo, LANE_DEADLINE)?;
     report.join(Report::of_program("docs", finished, true));
-    if *run.reached == Reached::All {
+    if *run.reached == ReachedPackages::All {
         report.expect_tests("docs");
     }
     Ok(report)

@@ -15,10 +15,10 @@ pub const E2E: &[&str] = &[
     "reload::reloads_under_load_cost_no_request",
     "sharding::each_key_is_on_one_shard_and_found_there",
     "tls::tls_on_both_sides",
-    "tracking::another_client_is_told_on_whatever_worker_it_is",
+    "tracking::another_client_is_notified_on_any_worker",
     "upgrade::load::pipelined_clients_and_newcomers_notice_nothing",
     "upstream::a_killed_server_costs_errors_but_no_connections",
-    "users::what_is_denied_in_a_pipeline_stays_here_and_the_rest_goes_on",
+    "users::denied_commands_of_a_pipeline_are_answered_here_and_the_rest_is_forwarded",
     "values::sizes_around_every_boundary_come_back_unchanged",
     "workers::eight_connections_on_two_workers_spread_four_and_four",
 ];
@@ -37,7 +37,7 @@ pub const HOSTILE: &[&str] = &[
 ];
 
 pub const HTTP: &[&str] = &[
-    "access::a_line_says_what_was_asked_where_it_went_and_how_it_ended",
+    "access::a_line_shows_request_upstream_and_outcome",
     "buffering::an_upload_that_comes_in_pieces_reaches_its_origin_whole_and_with_its_length",
     "http2::an_answer_waits_for_the_window_and_loses_nothing",
     "http2::curl_gets_posts_and_uploads",
@@ -48,28 +48,28 @@ pub const HTTP: &[&str] = &[
     "messages::bodies_of_both_framings_arrive_whole",
     "messages::pipelined_requests_are_answered_in_order",
     "origins::an_origin_that_closes_without_a_word_is_502_and_one_that_is_silent_504",
-    "policies::tokens_are_verified_and_their_claims_told",
+    "policies::tokens_are_verified_and_their_claims_forwarded",
     "refusals::h1_1_to_h1_10_malformed_heads",
     "restarts::a_rolling_restart_of_two_endpoints_with_default_settings_is_no_outage",
     "routes::hosts_and_paths_decide_in_the_documented_order",
     "service::a_drain_ends_idle_connections_and_tells_the_busy_ones",
     "tcp::bytes_go_both_ways_and_each_direction_ends_by_itself",
-    "tls::the_certificate_is_that_of_the_name_that_is_asked_for",
-    "upstreams::failures_are_asked_again_only_where_that_is_safe_and_wanted",
+    "tls::the_certificate_is_that_of_the_requested_name",
+    "upstreams::failures_are_retried_only_where_that_is_safe_and_configured",
     "websocket::frames_of_all_sizes_go_both_ways_as_they_are",
 ];
 
 pub const ISOLATION: &[&str] = &[
-    "config::s10_what_looks_like_protection_and_is_none_is_a_mistake",
-    "reading::s1_others_do_not_wait_for_one_who_reads_slowly",
+    "config::s10_settings_that_look_like_protection_and_are_none_are_a_mistake",
+    "reading::s1_others_do_not_wait_for_a_slow_reader",
     "refusals::s8_a_refusal_leaves_no_state_behind",
 ];
 
 pub const LAB: &[&str] = &[
-    "a_comparison_without_a_gateway_tells_what_the_gateway_costs",
+    "a_comparison_without_a_gateway_shows_the_cost_of_the_gateway",
     "a_wrong_peer_is_refused_before_any_load",
-    "demo::the_demo_loses_nothing_and_says_what_it_counted",
+    "demo::the_demo_loses_nothing_and_prints_its_counts",
     "placement::ketama_is_that_of_twemproxy",
     "upgrades::no_request_fails_while_the_program_is_upgraded",
-    "what_cannot_be_measured_is_refused_before_any_load",
+    "unmeasurable_setups_are_refused_before_any_load",
 ];

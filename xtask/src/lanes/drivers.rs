@@ -8,7 +8,7 @@ use crate::lane::{Report, Run};
 
 /// What the drivers do differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Because {
+enum DriverDifference {
     /// Connections are accepted, and spread over workers.
     Accept,
     /// Connections are made to servers.
@@ -23,7 +23,7 @@ enum Because {
     Drain,
 }
 
-impl Because {
+impl DriverDifference {
     fn text(self) -> &'static str {
         match self {
             Self::Accept => "accept and spread",
@@ -37,36 +37,36 @@ impl Because {
 }
 
 /// Program, beginning of the tests' names, and why these.
-const TAGGED: [(&str, &str, Because); 29] = [
-    ("e2e", "workers::", Because::Accept),
-    ("e2e", "proxy_protocol::", Because::Accept),
-    ("e2e", "transport::", Because::Accept),
-    ("e2e", "tls::tls_on_both_sides", Because::Connect),
-    ("e2e", "upstream::", Because::Connect),
-    ("e2e", "pins::blocking_outlasts_the_request_timeout", Because::Timers),
-    ("e2e", "clients::a_pause_of_all_ends_by_itself", Because::Timers),
-    ("e2e", "pins::a_blocked_client_that_leaves", Because::HangUp),
-    ("e2e", "pipelining::a_half_closed_client", Because::HangUp),
-    ("e2e", "reload::", Because::HandOver),
-    ("e2e", "upgrade::", Because::HandOver),
-    ("e2e", "drain::", Because::Drain),
-    ("hostile", "abuse::", Because::Accept),
-    ("hostile", "resources::x1_", Because::Accept),
-    ("hostile", "upstreams::x5_", Because::Connect),
-    ("hostile", "pressure::", Because::Timers),
-    ("hostile", "sessions::r20_", Because::HangUp),
-    ("hostile", "reconnects::", Because::HangUp),
-    ("http", "service::connections_past_the_limit", Because::Accept),
-    ("http", "blackholes::", Because::Connect),
-    ("http", "http2_origins::an_idle_connection", Because::Connect),
-    ("http", "restarts::", Because::Connect),
-    ("http", "refusals::h1_11_", Because::Timers),
-    ("http", "refusals::h1_12_", Because::Timers),
-    ("http", "websocket::w6_silence", Because::Timers),
-    ("http", "leaving::", Because::HangUp),
-    ("http", "tcp::", Because::HangUp),
-    ("http", "changes::", Because::HandOver),
-    ("http", "service::a_drain", Because::Drain),
+const TAGGED: [(&str, &str, DriverDifference); 29] = [
+    ("e2e", "workers::", DriverDifference::Accept),
+    ("e2e", "proxy_protocol::", DriverDifference::Accept),
+    ("e2e", "transport::", DriverDifference::Accept),
+    ("e2e", "tls::tls_on_both_sides", DriverDifference::Connect),
+    ("e2e", "upstream::", DriverDifference::Connect),
+    ("e2e", "pins::blocking_outlasts_the_request_timeout", DriverDifference::Timers),
+    ("e2e", "clients::a_pause_of_all_ends_by_itself", DriverDifference::Timers),
+    ("e2e", "pins::a_blocked_client_that_leaves", DriverDifference::HangUp),
+    ("e2e", "pipelining::a_half_closed_client", DriverDifference::HangUp),
+    ("e2e", "reload::", DriverDifference::HandOver),
+    ("e2e", "upgrade::", DriverDifference::HandOver),
+    ("e2e", "drain::", DriverDifference::Drain),
+    ("hostile", "abuse::", DriverDifference::Accept),
+    ("hostile", "resources::x1_", DriverDifference::Accept),
+    ("hostile", "upstreams::x5_", DriverDifference::Connect),
+    ("hostile", "pressure::", DriverDifference::Timers),
+    ("hostile", "sessions::r20_", DriverDifference::HangUp),
+    ("hostile", "reconnects::", DriverDifference::HangUp),
+    ("http", "service::connections_past_the_limit", DriverDifference::Accept),
+    ("http", "blackholes::", DriverDifference::Connect),
+    ("http", "http2_origins::an_idle_connection", DriverDifference::Connect),
+    ("http", "restarts::", DriverDifference::Connect),
+    ("http", "refusals::h1_11_", DriverDifference::Timers),
+    ("http", "refusals::h1_12_", DriverDifference::Timers),
+    ("http", "websocket::w6_silence", DriverDifference::Timers),
+    ("http", "leaving::", DriverDifference::HangUp),
+    ("http", "tcp::", DriverDifference::HangUp),
+    ("http", "changes::", DriverDifference::HandOver),
+    ("http", "service::a_drain", DriverDifference::Drain),
 ];
 
 /// One problem for each tag of `program` that no test has.

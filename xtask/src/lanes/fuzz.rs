@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use crate::command::{Finished, at_idle_priority, command, run_counted};
 use crate::lane::{Report, Run};
 use crate::programs::{Programs, TestProgram};
-use crate::reach::Reached;
+use crate::reach::ReachedPackages;
 use crate::totals::{Runner, Totals};
 use crate::workspace::Workspace;
 
@@ -60,7 +60,7 @@ pub fn run(run: &Run<'_>) -> Result<Report> {
 }
 
 /// The targets: tests of `weir-fuzz` that only its feature builds.
-fn build(workspace: &Workspace, reached: &Reached) -> Result<Vec<TestProgram>> {
+fn build(workspace: &Workspace, reached: &ReachedPackages) -> Result<Vec<TestProgram>> {
     let packages = workspace.metadata.workspace_packages();
     let fuzz = packages.into_iter().find(|package| package.name == "weir-fuzz").context("there is no weir-fuzz")?;
     let names = fuzz.targets.iter().filter(|target| target.required_features.iter().any(|one| one == FEATURE));

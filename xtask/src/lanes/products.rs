@@ -90,7 +90,7 @@ pub fn environment(run: &Run<'_>, driver: &str) -> Result<Vec<(String, String)>>
     let workspace = run.workspace;
     let gateway = run.programs()?.binary("weir")?;
     let valkey = setup::valkey_server(workspace)?;
-    // What random tests find anew is for those who run them by hand: a lane must not fail by chance.
+    // New findings of random tests are for those who run them by hand: a lane must not fail by chance.
     let seed = std::env::var("WEIR_TEST_SEED").unwrap_or_else(|_| LANE_SEED.to_owned());
     Ok(vec![
         ("WEIR_TEST_SEED".into(), seed),

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_linked_is_named_with_its_licence_and_what_is_not_is_left_out() {
+    fn linked_crates_are_named_with_their_licence_and_others_are_left_out() {
         let workspace = Workspace::load().expect("cargo describes the workspace");
         let text = text(&workspace).expect("the texts");
         let has = |name: &str| text.lines().any(|line| line.starts_with(&format!("{name} ")) && line.contains(": "));

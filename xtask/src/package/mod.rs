@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_and_what_is_none_is_refused() {
+    fn words_are_read_and_unknown_ones_are_refused() {
         let all =
             Request::parse(&["--binary", "a/weir", "--version", "1.2", "--folder", "b", "--quick"]).expect("good");
         let binary = Some(PathBuf::from("a/weir"));

@@ -1,4 +1,4 @@
-//! What goes where in the package.
+//! The layout of the package.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -206,7 +206,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// What a part has beside its packages.
+/// The parts of an installation besides its packages.
 fn install(workspace: &Workspace, part: Part) -> Result<()> {
     match part {
         Part::Compiler | Part::Browser | Part::Prometheus => Ok(()),
@@ -260,7 +260,7 @@ fn run_with_retries(folder: &Path, words: &[&str], environment: &[(&str, &str)])
         command.envs(environment.iter().copied());
         match command::run(&mut command) {
             Ok(()) => return Ok(()),
-            // What took so long once is not tried again.
+            // A try that took so long is not repeated.
             Err(error) if attempt == ATTEMPTS || begun.elapsed() > command::RUN_DEADLINE => return Err(error),
             Err(error) => {
                 eprintln!("setup: attempt {attempt} of {ATTEMPTS}: {error}; again in {} s", wait.as_secs());

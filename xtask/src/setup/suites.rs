@@ -165,7 +165,7 @@ pub fn go_redis(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Written last: what is there, as it was asked for.
+/// Written last: the state, as requested.
 const STAMP: &str = ".installed";
 
 fn is_installed(folder: &Path, wanted: &str) -> bool {

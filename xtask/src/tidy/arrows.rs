@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn allowed_and_forbidden_arrows_are_told_apart() {
+    fn allowed_and_forbidden_arrows_are_distinguished() {
         let allowed = [
             arrow(("weir-redis", "proxy"), "weir-upstream", Some("dataplane")),
             arrow(("weir-ai", "proxy"), "weir-http", Some("proxy")),

@@ -119,7 +119,7 @@ mod tests {
     fn test_code_is_exempt() {
         let long = function("fn long()", FUNCTION_LINES_MAX + 1, "    ");
         assert!(found(&format!("#[cfg(test)]\nmod tests {{\n{long}}}\n")).is_empty());
-        // What comes behind it is not.
+        // Later bytes are not.
         assert_eq!(found(&format!("#[cfg(test)]\nmod tests;\n\nimpl X {{\n{long}}}\n")).len(), 1);
         let file = |name: &str| SourceFile { name: name.into(), path: name.into(), text: long.clone() };
         let exempt =

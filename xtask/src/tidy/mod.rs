@@ -28,7 +28,7 @@ use anyhow::Result;
 
 use crate::workspace::Workspace;
 
-/// What all rules found together.
+/// The findings of all rules together.
 pub struct Findings {
     /// One line each: place, what, remedy.
     pub violations: Vec<String>,

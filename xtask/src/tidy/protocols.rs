@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_another_protocol_is_no_piece_of_this_one() {
+    fn files_of_another_protocol_are_no_piece_of_this_one() {
         let lacking = tree(Some("fuzz/targets/x_frames.rs"));
         std::fs::create_dir_all(lacking.path().join("fuzz/targets")).expect("made");
         for other in ["xy_frames.rs", "x.rs", "x_frames.txt"] {

@@ -80,7 +80,7 @@ fn h1_3_chunks_that_two_parsers_could_read_in_two_ways_are_refused() {
 }
 
 #[test]
-fn h1_3_what_surrounds_the_data_has_a_limit() {
+fn h1_3_chunk_extensions_and_trailers_have_a_limit() {
     let mut extension = b"1;".to_vec();
     extension.extend(std::iter::repeat_n(b'x', 9 * 1024));
     assert_eq!(chunked(&extension), Err(WireError::ChunkExtensions));
@@ -100,7 +100,7 @@ fn a_claimed_size_reserves_nothing() {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded_however_it_is_cut(
+    fn an_encoded_body_is_decoded_however_it_is_cut(
         parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {

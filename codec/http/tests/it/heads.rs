@@ -1,4 +1,4 @@
-//! What a head may be, and what is refused: the cases H1.1 to H1.10 of the abuse catalogue.
+//! Valid heads, and refused ones: the cases H1.1 to H1.10 of the abuse catalogue.
 
 use weir_http_codec::{
     BodyLength, HeadLimits, RequestHead, RequestParser, ResponseHead, ResponseParser, Version, WireError,
@@ -202,7 +202,7 @@ fn however_a_head_is_cut_the_same_is_read() {
 }
 
 #[test]
-fn a_parser_that_is_used_again_remembers_nothing() {
+fn a_reused_parser_keeps_no_state() {
     let mut parser = RequestParser::new();
     for round in 0..3 {
         let input = format!("GET /{round} HTTP/1.1\r\nHost: h{round}\r\nX: y\r\n\r\n");

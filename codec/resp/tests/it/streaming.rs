@@ -54,7 +54,7 @@ fn r8_many_small_arguments_are_streamed_past_the_buffer() {
 }
 
 #[test]
-fn name_and_first_key_are_complete_unless_they_are_what_is_large() {
+fn name_and_first_key_are_complete_unless_they_are_large_themselves() {
     let long = [b'x'; 5000];
     let middle = [b'y'; 900];
     for (args, want) in [

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is asked of the workers. The server has checked the limit already.
+/// The query to the workers. The server has checked the limit already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionQuery {
     /// Entries wanted, 1 to [`PAGE_MAX`](crate::limits::PAGE_MAX).
@@ -17,7 +17,7 @@ pub struct ConnectionQuery {
 }
 
 impl ConnectionQuery {
-    /// True if this connection was asked for.
+    /// True if this connection was requested.
     pub fn matches(&self, connection: &ConnectionStatus) -> bool {
         self.after.is_none_or(|after| connection.id > after)
             && self.worker.is_none_or(|worker| connection.worker == worker)
@@ -34,7 +34,7 @@ pub struct ConnectionAnswer {
     pub workers_silent: Vec<u32>,
 }
 
-/// What a session is doing.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionState {

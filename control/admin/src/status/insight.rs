@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How much of a key is told.
+/// How much of a key is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyNames {
@@ -19,7 +19,7 @@ pub enum KeyNames {
 /// What the workers remember, merged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InsightAnswer {
-    /// How much of a key is told.
+    /// How much of a key is shown.
     pub names: KeyNames,
     /// One request of so many was looked at.
     pub sample: u32,
@@ -59,7 +59,7 @@ pub struct HotKeyStatus {
 /// Answer of `/api/v1/hot-keys`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HotKeyList {
-    /// How much of a key is told.
+    /// How much of a key is shown.
     pub names: KeyNames,
     /// One request of so many was looked at.
     pub sample: u32,
@@ -105,7 +105,7 @@ pub struct BigKeyStatus {
 /// Answer of `/api/v1/big-keys`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BigKeyList {
-    /// How much of a key is told.
+    /// How much of a key is shown.
     pub names: KeyNames,
     /// The largest first.
     pub big_keys: Vec<BigKeyStatus>,

@@ -22,7 +22,7 @@ pub struct Quantiles {
     pub p999: Option<f64>,
 }
 
-/// What a listener does with newcomers.
+/// The handling of new connections by a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ListenerState {
@@ -38,7 +38,7 @@ pub enum ListenerState {
     Closed,
 }
 
-/// What a listener does at its knee.
+/// The action of a listener at its knee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KneeAction {

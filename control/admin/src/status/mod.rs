@@ -21,7 +21,8 @@ pub use insight::{
 };
 pub use listener::{KneeAction, KneeStatus, ListenerList, ListenerState, ListenerStatus, Quantiles};
 pub use operation::{
-    Diagnostic, DrainState, DrainStatus, Outcome, ReloadOutcome, Severity, UpgradeOutcome, UpgradeResult, VersionStatus,
+    Diagnostic, DrainState, DrainStatus, ReloadOutcome, ReloadResult, Severity, UpgradeOutcome, UpgradeResult,
+    VersionStatus,
 };
 pub use probe::{Check, CheckResult, ProbeAnswer, Verdict};
 pub use responses::{ErrorStatus, ResponseClasses};

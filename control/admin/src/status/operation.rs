@@ -28,10 +28,10 @@ pub struct VersionStatus {
     pub draining_predecessor: Option<u32>,
 }
 
-/// What became of a reload.
+/// The result of a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ReloadResult {
     /// Valid, and in force from the workers' next turn.
     Applied,
     /// Valid and equal to what is in force.
@@ -55,7 +55,7 @@ pub enum Severity {
 pub struct Diagnostic {
     /// How much it weighs.
     pub severity: Severity,
-    /// File, if it could be told.
+    /// File, if it is known.
     pub file: Option<String>,
     /// Line, from 1.
     pub line: Option<u32>,
@@ -72,8 +72,8 @@ pub struct Diagnostic {
 /// Answer of `POST /api/v1/reload`: 200 if applied or unchanged, 422 if rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReloadOutcome {
-    /// What became of it.
-    pub outcome: Outcome,
+    /// Its result.
+    pub outcome: ReloadResult,
     /// Generation in force after it.
     pub generation: u64,
     /// Changes that are in force now, one sentence each.
@@ -84,7 +84,7 @@ pub struct ReloadOutcome {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// What became of an upgrade.
+/// The result of an upgrade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpgradeResult {
@@ -99,7 +99,7 @@ pub enum UpgradeResult {
 /// Answer of `POST /api/v1/upgrade`: 200 if done, 422 if failed, 409 if refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UpgradeOutcome {
-    /// What became of it.
+    /// Its result.
     pub result: UpgradeResult,
     /// Process id of the process that answers.
     pub pid: u32,

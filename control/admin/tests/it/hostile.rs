@@ -160,7 +160,7 @@ fn heads_beyond_the_limits_are_refused() {
 }
 
 #[test]
-fn what_is_not_http_is_closed() {
+fn bytes_that_are_no_http_close_the_connection() {
     let server = start(&FakeGateway::new());
     for bytes in [&b"*1\r\n$4\r\nPING\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00", b"\0\0\0\0\r\n\r\n"] {
         let mut stream = connect(&server);

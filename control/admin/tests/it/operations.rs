@@ -7,18 +7,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_admin::AdminServer;
-use weir_admin::status::{Outcome, ReloadOutcome, UpgradeOutcome, UpgradeResult};
+use weir_admin::status::{ReloadOutcome, ReloadResult, UpgradeOutcome, UpgradeResult};
 
 use crate::support::{FakeGateway, PATIENCE, connect, exchange, fetch, loopback, send, start};
 
 #[test]
-fn a_good_reload_tells_what_changed_and_what_waits() {
+fn a_good_reload_lists_applied_and_waiting_changes() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
     let answer = send(&server, "/api/v1/reload");
     assert_eq!(answer.status, 200);
     let outcome: ReloadOutcome = serde_json::from_value(answer.json()).expect("an outcome");
-    assert_eq!(outcome.outcome, Outcome::Applied);
+    assert_eq!(outcome.outcome, ReloadResult::Applied);
     assert_eq!(outcome.generation, 5);
     assert_eq!(outcome.applied.len(), 1);
     assert_eq!(outcome.needs_restart, ["runtime.workers 1 -> 2"]);
@@ -32,14 +32,14 @@ fn a_rejected_reload_is_422_with_every_mistake() {
     let answer = send(&server, "/api/v1/reload");
     assert_eq!(answer.status, 422);
     let outcome: ReloadOutcome = serde_json::from_value(answer.json()).expect("an outcome");
-    assert_eq!(outcome.outcome, Outcome::Rejected);
+    assert_eq!(outcome.outcome, ReloadResult::Rejected);
     assert_eq!(outcome.generation, 4);
     assert_eq!(outcome.diagnostics[0].line, Some(4));
     assert_eq!(outcome.diagnostics[0].remedy.as_deref(), Some("write host:port"));
 }
 
 #[test]
-fn while_a_reload_blocks_the_probes_answer_and_a_second_one_is_told_to_wait() {
+fn while_a_reload_blocks_the_probes_answer_and_a_second_one_is_refused() {
     let gateway = FakeGateway::new();
     gateway.gate.close();
     let server = start(&gateway);
@@ -59,7 +59,7 @@ fn while_a_reload_blocks_the_probes_answer_and_a_second_one_is_told_to_wait() {
 }
 
 #[test]
-fn an_upgrade_is_answered_with_what_became_of_it() {
+fn an_upgrade_is_answered_with_its_result() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
     let cases = [(UpgradeResult::Done, 200), (UpgradeResult::Failed, 422), (UpgradeResult::Refused, 409)];
@@ -75,7 +75,7 @@ fn an_upgrade_is_answered_with_what_became_of_it() {
 }
 
 #[test]
-fn while_an_upgrade_waits_a_second_one_is_told_so_and_a_reload_is_still_answered() {
+fn while_an_upgrade_waits_a_second_one_is_refused_and_a_reload_is_still_answered() {
     let gateway = FakeGateway::new();
     gateway.gate.close();
     let server = start(&gateway);
@@ -100,7 +100,7 @@ fn while_an_upgrade_waits_a_second_one_is_told_so_and_a_reload_is_still_answered
     });
 }
 
-/// Two servers on one socket, as during an upgrade: the one that is told to stop answers what it has begun and accepts no
+/// Two servers on one socket, as during an upgrade: the one with the order to stop finishes its requests and accepts no
 /// more, and the socket goes on listening for the other.
 #[test]
 fn a_stopped_server_leaves_a_shared_socket_to_the_other() {
@@ -129,7 +129,7 @@ fn a_stopped_server_leaves_a_shared_socket_to_the_other() {
 }
 
 #[test]
-fn drain_is_accepted_and_may_be_asked_again() {
+fn drain_is_accepted_and_may_be_requested_again() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
     let answer = send(&server, "/api/v1/drain");

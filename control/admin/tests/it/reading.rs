@@ -10,7 +10,7 @@ use weir_telemetry::catalog;
 use crate::support::{FakeGateway, ask, fetch, start};
 
 #[test]
-fn a_probe_names_each_check_and_says_details_only_if_asked() {
+fn a_probe_names_each_check_and_shows_details_only_on_request() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
     for path in ["/livez", "/readyz", "/startupz"] {
@@ -101,7 +101,7 @@ fn metrics_are_the_gateways_and_the_processs() {
 }
 
 #[test]
-fn answers_are_counted_by_route_and_status_and_never_by_what_was_sent() {
+fn responses_are_counted_by_route_and_status_and_never_by_request_text() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
     fetch(&server, "/livez?from=me");

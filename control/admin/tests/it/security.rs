@@ -75,7 +75,7 @@ fn with_a_token_all_but_index_and_probes_asks_for_it() {
         }
     }
     assert_eq!(guarded, 16);
-    // Neither what exists nor which method it takes is told without the token.
+    // Without the token the response shows neither the paths nor their methods.
     assert_eq!(fetch(&server, "/api/v1/nothing").problem(401), "token");
     assert_eq!(ask(&server, "DELETE", "/api/v1/config", &[]).problem(401), "token");
     assert_eq!(ask(&server, "GET", "/api/v1/nothing", &[&right]).problem(404), "path");

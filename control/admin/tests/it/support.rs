@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use weir_admin::status::{
     Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
     DrainStatus, EndpointStatus, ErrorStatus, Health, HotKeyStatus, InsightAnswer, KeyNames, KneeAction, KneeStatus,
-    ListenerState, ListenerStatus, Outcome, Quantiles, ReloadOutcome, ResponseClasses, RouteStatus, Severity,
+    ListenerState, ListenerStatus, Quantiles, ReloadOutcome, ReloadResult, ResponseClasses, RouteStatus, Severity,
     SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, Validity, VersionStatus, WorkerStatus,
 };
 use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway};
@@ -262,7 +262,7 @@ impl Gateway for FakeGateway {
         self.gate.pass();
         if self.config_is_valid.load(Ordering::SeqCst) {
             return ReloadOutcome {
-                outcome: Outcome::Applied,
+                outcome: ReloadResult::Applied,
                 generation: 5,
                 applied: vec!["listener cache: connections_max 100 -> 200".to_owned()],
                 needs_restart: vec!["runtime.workers 1 -> 2".to_owned()],
@@ -270,7 +270,7 @@ impl Gateway for FakeGateway {
             };
         }
         ReloadOutcome {
-            outcome: Outcome::Rejected,
+            outcome: ReloadResult::Rejected,
             generation: 4,
             applied: Vec::new(),
             needs_restart: Vec::new(),
@@ -351,13 +351,13 @@ pub fn start_with(settings: AdminSettings, gateway: &Arc<FakeGateway>) -> AdminS
 
 /// An answer, taken apart.
 #[derive(Debug)]
-pub struct Answer {
+pub struct AdminResponse {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
 
-impl Answer {
+impl AdminResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
@@ -389,7 +389,7 @@ pub fn connect(server: &AdminServer) -> TcpStream {
 }
 
 /// Sends these bytes and reads until the server closes.
-pub fn exchange(server: &AdminServer, request: &str) -> Answer {
+pub fn exchange(server: &AdminServer, request: &str) -> AdminResponse {
     let mut stream = connect(server);
     stream.write_all(request.as_bytes()).expect("send");
     let mut bytes = Vec::new();
@@ -398,7 +398,7 @@ pub fn exchange(server: &AdminServer, request: &str) -> Answer {
 }
 
 /// A request with a proper Host, `Connection: close` and these further header lines.
-pub fn ask(server: &AdminServer, method: &str, target: &str, headers: &[&str]) -> Answer {
+pub fn ask(server: &AdminServer, method: &str, target: &str, headers: &[&str]) -> AdminResponse {
     let mut lines = String::new();
     for header in headers {
         lines.push_str(header);
@@ -408,15 +408,15 @@ pub fn ask(server: &AdminServer, method: &str, target: &str, headers: &[&str]) -
     exchange(server, &format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{lines}\r\n"))
 }
 
-pub fn fetch(server: &AdminServer, target: &str) -> Answer {
+pub fn fetch(server: &AdminServer, target: &str) -> AdminResponse {
     ask(server, "GET", target, &[])
 }
 
-pub fn send(server: &AdminServer, target: &str) -> Answer {
+pub fn send(server: &AdminServer, target: &str) -> AdminResponse {
     ask(server, "POST", target, &[])
 }
 
-fn parse(bytes: &[u8]) -> Answer {
+fn parse(bytes: &[u8]) -> AdminResponse {
     let text = String::from_utf8_lossy(bytes);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {text:?}"));
     let mut lines = head.lines();
@@ -426,5 +426,5 @@ fn parse(bytes: &[u8]) -> Answer {
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
-    Answer { status, headers, body: body.to_owned() }
+    AdminResponse { status, headers, body: body.to_owned() }
 }

@@ -115,7 +115,7 @@ fn check_workers(file: &FileSection, knee: &At<KneeFile>, path: &str, reader: &m
     false
 }
 
-/// The load is told by counters.
+/// The load is known by counters.
 fn check_counters(file: &FileSection, knee: &At<KneeFile>, path: &str, reader: &mut Reader<'_>) -> bool {
     if file.telemetry.level.value != Level::Off {
         return true;

@@ -9,7 +9,7 @@ use weir_listener::settings::{
 
 use crate::checks::{Lowest, certificates, error_at, find_upstream, knee, tls, unfit};
 use crate::document::At;
-use crate::protocols::{self, ListenerContext, Made};
+use crate::protocols::{self, ListenerContext, ProtocolSnapshot};
 use crate::reader::Reader;
 use crate::sections::{FileSection, ListenerSection};
 use crate::snapshot::{Knee, Listener};
@@ -21,7 +21,7 @@ const _: () = assert!(HIGH_TO_LOW_WATER == 4, "the reference says a quarter");
 /// Every listener that can be made; the others were reported.
 pub(super) fn listeners(
     file: &FileSection,
-    made: &Made<'_>,
+    made: &ProtocolSnapshot<'_>,
     limits: &LimitSettings,
     reader: &mut Reader<'_>,
 ) -> Vec<Listener> {
@@ -33,7 +33,7 @@ fn listener(
     file: &FileSection,
     section: &ListenerSection,
     index: usize,
-    made: &Made<'_>,
+    made: &ProtocolSnapshot<'_>,
     limits: &LimitSettings,
     reader: &mut Reader<'_>,
 ) -> Option<Listener> {
@@ -59,7 +59,7 @@ fn listener(
     })
 }
 
-/// What every protocol has; `None`: something of it is missing.
+/// The parts that every protocol has; `None`: something of it is missing.
 fn settings(
     file: &FileSection,
     section: &ListenerSection,

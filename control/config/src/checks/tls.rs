@@ -144,7 +144,7 @@ fn check_pair(section: &UpstreamTlsSection, path: &str, reader: &mut Reader<'_>)
     }
 }
 
-/// Verification that is asked for and switched off at once, or switched off at all.
+/// Verification that is requested and switched off at once, or switched off at all.
 fn check_verification(section: &UpstreamTlsSection, path: &str, reader: &mut Reader<'_>) {
     let skip = &section.insecure_skip_verify;
     if !skip.value {

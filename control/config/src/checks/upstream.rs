@@ -37,7 +37,7 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     Some(Upstream { settings: Arc::new(of.settings?), protocol })
 }
 
-/// What every protocol has; `None`: something of it is missing.
+/// The parts that every protocol has; `None`: something of it is missing.
 fn settings(
     section: &UpstreamSection,
     endpoints: &[At<Endpoint>],

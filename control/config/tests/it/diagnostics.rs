@@ -2,7 +2,7 @@
 //! There `{protocols}` stands for the words of all protocols, and `{listener keys}` for the keys of `[[listener]]`, which are those of
 //! all protocols.
 //!
-//! `WEIR_WRITE_GOLDEN=1 cargo test -p weir-config --test it diagnostics` writes the reports anew; read the difference.
+//! `WEIR_WRITE_GOLDEN=1 cargo test -p weir-config --test it diagnostics` writes the reports again; read the difference.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -210,7 +210,7 @@ fn fault(schema: &Json, key: &Key<'_>, value: &Value, protocol: ProtocolName) ->
     if !differs(&before, &after) {
         return Some(format!("{value} changes nothing: {}", after.warnings));
     }
-    // Without company it may say nothing, but somebody has to be told.
+    // Without other replies the client gets nothing, but the shell must know.
     let (Ok(before), Ok(after)) = (checked(&with(&plain, list, tables(None))), alone) else { return None };
     let is_silent = after.warnings.warnings() <= before.warnings.warnings() && !differs(&before, &after);
     is_silent.then(|| format!("{value} changes nothing without company, and nobody is told"))

@@ -237,7 +237,7 @@ fn the_sharded_example_gives_each_server_its_share_of_keys_that_are_alike() {
     let own = settings.placement.clone().expect("shards");
     let even = counts(own.clone());
     assert!(even.iter().all(|count| (150..=250).contains(count)), "{even:?}");
-    // What the check warns about, and what it advises.
+    // The warnings of the check, and its advice.
     let ketama = |hash| counts(PlacementSettings { distribution: Distribution::Ketama, hash, ..own.clone() });
     let (fnv, crc, murmur) = (ketama(KeyHash::Fnv1a64), ketama(KeyHash::Crc16), ketama(KeyHash::Murmur2));
     assert!(fnv.iter().max() > fnv.iter().min().map(|least| 2 * least).as_ref(), "{fnv:?}");
@@ -259,7 +259,7 @@ fn a_renewed_certificate_is_a_change() {
 }
 
 #[test]
-fn unreadable_files_are_told_in_one_line() {
+fn unreadable_files_are_reported_in_one_line() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let file = directory.path().join("weir.toml");
     let failed = |file: &Path| load(file, &env).expect_err("not loadable").to_string();

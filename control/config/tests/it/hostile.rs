@@ -1,4 +1,4 @@
-//! Whatever stands in the file, the answer is a snapshot or a report: no panic, no secret told, no unbounded report.
+//! Whatever stands in the file, the answer is a snapshot or a report: no panic, no secret shown, no unbounded report.
 
 use std::path::Path;
 
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn a_secret_in_the_file_is_never_told(edits in prop::collection::vec(edit(), 0..3), form in 0usize..6) {
+    fn a_secret_in_the_file_is_never_shown(edits in prop::collection::vec(edit(), 0..3), form in 0usize..6) {
         let line = [
             "password = \"canary\"",
             "password = 'canary'",
@@ -169,7 +169,7 @@ proptest! {
         for edit in &edits {
             apply(&mut text, edit);
         }
-        // An edit may cut the word itself or mask the line as a comment; whatever is left of it must not be told, unless
+        // An edit may cut the word itself or mask the line as a comment; the rest of it must not be shown, unless
         // the edit tore the value from its key, which nobody can recognise.
         let is_whole = text.lines().any(|whole| whole.starts_with(line));
         if is_whole {

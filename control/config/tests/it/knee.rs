@@ -52,7 +52,7 @@ fn shedding_divides_the_knee_among_the_workers() {
 }
 
 #[test]
-fn a_measurement_that_differs_in_what_may_differ_is_used_and_the_difference_told() {
+fn a_measurement_with_allowed_differences_is_used_and_the_differences_are_reported() {
     let surroundings = holding(|it| {
         it["host"] = json!({ "kernel": "6.1.0", "cpu_model": "Fast 9000" });
         it["shape"]["row"] = json!("cache, synthetic back end");
@@ -82,7 +82,7 @@ fn a_measurement_that_differs_in_what_may_differ_is_used_and_the_difference_told
 }
 
 #[test]
-fn an_http_listener_takes_what_was_found_for_http_and_does_not_shed_by_it() {
+fn an_http_listener_takes_the_knee_found_for_http_and_does_not_shed_by_it() {
     let http = |listener: &str| {
         with(&format!("knee = \"knee.json\"\n{listener}")).replacen("protocol = \"redis\"", "protocol = \"http\"", 1)
     };
@@ -112,7 +112,7 @@ fn a_new_result_under_the_same_name_is_a_change() {
 
 /// Workers are laid out at the start: what the file now says of them is not what runs.
 #[test]
-fn a_reload_is_checked_against_what_runs() {
+fn a_reload_is_checked_against_the_running_configuration() {
     let refusal = |source: &str, workers| {
         let surroundings = Memory { running: Some(Running { workers }), ..Memory::furnished() };
         judged(source, &surroundings).map(drop).map_err(|diagnostics| diagnostics.to_string())
@@ -129,7 +129,7 @@ fn a_reload_is_checked_against_what_runs() {
 }
 
 #[test]
-fn whatever_the_file_holds_it_is_told_or_used() {
+fn any_file_is_reported_or_used() {
     let good = knee(|_| ());
     for cut in 0..good.len() {
         let mut surroundings = Memory::furnished();

@@ -1,4 +1,4 @@
-//! `docs/CONFIG.md` is what the declarations say. `WEIR_WRITE_REFERENCE=1` writes it anew.
+//! `docs/CONFIG.md` is what the declarations say. `WEIR_WRITE_REFERENCE=1` writes it again.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a file refers to: missed once and not twice, noted away from its machine, and tried on it.
+//! The files that a configuration refers to: missed once and not twice, noted away from its machine, and tried on it.
 
 use std::path::Path;
 
@@ -103,7 +103,7 @@ fn with_all(path: &str) -> Memory {
 
 /// `weir check` said of an unset variable that it is not set, and that one of two keys is missing.
 #[test]
-fn what_leads_nowhere_is_one_mistake() {
+fn a_dead_reference_is_one_mistake() {
     for (source, path) in dangling() {
         let found = judged(&source, &Memory::furnished()).expect_err(path);
         let paths: Vec<&str> = found.iter().map(|one| one.path.as_str()).collect();
@@ -112,7 +112,7 @@ fn what_leads_nowhere_is_one_mistake() {
 }
 
 #[test]
-fn what_is_not_here_is_a_note_away_from_the_machine_of_the_file() {
+fn missing_files_are_a_note_offline() {
     let offline = Memory { is_offline: true, ..Memory::furnished() };
     for (source, path) in dangling() {
         let snapshot = judged(&source, &offline).unwrap_or_else(|found| panic!("{source}\n{found}"));
@@ -128,7 +128,7 @@ fn what_is_not_here_is_a_note_away_from_the_machine_of_the_file() {
 }
 
 #[test]
-fn what_is_here_is_checked_away_from_the_machine_too() {
+fn files_that_exist_are_checked_offline_too() {
     let offline = Memory { is_offline: true, ..Memory::furnished() };
     let source = varied(REDIS, "[listener.redis]\npassword = { env = \"EMPTY\" }", "", "");
     assert!(judged(&source, &offline).expect_err("empty").to_string().contains("0 bytes"));

@@ -1,4 +1,4 @@
-//! What a good file becomes: defaults, derived values, the view without secrets, and the difference to another.
+//! The snapshot of a good file: defaults, derived values, the view without secrets, and the difference to another.
 
 use std::path::Path;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn the_byte_budget_follows_the_memory_limit() {
 }
 
 #[test]
-fn what_is_not_written_follows_what_is() {
+fn defaults_follow_written_keys() {
     let rest = "[limits]\nconnections = 50\nconnections_per_source = 5\n[telemetry.access_log]\nsample = 0.5";
     let snapshot = good(&varied("output_high_water = \"64KiB\"", "pinned_lanes_max = 4", rest));
     let listener = &snapshot.listeners[0];
@@ -104,7 +104,7 @@ fn the_view_shows_defaults_and_no_secret() {
 }
 
 #[test]
-fn a_change_is_told_by_key_and_by_effect() {
+fn a_change_is_reported_by_key_and_by_effect() {
     let old = good(&varied("idle_timeout = \"1m\"", "", ""));
     let rest = "[runtime]\nworkers = 2\n[admin]\nbind = \"127.0.0.1:9901\"\nhosts = [\"a\"]\n[telemetry]\nlevel = \"counters\"\nlog_level = \"debug\"\naccess_log.target = \"stderr\"";
     let new = good(&varied("idle_timeout = \"2m\"", "request_timeout = \"6s\"\n[upstream.tls]", rest));
@@ -124,7 +124,7 @@ fn a_change_is_told_by_key_and_by_effect() {
 }
 
 #[test]
-fn what_is_kept_of_requests_begins_and_ends_with_a_restart() {
+fn telemetry_of_requests_needs_a_restart() {
     let level = |level: &str| good(&varied("", "", &format!("[telemetry]\nlevel = \"{level}\"")));
     let waiting = |old: &str, new: &str| diff(&level(old), &level(new)).needs_restart;
     assert_eq!(waiting("full", "counters"), [""; 0]);
@@ -147,7 +147,7 @@ fn listeners_are_matched_by_name_wherever_they_stand() {
 }
 
 #[test]
-fn a_changed_secret_is_a_change_and_its_value_is_not_told() {
+fn a_changed_secret_is_a_change_and_its_value_is_not_shown() {
     let source = varied("redis.password = { env = \"REDIS_PASSWORD\" }", "", "");
     let old = good(&source);
     let mut surroundings = Memory::furnished();
@@ -168,7 +168,7 @@ fn a_snapshot_gets_its_generation_when_it_is_published() {
 }
 
 #[test]
-fn what_is_allowed_but_doubtful_is_warned_about() {
+fn allowed_but_doubtful_settings_are_warned_about() {
     let bind = SMALLEST.replace("127.0.0.1:6380", "203.0.113.1:6380").replace("127.0.0.1:6379", "203.0.113.2:6379");
     let source = bind.replacen("\n[[upstream]]", "redis.password = { env = \"REDIS_PASSWORD\" }\n[[upstream]]", 1)
         + "redis.password = { file = \"password\" }\n\
@@ -188,7 +188,7 @@ fn what_is_allowed_but_doubtful_is_warned_about() {
 }
 
 #[test]
-fn what_was_added_to_a_list_without_names_is_a_change() {
+fn an_addition_to_a_list_without_names_is_a_change() {
     let file = |more: &str| {
         good(&format!(
             "[[listener]]\nname = \"web\"\nprotocol = \"http\"\nbind = \"127.0.0.1:0\"\nupstream = \"app\"\n\

@@ -1,4 +1,4 @@
-//! What a route of Envoy does with requests on their way: timeouts, rewrites, retries, headers.
+//! The handling of requests by a route of Envoy: timeouts, rewrites, retries, headers.
 
 use super::{Importer, duration, millis};
 use crate::field;
@@ -25,7 +25,7 @@ const RETRIES: &[(&str, &str)] = &[
 ];
 
 impl<'n> Importer<'n> {
-    /// What a route does with requests on their way.
+    /// The handling of requests by a route.
     pub(super) fn action(&mut self, action: &'n Node, route: &mut Route) -> Result<(), Mistake> {
         let read = [
             "cluster",
@@ -152,7 +152,7 @@ impl<'n> Importer<'n> {
     }
 }
 
-/// What becomes of the path and the host.
+/// The rewriting of the path and the host.
 fn rewrite(action: &Node, path: &PathMatch) -> Vec<(String, Value)> {
     let mut rewrite = Vec::new();
     let mut set = |key: &str, text: &str| rewrite.push((key.to_owned(), Value::text(text)));

@@ -372,7 +372,7 @@ impl ServerTls {
         true
     }
 
-    /// What a line says of TLS stands in place of what `default-server` says.
+    /// The TLS words of a line stand in place of what `default-server` says.
     fn give(mut self, server: &mut Server) {
         if !self.is_on {
             return;

@@ -26,7 +26,7 @@ use std::collections::{HashMap, HashSet};
 
 use self::syntax::{Line, Section};
 use crate::model::{Config, Names};
-use crate::note::{Mistake, Place};
+use crate::note::{Mistake, SourceLine};
 use crate::quantity::haproxy_time;
 use crate::toml::Value;
 
@@ -69,7 +69,7 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Config, Mistake> {
     }
     importer.note_the_rest();
     if importer.config.listeners.is_empty() {
-        let place = Place { file: name.into(), line: 1 };
+        let place = SourceLine { file: name.into(), line: 1 };
         return Err(Mistake::new(&place, "there is no frontend or listen with an address that could be imported"));
     }
     Ok(importer.config)

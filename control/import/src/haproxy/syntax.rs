@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::note::{Mistake, Note, Place};
+use crate::note::{Mistake, Note, SourceLine};
 
 /// Words that begin a section.
 const SECTIONS: &[&str] = &[
@@ -29,7 +29,7 @@ const SECTIONS: &[&str] = &[
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) words: Vec<String>,
-    pub(super) place: Place,
+    pub(super) place: SourceLine,
 }
 
 impl Line {
@@ -64,7 +64,7 @@ pub(super) struct Section {
     pub(super) lines: Vec<Line>,
     /// Those of the `defaults` that hold for it.
     pub(super) defaults: Vec<Line>,
-    pub(super) place: Place,
+    pub(super) place: SourceLine,
 }
 
 impl Section {
@@ -100,7 +100,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Section>, Mistake> {
     let file: Rc<str> = name.into();
     let mut sections: Vec<Section> = Vec::new();
     for (line, number) in text.lines().zip(1..) {
-        let place = Place { file: file.clone(), line: number };
+        let place = SourceLine { file: file.clone(), line: number };
         let words = split(line, &place)?;
         let Some(first) = words.first() else { continue };
         if !SECTIONS.contains(&first.as_str()) {
@@ -135,7 +135,7 @@ fn clashes(one: &str, other: &str) -> bool {
 }
 
 /// The lines of the `defaults` that hold for a section: the named one, or the last one before.
-fn defaults(sections: &[Section], kind: &str, from: Option<&String>, place: &Place) -> Result<Vec<Line>, Mistake> {
+fn defaults(sections: &[Section], kind: &str, from: Option<&String>, place: &SourceLine) -> Result<Vec<Line>, Mistake> {
     if !matches!(kind, "frontend" | "backend" | "listen" | "defaults") || kind == "defaults" && from.is_none() {
         return Ok(Vec::new());
     }
@@ -153,7 +153,7 @@ fn defaults(sections: &[Section], kind: &str, from: Option<&String>, place: &Pla
 }
 
 /// The words of a line. Quotes and backslashes are taken away; a `#` begins a comment.
-fn split(line: &str, place: &Place) -> Result<Vec<String>, Mistake> {
+fn split(line: &str, place: &SourceLine) -> Result<Vec<String>, Mistake> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn words_are_split_as_haproxy_does() {
-        let place = Place { file: "h.cfg".into(), line: 1 };
+        let place = SourceLine { file: "h.cfg".into(), line: 1 };
         let words = split(r#"http-check send hdr Host "a b" x\ y 'c\d' \.css$ /\1 # end"#, &place).expect("good");
         assert_eq!(words, ["http-check", "send", "hdr", "Host", "a b", "x y", r"c\d", r"\.css$", r"/\1"]);
     }

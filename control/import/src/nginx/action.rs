@@ -1,11 +1,11 @@
-//! What a location does: `proxy_pass`, `return`, `rewrite`.
+//! The action of a location: `proxy_pass`, `return`, `rewrite`.
 
 use super::Importer;
 use super::location::Location;
 use super::scope::Scope;
 use super::site::Site;
 use super::syntax::Directive;
-use super::upstream::{Way, with_port};
+use super::upstream::{UpstreamUse, with_port};
 use crate::model::{PathMatch, Target};
 use crate::note::{Mistake, Note};
 use crate::paths;
@@ -17,8 +17,8 @@ pub(super) type Keys = Vec<(String, Value)>;
 /// Status of an imported location that Weir has no counterpart for: 501 (RFC 9110 section 15.6.2).
 const UNSERVED: u64 = 501;
 
-/// What becomes of the requests of a location.
-pub(super) struct Answer {
+/// The handling of the requests of a location.
+pub(super) struct LocationAction {
     pub(super) target: Target,
     /// Keys of `rewrite`.
     pub(super) rewrite: Keys,
@@ -32,8 +32,8 @@ impl<'c> Importer<'c> {
         one: &Location<'c>,
         site: &Site<'c>,
         notes: &mut Vec<Note>,
-    ) -> Result<Answer, Mistake> {
-        let plain = |target| Answer { target, rewrite: Vec::new(), host: String::new() };
+    ) -> Result<LocationAction, Mistake> {
+        let plain = |target| LocationAction { target, rewrite: Vec::new(), host: String::new() };
         if let Some(of) = one.scope.find_own("internal") {
             let why =
                 "a route is for requests of clients; to them this location is not there, and the route answers 404";
@@ -67,7 +67,7 @@ impl<'c> Importer<'c> {
             true => url.server.clone(),
             false => without_default_port(&url),
         };
-        Ok(Answer { target: Target::Upstream(name), rewrite, host })
+        Ok(LocationAction { target: Target::Upstream(name), rewrite, host })
     }
 }
 
@@ -78,7 +78,7 @@ fn unserved(one: &Location<'_>) -> Note {
 
 /// `http://server/path` of a `proxy_pass`.
 struct PassUrl {
-    way: Way,
+    way: UpstreamUse,
     server: String,
     /// The path behind the server; `None`: the path of the request goes on.
     path: Option<String>,
@@ -93,10 +93,10 @@ impl PassUrl {
             None => return Err(Mistake::new(&of.place, format!("`{}` has no scheme", of.text()))),
         };
         let way = match (scheme, is_grpc) {
-            ("http", false) => Way::Http,
-            ("https", false) => Way::Https,
-            ("grpc", true) => Way::Grpc,
-            ("grpcs", true) => Way::Grpcs,
+            ("http", false) => UpstreamUse::Http,
+            ("https", false) => UpstreamUse::Https,
+            ("grpc", true) => UpstreamUse::Grpc,
+            ("grpcs", true) => UpstreamUse::Grpcs,
             _ => return Err(Mistake::new(&of.place, format!("`{scheme}` is no scheme of {}", of.name))),
         };
         if let Some(socket) = rest.strip_prefix("unix:") {
@@ -114,7 +114,8 @@ impl PassUrl {
 }
 
 fn without_default_port(url: &PassUrl) -> String {
-    let (port, text) = if url.way == Way::Https || url.way == Way::Grpcs { (443, ":443") } else { (80, ":80") };
+    let (port, text) =
+        if url.way == UpstreamUse::Https || url.way == UpstreamUse::Grpcs { (443, ":443") } else { (80, ":80") };
     let whole = with_port(&url.server, port);
     whole.strip_suffix(text).unwrap_or(&whole).to_owned()
 }

@@ -38,7 +38,7 @@ use self::scope::Scope;
 use self::syntax::Directive;
 use crate::Files;
 use crate::model::{Config, Names};
-use crate::note::{Mistake, Note, Place};
+use crate::note::{Mistake, Note, SourceLine};
 use crate::toml::Value;
 
 /// A conversion under way.
@@ -88,7 +88,7 @@ pub(crate) fn read(name: &str, text: &str, files: &dyn Files) -> Result<Config, 
         importer.http(&all)?;
     }
     if importer.config.listeners.is_empty() {
-        let place = Place { file: name.into(), line: 1 };
+        let place = SourceLine { file: name.into(), line: 1 };
         return Err(Mistake::new(&place, "there is no `server` with an address that could be imported"));
     }
     Ok(importer.config)

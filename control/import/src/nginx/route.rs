@@ -1,7 +1,7 @@
 //! The route of a location: its target, its settings and its headers, or those of the named location that `try_files` leads to.
 
 use super::Importer;
-use super::action::{self, Answer};
+use super::action::{self, LocationAction};
 use super::location::Location;
 use super::scope::Scope;
 use super::settings::{Settings, difference};
@@ -47,7 +47,7 @@ impl<'c> Importer<'c> {
         mut notes: Vec<Note>,
     ) -> Result<(), Mistake> {
         let answer = self.answer(one, site, &mut notes)?;
-        let Answer { target, rewrite, host } = answer;
+        let LocationAction { target, rewrite, host } = answer;
         let is_proxy = matches!(target, Target::Upstream(_));
         let suffix = if one.path == PathMatch::Any { String::new() } else { format!("-{}", one.text) };
         let mut route = Route::new(self.route_names.unique(&format!("{}{suffix}", site.name)), target);

@@ -12,7 +12,7 @@ use super::syntax::Directive;
 use super::tls::ClientAuth;
 use super::unknown::{self, Context};
 use crate::model::{Listener, Protocol};
-use crate::note::{Mistake, Note, Place};
+use crate::note::{Mistake, Note, SourceLine};
 use crate::toml::{Table, Value};
 
 /// Milliseconds that nginx waits for the head of a request. Weir's default is shorter, so it is always written.
@@ -27,7 +27,7 @@ pub(super) struct Listen {
     pub(super) has_http2: bool,
     pub(super) has_proxy_header: bool,
     backlog: Option<u64>,
-    pub(super) place: Place,
+    pub(super) place: SourceLine,
 }
 
 /// A listener in the making: its address, and the servers that share it.

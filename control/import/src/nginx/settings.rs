@@ -16,7 +16,7 @@ const TIMEOUT_MILLIS_MAX: u64 = 86_400_000;
 /// Keys with their values, as they hold at a place. The keys are the same in `[listener.http]` and in a route.
 pub(super) type Settings = Vec<(&'static str, Value)>;
 
-/// What a route writes: where it differs from its listener.
+/// The keys of a route that differ from its listener.
 pub(super) fn difference(own: &Settings, base: &Settings) -> Settings {
     let is_new = |entry: &&(&'static str, Value)| !base.contains(entry);
     let mut keys: Settings = own.iter().filter(is_new).cloned().collect();

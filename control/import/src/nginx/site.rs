@@ -1,4 +1,4 @@
-//! What a server does with a request: returns and rewrites first, then the location that fits best.
+//! The choice of a server for a request: returns and rewrites first, then the location that fits best.
 
 use super::Importer;
 use super::action;
@@ -10,7 +10,7 @@ use super::settings::Settings;
 use super::syntax::Directive;
 use super::unknown::{self, Context};
 use crate::model::{PathMatch, Route, Target};
-use crate::note::{Mistake, Note, Place};
+use crate::note::{Mistake, Note, SourceLine};
 use crate::order::{Rule, first_match};
 use crate::overlap::rank;
 use crate::paths;
@@ -27,7 +27,7 @@ pub(super) struct Site<'c> {
     /// It demands certificates of clients that its listeners do not demand: nobody may come.
     pub(super) is_closed: bool,
     pub(super) scope: Scope<'c>,
-    pub(super) place: Place,
+    pub(super) place: SourceLine,
     /// What its listeners have for all routes.
     pub(super) base: Settings,
 }
@@ -75,7 +75,7 @@ impl<'c> Importer<'c> {
         let mut rules = self.server_rules(site)?;
         let is_first = |rule: &Rule| matches!(rule.route.path, PathMatch::Any);
         let before = self.config.routes.len();
-        let mut origins: Vec<(Place, String)> = Vec::new();
+        let mut origins: Vec<(SourceLine, String)> = Vec::new();
         if !rules.iter().any(is_first) {
             self.locations(site, &mut origins)?;
         }
@@ -175,7 +175,7 @@ impl<'c> Importer<'c> {
     }
 
     /// The routes of the locations, each with the directive that it comes from in `origins`.
-    fn locations(&mut self, site: &Site<'c>, origins: &mut Vec<(Place, String)>) -> Result<(), Mistake> {
+    fn locations(&mut self, site: &Site<'c>, origins: &mut Vec<(SourceLine, String)>) -> Result<(), Mistake> {
         let first = self.config.routes.len() - origins.len();
         let server = (site.place.clone(), "server".to_owned());
         let found = location::all(site.scope.own(), &site.scope, &mut self.config.notes)?;

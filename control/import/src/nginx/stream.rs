@@ -7,7 +7,7 @@ use super::server::Listen;
 use super::settings::millis;
 use super::syntax::Directive;
 use super::unknown::{self, Context};
-use super::upstream::Way;
+use super::upstream::UpstreamUse;
 use crate::model::{Listener, Protocol};
 use crate::note::Mistake;
 use crate::toml::{Table, Value};
@@ -71,7 +71,7 @@ impl<'c> Importer<'c> {
                 self.note(pass, "an upstream is chosen by server name, or not at all", "[[listener.server_name]]");
                 return Ok(());
             }
-            None => (self.upstream(pass.first(), Way::Tcp, scope, &pass.place)?, Vec::new()),
+            None => (self.upstream(pass.first(), UpstreamUse::Tcp, scope, &pass.place)?, Vec::new()),
         };
         for (of, listen) in listens {
             let mut more = connection_keys(of, &listen, scope)?;
@@ -101,7 +101,7 @@ impl<'c> Importer<'c> {
         let mut names = Vec::new();
         let mut rest = None;
         for one in map.body().iter().filter(|one| one.name != "hostnames") {
-            let upstream = self.upstream(one.first(), Way::Tcp, scope, &one.place)?;
+            let upstream = self.upstream(one.first(), UpstreamUse::Tcp, scope, &one.place)?;
             match one.name.as_str() {
                 "default" => rest = Some(upstream),
                 name if name.starts_with('~') => {

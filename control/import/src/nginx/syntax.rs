@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::Files;
-use crate::note::{Mistake, Place};
+use crate::note::{Mistake, SourceLine};
 
 /// Blocks inside each other. Nobody nests deeper, and a file without this bound could exhaust the stack.
 const DEPTH_MAX: usize = 16;
@@ -21,7 +21,7 @@ pub(super) struct Directive {
     pub(super) name: String,
     pub(super) args: Vec<String>,
     pub(super) block: Option<Vec<Directive>>,
-    pub(super) place: Place,
+    pub(super) place: SourceLine,
 }
 
 impl Directive {
@@ -70,7 +70,7 @@ fn parse_file(name: &str, text: &str, files: &dyn Files, depth: usize) -> Result
     // The blocks that are open: the directive that opened each, and what stands in it so far.
     let mut open: Vec<(Directive, Vec<Directive>)> = Vec::new();
     let mut current: Vec<Directive> = Vec::new();
-    let mut words: Vec<(String, Place)> = Vec::new();
+    let mut words: Vec<(String, SourceLine)> = Vec::new();
     while let Some((token, place)) = lexer.next()? {
         match token {
             Token::Word(word) => words.push((word, place)),
@@ -110,7 +110,7 @@ fn parse_file(name: &str, text: &str, files: &dyn Files, depth: usize) -> Result
     }
 }
 
-fn directive(words: &mut Vec<(String, Place)>) -> Option<Directive> {
+fn directive(words: &mut Vec<(String, SourceLine)>) -> Option<Directive> {
     let mut words = std::mem::take(words).into_iter();
     let (name, place) = words.next()?;
     Some(Directive { name, args: words.map(|(word, _)| word).collect(), block: None, place })
@@ -143,8 +143,8 @@ struct Lexer<'t> {
 }
 
 impl Lexer<'_> {
-    fn place(&self) -> Place {
-        Place { file: self.file.clone(), line: self.line }
+    fn place(&self) -> SourceLine {
+        SourceLine { file: self.file.clone(), line: self.line }
     }
 
     fn bump(&mut self) -> Option<char> {
@@ -153,7 +153,7 @@ impl Lexer<'_> {
         Some(c)
     }
 
-    fn next(&mut self) -> Result<Option<(Token, Place)>, Mistake> {
+    fn next(&mut self) -> Result<Option<(Token, SourceLine)>, Mistake> {
         loop {
             match self.rest.peek() {
                 None => return Ok(None),
@@ -180,7 +180,7 @@ impl Lexer<'_> {
         Ok(Some((token, place)))
     }
 
-    fn quoted(&mut self, quote: char, place: &Place) -> Result<String, Mistake> {
+    fn quoted(&mut self, quote: char, place: &SourceLine) -> Result<String, Mistake> {
         let mut word = String::new();
         loop {
             match self.bump() {

@@ -6,13 +6,13 @@ use super::settings::millis;
 use super::syntax::Directive;
 use crate::address;
 use crate::model::Upstream;
-use crate::note::{Mistake, Note, Place};
+use crate::note::{Mistake, Note, SourceLine};
 use crate::quantity::nginx_time;
 use crate::toml::{Table, Value};
 
 /// How requests get to an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum UpstreamUse {
     Http,
     Https,
     Grpc,
@@ -20,7 +20,7 @@ pub(super) enum Way {
     Tcp,
 }
 
-impl Way {
+impl UpstreamUse {
     const fn table(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -48,16 +48,22 @@ impl<'c> Importer<'c> {
     pub(super) fn upstream(
         &mut self,
         server: &str,
-        way: Way,
+        way: UpstreamUse,
         scope: &Scope<'c>,
-        place: &Place,
+        place: &SourceLine,
     ) -> Result<String, Mistake> {
-        let has_tls = way.has_tls() || way == Way::Tcp && scope.is_on("proxy_ssl");
+        let has_tls = way.has_tls() || way == UpstreamUse::Tcp && scope.is_on("proxy_ssl");
         let tls = has_tls.then(|| tls(scope, way, server));
-        let name = if matches!(way, Way::Grpc | Way::Grpcs) { "grpc_connect_timeout" } else { "proxy_connect_timeout" };
+        let name = if matches!(way, UpstreamUse::Grpc | UpstreamUse::Grpcs) {
+            "grpc_connect_timeout"
+        } else {
+            "proxy_connect_timeout"
+        };
         let connect = scope.find(name).map(millis).transpose()?.unwrap_or(CONNECT_MILLIS).clamp(1, 3_600_000);
-        let has_proxy_header = way == Way::Tcp && scope.is_on("proxy_protocol") && !has_tls;
-        if let Some(of) = scope.find("proxy_protocol").filter(|of| way == Way::Tcp && has_tls && of.first() == "on") {
+        let has_proxy_header = way == UpstreamUse::Tcp && scope.is_on("proxy_protocol") && !has_tls;
+        if let Some(of) =
+            scope.find("proxy_protocol").filter(|of| way == UpstreamUse::Tcp && has_tls && of.first() == "on")
+        {
             self.note(of, "there is no PROXY header in front of TLS", "tcp.proxy_header");
         }
         let key = format!("{server} {way:?} {connect} {has_proxy_header} {tls:?}");
@@ -70,7 +76,7 @@ impl<'c> Importer<'c> {
         if has_proxy_header {
             made.more.set("tcp.proxy_header", Value::text("v1"));
         }
-        if matches!(way, Way::Grpc | Way::Grpcs) {
+        if matches!(way, UpstreamUse::Grpc | UpstreamUse::Grpcs) {
             made.more.set("http.version", Value::text("2"));
         }
         match self.blocks.get(server) {
@@ -103,8 +109,8 @@ pub(super) fn with_port(server: &str, port: u16) -> String {
 }
 
 /// nginx does not check certificates of upstreams unless `proxy_ssl_verify` or `grpc_ssl_verify` is on.
-fn tls(scope: &Scope<'_>, way: Way, server: &str) -> Table {
-    let module = if matches!(way, Way::Grpc | Way::Grpcs) { "grpc_ssl" } else { "proxy_ssl" };
+fn tls(scope: &Scope<'_>, way: UpstreamUse, server: &str) -> Table {
+    let module = if matches!(way, UpstreamUse::Grpc | UpstreamUse::Grpcs) { "grpc_ssl" } else { "proxy_ssl" };
     let first = |name: &str| scope.first(&format!("{module}_{name}"));
     let mut table = Table::default();
     if first("verify") == Some("on") {
@@ -139,14 +145,16 @@ struct Member {
     fail_time: Option<u64>,
 }
 
-fn read_block(block: &Directive, way: Way, made: &mut Upstream) -> Result<(), Mistake> {
+fn read_block(block: &Directive, way: UpstreamUse, made: &mut Upstream) -> Result<(), Mistake> {
     let mut members: Vec<Member> = Vec::new();
     let mut balance = Balance::default();
     for of in block.body() {
         match of.name.as_str() {
             "server" => members.extend(member(of, way, &mut made.notes)?),
             "keepalive" => match of.first().parse() {
-                Ok(count) if way != Way::Tcp => made.more.set("http.idle_connections_max", Value::Number(count)),
+                Ok(count) if way != UpstreamUse::Tcp => {
+                    made.more.set("http.idle_connections_max", Value::Number(count))
+                }
                 _ => return Err(Mistake::new(&of.place, "keepalive needs a number of connections")),
             },
             "keepalive_timeout" => made.more.set("http.idle_timeout", Value::millis(millis(of)?.clamp(10, 86_400_000))),
@@ -173,7 +181,7 @@ fn read_block(block: &Directive, way: Way, made: &mut Upstream) -> Result<(), Mi
 }
 
 /// What Weir says for all endpoints of an upstream: the first server decides.
-fn set_limits(block: &Directive, way: Way, members: &[Member], made: &mut Upstream) {
+fn set_limits(block: &Directive, way: UpstreamUse, members: &[Member], made: &mut Upstream) {
     let Some(first) = members.first() else { return };
     let table = way.table();
     let all_alike = members.iter().all(|other| {
@@ -191,7 +199,7 @@ fn set_limits(block: &Directive, way: Way, members: &[Member], made: &mut Upstre
     if let Some(count) = first.connections_max.filter(|count| *count > 0) {
         made.more.set(&format!("{table}.connections_max"), Value::Number(count));
     }
-    if way == Way::Tcp {
+    if way == UpstreamUse::Tcp {
         return;
     }
     if let Some(failures) = first.failures {
@@ -207,7 +215,7 @@ fn set_limits(block: &Directive, way: Way, members: &[Member], made: &mut Upstre
     }
 }
 
-fn member(of: &Directive, way: Way, notes: &mut Vec<Note>) -> Result<Option<Member>, Mistake> {
+fn member(of: &Directive, way: UpstreamUse, notes: &mut Vec<Note>) -> Result<Option<Member>, Mistake> {
     if of.first().is_empty() {
         return Err(Mistake::new(&of.place, "server needs an address"));
     }
@@ -294,13 +302,13 @@ impl Balance {
         }
     }
 
-    fn set(self, way: Way, made: &mut Upstream) {
+    fn set(self, way: UpstreamUse, made: &mut Upstream) {
         let table = way.table();
         if let Some(word) = self.word {
             made.more.set(&format!("{table}.balance"), Value::text(word));
         }
         // A TCP connection has an address only, which its hash is of anyway.
-        if let Some((key, value)) = self.affinity.filter(|_| way != Way::Tcp) {
+        if let Some((key, value)) = self.affinity.filter(|_| way != UpstreamUse::Tcp) {
             made.more.set(&format!("http.affinity.{key}"), value);
         }
     }

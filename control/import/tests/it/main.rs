@@ -168,7 +168,7 @@ fn meaning(toml: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_pairs_of_the_guide_are_what_an_import_gives() {
+fn the_pairs_of_the_guide_are_results_of_an_import() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/migration.md");
     let guide = fs::read_to_string(guide).expect("the guide");
     let mut seen = 0;
@@ -189,7 +189,7 @@ fn the_pairs_of_the_guide_are_what_an_import_gives() {
 
 /// Every input with each of its lines left out, and with each of its lines cut in the middle.
 #[test]
-fn what_is_left_of_an_input_is_imported_well_or_refused_with_its_line() {
+fn a_truncated_input_is_imported_well_or_refused_with_its_line() {
     let inputs = [
         (Format::Nginx, "shop.conf"),
         (Format::Nginx, "sites.conf"),

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn invalid_hosts_are_refused() {
         for (authority, error) in [
             ("", HostError::Empty),
             (":80", HostError::Empty),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trailing_dot_goes_only_where_that_is_asked_for() {
+    fn the_trailing_dot_goes_only_where_configured() {
         let rules = HostRules { strip_trailing_dot: true };
         let authority = canonical(b"Example.com.:81", &rules).expect("a host");
         assert_eq!((authority.host.as_ref(), authority.port), (&b"example.com"[..], Some(81)));

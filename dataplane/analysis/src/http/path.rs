@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_read_differently_is_refused() {
+    fn paths_that_servers_read_differently_are_refused() {
         for (path, error) in [
             ("a", PathError::NotAbsolute),
             ("*", PathError::NotAbsolute),
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_still_hides_no_dot_segment() {
+    fn kept_escapes_hide_no_dot_segment() {
         let form = |path: &'static str| normalise(path.as_bytes(), &keep_all());
         for path in ["/a%2Fb", "/a%5Cb", "/a\\b", "/a%00", "/a;x=1/b", "/...;x", "/a..%2F..b"] {
             assert_eq!(form(path), Ok(Cow::Borrowed(path.as_bytes())), "{path}");

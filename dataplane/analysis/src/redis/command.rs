@@ -116,7 +116,7 @@ bitflags::bitflags! {
 }
 
 bitflags::bitflags! {
-    /// What a command does with the keys of one key spec (Redis 7.0 `server.h`, `CMD_KEY_*`).
+    /// The access of a command to the keys of one key spec (Redis 7.0 `server.h`, `CMD_KEY_*`).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct KeyFlags: u16 {
         /// Read only.
@@ -149,7 +149,7 @@ bitflags::bitflags! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommandId(pub u16);
 
-/// What a command does to the server, coarsely.
+/// The effect of a command on the server, coarsely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Changes nothing: may be repeated after a lost reply.
@@ -218,7 +218,7 @@ pub enum RequestPolicy {
     Special,
 }
 
-/// What becomes of the replies of several shards. Source: the tip `response_policy` of `COMMAND`.
+/// The merging of the replies of several shards. Source: the tip `response_policy` of `COMMAND`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponsePolicy {
     /// Elements in the order of the keys; without keys one array after the other.
@@ -289,7 +289,7 @@ pub struct Command {
     pub servers: u8,
     /// To which shards it goes.
     pub request_policy: RequestPolicy,
-    /// What becomes of their replies.
+    /// The handling of their replies.
     pub response_policy: ResponsePolicy,
 }
 

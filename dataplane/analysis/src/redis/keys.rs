@@ -243,7 +243,7 @@ fn behind_keyword<A: Args + ?Sized>(args: &A, word: &str, start: i32) -> Result<
     Ok(None)
 }
 
-/// What a command does with its key where that depends on its options (`setGetKeys`, `bitfieldGetKeys`). In doubt all
+/// The access of a command to its key where that depends on its options (`setGetKeys`, `bitfieldGetKeys`). In doubt all
 /// that it may do: an argument that is not held could be the option.
 fn flags_of<A: Args + ?Sized>(command: &Command, flags: KeyFlags, args: &A) -> KeyFlags {
     if !flags.contains(KeyFlags::VARIABLE_FLAGS) {
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_set_and_bitfield_do_depends_on_their_options() {
+    fn the_access_of_set_and_bitfield_depends_on_their_options() {
         let flags = |line: &str| {
             let args: Vec<&str> = line.split(' ').collect();
             let Resolved::Known(command) = resolve(args[0].as_bytes(), None) else { panic!("{line}: unknown") };

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_name_is_unknown() {
+    fn text_that_only_looks_like_a_name_is_unknown() {
         for name in [&b"get\0"[..], b"ge", b"gett", b"", b"client|list", b"\xe7et", b"g\x05t", &[b'x'; 4096]] {
             assert!(matches!(resolve(name, None), Resolved::Unknown), "{}", name.escape_ascii());
         }

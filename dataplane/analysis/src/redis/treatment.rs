@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_block_only_when_asked() {
+    fn streams_block_only_with_block() {
         assert_eq!(of("XREAD COUNT 1 STREAMS k 0"), Class::Shared);
         assert_eq!(of("XREAD block 0 STREAMS k $"), Class::Blocking);
         assert_eq!(of("XREADGROUP GROUP g c NOACK BLOCK 5 STREAMS k >"), Class::Blocking);

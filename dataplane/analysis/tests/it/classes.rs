@@ -95,7 +95,7 @@ fn only_these_admin_commands_are_open() {
 }
 
 #[test]
-fn what_shows_credentials_or_runs_code_is_administrative() {
+fn commands_that_show_credentials_or_run_code_are_administrative() {
     for name in [
         "config|get",
         "config|set",

@@ -89,7 +89,7 @@ fn unknown_names_and_wrong_arity_are_answered_as_the_servers_do() {
     assert!(cases.len() >= 80);
 }
 
-/// Requests where the table's servers, asked by COMMAND GETKEYS, say something else than they do when they execute.
+/// Requests for which COMMAND GETKEYS of the servers differs from their execution.
 const GETKEYS_IS_WRONG: &[&str] = &[
     // The key spec takes the first STREAMS behind argument 4; XREADGROUP itself takes it as the group's name.
     "COMMAND GETKEYS XREADGROUP COUNT 1 GROUP STREAMS c STREAMS a >",

@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_is_what_its_decoded_form_says(bytes in "[a+%2b=& ]{0,24}") {
+    fn a_value_equals_its_decoded_form(bytes in "[a+%2b=& ]{0,24}") {
         for (name, value) in query::pairs(bytes.as_bytes()) {
             prop_assert!(name.is(&name.decoded()) && value.is(&value.decoded()));
             prop_assert!(query::first(bytes.as_bytes(), &name.decoded()).is_some());

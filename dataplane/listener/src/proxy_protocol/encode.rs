@@ -1,4 +1,4 @@
-//! The encoder: what TCP upstreams are told of clients, and what a load balancer in front of us would send.
+//! The encoder: headers for TCP upstreams, and those that a load balancer in front would send.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -263,7 +263,7 @@ fn every_truncation_asks_for_more_and_every_extension_is_left_alone() {
 }
 
 #[test]
-fn a_listener_takes_only_the_versions_it_was_told_to() {
+fn a_listener_accepts_only_the_configured_versions() {
     let (one, two) = (&b"PROXY UNKNOWN\r\n"[..], &v2(0x20, 0, b"")[..]);
     for (accept, good, bad) in [(ProxyProtocol::V1, one, two), (ProxyProtocol::V2, two, one)] {
         assert!(decode(good, accept).unwrap().is_some());
@@ -300,7 +300,7 @@ fn text() -> impl Strategy<Value = Option<String>> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(
+    fn encoded_text_decodes_to_itself(
         addresses in addresses(),
         authority in text(),
         tls in prop::option::of((any::<bool>(), text(), text())),

@@ -70,7 +70,7 @@ fn entry_address(entry: &[u8]) -> Option<IpAddr> {
     bare().or_else(with_port).or_else(in_brackets).map(|address| address.to_canonical())
 }
 
-/// What a list of networks is.
+/// The form of a list of networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Only requests from these are served.
@@ -79,7 +79,7 @@ pub enum Effect {
     Deny,
 }
 
-/// Which address is asked about.
+/// The address that the rule checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
     /// The other end of the connection (or of the PROXY header).
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_from_a_trusted_proxy_leaves_the_peer() {
+    fn fields_that_cannot_be_from_a_trusted_proxy_leave_the_peer() {
         for (hops, lines) in [
             (1, &[][..]),
             (1, &[""]),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_asked_about_where_the_rule_says_so() {
+    fn the_peer_counts_where_the_rule_says_so() {
         let nets = ["10.0.0.0/8".parse().expect("a network")];
         let rules = AddressRules::new(Effect::Allow, Source::Peer, &nets).expect("rules");
         assert!(rules.judge(ip("10.0.0.1"), ip("203.0.113.9")).is_ok());
@@ -296,7 +296,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_search_finds_what_a_scan_finds(nets in prop::collection::vec((any::<u32>(), 0u8..=32), 1..20), at: u32) {
+        fn a_search_agrees_with_a_scan(nets in prop::collection::vec((any::<u32>(), 0u8..=32), 1..20), at: u32) {
             let nets: Vec<Net> = nets.into_iter().map(|(address, prefix)| {
                 let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
                 format!("{}/{prefix}", std::net::Ipv4Addr::from(address & mask)).parse().expect("a network")

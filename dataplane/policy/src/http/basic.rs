@@ -4,7 +4,7 @@
 //! worker needs for a thousand requests. So no worker ever computes one:
 //!
 //! 1. What was found out lately is remembered by each worker ([`SeenCredentials`]), right and wrong credentials apart, by
-//!    a keyed hash of name and password. The key is made anew with each [`Basic`], so a reload forgets all.
+//!    a keyed hash of name and password. The key is made again with each [`Basic`], so a reload forgets all.
 //! 2. Credentials that are not remembered become a [`SlowCheck`], which the session has run on a thread that serves no
 //!    connections. At most [`CHECKS_MAX`] are under way in the process; beyond it the answer is 503 with `Retry-After`.
 //! 3. Names that do not exist cost what the costliest user does, so that time does not tell who exists.
@@ -109,7 +109,7 @@ pub struct Basic {
     checks: Budget,
 }
 
-/// What a worker remembers. One for each worker and policy; it survives reloads, though what is in it does not count
+/// The memory of a worker. One for each worker and policy; it survives reloads, though what is in it does not count
 /// for another [`Basic`].
 #[derive(Debug)]
 pub struct SeenCredentials {
@@ -153,7 +153,7 @@ impl SlowCheck {
     }
 }
 
-/// What came of a [`SlowCheck`].
+/// The result of a [`SlowCheck`].
 #[derive(Debug)]
 pub struct SlowOutcome {
     user: Option<Arc<str>>,
@@ -210,14 +210,14 @@ impl Basic {
         let name = user.map(|user| Arc::clone(&user.name));
         if !stored.is_slow() {
             let fits = stored.matches(password);
-            return self.told(name.filter(|_| fits));
+            return self.granted_or_refused(name.filter(|_| fits));
         }
         let digest = self.digest(credentials.expose());
         if let Some(user) = seen.right.get(&digest, now.as_nanos()) {
             return BasicCheck::Granted(Arc::clone(user));
         }
         if seen.wrong.get(&digest, now.as_nanos()).is_some() {
-            return self.told(None);
+            return self.granted_or_refused(None);
         }
         let Some(permit) = self.checks.try_acquire() else {
             let busy = Refusal::new(503, "basic_busy").with(Known::RetryAfter.name(), b"1");
@@ -252,7 +252,7 @@ impl Basic {
         }
     }
 
-    fn told(&self, user: Option<Arc<str>>) -> BasicCheck {
+    fn granted_or_refused(&self, user: Option<Arc<str>>) -> BasicCheck {
         match user {
             Some(user) => BasicCheck::Granted(user),
             None => BasicCheck::Refused(self.unauthorized("basic_wrong")),

@@ -1,4 +1,4 @@
-//! What was found out lately, by digest. Bounded; when full, what was not asked for again goes first.
+//! Recent results, by digest. Bounded; when full, unused entries go first.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ struct Slot<V> {
     value: V,
     /// The entry holds before this, in the unit of the caller.
     until: u64,
-    /// Asked for since the hand came by.
+    /// Used since the hand came by.
     is_used: bool,
 }
 
@@ -41,7 +41,7 @@ impl<V> Cache<V> {
         Some(&slot.value)
     }
 
-    /// Puts an entry in, in place of one that has ended or one that was not asked for, if there is no room.
+    /// Puts an entry in, in place of one that has ended or an unused one, if there is no room.
     pub(super) fn insert(&mut self, digest: Digest, value: V, until: u64, now: u64) {
         let slot = Slot { digest, value, until, is_used: false };
         if let Some(&at) = self.index.get(&digest) {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_stays_while_others_come() {
+    fn used_entries_stay_while_others_come() {
         let mut cache = Cache::new(4);
         cache.insert(digest(0), 0, 1_000, 0);
         for of in 1..200 {
@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_tells_anything_but_what_was_put_in(steps in prop::collection::vec((0u8..20, 0u64..50), 1..200)) {
+        fn it_returns_only_inserted_values(steps in prop::collection::vec((0u8..20, 0u64..50), 1..200)) {
             let mut cache = Cache::new(5);
             let mut put = HashMap::new();
             for (now, (of, span)) in steps.into_iter().enumerate() {

@@ -6,7 +6,7 @@
 //! 4. Only then are the claims read: issuer, audience, times. Nothing is decided on what nobody has signed.
 //!
 //! A check costs 30 to 100 us of CPU; what was found good is remembered by each worker ([`TokenCache`]) until the token
-//! ends, by a hash with a key that is made anew with each [`Jwt`], and with the generation of the keys that are fetched: new keys
+//! ends, by a hash with a key that is made again with each [`Jwt`], and with the generation of the keys that are fetched: new keys
 //! forget all.
 
 mod claims;
@@ -44,14 +44,14 @@ pub const PROVIDERS_MAX: usize = 32;
 /// Headers that tell claims. Default 32.
 const CLAIM_HEADERS_MAX: usize = 32;
 
-/// Bytes of one claim that is told in a header, and of the subject. Default 1 KiB; a longer one is not told.
+/// Bytes of one claim that is forwarded in a header, and of the subject. Default 1 KiB; a longer one is not forwarded.
 pub const CACHED_CLAIM_BYTES_MAX: usize = 1_024;
 
 /// Tokens that a worker remembers. Default 1,024. Worst case 1,024 x 33 KiB, 33 MiB, if all claims are as long as they may
 /// be; in practice 200 bytes each.
 pub const TOKENS_MAX: u32 = 1_024;
 
-/// A claim that the origin is told in a header.
+/// A claim that is forwarded to the origin in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimHeader {
     /// Name of the header. What clients send under it is always taken away.
@@ -116,14 +116,14 @@ impl Verified {
     }
 
     /// Tells the origin the claims. [`Jwt::clean`] has to come first.
-    pub fn tell(&self, fields: &mut Fields) {
+    pub fn append_to(&self, fields: &mut Fields) {
         for (name, value) in &self.headers {
             fields.push(name.as_bytes(), value.as_bytes());
         }
     }
 }
 
-/// What a worker remembers. One for each worker and policy.
+/// The memory of a worker. One for each worker and policy.
 #[derive(Debug)]
 pub struct TokenCache(Cache<Arc<Verified>>);
 
@@ -225,7 +225,7 @@ impl Jwt {
         }
     }
 
-    fn verify(&self, token: &[u8], now: u64) -> Result<(Verified, u64), claims::Why> {
+    fn verify(&self, token: &[u8], now: u64) -> Result<(Verified, u64), claims::ClaimsError> {
         let malformed = ("jwt_malformed", "The token is malformed");
         let mut parts = token.split(|&byte| byte == b'.');
         let (Some(header), Some(payload), Some(signature), None) =
@@ -271,7 +271,7 @@ impl Jwt {
         Verified { subject: subject.map(Box::from), headers }
     }
 
-    fn invalid(&self, (reason, description): claims::Why) -> Refusal {
+    fn invalid(&self, (reason, description): claims::ClaimsError) -> Refusal {
         let realm = &self.realm;
         let challenge =
             format!("Bearer realm=\"{realm}\", error=\"invalid_token\", error_description=\"{description}\"");
@@ -280,7 +280,7 @@ impl Jwt {
 }
 
 /// Algorithm and key id.
-fn read_header(part: &[u8]) -> Result<(Algorithm, Option<String>), claims::Why> {
+fn read_header(part: &[u8]) -> Result<(Algorithm, Option<String>), claims::ClaimsError> {
     let malformed = ("jwt_malformed", "The token is malformed");
     let header = object(part).ok_or(malformed)?;
     if header.get("crit").is_some() {

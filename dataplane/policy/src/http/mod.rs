@@ -1,4 +1,4 @@
-//! What an HTTP listener or route asks of a request before it is forwarded.
+//! The requirements of an HTTP listener or route for a request before it is forwarded.
 //!
 //! | file | question | the answer if not |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! | `jwt` | is it somebody with a token of an issuer that is trusted (RFC 7519) | 401 |
 //! | `rate` | is it within what this client, or all, may ask | 429 |
 //!
-//! They are asked in this order, and authentication before the rate limit, so that a limit can count by who it is. All are
+//! They are checked in this order, and authentication before the rate limit, so that a limit can count by who it is. All are
 //! pure: bytes and the time in, an answer out. What a policy is made of is checked when it is built, on the control thread;
 //! built, it does not change and is shared by all workers.
 //!

@@ -99,7 +99,7 @@ impl StoredPassword {
         }
     }
 
-    /// What a check costs beside those of other hashes; for choosing the one that stands for users that do not exist.
+    /// The cost of a check beside those of other hashes; for choosing the one that stands for users that do not exist.
     pub(super) fn cost(&self) -> u64 {
         match &self.0 {
             Scheme::Digest { .. } => 0,

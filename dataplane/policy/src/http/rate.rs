@@ -10,7 +10,7 @@
 //! **Memory** is reserved once: 16 bytes an entry. A key has its place in a group of [`WAYS`] by a hash with keys of the
 //! process's own, so nobody can aim at the bucket of another. Nothing of a key is stored but 64 bits of that hash: two keys
 //! share a bucket with probability 2^-64. When a group has no free entry, the one that owes least is taken: who is
-//! being limited stays known, however many others come once. Its owner begins anew with a full bucket, which is the price:
+//! being limited stays known, however many others come once. Its owner begins again with a full bucket, which is the price:
 //! with more than [`ENTRIES`] keys in debt a limit is loose, and never unfair.
 //!
 //! Between the two stores that give an entry to another key, a third may take from it: a race is worth one request.
@@ -128,7 +128,7 @@ pub struct RateLimit {
     hasher: RandomState,
 }
 
-/// What a limit makes of a request.
+/// The decision of a limit about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateAnswer {
     /// It is within the limit, and was counted. One that is not costs nothing.
@@ -201,13 +201,13 @@ impl RateLimit {
         Some(self.table.take(key, self.interval, self.burst, now))
     }
 
-    /// Appends what the client of an allowed request is told to its answer.
-    pub fn tell(&self, answer: &RateAnswer, fields: &mut Fields) {
+    /// Appends the fields about the limit to the response of an allowed request.
+    pub fn append_to(&self, answer: &RateAnswer, fields: &mut Fields) {
         let reset = seconds_up(answer.full_in);
         if matches!(self.settings.fields, RateFields::Draft | RateFields::Both) {
-            let told = format!("\"{}\";r={};t={reset}", self.settings.name, answer.remaining);
+            let limit = format!("\"{}\";r={};t={reset}", self.settings.name, answer.remaining);
             fields.set_named(b"ratelimit-policy", &self.policy);
-            fields.set_named(b"ratelimit", told.as_bytes());
+            fields.set_named(b"ratelimit", limit.as_bytes());
         }
         if matches!(self.settings.fields, RateFields::Legacy | RateFields::Both) {
             let number = |number: u64| number.to_string().into_bytes();
@@ -223,7 +223,7 @@ impl RateLimit {
         let wait = seconds_up(answer.next_in.saturating_add(jitter)).max(1);
         let mut refusal = Refusal::new(self.settings.status, "rate_limited");
         refusal.fields.add(Known::RetryAfter, wait.to_string().as_bytes());
-        self.tell(answer, &mut refusal.fields);
+        self.append_to(answer, &mut refusal.fields);
         refusal
     }
 

@@ -2,7 +2,7 @@
 
 use weir_http_codec::Fields;
 
-/// What the client is told instead of an answer of the origin.
+/// The gateway's own response instead of the origin's.
 #[derive(Clone, Debug)]
 #[must_use = "a refusal that is not sent lets the request through"]
 pub struct Refusal {

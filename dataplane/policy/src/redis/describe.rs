@@ -154,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_rules_or_an_error_and_what_is_shown_is_valid(text in "(on|\\+get|[-+~%&@>#<!()RW*|\\[\\]a-z0-9 \\x00é]){0,24}") {
+        fn any_text_is_rules_or_an_error_and_its_description_is_valid(text in "(on|\\+get|[-+~%&@>#<!()RW*|\\[\\]a-z0-9 \\x00é]){0,24}") {
             let _ = crate::redis::parse_file(&format!("user alice {text}\n{text}"));
             if let Ok(user) = User::from_rules("alice", &text) {
                 prop_assert!(User::from_rules("alice", &user.describe()).is_ok(), "{}", user.describe());
@@ -162,7 +162,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_shown_means_the_same(rules in proptest::collection::vec(rule(), 0..12)) {
+        fn a_description_means_the_same_as_its_rules(rules in proptest::collection::vec(rule(), 0..12)) {
             let user = User::from_rules("alice", &rules.join(" ")).expect("valid rules");
             let again = User::from_rules("alice", &user.describe()).expect("what is shown is valid");
             prop_assert_eq!(again.root.commands, user.root.commands);

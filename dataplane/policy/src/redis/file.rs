@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_line_is_told() {
+    fn every_wrong_line_is_reported() {
         let text = "# comment\nuser\nuser a on\nuser a on\nuser b +nope\nuser c (+get\nuser d on";
         let errors = parse_file(text).expect_err("wrong");
         let told: Vec<(usize, &str)> = errors.iter().map(|error| (error.line, error.text.as_str())).collect();

@@ -97,7 +97,7 @@ pub struct AclLog {
 }
 
 impl AclLog {
-    /// Adds an event at the time `now`. `client` is asked for its line at most once a second per entry: a client that is
+    /// Adds an event at the time `now`. `client` gives its line at most once a second per entry: a client that is
     /// denied again and again must cost less than one that is not.
     pub fn add(&mut self, event: Event<'_>, now: Duration, client: impl FnOnce() -> Vec<u8>) {
         let object = &event.object[..event.object.len().min(OBJECT_BYTES_MAX)];

@@ -29,4 +29,4 @@ pub use password::{PasswordHash, random_password};
 pub use rules::{BadRule, RuleError, words};
 pub use selector::{CATEGORIES, KeyPattern, Selector, category};
 pub use user::{Sanitize, User};
-pub use verdict::{Denied, NoPermission};
+pub use verdict::{DeniedPart, NoPermission};

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn random_passwords_have_the_length_asked_for() {
+    fn random_passwords_have_the_requested_length() {
         for (bits, chars) in [(1, 1), (4, 1), (5, 2), (256, 64), (4096, 1024)] {
             let text = random_password(bits).expect("randomness");
             assert!(text.len() == chars && text.bytes().all(|byte| byte.is_ascii_hexdigit()), "{bits}: {text}");

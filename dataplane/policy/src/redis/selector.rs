@@ -93,7 +93,7 @@ pub(super) fn in_category(category: Categories) -> impl Iterator<Item = &'static
 pub struct KeyPattern {
     /// Keys that it is about.
     pub glob: Glob,
-    /// Values may be told.
+    /// Values may be shown.
     pub reads: bool,
     /// Values may be changed.
     pub writes: bool,
@@ -252,7 +252,7 @@ impl Selector {
     }
 }
 
-/// What a use of a key needs: to read, to write.
+/// The rights that a use of a key needs: to read, to write.
 #[inline]
 fn uses(flags: KeyFlags) -> (bool, bool) {
     const WRITES: KeyFlags = KeyFlags::INSERT.union(KeyFlags::DELETE).union(KeyFlags::UPDATE);

@@ -6,9 +6,9 @@ use weir_analysis::redis::{
 
 use super::{selector::Selector, user::User};
 
-/// What a rule forbids. In the order of importance that Redis has: what no selector allows is told first.
+/// The part of a command that a rule forbids, in Redis's order of importance: the command itself first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Denied {
+pub enum DeniedPart {
     /// The command.
     Command,
     /// The key at this argument.
@@ -21,19 +21,19 @@ pub enum Denied {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPermission {
     /// A rule.
-    Denied(Denied),
+    Denied(DeniedPart),
     /// SORT with BY and a pattern: it reads any key.
     SortBy,
     /// SORT with GET: it reads any key.
     SortGet,
-    /// What a script does at the server is done with the gateway's rights.
+    /// A script acts at the server with the gateway's rights.
     Script,
     /// Its keys cannot be found; the server would say the same, and nothing needs to be sent.
     Keys(KeyError),
 }
 
 /// The keys of a command, looked for when the first selector asks.
-enum Found {
+enum CommandKeys {
     NotYet,
     Here(Keys),
     Wrong(KeyError),
@@ -45,8 +45,8 @@ impl User {
     /// # Errors
     /// Why not.
     pub fn check<A: Args + ?Sized>(&self, command: &Command, args: &A) -> Result<(), NoPermission> {
-        let mut found = Found::NotYet;
-        let mut worst = Denied::Command;
+        let mut found = CommandKeys::NotYet;
+        let mut worst = DeniedPart::Command;
         for selector in self.all_selectors() {
             match selector.check(command, args, &mut found) {
                 Ok(()) => return self.check_beyond(command, args),
@@ -62,7 +62,7 @@ impl User {
         self.all_selectors().any(Selector::allows_unknown)
     }
 
-    /// What a server checks while it runs a command.
+    /// The checks of a server while it runs a command.
     fn check_beyond<A: Args + ?Sized>(&self, command: &Command, args: &A) -> Result<(), NoPermission> {
         if runs_script(command) && !self.is_unrestricted() {
             return Err(NoPermission::Script);
@@ -71,7 +71,7 @@ impl User {
             return Ok(());
         }
         let option = foreign_option(args).map_err(NoPermission::Keys)?;
-        let mut found = Found::NotYet;
+        let mut found = CommandKeys::NotYet;
         let mut reads_all =
             || self.all_selectors().any(|one| one.reads_all_keys() && one.check(command, args, &mut found).is_ok());
         match option {
@@ -82,7 +82,12 @@ impl User {
 }
 
 impl Selector {
-    fn check<A: Args + ?Sized>(&self, command: &Command, args: &A, found: &mut Found) -> Result<(), NoPermission> {
+    fn check<A: Args + ?Sized>(
+        &self,
+        command: &Command,
+        args: &A,
+        found: &mut CommandKeys,
+    ) -> Result<(), NoPermission> {
         self.check_command(command, args)?;
         if !self.is_all_keys && has_keys(command) {
             self.check_keys(command, args, found)?;
@@ -101,7 +106,7 @@ impl Selector {
             || self.commands.has(command.id)
             || command.flags.contains(Flags::NO_AUTH)
             || self.allows_first_arg(command, args);
-        if is_allowed { Ok(()) } else { Err(NoPermission::Denied(Denied::Command)) }
+        if is_allowed { Ok(()) } else { Err(NoPermission::Denied(DeniedPart::Command)) }
     }
 
     fn allows_first_arg<A: Args + ?Sized>(&self, command: &Command, args: &A) -> bool {
@@ -109,26 +114,31 @@ impl Selector {
         args.arg(1).is_some_and(|first| allowed.iter().any(|arg| first.eq_ignore_ascii_case(arg.as_bytes())))
     }
 
-    fn check_keys<A: Args + ?Sized>(&self, command: &Command, args: &A, found: &mut Found) -> Result<(), NoPermission> {
-        if let Found::NotYet = found {
+    fn check_keys<A: Args + ?Sized>(
+        &self,
+        command: &Command,
+        args: &A,
+        found: &mut CommandKeys,
+    ) -> Result<(), NoPermission> {
+        if let CommandKeys::NotYet = found {
             let mut keys = Keys::new();
             *found = match redis::keys(command, args, &mut keys) {
-                Ok(()) => Found::Here(keys),
-                Err(error) => Found::Wrong(error),
+                Ok(()) => CommandKeys::Here(keys),
+                Err(error) => CommandKeys::Wrong(error),
             };
         }
         let keys = match found {
-            Found::Here(keys) => keys,
-            Found::Wrong(error) => return Err(NoPermission::Keys(*error)),
-            Found::NotYet => return Err(NoPermission::Denied(Denied::Command)),
+            CommandKeys::Here(keys) => keys,
+            CommandKeys::Wrong(error) => return Err(NoPermission::Keys(*error)),
+            CommandKeys::NotYet => return Err(NoPermission::Denied(DeniedPart::Command)),
         };
         if keys.is_incomplete() && !is_incomplete_for_redis_too(command) {
-            return Err(NoPermission::Denied(Denied::Key(0)));
+            return Err(NoPermission::Denied(DeniedPart::Key(0)));
         }
         for key in keys.iter().filter(|key| !key.flags.contains(KeyFlags::NOT_KEY)) {
             let name = args.arg(key.index).ok_or(NoPermission::Keys(KeyError::NotBuffered))?;
             if !self.allows_key(name, key.flags) {
-                return Err(NoPermission::Denied(Denied::Key(key.index)));
+                return Err(NoPermission::Denied(DeniedPart::Key(key.index)));
             }
         }
         Ok(())
@@ -139,7 +149,7 @@ impl Selector {
         for index in 1..end {
             let channel = args.arg(index).ok_or(NoPermission::Keys(KeyError::NotBuffered))?;
             if !self.allows_channel(channel, channels.are_patterns) {
-                return Err(NoPermission::Denied(Denied::Channel(index)));
+                return Err(NoPermission::Denied(DeniedPart::Channel(index)));
             }
         }
         Ok(())
@@ -207,10 +217,10 @@ mod tests {
         }
     }
 
-    const NO_COMMAND: Result<(), NoPermission> = Err(NoPermission::Denied(Denied::Command));
+    const NO_COMMAND: Result<(), NoPermission> = Err(NoPermission::Denied(DeniedPart::Command));
 
     fn no_key(index: usize) -> Result<(), NoPermission> {
-        Err(NoPermission::Denied(Denied::Key(index)))
+        Err(NoPermission::Denied(DeniedPart::Key(index)))
     }
 
     #[test]
@@ -234,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_a_login_is_always_allowed() {
+    fn commands_before_a_login_are_always_allowed() {
         for line in ["AUTH x", "HELLO 3", "RESET", "QUIT"] {
             assert_eq!(check("", line), Ok(()), "{line}");
         }
@@ -251,17 +261,17 @@ mod tests {
     fn subscribing_and_publishing_need_channels_and_leaving_needs_none() {
         let rules = "+@pubsub &news.*";
         assert_eq!(check(rules, "SUBSCRIBE news.a news.b"), Ok(()));
-        assert_eq!(check(rules, "SUBSCRIBE news.a other"), Err(NoPermission::Denied(Denied::Channel(2))));
+        assert_eq!(check(rules, "SUBSCRIBE news.a other"), Err(NoPermission::Denied(DeniedPart::Channel(2))));
         assert_eq!(check(rules, "PSUBSCRIBE news.*"), Ok(()));
-        assert_eq!(check(rules, "PSUBSCRIBE news.a*"), Err(NoPermission::Denied(Denied::Channel(1))));
-        assert_eq!(check(rules, "PUBLISH other x"), Err(NoPermission::Denied(Denied::Channel(1))));
+        assert_eq!(check(rules, "PSUBSCRIBE news.a*"), Err(NoPermission::Denied(DeniedPart::Channel(1))));
+        assert_eq!(check(rules, "PUBLISH other x"), Err(NoPermission::Denied(DeniedPart::Channel(1))));
         assert_eq!(check(rules, "PUBLISH news.a other"), Ok(()), "the message is no channel");
         assert_eq!(check(rules, "SSUBSCRIBE news.a"), Ok(()), "a shard channel is no key");
         assert_eq!(check(rules, "UNSUBSCRIBE other"), Ok(()));
     }
 
     #[test]
-    fn scripts_need_every_right_because_nobody_sees_what_they_do() {
+    fn scripts_need_every_right_because_nobody_sees_their_effects() {
         assert_eq!(check("+@all ~* &*", "EVAL x 0"), Ok(()));
         for line in ["EVAL x 0", "EVALSHA x 1 a", "EVAL_RO x 0", "FCALL f 0", "FCALL_RO f 1 a"] {
             assert_eq!(check("+@all ~a &*", line), Err(NoPermission::Script), "{line}");
@@ -272,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn sort_reads_foreign_keys_only_for_who_may_read_all() {
+    fn sort_reads_foreign_keys_only_for_users_that_may_read_all() {
         assert_eq!(check("+sort ~a", "SORT a BY nosort LIMIT 0 1"), Ok(()));
         assert_eq!(check("+sort ~a", "SORT a BY w_*"), Err(NoPermission::SortBy));
         assert_eq!(check("+sort ~a", "SORT a LIMIT 0 1 GET x"), Err(NoPermission::SortGet));

@@ -90,7 +90,7 @@ fn a_replacement_is_read_when_the_route_is_built() {
 }
 
 #[test]
-fn a_full_path_is_what_was_written() {
+fn a_full_path_replaces_the_path_as_written() {
     for (replacement, expected) in [("/x/y", "/x/y"), ("x", "/x"), ("", "/"), ("//x", "/x"), ("/a/../b", "/b")] {
         let rewrite = PathRewrite::full(replacement, &RULES()).expect("a rewrite");
         assert_eq!(applied(&rewrite, "/whatever").as_deref(), Ok(expected), "{replacement}");

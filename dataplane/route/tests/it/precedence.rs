@@ -152,7 +152,7 @@ fn a_repeated_header_is_one_value() {
 }
 
 #[test]
-fn an_explanation_says_what_each_route_fails_on() {
+fn an_explanation_names_the_failed_condition_of_each_route() {
     let table = RouteTable::new(vec![
         route("path", "a.com", "=/other"),
         route("method", "a.com", "/x").method("POST"),

@@ -95,7 +95,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_table_finds_what_a_plain_search_finds(routes in routes(), requests in vec(request(), 20)) {
+    fn the_table_agrees_with_a_plain_search(routes in routes(), requests in vec(request(), 20)) {
         let table = RouteTable::new(routes);
         for request in &requests {
             let expected = find(&table, request).map(|route| route.action);

@@ -129,7 +129,7 @@ async fn waits<M: Multiplexer + 'static>(acquiring: &mut Acquiring<M>) -> bool {
 }
 
 fn any<M: Multiplexer>(pool: &Rc<ExclusiveUpstream<M>>) -> Acquiring<M> {
-    pool.acquire(Wanted::default())
+    pool.acquire(SelectionCriteria::default())
 }
 
 #[test]

@@ -6,37 +6,37 @@ use super::Shape;
 const BETWEEN: &str = ", ";
 
 /// Every difference; empty where the run speaks for the shape.
-pub(super) fn differences(was: &Shape, asked: &Shape) -> Vec<String> {
-    let mut all = of_rows(&was.row, &asked.row);
+pub(super) fn differences(was: &Shape, options: &Shape) -> Vec<String> {
+    let mut all = of_rows(&was.row, &options.row);
     // Budgets are typed as decimals: 0.1, 0.25, 8.
-    if (was.budget_vcpu - asked.budget_vcpu).abs() > 1e-9 {
-        all.push(format!("budget {} vCPU (asked: {})", was.budget_vcpu, asked.budget_vcpu));
+    if (was.budget_vcpu - options.budget_vcpu).abs() > 1e-9 {
+        all.push(format!("budget {} vCPU (asked: {})", was.budget_vcpu, options.budget_vcpu));
     }
     let words = [
-        ("budget kind", &was.budget_kind, &asked.budget_kind),
-        ("driver", &was.driver, &asked.driver),
-        ("tls", &was.tls, &asked.tls),
-        ("telemetry", &was.telemetry, &asked.telemetry),
+        ("budget kind", &was.budget_kind, &options.budget_kind),
+        ("driver", &was.driver, &options.driver),
+        ("tls", &was.tls, &options.tls),
+        ("telemetry", &was.telemetry, &options.telemetry),
     ];
-    let others = words.iter().filter(|(_, was, asked)| was != asked);
-    all.extend(others.map(|(what, was, asked)| format!("{what} {was} (asked: {asked})")));
+    let others = words.iter().filter(|(_, was, options)| was != options);
+    all.extend(others.map(|(what, was, options)| format!("{what} {was} (asked: {options})")));
     all
 }
 
 /// Parts that only one of two rows has.
-fn of_rows(was: &str, asked: &str) -> Vec<String> {
+fn of_rows(was: &str, options: &str) -> Vec<String> {
     let only = |one: &str, other: &str| -> Vec<String> {
         let known: Vec<&str> = other.split(BETWEEN).collect();
         one.split(BETWEEN).filter(|part| !known.contains(part)).map(str::to_owned).collect()
     };
-    let (was, asked) = (only(was, asked), only(asked, was));
-    if was.len() == asked.len() {
-        return was.iter().zip(asked).map(|(was, asked)| format!("{was} (asked: {asked})")).collect();
+    let (was, options) = (only(was, options), only(options, was));
+    if was.len() == options.len() {
+        return was.iter().zip(options).map(|(was, options)| format!("{was} (asked: {options})")).collect();
     }
-    match (was.is_empty(), asked.is_empty()) {
+    match (was.is_empty(), options.is_empty()) {
         (_, true) => was,
-        (true, false) => asked.iter().map(|part| format!("no {part}")).collect(),
-        (false, false) => vec![format!("{} (asked: {})", was.join(BETWEEN), asked.join(BETWEEN))],
+        (true, false) => options.iter().map(|part| format!("no {part}")).collect(),
+        (false, false) => vec![format!("{} (asked: {})", was.join(BETWEEN), options.join(BETWEEN))],
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a plan does not cover, and must say.
+//! The limits of a plan, which it must name.
 
 use std::fmt;
 

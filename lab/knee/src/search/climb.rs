@@ -1,9 +1,9 @@
 //! Calibrate, Ramp and Bisect: from nothing to a bracket of 5 %. And what to do with points that contradict each other.
 
-use super::{Again, RATE_MAX, RATE_MIN, Search, Stage, Then};
+use super::{RATE_MAX, RATE_MIN, Recheck, ResumeAt, Search, Stage};
 use crate::command::{Purpose, Run};
 use crate::judge::{Check, judge};
-use crate::knee::{Base, Outcome};
+use crate::knee::{Base, SearchOutcome};
 use crate::points::NonMonotone;
 use crate::search::verify::Round;
 use crate::stop::stop_reason;
@@ -13,7 +13,7 @@ impl Search {
     /// Ceiling that the validity check holds the offered load against; `None` before calibration. A real back end is part
     /// of what is measured, so there only the generator's own ceiling counts.
     pub(super) fn validity_ceiling(&self) -> Option<f64> {
-        let ceiling = match self.asked.backend {
+        let ceiling = match self.options.backend {
             Backend::Synthetic => self.ceilings.direct.min(self.ceilings.null_sink),
             Backend::Real => self.ceilings.null_sink,
         };
@@ -23,7 +23,7 @@ impl Search {
     /// Highest load that the search may offer.
     pub(super) fn allowed(&self) -> f64 {
         let valid = self.rules.ceiling_share_max * self.validity_ceiling().unwrap_or(0.0);
-        floor(valid.min(self.asked.rate_max.unwrap_or(f64::INFINITY)))
+        floor(valid.min(self.options.rate_max.unwrap_or(f64::INFINITY)))
     }
 
     /// The same, as far as the lab reaches.
@@ -33,7 +33,7 @@ impl Search {
 
     /// 5 % of what the lab can offer without the gateway, or of what the scenario allows.
     pub(super) fn low_load(&self) -> f64 {
-        let ceiling = self.ceilings.direct.min(self.ceilings.null_sink).min(self.asked.rate_max.unwrap_or(RATE_MAX));
+        let ceiling = self.ceilings.direct.min(self.ceilings.null_sink).min(self.options.rate_max.unwrap_or(RATE_MAX));
         round(self.rules.low_load_share * ceiling).min(self.ceiling())
     }
 
@@ -48,7 +48,7 @@ impl Search {
                 self.stage = Stage::Calibrate(Purpose::LowLoad);
                 // A ceiling out of bounds leaves no rate that arithmetic could work with.
                 if !(RATE_MIN..=RATE_MAX).contains(&self.low_load()) {
-                    self.finish(Outcome::Invalid { check: Check::Ceiling }, None);
+                    self.finish(SearchOutcome::Invalid { check: Check::Ceiling }, None);
                 }
             }
             _ => self.on_low_load(run.rate.offered(), trial, is_clean),
@@ -76,7 +76,7 @@ impl Search {
 
     pub(super) fn on_ramp(&mut self, rate: f64, trial: &Trial, is_clean: bool) {
         self.points.record(rate, is_clean, trial);
-        if self.contradiction(false, Then::Settle) {
+        if self.contradiction(false, ResumeAt::Settle) {
             return;
         }
         if is_clean && self.points.worst().is_none() {
@@ -95,7 +95,7 @@ impl Search {
 
     pub(super) fn on_bisect(&mut self, rate: f64, trial: &Trial, is_clean: bool) {
         self.points.record(rate, is_clean, trial);
-        if !self.contradiction(false, Then::Settle) {
+        if !self.contradiction(false, ResumeAt::Settle) {
             self.settle();
         }
     }
@@ -111,7 +111,7 @@ impl Search {
                 let middle = round(f64::midpoint(best, bound));
                 let is_narrow = bound - best <= self.rules.precision * best * (1.0 + ROUNDING);
                 if is_narrow || middle <= best || middle >= bound {
-                    // What cannot be offered is no step above.
+                    // A rate that cannot be offered is no step above.
                     self.enter(Stage::Verify(Round::new(best, worst.filter(|worst| *worst <= bound))));
                 } else {
                     self.enter(Stage::Bisect { rate: middle });
@@ -121,7 +121,7 @@ impl Search {
     }
 
     /// Interrupts the search if a clean rate lies above a failed one and they were not yet run again.
-    pub(super) fn contradiction(&mut self, is_long: bool, then: Then) -> bool {
+    pub(super) fn contradiction(&mut self, is_long: bool, then: ResumeAt) -> bool {
         let Some((failed, clean)) = self.points.inversion() else {
             return false;
         };
@@ -129,16 +129,16 @@ impl Search {
         true
     }
 
-    pub(super) fn run_again(&mut self, failed: f64, clean: f64, is_long: bool, then: Then) {
+    pub(super) fn run_again(&mut self, failed: f64, clean: f64, is_long: bool, then: ResumeAt) {
         self.points.mark_rechecked(failed);
         self.points.mark_rechecked(clean);
-        self.again = Some(Again { failed, clean, first: None, is_long, then });
+        self.again = Some(Recheck { failed, clean, first: None, is_long, then });
     }
 
     pub(super) fn on_again(&mut self, rate: f64, trial: &Trial, is_clean: bool) {
         let Some(mut again) = self.again else { return };
         let is_first = again.first.is_none();
-        if matches!(again.then, Then::Ladder) {
+        if matches!(again.then, ResumeAt::Ladder) {
             // A verified knee is not unseated by short trials above it; the contradiction is on record.
             if !is_clean {
                 self.points.keep_failed(rate, trial);
@@ -156,9 +156,9 @@ impl Search {
         let (failed, clean) = (again.failed, again.clean);
         self.non_monotone.push(NonMonotone { failed, clean, is_failed_again, is_clean_again: is_clean });
         match again.then {
-            Then::Settle => self.settle(),
-            Then::StepDown => self.step_down(failed),
-            Then::Ladder => {}
+            ResumeAt::Settle => self.settle(),
+            ResumeAt::StepDown => self.step_down(failed),
+            ResumeAt::Ladder => {}
         }
     }
 
@@ -169,7 +169,7 @@ impl Search {
             let verdict = judge(trial, &self.rules);
             stop_reason(trial, &verdict, &self.ceilings, &self.rules)
         });
-        self.finish(Outcome::Below { rate }, stop);
+        self.finish(SearchOutcome::Below { rate }, stop);
     }
 }
 

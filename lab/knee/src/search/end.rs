@@ -4,14 +4,14 @@ use super::{Search, Stage};
 use crate::command::Run;
 use crate::estimate::Estimate;
 use crate::judge::judge;
-use crate::knee::{Knee, Loaded, Outcome, SCHEMA, Seen, Side};
+use crate::knee::{Knee, Loaded, SCHEMA, SearchOutcome, Side, TrialSummary};
 use crate::stop::{Stop, stop_reason};
 
 impl Search {
-    pub(super) fn result(&self, outcome: Outcome, stop: Option<Stop>) -> Knee {
+    pub(super) fn result(&self, outcome: SearchOutcome, stop: Option<Stop>) -> Knee {
         let sides = match (&self.stage, outcome) {
-            (Stage::Overload(ladder), Outcome::Verified) => Some((ladder.sides().0, Some(ladder.sides().1))),
-            (Stage::Verify(round), Outcome::AtCeiling) => Some((round.knee, None)),
+            (Stage::Overload(ladder), SearchOutcome::Verified) => Some((ladder.sides().0, Some(ladder.sides().1))),
+            (Stage::Verify(round), SearchOutcome::AtCeiling) => Some((round.knee, None)),
             _ => None,
         };
         let clean = sides.map(|(knee, _)| self.side(knee));
@@ -70,7 +70,7 @@ impl Search {
 
     fn side(&self, rate: f64) -> Side {
         let is_here = |run: &Run| run.length.is_long && run.rate.offered() == rate;
-        let long: Vec<&Seen> = self.through_gateway().filter(|seen| is_here(&seen.run)).collect();
+        let long: Vec<&TrialSummary> = self.through_gateway().filter(|seen| is_here(&seen.run)).collect();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Side {
             rate,
@@ -82,7 +82,7 @@ impl Search {
     }
 
     /// Valid trials at an offered load; calibration offered none.
-    fn through_gateway(&self) -> impl Iterator<Item = &Seen> {
+    fn through_gateway(&self) -> impl Iterator<Item = &TrialSummary> {
         self.seen.iter().filter(|seen| seen.verdict.is_valid() && seen.run.rate.offered() > 0.0)
     }
 }

@@ -1,8 +1,8 @@
 //! Overload: a ladder above the knee, for first overload and peak completed. The curve is not monotone up here, so nothing
 //! is bisected.
 
-use super::{Search, Stage, Then};
-use crate::knee::Outcome;
+use super::{ResumeAt, Search, Stage};
+use crate::knee::SearchOutcome;
 use crate::search::climb::round;
 use crate::stop::stop_at_ceiling;
 use crate::trial::Trial;
@@ -91,15 +91,15 @@ impl Search {
             self.climb();
         }
         if is_contradiction && matches!(self.stage, Stage::Overload(_)) {
-            self.run_again(above, rate, false, Then::Ladder);
+            self.run_again(above, rate, false, ResumeAt::Ladder);
         }
     }
 
     /// The knee stands whatever the ladder met; `ended` says why it was not climbed to its end.
-    pub(super) fn end_ladder(&mut self, ended: Option<Outcome>) {
+    pub(super) fn end_ladder(&mut self, ended: Option<SearchOutcome>) {
         let Stage::Overload(ladder) = &self.stage else { return };
         let stop = self.stop_at(ladder.above);
-        self.finish(Outcome::Verified, stop);
+        self.finish(SearchOutcome::Verified, stop);
         if let Stage::Done(knee) = &mut self.stage {
             knee.overload_ended = ended;
         }
@@ -111,10 +111,10 @@ impl Search {
             // A short trial failed above the knee by itself; the lab was only not fit for long ones.
             (Some(_), Some(worst)) if self.stop_at(worst).is_some() => self.stop_at(worst),
             (Some(reach), _) => Some(reach.stop.clone()),
-            (None, _) => Some(stop_at_ceiling(&self.ceilings, self.ceiling(), self.asked.rate_max, &self.rules)),
+            (None, _) => Some(stop_at_ceiling(&self.ceilings, self.ceiling(), self.options.rate_max, &self.rules)),
         };
         let ended = self.reach_outcome();
-        self.finish(Outcome::AtCeiling, stop);
+        self.finish(SearchOutcome::AtCeiling, stop);
         if let Stage::Done(knee) = &mut self.stage {
             knee.overload_ended = ended;
         }

@@ -3,10 +3,10 @@
 //! Such a rate ends nothing: below it the search goes on, and ends at the highest load that could be offered, with the lab
 //! as the stop reason.
 
-use super::{Search, Stage, Then, outcome_of};
+use super::{ResumeAt, Search, Stage, outcome_of};
 use crate::command::Run;
 use crate::judge::{Check, Verdict};
-use crate::knee::Outcome;
+use crate::knee::SearchOutcome;
 use crate::stop::{Stop, stop_reason};
 use crate::trial::Trial;
 
@@ -15,7 +15,7 @@ use crate::trial::Trial;
 pub(super) struct Reach {
     rate: f64,
     /// As a search that ended there would have ended: what lies above was not looked at.
-    pub(super) outcome: Outcome,
+    pub(super) outcome: SearchOutcome,
     /// Why.
     pub(super) stop: Stop,
 }
@@ -28,7 +28,7 @@ impl Search {
         self.reach.as_ref().map(|reach| reach.rate)
     }
 
-    pub(super) fn reach_outcome(&self) -> Option<Outcome> {
+    pub(super) fn reach_outcome(&self) -> Option<SearchOutcome> {
         self.reach.as_ref().map(|reach| reach.outcome)
     }
 
@@ -46,7 +46,7 @@ impl Search {
             self.reach = Some(Reach { rate, outcome: outcome_of(trial, verdict), stop });
         }
         if let Some(again) = self.again.take()
-            && matches!(again.then, Then::StepDown)
+            && matches!(again.then, ResumeAt::StepDown)
         {
             return self.step_down(again.failed);
         }

@@ -68,18 +68,18 @@ impl Stage {
 
 /// Two contradicting rates that are run again.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Again {
+pub(super) struct Recheck {
     pub(super) failed: f64,
     pub(super) clean: f64,
     /// Outcome of the failed rate's second run.
     pub(super) first: Option<bool>,
     pub(super) is_long: bool,
-    pub(super) then: Then,
+    pub(super) then: ResumeAt,
 }
 
 /// Where a contradiction interrupted the search.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Then {
+pub(super) enum ResumeAt {
     Settle,
     StepDown,
     Ladder,

@@ -6,9 +6,9 @@
 use weir_base::rng::Rng;
 
 use super::climb::round;
-use super::{Search, Stage, Then};
+use super::{ResumeAt, Search, Stage};
 use crate::command::Purpose;
-use crate::knee::Outcome;
+use crate::knee::SearchOutcome;
 use crate::trial::Trial;
 
 /// One attempt at verifying a candidate.
@@ -37,7 +37,7 @@ impl Round {
     }
 
     /// Rate, repeat and purpose of the next trial. Trials come in pairs, so that drift meets both sides alike.
-    pub(super) fn wanted(&mut self, rng: &mut Rng) -> (f64, u32, Purpose) {
+    pub(super) fn next_run(&mut self, rng: &mut Rng) -> (f64, u32, Purpose) {
         let purpose = match (self.above, self.second.take()) {
             (None, _) => Purpose::VerifyKnee,
             _ if self.is_above_lost => Purpose::VerifyKnee,
@@ -72,7 +72,7 @@ impl Search {
         match contradicting {
             Some(above) => {
                 self.points.accept(above);
-                self.run_again(rate, above, true, Then::StepDown);
+                self.run_again(rate, above, true, ResumeAt::StepDown);
             }
             None => self.step_down(rate),
         }
@@ -128,10 +128,10 @@ impl Search {
         self.step_ups_in_row += 1;
         if self.step_ups > self.rules.step_ups_max {
             let stop = self.stop_at(above);
-            self.finish(Outcome::Unstable, stop);
+            self.finish(SearchOutcome::Unstable, stop);
             return;
         }
-        if self.contradiction(false, Then::Settle) {
+        if self.contradiction(false, ResumeAt::Settle) {
             return;
         }
         let ceiling = self.ceiling();
@@ -149,7 +149,7 @@ impl Search {
         self.step_ups_in_row = 0;
         if self.step_downs >= self.rules.step_downs_max {
             let stop = self.stop_at(failed);
-            self.finish(Outcome::Unstable, stop);
+            self.finish(SearchOutcome::Unstable, stop);
             return;
         }
         let share = if self.step_downs == 0 { self.rules.step_down_first } else { 1.0 };

@@ -3,12 +3,12 @@
 use super::systems::{capped, search};
 use crate::bracket::Bracket;
 use crate::judge::{Finding, NotClean, Verdict};
-use crate::knee::{Knee, Outcome};
+use crate::knee::{Knee, SearchOutcome};
 
 /// A search with a knee at 125k whose end is another, so that only its trials are left.
 fn unstable() -> Knee {
     let mut knee = search(|run| capped(run, 130_000.0));
-    (knee.outcome, knee.clean, knee.not_clean) = (Outcome::Unstable, None, None);
+    (knee.outcome, knee.clean, knee.not_clean) = (SearchOutcome::Unstable, None, None);
     knee
 }
 

@@ -133,12 +133,12 @@ fn demands_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn warnings_name_what_the_figure_does_not_cover() {
+fn warnings_name_the_limits_of_the_figure() {
     let mut row = measured("r1", Dimension::Requests, 550_000.0);
     row.age_s = 40 * 24 * 3_600;
     row.figure = Figure::CleanKnee { capacity: 550_000.0, is_at_ceiling: true, is_quota_shaped: true };
-    let asked = Demand { failover: 0, ..demand(&[(Dimension::Requests, 100.0)]) };
-    let answer = plan(&asked, &[row]).unwrap();
+    let options = Demand { failover: 0, ..demand(&[(Dimension::Requests, 100.0)]) };
+    let answer = plan(&options, &[row]).unwrap();
     let own = [Warning::Old, Warning::QuotaShaped, Warning::AtCeiling, Warning::NoFailover];
     assert_eq!(answer.warnings[..4], own);
     assert_eq!(answer.warnings.len(), 11);

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::systems::{assert_honest, capped, drive, healthy};
 use crate::points::NonMonotone;
 use crate::trial::Used;
-use crate::{Asked, Knee, Outcome, Purpose, Rules, Run, Trial};
+use crate::{Knee, Purpose, Rules, Run, SearchOptions, SearchOutcome, Trial};
 
-/// What an adversary makes of a trial.
+/// The result that an adversary gives to a trial.
 fn spoil(run: &Run, choice: u8, cap: f64) -> Trial {
     let mut trial = if choice.is_multiple_of(2) { capped(run, cap) } else { healthy(run) };
     match choice {
@@ -58,7 +58,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut at = 0;
-        let knee = drive(Asked::default(), Rules::default(), seed, |run| {
+        let knee = drive(SearchOptions::default(), Rules::default(), seed, |run| {
             at += 1;
             spoil(run, choices[at % choices.len()], cap)
         });
@@ -70,15 +70,15 @@ proptest! {
     #[test]
     fn a_coin_ends_without_the_limit_of_trials(seed in any::<u64>(), clean_of_8 in 1u64..8) {
         let mut coin = weir_base::rng::Rng::new(seed);
-        let knee = drive(Asked::default(), Rules::default(), seed, |run| {
+        let knee = drive(SearchOptions::default(), Rules::default(), seed, |run| {
             let mut trial = healthy(run);
             trial.shed = u64::from(coin.below(8) >= clean_of_8 && run.purpose != Purpose::LowLoad);
             trial
         });
         assert_honest(&knee);
         assert_bounded(&knee);
-        prop_assert_ne!(knee.outcome, Outcome::TrialLimit);
-        prop_assert_ne!(knee.overload_ended, Some(Outcome::TrialLimit));
+        prop_assert_ne!(knee.outcome, SearchOutcome::TrialLimit);
+        prop_assert_ne!(knee.overload_ended, Some(SearchOutcome::TrialLimit));
     }
 
     #[test]
@@ -101,7 +101,7 @@ proptest! {
             trials_max,
             ..Rules::default()
         };
-        let knee = drive(Asked::default(), rules, seed, |run| capped(run, cap));
+        let knee = drive(SearchOptions::default(), rules, seed, |run| capped(run, cap));
         assert_bounded(&knee);
         if let Some(rate) = knee.capacity() {
             prop_assert!(rate <= cap * 1.002, "{rate} of {cap}");
@@ -111,7 +111,7 @@ proptest! {
     #[test]
     fn a_result_survives_json(seed in any::<u64>(), choices in proptest::collection::vec(any::<u8>(), 1..50)) {
         let mut at = 0;
-        let knee = drive(Asked::default(), Rules::default(), seed, |run| {
+        let knee = drive(SearchOptions::default(), Rules::default(), seed, |run| {
             at += 1;
             spoil(run, choices[at % choices.len()], 100_000.0)
         });
@@ -128,18 +128,19 @@ proptest! {
 
 #[test]
 fn the_limit_of_trials_spares_a_verified_knee() {
-    let usual = drive(Asked::default(), Rules::default(), 1, |run| capped(run, 130_000.0));
+    let usual = drive(SearchOptions::default(), Rules::default(), 1, |run| capped(run, 130_000.0));
     let before_end = u32::try_from(usual.seen.len()).unwrap() - 2;
     let rules = Rules { trials_max: before_end, ..Rules::default() };
-    let cut = drive(Asked::default(), rules, 1, |run| capped(run, 130_000.0));
-    assert_eq!((cut.outcome, cut.overload_ended), (Outcome::Verified, Some(Outcome::TrialLimit)));
-    let early = drive(Asked::default(), Rules { trials_max: 10, ..Rules::default() }, 1, |run| capped(run, 130_000.0));
-    assert_eq!((early.outcome, early.capacity()), (Outcome::TrialLimit, None));
+    let cut = drive(SearchOptions::default(), rules, 1, |run| capped(run, 130_000.0));
+    assert_eq!((cut.outcome, cut.overload_ended), (SearchOutcome::Verified, Some(SearchOutcome::TrialLimit)));
+    let early =
+        drive(SearchOptions::default(), Rules { trials_max: 10, ..Rules::default() }, 1, |run| capped(run, 130_000.0));
+    assert_eq!((early.outcome, early.capacity()), (SearchOutcome::TrialLimit, None));
     assert_eq!(early.clean_cell("req/s").to_string(), "invalid: trial-limit");
 }
 
 #[test]
 fn the_same_seed_gives_the_same_search() {
-    let once = |seed| drive(Asked::default(), Rules::default(), seed, |run| capped(run, 130_000.0));
+    let once = |seed| drive(SearchOptions::default(), Rules::default(), seed, |run| capped(run, 130_000.0));
     assert_eq!(once(5), once(5));
 }

@@ -3,13 +3,13 @@
 use weir_base::rng::Rng;
 
 use super::systems::{assert_honest, capped, drive, mm1, mm1_knee, normal};
-use crate::{Asked, Knee, NotClean, Outcome, Rules, Run, StopReason, Trial, Verdict};
+use crate::{Knee, NotClean, Rules, Run, SearchOptions, SearchOutcome, StopReason, Trial, Verdict};
 
 const SEEDS: u64 = 1_000;
 
 /// A search against a system of this seed, and the ratio of what it found to the truth.
 fn find(seed: u64, truth: f64, system: impl FnMut(&Run) -> Trial) -> (Knee, f64) {
-    let knee = drive(Asked::default(), Rules::default(), seed, system);
+    let knee = drive(SearchOptions::default(), Rules::default(), seed, system);
     assert_honest(&knee);
     let ratio = knee.capacity().map_or(0.0, |rate| rate / truth);
     (knee, ratio)
@@ -91,7 +91,9 @@ fn a_hiccup_in_one_trial_of_a_hundred_never_raises_the_knee_and_seldom_costs_it(
             verified += 1;
         } else {
             // The low load itself was hit, or a lower step: said in words, not hidden.
-            assert!(knee.clean.is_some() || matches!(knee.outcome, Outcome::Below { .. } | Outcome::Unstable));
+            assert!(
+                knee.clean.is_some() || matches!(knee.outcome, SearchOutcome::Below { .. } | SearchOutcome::Unstable)
+            );
         }
     }
     assert!(verified >= 900, "only {verified} of {SEEDS} searches got within 10 % in spite of hiccups");

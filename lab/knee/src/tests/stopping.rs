@@ -3,7 +3,7 @@
 use super::systems::{DIRECT, NULL_SINK, capped, drive, healthy, search};
 use crate::stop::{Ceilings, stop_reason};
 use crate::trial::{Refused, Used};
-use crate::{Asked, Check, Length, Outcome, Purpose, Rate, Rules, Run, Stop, StopReason, Trial, judge};
+use crate::{Check, Length, Purpose, Rate, Rules, Run, SearchOptions, SearchOutcome, Stop, StopReason, Trial, judge};
 
 fn stopped(change: impl FnOnce(&mut Trial)) -> Stop {
     let rules = Rules::default();
@@ -68,8 +68,8 @@ fn a_generator_that_lags_is_named_and_more_shards_help_while_there_are_any() {
         }
         trial
     };
-    let small = drive(Asked::default(), Rules { shards_max: 2, ..Rules::default() }, 1, lagging);
-    assert_eq!(small.outcome, Outcome::AtCeiling);
+    let small = drive(SearchOptions::default(), Rules { shards_max: 2, ..Rules::default() }, 1, lagging);
+    assert_eq!(small.outcome, SearchOutcome::AtCeiling);
     assert_eq!(small.stop.as_ref().unwrap().reason, StopReason::Generator);
     let rate = small.capacity().unwrap();
     assert!((114_000.0..=120_000.0).contains(&rate), "{rate}");
@@ -91,7 +91,7 @@ fn a_generator_that_only_lags_bounds_the_search_and_ends_it_where_nothing_lower_
     let knee = lagging(100_000.0);
     let rate = knee.capacity().unwrap();
     assert!((95_000.0..=100_000.0).contains(&rate), "{rate}");
-    assert_eq!((knee.outcome, knee.stop.unwrap().reason), (Outcome::AtCeiling, StopReason::Generator));
+    assert_eq!((knee.outcome, knee.stop.unwrap().reason), (SearchOutcome::AtCeiling, StopReason::Generator));
     assert_eq!(knee.first_overload, None);
     assert!(knee.ceiling >= knee.seen.iter().map(|seen| seen.run.rate.offered()).fold(0.0, f64::max));
     let never = lagging(1_000.0);
@@ -107,11 +107,11 @@ fn a_step_above_that_cannot_be_offered_leaves_the_repeats_of_the_knee() {
         trial.skipped_generator = u64::from(run.purpose == Purpose::VerifyAbove);
         trial
     });
-    assert_eq!((knee.outcome, knee.not_clean), (Outcome::AtCeiling, None));
+    assert_eq!((knee.outcome, knee.not_clean), (SearchOutcome::AtCeiling, None));
     assert_eq!(knee.clean.unwrap().repeats, 3);
     // The short trial that failed there tells why.
     assert_eq!(knee.stop.as_ref().unwrap().reason, StopReason::GatewayCpu);
-    assert_eq!(knee.overload_ended, Some(Outcome::Invalid { check: Check::GeneratorLag }));
+    assert_eq!(knee.overload_ended, Some(SearchOutcome::Invalid { check: Check::GeneratorLag }));
     // One long trial that counts is the upper side.
     let mut times = 0;
     let knee = search(|run| {
@@ -123,7 +123,7 @@ fn a_step_above_that_cannot_be_offered_leaves_the_repeats_of_the_knee() {
         trial
     });
     let above = knee.not_clean.unwrap();
-    assert_eq!((knee.outcome, above.repeats, above.clean), (Outcome::Verified, 1, 0));
+    assert_eq!((knee.outcome, above.repeats, above.clean), (SearchOutcome::Verified, 1, 0));
     assert_eq!(knee.clean.unwrap().repeats, 3);
 }
 
@@ -138,7 +138,7 @@ fn rungs_that_the_lab_cannot_climb_are_no_sign_that_there_is_no_overload() {
         trial.latency.sojourn_p99_us = if rate > 130_000.0 { 1_500 } else { 200 };
         trial
     });
-    assert_eq!((knee.outcome, knee.first_overload), (Outcome::Verified, None));
+    assert_eq!((knee.outcome, knee.first_overload), (SearchOutcome::Verified, None));
     assert_eq!(knee.overload_cell("req/s").to_string(), "invalid: generator-lag");
 }
 
@@ -151,7 +151,7 @@ fn a_knee_that_cannot_be_offered_again_is_sought_lower() {
     });
     let rate = knee.capacity().unwrap();
     assert!((90_000.0..=110_000.0).contains(&rate), "{rate}");
-    assert_eq!(knee.outcome, Outcome::AtCeiling);
+    assert_eq!(knee.outcome, SearchOutcome::AtCeiling);
 }
 
 #[test]
@@ -167,14 +167,14 @@ fn an_origin_slower_than_the_gateway_is_named() {
         trial
     };
     let knee = search(|run| slow(run, 1.0));
-    assert_eq!((knee.outcome, knee.capacity()), (Outcome::AtCeiling, Some(80_000.0)));
+    assert_eq!((knee.outcome, knee.capacity()), (SearchOutcome::AtCeiling, Some(80_000.0)));
     assert_eq!(knee.stop.as_ref().unwrap().reason, StopReason::Backend);
     assert!(knee.planning_read().contains("behind the gateway"));
     // The same origin burns more CPU behind the gateway's many connections than it did in the direct row.
     let hot = search(|run| slow(run, 1.3));
     let rate = hot.capacity().unwrap();
     assert!((62_000.0..=65_400.0).contains(&rate), "85 % of 100k / 1.3: {rate}");
-    assert_eq!((hot.outcome, hot.stop.unwrap().reason), (Outcome::AtCeiling, StopReason::Backend));
+    assert_eq!((hot.outcome, hot.stop.unwrap().reason), (SearchOutcome::AtCeiling, StopReason::Backend));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_generator_as_slow_as_the_direct_row_is_the_ceiling() {
         }
         trial
     });
-    assert_eq!((knee.outcome, knee.stop.unwrap().reason), (Outcome::AtCeiling, StopReason::Generator));
+    assert_eq!((knee.outcome, knee.stop.unwrap().reason), (SearchOutcome::AtCeiling, StopReason::Generator));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use weir_base::rng::Rng;
 
 use crate::trial::{Errors, Host, Integrity, Latency, Parties, Resources, Used};
-use crate::{Asked, Command, Knee, Observation, Purpose, Rules, Run, Search, Trial};
+use crate::{Command, Knee, Observation, Purpose, Rules, Run, Search, SearchOptions, Trial};
 
 /// Ceilings that leave room above every system here.
 pub const NULL_SINK: f64 = 1_000_000.0;
@@ -83,9 +83,9 @@ pub fn normal(rng: &mut Rng) -> f64 {
 }
 
 /// Runs a search to its end.
-pub fn drive(asked: Asked, rules: Rules, seed: u64, mut system: impl FnMut(&Run) -> Trial) -> Knee {
+pub fn drive(options: SearchOptions, rules: Rules, seed: u64, mut system: impl FnMut(&Run) -> Trial) -> Knee {
     let most = rules.trials_max;
-    let mut search = Search::new(asked, rules, seed).unwrap();
+    let mut search = Search::new(options, rules, seed).unwrap();
     let mut command = search.next(None);
     for _ in 0..=most {
         match command {
@@ -101,7 +101,7 @@ pub fn drive(asked: Asked, rules: Rules, seed: u64, mut system: impl FnMut(&Run)
 
 /// Runs a search with what most tests want.
 pub fn search(system: impl FnMut(&Run) -> Trial) -> Knee {
-    drive(Asked::default(), Rules::default(), 1, system)
+    drive(SearchOptions::default(), Rules::default(), 1, system)
 }
 
 /// What must hold for every result: a knee has only clean long trials, at least as many as asked, and lies below the

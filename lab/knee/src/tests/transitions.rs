@@ -3,7 +3,8 @@
 use super::systems::{DIRECT, assert_honest, capped, drive, healthy, search};
 use crate::command::Rate;
 use crate::{
-    Asked, Backend, Check, Command, Knee, Observation, Outcome, Purpose, Rules, Run, Search, State, StopReason,
+    Backend, Check, Command, Knee, Observation, Purpose, Rules, Run, Search, SearchOptions, SearchOutcome, State,
+    StopReason,
 };
 
 /// The states passed, in order.
@@ -43,13 +44,13 @@ fn a_ceiling_that_stays_uneven_is_a_scale_all_the_same() {
         trial
     });
     let retries = knee.seen.iter().filter(|seen| seen.run.rate == Rate::Saturate && seen.run.is_retry);
-    assert_eq!((retries.count(), knee.outcome), (2, Outcome::Verified));
+    assert_eq!((retries.count(), knee.outcome), (2, SearchOutcome::Verified));
 }
 
 #[test]
 fn calibrate_ends_below_when_low_load_is_not_clean() {
     let knee = search(|run| capped(run, 10_000.0));
-    assert_eq!(knee.outcome, Outcome::Below { rate: 25_000.0 });
+    assert_eq!(knee.outcome, SearchOutcome::Below { rate: 25_000.0 });
     assert_eq!(knee.clean_cell("req/s").to_string(), "below 25.0k");
     assert_eq!(knee.overload_cell("req/s").to_string(), "below 25.0k");
     assert_eq!(knee.stop.as_ref().unwrap().reason, StopReason::GatewayCpu);
@@ -73,7 +74,7 @@ fn ramp_to_the_ceiling_is_verified_and_overload_not_reached() {
     let knee = search(healthy);
     assert_eq!(rates(&knee, Purpose::Ramp), [50_000.0, 100_000.0, 200_000.0, 400_000.0]);
     assert_eq!(states(&knee), [State::Calibrate, State::Ramp, State::Verify, State::Done]);
-    assert_eq!(knee.outcome, Outcome::AtCeiling);
+    assert_eq!(knee.outcome, SearchOutcome::AtCeiling);
     assert_eq!(rates(&knee, Purpose::VerifyKnee), [400_000.0; 3]);
     assert_eq!(knee.clean_cell("req/s").to_string(), "400k req/s");
     assert_eq!(knee.overload_cell("req/s").to_string(), "not reached");
@@ -83,8 +84,8 @@ fn ramp_to_the_ceiling_is_verified_and_overload_not_reached() {
 
 #[test]
 fn a_scenario_may_bound_the_search() {
-    let asked = Asked { rate_max: Some(120_000.0), ..Asked::default() };
-    let knee = drive(asked, Rules::default(), 1, healthy);
+    let options = SearchOptions { rate_max: Some(120_000.0), ..SearchOptions::default() };
+    let knee = drive(options, Rules::default(), 1, healthy);
     assert_eq!(knee.capacity(), Some(120_000.0));
     assert_eq!(knee.seen[2].run.rate, Rate::Offered(6_000.0), "5 % of what is allowed");
     assert_eq!(knee.stop.as_ref().unwrap().reason, StopReason::Asked);
@@ -102,7 +103,7 @@ fn bisect_takes_the_middle_until_five_per_cent() {
 #[test]
 fn verify_alternates_both_sides_in_an_order_of_the_seed() {
     let order = |seed: u64| -> Vec<Purpose> {
-        let knee = drive(Asked::default(), Rules::default(), seed, |run| capped(run, 130_000.0));
+        let knee = drive(SearchOptions::default(), Rules::default(), seed, |run| capped(run, 130_000.0));
         let purposes = knee.seen.iter().map(|seen| seen.run.purpose);
         let order: Vec<Purpose> =
             purposes.filter(|purpose| matches!(purpose, Purpose::VerifyKnee | Purpose::VerifyAbove)).collect();
@@ -136,7 +137,7 @@ fn step_down_goes_on_while_the_probe_fails() {
         capped(run, if has_verified { 117_000.0 } else { 130_000.0 })
     });
     assert_eq!(rates(&knee, Purpose::StepDown), [121_950.0, 116_140.0]);
-    assert_eq!(knee.outcome, Outcome::Verified);
+    assert_eq!(knee.outcome, SearchOutcome::Verified);
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn four_step_downs_are_unstable() {
     });
     assert!(long >= 5);
     assert_eq!(rates(&knee, Purpose::StepDown).len(), 4);
-    assert_eq!(knee.outcome, Outcome::Unstable);
+    assert_eq!(knee.outcome, SearchOutcome::Unstable);
     assert_eq!(knee.clean_cell("req/s").to_string(), "invalid: unstable");
     assert_eq!(knee.stop.as_ref().unwrap().reason, StopReason::GatewayCpu);
 }
@@ -185,15 +186,16 @@ fn step_up_ends_at_the_ceiling() {
         capped(run, if fails { 390_000.0 } else { 1e9 })
     });
     assert!(states(&knee).ends_with(&[State::StepUp, State::Verify, State::Done]), "{:?}", knee.trail);
-    assert_eq!((knee.outcome, knee.capacity()), (Outcome::AtCeiling, Some(400_000.0)));
+    assert_eq!((knee.outcome, knee.capacity()), (SearchOutcome::AtCeiling, Some(400_000.0)));
 }
 
 #[test]
 fn too_many_steps_up_are_unstable() {
     let rules = Rules { step_ups_max: 1, ..Rules::default() };
-    let knee = drive(Asked::default(), rules, 1, |run| capped(run, if run.length.is_long { 1e9 } else { 130_000.0 }));
+    let knee =
+        drive(SearchOptions::default(), rules, 1, |run| capped(run, if run.length.is_long { 1e9 } else { 130_000.0 }));
     assert!(states(&knee).ends_with(&[State::StepUp, State::Done]), "{:?}", knee.trail);
-    assert_eq!(knee.outcome, Outcome::Unstable);
+    assert_eq!(knee.outcome, SearchOutcome::Unstable);
 }
 
 #[test]
@@ -257,10 +259,10 @@ fn an_invalid_ladder_leaves_the_knee_and_says_why_it_ended() {
         }
         trial
     });
-    assert_eq!(knee.outcome, Outcome::Verified);
+    assert_eq!(knee.outcome, SearchOutcome::Verified);
     assert!(knee.capacity().is_some());
     assert_eq!(knee.first_overload, None);
-    assert_eq!(knee.overload_ended, Some(Outcome::Invalid { check: Check::GeneratorCpu }));
+    assert_eq!(knee.overload_ended, Some(SearchOutcome::Invalid { check: Check::GeneratorCpu }));
     assert_eq!(knee.overload_cell("req/s").to_string(), "invalid: generator-cpu");
 }
 
@@ -281,7 +283,7 @@ fn an_invalid_trial_is_retried_once_with_more_shards() {
     assert_eq!((failed.rate, failed.purpose, failed.shards), (retried.rate, retried.purpose, 1));
     assert_eq!(retried.shards, 2);
     assert!(knee.seen[at..].iter().all(|seen| seen.run.shards == 2), "the shards stay");
-    assert_eq!(knee.outcome, Outcome::Verified);
+    assert_eq!(knee.outcome, SearchOutcome::Verified);
 }
 
 #[test]
@@ -291,7 +293,7 @@ fn the_second_failure_ends_the_search_with_its_reason() {
         trial.is_steady = run.purpose != Purpose::Ramp;
         trial
     });
-    assert_eq!(unsteady.outcome, Outcome::Unsteady);
+    assert_eq!(unsteady.outcome, SearchOutcome::Unsteady);
     assert_eq!(unsteady.seen.len(), 5);
     assert_eq!(unsteady.clean_cell("req/s").to_string(), "invalid: unsteady");
     let overrun = search(|run| {
@@ -299,7 +301,7 @@ fn the_second_failure_ends_the_search_with_its_reason() {
         trial.is_steady = trial.completed == trial.intended;
         trial
     });
-    assert_eq!(overrun.outcome, Outcome::Verified, "what is overloaded twice need not be so evenly");
+    assert_eq!(overrun.outcome, SearchOutcome::Verified, "what is overloaded twice need not be so evenly");
     let few = search(|run| {
         let mut trial = healthy(run);
         trial.slo_p99_us = Some(1_000);
@@ -369,15 +371,15 @@ fn a_mix_up_ends_the_search_at_once() {
         trial.integrity.mix_ups = u64::from(run.purpose == Purpose::Ramp);
         trial
     });
-    assert_eq!((knee.outcome, knee.seen.len()), (Outcome::MixUp, 4));
+    assert_eq!((knee.outcome, knee.seen.len()), (SearchOutcome::MixUp, 4));
     assert_eq!(knee.clean_cell("req/s").to_string(), "invalid: mix-up");
 }
 
 #[test]
 fn a_real_back_end_may_be_the_knee() {
-    let asked = Asked { backend: Backend::Real, ..Asked::default() };
+    let options = SearchOptions { backend: Backend::Real, ..SearchOptions::default() };
     let cap = DIRECT;
-    let knee = drive(asked, Rules::default(), 1, |run| {
+    let knee = drive(options, Rules::default(), 1, |run| {
         let mut trial = capped(run, cap);
         trial.parties.gateway_core_busiest = Some(0.5);
         trial
@@ -389,7 +391,7 @@ fn a_real_back_end_may_be_the_knee() {
 
 #[test]
 fn a_command_is_repeated_until_its_own_observation_comes() {
-    let mut search = Search::new(Asked::default(), Rules::default(), 1).unwrap();
+    let mut search = Search::new(SearchOptions::default(), Rules::default(), 1).unwrap();
     let Command::Run(first) = search.next(None) else { panic!("a search begins with a trial") };
     assert_eq!(search.next(None), Command::Run(first));
     let other = Run { repeat: 9, ..first };
@@ -424,13 +426,13 @@ fn an_offered_load_above_the_ceiling_is_invalid_even_within_tolerance() {
         trial.offered *= 1.005;
         trial
     });
-    assert_eq!(knee.outcome, Outcome::Invalid { check: Check::Ceiling });
+    assert_eq!(knee.outcome, SearchOutcome::Invalid { check: Check::Ceiling });
     let far = search(|run| {
         let mut trial = healthy(run);
         trial.offered *= 1.02;
         trial
     });
-    assert_eq!((far.outcome, far.seen.len()), (Outcome::Invalid { check: Check::ConfigMismatch }, 4));
+    assert_eq!((far.outcome, far.seen.len()), (SearchOutcome::Invalid { check: Check::ConfigMismatch }, 4));
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn the_sum_of_poisson_shards_is_poisson() {
 }
 
 #[test]
-fn gamma_gaps_have_the_burstiness_asked_for_and_shards_do_not_smooth_it() {
+fn gamma_gaps_have_the_configured_burstiness_and_shards_do_not_smooth_it() {
     for burstiness in [1.0, 2.0, 4.0, 10.0] {
         for shards in [1, 4] {
             let all = union(Arrival::Gamma { burstiness }, 10_000.0, 2, shards, 60);

@@ -110,7 +110,7 @@ fn merged(records: &[StepRecord]) -> Result<StepRecord, String> {
 }
 
 #[test]
-fn parts_merge_to_what_one_process_would_have_written() {
+fn parts_merge_to_the_record_of_one_process() {
     for of in [2, 3] {
         let lost = (0..of).sum();
         let mut union = measured(0..6_000, lost);
@@ -145,7 +145,7 @@ fn the_order_of_parts_makes_no_difference_and_the_merged_is_judged_again() {
 }
 
 #[test]
-fn machines_that_differ_leave_only_what_they_share() {
+fn machines_that_differ_leave_only_their_common_facts() {
     let mut two = parts(2);
     two[0].host.kernel = Some("6.18".to_owned());
     two[1].host = Host { cpus: Some(8), ..two[0].host.clone() };
@@ -154,7 +154,7 @@ fn machines_that_differ_leave_only_what_they_share() {
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused_by_name() {
+fn records_that_do_not_belong_together_are_refused_by_name() {
     let two = parts(2);
     let refusal = |change: &dyn Fn(&mut StepRecord)| {
         let mut changed = two.clone();

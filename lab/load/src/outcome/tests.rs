@@ -36,8 +36,8 @@ fn ends() -> impl Strategy<Value = Vec<(End, u64, u64, u64)>> {
     proptest::collection::vec((end, 0..300 * MILLI, 0..MILLI, 0..300 * MILLI), 0..60)
 }
 
-fn fed(ends: &[(End, u64, u64, u64)]) -> Outcome {
-    let mut outcome = Outcome::new(LIMIT);
+fn fed(ends: &[(End, u64, u64, u64)]) -> WindowResult {
+    let mut outcome = WindowResult::new(LIMIT);
     for (end, backlog, lag, service) in ends {
         outcome.intended();
         let stamps = stamps(*backlog, *lag, *service);
@@ -64,7 +64,7 @@ proptest! {
 
     #[test]
     fn every_request_ends_once_and_every_sent_one_is_timed(ends in ends()) {
-        let Outcome { counts, latencies, .. } = fed(&ends);
+        let WindowResult { counts, latencies, .. } = fed(&ends);
         prop_assert_eq!(counts.ended(), counts.intended);
         prop_assert_eq!(latencies.sojourn.n(), counts.completed);
         prop_assert_eq!(latencies.service.n(), counts.completed);
@@ -78,7 +78,7 @@ proptest! {
 fn the_parts_of_a_sojourn_add_up_and_go_to_their_histograms() {
     let one = stamps(3 * MILLI, MILLI, 5 * MILLI);
     assert_eq!(one.sojourn(), one.backlog() + one.generator_lag() + one.service());
-    let mut outcome = Outcome::new(LIMIT);
+    let mut outcome = WindowResult::new(LIMIT);
     (0..1_000).for_each(|_| outcome.answered(&one, None));
     let p99 = |recorder: &Recorder| recorder.percentile(Tail::P99);
     let near =
@@ -92,7 +92,7 @@ fn the_parts_of_a_sojourn_add_up_and_go_to_their_histograms() {
 
 #[test]
 fn fast_refusals_do_not_improve_the_percentiles() {
-    let mut outcome = Outcome::new(LIMIT);
+    let mut outcome = WindowResult::new(LIMIT);
     (0..2_000).for_each(|_| outcome.answered(&stamps(0, 0, 50 * MILLI), Some(Integrity::Ok)));
     let before = outcome.latencies.sojourn.percentile(Tail::P50);
     (0..100_000).for_each(|_| outcome.shed("queue_full", &stamps(0, 0, 1_000)));
@@ -102,7 +102,7 @@ fn fast_refusals_do_not_improve_the_percentiles() {
 
 #[test]
 fn late_is_still_completed_and_wrong_is_not() {
-    let mut outcome = Outcome::new(LIMIT);
+    let mut outcome = WindowResult::new(LIMIT);
     outcome.answered(&stamps(60 * MILLI, 0, 40 * MILLI), Some(Integrity::Ok));
     outcome.answered(&stamps(60 * MILLI, 0, 40 * MILLI + 1), Some(Integrity::RaceSuspect));
     outcome.answered(&stamps(0, 0, 1), Some(Integrity::Mismatch));
@@ -113,7 +113,7 @@ fn late_is_still_completed_and_wrong_is_not() {
 }
 
 #[test]
-fn a_skip_is_blamed_on_who_made_it() {
+fn a_skip_is_blamed_on_its_cause() {
     let at = |ready, now| Turn::of(0, ready * MILLI, now * MILLI, LIMIT);
     assert_eq!(at(0, 100), Turn::Send);
     assert_eq!(at(100, 100), Turn::Send);

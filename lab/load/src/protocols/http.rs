@@ -5,8 +5,8 @@
 
 use super::messages::name_of;
 use super::{Common, Count, Family, OwnKey, Work};
-use crate::answer::{Answer, Reply};
-use crate::requests::{Expectation, Integrity, Place, Planner};
+use crate::reply::{Reply, ReplyKind};
+use crate::requests::{Expectation, Integrity, PlanPosition, Planner};
 use crate::scenario::table::Table;
 use crate::scenario::{Request, Scenario};
 use crate::shard::Shard;
@@ -70,27 +70,27 @@ fn requests_answered(answer: &[u8]) -> Option<u64> {
 /// A whole answer of any version.
 pub(super) fn reply(status: u16, body: &[u8]) -> Reply<'_> {
     let answer = match status {
-        200..=299 => Answer::Value,
+        200..=299 => ReplyKind::Value,
         // Gateways and servers refuse load with these two. A 503 may have another reason; it is no answer either way.
-        429 => Answer::Shed("status_429"),
-        503 => Answer::Shed("status_503"),
-        _ => Answer::Error(body),
+        429 => ReplyKind::Shed("status_429"),
+        503 => ReplyKind::Shed("status_503"),
+        _ => ReplyKind::Error(body),
     };
-    Reply { answer, body: Some(body) }
+    Reply { kind: answer, body: Some(body) }
 }
 
 /// Writes a GET for a path and a host.
 type Write = fn(&str, &str, &mut Vec<u8>);
 
 /// Plans a GET for each request.
-pub(super) struct Gets<'a> {
+pub(super) struct GetPlanner<'a> {
     scenario: &'a Scenario,
     write: Write,
     expected: Bodies,
     planned: usize,
 }
 
-impl<'a> Gets<'a> {
+impl<'a> GetPlanner<'a> {
     pub(super) fn new(scenario: &'a Scenario, shard: Shard, write: Write) -> Self {
         let values = Values::new(scenario.seed, &scenario.payload);
         let Request { path, has_any_length, .. } = &scenario.request;
@@ -99,7 +99,7 @@ impl<'a> Gets<'a> {
     }
 }
 
-impl Planner for Gets<'_> {
+impl Planner for GetPlanner<'_> {
     fn plan(&mut self, arena: &mut Vec<u8>) {
         let request = &self.scenario.request;
         let own;
@@ -140,7 +140,7 @@ impl Bodies {
 }
 
 impl Expectation for Bodies {
-    fn check(&self, place: Place, body: &[u8]) -> Option<Integrity> {
+    fn check(&self, place: PlanPosition, body: &[u8]) -> Option<Integrity> {
         if self.has_any_length {
             return None;
         }
@@ -204,7 +204,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_path_of_ones_own_is_asked_for_as_it_stands_and_only_its_length_is_checked() {
+    fn a_custom_path_is_requested_as_written_and_only_its_length_is_checked() {
         let single = "name = \"s\"\nprotocol = \"http1\"\npayload.size = 3\n[request]\npath = \"/a?b\"\nhost = \"h:1\"\n\
                       [[phase]]\nrate = 10\nduration = \"1s\"\n";
         let scenario = scenario::parse("s.toml", single).expect("right");
@@ -236,13 +236,13 @@ pub(super) mod tests {
 
     #[test]
     fn a_status_is_an_answer_a_refusal_or_a_failure() {
-        let answer = |status| reply(status, b"x").answer;
-        assert_eq!((answer(200), answer(204)), (Answer::Value, Answer::Value));
-        assert_eq!((answer(503), answer(429)), (Answer::Shed("status_503"), Answer::Shed("status_429")));
+        let answer = |status| reply(status, b"x").kind;
+        assert_eq!((answer(200), answer(204)), (ReplyKind::Value, ReplyKind::Value));
+        assert_eq!((answer(503), answer(429)), (ReplyKind::Shed("status_503"), ReplyKind::Shed("status_429")));
         for status in [301, 404, 500, 502, 504] {
-            assert_eq!(answer(status), Answer::Error(b"x"), "{status}");
+            assert_eq!(answer(status), ReplyKind::Error(b"x"), "{status}");
         }
-        assert_eq!(Reply::refused("refused_stream").answer, Answer::Shed("refused_stream"));
-        assert_eq!((Reply::lost().answer, Reply::value(b"").answer), (Answer::Lost, Answer::Value));
+        assert_eq!(Reply::refused("refused_stream").kind, ReplyKind::Shed("refused_stream"));
+        assert_eq!((Reply::lost().kind, Reply::value(b"").kind), (ReplyKind::Lost, ReplyKind::Value));
     }
 }

@@ -1,6 +1,6 @@
 //! HTTP/1.1 with connections that are kept: a GET for each request.
 
-use super::http::{self, Gets};
+use super::http::{self, GetPlanner};
 use super::{Common, Count, Family, Protocol, Seat, Work};
 use crate::requests::Planner;
 use crate::scenario::Scenario;
@@ -44,7 +44,7 @@ impl Protocol for Http1 {
     }
 
     fn planner<'a>(&self, scenario: &'a Scenario, shard: Shard) -> Box<dyn Planner + 'a> {
-        Box::new(Gets::new(scenario, shard, write_get))
+        Box::new(GetPlanner::new(scenario, shard, write_get))
     }
 
     fn wire(&self, scenario: &Scenario, _seat: Seat) -> Box<dyn Wire> {

@@ -1,6 +1,6 @@
 //! HTTP/2 in clear text, by prior knowledge: a stream with a GET for each request.
 
-use super::http::{self, Gets};
+use super::http::{self, GetPlanner};
 use super::{Common, Count, Family, Protocol, Seat, Work};
 use crate::requests::Planner;
 use crate::scenario::Scenario;
@@ -51,7 +51,7 @@ impl Protocol for Http2 {
     }
 
     fn planner<'a>(&self, scenario: &'a Scenario, shard: Shard) -> Box<dyn Planner + 'a> {
-        Box::new(Gets::new(scenario, shard, write_header_block))
+        Box::new(GetPlanner::new(scenario, shard, write_header_block))
     }
 
     fn wire(&self, scenario: &Scenario, _seat: Seat) -> Box<dyn Wire> {

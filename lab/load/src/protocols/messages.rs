@@ -1,9 +1,9 @@
 //! Messages that come back as they were sent: a value as a key would hold it, of a name that no other request has.
 
-use crate::requests::{Expectation, Integrity, Place, Planner};
+use crate::requests::{Expectation, Integrity, PlanPosition, Planner};
 use crate::scenario::Scenario;
 use crate::shard::Shard;
-use crate::values::{Generation, Seen, Values};
+use crate::values::{Generation, ReplyValue, Values};
 
 /// A name for request `at` of a shard that no other shard gives.
 pub(super) fn name_of(shard: Shard, at: usize) -> u64 {
@@ -45,10 +45,10 @@ struct Echoes {
 }
 
 impl Expectation for Echoes {
-    fn check(&self, place: Place, message: &[u8]) -> Option<Integrity> {
+    fn check(&self, place: PlanPosition, message: &[u8]) -> Option<Integrity> {
         Some(match self.values.recognise(name_of(self.shard, place.at), message) {
-            Seen::Value(Generation::PRELOADED) | Seen::Short => Integrity::Ok,
-            Seen::Value(_) | Seen::Foreign => Integrity::Mismatch,
+            ReplyValue::Value(Generation::PRELOADED) | ReplyValue::Short => Integrity::Ok,
+            ReplyValue::Value(_) | ReplyValue::Foreign => Integrity::Mismatch,
         })
     }
 }

@@ -17,7 +17,6 @@ use crate::shard::Shard;
 use crate::url::{Scheme, Url};
 use crate::wire::Wire;
 
-mod answer;
 mod check;
 mod commands;
 mod keys;
@@ -25,6 +24,7 @@ mod names;
 mod plan;
 mod preload;
 mod pubsub;
+mod reply;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -3,13 +3,13 @@
 
 use super::messages::Messages;
 use super::{Common, Family, Protocol, REMEDY, Seat, Work};
-use crate::answer::Reply;
+use crate::reply::Reply;
 use crate::requests::Planner;
 use crate::scenario::Scenario;
 use crate::scenario::table::Table;
 use crate::shard::Shard;
 use crate::url::Scheme;
-use crate::wire::{Broken, Each, Leaving, Of, Wire};
+use crate::wire::{GoAway, OnReply, ReplyTo, StreamError, Wire};
 
 /// See the module.
 pub(super) struct Tcp;
@@ -47,7 +47,7 @@ impl Protocol for Tcp {
     }
 
     fn wire(&self, scenario: &Scenario, _seat: Seat) -> Box<dyn Wire> {
-        Box::new(Echoed { bytes: scenario.payload.bytes_max(), partial: Vec::new() })
+        Box::new(EchoReader { bytes: scenario.payload.bytes_max(), partial: Vec::new() })
     }
 
     fn mix(&self, _scenario: &Scenario) -> String {
@@ -56,30 +56,30 @@ impl Protocol for Tcp {
 }
 
 /// Collects messages of one size. One that lies whole in a chunk is never copied.
-struct Echoed {
+struct EchoReader {
     bytes: usize,
     partial: Vec<u8>,
 }
 
-impl Wire for Echoed {
-    fn take(&mut self, mut chunk: &[u8], _out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
+impl Wire for EchoReader {
+    fn take(&mut self, mut chunk: &[u8], _out: &mut Vec<u8>, each: OnReply<'_>) -> Result<GoAway, StreamError> {
         if !self.partial.is_empty() {
             let lacking = self.bytes - self.partial.len();
             let (head, rest) = chunk.split_at(lacking.min(chunk.len()));
             self.partial.extend_from_slice(head);
             if self.partial.len() < self.bytes {
-                return Ok(Leaving::No);
+                return Ok(GoAway::No);
             }
-            each(Of::Oldest, Reply::value(&self.partial))?;
+            each(ReplyTo::Oldest, Reply::value(&self.partial))?;
             self.partial.clear();
             chunk = rest;
         }
         let mut messages = chunk.chunks_exact(self.bytes);
         for message in &mut messages {
-            each(Of::Oldest, Reply::value(message))?;
+            each(ReplyTo::Oldest, Reply::value(message))?;
         }
         self.partial.extend_from_slice(messages.remainder());
-        Ok(Leaving::No)
+        Ok(GoAway::No)
     }
 }
 
@@ -89,14 +89,14 @@ mod tests {
     use crate::requests::{Integrity, Requests};
     use crate::scenario;
 
-    fn collect(wire: &mut Echoed, chunk: &[u8]) -> Vec<String> {
+    fn collect(wire: &mut EchoReader, chunk: &[u8]) -> Vec<String> {
         let mut found = Vec::new();
         let mut each = |of, reply: Reply<'_>| {
-            assert_eq!(of, Of::Oldest);
+            assert_eq!(of, ReplyTo::Oldest);
             found.push(String::from_utf8_lossy(reply.body.expect("a message")).into_owned());
             Ok(())
         };
-        assert_eq!(wire.take(chunk, &mut Vec::new(), &mut each), Ok(Leaving::No));
+        assert_eq!(wire.take(chunk, &mut Vec::new(), &mut each), Ok(GoAway::No));
         found
     }
 
@@ -105,7 +105,7 @@ mod tests {
         let stream = b"abcdefghijkl";
         for first in 0..stream.len() {
             for second in first..stream.len() {
-                let mut wire = Echoed { bytes: 4, partial: Vec::new() };
+                let mut wire = EchoReader { bytes: 4, partial: Vec::new() };
                 let pieces = [&stream[..first], &stream[first..second], &stream[second..]];
                 let found: Vec<String> = pieces.into_iter().flat_map(|piece| collect(&mut wire, piece)).collect();
                 assert_eq!(found, ["abcd", "efgh", "ijkl"], "cut at {first} and {second}");
@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn a_message_that_nobody_sent_ends_the_connection() {
-        let mut wire = Echoed { bytes: 2, partial: Vec::new() };
-        assert_eq!(wire.take(b"ab", &mut Vec::new(), &mut crate::wire::unasked), Err(Broken));
+        let mut wire = EchoReader { bytes: 2, partial: Vec::new() };
+        assert_eq!(wire.take(b"ab", &mut Vec::new(), &mut crate::wire::refuse_early_reply), Err(StreamError));
     }
 
     fn source(payload: &str) -> String {

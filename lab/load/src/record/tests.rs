@@ -15,8 +15,8 @@ command = [{ name = "GET" }]
 phase = [{ rate = 1000.5, duration = "10s" }]
 "#;
 
-fn outcome(part: u64) -> Outcome {
-    let mut outcome = Outcome::new(Duration::from_secs(1));
+fn outcome(part: u64) -> WindowResult {
+    let mut outcome = WindowResult::new(Duration::from_secs(1));
     for request in part * 10_000..part * 10_000 + 2_000 {
         outcome.intended();
         outcome.sent();
@@ -34,7 +34,7 @@ fn outcome(part: u64) -> Outcome {
     outcome
 }
 
-fn record(outcome: &Outcome) -> StepRecord {
+fn record(outcome: &WindowResult) -> StepRecord {
     let scenario = scenario::parse("s.toml", SCENARIO).expect("a right scenario");
     StepRecord {
         identity: Identity {
@@ -119,9 +119,9 @@ fn the_line_has_the_groups_and_names_of_the_schema() {
 }
 
 #[test]
-fn two_processes_merge_to_what_one_would_have_measured() {
+fn two_processes_merge_to_the_measurement_of_one() {
     let (mut one, other) = (outcome(0), outcome(1));
-    let read = |outcome: &Outcome| {
+    let read = |outcome: &WindowResult| {
         StepRecord::from_line(&record(outcome).to_line().unwrap()).unwrap().outcome().expect("whole histograms")
     };
     let mut merged = read(&one);

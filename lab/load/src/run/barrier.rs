@@ -85,9 +85,9 @@ pub trait Barrier {
 
 /// A process that runs the whole scenario waits for nobody.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Alone;
+pub struct SingleProcess;
 
-impl Barrier for Alone {
+impl Barrier for SingleProcess {
     fn connected(&mut self) -> Result<(), String> {
         Ok(())
     }
@@ -100,12 +100,12 @@ impl Barrier for Alone {
 /// Processes that cannot hear each other, on different machines: each phase begins by the calendar's clock, at an instant that
 /// follows from the scenario and from when the run begins.
 #[derive(Clone, Debug)]
-pub struct ByClock {
+pub struct ClockBarrier {
     /// Of each phase, in microseconds since 1970.
     begins: Vec<u64>,
 }
 
-impl ByClock {
+impl ClockBarrier {
     /// Begins the first phase at `start_unix_us`, microseconds since 1970.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl ByClock {
     }
 }
 
-impl Barrier for ByClock {
+impl Barrier for ClockBarrier {
     fn connected(&mut self) -> Result<(), String> {
         Ok(())
     }
@@ -168,18 +168,18 @@ mod tests {
     }
 
     #[test]
-    fn by_the_clock_every_part_derives_the_same_begins_and_who_is_late_is_refused() {
+    fn by_the_clock_every_part_derives_the_same_begins_and_late_parts_are_refused() {
         let source = "name = \"s\"\nprotocol = \"redis\"\ncommand = [{ name = \"GET\" }]\n\
                       phase = [{ rate = 10, warmup = \"2s\", duration = \"3s\" }, { rate = 20, duration = \"1s\" }]\n";
         let scenario = crate::scenario::parse("s.toml", source).expect("a right scenario");
         let start = unix_micros() + 3_600_000_000;
-        let mut clock = ByClock::new(&scenario, start).expect("an hour ahead");
+        let mut clock = ClockBarrier::new(&scenario, start).expect("an hour ahead");
         assert_eq!(clock.ready(0).map(Start::unix_micros), Ok(start));
         // Warm-up, window, late limit, and the pause.
         assert_eq!(clock.ready(1).map(Start::unix_micros), Ok(start + (2 + 3 + 1 + 6) * 1_000_000));
         clock.begins[0] = unix_micros() - 2_000_000;
         assert!(clock.ready(0).is_err_and(|error| error.starts_with("phase 1 should have begun 2.0 s ago")));
-        let refusal = |start| ByClock::new(&scenario, start).expect_err("no such start");
+        let refusal = |start| ClockBarrier::new(&scenario, start).expect_err("no such start");
         assert!(refusal(unix_micros() - 5_000_000).contains("was 5.0 s ago; nothing was sent"));
         assert!(refusal(start * 1_000).contains("more than a day ahead"));
     }

@@ -14,7 +14,7 @@ use super::tally::End;
 use crate::protocols::Seat;
 use crate::scenario::Scenario;
 use crate::shard::Shard;
-use crate::wire::{Broken, Wire};
+use crate::wire::{StreamError, Wire};
 
 /// Default 5 s: what a target on the same network never needs.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -116,7 +116,7 @@ async fn read(generator: &Generator, at: usize, line: Line) -> End<'static> {
             out.clear();
         }
         match taken {
-            Err(Broken) => return End::Protocol,
+            Err(StreamError) => return End::Protocol,
             Ok(leaving) if generator.leave(at, &queue, leaving) => return End::Lost,
             Ok(_) => {}
         }

@@ -10,12 +10,12 @@ use weir_base::Time;
 
 use super::generator::{Generator, Link};
 use super::queue::Queue;
-use super::tally::{End, Sent};
-use crate::answer::{Answer, Reply};
+use super::tally::{End, SentRequest};
+use crate::reply::{Reply, ReplyKind};
 use crate::requests::Integrity;
 use crate::scenario::{Mode, Scenario};
 use crate::shard::Shard;
-use crate::wire::{Broken, Of};
+use crate::wire::{ReplyTo, StreamError};
 
 pub(super) struct FanOut {
     /// Channels of this shard.
@@ -72,7 +72,7 @@ impl FanOut {
 
 impl Generator {
     /// Notes for each subscriber of the channel that the message just published is due.
-    pub(super) fn expect(&self, links: &[Link], request: Sent) {
+    pub(super) fn expect(&self, links: &[Link], request: SentRequest) {
         let Some(fan_out) = &self.fan_out else { return };
         for at in fan_out.audience(self.requests.at(request.index)) {
             match links[at].queue() {
@@ -87,11 +87,11 @@ impl Generator {
     }
 
     /// The oldest message of the publisher was taken, or refused: then nobody hears it.
-    pub(super) fn acknowledged(&self, fan_out: &FanOut, queue: &Queue, reply: Reply<'_>) -> Result<(), Broken> {
-        let request = queue.pop_answered(Of::Oldest).ok_or(Broken)?;
+    pub(super) fn acknowledged(&self, fan_out: &FanOut, queue: &Queue, reply: Reply<'_>) -> Result<(), StreamError> {
+        let request = queue.pop_answered(ReplyTo::Oldest).ok_or(StreamError)?;
         self.in_flight.set(self.in_flight.get() - 1);
         let (links, now) = (self.links.borrow(), Time::now().as_nanos());
-        if reply.answer != Answer::Value {
+        if reply.kind != ReplyKind::Value {
             let audience = fan_out.audience(self.requests.at(request.index));
             for queue in audience.filter_map(|at| links[at].queue()) {
                 if let Some(copy) = queue.remove(request.index) {
@@ -106,9 +106,9 @@ impl Generator {
 
     /// A subscriber heard a message. Those before it that it should have heard are lost; one that it should not hear ends
     /// its connection.
-    pub(super) fn heard(&self, queue: &Queue, reply: Reply<'_>) -> Result<(), Broken> {
-        let message = reply.body.filter(|_| reply.answer == Answer::Value).ok_or(Broken)?;
-        let is_it = |request: &Sent| self.requests.check(request.index, message) == Some(Integrity::Ok);
+    pub(super) fn on_message(&self, queue: &Queue, reply: Reply<'_>) -> Result<(), StreamError> {
+        let message = reply.body.filter(|_| reply.kind == ReplyKind::Value).ok_or(StreamError)?;
+        let is_it = |request: &SentRequest| self.requests.check(request.index, message) == Some(Integrity::Ok);
         let found = queue.position(is_it);
         if found.is_none() && queue.is_back.get() {
             return Ok(());
@@ -116,12 +116,12 @@ impl Generator {
         queue.is_back.set(false);
         let now = Time::now().as_nanos();
         for left in (0..=found.unwrap_or(0)).rev() {
-            let request = queue.pop_answered(Of::Oldest).ok_or(Broken)?;
+            let request = queue.pop_answered(ReplyTo::Oldest).ok_or(StreamError)?;
             let end = if left > 0 { End::Lost } else { End::Reply(reply) };
             self.tally.borrow_mut().ended(&self.requests, &request, end, now);
             self.in_flight.set(self.in_flight.get() - 1);
         }
-        found.map(drop).ok_or(Broken)
+        found.map(drop).ok_or(StreamError)
     }
 }
 

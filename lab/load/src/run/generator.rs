@@ -15,13 +15,13 @@ use weir_engine::{Cutter, Output, Stream, net};
 use super::bell::Bell;
 use super::fan_out::FanOut;
 use super::queue::Queue;
-use super::tally::{End, Sent, Tally};
-use crate::answer::Reply;
+use super::tally::{End, SentRequest, Tally};
 use crate::outcome::Turn;
+use crate::reply::Reply;
 use crate::requests::Requests;
 use crate::scenario::Scenario;
 use crate::shard::Shard;
-use crate::wire::{Broken, Leaving, Of, Sender};
+use crate::wire::{GoAway, ReplyTo, Sender, StreamError};
 
 /// A place for one request on one connection.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Slot {
     pub(super) since: u64,
 }
 
-/// What a shard has used so far.
+/// The usage of a shard so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     pub(super) cpu_nanos: u64,
@@ -271,7 +271,7 @@ impl Generator {
             }
         };
         let bytes = connection.output.appended() - before;
-        let request = Sent { index, intended, ready, sent: 0, stream };
+        let request = SentRequest { index, intended, ready, sent: 0, stream };
         connection.queue.push(request);
         self.next_index.set(index + 1);
         self.in_flight.set(self.in_flight.get() + 1);
@@ -282,19 +282,19 @@ impl Generator {
     /// Connection `at`, whose requests stand in `queue`, got a whole reply.
     ///
     /// # Errors
-    /// Nothing was asked.
-    pub(super) fn answered(&self, at: usize, queue: &Queue, of: Of, reply: Reply<'_>) -> Result<(), Broken> {
+    /// Nothing was requested.
+    pub(super) fn answered(&self, at: usize, queue: &Queue, of: ReplyTo, reply: Reply<'_>) -> Result<(), StreamError> {
         match &self.fan_out {
             None => self.replied(at, queue, of, reply),
             Some(fan_out) if self.is_sender(at) => self.acknowledged(fan_out, queue, reply),
-            Some(_) => self.heard(queue, reply),
+            Some(_) => self.on_message(queue, reply),
         }
     }
 
-    fn replied(&self, at: usize, queue: &Queue, of: Of, reply: Reply<'_>) -> Result<(), Broken> {
+    fn replied(&self, at: usize, queue: &Queue, of: ReplyTo, reply: Reply<'_>) -> Result<(), StreamError> {
         let Some(request) = queue.pop_answered(of) else {
             // A stream may be reset when all of it has been said.
-            return if reply.body.is_none() { Ok(()) } else { Err(Broken) };
+            return if reply.body.is_none() { Ok(()) } else { Err(StreamError) };
         };
         let now = Time::now().as_nanos();
         self.tally.borrow_mut().ended(&self.requests, &request, End::Reply(reply), now);
@@ -310,15 +310,15 @@ impl Generator {
     }
 
     /// Connection `at`, whose requests stand in `queue`, takes no further ones. True if nothing is left on it.
-    pub(super) fn leave(&self, at: usize, queue: &Queue, leaving: Leaving) -> bool {
-        if leaving == Leaving::No {
+    pub(super) fn leave(&self, at: usize, queue: &Queue, leaving: GoAway) -> bool {
+        if leaving == GoAway::No {
             let links = self.links.borrow();
             return links[at].connection.as_ref().is_some_and(|one| one.is_leaving.get()) && queue.is_empty();
         }
         if let Some(connection) = &self.links.borrow()[at].connection {
             connection.is_leaving.set(true);
         }
-        if let Leaving::Above(stream) = leaving {
+        if let GoAway::Above(stream) = leaving {
             let (mut tally, now) = (self.tally.borrow_mut(), Time::now().as_nanos());
             for request in queue.split_off_above(stream) {
                 tally.ended(&self.requests, &request, End::Reply(Reply::refused("goaway")), now);

@@ -5,7 +5,7 @@ use std::fs;
 use super::barrier::unix_micros;
 use crate::record::Host;
 
-/// What can be read without privileges; `None` where it cannot.
+/// The figures that need no privileges; `None` where it cannot.
 pub(super) fn facts() -> Host {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpus = cpuinfo.lines().filter(|line| line.starts_with("processor")).count() as u32;

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 
 use weir_base::Time;
 
-use super::tally::Sent;
-use crate::wire::Of;
+use super::tally::SentRequest;
+use crate::wire::ReplyTo;
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Queue {
-    requests: RefCell<VecDeque<Sent>>,
+    requests: RefCell<VecDeque<SentRequest>>,
     /// The last so many were appended and not yet handed to the kernel.
     unstamped: Cell<usize>,
     /// The subscriber has reconnected. It may still receive messages from before the moment from which it is counted again.
@@ -19,7 +19,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn push(&self, request: Sent) {
+    pub(super) fn push(&self, request: SentRequest) {
         self.requests.borrow_mut().push_back(request);
         self.unstamped.set(self.unstamped.get() + 1);
     }
@@ -33,12 +33,12 @@ impl Queue {
         }
     }
 
-    /// The request that a reply belongs to; `None` if none was asked.
-    pub(super) fn pop_answered(&self, of: Of) -> Option<Sent> {
+    /// The request that a reply belongs to; `None` if there was no request.
+    pub(super) fn pop_answered(&self, of: ReplyTo) -> Option<SentRequest> {
         let mut requests = self.requests.borrow_mut();
         match of {
-            Of::Oldest => requests.pop_front_if(|request| request.sent > 0),
-            Of::Stream(stream) => {
+            ReplyTo::Oldest => requests.pop_front_if(|request| request.sent > 0),
+            ReplyTo::Stream(stream) => {
                 // Their numbers rise.
                 let at = requests.binary_search_by_key(&stream, |request| request.stream).ok()?;
                 if requests[at].sent == 0 {
@@ -50,19 +50,19 @@ impl Queue {
     }
 
     /// The message that nobody will hear.
-    pub(super) fn remove(&self, index: u64) -> Option<Sent> {
+    pub(super) fn remove(&self, index: u64) -> Option<SentRequest> {
         let mut requests = self.requests.borrow_mut();
         let at = requests.iter().position(|request| request.index == index)?;
         requests.remove(at)
     }
 
     /// Where the first stands that is wanted.
-    pub(super) fn position(&self, is_wanted: impl Fn(&Sent) -> bool) -> Option<usize> {
+    pub(super) fn position(&self, is_wanted: impl Fn(&SentRequest) -> bool) -> Option<usize> {
         self.requests.borrow().iter().position(is_wanted)
     }
 
     /// Those on streams above `stream`.
-    pub(super) fn split_off_above(&self, stream: u32) -> VecDeque<Sent> {
+    pub(super) fn split_off_above(&self, stream: u32) -> VecDeque<SentRequest> {
         let mut requests = self.requests.borrow_mut();
         let at = requests.partition_point(|request| request.stream <= stream);
         let above = requests.split_off(at);
@@ -74,7 +74,7 @@ impl Queue {
         self.requests.borrow().is_empty()
     }
 
-    pub(super) fn drain(&self) -> VecDeque<Sent> {
+    pub(super) fn drain(&self) -> VecDeque<SentRequest> {
         self.unstamped.set(0);
         self.requests.take()
     }

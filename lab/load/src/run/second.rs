@@ -65,7 +65,7 @@ impl TryFrom<StoredSlice> for Slice {
     }
 }
 
-/// Adds up the seconds of those who run a phase together, and gives each once all have told of it. What only some tell of,
+/// Adds up the seconds of those who run a phase together, and gives each once all have reported it. A second that only some report,
 /// because the others have drained, is never given.
 #[derive(Debug)]
 pub struct Seconds {
@@ -80,7 +80,7 @@ impl Seconds {
         Self { tellers, open: BTreeMap::new() }
     }
 
-    /// One of them told of second `index`. The sum, if it was the last.
+    /// One of them reported second `index`. The sum, if it was the last.
     pub fn add(&mut self, index: u32, slice: &Slice) -> Option<Slice> {
         let (told, sum) = self.open.entry(index).or_default();
         *told += 1;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_given_when_all_have_told_and_survives_the_way_as_text() {
+    fn a_second_is_given_when_all_shards_have_reported_and_survives_the_way_as_text() {
         let mut seconds = Seconds::new(2);
         let on_its_way: Slice = serde_json::from_str(&serde_json::to_string(&slice(500)).unwrap()).unwrap();
         assert_eq!(on_its_way, slice(500));

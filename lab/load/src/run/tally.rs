@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::second::Slice;
-use crate::answer::{Answer, Reply};
-use crate::outcome::{ErrorClass, Outcome, Stamps, Turn};
+use crate::outcome::{ErrorClass, Stamps, Turn, WindowResult};
+use crate::reply::{Reply, ReplyKind};
 use crate::requests::{Integrity, Requests};
 
 /// A request on its way. Times are nanoseconds since the process began.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
+pub(super) struct SentRequest {
     /// In the plan of the shard.
     pub(super) index: u64,
     pub(super) intended: u64,
@@ -34,20 +34,20 @@ pub(super) enum End<'a> {
     Timeout,
 }
 
-enum Fate {
+enum RequestResult {
     Value(Option<Integrity>),
     Shed(&'static str),
     Failed(ErrorClass),
 }
 
-impl Fate {
+impl RequestResult {
     fn of(end: End<'_>, index: u64, requests: &Requests) -> Self {
         match end {
-            End::Reply(reply) => match reply.answer {
-                Answer::Value => Self::Value(reply.body.and_then(|body| requests.check(index, body))),
-                Answer::Shed(reason) => Self::Shed(reason),
-                Answer::Error(_) => Self::Failed(ErrorClass::Status),
-                Answer::Lost => Self::Failed(ErrorClass::Transport),
+            End::Reply(reply) => match reply.kind {
+                ReplyKind::Value => Self::Value(reply.body.and_then(|body| requests.check(index, body))),
+                ReplyKind::Shed(reason) => Self::Shed(reason),
+                ReplyKind::Error(_) => Self::Failed(ErrorClass::Status),
+                ReplyKind::Lost => Self::Failed(ErrorClass::Transport),
             },
             End::Protocol => Self::Failed(ErrorClass::Protocol),
             End::Lost => Self::Failed(ErrorClass::Transport),
@@ -63,16 +63,16 @@ impl Fate {
 /// Counts requests intended within the window, and everything for the running second.
 pub(super) struct Tally {
     window: Range<u64>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: WindowResult,
     slice: Slice,
-    /// Connections that ended during the phase without being told to.
+    /// Connections that ended during the phase unprompted.
     pub(super) connections_lost: u32,
 }
 
 impl Tally {
     /// For requests intended within `window`.
     pub(super) fn new(window: Range<u64>, late_limit: Duration) -> Self {
-        Self { window, outcome: Outcome::new(late_limit), slice: Slice::default(), connections_lost: 0 }
+        Self { window, outcome: WindowResult::new(late_limit), slice: Slice::default(), connections_lost: 0 }
     }
 
     /// The schedule asks for a request.
@@ -99,11 +99,11 @@ impl Tally {
     }
 
     /// A request that was on its way has ended at `now`.
-    pub(super) fn ended(&mut self, requests: &Requests, request: &Sent, end: End<'_>, now: u64) {
-        let &Sent { index, intended, ready, sent, .. } = request;
+    pub(super) fn ended(&mut self, requests: &Requests, request: &SentRequest, end: End<'_>, now: u64) {
+        let &SentRequest { index, intended, ready, sent, .. } = request;
         let was_sent = sent > 0;
         let stamps = Stamps { intended, ready, sent, completed: now };
-        let fate = Fate::of(end, index, requests);
+        let fate = RequestResult::of(end, index, requests);
         if fate.is_good() {
             self.slice.completed += 1;
             self.slice.sojourn.record_nanos(stamps.sojourn());
@@ -120,9 +120,9 @@ impl Tally {
             self.outcome.sent();
         }
         match fate {
-            Fate::Value(integrity) => self.outcome.answered(&stamps, integrity),
-            Fate::Shed(reason) => self.outcome.shed(reason, &stamps),
-            Fate::Failed(class) => self.outcome.failed(class, was_sent.then_some(&stamps)),
+            RequestResult::Value(integrity) => self.outcome.answered(&stamps, integrity),
+            RequestResult::Shed(reason) => self.outcome.shed(reason, &stamps),
+            RequestResult::Failed(class) => self.outcome.failed(class, was_sent.then_some(&stamps)),
         }
     }
 

@@ -16,7 +16,7 @@ use super::generator::{Generator, Usage};
 use super::second::Slice;
 use super::tally::Tally;
 use crate::arrivals::Schedule;
-use crate::outcome::Outcome;
+use crate::outcome::WindowResult;
 use crate::requests::{REQUESTS_MAX, Requests};
 use crate::scenario::{Mode, Phase, Scenario};
 use crate::shard::Shard;
@@ -38,7 +38,7 @@ pub(super) enum Order {
     End,
 }
 
-/// What a worker tells.
+/// A message of a worker.
 pub(super) enum Report {
     /// The last order was carried out; before the first one: all connections stand.
     Done,
@@ -56,7 +56,7 @@ pub(super) enum Report {
 
 /// What one shard measured in one phase.
 pub(super) struct ShardStep {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: WindowResult,
     /// Used within the window.
     pub(super) used: Usage,
     pub(super) connections_lost: u32,
@@ -67,18 +67,18 @@ pub(super) struct Reporter(pub(super) mpsc::Sender<Report>);
 
 impl Reporter {
     /// A conductor that is gone listens no more.
-    fn tell(&self, report: Report) {
+    fn send(&self, report: Report) {
         let _ = self.0.send(report);
     }
 }
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        self.tell(Report::Gone);
+        self.send(Report::Gone);
     }
 }
 
-/// What a worker is made with.
+/// The parts of a worker.
 pub(super) struct Job {
     pub(super) scenario: Arc<Scenario>,
     pub(super) shard: Shard,
@@ -114,7 +114,7 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
         Ok(lines) => lines,
         Err(refusal) => {
             let target = job.target.to_string();
-            return reporter.tell(Report::Failed(match refusal {
+            return reporter.send(Report::Failed(match refusal {
                 Refusal::Connect(error) => RunError::Unreachable { target, error },
                 Refusal::Protocol(why) => {
                     RunError::Protocol { target, protocol: job.scenario.protocol.to_string(), why }
@@ -124,15 +124,15 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
     };
     let generator = Generator::new(job.scenario.clone(), job.shard, job.target.clone(), requests, count);
     let generator = Rc::new(generator);
-    reporter.tell(Report::Done);
+    reporter.send(Report::Done);
     loop {
         for order in inbox.receive().await {
             match order {
                 Order::Preload => match preload(&job, &mut lines).await {
-                    Ok(()) => reporter.tell(Report::Done),
+                    Ok(()) => reporter.send(Report::Done),
                     Err(reply) => {
                         let target = job.target.to_string();
-                        return reporter.tell(Report::Failed(RunError::Preload { target, reply }));
+                        return reporter.send(Report::Failed(RunError::Preload { target, reply }));
                     }
                 },
                 Order::Gather => {
@@ -140,11 +140,11 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
                     for (at, line) in lines.drain(..).enumerate() {
                         spawn(connection::keep(generator.clone(), at, line)).detach();
                     }
-                    reporter.tell(Report::Gathered(gather(&generator).await));
+                    reporter.send(Report::Gathered(gather(&generator).await));
                 }
                 Order::Phase { index, begins } => {
                     let step = run_phase(&generator, &reporter, index, begins).await;
-                    reporter.tell(Report::Ended(Box::new(step)));
+                    reporter.send(Report::Ended(Box::new(step)));
                 }
                 Order::End => return,
             }
@@ -208,7 +208,7 @@ async fn tick(generator: Rc<Generator>, reporter: Rc<Reporter>, begins: Time) {
     for second in 1.. {
         sleep_until(begins.saturating_add(Duration::from_secs(u64::from(second)))).await;
         let slice = generator.tally.borrow_mut().take_slice();
-        reporter.tell(Report::Slice(second, Box::new(slice)));
+        reporter.send(Report::Slice(second, Box::new(slice)));
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 
-/// Mistakes told of one file; the rest is only counted. Default 100: nobody reads more.
+/// Mistakes reported for one file; the rest is only counted. Default 100: nobody reads more.
 pub const MISTAKES_MAX: usize = 100;
 
 /// Byte range in the source.
@@ -42,7 +42,7 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// Those that are told, [`MISTAKES_MAX`] at most.
+    /// Those that are reported, [`MISTAKES_MAX`] at most.
     #[must_use]
     pub fn list(&self) -> &[Mistake] {
         &self.list

@@ -34,7 +34,7 @@ const WINDOWS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration:
 const WARMUPS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_600);
 const LIMITS: RangeInclusive<Duration> = Duration::from_micros(10)..=LATENCY_MAX;
 
-/// The warm-up unless told otherwise.
+/// The warm-up by default.
 const WARMUP: Duration = Duration::from_secs(5);
 
 /// Reads and checks the text of a scenario. `file` stands in messages.

@@ -1,4 +1,4 @@
-//! Reads tables key by key. Keys that nobody asked for are unknown; every mistake is noted and reading goes on.
+//! Reads tables key by key. Keys that were not read are unknown; every mistake is noted and reading goes on.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -80,7 +80,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Notes every key that was never asked for.
+    /// Notes every key that was never read.
     pub(crate) fn finish(self) {
         let asked = self.asked.into_inner();
         for key in self.table.into_iter().flat_map(DeTable::keys) {

@@ -131,7 +131,7 @@ fn the_example_of_the_documentation_is_right() {
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
+fn omitted_keys_have_their_default() {
     let scenario = parse("s.toml", SMALL).expect("a right scenario");
     assert_eq!(scenario.mode, Mode::Open(Arrival::Poisson));
     assert_eq!((scenario.connections, scenario.pipeline, scenario.shards, scenario.seed), (50, 1, 1, 1));
@@ -187,7 +187,7 @@ fn a_closed_loop_has_neither_rate_nor_arrival() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_with_their_places() {
+fn all_mistakes_are_reported_at_once_with_their_places() {
     let source = r#"name = "not a name"
 protocol = "redis"
 colour = "red"
@@ -253,7 +253,7 @@ duration = "10s"
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_scenarios_are_refused() {
     for (lines, mistake) in [
         ("shards = 51\n", "51 `shards` cannot share 50 `connections`"),
         ("slo_p99 = \"2s\"\nlate_limit = \"1s\"\n", "`late_limit` is 1s, below the objective of 2s"),

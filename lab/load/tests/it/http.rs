@@ -31,7 +31,7 @@ fn depth(protocol: &str) -> &'static str {
 }
 
 #[test]
-fn an_open_loop_completes_what_the_schedule_wants_and_checks_it() {
+fn an_open_loop_completes_its_schedule_and_checks_it() {
     for protocol in PROTOCOLS {
         let (origin, target) = origin(HttpOriginSettings::default());
         let head = format!(
@@ -160,7 +160,7 @@ fn leaving() -> Address {
 }
 
 #[test]
-fn what_a_server_that_leaves_has_not_worked_on_is_shed_and_the_connection_made_again() {
+fn unprocessed_requests_of_a_leaving_server_are_shed_and_the_connection_is_remade() {
     let scenario =
         scenario("http2", "connections = 2\nstreams = 8\nlate_limit = \"500ms\"", "rate = 100\nduration = \"1s\"");
     let record = record(&scenario, &leaving()).expect("a whole run");

@@ -25,7 +25,7 @@ fn record(head: &str, phase: &str, target: &Address) -> StepRecord {
 }
 
 #[test]
-fn every_subscriber_hears_every_message_and_the_rate_counts_what_they_hear() {
+fn every_subscriber_gets_every_message_and_the_rate_counts_deliveries() {
     let (origin, target) = origin();
     let head = "connections = 40\nchannels = 8\nshards = 2\narrival = \"deterministic\"\npipeline = 4";
     let record = record(head, "rate = 4000\nduration = \"1s\"", &target);
@@ -40,7 +40,7 @@ fn every_subscriber_hears_every_message_and_the_rate_counts_what_they_hear() {
 }
 
 #[test]
-fn a_closed_loop_publishes_when_all_have_heard() {
+fn a_closed_loop_publishes_when_all_have_received() {
     let (_origin, target) = origin();
     let record =
         record("mode = \"closed\"\nconnections = 20\nchannels = 2\npipeline = 2", "duration = \"1s\"", &target);
@@ -112,7 +112,7 @@ fn command(input: &mut impl BufRead) -> Option<Vec<Vec<u8>>> {
 const TWO: &str = "connections = 2\nchannels = 1\narrival = \"deterministic\"\npipeline = 4\nlate_limit = \"300ms\"";
 
 #[test]
-fn a_message_that_one_subscriber_never_hears_is_lost_and_what_follows_is_right() {
+fn a_message_that_one_subscriber_never_gets_is_lost_and_later_ones_are_right() {
     let target = server(|at, number, frame| Some(if (at, number % 50) == (1, 40) { Vec::new() } else { frame }));
     let record = record(TWO, "rate = 400\nduration = \"1s\"", &target);
     let counts = &record.counts;

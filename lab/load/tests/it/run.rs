@@ -66,7 +66,7 @@ fn records(scenario: &scenario::Scenario, target: &Address) -> (Vec<StepRecord>,
 }
 
 #[test]
-fn an_open_loop_completes_what_the_schedule_wants_and_checks_it() {
+fn an_open_loop_completes_its_schedule_and_checks_it() {
     let (_origin, target) = origin(OriginSettings::default());
     let phases = "[[phase]]\nrate = 2000\nwarmup = \"200ms\"\nduration = \"1s\"\n\
                   [[phase]]\nrate = 4000\nwarmup = \"200ms\"\nduration = \"1s\"";
@@ -138,7 +138,7 @@ fn a_target_that_dies_fails_the_rest_and_the_run_ends() {
 }
 
 #[test]
-fn a_target_that_is_not_there_is_told_before_any_load() {
+fn a_missing_target_is_reported_before_any_load() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let target = Address::Socket(listener.local_addr().expect("bound"));
     drop(listener);
@@ -152,7 +152,7 @@ fn a_target_that_is_not_there_is_told_before_any_load() {
 }
 
 #[test]
-fn a_target_that_refuses_the_keys_is_told_before_any_load() {
+fn a_target_that_refuses_the_keys_is_reported_before_any_load() {
     let faults = Faults { error_ratio: 1.0, ..Faults::default() };
     let (_origin, target) = origin(OriginSettings { faults, ..OriginSettings::default() });
     let scenario = scenario("connections = 1", "[[phase]]\nrate = 100\nduration = \"1s\"");

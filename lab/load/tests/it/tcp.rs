@@ -23,7 +23,7 @@ fn record(head: &str, phase: &str, target: &Address) -> StepRecord {
 }
 
 #[test]
-fn an_open_loop_completes_what_the_schedule_wants_and_checks_it() {
+fn an_open_loop_completes_its_schedule_and_checks_it() {
     for size in ["10B", "100KiB"] {
         let (origin, target) = origin(Duration::ZERO);
         let head = format!(

@@ -12,7 +12,7 @@ use super::{
     session::{Progress, Replies, Session},
 };
 use crate::{
-    held::{Event, Held},
+    delayed_replies::{DelayedReplies, Event},
     server::{Open, add},
 };
 
@@ -51,7 +51,7 @@ async fn serve(replies: Rc<Replies>, mut stream: Stream) {
     }
 }
 
-/// What a client says first.
+/// The first bytes of a client.
 struct First {
     is_http2: bool,
     received: Vec<u8>,
@@ -96,7 +96,7 @@ async fn exchange(replies: &Replies, stream: &mut Stream, received: &[u8]) -> io
 /// The same, where what a chunk is answered with leaves after the delay.
 async fn delayed(replies: &Replies, stream: &mut Stream, received: &[u8]) -> io::Result<()> {
     let due = || Time::now().saturating_add(replies.delay);
-    let (mut session, mut held, mut reply) = (Session::default(), Held::default(), Vec::new());
+    let (mut session, mut held, mut reply) = (Session::default(), DelayedReplies::default(), Vec::new());
     let mut progress = session.answer(received, replies, &mut reply);
     held.push(due(), reply);
     let mut has_input = true;

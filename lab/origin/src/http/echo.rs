@@ -127,7 +127,7 @@ mod tests {
     }
 
     /// What goes back for `input`, cut into pieces of `size`; and how many messages it had.
-    fn told(input: &[u8], size: usize) -> (Vec<u8>, u32, bool) {
+    fn replies_to(input: &[u8], size: usize) -> (Vec<u8>, u32, bool) {
         let (mut echo, mut out, mut kept, mut messages) = (Echo::default(), Vec::new(), Vec::new(), 0);
         for piece in input.chunks(size) {
             kept.extend_from_slice(piece);
@@ -145,12 +145,12 @@ mod tests {
         let input =
             [masked(0x82, b"hello"), masked(0x01, b"a"), masked(0x89, b"p"), masked(0x8a, b"q"), masked(0x80, &long)]
                 .concat();
-        let mut wanted = b"\x82\x05hello\x01\x01a\x8a\x01p\x80\x7e\x01\x2c".to_vec();
-        wanted.extend_from_slice(&long);
+        let mut requested_body = b"\x82\x05hello\x01\x01a\x8a\x01p\x80\x7e\x01\x2c".to_vec();
+        requested_body.extend_from_slice(&long);
         for size in [1, 2, 3, 5, 7, 1_000] {
-            assert_eq!(told(&input, size), (wanted.clone(), 2, false), "pieces of {size}");
+            assert_eq!(replies_to(&input, size), (requested_body.clone(), 2, false), "pieces of {size}");
         }
-        assert_eq!(told(&masked(0x88, b"\x03\xe8"), 4), (b"\x88\x02\x03\xe8".to_vec(), 0, true));
+        assert_eq!(replies_to(&masked(0x88, b"\x03\xe8"), 4), (b"\x88\x02\x03\xe8".to_vec(), 0, true));
     }
 
     #[test]

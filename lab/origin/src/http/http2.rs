@@ -25,7 +25,7 @@ pub async fn serve(replies: Rc<Replies>, stream: Stream, received: &[u8]) {
         .initial_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES);
     let io = PollStream::new(stream, received, |_| true);
-    // An error means that the client is gone, or broke a rule and was told so.
+    // An error means that the client is gone, or broke a rule and got an error.
     let Ok(mut connection) = builder.handshake::<_, Bytes>(io).await else { return };
     while let Some(Ok((request, respond))) = connection.accept().await {
         if replies.delay.is_zero() && request.body().is_end_stream() {

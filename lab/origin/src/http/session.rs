@@ -12,16 +12,16 @@ use weir_http_codec::{
 };
 use weir_websocket_codec::handshake;
 
-use super::{connection::HIGH_WATER_BYTES, echo::Echo, target::wanted};
+use super::{connection::HIGH_WATER_BYTES, echo::Echo, target::requested_body};
 use crate::server::{WorkerStats, add};
 
-/// What every reply says of itself.
+/// The facts that every reply repeats.
 const FIELDS: &[u8] = b"Server: weir-origin\r\nContent-Type: text/plain\r\n";
 const REQUESTS: &[u8] = b"/requests";
 
 /// What all connections of one worker answer with.
 pub struct Replies {
-    /// The longest body that was asked for so far: each reply has its beginning.
+    /// The longest body that was requested so far: each reply has its beginning.
     body: RefCell<Vec<u8>>,
     payload: usize,
     pub connections_max: usize,
@@ -56,8 +56,8 @@ impl Replies {
     /// The reply to a request for `target`, which is counted; `count` is room for a number.
     pub fn reply<'a>(&self, target: &'a [u8], count: &'a mut String) -> Reply<'a> {
         add(&self.stats.requests, 1);
-        match wanted(target, self.payload) {
-            Some(wanted) => Reply { status: 200, word: wanted.word, size: wanted.size },
+        match requested_body(target, self.payload) {
+            Some(requested_body) => Reply { status: 200, word: requested_body.word, size: requested_body.size },
             None if target == REQUESTS => {
                 *count = self.stats.requests.load(Ordering::Relaxed).to_string();
                 Reply { status: 200, word: count.as_bytes(), size: count.len() }
@@ -237,7 +237,7 @@ mod tests {
         Replies::new(3, 1, Duration::ZERO, Arc::default())
     }
 
-    fn told(input: &[u8]) -> (String, Progress) {
+    fn replies_to(input: &[u8]) -> (String, Progress) {
         let (mut session, mut out) = (Session::default(), Vec::new());
         let progress = session.answer(input, &replies(), &mut out);
         (String::from_utf8(out).unwrap(), progress)
@@ -245,13 +245,16 @@ mod tests {
 
     #[test]
     fn the_target_says_how_large_the_body_is() {
-        let (text, progress) = told(b"GET /5 HTTP/1.1\r\nHost: a\r\n\r\nHEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let (text, progress) = replies_to(b"GET /5 HTTP/1.1\r\nHost: a\r\n\r\nHEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
         let (first, second) = text.split_once("xxxxx").unwrap();
         assert!(first.starts_with("HTTP/1.1 200 OK\r\n") && first.contains("Content-Length: 5\r\n"), "{first}");
         assert!(second.contains("Content-Length: 3\r\n") && second.ends_with("\r\n\r\n"), "{second}");
         assert_eq!(progress, Progress::Done);
         for wrong in ["/x", "/1048577", "/99999999", "/5?x"] {
-            assert!(told(format!("GET {wrong} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).0.contains(" 404 "), "{wrong}");
+            assert!(
+                replies_to(format!("GET {wrong} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).0.contains(" 404 "),
+                "{wrong}"
+            );
         }
     }
 
@@ -272,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_body_begins_with_the_word_of_its_target_and_frames_follow_an_upgrade() {
-        let (text, _) = told(b"GET /6/abc HTTP/1.1\r\nHost: a\r\n\r\n");
+        let (text, _) = replies_to(b"GET /6/abc HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(text.contains("Content-Length: 6\r\n") && text.ends_with("\r\n\r\nabcxxx"), "{text}");
         let wish = b"GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
                      Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -285,19 +288,19 @@ mod tests {
         assert!(out.ends_with(b"\r\n\r\n\x81\x02hi\x88\0"), "{text}");
         assert_eq!(replies.stats.requests.load(Ordering::Relaxed), 1);
         // Without a key it is a request like any other.
-        let (text, _) = told(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        let (text, _) = replies_to(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
         assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
     }
 
     #[test]
     fn a_broken_rule_ends_the_connection() {
-        let (text, progress) = told(b"GET / HTTP/1.1\r\nHost : a\r\n\r\n");
+        let (text, progress) = replies_to(b"GET / HTTP/1.1\r\nHost : a\r\n\r\n");
         assert!(text.starts_with("HTTP/1.1 400 "), "{text}");
         assert_eq!(progress, Progress::Ended);
     }
 
     #[test]
-    fn what_is_pipelined_waits_while_enough_is_unsent() {
+    fn pipelined_requests_wait_while_enough_is_unsent() {
         let (mut session, replies, mut out) = (Session::default(), replies(), Vec::new());
         let requests = b"GET /1048576 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(9);
         let mut progress = session.answer(&requests, &replies, &mut out);

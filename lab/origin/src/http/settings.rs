@@ -1,4 +1,4 @@
-//! What an HTTP origin is told.
+//! Settings of an HTTP origin.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 use weir_base::limits;
 use weir_engine::settings::{Address, RuntimeSettings};
 
-/// Bytes of a body that can be asked for. 1 MiB: sixteen times the largest row of the comparisons. A worker has one such body
+/// Bytes of a body that can be requested. 1 MiB: sixteen times the largest row of the comparisons. A worker has one such body
 /// for all.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 

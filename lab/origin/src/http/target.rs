@@ -1,4 +1,4 @@
-//! What a target asks for.
+//! The body that a target requests.
 
 use super::settings::BODY_BYTES_MAX;
 
@@ -7,7 +7,7 @@ const WORD_BYTES_MAX: usize = 64;
 
 /// A body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted<'a> {
+pub struct RequestedBody<'a> {
     /// Its bytes.
     pub size: usize,
     /// What it begins with; the rest is `x`. At most `size` bytes of it.
@@ -15,10 +15,10 @@ pub struct Wanted<'a> {
 }
 
 /// The body that a target asks for: `/`, `/N`, or `/N/WORD`.
-pub fn wanted(target: &[u8], payload: usize) -> Option<Wanted<'_>> {
+pub fn requested_body(target: &[u8], payload: usize) -> Option<RequestedBody<'_>> {
     let rest = target.strip_prefix(b"/")?;
     if rest.is_empty() {
-        return Some(Wanted { size: payload, word: b"" });
+        return Some(RequestedBody { size: payload, word: b"" });
     }
     let (digits, word) = match rest.iter().position(|byte| *byte == b'/') {
         Some(at) => (&rest[..at], &rest[at + 1..]),
@@ -30,7 +30,7 @@ pub fn wanted(target: &[u8], payload: usize) -> Option<Wanted<'_>> {
     }
     let is_word = word.len() <= WORD_BYTES_MAX && word.iter().all(u8::is_ascii_alphanumeric);
     let size = digits.iter().fold(0, |size, digit| size * 10 + usize::from(digit & 15));
-    (size <= BODY_BYTES_MAX && is_word).then(|| Wanted { size, word: &word[..word.len().min(size)] })
+    (size <= BODY_BYTES_MAX && is_word).then(|| RequestedBody { size, word: &word[..word.len().min(size)] })
 }
 
 #[cfg(test)]
@@ -39,12 +39,12 @@ mod tests {
 
     #[test]
     fn a_target_names_a_size_and_a_word_or_nothing_that_is_served() {
-        assert_eq!(wanted(b"/", 128), Some(Wanted { size: 128, word: b"" }));
-        assert_eq!(wanted(b"/5", 128), Some(Wanted { size: 5, word: b"" }));
-        assert_eq!(wanted(b"/5/a1", 128), Some(Wanted { size: 5, word: b"a1" }));
-        assert_eq!(wanted(b"/1/a1", 128), Some(Wanted { size: 1, word: b"a" }));
+        assert_eq!(requested_body(b"/", 128), Some(RequestedBody { size: 128, word: b"" }));
+        assert_eq!(requested_body(b"/5", 128), Some(RequestedBody { size: 5, word: b"" }));
+        assert_eq!(requested_body(b"/5/a1", 128), Some(RequestedBody { size: 5, word: b"a1" }));
+        assert_eq!(requested_body(b"/1/a1", 128), Some(RequestedBody { size: 1, word: b"a" }));
         for other in [&b"/x"[..], b"/1048577", b"/99999999", b"/5?x", b"/5/a/b", b"*", b"//a", b"/requests"] {
-            assert_eq!(wanted(other, 128), None, "{}", String::from_utf8_lossy(other));
+            assert_eq!(requested_body(other, 128), None, "{}", String::from_utf8_lossy(other));
         }
     }
 }

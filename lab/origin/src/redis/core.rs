@@ -1,4 +1,4 @@
-//! What all connections of one worker share: plain cells, touched by one thread.
+//! State that all connections of one worker share: plain cells, touched by one thread.
 
 use std::{
     cell::RefCell,

@@ -11,12 +11,12 @@ use super::{
     requests::{Progress, Requests},
     session::Session,
 };
-use crate::held::{Event, Held};
+use crate::delayed_replies::{DelayedReplies, Event};
 
 /// As the exchange of an undelayed connection.
 pub async fn exchange(core: &Core, session: &mut Session, stream: &mut Stream) -> io::Result<()> {
     let mut requests = Requests::new(core.memory.clone());
-    let mut held = Held::default();
+    let mut held = DelayedReplies::default();
     let mut progress = Progress::Done;
     let mut has_input = true;
     while !stream.output.is_closed() {

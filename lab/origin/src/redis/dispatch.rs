@@ -8,14 +8,14 @@ use weir_base::Time;
 use super::{
     core::Core,
     errors::{self, MESSAGE_TOO_LARGE, NO_AUTH, OUT_OF_MEMORY, Refusal, SCRIPTED},
-    faults::Strike,
+    faults::InjectedFault,
     keyspace::Keyspace,
     reply::Reply,
-    session::{ITEM_BYTES, Queued, Session},
+    session::{ITEM_BYTES, QueuedCommand, Session},
     table::{self, Command},
 };
 
-/// What a command runs with.
+/// The environment of a command.
 pub struct Context<'a> {
     pub core: &'a Core,
     pub session: &'a mut Session,
@@ -96,7 +96,7 @@ fn queue(cx: &mut Context<'_>, command: &'static Command, args: &[&[u8]]) -> Res
     cx.core.memory.charge(bytes);
     transaction.bytes += bytes;
     let args = args.iter().map(|arg| Box::from(*arg)).collect();
-    transaction.queued.push(Queued { command, args });
+    transaction.queued.push(QueuedCommand { command, args });
     Ok(())
 }
 
@@ -118,7 +118,7 @@ pub fn run(cx: &mut Context<'_>, command: &Command, args: &[&[u8]], reply: &mut 
 }
 
 /// Runs a command queued earlier, when memory may have become scarce.
-pub fn run_queued(cx: &mut Context<'_>, queued: &Queued, reply: &mut Reply<'_>) {
+pub fn run_queued(cx: &mut Context<'_>, queued: &QueuedCommand, reply: &mut Reply<'_>) {
     let args: Vec<&[u8]> = queued.args.iter().map(|arg| &**arg).collect();
     if queued.command.is(table::GROWS) && !has_room(cx, &args) {
         return reply.error(&OUT_OF_MEMORY);
@@ -127,16 +127,16 @@ pub fn run_queued(cx: &mut Context<'_>, queued: &Queued, reply: &mut Reply<'_>) 
 }
 
 #[cold]
-fn run_struck(cx: &mut Context<'_>, command: &Command, args: &[&[u8]], reply: &mut Reply<'_>, strike: Strike) {
+fn run_struck(cx: &mut Context<'_>, command: &Command, args: &[&[u8]], reply: &mut Reply<'_>, strike: InjectedFault) {
     match strike {
-        Strike::None => run(cx, command, args, reply),
-        Strike::Error => reply.error(&SCRIPTED),
-        Strike::Disconnect => cx.session.is_closing = true,
-        Strike::ExtraReply => {
+        InjectedFault::None => run(cx, command, args, reply),
+        InjectedFault::Error => reply.error(&SCRIPTED),
+        InjectedFault::Disconnect => cx.session.is_closing = true,
+        InjectedFault::ExtraReply => {
             run(cx, command, args, reply);
             reply.repeat();
         }
-        Strike::HalfReply => {
+        InjectedFault::HalfReply => {
             let mark = reply.mark();
             run(cx, command, args, reply);
             reply.rewind(mark + reply.len() / 2);

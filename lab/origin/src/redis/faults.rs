@@ -54,7 +54,7 @@ impl Default for Faults {
 
 /// What the dice say about one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Strike {
+pub(super) enum InjectedFault {
     None,
     Error,
     Disconnect,
@@ -128,11 +128,12 @@ impl Dice {
         (sum > 0.0).then(|| Self { rng: Rng::new(seed), thresholds })
     }
 
-    pub(super) fn roll(&mut self) -> Strike {
-        let strikes = [Strike::Error, Strike::Disconnect, Strike::HalfReply, Strike::ExtraReply];
+    pub(super) fn roll(&mut self) -> InjectedFault {
+        let strikes =
+            [InjectedFault::Error, InjectedFault::Disconnect, InjectedFault::HalfReply, InjectedFault::ExtraReply];
         let drawn = self.rng.unit();
         let struck = self.thresholds.iter().position(|threshold| drawn < *threshold);
-        struck.map_or(Strike::None, |index| strikes[index])
+        struck.map_or(InjectedFault::None, |index| strikes[index])
     }
 }
 
@@ -161,12 +162,12 @@ mod tests {
         let faults = Faults { error_ratio: 0.2, half_reply_ratio: 0.1, seed: 7, ..Default::default() };
         let mut dice = Dice::new(&faults, 0).expect("ratios are set");
         let mut again = Dice::new(&faults, 0).expect("ratios are set");
-        let drawn: Vec<Strike> = (0..10_000).map(|_| dice.roll()).collect();
+        let drawn: Vec<InjectedFault> = (0..10_000).map(|_| dice.roll()).collect();
         assert!(drawn.iter().all(|strike| *strike == again.roll()));
         let count = |wanted| drawn.iter().filter(|strike| **strike == wanted).count();
-        assert!((1_850..2_150).contains(&count(Strike::Error)));
-        assert!((900..1_100).contains(&count(Strike::HalfReply)));
-        assert_eq!(count(Strike::Disconnect) + count(Strike::ExtraReply), 0);
+        assert!((1_850..2_150).contains(&count(InjectedFault::Error)));
+        assert!((900..1_100).contains(&count(InjectedFault::HalfReply)));
+        assert_eq!(count(InjectedFault::Disconnect) + count(InjectedFault::ExtraReply), 0);
         assert!(Dice::new(&Faults::default(), 0).is_none());
     }
 }

@@ -23,7 +23,7 @@ pub struct Session {
     pub library_name: Vec<u8>,
     pub library_version: Vec<u8>,
     pub transaction: Option<Transaction>,
-    pub watched: Vec<Watched>,
+    pub watched: Vec<WatchedKey>,
     pub channels: HashSet<Box<[u8]>>,
     /// Messages to this client's own channels from inside `EXEC`, sent behind its reply.
     pub pushes: Vec<u8>,
@@ -37,7 +37,7 @@ pub struct Session {
 /// Commands between `MULTI` and `EXEC`.
 #[derive(Default)]
 pub struct Transaction {
-    pub queued: Vec<Queued>,
+    pub queued: Vec<QueuedCommand>,
     /// Bytes charged to the account.
     pub bytes: usize,
     /// A command was refused: `EXEC` aborts.
@@ -45,13 +45,13 @@ pub struct Transaction {
 }
 
 /// One queued command.
-pub struct Queued {
+pub struct QueuedCommand {
     pub command: &'static Command,
     pub args: Vec<Box<[u8]>>,
 }
 
 /// A key of `WATCH` and the stamp it had.
-pub struct Watched {
+pub struct WatchedKey {
     pub database: usize,
     pub key: Box<[u8]>,
     pub stamp: u64,

@@ -1,4 +1,4 @@
-//! What an origin is told.
+//! Settings of an origin.
 
 use std::{
     io,

@@ -14,7 +14,7 @@ const SET_ITEM_BYTES: usize = 48;
 /// Beside the bytes of a hash field and its value.
 const HASH_ITEM_BYTES: usize = 80;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Debug)]
 pub enum Value {
     /// Bytes, or digits.

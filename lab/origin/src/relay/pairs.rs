@@ -31,7 +31,7 @@ pub(super) fn run(listener: TcpListener, origin: SocketAddr) -> Result<()> {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // Numbers of pairs that end in this turn are given anew in the next one: an event of this one means the old pair.
+        // Numbers of pairs that end in this turn are reused in the next one: an event of this one means the old pair.
         let mut ended = Vec::new();
         for &Event { flags, data, .. } in &events {
             if data.u64() == LISTENER {

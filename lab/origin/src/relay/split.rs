@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_the_pairing_is_refused() {
+    fn commands_that_would_break_the_pairing_are_refused() {
         for request in ["PING\r\n", "*0\r\n", "*-1\r\n", "*1\r\n:1\r\n", "*1\r\n$-1\r\n", "*1\n", "\r\n"] {
             assert!(Splitter::new(Speaker::Client).next(request.as_bytes()).is_err(), "{request:?}");
         }

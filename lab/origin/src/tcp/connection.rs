@@ -7,7 +7,7 @@ use weir_base::{Time, limits};
 use weir_engine::{Stream, StreamOptions, Watermarks, spawn};
 
 use crate::{
-    held::{Event, Held},
+    delayed_replies::{DelayedReplies, Event},
     server::{Open, WorkerStats, add},
 };
 
@@ -60,7 +60,7 @@ async fn echo(terms: &Terms, stream: &mut Stream) -> io::Result<()> {
 
 /// The same, where each chunk goes back after the delay.
 async fn delayed(terms: &Terms, stream: &mut Stream) -> io::Result<()> {
-    let (mut held, mut has_input) = (Held::default(), true);
+    let (mut held, mut has_input) = (DelayedReplies::default(), true);
     while !stream.output.is_closed() {
         if stream.output.is_congested() {
             stream.output.relieved().await;

@@ -72,7 +72,7 @@ fn hello_switches_shapes_and_reset_switches_back() {
 }
 
 #[test]
-fn a_password_is_asked_for_and_unknown_commands_come_before_it() {
+fn a_password_is_required_and_unknown_commands_are_refused_before_it() {
     let password = Some(Secret::from("right"));
     let origin = start(OriginSettings { password, ..Default::default() }).expect("an origin");
     let mut client = Client::to(&origin);
@@ -91,7 +91,7 @@ fn a_password_is_asked_for_and_unknown_commands_come_before_it() {
 }
 
 #[test]
-fn keys_end_at_their_time_whether_asked_for_or_not() {
+fn keys_expire_at_their_time_whether_read_or_not() {
     let origin = memory();
     let mut client = Client::to(&origin);
     client.expect("SET a 1 PX 50", "+OK");

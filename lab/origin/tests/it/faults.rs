@@ -31,7 +31,7 @@ fn a_delay_holds_every_reply_back_without_lowering_the_rate() {
 }
 
 #[test]
-fn a_delayed_origin_bounds_what_it_holds_and_loses_nothing() {
+fn a_delayed_origin_bounds_its_delayed_replies_and_loses_nothing() {
     let origin = origin(Faults { delay: Duration::from_millis(5), ..Default::default() });
     let mut client = Client::to(&origin);
     client.send(&b"GET k\r\n".repeat(100_000));

@@ -30,9 +30,9 @@ pub struct Output {
     pub errors: Vec<String>,
 }
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figures {
+pub struct LoadFigures {
     /// Requests that were answered without an error, at least one.
     pub completed: u64,
     /// Requests per second.
@@ -74,7 +74,7 @@ impl Output {
     }
 
     /// Its figures.
-    pub(super) fn read(&self, output: &str) -> Result<Figures> {
+    pub(super) fn read(&self, output: &str) -> Result<LoadFigures> {
         let number = |pattern: &str| {
             let value = find(output, pattern).and_then(|found| found.value);
             value.and_then(split).with_context(|| format!("there is no `{pattern}`"))
@@ -96,12 +96,12 @@ impl Output {
             }
         };
         let (p50_us, p99_us) = (latency(&self.p50)?, latency(&self.p99)?);
-        Ok(Figures { completed, rate: number(&self.rate)?.0, p50_us, p99_us, read })
+        Ok(LoadFigures { completed, rate: number(&self.rate)?.0, p50_us, p99_us, read })
     }
 }
 
 /// Where a pattern was found.
-struct Found<'o> {
+struct PatternMatch<'o> {
     /// Bytes in front of it.
     at: usize,
     /// What `{value}` is; `None` in a pattern without one.
@@ -109,7 +109,7 @@ struct Found<'o> {
 }
 
 /// The first place that fits.
-fn find<'o>(output: &'o str, pattern: &str) -> Option<Found<'o>> {
+fn find<'o>(output: &'o str, pattern: &str) -> Option<PatternMatch<'o>> {
     let words: Vec<&str> = output.split_whitespace().collect();
     let pattern: Vec<&str> = pattern.split_whitespace().collect();
     words.windows(pattern.len()).find_map(|window| {
@@ -127,7 +127,7 @@ fn find<'o>(output: &'o str, pattern: &str) -> Option<Found<'o>> {
         }
         // A word is a part of the output: how far it is from the begin of it is where it stands.
         let at = window[0].as_ptr() as usize - output.as_ptr() as usize;
-        Some(Found { at, value })
+        Some(PatternMatch { at, value })
     })
 }
 
@@ -227,7 +227,8 @@ time for connect:      234us      5.20ms      2.72ms      3.51ms   100.00%
     #[test]
     fn redis_benchmark_is_read_behind_its_progress() {
         let figures = output("redis-benchmark").read(REDIS_BENCHMARK).expect("whole");
-        let wanted = Figures { completed: 20_000, rate: 44_345.9, p50_us: Some(479), p99_us: Some(4_759), read: None };
+        let wanted =
+            LoadFigures { completed: 20_000, rate: 44_345.9, p50_us: Some(479), p99_us: Some(4_759), read: None };
         assert_eq!(figures, wanted);
         assert_eq!(output("redis-benchmark").error(REDIS_BENCHMARK), None);
     }
@@ -235,12 +236,12 @@ time for connect:      234us      5.20ms      2.72ms      3.51ms   100.00%
     #[test]
     fn h2load_tells_no_percentiles() {
         let figures = output("h2load").read(H2LOAD).expect("whole");
-        let wanted = Figures { completed: 200, rate: 18_960.94, p50_us: None, p99_us: None, read: Some(3_200.0) };
+        let wanted = LoadFigures { completed: 200, rate: 18_960.94, p50_us: None, p99_us: None, read: Some(3_200.0) };
         assert_eq!((figures, output("h2load").error(H2LOAD)), (wanted, None));
     }
 
     #[test]
-    fn what_a_program_counts_as_an_error_fails_the_run() {
+    fn errors_counted_by_a_program_fail_the_run() {
         for line in ["Socket errors: connect 0, read 3, write 0, timeout 0", "Non-2xx or 3xx responses: 12"] {
             let text = WRK.replace("Requests/sec:", &format!("  {line}\nRequests/sec:"));
             assert_eq!(output("wrk").error(&text).as_deref(), Some(line));

@@ -54,7 +54,7 @@ pub fn conduct(request: &Request, mut tell: impl FnMut(Event)) -> Result<()> {
         part.check(scenario)?;
     }
     interrupt::watch()?;
-    let mut crew = Crew::start(request)?;
+    let mut crew = ProcessGroup::start(request)?;
     // Plans and keys may be many: they take the time they take.
     crew.until("to connect", None, |member| member.is_connected, |_, _| {})?;
     crew.order(|| Order::AllConnected)?;
@@ -82,7 +82,7 @@ pub fn conduct(request: &Request, mut tell: impl FnMut(Event)) -> Result<()> {
     crew.until("to end", Some(Duration::ZERO), |member| member.is_done, |_, _| {})
 }
 
-/// A process, and what it has told.
+/// A process, and its reports.
 struct Member {
     name: String,
     process: Process,
@@ -95,8 +95,8 @@ struct Member {
     is_done: bool,
 }
 
-/// What came out of a process.
-enum Heard {
+/// The output of a process.
+enum ProcessOutput {
     Report(Report),
     /// What it says is not understood.
     Broken(std::io::Error),
@@ -105,16 +105,16 @@ enum Heard {
 }
 
 /// All processes. Dropped, they end; before the folder of their output does.
-struct Crew {
+struct ProcessGroup {
     members: Vec<Member>,
-    heard: Receiver<(usize, Heard)>,
+    output: Receiver<(usize, ProcessOutput)>,
     _folder: tempfile::TempDir,
 }
 
-impl Crew {
+impl ProcessGroup {
     fn start(request: &Request) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("weir-lab-").tempdir()?;
-        let (told, heard) = mpsc::channel();
+        let (sender, output) = mpsc::channel();
         let mut members = Vec::new();
         let run_id = run::run_id();
         for part in Part::all(request.processes) {
@@ -122,9 +122,9 @@ impl Crew {
             let words = [request.weir.as_os_str(), "lab".as_ref(), "load-part".as_ref()];
             // Not pinned, as the shards of one process are not: its CPUs are for whoever started this one to say.
             let (process, pipes) = Process::start_piped(Launch::new(&name, None, words), folder.path())?;
-            let told = told.clone();
+            let sender = sender.clone();
             let index = members.len();
-            thread::spawn(move || listen(index, pipes.output, &told));
+            thread::spawn(move || listen(index, pipes.output, &sender));
             let mut member = Member {
                 name,
                 process,
@@ -144,14 +144,14 @@ impl Crew {
             }))?;
             members.push(member);
         }
-        Ok(Self { members, heard, _folder: folder })
+        Ok(Self { members, output, _folder: folder })
     }
 
     fn order(&mut self, order: impl Fn() -> Order) -> Result<()> {
         self.members.iter_mut().try_for_each(|member| member.order(&order()))
     }
 
-    /// Listens until every process `is_so`; `each` gets the seconds that are told meanwhile. `limit` is the longest that
+    /// Listens until every process `is_so`; `each` gets the seconds that are reported meanwhile. `limit` is the longest that
     /// takes; `None`: nobody knows.
     fn until(
         &mut self,
@@ -166,9 +166,9 @@ impl Crew {
             if deadline.is_some_and(|deadline| Time::now() >= deadline) {
                 bail!("{} of the generator hangs: waited in vain for it {what}", open.name);
             }
-            match self.heard.recv_timeout(LOOK) {
-                Ok((from, heard)) => {
-                    if let Some((second, slice)) = self.members[from].hear(heard)? {
+            match self.output.recv_timeout(LOOK) {
+                Ok((from, output)) => {
+                    if let Some((second, slice)) = self.members[from].on_output(output)? {
                         each(second, slice);
                     }
                 }
@@ -193,22 +193,22 @@ impl Member {
         protocol::write(&mut self.input, order).map_err(|_| self.last_words())
     }
 
-    /// Takes note of what it told; a second is handed on.
-    fn hear(&mut self, heard: Heard) -> Result<Option<(u32, Slice)>> {
-        match heard {
-            Heard::Report(Report::Connected) => self.is_connected = true,
-            Heard::Report(Report::Ready { index }) => self.ready = Some(index),
-            Heard::Report(Report::Second { index, slice, .. }) => return Ok(Some((index, *slice))),
-            Heard::Report(Report::Step(record)) => self.record = Some(*record),
-            Heard::Report(Report::Done) => self.is_done = true,
-            Heard::Report(Report::Failed(why)) => bail!("{} of the generator: {why}", self.name),
+    /// Takes note of its report; a second is handed on.
+    fn on_output(&mut self, output: ProcessOutput) -> Result<Option<(u32, Slice)>> {
+        match output {
+            ProcessOutput::Report(Report::Connected) => self.is_connected = true,
+            ProcessOutput::Report(Report::Ready { index }) => self.ready = Some(index),
+            ProcessOutput::Report(Report::Second { index, slice, .. }) => return Ok(Some((index, *slice))),
+            ProcessOutput::Report(Report::Step(record)) => self.record = Some(*record),
+            ProcessOutput::Report(Report::Done) => self.is_done = true,
+            ProcessOutput::Report(Report::Failed(why)) => bail!("{} of the generator: {why}", self.name),
             // One that was killed may have died in the middle of a line.
-            Heard::Broken(error) => {
+            ProcessOutput::Broken(error) => {
                 let gone = self.last_words();
                 bail!("{} says what is not understood: {error}; {gone:#}", self.name)
             }
-            Heard::End if self.is_done => {}
-            Heard::End => return Err(self.last_words()),
+            ProcessOutput::End if self.is_done => {}
+            ProcessOutput::End => return Err(self.last_words()),
         }
         Ok(None)
     }
@@ -223,16 +223,16 @@ impl Member {
 }
 
 /// Hands on what a process tells, until its end.
-fn listen(index: usize, output: ChildStdout, told: &Sender<(usize, Heard)>) {
+fn listen(index: usize, output: ChildStdout, sender: &Sender<(usize, ProcessOutput)>) {
     let mut output = BufReader::new(output);
     loop {
-        let (heard, is_last) = match protocol::read(&mut output) {
-            Ok(Some(report)) => (Heard::Report(report), false),
-            Ok(None) => (Heard::End, true),
-            Err(error) => (Heard::Broken(error), true),
+        let (output, is_last) = match protocol::read(&mut output) {
+            Ok(Some(report)) => (ProcessOutput::Report(report), false),
+            Ok(None) => (ProcessOutput::End, true),
+            Err(error) => (ProcessOutput::Broken(error), true),
         };
         // A conductor that is gone ends the process too.
-        if told.send((index, heard)).is_err() || is_last {
+        if sender.send((index, output)).is_err() || is_last {
             return;
         }
     }

@@ -14,7 +14,7 @@ use super::protocol::{self, Job, Order, Report};
 /// Serves the conductor on standard input and output until the run is over. It ends this process if the conductor is gone.
 ///
 /// # Errors
-/// There is no job, or the run failed. What the conductor has to know was told to it.
+/// There is no job, or the run failed. The conductor has the reason.
 pub fn serve() -> Result<()> {
     let Some(Order::Job(job)) = protocol::read(&mut io::stdin().lock())? else {
         bail!("the first line is no job: this command is for `weir lab load --processes`, which starts it");
@@ -30,20 +30,20 @@ pub fn serve() -> Result<()> {
     for event in told {
         match event {
             Event::Second(second) => {
-                tell(&Report::Second { phase, index: second.index, slice: Box::new(second.slice) });
+                send_report(&Report::Second { phase, index: second.index, slice: Box::new(second.slice) });
             }
             Event::Step { record, .. } => {
-                tell(&Report::Step(record));
+                send_report(&Report::Step(record));
                 phase += 1;
             }
             Event::Preloading(_) | Event::Phase { .. } => {}
         }
     }
     match run.join().unwrap_or(Err(RunError::Panicked)) {
-        Ok(()) => tell(&Report::Done),
+        Ok(()) => send_report(&Report::Done),
         // Its message is on standard error, and so will be this: the conductor shows both.
         Err(error @ RunError::Panicked) => return Err(error.into()),
-        Err(error) => tell(&Report::Failed(error.to_string())),
+        Err(error) => send_report(&Report::Failed(error.to_string())),
     }
     Ok(())
 }
@@ -79,7 +79,7 @@ fn leave() -> ! {
     std::process::exit(1)
 }
 
-fn tell(report: &Report) {
+fn send_report(report: &Report) {
     if protocol::write(&mut io::stdout().lock(), report).is_err() {
         leave();
     }
@@ -99,7 +99,7 @@ impl Conducted {
 
 impl Barrier for Conducted {
     fn connected(&mut self) -> Result<(), String> {
-        tell(&Report::Connected);
+        send_report(&Report::Connected);
         match self.next()? {
             Order::AllConnected => Ok(()),
             other => Err(format!("an order out of turn: {other:?}")),
@@ -107,7 +107,7 @@ impl Barrier for Conducted {
     }
 
     fn ready(&mut self, phase: usize) -> Result<Start, String> {
-        tell(&Report::Ready { index: phase });
+        send_report(&Report::Ready { index: phase });
         match self.next()? {
             Order::Phase { index, begins_unix_us } if index == phase => Ok(Start::at_unix_micros(begins_unix_us)),
             other => Err(format!("an order out of turn: {other:?}")),

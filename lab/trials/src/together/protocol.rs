@@ -44,7 +44,7 @@ pub enum Order {
     },
 }
 
-/// What a process is to do.
+/// The task of a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Job {
     /// [`SCHEMA`].
@@ -78,7 +78,7 @@ pub enum Report {
         phase: usize,
         /// Of the second, from 1.
         index: u32,
-        /// What ended in it.
+        /// The requests that ended in it.
         slice: Box<Slice>,
     },
     /// A phase is over.
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_line_by_line_and_nothing_else() {
+    fn the_written_text_is_read_line_by_line_and_nothing_else() {
         let mut lines = Vec::new();
         let mut slice = Slice { completed: 3, ..Slice::default() };
         slice.sojourn.record_nanos(70_000);

@@ -16,38 +16,38 @@ use weir_engine::Deadline;
 use weir_http_codec::{BodyLength, Fields};
 
 use super::{
-    flow::{Account, Part, SHORT_TIMEOUT},
+    flow::{FlowAccount, SHORT_TIMEOUT, StreamAccount},
     message,
 };
-use crate::body::{Broken, Sink, TAKEN_BYTES_MIN};
+use crate::body::{BodyError, Sink, TAKEN_BYTES_MIN};
 
-/// Pieces below this are kept together. Default 4 KiB, a quarter of what most senders put into a frame.
+/// Smaller pieces are joined. Default 4 KiB, a quarter of the frames of most senders.
 const SMALL_BYTES: usize = 4 * 1024;
 
 /// A body on its way in, as far as it has come.
 pub(super) struct Incoming {
     body: RecvStream,
-    part: Part,
+    part: StreamAccount,
     is_request: bool,
-    /// How long it may pause.
+    /// Longest pause.
     pub(super) idle_timeout: Duration,
     pub(super) current: Bytes,
-    /// What came behind it while nobody could take it.
-    kept: Kept,
+    /// Pieces behind it that arrived while no sink took them.
+    queued: QueuedPieces,
     trailers: Option<Fields>,
-    /// It is over, but for `current`.
+    /// It is over, except for `current`.
     is_over: bool,
 }
 
 impl Incoming {
     /// The body of a message; `length`, if that is known.
-    pub(super) fn new(body: RecvStream, length: BodyLength, idle_timeout: Duration, account: Rc<Account>) -> Self {
+    pub(super) fn new(body: RecvStream, length: BodyLength, idle_timeout: Duration, account: Rc<FlowAccount>) -> Self {
         let length = if let BodyLength::Exact(length) = length { Some(length) } else { None };
         // Each look at the stream takes the lock of its connection.
         let is_over = body.is_end_stream();
-        let part = Part::new(account, length, is_over);
-        let (current, kept) = (Bytes::new(), Kept::default());
-        Self { body, part, is_request: false, idle_timeout, current, kept, trailers: None, is_over }
+        let part = StreamAccount::new(account, length, is_over);
+        let (current, queued) = (Bytes::new(), QueuedPieces::default());
+        Self { body, part, is_request: false, idle_timeout, current, queued, trailers: None, is_over }
     }
 
     /// The body of a request, which may wait long before anybody wants it.
@@ -55,7 +55,7 @@ impl Incoming {
         body: RecvStream,
         length: BodyLength,
         idle_timeout: Duration,
-        account: Rc<Account>,
+        account: Rc<FlowAccount>,
     ) -> Self {
         let mut incoming = Self::new(body, length, idle_timeout, account);
         incoming.is_request = true;
@@ -66,35 +66,35 @@ impl Incoming {
         incoming
     }
 
-    /// See [`crate::body::Source::poll_arrived`]. Takes small frames together: `h2` ends a connection on which too many of them
-    /// wait. What is kept is within the window of the stream, which gets nothing back before it is passed on.
-    pub(super) fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+    /// See [`crate::body::Source::poll_arrived`]. Takes small frames together: `h2` ends a connection on which too many of them wait. The
+    /// queue stays within the window of the stream, which is not renewed before the bytes are passed on.
+    pub(super) fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<BodyError> {
         if self.is_done() {
             return Poll::Pending;
         }
         if self.part.enter(&mut self.body).poll_given_up(context).is_ready() {
-            return Poll::Ready(Broken::GivenUp);
+            return Poll::Ready(BodyError::Evicted);
         }
-        while !self.kept.is_end && !self.is_over && !self.body.is_end_stream() {
+        while !self.queued.is_end && !self.is_over && !self.body.is_end_stream() {
             match self.body.poll_data(context) {
                 Poll::Ready(Some(Ok(data))) => {
-                    self.kept.add(data);
+                    self.queued.add(data);
                     // The end may stand in an empty frame: the sink has yet to get it.
-                    self.kept.is_end = self.body.is_end_stream();
+                    self.queued.is_end = self.body.is_end_stream();
                 }
-                // A client that has gone wants no answer.
-                Poll::Ready(Some(Err(_))) if self.is_request => return Poll::Ready(Broken::Cancelled),
-                // It is seen again when what was kept is passed on.
-                Poll::Ready(Some(Err(_)) | None) => self.kept.is_end = true,
+                // A client that has reset the stream wants no response.
+                Poll::Ready(Some(Err(_))) if self.is_request => return Poll::Ready(BodyError::Cancelled),
+                // The error shows again when the queue is passed on.
+                Poll::Ready(Some(Err(_)) | None) => self.queued.is_end = true,
                 Poll::Pending => break,
             }
         }
         Poll::Pending
     }
 
-    /// Nothing comes any more. An end that was taken in with what was kept is passed on by [`Incoming::fill`].
+    /// Nothing more will arrive. [`Incoming::fill`] passes on an end that is in the queue.
     fn is_received(&self) -> bool {
-        self.kept.is_empty() && !self.kept.is_end && self.body.is_end_stream()
+        self.queued.is_empty() && !self.queued.is_end && self.body.is_end_stream()
     }
 
     /// See [`crate::body::Source::is_held_back`].
@@ -102,7 +102,7 @@ impl Incoming {
         self.part.is_short()
     }
 
-    /// What came behind it.
+    /// The trailers behind it.
     pub(super) fn trailers(&self) -> Option<&Fields> {
         self.trailers.as_ref()
     }
@@ -113,7 +113,7 @@ impl Incoming {
     }
 
     /// See [`crate::body::Source::fill`].
-    pub(super) async fn fill(&mut self, deadline: &Deadline) -> Result<(), Broken> {
+    pub(super) async fn fill(&mut self, deadline: &Deadline) -> Result<(), BodyError> {
         if !self.current.is_empty() {
             return Ok(());
         }
@@ -128,23 +128,23 @@ impl Incoming {
                 return Poll::Pending;
             }
             let Some(more) = grace(self.idle_timeout, std::mem::take(&mut was_held_back)) else {
-                return Poll::Ready(Err(Broken::Idle));
+                return Poll::Ready(Err(BodyError::TimedOut));
             };
             deadline.set(turn::now().saturating_add(more));
             // It is woken only if it is polled.
-            deadline.poll_expired(context).map(|()| Err(Broken::Idle))
+            deadline.poll_expired(context).map(|()| Err(BodyError::TimedOut))
         })
         .await
     }
 
-    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         while self.current.is_empty() && !self.is_over {
             match ready!(self.poll_data(context)) {
                 Some(Ok(data)) => self.current = data,
-                Some(Err(_)) => return Poll::Ready(Err(Broken::Cancelled)),
+                Some(Err(_)) => return Poll::Ready(Err(BodyError::Cancelled)),
                 None => {
                     let Ok(trailers) = ready!(self.body.poll_trailers(context)) else {
-                        return Poll::Ready(Err(Broken::Cancelled));
+                        return Poll::Ready(Err(BodyError::Cancelled));
                     };
                     self.trailers = trailers.as_ref().map(message::trailers);
                     self.is_over = true;
@@ -156,7 +156,7 @@ impl Incoming {
 
     /// The next piece, apart from the ways of a body with an end; `None`: there is no more.
     pub(super) fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
-        match self.kept.take() {
+        match self.queued.take() {
             Some(data) => Poll::Ready(Some(Ok(data))),
             None if self.body.is_end_stream() => {
                 self.part.over();
@@ -166,7 +166,7 @@ impl Incoming {
         }
     }
 
-    /// So many bytes were spent.
+    /// Returns `count` bytes to the windows.
     pub(super) fn release(&mut self, count: usize) {
         self.part.taken(count);
         // A stream that is gone needs no window.
@@ -174,7 +174,7 @@ impl Incoming {
     }
 
     /// See [`crate::body::Source::pass`].
-    pub(super) fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
+    pub(super) fn pass(&mut self, sink: &mut impl Sink) -> Result<(), BodyError> {
         let data = std::mem::take(&mut self.current);
         self.release(data.len());
         self.is_over |= self.is_received();
@@ -193,7 +193,7 @@ impl Incoming {
     }
 }
 
-/// How much longer a body may pause that has paused for all of `idle_timeout`: a client that was held back meanwhile may have
+/// Extension of a pause that has lasted for all of `idle_timeout`: a client that was held back meanwhile may have
 /// waited for the gateway.
 fn grace(idle_timeout: Duration, was_held_back: bool) -> Option<Duration> {
     was_held_back.then(|| idle_timeout.max(SHORT_TIMEOUT))
@@ -201,14 +201,14 @@ fn grace(idle_timeout: Duration, was_held_back: bool) -> Option<Duration> {
 
 /// Pieces of a body that wait.
 #[derive(Default)]
-struct Kept {
+struct QueuedPieces {
     pieces: VecDeque<Bytes>,
     /// Small ones together, behind `pieces`: each would keep what it was received in.
     small: BytesMut,
     is_end: bool,
 }
 
-impl Kept {
+impl QueuedPieces {
     fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.small.is_empty()
     }
@@ -230,16 +230,16 @@ impl Kept {
     }
 }
 
-/// A body on its way out. What the peer's window does not take waits here, and its sender with it.
+/// A body on its way out. Bytes beyond the peer's window wait here, and their sender waits with them.
 pub(super) struct Outgoing {
     stream: SendStream<Bytes>,
     pending: BytesMut,
-    /// What follows `pending`: there is no more.
+    /// The end behind `pending`.
     ending: Option<Ending>,
     is_over: bool,
 }
 
-/// How a body ends.
+/// The end of a body.
 enum Ending {
     Data,
     Trailers(HeaderMap),
@@ -305,7 +305,7 @@ impl Outgoing {
     }
 
     /// Ready once the peer has reset the stream, or is gone.
-    pub(super) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match self.is_over {
             true => Poll::Pending,
             false => self.stream.poll_reset(context).map(drop),
@@ -313,11 +313,11 @@ impl Outgoing {
     }
 }
 
-/// Sends all that is there; who takes less than [`TAKEN_BYTES_MIN`] in [`limits::WRITE_IDLE_TIMEOUT`] is given up.
+/// Sends everything. Gives up a peer that takes less than [`TAKEN_BYTES_MIN`] in [`limits::WRITE_IDLE_TIMEOUT`].
 pub(super) async fn flush(
     outgoing: impl Fn(&mut dyn FnMut(&mut Outgoing) -> Poll<bool>) -> Poll<bool>,
     deadline: &Deadline,
-) -> Result<(), Broken> {
+) -> Result<(), BodyError> {
     let (mut left, mut has_stalled) = (usize::MAX, false);
     deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
     let is_sent = poll_fn(|context| {
@@ -339,8 +339,8 @@ pub(super) async fn flush(
     });
     match is_sent.await {
         true => Ok(()),
-        false if has_stalled => Err(Broken::Stalled),
-        false => Err(Broken::Untaken),
+        false if has_stalled => Err(BodyError::ReceiverStalled),
+        false => Err(BodyError::ReceiverGone),
     }
 }
 
@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_is_held_back_has_another_while_and_nobody_else() {
+    fn only_a_client_that_the_gateway_holds_back_has_more_time() {
         let long = Duration::from_secs(30);
         assert_eq!(grace(long, true), Some(long));
         assert_eq!(grace(Duration::ZERO, true), Some(SHORT_TIMEOUT), "not again at once, for ever");

@@ -1,4 +1,4 @@
-//! The account of one connection: what its streams hold and have taken, and what follows from it for its windows.
+//! The account of one connection: bytes that its streams hold and have passed on, and the windows that follow from them.
 
 use std::{
     cell::{Cell, RefCell},
@@ -16,7 +16,7 @@ use weir_base::{
 };
 use weir_engine::{Deadline, poll_face::PollStream};
 
-use super::windows::{CREDIT_BYTES, Room, WindowSettings, Windows, evidence, needed};
+use super::windows::{BudgetRoom, CREDIT_BYTES, WindowSettings, Windows, evidence, needed};
 
 /// Bytes that a connection receives between two looks at what its streams hold: a fraction of the credit, so that it is
 /// renewed long before it is used up.
@@ -33,22 +33,22 @@ const UNUSED_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A stream that may hold something.
-struct Holder {
+struct BufferingStream {
     flow: FlowControl,
     last_taken: Cell<Time>,
     is_given_up: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
-/// What a connection and its streams know of each other.
+/// State that a connection shares with its streams.
 #[derive(Default)]
-pub(crate) struct Account {
+pub(crate) struct FlowAccount {
     /// Bytes that came on it, heads and all.
     received: Cell<u64>,
     /// Bytes of bodies that were passed on.
     released: Cell<u64>,
     round: Cell<u32>,
-    /// What one stream has taken in this round, the most of all.
+    /// The most bytes that one stream has passed on in this round.
     most: Cell<u64>,
     /// The window that streams have.
     stream: Cell<u32>,
@@ -58,20 +58,20 @@ pub(crate) struct Account {
     since: Cell<Time>,
     /// Something may come for which a round trip should be known.
     wants_measure: Cell<bool>,
-    holders: RefCell<BTreeMap<u32, Rc<Holder>>>,
+    holders: RefCell<BTreeMap<u32, Rc<BufferingStream>>>,
     /// Bodies that are on their way in.
     bodies: Cell<usize>,
     /// Something is charged for the connection, or should be while it has streams.
     is_grown: Cell<bool>,
     /// The budget of the process has nothing for the connection: its peer may send less than a credit.
     is_short: Cell<bool>,
-    /// Something changed that no byte will tell of.
+    /// A change that no arriving byte will announce.
     is_due: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl Account {
-    /// So many bytes arrived.
+impl FlowAccount {
+    /// Counts arrived bytes.
     pub(crate) fn received(&self, count: usize) {
         self.received.set(self.received.get() + count as u64);
     }
@@ -93,7 +93,7 @@ impl Account {
         self.wants_measure.set(true);
     }
 
-    /// So much was taken by one stream in this round, of a body of `length`.
+    /// One stream has passed on `taken` bytes in this round, of a body of `length`.
     fn took(&self, taken: u64, length: Option<u64>) {
         self.most.set(self.most.get().max(taken));
         if taken >= evidence(self.stream.get()) {
@@ -111,8 +111,9 @@ impl Account {
     /// hold something still are not counted again: perhaps no task polls them.
     fn give_up(&self, mut bytes: u64, now: Time) {
         let holders = self.holders.borrow();
-        let is_stale =
-            |holder: &&Rc<Holder>| !holder.is_given_up.get() && now.since(holder.last_taken.get()) >= SHORT_TIMEOUT;
+        let is_stale = |holder: &&Rc<BufferingStream>| {
+            !holder.is_given_up.get() && now.since(holder.last_taken.get()) >= SHORT_TIMEOUT
+        };
         let mut stale: Vec<_> = holders.values().filter(is_stale).collect();
         stale.sort_by_key(|holder| std::cmp::Reverse(holder.flow.used_capacity()));
         for holder in stale {
@@ -129,23 +130,23 @@ impl Account {
 }
 
 /// The part of one stream.
-pub(super) struct Part {
-    account: Rc<Account>,
+pub(super) struct StreamAccount {
+    account: Rc<FlowAccount>,
     /// Length of the stream's body, in bytes; `None` if it is unknown.
     length: Option<u64>,
-    /// With the first bytes that are taken it should be known how far the peer is.
+    /// The first bytes that are passed on start a measurement of the round trip.
     is_unmeasured: bool,
     round: u32,
     taken: u64,
-    /// With the number of the stream.
-    holder: Option<(u32, Rc<Holder>)>,
+    /// The number of the stream, and its entry.
+    holder: Option<(u32, Rc<BufferingStream>)>,
     /// It is one of the account's bodies.
     is_counted: bool,
 }
 
-impl Part {
+impl StreamAccount {
     /// The part of a body that is on its way; `is_over`: there is none, or it has been passed on.
-    pub(super) fn new(account: Rc<Account>, length: Option<u64>, is_over: bool) -> Self {
+    pub(super) fn new(account: Rc<FlowAccount>, length: Option<u64>, is_over: bool) -> Self {
         if !is_over {
             account.bodies.set(account.bodies.get() + 1);
             if account.is_grown.get() {
@@ -174,7 +175,7 @@ impl Part {
     /// From here on what it holds counts. Only streams that have to wait come to this.
     pub(super) fn enter(&mut self, body: &mut RecvStream) -> &Self {
         if self.holder.is_none() {
-            let holder = Rc::new(Holder {
+            let holder = Rc::new(BufferingStream {
                 flow: body.flow_control().clone(),
                 last_taken: Cell::new(turn::now()),
                 is_given_up: Cell::new(false),
@@ -183,7 +184,7 @@ impl Part {
             let stream = body.stream_id().as_u32();
             self.account.holders.borrow_mut().insert(stream, holder.clone());
             self.holder = Some((stream, holder));
-            // What it holds may be the rest of the credit, after which no byte would tell of it.
+            // It may hold the rest of the credit, after which no byte would announce it.
             self.account.is_due.set(true);
             self.account.wake();
         }
@@ -196,7 +197,7 @@ impl Part {
         self.is_unmeasured = self.length.is_none_or(|length| length > FIRST_BYTES);
     }
 
-    /// See [`Account::is_short`].
+    /// See [`FlowAccount::is_short`].
     pub(super) fn is_short(&self) -> bool {
         self.account.is_short.get()
     }
@@ -212,7 +213,7 @@ impl Part {
         Poll::Pending
     }
 
-    /// So many bytes were passed on.
+    /// Counts bytes that were passed on.
     pub(super) fn taken(&mut self, count: usize) {
         if count > 0 && std::mem::take(&mut self.is_unmeasured) {
             self.account.expect_body();
@@ -236,7 +237,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for StreamAccount {
     fn drop(&mut self) {
         if let Some((stream, holder)) = self.holder.take() {
             let account = &self.account;
@@ -250,9 +251,9 @@ impl Drop for Part {
 
 /// A connection whose windows can be set, on either side.
 pub(super) trait Windowed {
-    /// Of the connection.
+    /// Sets the window of the connection.
     fn set_connection_window(&mut self, bytes: u32);
-    /// Of its streams; false while the peer has not agreed to the last one.
+    /// Sets the window of its streams; false while the peer has not confirmed the last one.
     fn set_stream_window(&mut self, bytes: u32) -> bool;
     /// Measures round trips; there is one.
     fn ping_pong(&mut self) -> Option<PingPong>;
@@ -287,30 +288,30 @@ impl Windowed for h2::client::Connection<PollStream, Bytes> {
 }
 
 /// Keeps the windows of a connection as they should be; the task that moves its frames polls it.
-pub(super) struct Control {
-    account: Rc<Account>,
+pub(super) struct WindowControl {
+    account: Rc<FlowAccount>,
     windows: Windows,
     lease: ByteLease,
     ping: Option<PingPong>,
     /// A round trip is being measured since then.
     measured_since: Option<Time>,
-    /// What was received and passed on when the streams were last looked at.
+    /// Bytes received and passed on at the last look at the streams.
     looked_at: (u64, u64),
     /// The most that a stream has taken in a round since the windows were last judged.
     busiest: u64,
-    /// See [`Account::is_short`].
+    /// See [`FlowAccount::is_short`].
     is_short: bool,
     /// Judgements in a row that found it so.
     short: u32,
     judgement: Deadline,
-    /// What the peer was told.
+    /// The windows that the peer knows: of the connection, of streams.
     announced: (u32, u32),
 }
 
-impl Control {
+impl WindowControl {
     pub(super) fn new(
         connection: &mut impl Windowed,
-        account: Rc<Account>,
+        account: Rc<FlowAccount>,
         settings: WindowSettings,
         lease: ByteLease,
     ) -> Self {
@@ -341,7 +342,7 @@ impl Control {
         let has_grown = self.grow();
         let is_judged = self.judgement.at().is_some() && self.judgement.poll_expired(context).is_ready();
         let has_come = self.account.received.get() - self.looked_at.0 >= LOOK_BYTES;
-        // What a grown connection gets back is not granted again before it is judged.
+        // A grown connection is judged before freed bytes are granted again.
         let is_freed = self.windows.is_grown() && self.account.released.get() != self.looked_at.1;
         if !(self.account.is_due.take() || has_come || has_grown || is_freed || is_judged) {
             return self.announce_stream(connection);
@@ -377,15 +378,15 @@ impl Control {
             return false;
         };
         self.account.wants_measure.set(false);
-        // What the peer has not agreed to yet cannot have been used.
+        // A window that the peer has not confirmed cannot have been used.
         if !is_evident || self.announced.1 != self.windows.stream() {
             return false;
         }
-        // What a peer sends at once takes a moment to come.
+        // A burst of the peer takes a moment to arrive.
         let is_in_time = now.since(self.account.since.get()) <= round_trip + round_trip / 4;
         let needed = self.account.needed.get();
         self.busiest = self.busiest.max(self.account.begin_round());
-        let room = Room::of(&self.lease);
+        let room = BudgetRoom::of(&self.lease);
         let has_grown = is_in_time && self.windows.grow(self.account.held(), needed, room);
         if has_grown {
             self.account.stream.set(self.windows.stream());
@@ -470,7 +471,7 @@ mod tests {
 
     #[test]
     fn the_stream_that_needs_the_largest_window_counts_and_not_the_one_that_took_most() {
-        let account = Account::default();
+        let account = FlowAccount::default();
         account.stream.set(256 * 1024);
         account.took(130 * KIB, Some(20_000 * KIB));
         account.took(250 * KIB, Some(300 * KIB));
@@ -482,17 +483,17 @@ mod tests {
 
     #[test]
     fn a_request_without_a_body_and_one_whose_body_was_passed_on_are_no_reason_to_charge() {
-        let account = Rc::<Account>::default();
+        let account = Rc::<FlowAccount>::default();
         account.is_grown.set(true);
-        let whole = Part::new(account.clone(), None, true);
+        let whole = StreamAccount::new(account.clone(), None, true);
         assert_eq!((account.bodies.get(), account.is_due.get()), (0, false));
-        let mut upload = Part::new(account.clone(), Some(20_000 * KIB), false);
+        let mut upload = StreamAccount::new(account.clone(), Some(20_000 * KIB), false);
         assert_eq!((account.bodies.get(), account.is_due.take()), (1, true));
         upload.over();
         assert_eq!((account.bodies.get(), account.is_due.get()), (0, true), "the response to it may last long");
         drop((upload, whole));
         assert_eq!(account.bodies.get(), 0);
-        drop(Part::new(account.clone(), None, false));
+        drop(StreamAccount::new(account.clone(), None, false));
         assert_eq!(account.bodies.get(), 0, "reset");
     }
 }

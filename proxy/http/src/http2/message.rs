@@ -11,26 +11,26 @@ use weir_http_codec::{
     BodyLength, Fields, HeadLimits, Known, RequestHead, ResponseHead, Version, WireError, is_trailer,
 };
 
-use crate::upgrade::Wish;
+use crate::upgrade::RequestedUpgrade;
 
-/// The head of a request; `is_whole`: no body follows. One that wants a WebSocket becomes what it would be in HTTP/1.1 (RFC 8441
-/// section 5), but for the fields of its connection.
-pub(super) fn request(parts: &Parts, is_whole: bool, wish: &Wish) -> Result<RequestHead, WireError> {
+/// The head of a request; `is_whole`: no body follows. A request for a WebSocket becomes one of HTTP/1.1 (RFC 8441 section 5), except for
+/// the fields of its connection.
+pub(super) fn request(parts: &Parts, is_whole: bool, upgrade: &RequestedUpgrade) -> Result<RequestHead, WireError> {
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
     let authority = parts.uri.authority().map_or("", |authority| authority.as_str());
     let mut fields = fields(&parts.headers);
-    let (method, is_whole) = match wish {
-        Wish::None => (parts.method.as_str(), is_whole),
+    let (method, is_whole) = match upgrade {
+        RequestedUpgrade::None => (parts.method.as_str(), is_whole),
         _ => ("GET", true),
     };
-    if let Wish::WebSocket(key) = wish {
+    if let RequestedUpgrade::WebSocket(key) = upgrade {
         fields.set(Known::SecWebsocketKey, key);
     }
     let line = (method.as_bytes(), target.as_bytes(), authority.as_bytes());
     RequestHead::from_parts(Version::Http2, line, fields, is_whole, &HeadLimits::default())
 }
 
-/// Room for what the gateway itself adds to most heads: who asked, and how.
+/// Room for the fields that the gateway adds to most heads: the client, and its protocol.
 const ADDED_FIELDS: usize = 6;
 const ADDED_BYTES: usize = 192;
 
@@ -58,7 +58,7 @@ pub(super) fn fields(map: &HeaderMap) -> Fields {
 /// A request to an origin, for the authority `host`; `None` if that is none.
 pub(super) fn request_to(head: &RequestHead, host: &[u8], scheme: &str) -> Option<Request<()>> {
     let mut uri = Uri::builder().scheme(Scheme::try_from(scheme).ok()?);
-    // A client of HTTP/1.0 need not say whom it asks, and HTTP/2 has no word for that.
+    // A client of HTTP/1.0 need not name a host, and HTTP/2 cannot leave it out.
     uri = uri.authority(Authority::try_from(if host.is_empty() { b"localhost" } else { host }).ok()?);
     uri = uri.path_and_query(PathAndQuery::try_from(head.target()).ok()?);
     let mut request = Request::new(());

@@ -21,49 +21,49 @@ use weir_upstream::{Carrier, LossCause, Multiplexer, Remains};
 
 use super::{
     body::{Incoming, Outgoing, flush},
-    flow::{Account, Control},
+    flow::{FlowAccount, WindowControl},
     message,
     windows::CREDIT_BYTES,
 };
 use crate::{
-    body::{Broken, Sink, Source},
-    failure::Failure,
+    body::{BodyError, Sink, Source},
+    failure::AttemptFailure,
     http2::windows::WindowSettings,
     input::Input,
     limits::{HTTP2_SEND_BUFFER_BYTES, LINGER_TIMEOUT},
-    origin::{Download, Means, Origin},
+    origin::{AttemptContext, Download, Origin},
     refusal::Refusal,
 };
 
-/// What small DATA frames of an origin may cost beyond their bytes, as `h2` counts: 256 bytes less the frame, until it is read;
-/// then it ends the connection with everybody's streams. Streams that stall take theirs out ([`Incoming::poll_arrived`]), so this
-/// is for what comes at once: a whole credit of frames of 8 bytes. Worst case 131,072 frames of about 150 bytes.
+/// Cost of small DATA frames of an origin beyond their bytes, as `h2` counts: 256 bytes less the frame, until it is read; then it ends
+/// the connection with all its streams. Streams that stall take their frames out ([`Incoming::poll_arrived`]), so this is for bursts: a
+/// whole credit of frames of 8 bytes. Worst case 131,072 frames of about 150 bytes.
 const FRAME_OVERHEAD_BYTES_MAX: usize = 32 << 20;
 
-/// How origins of one upstream are spoken to in HTTP/2.
+/// HTTP/2 settings towards the origins of one upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Http2OriginSettings {
     /// Streams that the gateway has open on one connection, if the origin takes as many.
     pub streams_max: u32,
-    /// Of what origins send.
+    /// Windows for the bytes of origins.
     pub windows: WindowSettings,
 }
 
 /// HTTP/2 towards the origins of one upstream, on one worker.
 #[derive(Clone, Debug)]
-pub struct Http2Origins {
+pub struct Http2Multiplexer {
     settings: Http2OriginSettings,
     bytes: ByteLease,
 }
 
-impl Http2Origins {
+impl Http2Multiplexer {
     /// Charges `bytes` with what its connections may hold beyond their credit.
     pub fn new(settings: Http2OriginSettings, bytes: ByteLease) -> Self {
         Self { settings, bytes }
     }
 }
 
-impl Multiplexer for Http2Origins {
+impl Multiplexer for Http2Multiplexer {
     type Carrier = Http2Connection;
 
     async fn begin(&self, stream: Stream) -> io::Result<Http2Connection> {
@@ -72,7 +72,7 @@ impl Multiplexer for Http2Origins {
             return Err(io::Error::other("the origin did not agree on HTTP/2 (ALPN \"h2\")"));
         }
         stream.output.charge_to(Some(Rc::new(RefCell::new(self.bytes.empty()))));
-        let account = Rc::<Account>::default();
+        let account = Rc::<FlowAccount>::default();
         let arrived = account.clone();
         let io = PollStream::new(stream, b"", move |bytes| {
             arrived.received(bytes.len());
@@ -82,7 +82,7 @@ impl Multiplexer for Http2Origins {
         let Http2OriginSettings { streams_max, windows } = self.settings;
         let begun = builder(windows).handshake::<_, Bytes>(io).await;
         let (sender, mut connection) = begun.map_err(io::Error::other)?;
-        let control = Control::new(&mut connection, account.clone(), windows, self.bytes.clone());
+        let control = WindowControl::new(&mut connection, account.clone(), windows, self.bytes.clone());
         let state = Rc::new(State { sender: RefCell::new(Some(sender)), streams_max, ..State::default() });
         weir_engine::spawn(drive(connection, control, handle, state.clone())).detach();
         Ok(Http2Connection { is_tls, state, account })
@@ -101,7 +101,7 @@ pub(crate) fn builder(windows: WindowSettings) -> h2::client::Builder {
     builder
 }
 
-/// What a connection and the task that moves its frames know of each other.
+/// State that a connection shares with the task that moves its frames.
 #[derive(Default)]
 struct State {
     /// `None` once nobody has the connection any more.
@@ -147,7 +147,7 @@ impl State {
 /// Moves the frames of a connection until it has ended.
 async fn drive(
     mut connection: h2::client::Connection<PollStream, Bytes>,
-    mut control: Control,
+    mut control: WindowControl,
     handle: PollStream,
     state: Rc<State>,
 ) {
@@ -185,7 +185,7 @@ async fn drive(
 pub struct Http2Connection {
     is_tls: bool,
     state: Rc<State>,
-    account: Rc<Account>,
+    account: Rc<FlowAccount>,
 }
 
 impl Carrier for Http2Connection {
@@ -215,57 +215,66 @@ impl Http2Connection {
     ///
     /// # Errors
     /// The connection takes none any more.
-    pub(crate) fn ask(&self, head: &RequestHead, host: &[u8], is_whole: bool) -> Result<StreamOrigin, Failure> {
+    pub(crate) fn send_request(
+        &self,
+        head: &RequestHead,
+        host: &[u8],
+        is_whole: bool,
+    ) -> Result<Http2Origin, AttemptFailure> {
         let scheme = if self.is_tls { "https" } else { "http" };
-        let request = message::request_to(head, host, scheme).ok_or(Failure::Client(Refusal::HOST))?;
+        let request = message::request_to(head, host, scheme).ok_or(AttemptFailure::Client(Refusal::HOST))?;
         self.account.expect_body();
         // Each clone may have one request waiting for a stream.
-        let mut sender = self.state.sender.borrow().clone().ok_or(Failure::Unseen)?;
-        let (response, stream) = sender.send_request(request, is_whole).map_err(|_| Failure::Unseen)?;
-        Ok(StreamOrigin { upload: Outgoing::new(stream), stage: Stage::Asked(response), account: self.account.clone() })
+        let mut sender = self.state.sender.borrow().clone().ok_or(AttemptFailure::NotProcessed)?;
+        let (response, stream) = sender.send_request(request, is_whole).map_err(|_| AttemptFailure::NotProcessed)?;
+        Ok(Http2Origin {
+            upload: Outgoing::new(stream),
+            stage: ReceiveStage::BeforeHead(response),
+            account: self.account.clone(),
+        })
     }
 }
 
 /// One stream.
-pub(crate) struct StreamOrigin {
+pub(crate) struct Http2Origin {
     upload: Outgoing,
-    stage: Stage,
-    account: Rc<Account>,
+    stage: ReceiveStage,
+    account: Rc<FlowAccount>,
 }
 
 #[expect(
     clippy::large_enum_variant,
     reason = "each becomes the large one, so a box would cost an allocation and save nothing"
 )]
-enum Stage {
-    Asked(ResponseFuture),
-    Answered(Incoming),
+enum ReceiveStage {
+    BeforeHead(ResponseFuture),
+    Body(Incoming),
 }
 
-impl Origin for StreamOrigin {
+impl Origin for Http2Origin {
     type Upload<'a>
-        = StreamUpload<'a>
+        = Http2Upload<'a>
     where
         Self: 'a;
     type Download<'a>
-        = StreamDownload<'a>
+        = Http2Download<'a>
     where
         Self: 'a;
 
-    fn sides<'a>(&'a mut self, means: Means<'a>) -> (StreamUpload<'a>, StreamDownload<'a>) {
+    fn split<'a>(&'a mut self, attempt: AttemptContext<'a>) -> (Http2Upload<'a>, Http2Download<'a>) {
         let Self { upload, stage, account } = self;
-        let upload = StreamUpload { outgoing: RefCell::new(upload), deadline: means.deadline };
-        (upload, StreamDownload { stage, account, means })
+        let upload = Http2Upload { outgoing: RefCell::new(upload), deadline: attempt.deadline };
+        (upload, Http2Download { stage, account, attempt })
     }
 }
 
 /// The body of a request on its way to an origin.
-pub(crate) struct StreamUpload<'a> {
+pub(crate) struct Http2Upload<'a> {
     outgoing: RefCell<&'a mut Outgoing>,
     deadline: &'a Deadline,
 }
 
-impl Sink for StreamUpload<'_> {
+impl Sink for Http2Upload<'_> {
     fn data(&mut self, data: &[u8]) {
         self.outgoing.get_mut().data(data);
     }
@@ -274,68 +283,68 @@ impl Sink for StreamUpload<'_> {
         self.outgoing.get_mut().end(trailers);
     }
 
-    async fn relieved(&mut self) -> Result<(), Broken> {
+    async fn ready(&mut self) -> Result<(), BodyError> {
         flush(|poll| poll(&mut self.outgoing.borrow_mut()), self.deadline).await
     }
 }
 
-/// An answer on its way in.
-pub(crate) struct StreamDownload<'a> {
-    stage: &'a mut Stage,
-    account: &'a Rc<Account>,
-    means: Means<'a>,
+/// A response on its way in.
+pub(crate) struct Http2Download<'a> {
+    stage: &'a mut ReceiveStage,
+    account: &'a Rc<FlowAccount>,
+    attempt: AttemptContext<'a>,
 }
 
-impl Source for StreamDownload<'_> {
+impl Source for Http2Download<'_> {
     fn is_done(&self) -> bool {
-        matches!(&self.stage, Stage::Answered(body) if body.is_done())
+        matches!(&self.stage, ReceiveStage::Body(body) if body.is_done())
     }
 
-    async fn fill(&mut self) -> Result<(), Broken> {
+    async fn fill(&mut self) -> Result<(), BodyError> {
         match &mut self.stage {
-            Stage::Answered(body) => body.fill(self.means.origin_deadline).await,
-            Stage::Asked(_) => Err(Broken::Cut),
+            ReceiveStage::Body(body) => body.fill(self.attempt.origin_deadline).await,
+            ReceiveStage::BeforeHead(_) => Err(BodyError::Truncated),
         }
     }
 
-    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
+    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), BodyError> {
         match &mut self.stage {
-            Stage::Answered(body) => body.pass(sink),
-            Stage::Asked(_) => Err(Broken::Cut),
+            ReceiveStage::Body(body) => body.pass(sink),
+            ReceiveStage::BeforeHead(_) => Err(BodyError::Truncated),
         }
     }
 
-    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<BodyError> {
         match &mut self.stage {
-            Stage::Answered(body) => body.poll_arrived(context),
-            Stage::Asked(_) => Poll::Pending,
+            ReceiveStage::Body(body) => body.poll_arrived(context),
+            ReceiveStage::BeforeHead(_) => Poll::Pending,
         }
     }
 }
 
-impl Download for StreamDownload<'_> {
-    async fn head(&mut self) -> Result<ResponseHead, Failure> {
-        let Stage::Asked(response) = &mut self.stage else { return Err(MALFORMED) };
-        let deadline = self.means.origin_deadline;
-        let answer = poll_fn(|context| {
+impl Download for Http2Download<'_> {
+    async fn head(&mut self) -> Result<ResponseHead, AttemptFailure> {
+        let ReceiveStage::BeforeHead(response) = &mut self.stage else { return Err(MALFORMED) };
+        let deadline = self.attempt.origin_deadline;
+        let received = poll_fn(|context| {
             if let Poll::Ready(Some(interim)) = response.poll_informational(context) {
                 return Poll::Ready(interim.map(|interim| interim.map(|()| None)).map_err(|error| failure(&error)));
             }
             match Pin::new(&mut *response).poll(context) {
-                Poll::Ready(answer) => {
-                    Poll::Ready(answer.map(|answer| answer.map(Some)).map_err(|error| failure(&error)))
+                Poll::Ready(received) => {
+                    Poll::Ready(received.map(|received| received.map(Some)).map_err(|error| failure(&error)))
                 }
                 Poll::Pending => deadline
                     .poll_expired(context)
-                    .map(|()| Err(Failure::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout))),
+                    .map(|()| Err(AttemptFailure::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout))),
             }
         });
-        let (parts, body) = answer.await?.into_parts();
+        let (parts, body) = received.await?.into_parts();
         let is_whole = body.as_ref().is_none_or(h2::RecvStream::is_end_stream);
         let head = message::response_head(&parts, is_whole).map_err(|_| MALFORMED)?;
         if let Some(body) = body {
-            let (length, idle_timeout) = (head.announced(), self.means.answer_idle_timeout);
-            *self.stage = Stage::Answered(Incoming::new(body, length, idle_timeout, self.account.clone()));
+            let (length, idle_timeout) = (head.announced(), self.attempt.answer_idle_timeout);
+            *self.stage = ReceiveStage::Body(Incoming::new(body, length, idle_timeout, self.account.clone()));
         }
         Ok(head)
     }
@@ -349,32 +358,32 @@ impl Download for StreamDownload<'_> {
     }
 
     fn remains(&self) -> Option<Remains> {
-        // Frames of other streams are told apart by their numbers.
+        // The numbers of streams keep their frames apart.
         Some(Remains::Nothing)
     }
 
     fn trailers(&self) -> Option<&Fields> {
         match &self.stage {
-            Stage::Answered(body) => body.trailers(),
-            Stage::Asked(_) => None,
+            ReceiveStage::Body(body) => body.trailers(),
+            ReceiveStage::BeforeHead(_) => None,
         }
     }
 
     fn reuse(&mut self, _: ResponseHead) {}
 }
 
-const MALFORMED: Failure = Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation);
+const MALFORMED: AttemptFailure = AttemptFailure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation);
 
-/// Why there is no answer.
-fn failure(error: &h2::Error) -> Failure {
+/// The reason why there is no response.
+fn failure(error: &h2::Error) -> AttemptFailure {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     match error.is_remote() {
         // Neither was begun (RFC 9113 section 8.7).
-        true if is_refused || error.is_go_away() => Failure::Unseen,
-        true => Failure::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
-        false if error.is_io() => Failure::Silent,
+        true if is_refused || error.is_go_away() => AttemptFailure::NotProcessed,
+        true => AttemptFailure::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
+        false if error.is_io() => AttemptFailure::NoResponse,
         // The gateway ends the connection for an error. All exchanges on it fail, for this one reason.
-        false if error.is_go_away() => Failure::Connection,
+        false if error.is_go_away() => AttemptFailure::Connection,
         false => MALFORMED,
     }
 }

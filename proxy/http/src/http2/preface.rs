@@ -2,13 +2,13 @@
 
 use weir_http_codec::frames::PREFACE;
 
-/// How much of HTTP/2's preface is there.
+/// The part of HTTP/2's preface that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preface {
     /// It is something else.
     No,
     /// It may become one.
-    Begun,
+    ResponseStart,
     /// All of it.
     Whole,
 }
@@ -19,7 +19,7 @@ impl Preface {
         match bytes.len() {
             0 => Self::No,
             _ if bytes.starts_with(PREFACE) => Self::Whole,
-            _ if PREFACE.starts_with(bytes) => Self::Begun,
+            _ if PREFACE.starts_with(bytes) => Self::ResponseStart,
             _ => Self::No,
         }
     }
@@ -33,7 +33,7 @@ mod tests {
     fn a_preface_is_known_however_it_is_cut_and_nothing_else_is_one() {
         assert_eq!(Preface::of(b""), Preface::No);
         for end in 1..PREFACE.len() {
-            assert_eq!(Preface::of(&PREFACE[..end]), Preface::Begun);
+            assert_eq!(Preface::of(&PREFACE[..end]), Preface::ResponseStart);
         }
         assert_eq!(Preface::of(&[&PREFACE[..], b"more"].concat()), Preface::Whole);
         assert_eq!(Preface::of(b"PRI / HTTP/1.1\r\n"), Preface::No);

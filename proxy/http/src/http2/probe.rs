@@ -15,36 +15,36 @@ use weir_engine::{Stream, poll_face::PollStream};
 use super::origin::builder;
 use crate::{http2::windows::WindowSettings, probe::check};
 
-/// Bytes of an answer that are looked at.
-const ANSWER_BYTES_MAX: usize = 4 * 1024;
+/// Bytes of a response that are inspected.
+const RESPONSE_BYTES_MAX: usize = 4 * 1024;
 
-/// Asks for `path`.
+/// Requests `path`.
 ///
 /// # Errors
-/// No answer, or one with a status that is no sign of health.
+/// No response, or one with a status that is no sign of health.
 pub(crate) async fn path(stream: Stream, host: &str, path: &str) -> io::Result<()> {
     let request = request(Method::GET, &stream, host, path)?;
-    talk(stream, async |mut sender| {
+    with_connection(stream, async |mut sender| {
         let (response, _) = sender.send_request(request, true)?;
         Ok(check(response.await?.status().as_u16()))
     })
     .await?
 }
 
-/// Asks whether `service` is served (`grpc/health/v1/health.proto`).
+/// Checks whether `service` is served (`grpc/health/v1/health.proto`).
 ///
 /// # Errors
-/// No answer, or another one than SERVING.
+/// No response, or another one than SERVING.
 pub(crate) async fn grpc(stream: Stream, host: &str, service: &str) -> io::Result<()> {
     let mut request = request(Method::POST, &stream, host, "/grpc.health.v1.Health/Check")?;
     let headers = request.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/grpc"));
     headers.insert(header::TE, header::HeaderValue::from_static("trailers"));
-    let question = question(service)?;
-    talk(stream, async |mut sender| {
+    let health_request = health_request(service)?;
+    with_connection(stream, async |mut sender| {
         let (response, mut upload) = sender.send_request(request, false)?;
-        upload.send_data(question, true)?;
-        judge(response.await?).await
+        upload.send_data(health_request, true)?;
+        check_serving(response.await?).await
     })
     .await?
 }
@@ -59,7 +59,7 @@ fn request(method: Method, stream: &Stream, host: &str, path: &str) -> io::Resul
 }
 
 /// One exchange on a connection that ends with it.
-async fn talk<T>(
+async fn with_connection<T>(
     stream: Stream,
     exchange: impl AsyncFnOnce(SendRequest<Bytes>) -> Result<T, h2::Error>,
 ) -> io::Result<T> {
@@ -69,7 +69,7 @@ async fn talk<T>(
     let mut exchange = pin!(exchange(sender));
     let mut is_over = false;
     poll_fn(|context| {
-        // An answer that came with the end of the connection is one.
+        // A response that came with the end of the connection counts.
         is_over = is_over || Pin::new(&mut connection).poll(context).is_ready();
         match exchange.as_mut().poll(context) {
             Poll::Ready(outcome) => Poll::Ready(outcome.map_err(io::Error::other)),
@@ -81,7 +81,7 @@ async fn talk<T>(
 }
 
 /// `HealthCheckRequest { service }` as one message.
-fn question(service: &str) -> io::Result<Bytes> {
+fn health_request(service: &str) -> io::Result<Bytes> {
     let length = u8::try_from(service.len()).ok().filter(|length| *length < 128);
     let length = length.ok_or_else(|| io::Error::other("the name of the service is too long"))?;
     let mut field = Vec::new();
@@ -95,22 +95,22 @@ fn question(service: &str) -> io::Result<Bytes> {
     Ok(message.into())
 }
 
-async fn judge(response: Response<RecvStream>) -> Result<io::Result<()>, h2::Error> {
+async fn check_serving(response: Response<RecvStream>) -> Result<io::Result<()>, h2::Error> {
     let (parts, mut body) = response.into_parts();
     if parts.status != http::StatusCode::OK {
         return Ok(Err(io::Error::other(format!("status {}", parts.status.as_u16()))));
     }
-    let mut answer = Vec::new();
+    let mut payload = Vec::new();
     while let Some(data) = body.data().await {
         let data = data?;
         // The window of a stream that is over matters no more.
         let _ = body.flow_control().release_capacity(data.len());
-        answer.extend_from_slice(&data[..data.len().min(ANSWER_BYTES_MAX - answer.len())]);
+        payload.extend_from_slice(&data[..data.len().min(RESPONSE_BYTES_MAX - payload.len())]);
     }
     let trailers = body.trailers().await?.unwrap_or_default();
     let status = |map: &HeaderMap| map.get("grpc-status").and_then(|status| status.to_str().ok()?.parse::<u32>().ok());
     Ok(match status(&trailers).or_else(|| status(&parts.headers)) {
-        Some(0) if serving_status(&answer) == Some(1) => Ok(()),
+        Some(0) if serving_status(&payload) == Some(1) => Ok(()),
         Some(0) => Err(io::Error::other("it is not serving")),
         Some(status) => Err(io::Error::other(format!("gRPC status {status}"))),
         None => Err(io::Error::other("no gRPC status")),
@@ -118,8 +118,8 @@ async fn judge(response: Response<RecvStream>) -> Result<io::Result<()>, h2::Err
 }
 
 /// `status` of a `HealthCheckResponse` in one message without compression; 1 is SERVING.
-fn serving_status(answer: &[u8]) -> Option<u8> {
-    match answer {
+fn serving_status(payload: &[u8]) -> Option<u8> {
+    match payload {
         // Field 1, a number of one byte.
         [0, 0, 0, 0, 2, 0x08, status] => Some(*status),
         [0, 0, 0, 0, 0] => Some(0),
@@ -132,10 +132,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_and_answers_are_those_of_the_protocol() {
-        assert_eq!(question("").expect("short")[..], [0, 0, 0, 0, 0]);
-        assert_eq!(question("ab").expect("short")[..], [0, 0, 0, 0, 4, 0x0A, 2, b'a', b'b']);
-        assert!(question(&"x".repeat(128)).is_err());
+    fn health_checks_are_encoded_and_decoded_by_the_protocol() {
+        assert_eq!(health_request("").expect("short")[..], [0, 0, 0, 0, 0]);
+        assert_eq!(health_request("ab").expect("short")[..], [0, 0, 0, 0, 4, 0x0A, 2, b'a', b'b']);
+        assert!(health_request(&"x".repeat(128)).is_err());
         assert_eq!(serving_status(&[0, 0, 0, 0, 2, 8, 1]), Some(1));
         assert_eq!(serving_status(&[0, 0, 0, 0, 2, 8, 2]), Some(2));
         assert_eq!(serving_status(b"garbage"), None);

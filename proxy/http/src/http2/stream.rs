@@ -16,47 +16,47 @@ use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead};
 
 use super::{
     body::Incoming,
-    flow::Account,
+    flow::FlowAccount,
     message,
-    out::{Out, flush},
-    tunnel::{self, StreamInlet, StreamOutlet},
+    response_stream::{ResponseStream, flush},
+    tunnel::{self, Http2TunnelReader, Http2TunnelWriter},
 };
 use crate::{
-    asked::Asked,
-    body::{Broken, Nowhere, RequestBody, Sink, Source},
-    client::{After, Client, Replies, Sides},
+    access_notes::SentBytes,
+    body::{BodyError, DiscardSink, RequestBody, Sink, Source},
+    client::{AfterExchange, Client, ExchangeIo, ResponseSink},
     connection::Connection,
-    ends::TunnelEnd,
     exchange, grpc,
     limits::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT},
-    notes::SentBytes,
+    local_response::LocalResponse,
     refusal::Refusal,
-    response::OwnAnswer,
-    upgrade::Wish,
+    request_context::RequestContext,
+    tunnel_io::TunnelIo,
+    upgrade::RequestedUpgrade,
 };
 
-/// Answers one stream.
+/// Serves one stream.
 pub(super) async fn serve(
     connection: &Rc<Connection>,
-    account: Rc<Account>,
+    account: Rc<FlowAccount>,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) {
-    let out = RefCell::new(Out::new(respond));
+    let out = RefCell::new(ResponseStream::new(respond));
     let exchange = AssertUnwindSafe(exchange(connection, account, request, &out));
     let after = futures_util::FutureExt::catch_unwind(exchange).await;
     match after {
-        Ok(After::Broken(grpc::EXPIRED)) => {
+        Ok(AfterExchange::Abort(grpc::EXPIRED)) => {
             out.borrow_mut().end(Some(&grpc::deadline_exceeded()));
             let _ = flush(&out, &weir_engine::deadline()).await;
         }
-        Ok(After::Broken(_)) => {
-            // What was sent goes out first: a reset drops what waits in the queue.
+        Ok(AfterExchange::Abort(_)) => {
+            // Sent bytes go out first: a reset drops those that wait in the queue.
             turn_over().await;
             out.borrow_mut().reset(Reason::INTERNAL_ERROR);
         }
-        // What is not over when it is dropped is cancelled.
-        Ok(After::Another | After::Close(_)) => drop(flush(&out, &weir_engine::deadline()).await),
+        // An unfinished stream is cancelled when it is dropped.
+        Ok(AfterExchange::KeepAlive | AfterExchange::Close(_)) => drop(flush(&out, &weir_engine::deadline()).await),
         Err(_) => {
             connection.service.sessions.panicked(&connection.handle, "the exchange of a stream panicked");
             out.borrow_mut().reset(Reason::INTERNAL_ERROR);
@@ -79,58 +79,58 @@ async fn turn_over() {
 
 async fn exchange(
     connection: &Rc<Connection>,
-    account: Rc<Account>,
+    account: Rc<FlowAccount>,
     request: Request<RecvStream>,
-    out: &RefCell<Out>,
-) -> After {
+    out: &RefCell<ResponseStream>,
+) -> AfterExchange {
     let (parts, body) = request.into_parts();
-    let wish = tunnel::wish(&parts, || connection.service.sessions.chance());
-    let head = message::request(&parts, body.is_end_stream(), &wish);
+    let upgrade = tunnel::requested_upgrade(&parts, || connection.service.sessions.chance());
+    let head = message::request(&parts, body.is_end_stream(), &upgrade);
     drop(parts);
     match head {
         Ok(mut head) => {
             let idle_timeout = connection.service.http().body_idle_timeout;
-            let mut front = Front {
+            let mut client = Http2Client {
                 connection,
                 out,
                 body: Incoming::of_request(body, head.body(), idle_timeout, account),
-                wish,
+                upgrade,
                 deadline: weir_engine::deadline(),
                 origin_deadline: weir_engine::deadline(),
             };
-            let after = exchange::run(&mut front, &mut head).await;
-            if matches!(after, After::Another) {
-                front.discard_body().await;
+            let after = exchange::run(&mut client, &mut head).await;
+            if matches!(after, AfterExchange::KeepAlive) {
+                client.discard_body().await;
             }
             after
         }
         Err(error) => {
             let refusal = Refusal::malformed(error);
             connection.violated(refusal.reason, refusal.text);
-            let answer = refusal.answer(None, connection.service.sessions.chance());
-            out.borrow_mut().whole(&answer.head, answer.length(), answer.body(false));
-            connection.log_unread("HTTP/2", &refusal, out.borrow().sent()());
-            After::Another
+            let response = refusal.response(None, connection.service.sessions.chance());
+            out.borrow_mut().whole(&response.head, response.length(), response.body(false));
+            connection.log_malformed("HTTP/2", &refusal, out.borrow().sent()());
+            AfterExchange::KeepAlive
         }
     }
 }
 
 /// The client's side of one exchange.
-struct Front<'a> {
+struct Http2Client<'a> {
     connection: &'a Rc<Connection>,
-    out: &'a RefCell<Out>,
+    out: &'a RefCell<ResponseStream>,
     body: Incoming,
-    wish: Wish,
+    upgrade: RequestedUpgrade,
     deadline: Deadline,
     origin_deadline: Deadline,
 }
 
-impl Front<'_> {
-    /// Reads what is left of a request body that nobody wants any more, if that is little. Clients that still send when the
-    /// stream is reset may drop the answer they have, whatever the reset says.
+impl Http2Client<'_> {
+    /// Reads the rest of an unwanted request body, if it is short. Clients that still send when the stream is reset may drop the response
+    /// they have, whatever the reset means.
     async fn discard_body(&mut self) {
         let mut left = DISCARD_BYTES_MAX;
-        // The answer first: what has no window yet waits for the end.
+        // The response first: bytes without a window wait for the end.
         let _ = poll_fn(|context| Poll::Ready(self.out.borrow_mut().poll_flush(context))).await;
         if self.body.is_done() {
             return;
@@ -140,7 +140,7 @@ impl Front<'_> {
         let rest = async {
             while !body.is_done() && body.fill().await.is_ok() {
                 let count = body.incoming.current.len() as u64;
-                if count > left || body.pass(&mut Nowhere).is_err() {
+                if count > left || body.pass(&mut DiscardSink).is_err() {
                     return;
                 }
                 left -= count;
@@ -151,25 +151,25 @@ impl Front<'_> {
     }
 }
 
-impl Client for Front<'_> {
+impl Client for Http2Client<'_> {
     type Body<'a>
         = Body<'a>
     where
         Self: 'a;
-    type Replies<'a>
-        = StreamReplies<'a>
+    type ResponseSink<'a>
+        = Http2ResponseSink<'a>
     where
         Self: 'a;
-    type Watch<'a>
-        = &'a RefCell<Out>
+    type DisconnectWatch<'a>
+        = &'a RefCell<ResponseStream>
     where
         Self: 'a;
-    type Inlet<'a>
-        = StreamInlet<'a>
+    type TunnelReader<'a>
+        = Http2TunnelReader<'a>
     where
         Self: 'a;
-    type Outlet<'a>
-        = StreamOutlet<'a>
+    type TunnelWriter<'a>
+        = Http2TunnelWriter<'a>
     where
         Self: 'a;
 
@@ -182,11 +182,11 @@ impl Client for Front<'_> {
         connection.handle.ending().is_some()
     }
 
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.out.borrow_mut().poll_gone(context)
+    fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.out.borrow_mut().poll_disconnected(context)
     }
 
-    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<BodyError> {
         self.body.poll_arrived(context)
     }
 
@@ -194,12 +194,15 @@ impl Client for Front<'_> {
         self.body.is_done()
     }
 
-    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, StreamReplies<'a>, &'a RefCell<Out>> {
-        let Front { out, body, deadline, origin_deadline, .. } = self;
-        body.idle_timeout = asked.body_idle_timeout;
-        Sides {
+    fn exchange_io<'a>(
+        &'a mut self,
+        request: &'a RequestContext,
+    ) -> ExchangeIo<'a, Body<'a>, Http2ResponseSink<'a>, &'a RefCell<ResponseStream>> {
+        let Http2Client { out, body, deadline, origin_deadline, .. } = self;
+        body.idle_timeout = request.body_idle_timeout;
+        ExchangeIo {
             body: Body { incoming: body, out, deadline },
-            replies: StreamReplies { out, deadline: origin_deadline },
+            response_sink: Http2ResponseSink { out, deadline: origin_deadline },
             watch: out,
             deadline,
             origin_deadline,
@@ -210,29 +213,34 @@ impl Client for Front<'_> {
         self.out.borrow().sent()
     }
 
-    fn wish(&self, _: &RequestHead) -> Wish {
-        self.wish.clone()
+    fn requested_upgrade(&self, _: &RequestHead) -> RequestedUpgrade {
+        self.upgrade.clone()
     }
 
-    fn tunnel_end(&mut self) -> TunnelEnd<'_, StreamInlet<'_>, StreamOutlet<'_>> {
-        let Front { out, body, deadline, origin_deadline, .. } = self;
-        TunnelEnd { inlet: StreamInlet(body), outlet: StreamOutlet(out), deadline, other_deadline: origin_deadline }
-    }
-
-    fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, _: bool, _: &'static str) -> After {
-        let mut out = self.out.borrow_mut();
-        match asked.is_grpc {
-            true => out.whole(&grpc::trailers_only(answer), None, b""),
-            false => out.whole(&answer.head, answer.length(), answer.body(asked.is_head)),
+    fn tunnel_io(&mut self) -> TunnelIo<'_, Http2TunnelReader<'_>, Http2TunnelWriter<'_>> {
+        let Http2Client { out, body, deadline, origin_deadline, .. } = self;
+        TunnelIo {
+            tunnel_reader: Http2TunnelReader(body),
+            tunnel_writer: Http2TunnelWriter(out),
+            deadline,
+            other_deadline: origin_deadline,
         }
-        After::Another
+    }
+
+    fn reply(&mut self, request: &RequestContext, response: &LocalResponse, _: bool, _: &'static str) -> AfterExchange {
+        let mut out = self.out.borrow_mut();
+        match request.is_grpc {
+            true => out.whole(&grpc::trailers_only(response), None, b""),
+            false => out.whole(&response.head, response.length(), response.body(request.is_head)),
+        }
+        AfterExchange::KeepAlive
     }
 }
 
 /// The body of a request.
 struct Body<'a> {
     incoming: &'a mut Incoming,
-    out: &'a RefCell<Out>,
+    out: &'a RefCell<ResponseStream>,
     deadline: &'a Deadline,
 }
 
@@ -241,15 +249,15 @@ impl Source for Body<'_> {
         self.incoming.is_done()
     }
 
-    async fn fill(&mut self) -> Result<(), Broken> {
+    async fn fill(&mut self) -> Result<(), BodyError> {
         self.incoming.fill(self.deadline).await
     }
 
-    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
+    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), BodyError> {
         self.incoming.pass(sink)
     }
 
-    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<BodyError> {
         self.incoming.poll_arrived(context)
     }
 
@@ -259,18 +267,18 @@ impl Source for Body<'_> {
 }
 
 impl RequestBody for Body<'_> {
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.out.borrow_mut().poll_gone(context)
+    fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.out.borrow_mut().poll_disconnected(context)
     }
 }
 
-/// Answers on their way to the client.
-struct StreamReplies<'a> {
-    out: &'a RefCell<Out>,
+/// The sink of responses to the client.
+struct Http2ResponseSink<'a> {
+    out: &'a RefCell<ResponseStream>,
     deadline: &'a Deadline,
 }
 
-impl Replies for StreamReplies<'_> {
+impl ResponseSink for Http2ResponseSink<'_> {
     fn interim(&mut self, head: &ResponseHead) {
         self.out.borrow_mut().interim(head);
     }
@@ -281,7 +289,7 @@ impl Replies for StreamReplies<'_> {
     }
 }
 
-impl Sink for StreamReplies<'_> {
+impl Sink for Http2ResponseSink<'_> {
     fn data(&mut self, data: &[u8]) {
         self.out.borrow_mut().data(data);
     }
@@ -290,7 +298,7 @@ impl Sink for StreamReplies<'_> {
         self.out.borrow_mut().end(trailers);
     }
 
-    async fn relieved(&mut self) -> Result<(), Broken> {
+    async fn ready(&mut self) -> Result<(), BodyError> {
         flush(self.out, self.deadline).await
     }
 }

@@ -16,32 +16,32 @@ use weir_websocket_codec::handshake;
 
 use super::{
     body::Incoming,
-    out::{Out, flush},
+    response_stream::{ResponseStream, flush},
 };
 use crate::{
-    body::Broken,
-    ends::{Inlet, Outlet},
-    upgrade::Wish,
+    body::BodyError,
+    tunnel_io::{TunnelReader, TunnelWriter},
+    upgrade::RequestedUpgrade,
 };
 
-/// What a request wants its stream to become. Over HTTP/1.1 there is a key, which this version does without: the origin gets one
-/// of the gateway's.
-pub(super) fn wish(parts: &Parts, chance: impl Fn() -> u64) -> Wish {
-    let Some(protocol) = parts.extensions.get::<Protocol>() else { return Wish::None };
+/// The upgrade that a request asks for. Over HTTP/1.1 it has a key, which this version does without: the origin gets one of the
+/// gateway's.
+pub(super) fn requested_upgrade(parts: &Parts, chance: impl Fn() -> u64) -> RequestedUpgrade {
+    let Some(protocol) = parts.extensions.get::<Protocol>() else { return RequestedUpgrade::None };
     let mut versions = parts.headers.get_all("sec-websocket-version").iter();
     let is_version = versions.next().is_some_and(|version| version.as_bytes() == handshake::VERSION);
     match protocol.as_str() {
-        "websocket" if is_version && versions.next().is_none() => {
-            Wish::WebSocket(handshake::key([chance().to_ne_bytes(), chance().to_ne_bytes()]).into_bytes().into())
-        }
-        _ => Wish::Malformed,
+        "websocket" if is_version && versions.next().is_none() => RequestedUpgrade::WebSocket(
+            handshake::key([chance().to_ne_bytes(), chance().to_ne_bytes()]).into_bytes().into(),
+        ),
+        _ => RequestedUpgrade::Malformed,
     }
 }
 
-/// What comes on a stream.
-pub(crate) struct StreamInlet<'a>(pub(super) &'a mut Incoming);
+/// Reads the tunnel's bytes from a stream.
+pub(crate) struct Http2TunnelReader<'a>(pub(super) &'a mut Incoming);
 
-impl Inlet for StreamInlet<'_> {
+impl TunnelReader for Http2TunnelReader<'_> {
     fn bytes(&self) -> &[u8] {
         &self.0.current
     }
@@ -51,7 +51,7 @@ impl Inlet for StreamInlet<'_> {
         self.0.release(count);
     }
 
-    fn keep(&mut self) {}
+    fn release_chunk(&mut self) {}
 
     async fn receive(&mut self, deadline: &Deadline) -> Option<io::Result<usize>> {
         poll_fn(|context| match self.poll_receive(context) {
@@ -61,12 +61,12 @@ impl Inlet for StreamInlet<'_> {
         .await
     }
 
-    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<BodyError> {
         self.0.poll_arrived(context)
     }
 }
 
-impl StreamInlet<'_> {
+impl Http2TunnelReader<'_> {
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Self(incoming) = self;
         loop {
@@ -90,11 +90,11 @@ impl StreamInlet<'_> {
     }
 }
 
-/// What goes out on a stream.
-pub(crate) struct StreamOutlet<'a>(pub(super) &'a RefCell<Out>);
+/// Writes the tunnel's bytes to a stream.
+pub(crate) struct Http2TunnelWriter<'a>(pub(super) &'a RefCell<ResponseStream>);
 
-impl Outlet for StreamOutlet<'_> {
-    fn agree(&self, head: &ResponseHead) {
+impl TunnelWriter for Http2TunnelWriter<'_> {
+    fn accept_upgrade(&self, head: &ResponseHead) {
         let mut agreed = ResponseHead::from_parts(head.version(), 200, BodyLength::Chunked);
         agreed.fields = head.fields.clone();
         agreed.fields.remove(Known::SecWebsocketAccept);
@@ -110,7 +110,7 @@ impl Outlet for StreamOutlet<'_> {
         true
     }
 
-    async fn relieved(&self, deadline: &Deadline) -> Result<(), Broken> {
+    async fn ready(&self, deadline: &Deadline) -> Result<(), BodyError> {
         flush(self.0, deadline).await
     }
 

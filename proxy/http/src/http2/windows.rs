@@ -1,4 +1,4 @@
-//! How much the peer of one connection may send: pure arithmetic, without a socket and without a clock.
+//! Flow control windows of one connection: pure arithmetic, without a socket and without a clock.
 //!
 //! HTTP/2 has a window per stream and one for the connection (RFC 9113 section 5.2). Two things must hold:
 //!
@@ -13,7 +13,7 @@
 //! at most the allowance of the connection less what is held, so that any number of streams share the allowance in equal parts
 //! (the dynamic thresholds of Choudhury and Hahne, 1998), and never less than [`FLOOR_BYTES`].
 //!
-//! What the peer may send beyond [`CREDIT_BYTES`] is charged to `limits.buffered_bytes` before it is granted.
+//! Bytes that the peer may send beyond [`CREDIT_BYTES`] are charged to `limits.buffered_bytes` before they are granted.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use weir_base::permit::{ByteLease, BytesPermit};
 
 use crate::limits::{HTTP2_STREAM_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES_MAX};
 
-/// Credit of a connection that nothing is charged for: what a peer may send ahead on it at any time. Default 1 MiB: four initial
-/// windows. Worst case with 16,384 connections 16 GiB, as it was when this was the whole window.
+/// Credit of a connection that is not charged: bytes that a peer may send ahead on it at any time. Default 1 MiB: four initial windows.
+/// Worst case with 16,384 connections 16 GiB, as it was when this was the whole window.
 pub(super) const CREDIT_BYTES: u64 = 1 << 20;
 
 /// Steps in which the connection's window follows what is held: four in a credit, so that it never falls below half of one.
@@ -31,7 +31,7 @@ const STEP_BYTES: u64 = CREDIT_BYTES / 4;
 /// The least that windows shrink to while much is held: as they begin by the protocol (RFC 9113 section 6.9.2), about.
 const FLOOR_BYTES: u32 = 64 * 1024;
 
-/// Windows that were shrunk below the initial one are restored when no more than this is held: what made them shrink is over.
+/// Windows that were shrunk below the initial one are restored when no more than this is held: the cause of the shrinking is over.
 const RESTORED_BYTES: u64 = CREDIT_BYTES / 2;
 
 /// A window becomes so many times larger at once, if the length of the body is not known: from 256 KiB to 32 MiB in two round trips.
@@ -59,7 +59,7 @@ impl Default for WindowSettings {
 }
 
 impl WindowSettings {
-    /// What the streams of a connection may hold together before their windows shrink to the initial one: twice the largest, so
+    /// Bytes that the streams of a connection may hold together before their windows shrink to the initial one: twice the largest, so
     /// that one reader over a great distance has its whole window.
     fn allowance(self) -> u64 {
         2 * u64::from(self.max)
@@ -71,7 +71,7 @@ impl WindowSettings {
     }
 }
 
-/// So much lets a window grow, if a stream takes it within a round trip.
+/// Bytes that let a window grow, if a stream passes them on within a round trip.
 pub(super) fn evidence(stream: u32) -> u64 {
     u64::from(stream) / 2
 }
@@ -84,9 +84,9 @@ pub(super) fn needed(stream: u32, length: Option<u64>) -> u64 {
     }
 }
 
-/// What the budget of the process has for larger windows.
+/// Room for larger windows in the budget of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum BudgetRoom {
     /// Half of it is used: nothing.
     None,
     /// Something for streams that use what they have: a length that was only announced counts for nothing.
@@ -95,7 +95,7 @@ pub(super) enum Room {
     Much,
 }
 
-impl Room {
+impl BudgetRoom {
     pub(super) fn of(lease: &ByteLease) -> Self {
         match (lease.is_mostly_free(), lease.is_half_free()) {
             (true, _) => Self::Much,
@@ -108,11 +108,11 @@ impl Room {
 /// The windows of one connection.
 pub(super) struct Windows {
     settings: WindowSettings,
-    /// Of each stream.
+    /// Window of each stream.
     stream: u32,
-    /// Of the connection, with what is held.
+    /// Window of the connection, with the held bytes.
     connection: u64,
-    /// What is held and what the peer may still send, together, are no more: a window that was granted is not taken back.
+    /// Limit of the held bytes and the bytes that the peer may still send, together: a granted window is not taken back.
     ceiling: u64,
     released: u64,
     permit: BytesPermit,
@@ -120,7 +120,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// As a connection begins.
+    /// The windows of a new connection.
     pub(super) fn new(settings: WindowSettings, permit: BytesPermit) -> Self {
         Self {
             settings,
@@ -133,12 +133,12 @@ impl Windows {
         }
     }
 
-    /// Of each stream.
+    /// Window of each stream.
     pub(super) fn stream(&self) -> u32 {
         self.stream
     }
 
-    /// Of the connection.
+    /// Window of the connection.
     pub(super) fn connection(&self) -> u32 {
         self.connection.min(WINDOW_MAX) as u32
     }
@@ -158,18 +158,18 @@ impl Windows {
         self.shortest = Some(self.shortest.map_or(took, |shortest| shortest.min(took)));
     }
 
-    /// How long a round trip takes, once one was measured.
+    /// The shortest round trip, once one was measured.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.shortest
     }
 
     /// Streams have taken [`evidence`] within a round trip, and the one of them that needs most needs a window of `needed`; `held`
     /// is what all hold. True: the window is larger now.
-    pub(super) fn grow(&mut self, held: u64, needed: u64, room: Room) -> bool {
+    pub(super) fn grow(&mut self, held: u64, needed: u64, room: BudgetRoom) -> bool {
         let is_far = self.shortest.is_some_and(|shortest| shortest >= NEAR);
-        let most = if room == Room::Much { self.settings.max } else { self.stream.saturating_mul(GROWTH) };
+        let most = if room == BudgetRoom::Much { self.settings.max } else { self.stream.saturating_mul(GROWTH) };
         let larger = self.allowed(held).min(most).min(needed.min(WINDOW_MAX) as u32);
-        let grows = is_far && room != Room::None && larger > self.stream;
+        let grows = is_far && room != BudgetRoom::None && larger > self.stream;
         if grows {
             self.stream = larger;
         }
@@ -205,7 +205,7 @@ impl Windows {
         self.connection.saturating_sub(held) >= CREDIT_BYTES / 2
     }
 
-    /// What is held, and a credit of a stream's whole window at least.
+    /// The held bytes, and a credit of at least a stream's whole window.
     fn wanted(&self, held: u64) -> u64 {
         let held = held / STEP_BYTES * STEP_BYTES;
         (held + CREDIT_BYTES.max(u64::from(self.stream))).min(WINDOW_MAX)
@@ -241,7 +241,7 @@ mod tests {
     }
 
     /// A stream has taken evidence of a body of `length`.
-    fn grow(windows: &mut Windows, length: Option<u64>, room: Room) -> bool {
+    fn grow(windows: &mut Windows, length: Option<u64>, room: BudgetRoom) -> bool {
         windows.grow(0, needed(windows.stream(), length), room)
     }
 
@@ -263,18 +263,18 @@ mod tests {
     #[test]
     fn a_window_grows_over_a_distance_and_shrinks_when_nobody_uses_it() {
         let mut windows = windows(1 << 30);
-        assert!(!grow(&mut windows, None, Room::Much), "nothing was measured");
+        assert!(!grow(&mut windows, None, BudgetRoom::Much), "nothing was measured");
         windows.measured(FAR);
         for larger in [MIB, 16 * MIB] {
-            assert!(windows.may_grow() && grow(&mut windows, None, Room::Much));
+            assert!(windows.may_grow() && grow(&mut windows, None, BudgetRoom::Much));
             assert_eq!((u64::from(windows.stream()), evidence(windows.stream())), (larger, larger / 2));
         }
-        assert!(!windows.may_grow() && !grow(&mut windows, None, Room::Much));
+        assert!(!windows.may_grow() && !grow(&mut windows, None, BudgetRoom::Much));
         for smaller in [MIB, 64 * KIB, 64 * KIB] {
             windows.unused();
             assert_eq!(u64::from(windows.stream()), smaller);
         }
-        assert!(!grow(&mut windows, None, Room::None), "half of the budget is used");
+        assert!(!grow(&mut windows, None, BudgetRoom::None), "half of the budget is used");
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
             windows.measured(took);
         }
         assert_eq!(windows.round_trip(), Some(NEAR / 2));
-        assert!(!grow(&mut windows, None, Room::Much));
+        assert!(!grow(&mut windows, None, BudgetRoom::Much));
     }
 
     #[test]
@@ -292,13 +292,13 @@ mod tests {
         for (length, window) in [(300 * KIB, 512 * KIB), (20_000_000, 16 * MIB), (u64::MAX, 16 * MIB)] {
             let mut windows = windows(1 << 30);
             windows.measured(FAR);
-            assert!(grow(&mut windows, Some(length), Room::Much));
+            assert!(grow(&mut windows, Some(length), BudgetRoom::Much));
             assert_eq!(u64::from(windows.stream()), window);
-            assert!(!grow(&mut windows, Some(length), Room::Much), "{length}");
+            assert!(!grow(&mut windows, Some(length), BudgetRoom::Much), "{length}");
         }
         let mut windows = windows(1 << 30);
         windows.measured(FAR);
-        assert!(!grow(&mut windows, Some(60 * KIB), Room::Much), "the first one is enough");
+        assert!(!grow(&mut windows, Some(60 * KIB), BudgetRoom::Much), "the first one is enough");
     }
 
     #[test]
@@ -311,7 +311,7 @@ mod tests {
                 let lease = ByteLease::with_step(budget.clone(), 1);
                 let mut windows = Windows::new(settings, lease.empty());
                 windows.measured(FAR);
-                grow(&mut windows, Some(1 << 40), Room::of(&lease));
+                grow(&mut windows, Some(1 << 40), BudgetRoom::of(&lease));
                 assert!(windows.update(0, 0, true));
                 charged += windows.permit.bytes();
                 windows
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_makes_windows_smaller_and_any_number_of_streams_share_the_allowance() {
+    fn buffered_bytes_shrink_windows_and_any_number_of_streams_share_the_allowance() {
         for streams in [1, 3, 10, 100, 400] {
             let mut windows = windows(1 << 30);
             windows.stream = SETTINGS.max;
@@ -357,7 +357,7 @@ mod tests {
         assert!(windows.update(2 * MIB, 0, true));
         assert_eq!(windows.permit.bytes(), 2 * MIB);
         windows.measured(FAR);
-        grow(&mut windows, None, Room::Much);
+        grow(&mut windows, None, BudgetRoom::Much);
         assert!(!windows.update(3 * MIB, 0, true), "the credit is gone");
         assert_eq!((windows.permit.bytes(), windows.stream()), (2 * MIB, SETTINGS.initial));
     }
@@ -392,7 +392,7 @@ mod tests {
             let budget = Budget::new(1 << 40);
             let mut windows = Windows::new(settings, ByteLease::with_step(budget, 1).empty());
             windows.measured(FAR);
-            assert!(!grow(&mut windows, None, Room::Much));
+            assert!(!grow(&mut windows, None, BudgetRoom::Much));
             for held in [0, MIB, WINDOW_MAX, 1 << 40] {
                 windows.update(held, 0, true);
                 assert_eq!(windows.stream(), window);

@@ -5,9 +5,9 @@ use crate::support::Client;
 /// A client of HTTP/2.
 pub struct Http2Client(pub Client);
 
-/// What came on a stream.
+/// The frames of a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct Http2Response {
     pub status: u16,
     pub body: Vec<u8>,
     /// It was reset before its end.
@@ -46,8 +46,8 @@ impl Http2Client {
     }
 
     /// All that comes on a stream, to its end.
-    pub fn answer(&mut self, stream: u8) -> Answer {
-        let mut answer = Answer::default();
+    pub fn response(&mut self, stream: u8) -> Http2Response {
+        let mut answer = Http2Response::default();
         loop {
             let head = self.0.0.bytes(9);
             let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -55,7 +55,7 @@ impl Http2Client {
             match (head[3], head[8]) {
                 (DATA, number) if number == stream => answer.body.extend(payload),
                 (HEADERS, number) if number == stream && answer.status == 0 => answer.status = status(&payload),
-                (RESET, number) if number == stream => return Answer { is_reset: true, ..answer },
+                (RESET, number) if number == stream => return Http2Response { is_reset: true, ..answer },
                 (SETTINGS, _) if head[4] & 1 == 0 => self.0.0.send_bytes(&frame(SETTINGS, 1, 0, b"")),
                 (PING, _) if head[4] & 1 == 0 => self.0.0.send_bytes(&frame(PING, 1, 0, &payload)),
                 _ => {}

@@ -1,13 +1,13 @@
 //! Tests of whole exchanges in one process: a scripted client, the gateway's worker, a scripted origin.
-mod companions;
-mod handling;
+mod completion;
+mod filters;
+mod handlers;
 mod http2;
-mod inspecting;
+mod inspection;
 mod messages;
 mod policies;
 mod refusals;
 mod retries;
 mod routes;
-mod settling;
 mod support;
 mod tapping;

@@ -63,7 +63,7 @@ fn a_chunked_body_that_fits_goes_on_with_its_length() {
 }
 
 #[test]
-fn a_body_that_is_not_kept_goes_on_as_it_comes() {
+fn a_body_that_is_not_buffered_is_streamed() {
     let gateway = Gateway::start(Setup::plain(|action| action.request_buffer_bytes = Some(0)));
     let mut client = gateway.client();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
@@ -108,7 +108,7 @@ fn a_body_without_an_end_becomes_chunks_and_costs_the_lane() {
 }
 
 #[test]
-fn a_client_of_http_1_0_hears_the_end_of_the_connection() {
+fn a_client_of_http_1_0_sees_the_end_of_the_connection() {
     let gateway = Gateway::start(Setup::plain(|_| {}));
     let mut client = gateway.client();
     client.send("GET / HTTP/1.0\r\n\r\n");
@@ -120,7 +120,7 @@ fn a_client_of_http_1_0_hears_the_end_of_the_connection() {
 }
 
 #[test]
-fn a_client_that_expects_a_word_gets_it_before_its_body_is_read() {
+fn a_client_that_expects_100_continue_gets_it_before_its_body_is_read() {
     let gateway = Gateway::start(Setup::plain(|_| {}));
     let mut client = gateway.client();
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
@@ -135,7 +135,7 @@ fn a_client_that_expects_a_word_gets_it_before_its_body_is_read() {
 }
 
 #[test]
-fn the_answer_to_head_has_a_length_and_no_body() {
+fn the_response_to_head_has_a_length_and_no_body() {
     let gateway = Gateway::start(Setup::plain(|_| {}));
     let mut client = gateway.client();
     client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -152,7 +152,7 @@ fn the_answer_to_head_has_a_length_and_no_body() {
 }
 
 #[test]
-fn what_an_origin_sends_behind_a_response_reaches_nobody() {
+fn bytes_of_an_origin_behind_a_response_reach_no_client() {
     let gateway = Gateway::start(Setup::plain(|_| {}));
     let mut client = gateway.client();
     client.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");

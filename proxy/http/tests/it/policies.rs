@@ -1,8 +1,8 @@
-//! Policies: who is let through, and how often.
+//! Policies: allowed requests, and their rate.
 
 use std::{sync::Arc, time::Duration};
 
-use weir_http::policies::{Policies, Told};
+use weir_http::policies::{Policies, WithUserHeader};
 use weir_policy::http::{
     AddressRules, ApiKey, ApiKeys, Effect, KeyHash, KeyPlace, RateFields, RateKey, RateLimit, RateSettings, Source,
 };
@@ -32,12 +32,12 @@ pub fn with_a_key() -> Policies {
     let key = ApiKey { name: "owner".into(), hash: KeyHash::of(b"secret") };
     let place = KeyPlace::Header { name: "x-key".into(), scheme: String::new() };
     let policy = ApiKeys::new(&[key], vec![place], true).expect("a policy");
-    let keys = Told { policy, user_field: Some("X-User".into()) };
+    let keys = WithUserHeader { policy, user_field: Some("X-User".into()) };
     Policies { api_keys: Some(Arc::new(keys)), ..Policies::default() }
 }
 
 #[test]
-fn a_key_is_asked_for_taken_away_and_its_owner_told() {
+fn an_api_key_is_required_and_removed_and_the_origin_gets_its_owner() {
     let gateway = Gateway::start(with(with_a_key()));
     let mut client = gateway.client();
     client.send(GET);
@@ -54,7 +54,7 @@ fn a_key_is_asked_for_taken_away_and_its_owner_told() {
 }
 
 #[test]
-fn the_request_beyond_a_rate_is_refused_and_told_when_to_come_again() {
+fn the_request_beyond_a_rate_is_refused_with_retry_after() {
     let settings = RateSettings {
         name: "test".into(),
         requests: 1,

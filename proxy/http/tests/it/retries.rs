@@ -24,7 +24,7 @@ pub fn before_two(other: &Origin, retry: RetrySettings, change: impl FnOnce(&mut
     Gateway::start(setup)
 }
 
-/// Answers one request at whichever origin it comes to first, and the other one after it.
+/// Responds to one request at the origin that it comes to first, and then to the other one.
 pub fn first_and_second(gateway: &Gateway, other: &Origin, response: &str) -> String {
     let begun = Instant::now();
     let is_first = loop {
@@ -48,7 +48,7 @@ pub fn first_and_second(gateway: &Gateway, other: &Origin, response: &str) -> St
 }
 
 #[test]
-fn a_status_that_is_asked_again_for_comes_from_the_other_endpoint() {
+fn a_retried_status_comes_from_the_other_endpoint() {
     let other = Origin::new();
     let gateway = before_two(&other, on_503(1), |_| {});
     let mut client = gateway.client();
@@ -59,7 +59,7 @@ fn a_status_that_is_asked_again_for_comes_from_the_other_endpoint() {
 }
 
 #[test]
-fn a_body_that_is_kept_is_sent_again_whole() {
+fn a_buffered_body_is_retried_whole() {
     let other = Origin::new();
     let gateway = before_two(&other, on_503(1), |_| {});
     let mut client = gateway.client();
@@ -70,7 +70,7 @@ fn a_body_that_is_kept_is_sent_again_whole() {
 }
 
 #[test]
-fn what_is_not_idempotent_is_not_asked_again() {
+fn a_request_that_is_not_idempotent_is_not_retried() {
     let gateway = Gateway::start(Setup::plain(|action| action.retry = Some(Box::new(on_503(2)))));
     let mut client = gateway.client();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");

@@ -1,4 +1,4 @@
-//! Routes: where a request goes, and what answers without an origin.
+//! Routes: the upstream of a request, and responses without an origin.
 
 use std::sync::Arc;
 

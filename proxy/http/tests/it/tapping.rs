@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use weir_http::{
     compression::{Coding, Compression},
-    doors::{BrokenOff, Caller, Companion, Door, End, Tap},
+    filter::{BodyAborted, Caller, CompletionStatus, FilterFactory, HttpFilter, Tap},
 };
 use weir_http_codec::{Fields, RequestHead};
 use weir_telemetry::catalog;
 
 use crate::{
-    companions::{Call, recording},
-    http2::{Answer, Http2Client},
+    filters::{Call, recording},
+    http2::{Http2Client, Http2Response},
     support::{Gateway, Setup},
 };
 
@@ -23,28 +23,28 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 struct Upper;
 
 #[derive(Default)]
-struct Held(Vec<u8>);
+struct HoldingFilter(Vec<u8>);
 
-impl Door for Upper {
-    fn enter(&self, _: &RequestHead, _: &Caller) -> Box<dyn Companion> {
-        Box::<Held>::default()
+impl FilterFactory for Upper {
+    fn create(&self, _: &RequestHead, _: &Caller) -> Box<dyn HttpFilter> {
+        Box::<HoldingFilter>::default()
     }
 }
 
-impl Companion for Held {
+impl HttpFilter for HoldingFilter {
     fn tap(&mut self, status: u16, fields: &mut Fields) -> Tap {
         fields.push(b"x-tapped", b"1");
         if status == 200 { Tap::Edit } else { Tap::No }
     }
 
-    fn edit(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BrokenOff> {
+    fn edit(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BodyAborted> {
         self.0.extend(piece.to_ascii_uppercase());
         let whole = self.0.iter().rposition(|byte| *byte == b' ').map_or(0, |at| at + 1);
         out.extend(self.0.drain(..whole));
-        if out.starts_with(b"FAIL") { Err(BrokenOff) } else { Ok(()) }
+        if out.starts_with(b"FAIL") { Err(BodyAborted) } else { Ok(()) }
     }
 
-    fn response_end(&mut self, out: &mut Vec<u8>) -> Result<(), BrokenOff> {
+    fn response_end(&mut self, out: &mut Vec<u8>) -> Result<(), BodyAborted> {
         out.append(&mut self.0);
         out.extend_from_slice(b"!");
         Ok(())
@@ -52,7 +52,7 @@ impl Companion for Held {
 }
 
 fn tapped() -> Setup {
-    Setup::plain(|action| action.door = Some(Arc::new(Upper)))
+    Setup::plain(|action| action.filter = Some(Arc::new(Upper)))
 }
 
 #[test]
@@ -137,11 +137,11 @@ fn a_tap_edits_a_response_on_a_stream() {
     let mut origin = gateway.origin.accept();
     origin.request();
     origin.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\none two\r\n0\r\n\r\n");
-    assert_eq!(client.answer(1), Answer { status: 200, body: b"ONE TWO!".into(), is_reset: false });
+    assert_eq!(client.response(1), Http2Response { status: 200, body: b"ONE TWO!".into(), is_reset: false });
 }
 
 #[test]
-fn what_a_head_says_of_other_bytes_goes_with_an_edit() {
+fn an_edit_removes_fields_that_describe_the_original_bytes() {
     let fields =
         "ETag: \"1\"\r\nAccept-Ranges: bytes\r\nContent-MD5: x\r\nDigest: x\r\nRepr-Digest: x\r\nContent-Digest: x";
     let response =
@@ -183,9 +183,9 @@ fn a_response_without_a_length_is_edited_to_its_end() {
 
 #[test]
 fn a_response_that_is_only_followed_keeps_its_bytes_and_its_length() {
-    let (mut door, heard) = recording();
-    door.tap = Tap::Follow;
-    let gateway = Gateway::start(Setup::plain(|action| door.install(action)));
+    let (mut filter, heard) = recording();
+    filter.tap = Tap::Follow;
+    let gateway = Gateway::start(Setup::plain(|action| filter.install(action)));
     let origins = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 2\r\n\r\nok";
     assert_eq!(gateway.exchange(GET, origins).to_lowercase(), origins.to_lowercase());
     let (tap, data) = (Call::Tap { status: 200 }, Call::Follow(b"ok".to_vec()));
@@ -196,43 +196,43 @@ fn a_response_that_is_only_followed_keeps_its_bytes_and_its_length() {
 }
 
 #[test]
-fn the_framing_of_a_response_that_is_not_tapped_is_not_its_companions() {
-    let (door, heard) = recording();
-    let gateway = Gateway::start(Setup::plain(|action| door.install(action)));
+fn a_filter_cannot_change_the_framing_of_a_response_that_it_does_not_tap() {
+    let (filter, heard) = recording();
+    let gateway = Gateway::start(Setup::plain(|action| filter.install(action)));
     assert_eq!(gateway.exchange(GET, OK).to_lowercase(), OK.to_lowercase());
     assert_eq!(heard.before_the_end(), [Call::Enter, Call::Tap { status: 200 }]);
 }
 
 /// Gives up every response.
 #[derive(Debug)]
-struct Failing(crate::companions::Recording);
+struct Failing(crate::filters::Recording);
 
-struct Failed(Box<dyn Companion>);
+struct Failed(Box<dyn HttpFilter>);
 
-impl Door for Failing {
-    fn enter(&self, head: &RequestHead, caller: &Caller) -> Box<dyn Companion> {
-        Box::new(Failed(self.0.enter(head, caller)))
+impl FilterFactory for Failing {
+    fn create(&self, head: &RequestHead, caller: &Caller) -> Box<dyn HttpFilter> {
+        Box::new(Failed(self.0.create(head, caller)))
     }
 }
 
-impl Companion for Failed {
+impl HttpFilter for Failed {
     fn tap(&mut self, _: u16, _: &mut Fields) -> Tap {
         Tap::Follow
     }
 
-    fn follow(&mut self, _: &[u8]) -> Result<(), BrokenOff> {
-        Err(BrokenOff)
+    fn follow(&mut self, _: &[u8]) -> Result<(), BodyAborted> {
+        Err(BodyAborted)
     }
 
-    fn settled(&mut self, facts: &weir_http::doors::Settled<'_>) {
-        self.0.settled(facts);
+    fn on_complete(&mut self, facts: &weir_http::filter::ExchangeSummary<'_>) {
+        self.0.on_complete(facts);
     }
 }
 
 #[test]
 fn a_tap_that_fails_is_no_fault_of_the_origin() {
-    let (door, heard) = recording();
-    let gateway = Gateway::start(Setup::plain(|action| action.door = Some(Arc::new(Failing(door)))));
+    let (filter, heard) = recording();
+    let gateway = Gateway::start(Setup::plain(|action| action.filter = Some(Arc::new(Failing(filter)))));
     let mut client = gateway.client();
     client.send(GET);
     let mut origin = gateway.origin.accept();
@@ -240,7 +240,7 @@ fn a_tap_that_fails_is_no_fault_of_the_origin() {
     origin.send(OK);
     assert!(client.0.rest().ends_with("\r\n\r\n"), "nothing of the body");
     let fact = heard.settled();
-    assert_eq!((fact.status, fact.end, &*fact.reason), (200, End::BrokenOff, "tap_broke_off"));
+    assert_eq!((fact.status, fact.end, &*fact.reason), (200, CompletionStatus::Aborted, "tap_broke_off"));
     let endpoint = gateway.origin.address.to_string();
     let errors = || {
         let labels = [("upstream", "a"), ("endpoint", &*endpoint), ("reason", "closed")];

@@ -12,7 +12,7 @@ use crate::{
     pubsub::Name,
     request::Request,
     spread::may_read_elsewhere,
-    state::{State, Taken},
+    state::{CommandStatus, State},
 };
 
 /// Reads of one key whose reply follows from its value alone: no chance, no clock, no server state in it.
@@ -62,17 +62,17 @@ const CACHEABLE: [&str; 42] = [
 ];
 
 /// An exchange that is not a read that may be kept.
-struct Other {
+struct OtherExchange {
     exchange: u64,
     /// The keys that it writes; `None`: nobody knows what it does or shows.
     writes: Option<Vec<Name>>,
 }
 
-/// What a client has under way that matters to the cache.
+/// The requests of a client in flight that matter to the cache.
 #[derive(Default)]
 pub(crate) struct Caching {
     fillings: VecDeque<(u64, Filling)>,
-    others: VecDeque<Other>,
+    others: VecDeque<OtherExchange>,
     /// It gets nothing that was read before.
     since: u64,
 }
@@ -149,7 +149,7 @@ impl State {
         class: Class,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Taken {
+    ) -> CommandStatus {
         let is_free = self.transaction.is_none()
             && self.pins.is_none()
             && self.tunnel.is_none()
@@ -164,19 +164,19 @@ impl State {
         let writes = written(command, class, request);
         let first = self.order.next_number();
         let taken = self.send_noted(command, class, request, io);
-        if taken == Taken::Held {
+        if taken == CommandStatus::Held {
             return taken;
         }
         if let Some(exchange) = self.order.next_number().checked_sub(1).filter(|&last| last >= first) {
             if let Some(keys) = &writes {
                 cache.changed(&keys.iter().map(|key| &**key).collect::<Vec<_>>());
             }
-            self.note_uncached(Other { exchange, writes }, cache, io);
+            self.note_uncached(OtherExchange { exchange, writes }, cache, io);
         }
         taken
     }
 
-    fn note_uncached(&mut self, other: Other, cache: &Rc<Cache>, io: &impl Io) {
+    fn note_uncached(&mut self, other: OtherExchange, cache: &Rc<Cache>, io: &impl Io) {
         let exchange = other.exchange;
         let caching = self.caching.get_or_insert_default();
         caching.others.push_back(other);
@@ -189,7 +189,7 @@ impl State {
     /// A command whose keys nobody has seen is on its way as `exchange`.
     pub(crate) fn note_unseen(&mut self, exchange: u64, io: &impl Io) {
         if let Some(cache) = io.cache() {
-            self.note_uncached(Other { exchange, writes: None }, &cache, io);
+            self.note_uncached(OtherExchange { exchange, writes: None }, &cache, io);
         }
     }
 
@@ -200,25 +200,25 @@ impl State {
         command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Taken {
+    ) -> CommandStatus {
         let lane = self.lane_of(&key, command, io);
         let (is_behind, since) =
             self.caching.as_ref().map_or((false, 0), |caching| (caching.is_ahead(&key), caching.since));
         if !is_behind && let Some(reply) = cache.get(lane, &key, wire, since, io.now()) {
             io.count(Some(command), 1);
             self.local(io, |out| out.extend_from_slice(&reply));
-            return Taken::Yes;
+            return CommandStatus::Done;
         }
         let filling = cache.begin(lane, key, wire);
         let exchange = self.order.next_number();
         let taken = self.send(command, Class::Shared, request, io);
         // What was sent in more than one piece, or answered on the spot, is not this request's reply.
         let is_sent = self.order.next_number() == exchange + 1 && self.order.oldest() <= exchange;
-        if taken == Taken::Yes && is_sent {
+        if taken == CommandStatus::Done && is_sent {
             match filling {
                 Some(filling) => self.caching.get_or_insert_default().fillings.push_back((exchange, filling)),
                 // It may show what is newer than what is kept.
-                None => self.note_uncached(Other { exchange, writes: None }, cache, io),
+                None => self.note_uncached(OtherExchange { exchange, writes: None }, cache, io),
             }
         }
         taken
@@ -234,7 +234,7 @@ impl State {
 
     /// Its client reads at another upstream from now on, and has perhaps written there by another way: it gets nothing that
     /// was read before.
-    pub(crate) fn begin_caching_anew(&mut self, io: &impl Io) {
+    pub(crate) fn restart_caching(&mut self, io: &impl Io) {
         if let Some(cache) = io.cache() {
             self.caching.get_or_insert_default().since = cache.next_moment();
         }
@@ -246,7 +246,7 @@ impl State {
         if let Some(caching) = &mut self.caching {
             caching.answered(exchange, kind, cache.as_ref(), io);
             if cache.is_none() && caching.fillings.is_empty() && caching.others.is_empty() {
-                // It was switched off. What was seen meanwhile nobody counts, so that it begins anew if it is switched on.
+                // It was switched off. Nobody counts meanwhile, so that it begins again if it is switched on.
                 self.caching = None;
             }
         }
@@ -260,7 +260,7 @@ mod unit {
     use super::*;
 
     #[test]
-    fn what_is_kept_only_reads_and_names_its_key() {
+    fn cached_commands_only_read_and_name_their_key() {
         for name in CACHEABLE {
             let command = COMMANDS.iter().find(|command| command.name == name).expect(name);
             assert!(command.flags.contains(Flags::READONLY), "{name} only reads");

@@ -1,4 +1,4 @@
-//! Replies by key, bounded in bytes. What was not asked for since it was looked at last goes first.
+//! Replies by key, bounded in bytes. Entries that were not used since the last look go first.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -46,13 +46,13 @@ pub(super) struct Read<'a> {
 #[derive(Debug, Default)]
 struct Slot {
     variants: Vec<Variant>,
-    /// It was asked for since it was looked at last.
+    /// It was used since the last look.
     is_used: bool,
 }
 
 /// Reads of a key that are under way.
 #[derive(Debug)]
-struct Watched {
+struct PendingReads {
     reads: usize,
     /// Changes with each invalidation.
     mark: u64,
@@ -62,7 +62,7 @@ struct Watched {
 #[derive(Debug)]
 pub(super) struct Store {
     slots: HashMap<Name, Slot>,
-    watched: HashMap<Name, Watched>,
+    watched: HashMap<Name, PendingReads>,
     /// Keys in the order in which they are looked at; some are gone.
     order: VecDeque<Name>,
     bytes: usize,
@@ -106,7 +106,7 @@ impl Store {
 
     /// A read of `key` is sent; what is known of its changes.
     pub(super) fn watch(&mut self, key: &Name) -> u64 {
-        let watched = self.watched.entry(key.clone()).or_insert(Watched { reads: 0, mark: self.mark });
+        let watched = self.watched.entry(key.clone()).or_insert(PendingReads { reads: 0, mark: self.mark });
         watched.reads += 1;
         watched.mark
     }
@@ -139,7 +139,7 @@ impl Store {
         let mut variants = slot.into_iter().flat_map(|slot| &mut slot.variants);
         let same = variants.find(|variant| variant.answers(&read) && reply.as_deref() == Some(&*variant.reply));
         if let Some(same) = same {
-            // It shows nothing that was not known, so what other requests have shown may still be told.
+            // It shows nothing that was not known, so what other requests have shown may still be delivered.
             if is_first {
                 (same.moment, same.at, same.is_doubted) = (read.moment, read.at, false);
             }
@@ -175,7 +175,7 @@ impl Store {
         evicted
     }
 
-    /// Lets keys go until the rest fits: a second chance for each that was asked for.
+    /// Lets keys go until the rest fits: a second chance for each used one.
     fn make_room(&mut self) -> u64 {
         let mut evicted = 0;
         while self.bytes > self.bytes_max {
@@ -254,7 +254,7 @@ mod unit {
     }
 
     #[test]
-    fn a_reply_is_found_by_all_that_makes_it_what_it_is() {
+    fn a_reply_is_found_by_every_part_of_its_key() {
         let mut store = Store::new(10_000);
         add(&mut store, "a", "1");
         assert_eq!(get(&mut store, "a").as_deref(), Some(&b"1"[..]));
@@ -269,7 +269,7 @@ mod unit {
     }
 
     #[test]
-    fn it_stays_within_its_bytes_and_keeps_what_is_asked_for() {
+    fn it_stays_within_its_bytes_and_keeps_used_replies() {
         let mut store = Store::new(10 * (OVERHEAD_BYTES + 20));
         for round in 0..10_000 {
             add(&mut store, &format!("key:{round}"), "value");
@@ -310,7 +310,7 @@ mod unit {
     }
 
     #[test]
-    fn what_shows_something_new_puts_other_requests_for_the_key_in_doubt() {
+    fn a_newer_value_puts_other_requests_for_the_key_in_doubt() {
         let mut store = Store::new(10_000);
         let key: Name = b"h"[..].into();
         let answered = |store: &mut Store, request: &'static [u8], reply: &str| {

@@ -1,7 +1,7 @@
-//! INFO of several shards, told as if they were one server.
+//! INFO of several shards, as if they were one server.
 //!
-//! What counts is added up (clients, memory, statistics, CPU, calls and errors, keys), and what is worst somewhere is told
-//! from there (ratios, percentiles of latency, flags and states of persistence). What only makes sense for one server is told
+//! What counts is added up (clients, memory, statistics, CPU, calls and errors, keys), and the worst value is shown
+//! from there (ratios, percentiles of latency, flags and states of persistence). Values that make sense for one server only are shown
 //! of the first shard: version, ports, replication. The order of lines is that of the first.
 
 use std::{collections::HashMap, fmt::Write};
@@ -31,7 +31,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// What becomes of the values of a field.
+/// The change of the values of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     First,
@@ -112,7 +112,7 @@ fn number(text: &str) -> Option<f64> {
     text.trim_end_matches('%').parse().ok()
 }
 
-/// More are not told of a sum; a server has six.
+/// More are not shown of a sum; a server has six.
 const DECIMALS_MAX: usize = 17;
 
 /// With as many decimals as the first; `None` if one is no number.
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_added_and_the_worst_is_told() {
+    fn amounts_are_added_and_the_worst_is_shown() {
         let one = "# Server\r\nredis_version:7.0.15\r\ntcp_port:1\r\n\r\n# Memory\r\nused_memory:1048576\r\n\
                    used_memory_human:1.00M\r\nmaxmemory_policy:noeviction\r\nmem_fragmentation_ratio:1.20\r\n\
                    used_memory_peak_perc:97.10%\r\n\r\n# Persistence\r\nloading:0\r\nrdb_last_bgsave_status:ok\r\n\
@@ -204,13 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_told_as_redis_tells_them() {
+    fn bytes_are_formatted_as_in_redis() {
         let cases = [(0, "0B"), (200, "200B"), (1024, "1.00K"), (940_976, "918.92K"), (25_276_510_208, "23.54G")];
         cases.iter().for_each(|&(bytes, text)| assert_eq!(human(bytes), text));
     }
 
     #[test]
-    fn what_no_server_says_does_no_harm() {
+    fn impossible_info_does_no_harm() {
         let huge = format!("# Stats\r\na:{}\r\n", i128::MAX);
         assert_eq!(merged(&[&huge, &huge]), huge);
         let exact = format!("# CPU\r\na:1.{}\r\n", "0".repeat(70_000));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_field_is_left_out_and_nothing_panics() {
+    fn invalid_fields_are_left_out_and_nothing_panics() {
         assert_eq!(merged(&["", "x\r\n"]), "");
         assert_eq!(merged(&["# Stats\r\na:x\r\n", "# Stats\r\na:1\r\nnonsense\r\n"]), "# Stats\r\na:x\r\n");
         assert_eq!(merged(&["# Keyspace\r\ndb0:\r\n", "# Keyspace\r\ndb0:keys=1\r\n"]), "# Keyspace\r\ndb0:keys=1\r\n");

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_large_long_ago_leaves() {
+    fn old_big_keys_leave() {
         let mut keys = BigKeys::new(2);
         let late = Time::ZERO.saturating_add(BIG_KEPT).saturating_add(Duration::from_secs(1));
         keys.add(1, 900, Time::ZERO, || big(1, 900, Time::ZERO));

@@ -27,14 +27,14 @@ pub struct HotKey {
 }
 
 /// What is known of an item of the list.
-struct Seen {
+struct HotItem {
     key: NotedKey,
     command: &'static str,
 }
 
 /// The hot keys of one worker.
 pub(super) struct HotKeys {
-    sketch: HeavyKeeper<Seen>,
+    sketch: HeavyKeeper<HotItem>,
     /// Seconds of the stream that the counts stand for: halved with them.
     window: f64,
     /// Until when they do.
@@ -50,7 +50,7 @@ impl HotKeys {
     /// A sampled request names the key with this hash.
     pub(super) fn add(&mut self, hash: u64, command: &'static str, now: Time, make: impl FnOnce() -> NotedKey) {
         self.advance(now);
-        if let Some(seen) = self.sketch.add(hash, || Seen { key: make(), command }) {
+        if let Some(seen) = self.sketch.add(hash, || HotItem { key: make(), command }) {
             seen.command = command;
         }
     }
@@ -83,7 +83,7 @@ impl HotKeys {
         self.advance(now);
         // A first moment would make any rate of one request.
         let seconds = self.window.max(1.0);
-        let of = |top: &super::sketch::Top<Seen>| HotKey {
+        let of = |top: &super::sketch::Top<HotItem>| HotKey {
             key: top.item.key.clone(),
             command: top.item.command,
             per_second: f64::from(top.count) * f64::from(sample) / seconds,
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_rate_is_told_at_any_moment_and_fades_when_it_ends() {
+    fn a_steady_rate_is_known_at_any_moment_and_fades_when_it_ends() {
         let mut hot = HotKeys::new(8, Rng::new(1));
         for millis in 0..60_000 {
             hot.add(1, "get", at(millis), || key("a", 1));

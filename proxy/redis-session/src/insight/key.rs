@@ -1,4 +1,4 @@
-//! A key as it is kept and told: bounded, and only as much of it as the operator allows.
+//! A key as it is kept and shown: bounded, and only as much of it as the operator allows.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -26,7 +26,7 @@ pub struct NotedKey {
     pub keyspace: Keyspace,
     /// Tells keys apart, with their keyspace; the same on all workers of one process.
     pub hash: u64,
-    /// The beginning of its text; `None` if only the hash may be told.
+    /// The beginning of its text; `None` if only the hash may be shown.
     pub text: Option<Box<[u8]>>,
     /// Its whole length in bytes.
     pub bytes: usize,

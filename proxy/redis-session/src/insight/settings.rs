@@ -1,4 +1,4 @@
-//! What an operator may choose about hot keys, big keys and the slow log. Plain data, already checked.
+//! Settings of hot keys, big keys and the slow log. Plain data, already checked.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ pub const SLOW_ENTRIES: u32 = 128;
 /// Worst case 4,096 x about 5 KiB = 20 MiB per worker.
 pub const SLOW_ENTRIES_MAX: u32 = 4_096;
 
-/// How much of a key is told: keys may hold what is nobody's business, such as names or tokens.
+/// How much of a key is shown: keys may hold what is nobody's business, such as names or tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum KeyNames {
     /// Its text, up to [`KEY_TEXT_BYTES_MAX`](super::KEY_TEXT_BYTES_MAX).
     #[default]
     Full,
-    /// A hash with a secret of the process: equal keys can be told to be equal, and no key can be found out by trying.
+    /// A hash with a secret of the process: equal keys are recognised as equal, and no key can be found out by trying.
     Hashed,
     /// Nothing: no key is looked at.
     Off,

@@ -5,7 +5,7 @@
 //! its count down with a probability that shrinks exponentially with the count (`1.08^-count`), so a frequent item keeps its
 //! bucket and rare ones pass through. Space-Saving (Metwally et al., ICDT 2005) was the other candidate: its error is bounded
 //! by N/m, but every one of its m counters must hold the item itself, here a key of up to 128 bytes. HeavyKeeper keeps the
-//! text of the k items that are told, and 8 bytes for each of the others.
+//! text of the k items that are shown, and 8 bytes for each of the others.
 //!
 //! A count is never above the truth, save for two items with the same 32-bit mark in one bucket. An item of the list is
 //! counted exactly from the moment it is in it.
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hot_now_replaces_what_was() {
+    fn newly_hot_keys_replace_old_ones() {
         let mut sketch = HeavyKeeper::new(4, Rng::new(3));
         for n in 0..4_000 {
             sketch.add(hash(n % 4), || n % 4);

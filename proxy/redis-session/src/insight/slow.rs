@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     key::printable,
-    wire::{Argument, Words},
+    wire::{Argument, RequestArguments},
 };
 
 /// Arguments that an entry shows, the last one telling how many there are more (Redis `SLOWLOG_ENTRY_MAX_ARGC`).
@@ -38,7 +38,7 @@ pub struct SlowRequest {
     pub requests: u64,
     /// `ok`, `error`, or why there was no reply.
     pub outcome: &'static str,
-    /// Who asked.
+    /// The client.
     pub client: SlowClient,
     /// Name of the upstream.
     pub upstream_name: Arc<str>,
@@ -102,7 +102,7 @@ pub fn merge_slow_requests(lists: impl IntoIterator<Item = Vec<SlowRequest>>) ->
 }
 
 /// A command as the log shows it.
-pub(super) fn shown(words: &Words<'_>, declared: usize, with_arguments: bool) -> Vec<String> {
+pub(super) fn shown(words: &RequestArguments<'_>, declared: usize, with_arguments: bool) -> Vec<String> {
     let args = words.args();
     let shown = |(index, arg): (usize, &Argument<'_>)| match is_secret(args, index) {
         true => REDACTED.to_owned(),
@@ -161,7 +161,7 @@ mod tests {
     fn of(args: &[&str]) -> Vec<String> {
         let mut wire = Vec::new();
         encode::command(&mut wire, args.iter().map(|arg| arg.as_bytes()));
-        let words = Words::read(&wire).expect("it is there");
+        let words = RequestArguments::read(&wire).expect("it is there");
         shown(&words, words.argc(), true)
     }
 
@@ -178,15 +178,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_kept_is_counted() {
-        let words = Words::read(b"*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$9000\r\nabc").expect("its head is there");
+    fn lost_requests_of_the_trail_are_counted() {
+        let words = RequestArguments::read(b"*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$9000\r\nabc").expect("its head is there");
         let told = shown(&words, words.argc(), true);
         assert_eq!(told, ["SET", "k", "abc... (8997 more bytes)", "... (1 more arguments)"]);
         assert_eq!(shown(&words, words.argc(), false), ["set", "... (3 more arguments)"]);
     }
 
     #[test]
-    fn passwords_are_not_told() {
+    fn passwords_are_not_shown() {
         let line = |text: &str| of(&text.split(' ').collect::<Vec<_>>()).join(" ");
         assert_eq!(line("AUTH user pw"), "AUTH (redacted) (redacted)");
         assert_eq!(line("hello 3 AUTH user pw"), "hello (redacted) (redacted) (redacted) (redacted)");

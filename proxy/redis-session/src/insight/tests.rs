@@ -61,7 +61,7 @@ fn all_keys_of_a_command_and_of_a_transaction_count() {
 }
 
 #[test]
-fn keys_that_may_not_be_told_are_not_kept() {
+fn keys_that_may_not_be_shown_are_not_kept() {
     let secret = wire(&[&["GET", "session:top-secret"]]);
     let hashed = insight(InsightSettings { names: KeyNames::Hashed, sample: 1, ..InsightSettings::default() });
     send(&hashed, Ticket::new(0), &secret, at(0));
@@ -116,7 +116,7 @@ fn slow(number: u64, arrived: u64, ended: u64) -> SlowReply {
 }
 
 #[test]
-fn a_slow_request_says_what_it_was_and_where_the_time_went() {
+fn a_slow_request_shows_its_command_and_times() {
     let insight = insight(InsightSettings::default());
     assert!(insight.is_slow(10_000_000) && !insight.is_slow(9_999_999));
     send(&insight, Ticket { count: 2, ..Ticket::new(0) }, &wire(&[&["GET", "a"], &["KEYS", "*"]]), at(0));
@@ -137,7 +137,7 @@ fn a_slow_request_says_what_it_was_and_where_the_time_went() {
 }
 
 #[test]
-fn what_blocks_by_its_own_wish_is_not_slow_and_what_is_lost_may_be() {
+fn blocking_commands_are_not_slow_and_lost_ones_may_be() {
     let insight = insight(InsightSettings::default());
     let client = || SlowClient { id: 1, ..SlowClient::default() };
     send(&insight, Ticket { has_deadline: false, ..Ticket::new(0) }, &wire(&[&["BLPOP", "q", "0"]]), at(0));

@@ -21,7 +21,7 @@ const REQUEST_BYTES_MAX: usize = 5 << 10;
 const BATCH_BYTES_MAX: usize = 32 << 10;
 const _: () = assert!(BATCH_BYTES_MAX < TEXT_BYTES && REQUEST_BYTES_MAX < BATCH_BYTES_MAX);
 
-/// What a client sent in one go.
+/// The bytes that a client sent in one write.
 #[derive(Clone, Copy)]
 struct Head {
     at: Time,
@@ -40,7 +40,7 @@ struct Head {
 }
 
 /// A request that was found again.
-pub(super) struct Found {
+pub(super) struct TrailRequest {
     pub(super) at: Time,
     /// Which of the requests in `wire` it is.
     pub(super) index: u64,
@@ -103,25 +103,30 @@ impl Trail {
     }
 
     /// The request `number` of `connection`, which was sent in the turn of `at`. Sent twice in it, the latter.
-    pub(super) fn find(&self, connection: u64, number: u64, at: Time) -> Option<Found> {
+    pub(super) fn find(&self, connection: u64, number: u64, at: Time) -> Option<TrailRequest> {
         let behind = self.heads.partition_point(|head| head.at <= at);
         let of_turn = self.heads.range(..behind).rev().take_while(|head| head.at == at);
         self.found(of_turn, connection, number)
     }
 
     /// As [`Trail::find`], whenever it was sent; this looks at everything.
-    pub(super) fn find_any(&self, connection: u64, number: u64) -> Option<Found> {
+    pub(super) fn find_any(&self, connection: u64, number: u64) -> Option<TrailRequest> {
         self.found(self.heads.iter().rev(), connection, number)
     }
 
-    fn found<'a>(&self, mut heads: impl Iterator<Item = &'a Head>, connection: u64, number: u64) -> Option<Found> {
+    fn found<'a>(
+        &self,
+        mut heads: impl Iterator<Item = &'a Head>,
+        connection: u64,
+        number: u64,
+    ) -> Option<TrailRequest> {
         let is_it =
             |head: &&Head| head.connection == connection && (head.number..head.number + head.count).contains(&number);
         let head = heads.find(is_it)?;
         let is_there = head.begin + TEXT_BYTES as u64 >= self.end;
         let byte = |at: u64| self.text[(at % TEXT_BYTES as u64) as usize];
         let wire = if is_there { (head.begin..head.begin + head.held as u64).map(byte).collect() } else { Vec::new() };
-        Some(Found {
+        Some(TrailRequest {
             at: head.at,
             index: number - head.number,
             skip: head.skip,
@@ -165,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_overwritten_and_then_not_told() {
+    fn the_oldest_is_overwritten_and_then_not_found() {
         let mut trail = Trail::default();
         let wire = |number: u64| vec![(number % 251) as u8; 4_000];
         for number in 0..500 {

@@ -15,14 +15,14 @@ pub(super) struct Argument<'a> {
 }
 
 /// The arguments of one request.
-pub(super) struct Words<'a> {
+pub(super) struct RequestArguments<'a> {
     args: Vec<Argument<'a>>,
     declared: usize,
     /// Bytes that the request has at least, by what is here of it.
     pub(super) bytes: usize,
 }
 
-impl<'a> Words<'a> {
+impl<'a> RequestArguments<'a> {
     /// Reads the request at the front of `wire`; `None` if nothing of it is there.
     pub(super) fn read(wire: &'a [u8]) -> Option<Self> {
         let (declared, mut at) = header(wire, b'*')?;
@@ -75,7 +75,7 @@ impl<'a> Words<'a> {
     }
 }
 
-impl Args for Words<'_> {
+impl Args for RequestArguments<'_> {
     fn argc(&self) -> usize {
         self.declared
     }
@@ -135,28 +135,28 @@ mod tests {
         wire
     }
 
-    fn texts(words: &Words<'_>) -> Vec<String> {
+    fn texts(words: &RequestArguments<'_>) -> Vec<String> {
         words.args().iter().map(|arg| String::from_utf8_lossy(arg.held).into_owned()).collect()
     }
 
     #[test]
     fn each_request_of_a_batch_is_found() {
         let wire = wire(&["GET a", "SET key value EX 10", "MGET a b c"]);
-        let nth = |index| Words::nth(&wire, index).expect("it is there");
+        let nth = |index| RequestArguments::nth(&wire, index).expect("it is there");
         assert_eq!(texts(&nth(0)), ["GET", "a"]);
         assert_eq!(texts(&nth(1)), ["SET", "key", "value", "EX", "10"]);
         let words = nth(2);
         let command = words.command().expect("known");
         assert_eq!(words.keys(command, 8), Some(vec![&b"a"[..], b"b", b"c"]));
         assert_eq!(words.single_key(command), None);
-        assert!(Words::nth(&wire, 3).is_none());
+        assert!(RequestArguments::nth(&wire, 3).is_none());
     }
 
     #[test]
-    fn a_request_that_is_cut_anywhere_tells_what_is_there() {
+    fn a_request_cut_anywhere_gives_its_complete_arguments() {
         let whole = wire(&["SET key some-value EX 10"]);
         for cut in 0..whole.len() {
-            let Some(words) = Words::read(&whole[..cut]) else { continue };
+            let Some(words) = RequestArguments::read(&whole[..cut]) else { continue };
             assert_eq!(words.argc(), 5, "cut at {cut}");
             for arg in words.args() {
                 assert!(arg.held.len() <= arg.bytes);
@@ -168,16 +168,16 @@ mod tests {
             }
         }
         let head = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\nabc";
-        let words = Words::read(head).expect("the head is there");
+        let words = RequestArguments::read(head).expect("the head is there");
         assert_eq!(words.args()[2], Argument { held: b"abc", bytes: 1_000_000 });
         assert!(words.bytes > 1_000_000);
         assert_eq!(words.single_key(words.command().expect("known")), Some(&b"k"[..]));
     }
 
     #[test]
-    fn what_is_no_request_is_none() {
+    fn invalid_requests_are_none() {
         for wire in [&b""[..], b"*", b"*x\r\n", b"GET a\r\n", b"*99999999999999999999999\r\n", b"$3\r\nGET\r\n"] {
-            assert!(Words::read(wire).is_none(), "{wire:?}");
+            assert!(RequestArguments::read(wire).is_none(), "{wire:?}");
         }
     }
 }

@@ -20,29 +20,29 @@ const HELD_BYTES_KEPT: usize = 64 << 10;
 
 /// A client and its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Who {
+pub(crate) struct Requester {
     pub(crate) client: usize,
     /// Of the command: an answer to one that was given up is nobody's.
     pub(crate) serial: u64,
 }
 
-/// What the server was asked, and what ends it.
+/// A request to the server, and its expected end.
 #[derive(Debug)]
 pub(crate) enum Expect {
     /// `left` more confirmations, or one error.
-    Subscribe { who: Who, kind: Kind, left: usize },
+    Subscribe { who: Requester, kind: Kind, left: usize },
     /// One confirmation for each of the names, or one error.
-    Unsubscribe { who: Option<Who>, kind: Kind, names: VecDeque<Name> },
+    Unsubscribe { who: Option<Requester>, kind: Kind, names: VecDeque<Name> },
     /// The answer to a PING: all that was said before has arrived.
-    Fence { who: Option<Who> },
+    Fence { who: Option<Requester> },
     /// As `Subscribe`, for those who were subscribed before the connection was lost.
     Resubscribe { kind: Kind, names: Vec<Name>, left: usize },
     /// The answer to a PUBLISH.
-    Publish { who: Who },
+    Publish { who: Requester },
 }
 
-/// What a piece of input was.
-pub enum Taken {
+/// The progress of a frame after a piece of input.
+pub enum FrameProgress {
     /// The middle of a frame.
     Piece,
     /// A frame, whole in the input.
@@ -89,22 +89,22 @@ impl Feed {
     ///
     /// # Errors
     /// The server broke the protocol.
-    pub fn take(&mut self, input: &[u8]) -> Result<(usize, Taken), Violation> {
+    pub fn take(&mut self, input: &[u8]) -> Result<(usize, FrameProgress), Violation> {
         let Scan { taken, end, .. } = lane::scan(&mut self.framer, input)?;
         let is_end = end.is_some();
         if self.is_skipping {
             self.is_skipping = !is_end;
-            return Ok((taken, Taken::Piece));
+            return Ok((taken, FrameProgress::Piece));
         }
         if is_end && self.held.is_empty() {
-            return Ok((taken, Taken::Frame));
+            return Ok((taken, FrameProgress::Frame));
         }
         self.held.extend_from_slice(&input[..taken]);
         if self.held.len() > FRAME_BYTES_MAX {
             self.is_skipping = !is_end;
-            return Ok((taken, Taken::TooLarge(std::mem::take(&mut self.held))));
+            return Ok((taken, FrameProgress::TooLarge(std::mem::take(&mut self.held))));
         }
-        let held = if is_end { Taken::Held(std::mem::take(&mut self.held)) } else { Taken::Piece };
+        let held = if is_end { FrameProgress::Held(std::mem::take(&mut self.held)) } else { FrameProgress::Piece };
         Ok((taken, held))
     }
 
@@ -116,7 +116,7 @@ impl Feed {
         }
     }
 
-    /// What the server should have said longest ago was asked then, or something else was heard later; `None` if nothing is
+    /// The time of the oldest request without a reply, or of the last received frame if that is later; `None` if nothing is
     /// owed.
     pub(crate) fn waits_since(&self) -> Option<Time> {
         let (_, sent) = self.expected.front()?;
@@ -124,7 +124,7 @@ impl Feed {
     }
 }
 
-/// The server says what it was not asked.
+/// The server sends unsolicited data.
 pub(crate) fn unsolicited(text: &'static str) -> Violation {
     Violation::rule("unsolicited_reply", Culprit::Upstream, text)
 }

@@ -1,4 +1,4 @@
-//! What a server says on a subscription lane (Redis `pubsub.c`): messages, confirmations, and replies.
+//! The frames of a server on a subscription lane (Redis `pubsub.c`): messages, confirmations, and replies.
 
 use weir_resp::{Version, encode};
 
@@ -27,7 +27,7 @@ impl Kind {
         ["unsubscribe", "punsubscribe", "sunsubscribe"][self as usize]
     }
 
-    /// What a command does, by its name: the kind, and whether it begins a subscription.
+    /// The kind of a command, by its name: the kind, and whether it begins a subscription.
     pub(crate) fn of(command: &str) -> Option<(Kind, bool)> {
         let named = |kind: &Kind| command == kind.subscribe() || command == kind.unsubscribe();
         let kind = Kind::ALL.into_iter().find(named)?;
@@ -35,9 +35,9 @@ impl Kind {
     }
 }
 
-/// What a whole frame is.
+/// A complete frame, by kind.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard<'a> {
+pub enum ServerFrame<'a> {
     /// For those who subscribed to this channel or pattern.
     Message {
         /// Its kind.
@@ -68,12 +68,12 @@ pub enum Heard<'a> {
 }
 
 /// Tells what `frame` is. Of a message or a confirmation the beginning is enough, up to the end of the name.
-pub fn hear(frame: &[u8]) -> Heard<'_> {
+pub fn parse_frame(frame: &[u8]) -> ServerFrame<'_> {
     let other = match frame.first() {
-        Some(b'>') => Heard::Notice,
-        Some(b'*') => Heard::Reply,
-        Some(b'-' | b'!') => return Heard::Error,
-        _ => return Heard::Reply,
+        Some(b'>') => ServerFrame::Notice,
+        Some(b'*') => ServerFrame::Reply,
+        Some(b'-' | b'!') => return ServerFrame::Error,
+        _ => return ServerFrame::Reply,
     };
     let Some((word, rest)) = line(frame).and_then(|(_, rest)| bulk(rest)) else { return other };
     let Some((name, _)) = bulk(rest) else { return other };
@@ -84,9 +84,9 @@ pub fn hear(frame: &[u8]) -> Heard<'_> {
         _ => Kind::Channel,
     };
     match word {
-        b"message" | b"pmessage" | b"smessage" => Heard::Message { kind, name },
-        b"subscribe" | b"psubscribe" | b"ssubscribe" => Heard::Subscribed { kind, name },
-        b"unsubscribe" | b"punsubscribe" | b"sunsubscribe" => Heard::Unsubscribed { kind, name },
+        b"message" | b"pmessage" | b"smessage" => ServerFrame::Message { kind, name },
+        b"subscribe" | b"psubscribe" | b"ssubscribe" => ServerFrame::Subscribed { kind, name },
+        b"unsubscribe" | b"punsubscribe" | b"sunsubscribe" => ServerFrame::Unsubscribed { kind, name },
         _ => other,
     }
 }
@@ -134,35 +134,39 @@ mod unit {
     use super::*;
 
     #[test]
-    fn frames_are_told_apart_in_both_versions() {
+    fn frame_kinds_are_distinguished_in_both_versions() {
         for mark in ["*", ">"] {
             let frame = |text: &str| format!("{mark}3\r\n{text}").into_bytes();
-            let is = |text: &str, wanted: Heard<'_>| assert_eq!(hear(&frame(text)), wanted, "{mark} {text:?}");
+            let is =
+                |text: &str, wanted: ServerFrame<'_>| assert_eq!(parse_frame(&frame(text)), wanted, "{mark} {text:?}");
             let name = b"a";
-            is("$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n", Heard::Message { kind: Kind::Channel, name });
-            is("$8\r\npmessage\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nx\r\n", Heard::Message { kind: Kind::Pattern, name });
-            is("$8\r\nsmessage\r\n$1\r\na\r\n$1\r\nx\r\n", Heard::Message { kind: Kind::Shard, name });
-            is("$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", Heard::Subscribed { kind: Kind::Channel, name });
-            is("$10\r\npsubscribe\r\n$1\r\na\r\n:1\r\n", Heard::Subscribed { kind: Kind::Pattern, name });
-            is("$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n", Heard::Subscribed { kind: Kind::Shard, name });
-            is("$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n", Heard::Unsubscribed { kind: Kind::Channel, name });
-            is("$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n", Heard::Unsubscribed { kind: Kind::Shard, name });
-            is("$12\r\npunsubscribe\r\n$-1\r\n:0\r\n", Heard::Unsubscribed { kind: Kind::Pattern, name: b"" });
+            is("$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n", ServerFrame::Message { kind: Kind::Channel, name });
+            is(
+                "$8\r\npmessage\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nx\r\n",
+                ServerFrame::Message { kind: Kind::Pattern, name },
+            );
+            is("$8\r\nsmessage\r\n$1\r\na\r\n$1\r\nx\r\n", ServerFrame::Message { kind: Kind::Shard, name });
+            is("$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", ServerFrame::Subscribed { kind: Kind::Channel, name });
+            is("$10\r\npsubscribe\r\n$1\r\na\r\n:1\r\n", ServerFrame::Subscribed { kind: Kind::Pattern, name });
+            is("$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n", ServerFrame::Subscribed { kind: Kind::Shard, name });
+            is("$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n", ServerFrame::Unsubscribed { kind: Kind::Channel, name });
+            is("$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n", ServerFrame::Unsubscribed { kind: Kind::Shard, name });
+            is("$12\r\npunsubscribe\r\n$-1\r\n:0\r\n", ServerFrame::Unsubscribed { kind: Kind::Pattern, name: b"" });
         }
-        assert_eq!(hear(b"*2\r\n$4\r\npong\r\n$0\r\n\r\n"), Heard::Reply);
-        assert_eq!(hear(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"), Heard::Notice);
-        assert_eq!(hear(b"+PONG\r\n"), Heard::Reply);
-        assert_eq!(hear(b":1\r\n"), Heard::Reply);
-        assert_eq!(hear(b"-NOPERM no\r\n"), Heard::Error);
+        assert_eq!(parse_frame(b"*2\r\n$4\r\npong\r\n$0\r\n\r\n"), ServerFrame::Reply);
+        assert_eq!(parse_frame(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"), ServerFrame::Notice);
+        assert_eq!(parse_frame(b"+PONG\r\n"), ServerFrame::Reply);
+        assert_eq!(parse_frame(b":1\r\n"), ServerFrame::Reply);
+        assert_eq!(parse_frame(b"-NOPERM no\r\n"), ServerFrame::Error);
     }
 
     #[test]
     fn names_may_hold_any_bytes_and_beginnings_are_enough() {
         let frame = b">3\r\n$7\r\nmessage\r\n$4\r\na\r\nb\r\n$100000\r\nthe beginning";
-        assert_eq!(hear(frame), Heard::Message { kind: Kind::Channel, name: b"a\r\nb" });
+        assert_eq!(parse_frame(frame), ServerFrame::Message { kind: Kind::Channel, name: b"a\r\nb" });
         for end in 0..frame.len() {
             // Nothing that is cut off makes it panic.
-            hear(&frame[..end]);
+            parse_frame(&frame[..end]);
         }
     }
 

@@ -8,7 +8,7 @@ use weir_base::time::Time;
 use super::{
     feed::{Expect, Feed, Name},
     frame::Kind,
-    registry::{Entry, Member, PING, Registry, RegistryIo, What},
+    registry::{Entry, Member, PING, PendingNames, Registry, RegistryIo},
 };
 
 /// Names in one command that subscribes again; a command of this many is about 10 KiB.
@@ -24,14 +24,14 @@ pub(super) fn is_passing(line: &[u8]) -> bool {
     words.iter().any(|word| line.starts_with(word))
 }
 
-/// What a registry waits for, and how long.
+/// The deadlines of a registry.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// A SUBSCRIBE, for a connection.
     pub connection: Duration,
     /// An answer of the server.
     pub answer: Duration,
-    /// Silence after which the server is asked whether it is there.
+    /// Silence after which the server gets a PING.
     pub silence: Duration,
     /// A connection that nobody needs is kept for the next who does.
     pub unused: Duration,
@@ -61,7 +61,7 @@ impl Registry {
     }
 
     fn waiting(&self, is_meant: impl Fn(Time) -> bool) -> Vec<usize> {
-        let waits = |what: &What| matches!(what, What::Subscribe { is_waiting: true, .. });
+        let waits = |what: &PendingNames| matches!(what, PendingNames::Subscribe { is_waiting: true, .. });
         let each = self.members.iter();
         each.filter(|(_, member)| member.op.as_ref().is_some_and(|op| waits(&op.what) && is_meant(op.since)))
             .map(|(client, _)| client)
@@ -108,7 +108,7 @@ impl Registry {
             names.retain(is_here);
             if !names.is_empty() {
                 let expect = Expect::Resubscribe { kind, left: names.len(), names: names.clone() };
-                self.ask(shard, kind.subscribe(), &names, expect, io);
+                self.send_command(shard, kind.subscribe(), &names, expect, io);
             }
         }
     }
@@ -130,7 +130,7 @@ impl Registry {
             names[kind as usize].get(name).is_some_and(|entry| entry.at.shards().contains(&shard))
         };
         restart(&mut self.members, is_here);
-        let lost = self.names_heard_at(shard);
+        let lost = self.names_subscribed_at(shard);
         if lost > 0 {
             io.count_gap(shard, lost);
         }
@@ -142,7 +142,7 @@ impl Registry {
     }
 
     /// Names of which messages come from `shard`.
-    fn names_heard_at(&self, shard: u16) -> usize {
+    fn names_subscribed_at(&self, shard: u16) -> usize {
         let is_heard =
             |entry: &Entry| entry.wanted > 0 && !entry.listeners.is_empty() && entry.at.shards().contains(&shard);
         self.entries().filter(|(_, _, entry)| is_heard(entry)).count()
@@ -153,7 +153,7 @@ impl Registry {
         let now = io.now();
         for client in self.waiting(|since| now.since(since) >= for_least) {
             let is_there = self.members[client].op.as_ref().is_some_and(|op| match &op.what {
-                What::Subscribe { names, .. } => names.iter().any(|(name, _)| {
+                PendingNames::Subscribe { names, .. } => names.iter().any(|(name, _)| {
                     self.names[op.kind as usize].get(name).is_some_and(|entry| entry.at.shards().contains(&shard))
                 }),
                 _ => false,
@@ -231,7 +231,7 @@ impl Registry {
             for &shard in before.shards().iter().filter(|shard| !next.shards().contains(shard)) {
                 if self.is_open(shard) {
                     let expect = Expect::Unsubscribe { who: None, kind, names: [name.clone()].into() };
-                    self.ask(shard, kind.unsubscribe(), std::slice::from_ref(&name), expect, io);
+                    self.send_command(shard, kind.unsubscribe(), std::slice::from_ref(&name), expect, io);
                 }
             }
             if before != next {
@@ -248,11 +248,11 @@ impl Registry {
     }
 }
 
-/// Commands under way for one of these names are to be sent anew; answers to what was sent are nobody's.
+/// Commands under way for one of these names are to be sent again; replies to the earlier ones are dropped.
 fn restart(members: &mut Slab<Member>, is_meant: impl Fn(Kind, &Name) -> bool) {
     for (_, member) in members {
         if let Some(op) = &mut member.op
-            && let What::Subscribe { names, is_waiting } = &mut op.what
+            && let PendingNames::Subscribe { names, is_waiting } = &mut op.what
             && names.iter().any(|(name, _)| is_meant(op.kind, name))
         {
             *is_waiting = true;

@@ -1,4 +1,4 @@
-//! Who hears what, and what has been asked of the servers: the subscriptions of all clients of a worker at one upstream.
+//! Subscribers and pending commands to the servers: the subscriptions of all clients of a worker at one upstream.
 //!
 //! It does no I/O: what it needs it asks of [`RegistryIo`]. The order of each subscription lane is what makes it exact. A
 //! SUBSCRIBE of a client always goes to the server, though the name may be subscribed already: its confirmation tells which
@@ -15,7 +15,7 @@ use weir_base::time::Time;
 use weir_resp::encode;
 
 use super::{
-    feed::{Expect, Feed, Name, Who},
+    feed::{Expect, Feed, Name, Requester},
     frame::Kind,
 };
 
@@ -83,15 +83,15 @@ pub struct Entry {
 
 /// A command of a client that waits for the server.
 #[derive(Debug)]
-pub(crate) struct Op {
+pub(crate) struct PendingCommand {
     pub(crate) kind: Kind,
     pub(crate) since: Time,
     pub(crate) serial: u64,
-    pub(crate) what: What,
+    pub(crate) what: PendingNames,
 }
 
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum PendingNames {
     /// The names that are not confirmed, each with the number of servers that have not; not sent while `is_waiting`.
     Subscribe {
         names: VecDeque<(Name, usize)>,
@@ -109,7 +109,7 @@ pub(crate) enum What {
 #[derive(Debug, Default)]
 pub(crate) struct Member {
     held: BTreeSet<(Kind, Name)>,
-    pub(crate) op: Option<Op>,
+    pub(crate) op: Option<PendingCommand>,
 }
 
 /// See the module's documentation.
@@ -118,7 +118,7 @@ pub struct Registry {
     pub(super) names: [HashMap<Name, Entry>; 3],
     pub(super) members: Slab<Member>,
     pub(super) feeds: BTreeMap<u16, Feed>,
-    /// Names that their server has dropped: they are to be placed anew.
+    /// Names that their server has dropped: they are to be subscribed again.
     pub(super) adrift: Vec<(Kind, Name)>,
     /// How many of them a server has dropped by itself.
     pub(super) dropped: BTreeMap<u16, usize>,
@@ -165,17 +165,17 @@ impl Registry {
     pub fn subscribe(&mut self, client: usize, kind: Kind, names: &[Name], io: &impl RegistryIo) {
         self.count += names.len();
         let names = names.iter().map(|name| (self.want(kind, name, io), 0)).collect();
-        let what = What::Subscribe { names, is_waiting: true };
+        let what = PendingNames::Subscribe { names, is_waiting: true };
         self.begin(client, kind, what, io);
         self.start(client, io);
     }
 
-    fn begin(&mut self, client: usize, kind: Kind, what: What, io: &impl RegistryIo) -> Who {
+    fn begin(&mut self, client: usize, kind: Kind, what: PendingNames, io: &impl RegistryIo) -> Requester {
         self.serial += 1;
         let member = &mut self.members[client];
         debug_assert!(member.op.is_none(), "one command at a time");
-        member.op = Some(Op { kind, since: io.now(), serial: self.serial, what });
-        Who { client, serial: self.serial }
+        member.op = Some(PendingCommand { kind, since: io.now(), serial: self.serial, what });
+        Requester { client, serial: self.serial }
     }
 
     /// One more client wants a name. Gives the registry's own copy of it.
@@ -205,10 +205,10 @@ impl Registry {
     /// Sends what is left of a SUBSCRIBE, if all its servers are connected.
     pub(super) fn start(&mut self, client: usize, io: &impl RegistryIo) {
         let Some(op) = &mut self.members[client].op else { return };
-        let What::Subscribe { names, is_waiting } = &mut op.what else { return };
+        let PendingNames::Subscribe { names, is_waiting } = &mut op.what else { return };
         self.serial += 1;
         op.serial = self.serial;
-        let (who, kind) = (Who { client, serial: self.serial }, op.kind);
+        let (who, kind) = (Requester { client, serial: self.serial }, op.kind);
         let mut plan: BTreeMap<u16, Vec<Name>> = BTreeMap::new();
         for (name, left) in names.iter_mut() {
             let Some(entry) = self.names[kind as usize].get(name) else { continue };
@@ -225,12 +225,19 @@ impl Registry {
         }
         for (shard, names) in plan {
             let expect = Expect::Subscribe { who, kind, left: names.len() };
-            self.ask(shard, kind.subscribe(), &names, expect, io);
+            self.send_command(shard, kind.subscribe(), &names, expect, io);
         }
     }
 
     /// Sends a command with `names` to an open feed.
-    pub(super) fn ask(&mut self, shard: u16, command: &str, names: &[Name], expect: Expect, io: &impl RegistryIo) {
+    pub(super) fn send_command(
+        &mut self,
+        shard: u16,
+        command: &str,
+        names: &[Name],
+        expect: Expect,
+        io: &impl RegistryIo,
+    ) {
         let mut wire = Vec::new();
         let words: Vec<&[u8]> = std::iter::once(command.as_bytes()).chain(names.iter().map(|name| &**name)).collect();
         encode::command(&mut wire, words);
@@ -254,7 +261,7 @@ impl Registry {
         }
         plan.retain(|&shard, _| self.is_open(shard));
         let left = plan.len();
-        let who = self.begin(client, kind, What::Unsubscribe { names: names.to_vec(), left }, io);
+        let who = self.begin(client, kind, PendingNames::Unsubscribe { names: names.to_vec(), left }, io);
         if left == 0 {
             self.finish_leaving(client);
             return true;
@@ -271,14 +278,14 @@ impl Registry {
         shard: u16,
         kind: Kind,
         names: VecDeque<Name>,
-        who: Option<Who>,
+        who: Option<Requester>,
         io: &impl RegistryIo,
     ) {
         if names.is_empty() {
             return self.send(shard, PING, Expect::Fence { who }, io);
         }
         let list: Vec<Name> = names.iter().cloned().collect();
-        self.ask(shard, kind.unsubscribe(), &list, Expect::Unsubscribe { who, kind, names }, io);
+        self.send_command(shard, kind.unsubscribe(), &list, Expect::Unsubscribe { who, kind, names }, io);
     }
 
     /// One client less wants a name. If it was the last, the name goes to the servers to be unsubscribed from; to the others
@@ -302,7 +309,9 @@ impl Registry {
 
     /// The client hears the names of its UNSUBSCRIBE no more.
     fn finish_leaving(&mut self, client: usize) {
-        let Some(Op { kind, what: What::Unsubscribe { names, .. }, .. }) = self.members[client].op.take() else {
+        let Some(PendingCommand { kind, what: PendingNames::Unsubscribe { names, .. }, .. }) =
+            self.members[client].op.take()
+        else {
             return;
         };
         names.iter().for_each(|name| self.stop_listening(client, kind, name));
@@ -320,9 +329,9 @@ impl Registry {
     /// The client hears nothing more, and its number may become another's.
     pub fn leave(&mut self, client: usize, io: &impl RegistryIo) {
         match self.members[client].op.as_ref().map(|op| &op.what) {
-            Some(What::Subscribe { .. }) => self.give_up(client, io),
-            Some(What::Unsubscribe { .. }) => self.finish_leaving(client),
-            Some(What::Publish) | None => {}
+            Some(PendingNames::Subscribe { .. }) => self.give_up(client, io),
+            Some(PendingNames::Unsubscribe { .. }) => self.finish_leaving(client),
+            Some(PendingNames::Publish) | None => {}
         }
         let member = self.members.remove(client);
         for kind in Kind::ALL {
@@ -338,7 +347,11 @@ impl Registry {
 
     /// The names of a client's SUBSCRIBE that are not confirmed are not wanted any more.
     pub(super) fn give_up(&mut self, client: usize, io: &impl RegistryIo) {
-        let Some(Op { kind, what: What::Subscribe { names, .. }, .. }) = self.members[client].op.take() else { return };
+        let Some(PendingCommand { kind, what: PendingNames::Subscribe { names, .. }, .. }) =
+            self.members[client].op.take()
+        else {
+            return;
+        };
         let mut plan = BTreeMap::new();
         names.iter().for_each(|(name, _)| self.unwant(kind, name, &mut plan));
         self.abandon(kind, plan, io);
@@ -353,7 +366,7 @@ impl Registry {
         }
     }
 
-    /// Takes over a client that has subscriptions: what was subscribed elsewhere is subscribed here, and nobody is told.
+    /// Takes over a client that has subscriptions: its subscriptions elsewhere move here, unnoticed.
     pub fn adopt(&mut self, client: usize, held: &[(Kind, Name)], io: &impl RegistryIo) {
         self.count += held.len();
         for (kind, name) in held {
@@ -378,19 +391,21 @@ impl Registry {
         if !self.is_open(shard) {
             return false;
         }
-        let who = self.begin(client, kind, What::Publish, io);
+        let who = self.begin(client, kind, PendingNames::Publish, io);
         self.send(shard, wire, Expect::Publish { who }, io);
         true
     }
 
     /// The command of `who`, if it is still under way.
-    pub(super) fn op(&mut self, who: Who) -> Option<&mut Op> {
+    pub(super) fn op(&mut self, who: Requester) -> Option<&mut PendingCommand> {
         self.members.get_mut(who.client)?.op.as_mut().filter(|op| op.serial == who.serial)
     }
 
     /// One of the servers has confirmed a name of a SUBSCRIBE.
-    pub(super) fn confirm(&mut self, who: Who, name: &[u8], io: &impl RegistryIo) {
-        let Some(Op { kind, what: What::Subscribe { names, .. }, .. }) = self.op(who) else { return };
+    pub(super) fn confirm(&mut self, who: Requester, name: &[u8], io: &impl RegistryIo) {
+        let Some(PendingCommand { kind, what: PendingNames::Subscribe { names, .. }, .. }) = self.op(who) else {
+            return;
+        };
         let kind = *kind;
         if let Some((_, left)) = names.iter_mut().find(|(other, left)| **other == *name && *left > 0) {
             *left -= 1;
@@ -412,9 +427,9 @@ impl Registry {
     }
 
     /// One of the answers to an UNSUBSCRIBE is here.
-    pub(super) fn note_left(&mut self, who: Option<Who>, io: &impl RegistryIo) {
+    pub(super) fn note_left(&mut self, who: Option<Requester>, io: &impl RegistryIo) {
         let Some(who) = who else { return };
-        let Some(Op { what: What::Unsubscribe { left, .. }, .. }) = self.op(who) else { return };
+        let Some(PendingCommand { what: PendingNames::Unsubscribe { left, .. }, .. }) = self.op(who) else { return };
         *left -= 1;
         if *left == 0 {
             self.finish_leaving(who.client);

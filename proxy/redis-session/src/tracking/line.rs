@@ -1,4 +1,4 @@
-//! What a server says on a tracking lane (Redis `tracking.c`).
+//! The frames of a server on a tracking lane (Redis `tracking.c`).
 
 use weir_resp::encode;
 
@@ -11,14 +11,14 @@ pub fn request() -> Vec<u8> {
     out
 }
 
-/// What a whole frame is.
+/// A complete frame, by kind.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard<'a> {
+pub enum TrackingFrame<'a> {
     /// These keys have changed.
     Changed(Vec<&'a [u8]>),
     /// All have: FLUSHALL, FLUSHDB.
     AllChanged,
-    /// The answer to what was asked.
+    /// The reply to a request.
     Reply,
     /// It is refused.
     Error,
@@ -27,15 +27,17 @@ pub enum Heard<'a> {
 }
 
 /// Tells what `frame` is.
-pub fn hear(frame: &[u8]) -> Heard<'_> {
+pub fn parse_frame(frame: &[u8]) -> TrackingFrame<'_> {
     match frame.first() {
         Some(b'>') => {}
-        Some(b'-' | b'!') => return Heard::Error,
-        _ => return Heard::Reply,
+        Some(b'-' | b'!') => return TrackingFrame::Error,
+        _ => return TrackingFrame::Reply,
     }
-    let Some((b"invalidate", rest)) = line(frame).and_then(|(_, rest)| bulk(rest)) else { return Heard::Notice };
-    // What is not understood may be anything.
-    keys(rest).map_or(Heard::AllChanged, Heard::Changed)
+    let Some((b"invalidate", rest)) = line(frame).and_then(|(_, rest)| bulk(rest)) else {
+        return TrackingFrame::Notice;
+    };
+    // An unknown frame may be anything.
+    keys(rest).map_or(TrackingFrame::AllChanged, TrackingFrame::Changed)
 }
 
 /// An array of bulk strings.
@@ -56,17 +58,17 @@ mod unit {
     use super::*;
 
     #[test]
-    fn frames_are_told_apart() {
+    fn frame_kinds_are_distinguished() {
         let two = b">2\r\n$10\r\ninvalidate\r\n*2\r\n$1\r\na\r\n$4\r\nb\r\nc\r\n";
-        assert_eq!(hear(two), Heard::Changed(vec![b"a", b"b\r\nc"]));
-        assert_eq!(hear(b">2\r\n$10\r\ninvalidate\r\n_\r\n"), Heard::AllChanged);
-        assert_eq!(hear(b">2\r\n$10\r\ninvalidate\r\n$-1\r\n"), Heard::AllChanged);
-        assert_eq!(hear(b">2\r\n$21\r\ntracking-redir-broken\r\n:1\r\n"), Heard::Notice);
-        assert_eq!(hear(b"+OK\r\n"), Heard::Reply);
-        assert_eq!(hear(b"-ERR no\r\n"), Heard::Error);
+        assert_eq!(parse_frame(two), TrackingFrame::Changed(vec![b"a", b"b\r\nc"]));
+        assert_eq!(parse_frame(b">2\r\n$10\r\ninvalidate\r\n_\r\n"), TrackingFrame::AllChanged);
+        assert_eq!(parse_frame(b">2\r\n$10\r\ninvalidate\r\n$-1\r\n"), TrackingFrame::AllChanged);
+        assert_eq!(parse_frame(b">2\r\n$21\r\ntracking-redir-broken\r\n:1\r\n"), TrackingFrame::Notice);
+        assert_eq!(parse_frame(b"+OK\r\n"), TrackingFrame::Reply);
+        assert_eq!(parse_frame(b"-ERR no\r\n"), TrackingFrame::Error);
         for end in 0..two.len() {
             // Nothing that is cut off makes it panic, and nothing of it is lost in silence.
-            assert_ne!(hear(&two[..end]), Heard::Changed(vec![b"a"]));
+            assert_ne!(parse_frame(&two[..end]), TrackingFrame::Changed(vec![b"a"]));
         }
     }
 }

@@ -3,10 +3,10 @@
 
 use weir_resp::{Version, encode};
 
-/// The channel on which clients of RESP2 are told.
+/// The channel of invalidations for clients of RESP2.
 pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// What a client is told in place of another one.
+/// An invalidation for a client in place of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Number of the client to tell.
@@ -43,7 +43,7 @@ mod unit {
     use super::*;
 
     #[test]
-    fn both_versions_are_told_in_redis_words() {
+    fn both_versions_use_the_words_of_redis() {
         let wire = |keys: Option<&[&[u8]]>, version| {
             let mut out = Vec::new();
             write(&mut out, keys, version);

@@ -1,4 +1,4 @@
-//! A client that tracks: CLIENT TRACKING and its kin, the reads it has under way, and what it is told.
+//! A client that tracks: CLIENT TRACKING and its kin, its reads in flight, and its invalidations.
 
 use weir_analysis::redis::{
     self, Args, Categories, Class, ClientCommand, Command, Flags, KeyFlags, Keys, LocalCommand, Resolved,
@@ -7,9 +7,9 @@ use weir_base::exchange::FrameKind;
 use weir_resp::{Version, encode};
 
 use super::{
+    in_flight::{InFlight, KeyAccess, TouchedKey},
     notice,
-    terms::Terms,
-    under_way::{Touched, TouchedKey, UnderWay},
+    terms::TrackingMode,
 };
 use crate::{
     io::{Io, Track},
@@ -18,7 +18,7 @@ use crate::{
     refusal,
     request::Request,
     spread::may_read_elsewhere,
-    state::{State, Taken},
+    state::{CommandStatus, State},
 };
 
 const CACHING_OFF: &str =
@@ -26,34 +26,34 @@ const CACHING_OFF: &str =
 const CACHING_YES: &str = "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.";
 const CACHING_NO: &str = "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.";
 
-/// A write of the client's own that it does not want to be told of.
+/// A write of the client's own, with NOLOOP.
 #[derive(Debug)]
 struct OwnWrite {
     exchange: u64,
     key: Name,
     /// An invalidation was passed over for it.
     is_passed_over: bool,
-    /// Another one came while it is under way: perhaps of a later change, which must be told behind the reply.
+    /// Another one came while it is under way: perhaps of a later change, whose invalidation must come behind the reply.
     is_due: bool,
 }
 
-/// Own writes under way that are looked for in each change; those beyond are told.
+/// Own writes under way that are looked for in each change; those beyond cause an invalidation.
 const OWN_MAX: usize = 64;
 
 /// What is known of a client that tracks.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
-    pub(crate) terms: Terms,
+    pub(crate) terms: TrackingMode,
     /// As whom its reads are remembered.
     login: Option<u64>,
     /// CLIENT CACHING was said for the next command, or for the transaction that begins with it.
     is_caching: bool,
     is_redirect_broken: bool,
-    under_way: UnderWay,
+    under_way: InFlight,
     /// In the order in which they were sent.
     own: Vec<OwnWrite>,
     /// Keys of the transaction being queued.
-    queued: Vec<(Name, Touched)>,
+    queued: Vec<(Name, KeyAccess)>,
 }
 
 impl Tracking {
@@ -65,7 +65,7 @@ impl Tracking {
 
     /// What is read now may be kept by the client.
     fn wants(&self) -> bool {
-        let Terms { is_opt_in, is_opt_out, .. } = self.terms;
+        let TrackingMode { is_opt_in, is_opt_out, .. } = self.terms;
         if is_opt_in || is_opt_out { is_opt_in == self.is_caching } else { true }
     }
 
@@ -80,7 +80,7 @@ impl Tracking {
         false
     }
 
-    /// Writes of its own that are answered with `exchange`: what the client has to be told after all.
+    /// Writes of its own that are answered with `exchange`: invalidations that the client must get after all.
     fn settle_own(&mut self, exchange: u64, is_error: bool, io: &impl Io) -> Vec<Name> {
         let (mut due, mut unread, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         for write in self.own.extract_if(.., |write| write.exchange == exchange) {
@@ -108,13 +108,13 @@ fn is_tracked(command: &Command) -> bool {
     command.flags.contains(Flags::READONLY) || command.categories.contains(Categories::SCRIPTING)
 }
 
-/// What a command does with its keys, if that matters.
-fn touched(command: &Command, class: Class, is_bcast: bool, is_behind_others: bool) -> Option<Touched> {
+/// The access of a command to its keys, if that matters.
+fn touched(command: &Command, class: Class, is_bcast: bool, is_behind_others: bool) -> Option<KeyAccess> {
     let is_write = command.flags.contains(Flags::WRITE) && class != Class::Blocking && !is_behind_others;
     match is_tracked(command) {
-        true => Some(Touched::Read),
-        false if is_write => Some(Touched::Written),
-        false => is_bcast.then_some(Touched::Read),
+        true => Some(KeyAccess::Read),
+        false if is_write => Some(KeyAccess::Written),
+        false => is_bcast.then_some(KeyAccess::Read),
     }
 }
 
@@ -145,8 +145,8 @@ fn names(command: &Command, request: &Request<'_>) -> Vec<Name> {
 
 impl State {
     /// CLIENT TRACKING: when it is answered everything is heard of that is changed from then on.
-    pub(crate) fn client_tracking(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
-        let terms = match Terms::parse(request, self.tracking.as_deref().map(|tracking| &tracking.terms), io) {
+    pub(crate) fn client_tracking(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
+        let terms = match TrackingMode::parse(request, self.tracking.as_deref().map(|tracking| &tracking.terms), io) {
             Ok(Some(terms)) => terms,
             Ok(None) => {
                 self.drop_tracking(io);
@@ -167,12 +167,12 @@ impl State {
         }
     }
 
-    fn begin_tracking(&mut self, terms: Terms, io: &impl Io) {
+    fn begin_tracking(&mut self, terms: TrackingMode, io: &impl Io) {
         let tracking = self.tracking.get_or_insert_default();
         let is_another = tracking.login.replace(self.login).is_some_and(|login| login != self.login);
         if is_another {
             // What it has kept is in the table of the login before.
-            self.tell_changed(None, io);
+            self.send_invalidation(None, io);
         }
         let tracking = self.tracking.get_or_insert_default();
         tracking.terms = terms;
@@ -203,7 +203,7 @@ impl State {
     }
 
     /// CLIENT CACHING.
-    pub(crate) fn client_caching(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn client_caching(&mut self, request: &Request<'_>, io: &impl Io) -> CommandStatus {
         let Some(tracking) = &mut self.tracking else { return self.error(io, CACHING_OFF) };
         let word = request.text(2);
         let (is_yes, is_no) = (word.eq_ignore_ascii_case(b"yes"), word.eq_ignore_ascii_case(b"no"));
@@ -221,10 +221,10 @@ impl State {
     }
 
     /// CLIENT GETREDIR.
-    pub(crate) fn client_redirection(&mut self, io: &impl Io) -> Taken {
+    pub(crate) fn client_redirection(&mut self, io: &impl Io) -> CommandStatus {
         let redirection = self.redirection();
         self.local(io, |out| encode::integer(out, redirection));
-        Taken::Yes
+        CommandStatus::Done
     }
 
     fn redirection(&self) -> i64 {
@@ -233,7 +233,7 @@ impl State {
     }
 
     /// CLIENT TRACKINGINFO.
-    pub(crate) fn client_tracking_info(&mut self, io: &impl Io) -> Taken {
+    pub(crate) fn client_tracking_info(&mut self, io: &impl Io) -> CommandStatus {
         let (redirection, version) = (self.redirection(), self.version);
         let mut flags = vec![if self.tracking.is_some() { "on" } else { "off" }];
         let mut prefixes: Vec<Name> = Vec::new();
@@ -261,7 +261,7 @@ impl State {
             encode::array(out, prefixes.len());
             prefixes.iter().for_each(|prefix| encode::bulk(out, prefix));
         });
-        Taken::Yes
+        CommandStatus::Done
     }
 
     /// A large command is held whole if what it reads has to be known.
@@ -277,10 +277,10 @@ impl State {
         class: Class,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Taken {
+    ) -> CommandStatus {
         let first = self.order.next_number();
         let taken = self.send(command, class, request, io);
-        if taken == Taken::Held {
+        if taken == CommandStatus::Held {
             return taken;
         }
         let sent = self.order.next_number().checked_sub(1).filter(|&last| last >= first);
@@ -299,7 +299,7 @@ impl State {
                     self.note_touched(keys, exchange, false, io);
                 }
             }
-            // What EXEC will not execute it does not read.
+            // EXEC does not read the keys of commands that it will not execute.
             _ if is_spoiled => tracking.queued = Vec::new(),
             _ if is_queued => {
                 if let Some(access) = access {
@@ -333,7 +333,7 @@ impl State {
 
     fn note_sent(
         &mut self,
-        (command, access): (&'static Command, Option<Touched>),
+        (command, access): (&'static Command, Option<KeyAccess>),
         request: &Request<'_>,
         exchange: u64,
         io: &impl Io,
@@ -354,7 +354,7 @@ impl State {
         let own = self.tracking.as_deref().map_or(0, |tracking| tracking.own.len());
         if own + places.len() > OWN_MAX || !io.watch_keys(&places, false) {
             // Its own invalidation may never come, and another one would be passed over.
-            let keys = places.into_iter().map(|(key, _)| (key, Touched::Read)).collect();
+            let keys = places.into_iter().map(|(key, _)| (key, KeyAccess::Read)).collect();
             return self.note_touched(keys, exchange, false, io);
         }
         let Some(tracking) = &mut self.tracking else { return };
@@ -375,15 +375,15 @@ impl State {
     }
 
     /// `exchange` reads and writes these keys.
-    fn note_touched(&mut self, mut keys: Vec<(Name, Touched)>, exchange: u64, may_go_elsewhere: bool, io: &impl Io) {
+    fn note_touched(&mut self, mut keys: Vec<(Name, KeyAccess)>, exchange: u64, may_go_elsewhere: bool, io: &impl Io) {
         let Some(tracking) = self.tracking.as_deref() else { return };
         let (terms, wants, is_bcast) = (&tracking.terms, tracking.wants(), tracking.terms.is_bcast);
-        keys.retain(|(key, access)| terms.covers(key) && (wants || *access == Touched::Written));
+        keys.retain(|(key, access)| terms.covers(key) && (wants || *access == KeyAccess::Written));
         if keys.is_empty() {
             return;
         }
         // What a client has written it may keep with BCAST alone.
-        let is_kept = |access: Touched| is_bcast || access == Touched::Read;
+        let is_kept = |access: KeyAccess| is_bcast || access == KeyAccess::Read;
         let kept = keys.iter().filter(|(_, access)| is_kept(*access));
         let places: Vec<(Name, u16)> =
             kept.map(|(key, _)| (key.clone(), self.reads_at(key, may_go_elsewhere, io))).collect();
@@ -405,7 +405,7 @@ impl State {
             let mut keys = Vec::new();
             tracking.own.retain(|write| {
                 let is_meant = write.exchange == exchange;
-                let key = || TouchedKey { name: write.key.clone(), access: Touched::Read, is_due: true };
+                let key = || TouchedKey { name: write.key.clone(), access: KeyAccess::Read, is_due: true };
                 keys.extend(is_meant.then(key));
                 !is_meant
             });
@@ -430,7 +430,7 @@ impl State {
         for prefix in if prefixes.is_empty() { vec![Name::default()] } else { prefixes } {
             let keys: Vec<&[u8]> = due.iter().map(|key| &**key).filter(|key| key.starts_with(&prefix)).collect();
             if !keys.is_empty() {
-                self.tell_changed(Some(&keys), io);
+                self.send_invalidation(Some(&keys), io);
             }
         }
     }
@@ -439,12 +439,12 @@ impl State {
     pub(crate) fn on_changed(&mut self, keys: &[&[u8]], io: &impl Io) {
         let Some(tracking) = &mut self.tracking else { return };
         if tracking.under_way.is_empty() && tracking.own.is_empty() {
-            return self.tell_changed(Some(keys), io);
+            return self.send_invalidation(Some(keys), io);
         }
         let mut now = keys.to_vec();
         now.retain(|key| !tracking.under_way.changed(key) && !tracking.is_own(key));
         if !now.is_empty() {
-            self.tell_changed(Some(&now), io);
+            self.send_invalidation(Some(&now), io);
         }
     }
 
@@ -452,20 +452,20 @@ impl State {
     pub(crate) fn on_all_changed(&mut self, io: &impl Io) {
         let Some(tracking) = &mut self.tracking else { return };
         tracking.under_way.all_changed();
-        // Nothing is passed over for what it is writing any more: it is told behind its reply.
+        // Nothing is passed over for what it is writing any more: the invalidation comes behind its reply.
         tracking.own.iter_mut().for_each(|write| (write.is_passed_over, write.is_due) = (true, true));
-        self.tell_changed(None, io);
+        self.send_invalidation(None, io);
     }
 
     /// Tells the client, or the one in its place, that it must forget `keys`, `None`: all.
-    fn tell_changed(&mut self, keys: Option<&[&[u8]]>, io: &impl Io) {
+    fn send_invalidation(&mut self, keys: Option<&[&[u8]]>, io: &impl Io) {
         let version = self.version;
         let Some(tracking) = &mut self.tracking else { return };
         let count = keys.map_or(1, |keys| keys.len());
         // A message for each key, or one for all, as the server has it.
         let each = keys.map_or(1, |keys| if tracking.terms.is_bcast { keys.len().max(1) } else { 1 });
         let Some(redirect) = &tracking.terms.redirect else {
-            // In RESP2 nothing can be told where replies are expected.
+            // RESP2 has no push where replies are expected.
             if version == Version::Resp3 {
                 io.count_invalidations(count);
                 let mut frames = Vec::new();
@@ -505,7 +505,12 @@ impl State {
         }
     }
 
-    pub(crate) fn client_tracks(&mut self, client: ClientCommand, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn client_tracks(
+        &mut self,
+        client: ClientCommand,
+        request: &Request<'_>,
+        io: &impl Io,
+    ) -> CommandStatus {
         match client {
             ClientCommand::Tracking => self.client_tracking(request, io),
             ClientCommand::Caching => self.client_caching(request, io),

@@ -1,4 +1,4 @@
-//! Who has to be told of what: keys that clients have read, and prefixes that others have named.
+//! Which clients get which invalidations: by the keys that they have read, or the prefixes that they have named.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -23,7 +23,7 @@ fn cost(key: &[u8]) -> usize {
 pub const KEY_BYTES_MAX: usize = 1024;
 
 /// A key that is not remembered any more, and who had read it.
-pub type Forgotten = (Name, BTreeSet<usize>);
+pub type EvictedKey = (Name, BTreeSet<usize>);
 
 /// The order of keys may hold so many more than there are.
 const ORDER_SLACK: usize = 1024;
@@ -49,14 +49,14 @@ pub struct Table {
 }
 
 impl Table {
-    /// A client that is told from now on; its number.
+    /// Adds a client that gets invalidations from now on; its number.
     pub fn join(&mut self, scope: Scope) -> usize {
         let client = self.followers.insert(Follower { scope: Scope::Read, keys: HashSet::new() });
         self.set_scope(client, scope);
         client
     }
 
-    /// It is told of other changes from now on.
+    /// It gets invalidations of other changes from now on.
     pub fn set_scope(&mut self, client: usize, scope: Scope) {
         self.drop_prefixes(client);
         if let Scope::Prefixes(prefixes) = &scope {
@@ -79,7 +79,7 @@ impl Table {
         }
     }
 
-    /// It is told nothing more, and its number may become another's.
+    /// It gets no more invalidations, and its number may become another's.
     pub fn leave(&mut self, client: usize) {
         self.drop_prefixes(client);
         for key in self.followers.remove(client).keys {
@@ -99,7 +99,7 @@ impl Table {
 
     /// A client may keep the value of `key` from now on. The keys that are forgotten for it, if there are too many, with those
     /// who have to be told.
-    pub fn remember(&mut self, client: usize, key: &Name, keys_max: usize) -> Vec<Forgotten> {
+    pub fn remember(&mut self, client: usize, key: &Name, keys_max: usize) -> Vec<EvictedKey> {
         if !self.followers[client].keys.insert(key.clone()) {
             return Vec::new();
         }
@@ -154,7 +154,7 @@ impl Table {
         }
     }
 
-    /// Keys have changed: says who is told of which of them.
+    /// Keys have changed: the clients that get an invalidation, and its keys.
     pub fn changed(&mut self, keys: &[&[u8]], mut tell: impl FnMut(usize, &[&[u8]])) {
         for &key in keys {
             self.readers_of_forgotten(key).into_iter().for_each(|client| tell(client, &[key]));
@@ -178,7 +178,7 @@ impl Table {
         readers
     }
 
-    /// Everything may have changed: says who is told.
+    /// Everything may have changed: the clients that get an invalidation.
     pub fn all_changed(&mut self) -> Vec<usize> {
         self.keys.clear();
         self.order.clear();
@@ -192,7 +192,7 @@ impl Table {
 mod unit {
     use super::*;
 
-    fn told(table: &mut Table, keys: &[&str]) -> Vec<(usize, Vec<String>)> {
+    fn readers_of(table: &mut Table, keys: &[&str]) -> Vec<(usize, Vec<String>)> {
         let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
         let mut told = Vec::new();
         table.changed(&keys, |client, keys| {
@@ -206,23 +206,23 @@ mod unit {
     }
 
     #[test]
-    fn a_reader_is_told_once_and_a_prefix_every_time() {
+    fn a_reader_is_notified_once_and_a_prefix_every_time() {
         let mut table = Table::default();
         let reader = table.join(Scope::Read);
         let follower = table.join(Scope::Prefixes([name("a"), name("b")].into()));
         table.remember(reader, &name("ab"), KEYS_MAX);
         assert_eq!(
-            told(&mut table, &["ab", "b", "c"]),
+            readers_of(&mut table, &["ab", "b", "c"]),
             [(reader, vec!["ab".into()]), (follower, vec!["ab".into()]), (follower, vec!["b".into()])]
         );
-        assert_eq!(told(&mut table, &["ab"]), [(follower, vec!["ab".into()])]);
+        assert_eq!(readers_of(&mut table, &["ab"]), [(follower, vec!["ab".into()])]);
         table.leave(follower);
         assert!(table.prefixes.is_empty());
-        assert_eq!(told(&mut table, &["ab"]), []);
+        assert_eq!(readers_of(&mut table, &["ab"]), []);
     }
 
     #[test]
-    fn nothing_is_left_of_those_who_leave() {
+    fn nothing_is_left_of_clients_that_leave() {
         let mut table = Table::default();
         let (one, two) = (table.join(Scope::Read), table.join(Scope::Read));
         for key in ["a", "b", "a"] {
@@ -231,7 +231,7 @@ mod unit {
         }
         assert_eq!(table.keys(), 4);
         table.forget(one, b"a");
-        assert_eq!(told(&mut table, &["a"]), [(two, vec!["a".into()])]);
+        assert_eq!(readers_of(&mut table, &["a"]), [(two, vec!["a".into()])]);
         table.leave(one);
         table.leave(two);
         assert_eq!((table.keys(), table.keys.len(), table.followers()), (0, 0, 0));

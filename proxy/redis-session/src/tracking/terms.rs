@@ -22,7 +22,7 @@ const SWITCH_OPT: &str = "ERR You can't switch OPTIN/OPTOUT mode before disablin
 const PREFIXES_MAX: usize = 256;
 const TOO_MANY_PREFIXES: &str = "ERR weir: too many prefixes";
 
-/// Which changes a client is told of.
+/// The changes that a client gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Of keys that it has read.
@@ -31,7 +31,7 @@ pub enum Scope {
     Prefixes(BTreeSet<Name>),
 }
 
-/// Another client that is told in place of the one that tracks.
+/// The client that gets invalidations in place of the one that tracks.
 #[derive(Clone, Debug)]
 pub(crate) struct Redirect {
     pub(crate) id: u64,
@@ -47,7 +47,7 @@ impl Redirect {
 
 /// How a client tracks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Terms {
+pub(crate) struct TrackingMode {
     pub(crate) is_bcast: bool,
     /// Not empty only with BCAST.
     pub(crate) prefixes: BTreeSet<Name>,
@@ -60,13 +60,13 @@ pub(crate) struct Terms {
     pub(crate) redirect: Option<Redirect>,
 }
 
-impl Terms {
+impl TrackingMode {
     /// What the tracker has to know of them.
     pub(crate) fn scope(&self) -> Scope {
         if self.is_bcast { Scope::Prefixes(self.prefixes.clone()) } else { Scope::Read }
     }
 
-    /// Changes of `key` are told, if it was read where that matters.
+    /// Sends the invalidations for a change of `key`.
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
         !self.is_bcast || self.prefixes.iter().any(|prefix| key.starts_with(prefix))
     }
@@ -75,7 +75,11 @@ impl Terms {
     ///
     /// # Errors
     /// The error, without its mark.
-    pub(crate) fn parse(request: &Request<'_>, now: Option<&Terms>, io: &impl Io) -> Result<Option<Terms>, Vec<u8>> {
+    pub(crate) fn parse(
+        request: &Request<'_>,
+        now: Option<&TrackingMode>,
+        io: &impl Io,
+    ) -> Result<Option<TrackingMode>, Vec<u8>> {
         let mut terms = Self::default();
         let mut prefixes: Vec<Name> = Vec::new();
         let mut at = 3;
@@ -130,7 +134,7 @@ impl Terms {
     }
 
     /// Whether they go together, and with those that hold now.
-    fn check(&self, prefixes: &[Name], now: Option<&Terms>) -> Result<(), Vec<u8>> {
+    fn check(&self, prefixes: &[Name], now: Option<&TrackingMode>) -> Result<(), Vec<u8>> {
         if !self.is_bcast && !prefixes.is_empty() {
             return Err(PREFIX_NEEDS_BCAST.into());
         }

@@ -4,10 +4,10 @@
 mod play;
 mod surroundings;
 
-use self::play::{Play, Terms};
+use self::play::{Play, TrackingMode};
 
 /// Runs plays; one that fails names its seed.
-fn plays(seeds: std::ops::Range<u64>, terms: &[Terms]) {
+fn plays(seeds: std::ops::Range<u64>, terms: &[TrackingMode]) {
     for seed in seeds {
         let mut play = Play::new(seed, terms);
         for _ in 0..400 {
@@ -18,28 +18,28 @@ fn plays(seeds: std::ops::Range<u64>, terms: &[Terms]) {
 }
 
 #[test]
-fn nobody_keeps_what_it_should_have_forgotten() {
-    plays(0..600, &[Terms::Read, Terms::Read, Terms::Bcast, Terms::OptIn]);
+fn no_client_keeps_an_invalidated_value() {
+    plays(0..600, &[TrackingMode::Read, TrackingMode::Read, TrackingMode::Bcast, TrackingMode::OptIn]);
 }
 
 #[test]
-fn nor_do_those_who_do_not_want_to_hear_of_themselves() {
-    plays(0..600, &[Terms::NoLoop, Terms::NoLoopBcast, Terms::NoLoop, Terms::Read]);
+fn nor_do_clients_with_noloop() {
+    plays(0..600, &[TrackingMode::NoLoop, TrackingMode::NoLoopBcast, TrackingMode::NoLoop, TrackingMode::Read]);
 }
 
 #[test]
-fn nor_those_in_whose_place_another_client_is_told() {
-    plays(0..600, &[Terms::Redirect, Terms::Redirect, Terms::Read]);
+fn nor_do_clients_that_redirect() {
+    plays(0..600, &[TrackingMode::Redirect, TrackingMode::Redirect, TrackingMode::Read]);
 }
 
 #[test]
-fn the_reply_cache_gives_nothing_older_than_what_is_known() {
-    plays(0..800, &[Terms::Cached, Terms::Cached, Terms::Cached, Terms::Read]);
+fn the_reply_cache_gives_nothing_older_than_the_known_version() {
+    plays(0..800, &[TrackingMode::Cached, TrackingMode::Cached, TrackingMode::Cached, TrackingMode::Read]);
 }
 
 #[test]
-fn the_reply_cache_answers_what_has_been_read() {
-    let mut play = Play::new(2, &[Terms::Cached, Terms::Cached]);
+fn the_reply_cache_serves_replies_that_have_been_read() {
+    let mut play = Play::new(2, &[TrackingMode::Cached, TrackingMode::Cached]);
     play.calm();
     play.end();
     for _ in 0..10 {
@@ -50,8 +50,17 @@ fn the_reply_cache_answers_what_has_been_read() {
 }
 
 #[test]
-fn in_peace_everything_is_kept_and_a_change_is_told_once() {
-    let mut play = Play::new(7, &[Terms::Read, Terms::Bcast, Terms::OptIn, Terms::NoLoop, Terms::NoLoopBcast]);
+fn without_losses_everything_is_kept_and_a_change_is_reported_once() {
+    let mut play = Play::new(
+        7,
+        &[
+            TrackingMode::Read,
+            TrackingMode::Bcast,
+            TrackingMode::OptIn,
+            TrackingMode::NoLoop,
+            TrackingMode::NoLoopBcast,
+        ],
+    );
     play.calm();
     for _ in 0..2_000 {
         play.step();

@@ -17,7 +17,7 @@ fn a_moved_key_is_followed() {
 }
 
 #[test]
-fn a_key_on_the_move_is_asked_for_there_once() {
+fn a_migrating_key_is_tried_at_its_target_once() {
     let mut scene = Scene::cluster(3);
     scene.0.world.server().moving.insert(1, 0);
     assert_eq!(scene.says("GET a"), bulk("GET a|0|3"), "ASK, ASKING, GET");
@@ -69,7 +69,7 @@ fn a_busy_slot_is_tried_again() {
 }
 
 #[test]
-fn a_redirection_that_is_refused_wakes_who_waits_for_it() {
+fn a_refused_redirection_wakes_its_waiter() {
     let mut scene = Scene::cluster(3);
     scene.0.world.server().homes.insert(1, 2);
     scene.blurts("GET a\nSELECT 0\nPING");
@@ -78,7 +78,7 @@ fn a_redirection_that_is_refused_wakes_who_waits_for_it() {
 }
 
 #[test]
-fn what_a_script_says_moves_no_slot() {
+fn an_error_text_of_a_script_moves_no_slot() {
     let mut scene = Scene::cluster(3);
     scene.0.world.server().homes.insert(1, 0);
     // The key is of group 1, so what is said of another one is an answer.
@@ -88,7 +88,7 @@ fn what_a_script_says_moves_no_slot() {
 }
 
 #[test]
-fn what_comes_later_is_not_overtaken_by_a_second_try() {
+fn later_commands_are_not_overtaken_by_a_retry() {
     let mut scene = Scene::cluster(3);
     scene.0.world.server().busy.insert(1);
     let told = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
@@ -106,7 +106,7 @@ fn a_transaction_follows_its_keys() {
 }
 
 #[test]
-fn a_lost_node_costs_what_was_sent_there() {
+fn a_lost_node_costs_the_requests_sent_there() {
     let mut scene = Scene::cluster(3);
     scene.blurts("GET a\nGET b");
     scene.0.flush(0);
@@ -116,7 +116,7 @@ fn a_lost_node_costs_what_was_sent_there() {
 
 /// They went to the first node, which said that the slots of all others are empty.
 #[test]
-fn what_is_in_a_slot_its_node_says() {
+fn the_node_of_a_slot_answers_for_its_keys() {
     let mut scene = Scene::cluster(3);
     let read =
         scene.says("CLUSTER COUNTKEYSINSLOT 2\nCLUSTER GETKEYSINSLOT 1 10\nMULTI\nCLUSTER COUNTKEYSINSLOT 1\nEXEC");
@@ -139,7 +139,7 @@ fn clients_that_know_clusters_see_one_node() {
 }
 
 #[test]
-fn a_script_is_not_run_twice_for_what_it_says() {
+fn a_script_is_not_run_twice_for_its_error_text() {
     let mut scene = Scene::cluster(3);
     let said = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
     scene.0.world.server().script_error = Some("TRYAGAIN Multiple keys request during rehashing of slot".to_owned());
@@ -223,7 +223,7 @@ fn large() -> (Scene, Vec<u8>) {
 /// Every sequence with state or a lane of its own, refused because its slot has moved: nothing is left of the refusal, and the
 /// same words succeed at once. Nobody has looked at the map in between.
 #[test]
-fn what_was_refused_for_a_move_succeeds_when_tried_again() {
+fn commands_refused_for_a_migration_succeed_when_retried() {
     let big = "v".repeat(400);
     for (words, good) in [
         ("WATCH a", "+OK".to_owned()),
@@ -248,7 +248,7 @@ fn what_was_refused_for_a_move_succeeds_when_tried_again() {
             scene.0.retry();
         }
         let again = if first.contains(TRY_AGAIN) { scene.drips(&wire(words), 150) } else { first + &scene.reads() };
-        // A script may say anything: it moves no slot for others, and the map is asked for.
+        // A script may say anything: it moves no slot for others, but triggers a refresh of the map.
         if words.starts_with("EVAL") {
             scene.0.world.learn();
             assert!(scene.drips(&wire(words), 150).starts_with('$'));
@@ -284,7 +284,7 @@ fn a_refused_watch_is_no_state() {
 }
 
 #[test]
-fn a_large_value_follows_what_a_command_before_it_was_told() {
+fn a_large_value_follows_the_redirection_of_an_earlier_command() {
     let (mut scene, value) = large();
     scene.0.world.server().homes.insert(1, 2);
     let wire = [wire("SET a 1"), value].concat();
@@ -351,7 +351,7 @@ fn a_lost_lane_of_a_large_value_leaves_the_watched_slots_alone() {
 }
 
 #[test]
-fn what_was_watched_before_reset_is_watched_no_more() {
+fn keys_watched_before_reset_are_watched_no_more() {
     let says_after = |before: &str| {
         let mut scene = Scene::cluster(3);
         scene.says(before);

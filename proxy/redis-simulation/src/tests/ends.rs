@@ -32,7 +32,7 @@ fn commands_that_were_held_when_the_client_half_closed_are_carried_out() {
 }
 
 #[test]
-fn a_lane_that_was_asked_for_is_waited_for() {
+fn a_requested_lane_is_waited_for() {
     let mut scene = Scene::new();
     scene.blurts("WATCH k");
     assert!(scene.0.client_ends());

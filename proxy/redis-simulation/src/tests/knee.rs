@@ -11,7 +11,7 @@ fn at_knee(scene: &Scene, admits: u64) {
 }
 
 #[test]
-fn what_is_beyond_the_rate_is_refused_at_its_place_in_the_pipeline() {
+fn commands_beyond_the_rate_are_refused_at_their_place_in_the_pipeline() {
     let mut scene = Scene::new();
     at_knee(&scene, 2);
     let replies = scene.says("GET a\nGET b\nGET c\nPING\nGET d");
@@ -22,7 +22,7 @@ fn what_is_beyond_the_rate_is_refused_at_its_place_in_the_pipeline() {
 }
 
 #[test]
-fn a_batch_is_no_larger_than_what_the_rate_leaves() {
+fn a_batch_is_no_larger_than_the_rate_allows() {
     let mut scene = Scene::new();
     scene.says("GET a");
     at_knee(&scene, 4);
@@ -44,7 +44,7 @@ fn no_kind_of_request_gets_through_and_none_gets_a_lane() {
 }
 
 #[test]
-fn what_the_gateway_answers_itself_needs_no_rate() {
+fn local_commands_need_no_rate() {
     let mut scene = Scene::new();
     at_knee(&scene, 0);
     assert_eq!(scene.says("PING\nMULTI\nGET a\nDISCARD\nSELECT 1"), "+PONG\r\n+OK\r\n+QUEUED\r\n+OK\r\n+OK\r\n");

@@ -60,14 +60,14 @@ fn a_server_without_resp3_makes_hello_an_unknown_command() {
     assert_eq!(scene.says("GET a"), bulk("GET a|0|1"));
 }
 
-/// A server that lets the gateway in with no version must not be asked again and again.
+/// A server that lets the gateway in with no version must not be queried again and again.
 #[test]
 fn a_refused_login_of_the_gateway_is_an_error() {
     let mut scene = Scene::new();
     scene.blurts("HELLO 2");
     scene.0.answer_pin(Err(Refusal::Greeting));
     assert_eq!(scene.arrives(), "-ERR weir: upstream refused the gateway's login\r\n");
-    assert!(!scene.0.world.is_pin_asked());
+    assert!(!scene.0.world.is_pin_requested());
 }
 
 #[test]

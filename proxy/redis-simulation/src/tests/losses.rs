@@ -16,7 +16,7 @@ fn lost_exchanges_are_answered_in_their_order() {
 }
 
 #[test]
-fn what_was_never_sent_goes_to_the_next_lane_in_order() {
+fn unsent_requests_go_to_the_next_lane_in_order() {
     let mut scene = Scene::new();
     scene.blurts("GET a");
     scene.0.flush(0);
@@ -77,7 +77,7 @@ fn a_reply_cut_before_its_first_byte_is_an_error() {
 }
 
 #[test]
-fn a_lost_lane_with_state_that_cannot_be_had_again_ends_the_session() {
+fn a_lost_lane_with_unrecoverable_state_ends_the_session() {
     let mut scene = Scene::new();
     scene.says("WAIT 0 0");
     scene.0.lose(0, LossCause::Closed);
@@ -86,7 +86,7 @@ fn a_lost_lane_with_state_that_cannot_be_had_again_ends_the_session() {
 }
 
 #[test]
-fn a_blocked_client_is_told_of_the_loss_and_goes_on() {
+fn a_blocked_client_gets_the_loss_and_goes_on() {
     let mut scene = Scene::new();
     scene.says("BLPOP k 0\nGET a");
     scene.0.lose(0, LossCause::Closed);
@@ -96,13 +96,13 @@ fn a_blocked_client_is_told_of_the_loss_and_goes_on() {
 }
 
 #[test]
-fn a_lane_lost_before_its_command_was_looked_at_again_is_asked_for_again() {
+fn a_lane_lost_before_its_command_was_reexamined_is_requested_again() {
     let mut scene = Scene::new();
     scene.blurts("BLPOP k 0");
     scene.0.answer_pin(Ok(()));
     scene.0.lose(0, LossCause::Closed);
     scene.arrives();
-    assert!(scene.0.world.is_pin_asked());
+    assert!(scene.0.world.is_pin_requested());
     scene.reads();
     scene.releases();
     assert!(scene.reads().contains("BLPOP k 0|0|"));

@@ -1,4 +1,4 @@
-//! What goes along with a session that moves to another process.
+//! The fields that go along with a session that moves to another process.
 
 use weir_redis_session::settings::RedisListenerSettings;
 
@@ -44,7 +44,7 @@ fn a_command_begun_is_finished_in_the_other_process() {
 }
 
 #[test]
-fn what_binds_a_session_to_its_process_keeps_it_there() {
+fn state_bound_to_a_process_keeps_its_session_there() {
     for lines in ["MULTI", "MULTI\nSET a 1", "WATCH a", "SUBSCRIBE news", "MONITOR", "BLPOP never 0"] {
         let mut scene = Scene::new();
         scene.says(lines);

@@ -7,7 +7,7 @@ use super::scene::{Scene, bulk};
 fn a_blocking_command_gets_a_lane_once_all_before_it_is_answered() {
     let mut scene = Scene::new();
     scene.blurts("GET a\nBLPOP k 0\nGET b");
-    assert!(!scene.0.world.is_pin_asked(), "it could overtake");
+    assert!(!scene.0.world.is_pin_requested(), "it could overtake");
     assert_eq!(scene.reads(), bulk("GET a|0|1"));
     assert!(scene.is_pinned());
     scene.releases();
@@ -39,7 +39,7 @@ fn a_refused_lane_is_an_error_and_the_session_goes_on() {
 }
 
 #[test]
-fn too_many_blocked_clients_are_told_so() {
+fn too_many_blocked_clients_get_an_error() {
     let mut scene = Scene::new();
     scene.0.world.set(|policy| policy.pinning = Pinning::TooManyBlocked);
     assert_eq!(scene.blurts("BLPOP k 0\nPING"), "-ERR weir: too many blocked clients\r\n+PONG\r\n");
@@ -56,7 +56,7 @@ fn xread_pins_only_with_block() {
 }
 
 #[test]
-fn script_kill_rides_a_lane_without_a_database_and_what_follows_does_not() {
+fn script_kill_uses_a_lane_without_a_database_and_later_commands_do_not() {
     let mut scene = Scene::new();
     scene.says("SELECT 3");
     let read = scene.says("SCRIPT KILL\nGET a\nSCRIPT KILL\nSELECT 4\nGET b");

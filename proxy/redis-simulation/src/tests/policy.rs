@@ -29,7 +29,7 @@ fn administrative_commands_stay_here_unless_the_listener_allows_them() {
 }
 
 #[test]
-fn what_no_gateway_can_carry_is_refused_even_to_administrators() {
+fn commands_that_no_gateway_can_forward_are_refused_even_to_administrators() {
     for line in ["SYNC", "PSYNC a 1", "REPLCONF a b", "SCRIPT DEBUG YES"] {
         let mut scene = admin();
         let read = scene.says(line);
@@ -63,7 +63,7 @@ fn inline_commands_are_forwarded_as_arrays() {
 }
 
 #[test]
-fn a_protocol_error_is_told_behind_the_replies_that_are_due() {
+fn a_protocol_error_comes_behind_the_replies_that_are_due() {
     let mut scene = Scene::new();
     let mut bytes = wire("GET a\nPING");
     bytes.extend_from_slice(b"*1\r\n+GET\r\n*1\r\n$4\r\nPING\r\n");

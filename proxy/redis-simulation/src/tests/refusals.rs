@@ -23,7 +23,7 @@ const CAUSES: [Cause; 8] = [
     ("breaker", |policy| policy.refusal = Some(Refusal::BreakerOpen)),
     ("queue of lanes", |policy| policy.pinning = Pinning::Refused(Refusal::QueueFull)),
     ("blocked clients", |policy| policy.pinning = Pinning::TooManyBlocked),
-    // The lane is asked for, and comes to nothing.
+    // The lane is requested, and fails.
     ("lane", |_| {}),
 ];
 
@@ -63,7 +63,7 @@ fn says_refused(scene: &mut Scene, cause: &str, wire: &[u8]) -> String {
             scene.0.answer_pin(Err(Refusal::QueueTimeout));
             read += &scene.arrives();
         }
-        if scene.0.world.is_pin_asked() {
+        if scene.0.world.is_pin_requested() {
             continue;
         }
         scene.0.refuse_held();

@@ -13,7 +13,7 @@ use weir_redis_session::{
     pubsub::{
         At, Kind, Name, Patience, Registry, RegistryIo,
         feed::FRAME_BYTES_MAX,
-        frame::{Heard, hear},
+        frame::{ServerFrame, parse_frame},
     },
 };
 use weir_resp::Version;
@@ -23,9 +23,9 @@ use crate::server::{ServerConnection, Shared};
 const NAMES: [&str; 5] = ["a", "b", "c", "denied", "__key"];
 const SHARDS: u16 = 2;
 
-/// What a client has asked for and not been told.
+/// A pending command of a client.
 #[derive(Debug)]
-enum Asked {
+enum PendingCommand {
     Subscribe(Kind, VecDeque<Name>),
     Unsubscribe(Kind, Vec<Name>),
 }
@@ -33,11 +33,11 @@ enum Asked {
 #[derive(Debug, Default)]
 struct Listener {
     held: BTreeSet<(Kind, Name)>,
-    asked: Option<Asked>,
+    pending: Option<PendingCommand>,
     /// Of each name, what it must hear yet. Every message but those of lost lanes is owed.
     due: BTreeMap<(Kind, Name), VecDeque<u64>>,
     /// Of each name and server, the last message.
-    heard: BTreeMap<((Kind, Name), u64), u64>,
+    received: BTreeMap<((Kind, Name), u64), u64>,
 }
 
 struct Line {
@@ -94,10 +94,10 @@ impl World {
         !piece.is_empty()
     }
 
-    /// A message of somebody else: who is subscribed, and has not asked to leave, must hear it.
+    /// A message of somebody else: every subscriber without a pending UNSUBSCRIBE must get it.
     fn publish(&self, name: &str, number: u64) {
         for (shard, line) in self.lines.borrow_mut().iter_mut() {
-            // Key events are each server's own; of the others all servers tell, but only one is asked.
+            // Key events are each server's own; all servers report the others, but only one is queried.
             let number = number * u64::from(SHARDS) + u64::from(*shard);
             let mut out = Vec::new();
             line.server.publish(name.as_bytes(), number.to_string().as_bytes(), &mut out);
@@ -105,7 +105,7 @@ impl World {
             for listener in self.listeners.borrow_mut().values_mut() {
                 for kind in Kind::ALL {
                     let key: (Kind, Name) = (kind, name.as_bytes().into());
-                    let is_leaving = matches!(&listener.asked, Some(Asked::Unsubscribe(of, names)) if *of == kind && names.contains(&key.1));
+                    let is_leaving = matches!(&listener.pending, Some(PendingCommand::Unsubscribe(of, names)) if *of == kind && names.contains(&key.1));
                     if listener.held.contains(&key) && !is_leaving && self.place(kind, &key.1).shards().contains(shard)
                     {
                         listener.due.entry(key).or_default().push_back(number);
@@ -152,14 +152,14 @@ impl RegistryIo for World {
     }
 
     fn message(&self, client: usize, frame: &[u8]) {
-        let Heard::Message { kind, name } = hear(frame) else { panic!("no message") };
+        let ServerFrame::Message { kind, name } = parse_frame(frame) else { panic!("no message") };
         let text = String::from_utf8_lossy(frame);
         let number: u64 = text.trim_end().rsplit("\r\n").next().and_then(|text| text.parse().ok()).expect("a number");
         let has_losses = self.has_losses.get();
         self.with(client, |listener| {
             let key: (Kind, Name) = (kind, name.into());
             assert!(listener.held.contains(&key), "{client} hears {key:?} and is not subscribed");
-            let before = listener.heard.insert((key.clone(), number % u64::from(SHARDS)), number);
+            let before = listener.received.insert((key.clone(), number % u64::from(SHARDS)), number);
             assert!(before.is_none_or(|before| before < number), "{number} after {before:?}");
             let due = listener.due.entry(key).or_default();
             if let Some(at) = due.iter().position(|&other| other == number) {
@@ -177,11 +177,11 @@ impl RegistryIo for World {
 
     fn subscribed(&self, client: usize) {
         self.with(client, |listener| {
-            let Some(Asked::Subscribe(kind, names)) = &mut listener.asked else { panic!("nobody asked") };
+            let Some(PendingCommand::Subscribe(kind, names)) = &mut listener.pending else { panic!("nobody asked") };
             let name = names.pop_front().expect("one more name");
             assert!(listener.held.insert((*kind, name)));
             if names.is_empty() {
-                listener.asked = None;
+                listener.pending = None;
             }
         });
     }
@@ -189,7 +189,9 @@ impl RegistryIo for World {
     fn unsubscribed(&self, client: usize) {
         let has_losses = self.has_losses.get();
         self.with(client, |listener| {
-            let Some(Asked::Unsubscribe(kind, names)) = listener.asked.take() else { panic!("nobody asked") };
+            let Some(PendingCommand::Unsubscribe(kind, names)) = listener.pending.take() else {
+                panic!("nobody asked")
+            };
             for name in names {
                 let key = (kind, name);
                 let due = listener.due.remove(&key).unwrap_or_default();
@@ -201,7 +203,7 @@ impl RegistryIo for World {
 
     fn refused(&self, client: usize, line: &[u8]) {
         assert!(line.starts_with(b"-"));
-        self.with(client, |listener| assert!(matches!(listener.asked.take(), Some(Asked::Subscribe(..)))));
+        self.with(client, |listener| assert!(matches!(listener.pending.take(), Some(PendingCommand::Subscribe(..)))));
     }
 
     fn answered(&self, _client: usize, _reply: Option<&[u8]>) {
@@ -285,9 +287,9 @@ impl Run {
         let names: Option<Vec<Name>> = self.world.with(client, |listener| {
             let fresh: Vec<Name> =
                 names.into_iter().filter(|name| !listener.held.contains(&(kind, name.clone()))).collect();
-            let asks = listener.asked.is_none() && !fresh.is_empty();
+            let asks = listener.pending.is_none() && !fresh.is_empty();
             asks.then(|| {
-                listener.asked = Some(Asked::Subscribe(kind, fresh.iter().cloned().collect()));
+                listener.pending = Some(PendingCommand::Subscribe(kind, fresh.iter().cloned().collect()));
                 fresh
             })
         });
@@ -301,9 +303,9 @@ impl Run {
         let names: Option<Vec<Name>> = self.world.with(client, |listener| {
             let held: Vec<Name> =
                 names.into_iter().filter(|name| listener.held.contains(&(kind, name.clone()))).collect();
-            let asks = listener.asked.is_none() && !held.is_empty();
+            let asks = listener.pending.is_none() && !held.is_empty();
             asks.then(|| {
-                listener.asked = Some(Asked::Unsubscribe(kind, held.clone()));
+                listener.pending = Some(PendingCommand::Unsubscribe(kind, held.clone()));
                 held
             })
         });
@@ -327,7 +329,7 @@ impl Run {
     fn end(&mut self) {
         self.settle();
         for (client, listener) in &*self.world.listeners.borrow() {
-            assert!(listener.asked.is_none(), "{client} waits for {:?}", listener.asked);
+            assert!(listener.pending.is_none(), "{client} waits for {:?}", listener.pending);
             let owed: usize = listener.due.values().map(VecDeque::len).sum();
             assert!(owed == 0 || self.world.has_losses.get(), "{client} did not hear {:?}", listener.due);
         }
@@ -357,11 +359,11 @@ impl Run {
 }
 
 #[test]
-fn each_client_hears_what_it_must_in_any_order_of_events() {
+fn each_client_gets_its_messages_in_any_order_of_events() {
     let one = std::env::var("WEIR_SEED").ok().and_then(|text| text.parse().ok());
     let seeds = std::env::var("WEIR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
     for seed in one.map_or(0..seeds, |seed| seed..seed + 1) {
-        let _told = Told(seed);
+        let _told = ReportSeed(seed);
         let mut run = Run { rng: Rng::new(seed), registry: Registry::default(), world: World::default(), messages: 0 };
         run.world.version.set(seed % 2 == 0);
         run.world.has_losses.set(seed % 3 == 0);
@@ -373,9 +375,9 @@ fn each_client_hears_what_it_must_in_any_order_of_events() {
 }
 
 /// Says which seed has failed.
-struct Told(u64);
+struct ReportSeed(u64);
 
-impl Drop for Told {
+impl Drop for ReportSeed {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("run it again: WEIR_SEED={} cargo test -p weir-redis pubsub", self.0);
@@ -389,14 +391,16 @@ fn one_client(kind: Kind, names: &[&str]) -> Run {
     let client = run.registry.join();
     run.world.listeners.borrow_mut().insert(client, Listener::default());
     let names: Vec<Name> = names.iter().map(|name| name.as_bytes().into()).collect();
-    run.world.with(client, |listener| listener.asked = Some(Asked::Subscribe(kind, names.iter().cloned().collect())));
+    run.world.with(client, |listener| {
+        listener.pending = Some(PendingCommand::Subscribe(kind, names.iter().cloned().collect()))
+    });
     run.registry.subscribe(client, kind, &names, &run.world);
     run.settle();
     run
 }
 
 #[test]
-fn what_is_subscribed_again_goes_in_pieces() {
+fn resubscriptions_go_in_pieces() {
     let names: Vec<String> = (0..3_000).map(|number| format!("channel:{number}")).collect();
     let mut run = one_client(Kind::Channel, &names.iter().map(String::as_str).collect::<Vec<_>>());
     run.world.lines.borrow_mut().remove(&0);
@@ -412,7 +416,7 @@ fn what_is_subscribed_again_goes_in_pieces() {
 }
 
 #[test]
-fn a_silent_server_is_asked_and_a_late_one_is_closed() {
+fn a_silent_server_is_pinged_and_a_late_one_is_closed() {
     struct Closing(World, Cell<Option<(u16, bool)>>);
     impl RegistryIo for Closing {
         fn now(&self) -> Time {
@@ -472,13 +476,13 @@ fn a_silent_server_is_asked_and_a_late_one_is_closed() {
 }
 
 #[test]
-fn what_the_server_was_not_asked_ends_the_lane() {
+fn an_unexpected_reply_ends_the_lane() {
     for wrong in ["+OK\r\n", "-ERR no\r\n", ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", ":1\r\n"] {
         let mut run = one_client(Kind::Channel, &["a"]);
         let violation = run.registry.receive(0, wrong.as_bytes(), &run.world).expect_err(wrong);
         assert_eq!(violation.reason, "unsolicited_reply");
     }
-    // What is no answer does no harm.
+    // Bytes that are no reply do no harm.
     let mut run = one_client(Kind::Channel, &["a"]);
     for fine in [">2\r\n$10\r\ninvalidate\r\n*0\r\n", ">3\r\n$7\r\nmessage\r\n$1\r\nz\r\n$1\r\n1\r\n"] {
         run.registry.receive(0, fine.as_bytes(), &run.world).expect(fine);

@@ -17,7 +17,7 @@ fn skip_silences_exactly_the_next_command() {
 }
 
 #[test]
-fn what_was_asked_before_off_is_still_answered() {
+fn commands_before_off_are_still_answered() {
     let mut scene = Scene::new();
     assert_eq!(scene.says("GET a\nPING\nCLIENT REPLY OFF\nGET b"), bulk("GET a|0|1") + "+PONG\r\n");
     assert_eq!(scene.says("CLIENT REPLY SKIP\nGET c\nCLIENT REPLY ON"), "+OK\r\n");

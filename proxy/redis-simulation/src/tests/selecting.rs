@@ -1,7 +1,7 @@
 use super::scene::{Scene, bulk};
 
 #[test]
-fn what_follows_select_goes_to_the_other_database() {
+fn commands_after_select_go_to_the_other_database() {
     let mut scene = Scene::new();
     let read = scene.says("GET a\nSELECT 3\nGET b\nSELECT 0\nGET c");
     assert_eq!(

@@ -47,7 +47,7 @@ fn half_an_early_reply_is_continued() {
 }
 
 #[test]
-fn keys_of_several_shards_are_asked_for_and_put_together() {
+fn keys_of_several_shards_are_requested_and_put_together() {
     let mut scene = Scene::sharded(3);
     let values = ["c@0", "a@1", "b@2", "a@1"].map(bulk).concat();
     assert_eq!(scene.says("MGET c a b a"), format!("*4\r\n{values}"));
@@ -167,7 +167,7 @@ fn a_shard_that_takes_nothing_is_an_error_in_its_place() {
 }
 
 #[test]
-fn unwanted_replies_are_not_told() {
+fn unwanted_replies_are_not_sent() {
     let mut scene = Scene::sharded(3);
     assert_eq!(scene.says("CLIENT REPLY SKIP\nMGET a b\nGET c"), bulk("GET c|0|3"));
     assert_eq!(scene.says("CLIENT REPLY OFF\nDEL a b\nCLIENT REPLY ON\nDEL a b"), "+OK\r\n:2\r\n");
@@ -216,7 +216,7 @@ fn a_second_pin_must_be_on_the_same_shard() {
 }
 
 #[test]
-fn what_cannot_be_spread_is_refused() {
+fn commands_that_cannot_be_split_are_refused() {
     let mut scene = Scene::sharded(3);
     assert_eq!(scene.says("MONITOR"), "-ERR weir: command is not supported over several shards\r\n");
     assert!(scene.says("NO.SUCH a").starts_with("-ERR unknown command 'NO.SUCH'"));

@@ -35,7 +35,7 @@ fn many_small_arguments_flow_too() {
 }
 
 #[test]
-fn what_must_be_held_whole_is_refused_and_the_rest_dropped() {
+fn large_commands_that_need_buffering_are_refused_and_the_rest_dropped() {
     let long = "x".repeat(500);
     for (line, error) in [
         (format!("SUBSCRIBE {long}"), "-ERR weir: command too large\r\n"),

@@ -87,7 +87,7 @@ fn a_subscriber_of_resp2_may_do_little_else() {
 }
 
 #[test]
-fn what_is_pipelined_behind_the_last_unsubscribe_is_allowed_again() {
+fn commands_behind_the_last_unsubscribe_are_allowed_again() {
     let mut scene = Scene::new();
     let read = scene.says("SUBSCRIBE x\nUNSUBSCRIBE x\nGET a");
     assert!(read.ends_with(&bulk("GET a|0|3")), "{read}");
@@ -217,7 +217,7 @@ fn messages_in_pieces_of_any_size_reach_the_client_whole() {
 
 /// A message must not fall into the middle of a reply.
 #[test]
-fn a_message_waits_for_the_end_of_the_reply_that_is_being_told() {
+fn a_message_waits_for_the_end_of_the_reply_being_delivered() {
     let mut scene = Scene::resp3();
     scene.says("SUBSCRIBE x");
     scene.blurts("LRANGE k y 9\nCLIENT ID");
@@ -284,7 +284,7 @@ fn without_a_server_a_subscription_is_refused() {
 fn a_subscription_that_the_server_does_not_take_back_ends_the_session() {
     let mut scene = Scene::new();
     scene.says("SUBSCRIBE x y");
-    // It says so when it is asked again: the names have become forbidden.
+    // It says so in its next reply: the names have become forbidden.
     scene.0.world.server().denied = vec![b"y".to_vec()];
     scene.0.lose_feed(0);
     assert_eq!(scene.reads(), LOST);

@@ -45,7 +45,7 @@ fn exec_and_discard_alone_are_errors() {
 }
 
 #[test]
-fn what_cannot_be_queued_spoils_the_transaction() {
+fn a_command_that_cannot_be_queued_spoils_the_transaction() {
     let settings = RedisListenerSettings { unknown_commands: UnknownCommands::Refuse, ..Default::default() };
     for bad in [
         "GET",
@@ -104,7 +104,7 @@ fn an_unknown_command_inside_never_touches_a_shared_lane() {
 
 /// `ACL WHOAMI` was refused inside MULTI, CLIENT too, and a SELECT of no database spoiled the transaction.
 #[test]
-fn what_is_answered_here_is_answered_at_its_place_in_exec() {
+fn local_commands_are_answered_at_their_place_in_exec() {
     let mut scene = Scene::new();
     scene.says("CLIENT SETNAME before");
     let read = scene.says(
@@ -142,7 +142,7 @@ fn answers_find_their_places_however_the_reply_of_exec_is_cut() {
 }
 
 #[test]
-fn what_is_answered_here_is_not_carried_out_where_exec_is_not() {
+fn local_commands_are_not_executed_where_exec_is_not() {
     let mut scene = Scene::new();
     let aborted = scene.says("MULTI\nCLIENT SETNAME inside\nGET oom-key\nEXEC\nCLIENT GETNAME");
     assert_eq!(aborted, format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n{ABORT}$-1\r\n"));
@@ -152,7 +152,7 @@ fn what_is_answered_here_is_not_carried_out_where_exec_is_not() {
 
 /// Else ten thousand times CLIENT LIST would be built in memory at once.
 #[test]
-fn answers_past_what_may_wait_are_refused_one_by_one() {
+fn replies_past_the_output_limit_are_refused_one_by_one() {
     let mut scene = Scene::with(RedisListenerSettings { pipeline_bytes: 100, ..Default::default() });
     let read = scene.says("MULTI\nCLIENT HELP\nCLIENT GETNAME\nGET a\nEXEC\nCLIENT GETNAME");
     let end = format!("-ERR weir: transaction too large\r\n{}$-1\r\n", bulk("GET a|0|5"));
@@ -160,7 +160,7 @@ fn answers_past_what_may_wait_are_refused_one_by_one() {
 }
 
 #[test]
-fn an_unheard_exec_carries_out_what_is_answered_here() {
+fn an_exec_without_reply_executes_its_local_commands() {
     let mut scene = Scene::new();
     let read = scene.says("CLIENT REPLY OFF\nMULTI\nCLIENT SETNAME inside\nEXEC\nCLIENT REPLY ON\nCLIENT GETNAME");
     assert_eq!(read, "+OK\r\n".to_owned() + &bulk("inside"));
@@ -171,7 +171,7 @@ fn an_unheard_exec_carries_out_what_is_answered_here() {
 
 /// The answers given here are empty then, and the SELECTs behind them were looked for one place too early.
 #[test]
-fn the_database_after_an_unheard_exec_is_that_of_its_last_select() {
+fn the_database_after_an_exec_without_reply_is_that_of_its_last_select() {
     for inside in
         ["CLIENT SETNAME x\nSELECT 3", "SELECT 3\nCLIENT ID\nSELECT 99", "SELECT 1\nREADONLY\nSELECT 3\nCLIENT ID"]
     {

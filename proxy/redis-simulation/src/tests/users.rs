@@ -82,7 +82,7 @@ fn scene_without_exec() -> Scene {
 }
 
 #[test]
-fn new_rules_hold_for_who_is_there_and_for_what_is_queued() {
+fn new_rules_hold_for_connected_clients_and_queued_commands() {
     let mut scene = scene(&[("default", "on nopass ~* &* +@all")]);
     assert_eq!(scene.says("MULTI\nSET a 1\nGET a"), "+OK\r\n+QUEUED\r\n+QUEUED\r\n");
     assert!(!follow(&mut scene, Some(&[("default", "on nopass ~a* +get +multi +exec")])));
@@ -96,7 +96,7 @@ fn new_rules_hold_for_who_is_there_and_for_what_is_queued() {
 }
 
 #[test]
-fn who_is_gone_or_switched_off_has_to_go() {
+fn removed_or_disabled_users_have_to_go() {
     let start: &[(&str, &str)] = &[("default", "on nopass ~* &* +@all"), ("alice", "on nopass ~* &* +@all")];
     let alice = || {
         let mut scene = scene(start);
@@ -120,7 +120,7 @@ fn who_is_gone_or_switched_off_has_to_go() {
 
 /// Without users its old settings ask for no password: whoever waits with an open connection must not get in by it.
 #[test]
-fn who_could_not_do_everything_does_not_stay_when_the_users_go() {
+fn restricted_users_do_not_stay_when_the_users_go() {
     let mut nobody = scene(&[("alice", "on >x ~* +@all")]);
     assert!(follow(&mut nobody, None));
     let mut restricted = scene(&[("default", "on nopass ~pub:* +@read")]);

@@ -4,7 +4,7 @@ use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
 use weir_analysis::redis::Command;
 use weir_base::{connection::ConnectionEntry, exchange::Refusal, time::Time, violation::Violation};
-use weir_placement::{Node, Place};
+use weir_placement::{KeyLocation, Node};
 use weir_redis_session::{
     PinReason,
     cache::Cache,
@@ -110,7 +110,7 @@ impl Lanes for World {
 
     fn pin(&self, key: LaneKey, _reason: PinReason) -> Pinning {
         assert!(self.policy.get().is_trusted, "a lane before authentication");
-        assert!(self.asked.get().is_none(), "a lane was asked for already");
+        assert!(self.requested_pin.get().is_none(), "a lane was asked for already");
         let flying = self.shared_lanes.borrow().iter().map(Lane::in_flight).sum::<usize>();
         assert_eq!(flying, 0, "replies of two lanes could overtake each other");
         if let Some(lane) = &*self.pinned.borrow() {
@@ -120,7 +120,7 @@ impl Lanes for World {
         let answer = self.policy.get().pinning;
         match answer {
             Pinning::Ready => self.place_pin(key),
-            Pinning::Later => self.asked.set(Some(key)),
+            Pinning::Later => self.requested_pin.set(Some(key)),
             Pinning::TooManyBlocked | Pinning::Refused(_) => {}
         }
         answer
@@ -189,9 +189,9 @@ impl Topology for World {
         (0..self.shards.get()).collect()
     }
 
-    fn place(&self, key: &[u8]) -> Place {
+    fn place(&self, key: &[u8]) -> KeyLocation {
         let group = group_of(key, self.shards.get());
-        Place { shard: self.shard_of(group), group }
+        KeyLocation { shard: self.shard_of(group), group }
     }
 
     fn shard_of(&self, group: u16) -> u16 {

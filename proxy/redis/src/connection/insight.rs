@@ -1,4 +1,4 @@
-//! What a connection tells the memory of its worker: requests that were sent, replies that were slow or large.
+//! The records of a connection for the memory of its worker: requests that were sent, replies that were slow or large.
 
 use std::{
     cell::Cell,
@@ -26,15 +26,15 @@ const HOT_KEYS_TOLD: usize = 10;
 
 /// What has to be known between two pieces of a reply.
 #[derive(Default)]
-pub(super) struct Noted {
+pub(super) struct PartialReplyNote {
     /// The exchange of a reply of which the end has not come, and its bytes so far; zero bytes: none is under way.
     partial: Cell<(u64, u64)>,
     /// How long the last request takes is the client's choice.
     is_own_choice: Cell<bool>,
 }
 
-impl Noted {
-    /// The beginning of a reply was told.
+impl PartialReplyNote {
+    /// The beginning of a reply was delivered.
     #[inline]
     pub(super) fn is_partial(&self) -> bool {
         self.partial.get().1 > 0
@@ -72,7 +72,7 @@ impl Connection {
         }
     }
 
-    /// A piece of a reply was told.
+    /// A piece of a reply was delivered.
     #[inline]
     pub(super) fn note_size(&self, reply: &Reply<'_>) {
         let bytes = self.noted.add(reply);
@@ -86,7 +86,7 @@ impl Connection {
         if reply.count == 1 {
             return self.note_big_reply(reply, reply.exchange, bytes);
         }
-        // Whole replies next to each other: a beginning would have been told alone, see `takes_runs`.
+        // Whole replies next to each other: a beginning would have been delivered alone, see `takes_runs`.
         let mut framer = Default::default();
         let (mut rest, mut exchange, mut bytes) = (reply.bytes, reply.exchange, 0);
         while let Ok(scan) = RespLane::scan(&mut framer, rest) {
@@ -164,8 +164,8 @@ impl Connection {
         }
     }
 
-    /// What INFO tells of the gateway. Counts are those of all workers; hot keys are those of the worker that is asked.
-    pub(super) fn tell_info(&self, out: &mut String, with_keys: bool) {
+    /// The gateway's part of INFO. Counts are those of all workers; hot keys are those of the client's worker.
+    pub(super) fn write_info(&self, out: &mut String, with_keys: bool) {
         let (core, name) = (self.service.sessions.core(), &**self.service.sessions.name());
         let entries = self.handle.table().entries();
         let own = || entries.iter().filter(|entry| *entry.listener == *name);

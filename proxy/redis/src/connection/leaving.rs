@@ -47,7 +47,7 @@ impl Connection {
     pub(crate) fn drains_after(&self) -> Option<Duration> {
         let session = self.session.borrow();
         let is_quiet = session.is_quiet() && session.unanswered_bytes() == 0 && self.output.buffered() == 0;
-        // Who waits for data or messages has nothing on its way: it may ask the next instance.
+        // A waiter for data or messages has nothing on its way: it may ask the next instance.
         let is_quiet = is_quiet || session.is_only_waiting_for_data();
         match self.service.sessions.drain_state() {
             // It may still get into a state in which it can move.
@@ -75,7 +75,7 @@ impl Connection {
             self.move_subscriptions();
             self.move_tracking();
             if let Ok(mut session) = self.session.try_borrow_mut() {
-                session.begin_caching_anew(self);
+                session.restart_caching(self);
             }
             self.check_database();
         }

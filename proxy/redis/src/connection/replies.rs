@@ -1,4 +1,4 @@
-//! What lanes tell a connection: replies, losses, frames, the lane it asked for.
+//! What lanes tell a connection: replies, losses, frames, the requested lane.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -40,7 +40,7 @@ impl Connection {
     pub(super) fn exchanges_begun(&self, count: u64, has_deadline: bool) {
         self.service.metrics.in_flight.add(count as i64);
         self.on_their_way.set(self.on_their_way.get() + count as u32);
-        // Who is blocked waits for another client, not for this worker.
+        // A blocked client waits for another client, not for this worker.
         if has_deadline && !self.is_waiting.replace(true) {
             weir_engine::note_waiting_clients(1);
         }

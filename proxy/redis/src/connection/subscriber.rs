@@ -102,7 +102,7 @@ impl Connection {
         });
     }
 
-    /// Tells the client what it has not asked for, about `coming` bytes, and looks whether it reads such things.
+    /// Sends a push to the client, about `coming` bytes, and looks whether it reads such things.
     #[inline]
     pub(super) fn push(&self, coming: usize, tell: impl FnOnce(&mut weir_redis_session::session::Session)) {
         if self.handle.ending().is_some() {
@@ -164,29 +164,29 @@ impl Connection {
     }
 
     pub(crate) fn on_subscribed(&self) {
-        self.told(|session| session.on_subscribed(self));
+        self.notify_session(|session| session.on_subscribed(self));
     }
 
     pub(crate) fn on_unsubscribed(&self) {
-        self.told(|session| session.on_unsubscribed(self));
+        self.notify_session(|session| session.on_unsubscribed(self));
     }
 
     pub(crate) fn on_subscription_refused(&self, line: &[u8]) {
-        self.told(|session| session.on_subscription_refused(line, self));
+        self.notify_session(|session| session.on_subscription_refused(line, self));
     }
 
     pub(crate) fn on_published(&self, reply: Option<&[u8]>) {
-        self.told(|session| session.on_published(reply, self));
+        self.notify_session(|session| session.on_published(reply, self));
     }
 
     pub(crate) fn on_subscription_lost(&self) {
-        self.told(|session| {
+        self.notify_session(|session| {
             session.on_subscription_lost(self);
             true
         });
     }
 
-    pub(super) fn told(&self, tell: impl FnOnce(&mut weir_redis_session::session::Session) -> bool) {
+    pub(super) fn notify_session(&self, tell: impl FnOnce(&mut weir_redis_session::session::Session) -> bool) {
         self.guarded(|| {
             if tell(&mut self.session.borrow_mut()) {
                 self.wake();

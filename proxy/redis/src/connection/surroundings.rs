@@ -18,7 +18,7 @@ use weir_base::{
 use weir_engine::settings::Address;
 use weir_listener::ConnectionEntry;
 use weir_telemetry::log::Peer;
-use weir_upstream::{Exchange, Node, Refusal, SlotMap, placement::Place};
+use weir_upstream::{Exchange, Node, Refusal, SlotMap, placement::KeyLocation};
 
 use super::{AccessSample, Connection, Pinned, Shared};
 use weir_redis_session::{
@@ -306,7 +306,7 @@ impl Topology for Connection {
         self.upstream.borrow().endpoints().shards()
     }
 
-    fn place(&self, key: &[u8]) -> Place {
+    fn place(&self, key: &[u8]) -> KeyLocation {
         self.upstream.borrow().endpoints().place(key)
     }
 
@@ -429,7 +429,7 @@ impl Clients for Connection {
         let notice = Notice { client: client.id, keys };
         let core = self.service.sessions.core();
         if !(core.post)(client.worker, &client.listener, Box::new(notice)) {
-            // Its worker has fallen far behind. What it is not told it must not keep.
+            // Its worker has fallen far behind. It must not keep a value whose invalidation it may miss.
             self.handle.table().kill(client);
         }
     }
@@ -516,7 +516,7 @@ impl Tally for Connection {
 
     fn write_info(&self, out: &mut String, with_keys: bool) {
         let _ = write!(out, "process_id:{}\r\n", std::process::id());
-        self.tell_info(out, with_keys);
+        self.write_info(out, with_keys);
     }
 
     fn report(&self, violation: &Violation) {

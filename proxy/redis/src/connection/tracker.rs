@@ -1,4 +1,4 @@
-//! A connection that tracks: its place in the tracker of its upstream, and what it is told.
+//! A connection that tracks: its place in the tracker of its upstream, and its invalidations.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -12,7 +12,7 @@ use weir_redis_session::{
 use crate::tracker::Tracker;
 
 /// The tracker of its upstream and its number there, while it tracks.
-pub(super) type Place = RefCell<Option<Box<(Rc<Tracker>, usize)>>>;
+pub(super) type TrackerPlace = RefCell<Option<Box<(Rc<Tracker>, usize)>>>;
 
 /// `$<length>\r\n` and the end of the line.
 const KEY_HEAD_BYTES: usize = 16;
@@ -98,7 +98,7 @@ impl Connection {
 
     /// Every change is heard of from now on, or this is why not.
     pub(crate) fn on_tracked(&self, refused: Option<&[u8]>) {
-        self.told(|session| session.on_tracked(refused, self));
+        self.notify_session(|session| session.on_tracked(refused, self));
     }
 
     /// Keys have changed that the client may have kept.
@@ -112,7 +112,7 @@ impl Connection {
         self.push(0, |session| session.on_all_changed(self));
     }
 
-    /// What another client has kept has changed, which is told here.
+    /// A key that another client keeps has changed; this client gets the invalidation.
     pub(crate) fn on_notice(&self, notice: &Notice) {
         let keys: Option<Vec<&[u8]>> = notice.keys.as_ref().map(|keys| keys.iter().map(|key| &**key).collect());
         let coming = keys.as_deref().map_or(0, wire_bytes);

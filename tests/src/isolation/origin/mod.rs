@@ -34,7 +34,7 @@ pub trait Origin: Send + Sync {
 /// What its connections speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speech {
-    /// HTTP/1.1, and WebSocket if it is asked for.
+    /// HTTP/1.1, and WebSocket on request.
     Http,
     /// A line with a word and the length of what follows it.
     Lines,

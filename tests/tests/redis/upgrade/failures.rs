@@ -9,11 +9,11 @@ use weir_tests::gateway::Gateway;
 use weir_tests::server::{Kind, Server};
 use weir_tests::victim::Victim;
 
-use super::{END_WAIT, Place, ends, fails};
+use super::{END_WAIT, ProgramFile, ends, fails};
 
 #[test]
 fn every_failed_start_leaves_the_old_process_serving() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let mut gateway = Gateway::start(place.config(&server).tables("[upgrade]\ntimeout = \"60s\""));
     let mut client = gateway.connect();
     client.expect(&["SET", "k", "v"], b"+OK\r\n");
@@ -62,15 +62,15 @@ fn every_failed_start_leaves_the_old_process_serving() {
 
 #[test]
 fn a_second_upgrade_and_a_reload_are_refused_while_one_is_under_way() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let mut gateway = Gateway::start(place.config(&server).tables("[upgrade]\ntimeout = \"60s\""));
     let mark = place.folder.path().join("started");
     place.install_script(&format!("echo $$ > {}; exec sleep 1000", mark.display()));
     std::thread::scope(|scope| {
         let gateway = &gateway;
-        let first = scope.spawn(move || gateway.ask_upgrade());
+        let first = scope.spawn(move || gateway.request_upgrade());
         let pid = started_process(&mark);
-        let second = gateway.ask_upgrade();
+        let second = gateway.request_upgrade();
         assert_eq!(second.status.code(), Some(1));
         let text = String::from_utf8_lossy(&second.stderr).into_owned();
         assert!(text.contains("an upgrade is under way"), "{text}");
@@ -99,7 +99,7 @@ fn started_process(mark: &Path) -> u32 {
 /// Whoever stops the service does not want another process of it.
 #[test]
 fn a_drain_calls_an_upgrade_off() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let mut gateway = Gateway::start(place.config(&server));
     let mark = place.folder.path().join("started");
     place.install_script(&format!("echo $$ > {}; exec sleep 1000", mark.display()));

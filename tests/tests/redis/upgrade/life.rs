@@ -11,11 +11,11 @@ use weir_tests::port;
 use weir_tests::server::{Kind, Server};
 use weir_tests::stream::{Address, Stream};
 
-use super::{END_WAIT, Place, ends};
+use super::{END_WAIT, ProgramFile, ends};
 
 #[test]
 fn an_upgraded_process_can_be_upgraded_and_each_tells_where_it_stands() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let mut gateway = Gateway::start(place.config(&server).workers(2));
     for epoch in 1..=3_u32 {
         let old = gateway.upgrade();
@@ -37,8 +37,8 @@ fn an_upgraded_process_can_be_upgraded_and_each_tells_where_it_stands() {
 
 /// The program as a file of its own that is replaced while it runs: the kernel then calls it deleted.
 #[test]
-fn a_replaced_file_is_what_is_started() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+fn a_replaced_program_file_is_started() {
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     place.put(|new| {
         fs::copy(gateway::program(), new).expect("a copy");
     });
@@ -54,7 +54,7 @@ fn a_replaced_file_is_what_is_started() {
 
 #[test]
 fn the_signal_does_the_same_and_the_command_can_send_it() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let mut gateway = Gateway::start(place.config(&server));
     gateway.process().signal("USR2");
     ends_after_signal(&mut gateway);
@@ -82,7 +82,7 @@ fn ends_after_signal(gateway: &mut Gateway) {
 /// Who sits in a blocking command has state that cannot cross. It may go on until the limit of the drain, and no longer.
 #[test]
 fn the_old_process_is_gone_at_the_hard_stop_though_a_client_is_blocked() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let mut config = place.config(&server);
     config.drain = "settle = \"60s\"\ntimeout = \"5s\"".to_owned();
     let mut gateway = Gateway::start(config.upstream("request_timeout = \"60s\""));
@@ -97,7 +97,7 @@ fn the_old_process_is_gone_at_the_hard_stop_though_a_client_is_blocked() {
     gateway.wait_metric("weir_requests_in_flight", &[], 2.0);
     let started = Instant::now();
     let mut old = gateway.upgrade();
-    let refused = gateway.ask_upgrade();
+    let refused = gateway.request_upgrade();
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(1) && text.contains("still drains"), "{text}");
     assert_eq!(blocked.read_to_end(END_WAIT).1, End::Closed);
@@ -122,7 +122,7 @@ fn the_old_process_is_gone_at_the_hard_stop_though_a_client_is_blocked() {
 /// Listeners come and go with the new configuration, as they do at a reload.
 #[test]
 fn the_new_process_has_the_listeners_of_the_new_configuration() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let (second, third) = (port::free(), port::free());
     let table = |name: &str, port: u16| {
         format!(
@@ -144,7 +144,7 @@ fn the_new_process_has_the_listeners_of_the_new_configuration() {
 
 #[test]
 fn the_admin_address_is_the_new_ones_as_soon_as_the_answer_is_there() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let mut config = place.config(&server);
     config.drain = "settle = \"0s\"\ntimeout = \"60s\"".to_owned();
     let mut gateway = Gateway::start(config);

@@ -7,14 +7,19 @@ use weir_tests::certificate::Certificates;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
 use weir_tests::soak;
-use weir_tests::traffic::{Seen, Traffic, Way};
+use weir_tests::traffic::{Traffic, TrafficCounts, Way};
 
-use super::{END_WAIT, Place, ends};
+use super::{END_WAIT, ProgramFile, ends};
 
 const CLIENTS: u64 = 6;
 
 /// Upgrades twice or more under load, from the second time on with `change` applied to the configuration.
-fn under_load(place: &Place, config: Config, tls: Option<&Certificates>, change: impl Fn(String) -> String) -> Seen {
+fn under_load(
+    place: &ProgramFile,
+    config: Config,
+    tls: Option<&Certificates>,
+    change: impl Fn(String) -> String,
+) -> TrafficCounts {
     let mut gateway = Gateway::start(config);
     let way = Way { address: gateway.address.clone(), tls: tls.map(Certificates::client_config) };
     let traffic = Traffic::start(&way, CLIENTS);
@@ -40,33 +45,33 @@ fn under_load(place: &Place, config: Config, tls: Option<&Certificates>, change:
 }
 
 /// Nobody's connection ended, and nobody was kept waiting for a new one.
-fn unnoticed(seen: &Seen) {
+fn unnoticed(seen: &TrafficCounts) {
     assert_eq!(seen.crossed, 0, "{seen:?}");
 }
 
 #[test]
 fn pipelined_clients_and_newcomers_notice_nothing() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     unnoticed(&under_load(&place, place.config(&server), None, |text| text));
 }
 
 /// Each of the five sockets has a queue of its own: one worker has to accept from all of them.
 #[test]
 fn fewer_workers_accept_from_all_sockets() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let config = place.config(&server).workers(5);
     unnoticed(&under_load(&place, config, None, |text| text.replace("workers = 5", "workers = 1")));
 }
 
 #[test]
 fn more_workers_bind_sockets_of_their_own() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     unnoticed(&under_load(&place, place.config(&server), None, |text| text.replace("workers = 1", "workers = 4")));
 }
 
 #[test]
 fn a_socket_file_is_handed_over_and_stays_where_it_is() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let mut config = place.config(&server).workers(2);
     config.unix = true;
     unnoticed(&under_load(&place, config, None, |text| text));
@@ -75,8 +80,8 @@ fn a_socket_file_is_handed_over_and_stays_where_it_is() {
 /// The state of TLS cannot cross to another process, so these connections end, each between two commands. What a client
 /// had sent by then was not executed: it may send it again.
 #[test]
-fn clients_with_tls_are_told_to_come_again_and_lose_nothing() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+fn clients_with_tls_reconnect_and_lose_nothing() {
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let files = Certificates::create(&place.folder.path().join("certificates"));
     let lines = format!(
         "[listener.tls]\ncert_file = \"{}\"\nkey_file = \"{}\"",

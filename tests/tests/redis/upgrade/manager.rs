@@ -1,4 +1,4 @@
-//! What a service manager hears, on a real datagram socket.
+//! The notifications of a service manager, on a real datagram socket.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -9,7 +9,7 @@ use weir_tests::deadline::WAIT;
 use weir_tests::gateway::Gateway;
 use weir_tests::server::{Kind, Server};
 
-use super::{END_WAIT, Place, ends};
+use super::{END_WAIT, ProgramFile, ends};
 
 /// The manager's end. A thread reads it all the time: what finds no room in the queue of the socket may be lost.
 struct Manager {
@@ -21,7 +21,7 @@ impl Manager {
     fn at(path: &Path) -> Self {
         let socket = UnixDatagram::bind(path).expect("a socket");
         let (sender, messages) = mpsc::channel();
-        // It ends with the test's process: a datagram socket has no end to be told of.
+        // It ends with the test's process: a datagram socket has no end of stream.
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(length) = socket.recv(&mut bytes) {
@@ -48,7 +48,7 @@ impl Manager {
 
 #[test]
 fn the_manager_follows_start_reload_upgrade_and_end() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let path = place.folder.path().join("notify");
     let mut manager = Manager::at(&path);
     let mut config = place.config(&server);

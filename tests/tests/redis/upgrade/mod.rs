@@ -18,15 +18,15 @@ use weir_tests::gateway::{self, Config, Gateway};
 use weir_tests::process::Process;
 use weir_tests::server::Server;
 
-/// What a process may take from its upgrade to its end when nobody holds it up.
+/// The time that a process may take from its upgrade to its end when nobody holds it up.
 const END_WAIT: Duration = Duration::from_secs(10);
 
 /// A place for the gateway program that a test may replace.
-struct Place {
+struct ProgramFile {
     folder: TempDir,
 }
 
-impl Place {
+impl ProgramFile {
     /// With a link to the program, as releases are often installed.
     fn new() -> Self {
         let place = Self { folder: tempfile::tempdir().expect("a temporary folder") };
@@ -73,7 +73,7 @@ fn ends(mut old: Process, limit: Duration) {
 
 /// Runs `weir upgrade`, which has to fail with these words.
 fn fails(gateway: &mut Gateway, words: &[&str]) {
-    let output = gateway.ask_upgrade();
+    let output = gateway.request_upgrade();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
     for word in words {

@@ -6,9 +6,9 @@ use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
 use weir_tests::wire::encode;
 
-use super::{END_WAIT, Place, ends};
+use super::{END_WAIT, ProgramFile, ends};
 
-fn start(place: &Place, server: &Server, change: impl Fn(Config) -> Config) -> Gateway {
+fn start(place: &ProgramFile, server: &Server, change: impl Fn(Config) -> Config) -> Gateway {
     Gateway::start(change(place.config(server)))
 }
 
@@ -18,7 +18,7 @@ fn moved(gateway: &Gateway) -> f64 {
 
 #[test]
 fn a_connection_keeps_everything_that_it_has() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let password = |config: Config| config.listener_password(place.folder.path(), "secret").workers(2);
     let mut gateway = start(&place, &server, password);
     let mut client = gateway.connect();
@@ -58,7 +58,7 @@ fn a_connection_keeps_everything_that_it_has() {
 #[test]
 fn the_bytes_of_a_command_that_crosses_count_once() {
     const READ: &str = "weir_client_read_bytes_total";
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let mut gateway = start(&place, &server, |config| config);
     let mut client = gateway.connect();
     let wire = encode(&["SET", "key", "a value"]);
@@ -75,8 +75,8 @@ fn the_bytes_of_a_command_that_crosses_count_once() {
 
 /// A transaction and a watch cannot cross; their client goes on in the old process, and moves when they are over.
 #[test]
-fn what_is_bound_moves_when_it_comes_free() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+fn bound_sessions_move_when_they_become_free() {
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let drain = |mut config: Config| {
         config.drain = "settle = \"0s\"\ntimeout = \"20s\"".to_owned();
         config
@@ -122,7 +122,7 @@ fn what_is_bound_moves_when_it_comes_free() {
 /// Limits are for newcomers: who was let in goes on, as after a reload.
 #[test]
 fn nobody_is_left_out_of_a_new_process_that_has_less_room() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let limits = |config: Config| {
         let config = config.listener("connections_max = 4\nconnections_per_source_max = 4");
         config.tables("[limits]\nconnections = 4\nconnections_per_source = 4")
@@ -153,7 +153,7 @@ fn nobody_is_left_out_of_a_new_process_that_has_less_room() {
 /// What a session had been allowed in one protocol means nothing in another: the client ends with the old process.
 #[test]
 fn nothing_moves_to_a_listener_of_another_protocol() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let drain = "settle = \"0s\"\ntimeout = \"2s\"\n".to_owned();
     let mut gateway = start(&place, &server, |config| Config { drain: drain.clone(), ..config });
     let mut client = gateway.connect();
@@ -174,7 +174,7 @@ fn nothing_moves_to_a_listener_of_another_protocol() {
 /// Names may be longer than what a move carries; such a client is served in the old process until it must go.
 #[test]
 fn a_client_with_an_endless_name_is_not_kept_waiting() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let mut gateway = start(&place, &server, |config| config);
     let mut client = gateway.connect();
     client.expect(&["CLIENT", "SETNAME", &"n".repeat(10_000)], b"+OK\r\n");
@@ -190,7 +190,7 @@ fn a_client_with_an_endless_name_is_not_kept_waiting() {
 /// A reply that the client has not read is not left behind.
 #[test]
 fn a_reply_that_is_not_read_yet_arrives_whole() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let mut gateway = start(&place, &server, |config| config);
     let value = "v".repeat(8 << 20);
     server.connect().expect(&["SET", "large", &value], b"+OK\r\n");

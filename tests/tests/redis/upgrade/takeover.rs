@@ -8,10 +8,10 @@ use weir_tests::gateway::Gateway;
 use weir_tests::server::{Kind, Server};
 use weir_tests::stream::Stream;
 
-use super::{END_WAIT, Place, ends};
+use super::{END_WAIT, ProgramFile, ends};
 
 /// A gateway whose old process a blocked client holds after an upgrade.
-fn held(place: &Place, server: &Server) -> (Gateway, Client) {
+fn held(place: &ProgramFile, server: &Server) -> (Gateway, Client) {
     let mut config = place.config(server).workers(2);
     config.drain = "settle = \"0s\"\ntimeout = \"60s\"".to_owned();
     let gateway = Gateway::start(config);
@@ -24,7 +24,7 @@ fn held(place: &Place, server: &Server) -> (Gateway, Client) {
 /// Nobody may come into a queue that is not read: a client would wait in it, and a restarted gateway share the port with it.
 #[test]
 fn the_old_process_does_not_listen_when_the_new_one_dies() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let (mut gateway, blocked) = held(&place, &server);
     let mut old = gateway.upgrade();
     gateway.process().kill();
@@ -40,7 +40,7 @@ fn the_old_process_does_not_listen_when_the_new_one_dies() {
 
 #[test]
 fn a_process_that_has_handed_over_takes_no_new_configuration() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let (mut gateway, blocked) = held(&place, &server);
     let old = gateway.upgrade();
     let text = std::fs::read_to_string(&gateway.file).expect("the configuration");
@@ -57,7 +57,7 @@ fn a_process_that_has_handed_over_takes_no_new_configuration() {
 /// Whenever the order to stop comes: either nobody serves afterwards, or the new process does, and whole.
 #[test]
 fn an_order_to_stop_at_any_moment_of_an_upgrade_leaves_nothing_by_halves() {
-    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
     let (mut called_off, mut handed_over) = (0, 0);
     for step in 0..12_u32 {
         let mut gateway = Gateway::start(place.config(&server));

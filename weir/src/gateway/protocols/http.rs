@@ -3,10 +3,10 @@
 use std::{io, rc::Rc};
 
 use weir_config::HttpUpstreamSettings;
-use weir_http::{Http2Origins, HttpUpstream, settings::HttpListenerSettings};
+use weir_http::{Http2Multiplexer, HttpUpstream, settings::HttpListenerSettings};
 use weir_listener::{Service, settings::ListenerSettings};
 
-use super::{AnyUpstream, ForListener, ForUpstream, Protocol, Upstreams};
+use super::{AnyUpstream, ListenerParts, Protocol, UpstreamParts, Upstreams};
 
 /// See [`Protocol`].
 pub(super) struct Http;
@@ -16,13 +16,13 @@ impl Protocol for Http {
     type Upstream = HttpUpstreamSettings;
     type Service = weir_http::Service;
 
-    fn upstream(of: ForUpstream<'_>, own: &HttpUpstreamSettings) -> io::Result<Rc<dyn AnyUpstream>> {
+    fn upstream(of: UpstreamParts<'_>, own: &HttpUpstreamSettings) -> io::Result<Rc<dyn AnyUpstream>> {
         let probe = of.probes.then(|| own.probe.clone());
-        let http2 = own.http2.map(|http2| Http2Origins::new(http2, of.core.bytes.clone()));
+        let http2 = own.http2.map(|http2| Http2Multiplexer::new(http2, of.core.bytes.clone()));
         Ok(HttpUpstream::new(of.settings, own.lanes.clone(), http2, of.shares, of.metrics, probe)?)
     }
 
-    fn service(of: ForListener<'_>, own: &HttpListenerSettings) -> Option<Rc<dyn Service>> {
+    fn service(of: ListenerParts<'_>, own: &HttpListenerSettings) -> Option<Rc<dyn Service>> {
         let upstreams = of.upstreams.all_named(&own.routes.upstreams)?;
         Some(weir_http::Service::new(of.core.clone(), of.settings, own.clone(), upstreams))
     }

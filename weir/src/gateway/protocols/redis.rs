@@ -10,7 +10,7 @@ use weir_redis::{
 };
 use weir_upstream::Upstream;
 
-use super::{AnyUpstream, ForListener, ForUpstream, ListenerShare, Protocol, Upstreams};
+use super::{AnyUpstream, ListenerParts, ListenerShare, Protocol, UpstreamParts, Upstreams};
 use crate::upgrade::connection::SessionFields;
 
 impl AnyUpstream for RedisUpstream {
@@ -33,8 +33,8 @@ impl Protocol for Redis {
 
     const MOVES_SESSIONS: bool = true;
 
-    fn upstream(of: ForUpstream<'_>, own: &RedisUpstreamSettings) -> io::Result<Rc<dyn AnyUpstream>> {
-        let ForUpstream { settings, shares, metrics, hard_cap, probes, .. } = of;
+    fn upstream(of: UpstreamParts<'_>, own: &RedisUpstreamSettings) -> io::Result<Rc<dyn AnyUpstream>> {
+        let UpstreamParts { settings, shares, metrics, hard_cap, probes, .. } = of;
         Ok(Upstream::new(settings, RespLane::new(own.clone()), shares, metrics, hard_cap, probes)?)
     }
 
@@ -42,7 +42,7 @@ impl Protocol for Redis {
         Arc::new(weir_redis::ListenerShare::default())
     }
 
-    fn service(of: ForListener<'_>, own: &RedisListenerSettings) -> Option<Rc<dyn Service>> {
+    fn service(of: ListenerParts<'_>, own: &RedisListenerSettings) -> Option<Rc<dyn Service>> {
         let upstream = of.upstreams.named::<RedisUpstream>(of.upstream)?;
         let share = of.share.clone().downcast().ok()?;
         let core = (of.core.clone(), of.protocols.redis.clone());
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_session_is_not_taken() {
+    fn invalid_session_fields_are_refused() {
         for (key, value) in [("input", serde_json::json!("2a3")), ("db", serde_json::json!("x"))] {
             let fields = [(key.to_owned(), value)].into_iter().collect();
             assert_eq!(decode_session(fields), None, "{key}");

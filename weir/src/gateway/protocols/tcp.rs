@@ -6,7 +6,7 @@ use weir_listener::{Service, settings::ListenerSettings};
 use weir_tcp::{TcpUpstream, settings::TcpListenerSettings};
 use weir_upstream::{ConnectionProbe, settings::ExclusiveSettings};
 
-use super::{AnyUpstream, ForListener, ForUpstream, Protocol, Upstreams};
+use super::{AnyUpstream, ListenerParts, Protocol, UpstreamParts, Upstreams};
 
 /// See [`Protocol`].
 pub(super) struct Tcp;
@@ -16,12 +16,12 @@ impl Protocol for Tcp {
     type Upstream = ExclusiveSettings;
     type Service = weir_tcp::Service;
 
-    fn upstream(of: ForUpstream<'_>, own: &ExclusiveSettings) -> io::Result<Rc<dyn AnyUpstream>> {
+    fn upstream(of: UpstreamParts<'_>, own: &ExclusiveSettings) -> io::Result<Rc<dyn AnyUpstream>> {
         let probe = of.probes.then_some(ConnectionProbe);
         Ok(TcpUpstream::new(of.settings, own.clone(), None, of.shares, of.metrics, probe)?)
     }
 
-    fn service(of: ForListener<'_>, own: &TcpListenerSettings) -> Option<Rc<dyn Service>> {
+    fn service(of: ListenerParts<'_>, own: &TcpListenerSettings) -> Option<Rc<dyn Service>> {
         let upstreams = of.upstreams.all_named(&own.upstreams)?;
         Some(weir_tcp::Service::new(of.core.clone(), of.settings, own.clone(), upstreams))
     }

@@ -112,7 +112,7 @@ fn refusals_are_listed_by_listener_and_reason_the_fastest_first() {
 }
 
 #[test]
-fn trouble_is_told_on_the_alert_line_the_worst_first() {
+fn trouble_is_shown_on_the_alert_line_the_worst_first() {
     let start = Instant::now();
     let mut trouble = sample(start, 0.0, vec![listener("cache", 100)]);
     trouble.upstreams[0].endpoints[0].health = Health::Unhealthy;
@@ -173,7 +173,7 @@ fn an_open_breaker_of_a_healthy_endpoint_shows_at_every_width() {
 }
 
 #[test]
-fn a_failed_poll_is_told_keeps_the_last_data_and_is_forgotten_on_recovery() {
+fn a_failed_poll_is_shown_keeps_the_last_data_and_is_forgotten_on_recovery() {
     let start = Instant::now();
     let mut state = state_of([]);
     assert_eq!(screen(&mut state, 80, 24, start)[2], "waiting for the first answer");
@@ -332,7 +332,7 @@ fn responses_that_origins_break_off_are_errors_and_have_a_column_at_any_width() 
 }
 
 #[test]
-fn a_warning_of_the_gateway_is_told_though_the_window_has_no_error() {
+fn a_warning_of_the_gateway_is_shown_though_the_window_has_no_error() {
     let start = Instant::now();
     let mut warned = http_sample(start, 0.0, 1_000, 0);
     warned.listeners[0].errors = Some(ErrorStatus { ratio: Some(0.25), warn_ratio: 0.05, warned: true });

@@ -8,11 +8,11 @@ use weir_admin::status::{
 
 use super::{listener, sample, screen, state_of, words};
 use crate::top::client::Sample;
-use crate::top::insight::{Page, Remembered};
+use crate::top::insight::{InsightData, Page};
 use crate::top::render;
 use crate::top::state::State;
 
-fn with(remembered: Remembered) -> Sample {
+fn with(remembered: InsightData) -> Sample {
     Sample { remembered: Some(remembered), ..sample(Instant::now(), 0.0, vec![listener("cache", 1)]) }
 }
 
@@ -29,8 +29,8 @@ fn hot_key(key: &str, per_second: f64) -> HotKeyStatus {
     }
 }
 
-fn hot_keys(names: KeyNames, keys: Vec<HotKeyStatus>) -> Remembered {
-    Remembered::HotKeys(HotKeyList { names, sample: 64, hot_keys: keys, workers_silent: Vec::new() })
+fn hot_keys(names: KeyNames, keys: Vec<HotKeyStatus>) -> InsightData {
+    InsightData::HotKeys(HotKeyList { names, sample: 64, hot_keys: keys, workers_silent: Vec::new() })
 }
 
 fn slow_request(id: u64) -> SlowRequestStatus {
@@ -77,7 +77,7 @@ fn hot_keys_stand_in_the_order_of_the_answer() {
 }
 
 #[test]
-fn big_keys_say_how_large_and_in_what() {
+fn big_keys_show_their_size_and_unit() {
     let big = BigKeyStatus {
         key: "report".to_owned(),
         key_bytes: 6,
@@ -90,19 +90,19 @@ fn big_keys_say_how_large_and_in_what() {
         age_seconds: 65.0,
     };
     let list = BigKeyList { names: KeyNames::Full, big_keys: vec![big], workers_silent: vec![1] };
-    let mut state = on(Page::BigKeys, with(Remembered::BigKeys(list)));
+    let mut state = on(Page::BigKeys, with(InsightData::BigKeys(list)));
     let lines = screen(&mut state, 80, 24, Instant::now());
     assert_eq!(words(&lines, "11.0"), ["11.0", "MiB", "reply", "hgetall", "1m05s", "0", "report"]);
     assert!(lines.iter().any(|line| line.contains("worker [1] silent")), "{lines:#?}");
 }
 
 #[test]
-fn slow_requests_say_who_what_and_where_the_time_went() {
+fn slow_requests_show_client_command_and_times() {
     let mut run = slow_request(8);
     (run.requests, run.client_name, run.command) = (3, None, Vec::new());
     let slow_requests = vec![slow_request(9), run];
     let list = SlowLogList { slower_than_seconds: Some(0.01), slow_requests, workers_silent: Vec::new() };
-    let mut state = on(Page::SlowLog, with(Remembered::SlowLog(list)));
+    let mut state = on(Page::SlowLog, with(InsightData::SlowLog(list)));
     let lines = screen(&mut state, 80, 24, Instant::now());
     assert_eq!(words(&lines, "9"), ["9", "13:46:40", "12.3ms", "2.30ms", "KEYS", "*"]);
     assert!(words(&lines, "8").join(" ").ends_with("(not kept so long) (+2 with it)"));

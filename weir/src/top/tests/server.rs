@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_admin::status::{
-    Check, ConnectionAnswer, ConnectionQuery, DrainState, DrainStatus, InsightAnswer, ListenerStatus, Outcome,
-    ReloadOutcome, RouteStatus, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus,
+    Check, ConnectionAnswer, ConnectionQuery, DrainState, DrainStatus, InsightAnswer, ListenerStatus, ReloadOutcome,
+    ReloadResult, RouteStatus, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus,
     WorkerStatus,
 };
 use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway};
@@ -75,7 +75,7 @@ impl Gateway for OneListener {
 
     fn reload(&self) -> ReloadOutcome {
         ReloadOutcome {
-            outcome: Outcome::Unchanged,
+            outcome: ReloadResult::Unchanged,
             generation: 2,
             applied: Vec::new(),
             needs_restart: Vec::new(),
@@ -161,13 +161,13 @@ fn once_prints_a_frame_with_quantiles_of_the_window() {
 }
 
 #[test]
-fn only_the_page_that_is_shown_is_asked_for() {
+fn only_the_visible_page_is_requested() {
     let registry = Registry::new();
     let (_server, url) = serve(&registry, None);
     let client = AdminClient::new(&url, None);
     assert!(client.sample().expect("a sample").remembered.is_none());
     for page in [Page::HotKeys, Page::BigKeys, Page::SlowLog] {
-        client.wanted().set(page);
+        client.visible_page().set(page);
         let remembered = client.sample().expect("a sample").remembered;
         assert_eq!(remembered.map(|remembered| remembered.page()), Some(page));
     }

@@ -24,7 +24,7 @@ pub enum Event {
 
 /// What remains of a connection after all its bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ParsedConnection {
     pub events: Vec<Event>,
     /// Bytes of an unfinished command.
     pub left: usize,
@@ -34,10 +34,10 @@ pub struct Outcome {
 }
 
 /// Feeds `pieces` one after another.
-pub fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: &RequestLimits) -> Outcome {
+pub fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: &RequestLimits) -> ParsedConnection {
     let mut parser = RequestParser::new();
     let mut kept: Vec<u8> = Vec::new();
-    let mut outcome = Outcome { events: Vec::new(), left: 0, kept_max: 0, heap_max: 0 };
+    let mut outcome = ParsedConnection { events: Vec::new(), left: 0, kept_max: 0, heap_max: 0 };
     let mut streamed: Option<(Vec<Vec<u8>>, u32, usize)> = None;
     for piece in pieces {
         kept.extend_from_slice(piece);

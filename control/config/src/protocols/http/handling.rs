@@ -6,13 +6,13 @@ use std::sync::Arc;
 use weir_base::ByteSize;
 use weir_http::compression::{self, Coding, Compression};
 use weir_http::cookies::CookieChange;
-use weir_http::retry::Class;
+use weir_http::retry::RetryCause;
 use weir_http::routes::{Action, FieldChange};
 use weir_http::settings::{self as http, RetrySettings, Upgrades};
 use weir_http_codec::{Known, token};
 use weir_route::variables::{Side, Template};
 
-use super::checks::told;
+use super::checks::valid;
 use super::route::{ChangeKind, CookieSection, FieldSection};
 use crate::checks::error_at;
 use crate::document::At;
@@ -34,7 +34,7 @@ macro_rules! overridable {
         listener $outermost:ident $(= $default:expr)?, $text:literal;
     )+) => {
         section! {
-            /// What a domain or a route does with requests and answers on their way.
+            /// The handling of requests and responses by a domain or a route.
             pub(crate) struct Handling {
                 /// Changes to the fields that origins get, in order.
                 tables request_header: FieldSection;
@@ -108,7 +108,7 @@ overridable! {
     listener optional,
         "Bytes of a request body; a longer one is answered 413. 0: any length. Absent: 1GiB, and of gRPC any length.";
 
-    /// What client connections may become if the origin agrees: `["websocket"]`, or `[]` for nothing.
+    /// The protocols that client connections may change to if the origin agrees: `["websocket"]`, or `[]` for nothing.
     optional upgrades: Vec<At<Upgrade>>;
     listener optional,
         "What client connections may become if the origin agrees: `[\"websocket\"]`. Of routes that do not say; absent: nothing.";
@@ -185,7 +185,7 @@ fn change(section: &FieldSection, path: &str, key: &str, side: Side, reader: &mu
             None
         }
         (kind, Some(value)) => {
-            let template = told(value, path, &value_key, Template::parse(&value.value.0, side), reader)?;
+            let template = valid(value, path, &value_key, Template::parse(&value.value.0, side), reader)?;
             Some(match kind {
                 ChangeKind::Add => FieldChange::Add(own, template),
                 _ => FieldChange::Set(own, template),
@@ -283,7 +283,7 @@ impl RetrySection {
             settings.on.clear();
             for one in &on.value {
                 match one.value {
-                    RetryOn::Class(class) => settings.on.push(class),
+                    RetryOn::Cause(class) => settings.on.push(class),
                     RetryOn::GatewayError => settings.on_gateway_error = true,
                     RetryOn::Any5xx => settings.on_5xx = true,
                 }
@@ -302,17 +302,17 @@ impl RetrySection {
 /// What is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryOn {
-    Class(Class),
+    Cause(RetryCause),
     GatewayError,
     Any5xx,
 }
 
 impl Choice for RetryOn {
     const WORDS: &'static [(&'static str, Self)] = &[
-        ("connect_failure", Self::Class(Class::ConnectFailure)),
-        ("refused_stream", Self::Class(Class::RefusedStream)),
-        ("reset", Self::Class(Class::Reset)),
-        ("timeout", Self::Class(Class::Timeout)),
+        ("connect_failure", Self::Cause(RetryCause::ConnectFailure)),
+        ("refused_stream", Self::Cause(RetryCause::RefusedStream)),
+        ("reset", Self::Cause(RetryCause::Reset)),
+        ("timeout", Self::Cause(RetryCause::Timeout)),
         ("gateway_error", Self::GatewayError),
         ("5xx", Self::Any5xx),
     ];
@@ -322,7 +322,7 @@ impl Choice for Coding {
     const WORDS: &'static [(&'static str, Self)] = &[("zstd", Self::Zstd), ("br", Self::Brotli), ("gzip", Self::Gzip)];
 }
 
-/// What a connection may become.
+/// The protocols that a connection may change to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Upgrade {
     WebSocket,

@@ -90,11 +90,11 @@ section! {
 section! {
     /// What WebSockets may do. Their payload goes through as it is, and only the headers of their frames are read.
     pub(crate) struct WebSocketSection {
-        /// How long one may be silent in both directions; then both ends are told 1001.
+        /// How long one may be silent in both directions; then both ends get close code 1001.
         default idle_timeout: Period = Period(http::WEBSOCKET_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
-        /// From the first byte of a frame to its last; then who sends it is told 1008.
+        /// From the first byte of a frame to its last; then its sender gets close code 1008.
         default frame_timeout: Period = Period(http::WEBSOCKET_FRAME_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
-        /// Payload of a message, all its frames together; then who sends it is told 1009.
+        /// Payload of a message, all its frames together; then its sender gets close code 1009.
         default message_max: ByteSize = ByteSize::new(websocket::MESSAGE_BYTES_MAX) => ByteSize::new(125)..=ByteSize::mib(1 << 20);
         /// Frames of a message; then 1009.
         default fragments_max: u32 = websocket::FRAGMENTS_MAX => 1..=COUNT_MAX;

@@ -77,7 +77,7 @@ impl Protocol for Http {
     type Listener = ListenerSettings;
     type Upstream = UpstreamSettings;
     type Process = ProcessSettings;
-    type File<'f> = Vec<checks::Checked>;
+    type File<'f> = Vec<checks::CheckedRoute>;
 
     const ALPN: &'static [&'static str] = &["h2", "http/1.1"];
     // Messages of a WebSocket are no requests, and are not counted.
@@ -120,12 +120,12 @@ impl Protocol for Http {
         of_routes.chain(of_domains.map(|(_, upstream)| upstream)).collect()
     }
 
-    fn file(file: &FileSection, reader: &mut Reader<'_>) -> Vec<checks::Checked> {
+    fn file(file: &FileSection, reader: &mut Reader<'_>) -> Vec<checks::CheckedRoute> {
         checks::routes(file, reader)
     }
 
     fn listener(
-        routes: &Vec<checks::Checked>,
+        routes: &Vec<checks::CheckedRoute>,
         of: &mut ListenerContext<'_>,
         reader: &mut Reader<'_>,
     ) -> Option<ListenerSettings> {
@@ -164,7 +164,7 @@ impl Protocol for Http {
 
     fn process(
         file: &FileSection,
-        routes: Vec<checks::Checked>,
+        routes: Vec<checks::CheckedRoute>,
         listeners: &[Listener],
         _: &mut [Upstream],
         reader: &mut Reader<'_>,

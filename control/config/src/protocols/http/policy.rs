@@ -1,4 +1,4 @@
-//! What HTTP listeners and routes ask of their requests: the tables, and the files that they name.
+//! The requirements of HTTP listeners and routes for their requests: the tables, and the files that they name.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
@@ -22,7 +22,7 @@ use crate::value::{Shape, Value};
 /// Bytes of a password file. Default 4 MiB: 10,000 users and their hashes have less.
 const PASSWORDS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Mistakes of one password file that are told.
+/// Mistakes of one password file that are reported.
 const MISTAKES_MAX: usize = 16;
 
 section! {
@@ -79,7 +79,7 @@ section! {
         default realm: Text = Text("restricted".to_owned());
         /// Let the origin have the Authorization field too.
         default forward: bool = false;
-        /// Header by which the origin is told the user; what clients send under it is taken away. Absent: it is not told.
+        /// Header that gives the origin the user; what clients send under it is taken away. Absent: it is not sent.
         optional user_header: Word;
     }
 }
@@ -101,8 +101,8 @@ section! {
         tables key: ApiKeyEntrySection;
         /// Let the origin have the key too.
         default forward: bool = false;
-        /// Header by which the origin is told the name of the key; what clients send under it is taken away. Absent: it is
-        /// not told.
+        /// Header that gives the origin the name of the key; what clients send under it is taken away. Absent: it is
+        /// not sent.
         optional user_header: Word;
     }
 }
@@ -139,7 +139,7 @@ section! {
         default realm: Text = Text("restricted".to_owned());
         /// Let the origin have the token too.
         default forward: bool = false;
-        /// Claims that the origin is told in headers; what clients send under these names is taken away.
+        /// Claims that are forwarded to the origin in headers; fields that clients send under these names is taken away.
         tables claim_header: ClaimHeaderSection;
     }
 }
@@ -171,7 +171,7 @@ section! {
 }
 
 section! {
-    /// A claim that the origin is told in a header.
+    /// A claim that is forwarded to the origin in a header.
     pub(crate) struct ClaimHeaderSection {
         /// Name of the header.
         required header: Word;
@@ -188,9 +188,9 @@ section! {
     pub(crate) struct ExtAuthSection {
         /// `false` on a route: the table of the listener does not hold there.
         default enabled: bool = true;
-        /// The upstream that is asked.
+        /// The upstream that is queried.
         optional upstream: Name;
-        /// The path that is asked for. Absent: that of the request, with its query.
+        /// The path of the request. Absent: that of the request, with its query.
         optional path: Word;
         /// The Host of the check. Absent: that of the request.
         optional host: Word;
@@ -310,14 +310,14 @@ impl PolicyKeys {
 
 /// A file that is read whole: its path, and what tells two states of it apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct FileState {
     /// As it is opened.
     path: PathBuf,
     /// Of the contents: 64 bits that differ when the file does.
     digest: u64,
 }
 
-impl Seen {
+impl FileState {
     fn new(text: &str, bytes: &[u8], reader: &Reader<'_>) -> Self {
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
@@ -336,7 +336,7 @@ fn path_text<'n>(node: &'n Node<'_>, shape: &Shape, reader: &mut Reader<'_>) -> 
 }
 
 /// UTF-8 of a file; reports anything else.
-fn utf8<'b>(node: &Node<'_>, seen: &Seen, bytes: &'b [u8], reader: &mut Reader<'_>) -> Option<&'b str> {
+fn utf8<'b>(node: &Node<'_>, seen: &FileState, bytes: &'b [u8], reader: &mut Reader<'_>) -> Option<&'b str> {
     let text = std::str::from_utf8(bytes).ok();
     if text.is_none() {
         reader.wrong_value(node, format!("`{}`: {} is not UTF-8", node.path, seen.path.display()), "save it as UTF-8");
@@ -347,7 +347,7 @@ fn utf8<'b>(node: &Node<'_>, seen: &Seen, bytes: &'b [u8], reader: &mut Reader<'
 /// Users as `htpasswd` writes them.
 #[derive(Clone, Debug)]
 pub(crate) struct PasswordFile {
-    seen: Seen,
+    seen: FileState,
     pub(crate) users: Vec<BasicUser>,
 }
 
@@ -366,7 +366,7 @@ impl Value for PasswordFile {
         let text = path_text(node, &Self::shape(), reader)?;
         let contents = private_file(node, Path::new(text), PASSWORDS_BYTES_MAX, reader)?;
         let bytes = Secret::new(contents.bytes);
-        let seen = Seen::new(text, bytes.expose(), reader);
+        let seen = FileState::new(text, bytes.expose(), reader);
         match parse_htpasswd(utf8(node, &seen, bytes.expose(), reader)?) {
             Ok(users) => Some(Self { seen, users }),
             Err(mistakes) => {
@@ -388,7 +388,7 @@ impl Value for PasswordFile {
 /// A JWKS document, as text: what of it is usable depends on the algorithms.
 #[derive(Clone, Debug)]
 pub(crate) struct JwksFile {
-    seen: Seen,
+    seen: FileState,
     text: Secret,
 }
 
@@ -418,7 +418,7 @@ impl Value for JwksFile {
         if has_secret(bytes.expose()) {
             bytes = Secret::new(private_file(node, Path::new(text), JWKS_BYTES_MAX as u64, reader)?.bytes);
         }
-        let seen = Seen::new(text, bytes.expose(), reader);
+        let seen = FileState::new(text, bytes.expose(), reader);
         utf8(node, &seen, bytes.expose(), reader)?;
         Some(Self { seen, text: bytes })
     }

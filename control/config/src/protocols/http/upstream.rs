@@ -2,7 +2,7 @@
 
 use weir_base::ByteSize;
 use weir_http::settings as http;
-use weir_http::{Http2OriginSettings, HttpProbe, Question};
+use weir_http::{Http2OriginSettings, HttpProbe, ProbeKind};
 use weir_upstream::Balance;
 use weir_upstream::settings::{
     self as upstreams, Affinity, BalanceSettings, EjectionSettings, ExclusiveSettings, PoolSettings,
@@ -132,10 +132,10 @@ pub(super) fn settings(
     if let (Some(service), Some(_)) = (service, check) {
         error_at(service, path, "health_grpc_service", "stands beside health_path", "remove one of them", reader);
     }
-    let question = match (service, check) {
-        (Some(service), _) => Question::Grpc(service.value.0.clone()),
-        (None, Some(check)) => Question::Path(check.value.0.clone()),
-        (None, None) => Question::Connection,
+    let kind = match (service, check) {
+        (Some(service), _) => ProbeKind::Grpc(service.value.0.clone()),
+        (None, Some(check)) => ProbeKind::Path(check.value.0.clone()),
+        (None, None) => ProbeKind::Connection,
     };
     let first = endpoints.first().map(|endpoint| endpoint.value.0.to_string()).unwrap_or_default();
     HttpUpstreamSettings {
@@ -166,7 +166,7 @@ pub(super) fn settings(
             windows: windows(&section.stream_window, &section.stream_window_max),
         }),
         probe: HttpProbe {
-            question,
+            kind,
             is_http2,
             host: section.health_host.as_ref().map_or(first, |host| host.value.0.clone()),
         },
@@ -213,7 +213,7 @@ fn is_token(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// What an upstream with TLS is to agree on.
+/// The protocols that an upstream with TLS offers.
 pub(super) fn alpn(section: &UpstreamHttpSection) -> Vec<String> {
     match section.version.value {
         // What a server takes for granted without a word.

@@ -17,7 +17,7 @@ section! {
     /// Hot keys (named by most requests) and big keys (with the largest requests and replies), in the admin API, `weir top`
     /// and `INFO weir`.
     pub(crate) struct KeysSection {
-        /// What is told of a key: `full` (its text, up to 128 bytes), `hashed` (a hash with a secret of the process, for
+        /// How keys are shown: `full` (its text, up to 128 bytes), `hashed` (a hash with a secret of the process, for
         /// keys that hold names or tokens), or `off` (no key is looked at).
         default names: KeyNames = KeyNames::Full;
         /// One request of so many is looked at for its keys, on average: a power of two. Lower tells rates more exactly

@@ -36,7 +36,7 @@ section! {
 }
 
 section! {
-    /// A user of a Redis listener: what ACL SETUSER would be told, and limits besides. Without a user `default` nobody
+    /// A user of a Redis listener: the rules of ACL SETUSER, and limits besides. Without a user `default` nobody
     /// comes in without a name. `user` and `password` of `[listener.redis]` are one user more, that may do everything.
     pub(crate) struct ListenerUserSection [name = name] {
         /// What clients name in AUTH, unique in the listener; a label of metrics.
@@ -132,7 +132,7 @@ section! {
         table redis: UpstreamRedisSection;
         /// Who says which servers there are. `fixed`: the endpoints are what there is. `cluster`: they are nodes of a Redis
         /// Cluster, from which the gateway learns the others and who of them has which keys. `replicated`: they are a primary
-        /// and its replicas, or some of them, and are asked who is what. `sentinel`: they are Redis Sentinels.
+        /// and its replicas, or some of them, and each reports its role. `sentinel`: they are Redis Sentinels.
         default topology: TopologyChoice = TopologyChoice::Fixed;
         /// Where commands that only read keys go, if the topology names replicas: to the `primary`, to a `replica`, to either
         /// (`any`), or to one of them while the other cannot be reached (`prefer_primary`, `prefer_replica`). A client
@@ -142,7 +142,7 @@ section! {
         /// (Valkey's `availability-zone`) come first; of the others one is read from only while none of these can be
         /// reached. Redis names none.
         optional zone: Word;
-        /// How the sentinels of a `sentinel` topology are asked.
+        /// How the gateway queries the sentinels of a `sentinel` topology.
         optional_table sentinel: SentinelSection;
         /// How keys are spread over several endpoints of a `fixed` topology.
         optional_table sharding: ShardingSection;
@@ -164,7 +164,7 @@ section! {
 }
 
 section! {
-    /// How Redis Sentinel is asked for the primary and its replicas.
+    /// How the gateway queries Redis Sentinel for the primary and its replicas.
     pub(crate) struct SentinelSection {
         /// The name of the primary in the sentinels' own configuration (`sentinel monitor <name> ...`).
         required service: Word;

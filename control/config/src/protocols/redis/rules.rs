@@ -16,7 +16,7 @@ use crate::value::{Shape, Value};
 /// Bytes of a file of users. Default 1 MiB: some thousand users.
 const USERS_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Mistakes of one file of users that are told.
+/// Mistakes of one file of users that are reported.
 const MISTAKES_MAX: usize = 16;
 
 /// Rules as ACL SETUSER takes them. Passwords are hashed at once: neither they nor their hashes are shown again.

@@ -104,7 +104,7 @@ fn a_slow_check_is_done_once_and_remembered_for_a_while() {
 }
 
 #[test]
-fn a_reload_forgets_what_was_right() {
+fn a_reload_forgets_accepted_credentials() {
     let mut seen = SeenCredentials::default();
     let right = credentials("alice:secret");
     assert!(ask(&policy(&[("alice", SLOW)]), &right, &mut seen, at(1)).0.is_ok());

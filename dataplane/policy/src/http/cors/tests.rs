@@ -77,7 +77,7 @@ fn a_preflight_is_answered_with_all_that_is_allowed() {
 }
 
 #[test]
-fn answers_echo_the_origin_and_replace_what_the_server_says() {
+fn responses_echo_the_origin_and_replace_the_fields_of_the_server() {
     let cors = Cors::new(&CorsSettings { expose: vec!["X-Total".into()], ..settings(&["https://a.example"]) });
     let cors = cors.expect("a policy");
     let server = [("Access-Control-Allow-Origin", "*"), ("Access-Control-Allow-Credentials", "true"), ("A", "1")];

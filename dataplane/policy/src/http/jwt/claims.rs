@@ -1,15 +1,15 @@
-//! What a token says, once its signature is known to be good (RFC 7519 4.1).
+//! The claims of a token, once its signature is known to be good (RFC 7519 4.1).
 
 use serde_json::Value as Json;
 use weir_http_codec::token;
 
 use super::{ClaimHeader, Provider, SKEW_SECONDS};
 
-/// Why the claims of a token are not enough: the reason, and what the client is told.
-pub(super) type Why = (&'static str, &'static str);
+/// Why the claims of a token are not enough: the reason, and the description for the client.
+pub(super) type ClaimsError = (&'static str, &'static str);
 
 /// Until when the token holds, in seconds of Unix time, the skew included.
-pub(super) fn check(claims: &Json, provider: &Provider, now: u64) -> Result<u64, Why> {
+pub(super) fn check(claims: &Json, provider: &Provider, now: u64) -> Result<u64, ClaimsError> {
     let is = |name: &str, wanted: &str| claims.get(name).and_then(Json::as_str) == Some(wanted);
     if provider.issuer.as_deref().is_some_and(|issuer| !is("iss", issuer)) {
         return Err(("jwt_issuer", "The issuer is not known"));

@@ -233,7 +233,7 @@ fn claims_reach_the_origin_and_those_of_the_client_do_not() {
         let verified = jwt.check(&head, &mut TokenCache::default(), 1).expect("good");
         jwt.clean(&mut head.fields);
         jwt.strip(&mut head);
-        verified.tell(&mut head.fields);
+        verified.append_to(&mut head.fields);
         let fields = head.fields.iter().map(|field| String::from_utf8_lossy(field.value).into_owned());
         (verified.subject().map(str::to_owned), fields.collect::<Vec<_>>())
     };
@@ -263,7 +263,7 @@ fn a_good_token_is_remembered_until_it_ends_and_not_beyond_a_reload() {
 }
 
 #[test]
-fn keys_that_come_later_are_used_at_once_and_what_the_old_ones_decided_is_forgotten() {
+fn keys_that_come_later_are_used_at_once_and_decisions_of_the_old_ones_are_forgotten() {
     let signer = Signer::new();
     let shared = Arc::new(SharedKeys::new(&[Algorithm::EdDsa]).expect("an algorithm"));
     let jwt = policy(Provider { keys: Keys::Shared(shared.clone()), ..signer.provider() });

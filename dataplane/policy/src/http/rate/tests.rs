@@ -60,11 +60,11 @@ fn a_bucket_is_emptied_at_once_and_fills_evenly() {
 }
 
 #[test]
-fn a_client_is_told_and_refused_in_both_ways_of_speaking() {
+fn a_client_sees_limit_and_refusal_in_both_header_styles() {
     let limit = limit(2, 60 * SECOND, None);
     let mut fields = Fields::new();
     fields.push(b"X-RateLimit-Limit", b"of the origin");
-    limit.tell(&ask(&limit, 0), &mut fields);
+    limit.append_to(&ask(&limit, 0), &mut fields);
     assert_eq!(
         text(&fields),
         "ratelimit-policy: \"default\";q=2;w=60|ratelimit: \"default\";r=1;t=30|x-ratelimit-limit: 2|\
@@ -123,7 +123,7 @@ fn each_key_has_a_bucket() {
 }
 
 #[test]
-fn who_is_limited_stays_known_however_many_others_come() {
+fn a_limited_client_stays_known_however_many_others_come() {
     let limit = RateLimit::new(settings(10, 60 * SECOND, None), Some(64)).expect("a limit");
     while ask(&limit, 0).is_allowed {}
     for other in 0..100_000u32 {

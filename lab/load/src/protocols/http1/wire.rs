@@ -1,10 +1,10 @@
-//! Whole answers of HTTP/1.1 out of the chunks of one connection. Only GET is asked for, so every answer but a 204 and a 304
+//! Whole answers of HTTP/1.1 out of the chunks of one connection. Only GET is requested, so every answer but a 204 and a 304
 //! has a body.
 
 use weir_http_codec::{BodyDecoder, BodyLimits, HeadLimits, ResponseParser};
 
 use super::http::reply;
-use crate::wire::{Broken, Each, Leaving, Of, Wire};
+use crate::wire::{GoAway, OnReply, ReplyTo, StreamError, Wire};
 
 /// Bytes of a body that are kept besides those of the scenario's: the text of an error. More is cut off, which no check accepts.
 const SPARE_BYTES: usize = 1_024;
@@ -30,39 +30,39 @@ impl Answers {
         Self { parser: ResponseParser::new(), kept: Vec::new(), body: None, bytes_max: bytes_max + SPARE_BYTES }
     }
 
-    fn step(&mut self, input: &[u8], each: Each<'_>) -> Result<(usize, Leaving), Broken> {
+    fn step(&mut self, input: &[u8], each: OnReply<'_>) -> Result<(usize, GoAway), StreamError> {
         let mut used = 0;
         loop {
             let rest = &input[used..];
             if let Some(body) = &mut self.body {
-                let piece = body.decoder.decode(rest, &BodyLimits::default()).map_err(|_| Broken)?;
+                let piece = body.decoder.decode(rest, &BodyLimits::default()).map_err(|_| StreamError)?;
                 used += piece.taken;
                 let is_done = body.decoder.is_done();
                 let (status, is_last) = (body.status, body.is_last);
                 if is_done && body.collected.is_empty() {
-                    each(Of::Oldest, reply(status, piece.data))?;
+                    each(ReplyTo::Oldest, reply(status, piece.data))?;
                 } else {
                     let room = self.bytes_max.saturating_sub(body.collected.len());
                     body.collected.extend_from_slice(&piece.data[..piece.data.len().min(room)]);
                     if is_done {
-                        each(Of::Oldest, reply(status, &body.collected))?;
+                        each(ReplyTo::Oldest, reply(status, &body.collected))?;
                     } else if piece.taken == 0 {
-                        return Ok((used, Leaving::No));
+                        return Ok((used, GoAway::No));
                     }
                 }
                 if is_done {
                     self.body = None;
                     if is_last {
-                        return Ok((input.len(), Leaving::Yes));
+                        return Ok((input.len(), GoAway::Yes));
                     }
                 }
                 continue;
             }
             if rest.is_empty() {
-                return Ok((used, Leaving::No));
+                return Ok((used, GoAway::No));
             }
-            let parsed = self.parser.parse(rest, &HeadLimits::default()).map_err(|_| Broken)?;
-            let Some(taken) = parsed else { return Ok((used, Leaving::No)) };
+            let parsed = self.parser.parse(rest, &HeadLimits::default()).map_err(|_| StreamError)?;
+            let Some(taken) = parsed else { return Ok((used, GoAway::No)) };
             used += taken;
             let head = self.parser.take();
             if !head.is_interim() {
@@ -76,7 +76,7 @@ impl Answers {
 }
 
 impl Wire for Answers {
-    fn take(&mut self, chunk: &[u8], _out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
+    fn take(&mut self, chunk: &[u8], _out: &mut Vec<u8>, each: OnReply<'_>) -> Result<GoAway, StreamError> {
         if self.kept.is_empty() {
             let (used, leaving) = self.step(chunk, each)?;
             self.kept.extend_from_slice(&chunk[used..]);
@@ -91,9 +91,11 @@ impl Wire for Answers {
     }
 
     /// The end of a body without a length.
-    fn finish(&mut self, each: Each<'_>) -> Result<(), Broken> {
+    fn finish(&mut self, each: OnReply<'_>) -> Result<(), StreamError> {
         match self.body.take() {
-            Some(body) if body.decoder.ends_with_connection() => each(Of::Oldest, reply(body.status, &body.collected)),
+            Some(body) if body.decoder.ends_with_connection() => {
+                each(ReplyTo::Oldest, reply(body.status, &body.collected))
+            }
             _ => Ok(()),
         }
     }
@@ -102,18 +104,18 @@ impl Wire for Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::{Answer, Reply};
+    use crate::reply::{Reply, ReplyKind};
 
     /// Whether each is a value, and its body.
     type Seen = Vec<(bool, String)>;
 
-    fn note(reply: Reply<'_>, found: &mut Seen) -> Result<(), Broken> {
-        let body = String::from_utf8_lossy(reply.body.ok_or(Broken)?).into_owned();
-        found.push((reply.answer == Answer::Value, body));
+    fn note(reply: Reply<'_>, found: &mut Seen) -> Result<(), StreamError> {
+        let body = String::from_utf8_lossy(reply.body.ok_or(StreamError)?).into_owned();
+        found.push((reply.kind == ReplyKind::Value, body));
         Ok(())
     }
 
-    fn collect(answers: &mut Answers, chunk: &[u8], found: &mut Seen) -> Result<Leaving, Broken> {
+    fn collect(answers: &mut Answers, chunk: &[u8], found: &mut Seen) -> Result<GoAway, StreamError> {
         answers.take(chunk, &mut Vec::new(), &mut |_, reply| note(reply, found))
     }
 
@@ -130,7 +132,7 @@ mod tests {
             let first = collect(&mut answers, &wire[..at], &mut found).expect("answers");
             let second = collect(&mut answers, &wire[at..], &mut found).expect("answers");
             assert_eq!(found, wanted, "cut at {at}");
-            assert_eq!((first, second), (Leaving::No, Leaving::Yes));
+            assert_eq!((first, second), (GoAway::No, GoAway::Yes));
         }
     }
 
@@ -148,7 +150,7 @@ mod tests {
     #[test]
     fn rubbish_is_refused_and_a_long_body_is_cut() {
         let mut found = Seen::new();
-        assert_eq!(collect(&mut Answers::new(8), b"+OK\r\n", &mut found), Err(Broken));
+        assert_eq!(collect(&mut Answers::new(8), b"+OK\r\n", &mut found), Err(StreamError));
         let mut answers = Answers::new(2);
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", SPARE_BYTES + 10);
         collect(&mut answers, head.as_bytes(), &mut found).expect("a head");

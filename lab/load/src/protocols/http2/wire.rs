@@ -7,14 +7,14 @@ use weir_engine::Stream;
 use weir_http_codec::frames::PREFACE;
 
 use super::http::reply;
-use crate::answer::Reply;
+use crate::reply::Reply;
 use crate::scenario::Scenario;
-use crate::wire::{Broken, Each, Leaving, Of, Pending, Sender, Wire, hear, unasked};
+use crate::wire::{GoAway, OnReply, Pending, ReplyTo, Sender, StreamError, Wire, receive_chunk, refuse_early_reply};
 
 mod status;
 
 const HEAD_BYTES: usize = 9;
-/// What a peer that was not told otherwise may send in one frame (section 4.2).
+/// The default size limit of a frame from a peer (section 4.2).
 const FRAME_BYTES_MAX: usize = 16_384;
 /// Bytes of a body that are kept besides those of the scenario's: the text of an error. More is cut off, which no check accepts.
 const SPARE_BYTES: usize = 1_024;
@@ -98,7 +98,7 @@ impl Sender for Streams {
 }
 
 /// A stream whose answer is not whole.
-struct Answer {
+struct PartialResponse {
     stream: u32,
     /// `None`: only interim ones so far.
     status: Option<u16>,
@@ -115,7 +115,7 @@ struct Block {
 pub(super) struct Frames {
     /// A frame that is not whole.
     kept: Vec<u8>,
-    answers: Vec<Answer>,
+    answers: Vec<PartialResponse>,
     block: Option<Block>,
     /// Since the connection's window was filled up.
     received: u32,
@@ -148,10 +148,10 @@ impl Frames {
         window_update(WINDOW_BYTES - WINDOW_BYTES_AT_FIRST, &mut out);
         stream.output.append(&out);
         while self.streams_max.is_none() {
-            let chunk = hear(stream).await?;
+            let chunk = receive_chunk(stream).await?;
             let mut out = Vec::new();
-            let taken = self.take(&chunk, &mut out, &mut unasked);
-            if taken != Ok(Leaving::No) {
+            let taken = self.take(&chunk, &mut out, &mut refuse_early_reply);
+            if taken != Ok(GoAway::No) {
                 return Err("it does not speak HTTP/2 in clear text by prior knowledge".to_owned());
             }
             stream.output.append(&out);
@@ -164,21 +164,21 @@ impl Frames {
         }
     }
 
-    fn frame(&mut self, frame: &[u8], out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
+    fn frame(&mut self, frame: &[u8], out: &mut Vec<u8>, each: OnReply<'_>) -> Result<GoAway, StreamError> {
         let (head, payload) = frame.split_at(HEAD_BYTES);
         let (kind, flags) = (head[3], head[4]);
-        let stream = number(&head[5..]).ok_or(Broken)? & STREAM_MAX;
+        let stream = number(&head[5..]).ok_or(StreamError)? & STREAM_MAX;
         // The peer's first frame, and nothing between the frames of a header block (sections 3.4 and 6.10).
         let is_right = (self.streams_max.is_some() || kind == kind::SETTINGS)
             && self.block.as_ref().is_none_or(|block| kind == kind::CONTINUATION && block.stream == stream);
         if !is_right {
-            return Err(Broken);
+            return Err(StreamError);
         }
         match kind {
             kind::DATA => self.data(stream, flags, payload, each)?,
             kind::HEADERS => self.headers(stream, flags, payload, each)?,
             kind::CONTINUATION => {
-                let block = self.block.take().ok_or(Broken)?;
+                let block = self.block.take().ok_or(StreamError)?;
                 if flags & flag::END_HEADERS == 0 {
                     self.block = Some(block);
                 } else if block.ends_stream {
@@ -187,18 +187,18 @@ impl Frames {
             }
             kind::RST_STREAM => {
                 self.answers.retain(|answer| answer.stream != stream);
-                let reply = match number(payload).ok_or(Broken)? {
+                let reply = match number(payload).ok_or(StreamError)? {
                     REFUSED_STREAM => Reply::refused("refused_stream"),
                     ENHANCE_YOUR_CALM => Reply::refused("enhance_your_calm"),
                     _ => Reply::lost(),
                 };
-                each(Of::Stream(stream), reply)?;
+                each(ReplyTo::Stream(stream), reply)?;
             }
             kind::SETTINGS if flags & flag::ACK == 0 => {
                 let mut streams_max = self.streams_max.unwrap_or(u32::MAX);
                 for setting in payload.chunks_exact(6) {
                     if u16::from_be_bytes([setting[0], setting[1]]) == MAX_CONCURRENT_STREAMS {
-                        streams_max = number(&setting[2..]).ok_or(Broken)?;
+                        streams_max = number(&setting[2..]).ok_or(StreamError)?;
                     }
                 }
                 self.streams_max = Some(streams_max);
@@ -208,16 +208,16 @@ impl Frames {
                 self::head(payload.len(), kind::PING, flag::ACK, 0, out);
                 out.extend_from_slice(payload);
             }
-            kind::GOAWAY => return Ok(Leaving::Above(number(payload).ok_or(Broken)? & STREAM_MAX)),
-            // It was told not to.
-            kind::PUSH_PROMISE => return Err(Broken),
+            kind::GOAWAY => return Ok(GoAway::Above(number(payload).ok_or(StreamError)? & STREAM_MAX)),
+            // It is configured not to.
+            kind::PUSH_PROMISE => return Err(StreamError),
             // Nothing is sent that has a window; what nobody knows is passed over (section 4.1).
             _ => {}
         }
-        Ok(Leaving::No)
+        Ok(GoAway::No)
     }
 
-    fn data(&mut self, stream: u32, flags: u8, payload: &[u8], each: Each<'_>) -> Result<(), Broken> {
+    fn data(&mut self, stream: u32, flags: u8, payload: &[u8], each: OnReply<'_>) -> Result<(), StreamError> {
         self.received += payload.len() as u32;
         let data = without_padding(flags, payload)?;
         if flags & flag::END_STREAM != 0 {
@@ -231,20 +231,20 @@ impl Frames {
         Ok(())
     }
 
-    fn headers(&mut self, stream: u32, flags: u8, payload: &[u8], each: Each<'_>) -> Result<(), Broken> {
+    fn headers(&mut self, stream: u32, flags: u8, payload: &[u8], each: OnReply<'_>) -> Result<(), StreamError> {
         let mut block = without_padding(flags, payload)?;
         if flags & flag::PRIORITY != 0 {
-            block = block.get(5..).ok_or(Broken)?;
+            block = block.get(5..).ok_or(StreamError)?;
         }
         let ends_stream = flags & flag::END_STREAM != 0;
         let at = self.answers.iter().rposition(|answer| answer.stream == stream);
         let at = at.unwrap_or_else(|| {
-            self.answers.push(Answer { stream, status: None, body: Vec::new() });
+            self.answers.push(PartialResponse { stream, status: None, body: Vec::new() });
             self.answers.len() - 1
         });
         // Behind the final status there are only trailers.
         if self.answers[at].status.is_none() {
-            let status = status::read(block).ok_or(Broken)?;
+            let status = status::read(block).ok_or(StreamError)?;
             self.answers[at].status = (status >= 200).then_some(status);
         }
         if flags & flag::END_HEADERS == 0 {
@@ -255,20 +255,20 @@ impl Frames {
     }
 
     /// The answer of a stream is whole; `last` is the end of its body.
-    fn end(&mut self, stream: u32, last: &[u8], each: Each<'_>) -> Result<(), Broken> {
+    fn end(&mut self, stream: u32, last: &[u8], each: OnReply<'_>) -> Result<(), StreamError> {
         let Some(at) = self.answers.iter().rposition(|answer| answer.stream == stream) else { return Ok(()) };
         let mut answer = self.answers.swap_remove(at);
-        let status = answer.status.ok_or(Broken)?;
+        let status = answer.status.ok_or(StreamError)?;
         if answer.body.is_empty() {
-            return each(Of::Stream(stream), reply(status, last));
+            return each(ReplyTo::Stream(stream), reply(status, last));
         }
         let room = self.bytes_max.saturating_sub(answer.body.len());
         answer.body.extend_from_slice(&last[..last.len().min(room)]);
-        each(Of::Stream(stream), reply(status, &answer.body))
+        each(ReplyTo::Stream(stream), reply(status, &answer.body))
     }
 }
 
-impl Leaving {
+impl GoAway {
     fn or(self, other: Self) -> Self {
         if self == Self::No { other } else { self }
     }
@@ -282,18 +282,18 @@ fn append(kept: &mut Vec<u8>, rest: &mut &[u8], whole: usize) {
 }
 
 /// Bytes of the frame that `input` begins with, its head included; `None`: the head is not whole.
-fn length_of(input: &[u8]) -> Result<Option<usize>, Broken> {
+fn length_of(input: &[u8]) -> Result<Option<usize>, StreamError> {
     let Some(head) = input.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-    if length > FRAME_BYTES_MAX { Err(Broken) } else { Ok(Some(HEAD_BYTES + length)) }
+    if length > FRAME_BYTES_MAX { Err(StreamError) } else { Ok(Some(HEAD_BYTES + length)) }
 }
 
-fn without_padding(flags: u8, payload: &[u8]) -> Result<&[u8], Broken> {
+fn without_padding(flags: u8, payload: &[u8]) -> Result<&[u8], StreamError> {
     if flags & flag::PADDED == 0 {
         return Ok(payload);
     }
-    let (padding, rest) = payload.split_first().ok_or(Broken)?;
-    let end = rest.len().checked_sub(usize::from(*padding)).ok_or(Broken)?;
+    let (padding, rest) = payload.split_first().ok_or(StreamError)?;
+    let end = rest.len().checked_sub(usize::from(*padding)).ok_or(StreamError)?;
     Ok(&rest[..end])
 }
 
@@ -312,8 +312,8 @@ impl Wire for Frames {
         Some(Box::<Streams>::default())
     }
 
-    fn take(&mut self, chunk: &[u8], out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
-        let mut leaving = Leaving::No;
+    fn take(&mut self, chunk: &[u8], out: &mut Vec<u8>, each: OnReply<'_>) -> Result<GoAway, StreamError> {
+        let mut leaving = GoAway::No;
         let mut kept = std::mem::take(&mut self.kept);
         let mut rest = chunk;
         if !kept.is_empty() {
@@ -348,7 +348,7 @@ impl Wire for Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::Answer;
+    use crate::reply::ReplyKind;
 
     fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -358,16 +358,16 @@ mod tests {
     }
 
     /// Replies as text, what is said back, and the last word about the connection.
-    fn collect(chunks: &[&[u8]]) -> Result<(Vec<String>, Vec<u8>, Leaving), Broken> {
-        let (mut frames, mut found, mut out, mut leaving) = (Frames::new(8), Vec::new(), Vec::new(), Leaving::No);
+    fn collect(chunks: &[&[u8]]) -> Result<(Vec<String>, Vec<u8>, GoAway), StreamError> {
+        let (mut frames, mut found, mut out, mut leaving) = (Frames::new(8), Vec::new(), Vec::new(), GoAway::No);
         for chunk in chunks {
             let told = frames.take(chunk, &mut out, &mut |of, reply| {
-                let Of::Stream(stream) = of else { return Err(Broken) };
-                let kind = match reply.answer {
-                    Answer::Value => "value",
-                    Answer::Shed(reason) => reason,
-                    Answer::Error(_) => "error",
-                    Answer::Lost => "lost",
+                let ReplyTo::Stream(stream) = of else { return Err(StreamError) };
+                let kind = match reply.kind {
+                    ReplyKind::Value => "value",
+                    ReplyKind::Shed(reason) => reason,
+                    ReplyKind::Error(_) => "error",
+                    ReplyKind::Lost => "lost",
                 };
                 let body = reply.body.map_or("without a body".into(), String::from_utf8_lossy);
                 found.push(format!("{stream} {kind} {body}"));
@@ -411,14 +411,14 @@ mod tests {
         for at in 0..wire.len() {
             let (found, out, leaving) = collect(&[&wire[..at], &wire[at..]]).expect("frames");
             assert_eq!(found, wanted, "cut at {at}");
-            assert_eq!((&out, leaving), (&said, Leaving::Above(11)));
+            assert_eq!((&out, leaving), (&said, GoAway::Above(11)));
         }
         let bytes: Vec<&[u8]> = wire.chunks(1).collect();
         assert_eq!(collect(&bytes).expect("frames").0, wanted);
     }
 
     #[test]
-    fn what_is_no_http2_is_refused() {
+    fn bytes_that_are_no_http2_are_refused() {
         let settings = frame(kind::SETTINGS, 0, 0, b"");
         for wrong in [
             b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
@@ -429,7 +429,7 @@ mod tests {
             [settings.clone(), vec![0xff; 9]].concat(),
             [settings, frame(kind::HEADERS, flag::END_HEADERS, 1, b"\x41\x01a")].concat(),
         ] {
-            assert_eq!(collect(&[&wrong]), Err(Broken), "{wrong:x?}");
+            assert_eq!(collect(&[&wrong]), Err(StreamError), "{wrong:x?}");
         }
     }
 

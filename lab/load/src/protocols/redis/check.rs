@@ -1,35 +1,35 @@
 //! Is this the reply that the plan expects?
 
-use super::plan::{Plan, Wanted};
-use crate::requests::{Expectation, Integrity, Place, REQUESTS_MAX};
+use super::plan::{ExpectedValue, Plan};
+use crate::requests::{Expectation, Integrity, PlanPosition, REQUESTS_MAX};
 use crate::shard::Shard;
-use crate::values::{Generation, Seen, Values};
+use crate::values::{Generation, ReplyValue, Values};
 
 /// The replies that the planned commands expect.
 #[derive(Debug)]
 pub(super) struct Replies {
     pub(super) plans: Vec<Plan>,
     /// Keys of MGETs.
-    pub(super) wanted: Vec<Wanted>,
+    pub(super) expected_value: Vec<ExpectedValue>,
     pub(super) values: Values,
     pub(super) shard: Shard,
     pub(super) is_preloaded: bool,
 }
 
 impl Expectation for Replies {
-    fn check(&self, place: Place, reply: &[u8]) -> Option<Integrity> {
+    fn check(&self, place: PlanPosition, reply: &[u8]) -> Option<Integrity> {
         let is_first = place.is_first_round;
         let found = match self.plans[place.at] {
             Plan::Raw => return None,
             Plan::Set => is_expected(reply == b"+OK\r\n"),
             Plan::Incr => is_expected(is_count(reply)),
-            Plan::Get(wanted) => match take_bulk(reply) {
-                Some((value, [])) => self.judge(&wanted, is_first, value),
+            Plan::Get(expected_value) => match take_bulk(reply) {
+                Some((value, [])) => self.judge(&expected_value, is_first, value),
                 _ => Integrity::Mismatch,
             },
             Plan::Mget(from, until) => {
-                let wanted = &self.wanted[from as usize..until as usize];
-                self.check_all(wanted, is_first, reply).unwrap_or(Integrity::Mismatch)
+                let expected_value = &self.expected_value[from as usize..until as usize];
+                self.check_all(expected_value, is_first, reply).unwrap_or(Integrity::Mismatch)
             }
         };
         Some(found)
@@ -38,13 +38,13 @@ impl Expectation for Replies {
 
 impl Replies {
     /// `None`: not an array with a string or nothing for each key.
-    fn check_all(&self, wanted: &[Wanted], is_first: bool, reply: &[u8]) -> Option<Integrity> {
+    fn check_all(&self, expected_value: &[ExpectedValue], is_first: bool, reply: &[u8]) -> Option<Integrity> {
         let (count, mut rest) = take_number(reply.strip_prefix(b"*")?)?;
-        if usize::try_from(count).ok()? != wanted.len() {
+        if usize::try_from(count).ok()? != expected_value.len() {
             return None;
         }
         let mut worst = Integrity::Ok;
-        for one in wanted {
+        for one in expected_value {
             let (value, after) = take_bulk(rest)?;
             worst = worst.max(self.judge(one, is_first, value));
             rest = after;
@@ -52,10 +52,10 @@ impl Replies {
         rest.is_empty().then_some(worst)
     }
 
-    fn judge(&self, wanted: &Wanted, is_first: bool, value: Option<&[u8]>) -> Integrity {
-        let number = if is_first { wanted.first } else { wanted.later };
+    fn judge(&self, expected_value: &ExpectedValue, is_first: bool, value: Option<&[u8]>) -> Integrity {
+        let number = if is_first { expected_value.first } else { expected_value.later };
         let expected = Generation::of_set(self.shard, number);
-        let otherwise = if wanted.contested { Integrity::RaceSuspect } else { Integrity::Mismatch };
+        let otherwise = if expected_value.contested { Integrity::RaceSuspect } else { Integrity::Mismatch };
         let Some(bytes) = value else {
             return match (self.is_preloaded, number) {
                 (true, _) => Integrity::Missing,
@@ -64,12 +64,12 @@ impl Replies {
                 (false, _) => Integrity::RaceSuspect,
             };
         };
-        match self.values.recognise(wanted.key, bytes) {
-            Seen::Value(found) if found == expected => Integrity::Ok,
-            Seen::Value(found) if found.is_planned(self.shard.of(), REQUESTS_MAX as u32) => otherwise,
-            Seen::Short if bytes.len() == self.values.size(wanted.key, expected) => Integrity::Ok,
-            Seen::Short => otherwise,
-            Seen::Value(_) | Seen::Foreign => Integrity::Mismatch,
+        match self.values.recognise(expected_value.key, bytes) {
+            ReplyValue::Value(found) if found == expected => Integrity::Ok,
+            ReplyValue::Value(found) if found.is_planned(self.shard.of(), REQUESTS_MAX as u32) => otherwise,
+            ReplyValue::Short if bytes.len() == self.values.size(expected_value.key, expected) => Integrity::Ok,
+            ReplyValue::Short => otherwise,
+            ReplyValue::Value(_) | ReplyValue::Foreign => Integrity::Mismatch,
         }
     }
 }

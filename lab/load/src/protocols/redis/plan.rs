@@ -17,7 +17,7 @@ use crate::values::{Generation, Values};
 /// What the plan says of one request's reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Plan {
-    Get(Wanted),
+    Get(ExpectedValue),
     /// From and until, among the keys of MGETs.
     Mget(u32, u32),
     Set,
@@ -27,7 +27,7 @@ pub(super) enum Plan {
 
 /// The value that a key holds when the plan is followed in order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct ExpectedValue {
     pub(super) key: u64,
     /// Number of the SET, in the first round of the plan; 0: what the preload wrote.
     pub(super) first: u32,
@@ -46,7 +46,7 @@ pub(super) struct Commands<'a> {
     names: Names,
     values: Values,
     plans: Vec<Plan>,
-    wanted: Vec<Wanted>,
+    expected_value: Vec<ExpectedValue>,
     /// Number of the latest planned SET of each key that has one.
     latest: HashMap<u64, u32>,
     sets: u32,
@@ -63,7 +63,7 @@ impl<'a> Commands<'a> {
             names: Names::new(scenario),
             values: Values::new(scenario.seed, &scenario.payload),
             plans: Vec::new(),
-            wanted: Vec::new(),
+            expected_value: Vec::new(),
             latest: HashMap::new(),
             sets: 0,
             weight_total: scenario.commands.iter().map(|one| u64::from(one.weight)).sum(),
@@ -73,10 +73,10 @@ impl<'a> Commands<'a> {
     fn plan_command(&mut self, arena: &mut Vec<u8>) -> Plan {
         match self.draw_command() {
             CommandKind::Get => {
-                let wanted = self.want();
-                let name = self.name(Space::Strings, wanted.key);
+                let expected_value = self.want();
+                let name = self.name(Space::Strings, expected_value.key);
                 encode::command(arena, [b"GET", &name[..]]);
-                Plan::Get(wanted)
+                Plan::Get(expected_value)
             }
             CommandKind::Set => {
                 self.plan_set(arena);
@@ -118,15 +118,15 @@ impl<'a> Commands<'a> {
     }
 
     fn plan_mget(&mut self, keys: u32, arena: &mut Vec<u8>) -> Plan {
-        let from = self.wanted.len() as u32;
+        let from = self.expected_value.len() as u32;
         let mut words = vec![b"MGET".to_vec()];
         for _ in 0..keys {
-            let wanted = self.want();
-            words.push(self.name(Space::Strings, wanted.key));
-            self.wanted.push(wanted);
+            let expected_value = self.want();
+            words.push(self.name(Space::Strings, expected_value.key));
+            self.expected_value.push(expected_value);
         }
         encode::command(arena, words);
-        Plan::Mget(from, self.wanted.len() as u32)
+        Plan::Mget(from, self.expected_value.len() as u32)
     }
 
     fn plan_raw(&mut self, words: &[String], arena: &mut Vec<u8>) {
@@ -145,10 +145,10 @@ impl<'a> Commands<'a> {
     }
 
     /// A key to read and what it holds now. `later` and `contested` are settled at the end.
-    fn want(&mut self) -> Wanted {
+    fn want(&mut self) -> ExpectedValue {
         let key = self.picker.pick(&mut self.rng);
         let first = self.latest.get(&key).copied().unwrap_or(0);
-        Wanted { key, first, later: first, contested: false }
+        ExpectedValue { key, first, later: first, contested: false }
     }
 
     fn name(&self, space: Space, key: u64) -> Vec<u8> {
@@ -168,22 +168,22 @@ impl Planner for Commands<'_> {
         let writes = self.scenario.commands.iter().any(|one| one.kind == CommandKind::Set);
         // What other shards plan for a key is not known here; any of them may write it.
         let others_write = writes && self.shard.of() > 1;
-        let settle = |wanted: &mut Wanted| {
-            let latest = self.latest.get(&wanted.key).copied();
-            if wanted.first == 0 {
-                wanted.later = latest.unwrap_or(0);
+        let settle = |expected_value: &mut ExpectedValue| {
+            let latest = self.latest.get(&expected_value.key).copied();
+            if expected_value.first == 0 {
+                expected_value.later = latest.unwrap_or(0);
             }
-            wanted.contested = others_write || latest.is_some();
+            expected_value.contested = others_write || latest.is_some();
         };
-        self.wanted.iter_mut().for_each(settle);
+        self.expected_value.iter_mut().for_each(settle);
         for plan in &mut self.plans {
-            if let Plan::Get(wanted) = plan {
-                settle(wanted);
+            if let Plan::Get(expected_value) = plan {
+                settle(expected_value);
             }
         }
         Box::new(Replies {
             plans: self.plans,
-            wanted: self.wanted,
+            expected_value: self.expected_value,
             values: self.values,
             shard: self.shard,
             is_preloaded: self.scenario.keys.preload,

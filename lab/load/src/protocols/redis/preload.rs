@@ -12,7 +12,7 @@ use crate::protocols;
 use crate::scenario::Scenario;
 use crate::shard::Shard;
 use crate::values::{Generation, Values};
-use crate::wire::{Broken, Pending};
+use crate::wire::{Pending, StreamError};
 
 /// SETs under way at a time, and their bytes: one round trip for each batch.
 const BATCH: usize = 512;
@@ -79,10 +79,10 @@ impl Preload {
                     if reply != b"+OK\r\n" {
                         refusal = Some(String::from_utf8_lossy(reply).trim_end().to_owned());
                     }
-                    wanted = usize::checked_sub(wanted, 1).ok_or(Broken)?;
+                    wanted = usize::checked_sub(wanted, 1).ok_or(StreamError)?;
                     Ok(())
                 };
-                replies.each(&chunk, each).map_err(|Broken| "its reply is not RESP".to_owned())?;
+                replies.each(&chunk, each).map_err(|StreamError| "its reply is not RESP".to_owned())?;
             }
             if let Some(reply) = refusal {
                 return Err(format!("it answered {reply:?} to a SET"));

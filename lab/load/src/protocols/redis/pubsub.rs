@@ -8,12 +8,12 @@ use super::check::take_bulk;
 use super::wire::Replies;
 use super::{Common, Family, OwnKey, Protocol, REMEDY, Seat, Work};
 use crate::protocols::messages::name_of;
-use crate::requests::{Expectation, Integrity, Place, Planner};
+use crate::requests::{Expectation, Integrity, PlanPosition, Planner};
 use crate::scenario::Scenario;
 use crate::scenario::table::Table;
 use crate::shard::Shard;
-use crate::values::{Generation, Seen, Values};
-use crate::wire::{Broken, Each, Leaving, Pending, Wire, hear};
+use crate::values::{Generation, ReplyValue, Values};
+use crate::wire::{GoAway, OnReply, Pending, StreamError, Wire, receive_chunk};
 
 /// Channels of a scenario. Default 100,000: with one subscriber each more than one address has ports for.
 const CHANNELS_MAX: u32 = 100_000;
@@ -130,11 +130,11 @@ impl Published {
 }
 
 impl Expectation for Published {
-    fn check(&self, place: Place, frame: &[u8]) -> Option<Integrity> {
+    fn check(&self, place: PlanPosition, frame: &[u8]) -> Option<Integrity> {
         let message = self.message(place.at, frame);
         let seen = message.map(|message| self.values.recognise(name_of(self.shard, place.at), message));
         Some(match seen {
-            Some(Seen::Value(Generation::PRELOADED) | Seen::Short) => Integrity::Ok,
+            Some(ReplyValue::Value(Generation::PRELOADED) | ReplyValue::Short) => Integrity::Ok,
             _ => Integrity::Mismatch,
         })
     }
@@ -151,17 +151,17 @@ impl Subscriber {
         let name = self.channel.as_bytes();
         stream.output.with(|out| encode::command(out, [&b"SUBSCRIBE"[..], name]));
         let wanted = format!("*3\r\n$9\r\nsubscribe\r\n${}\r\n{}\r\n:1\r\n", name.len(), self.channel);
-        let mut heard = Vec::new();
-        while heard.is_empty() {
-            let chunk = hear(stream).await?;
+        let mut replies = Vec::new();
+        while replies.is_empty() {
+            let chunk = receive_chunk(stream).await?;
             let each = |reply: &[u8]| {
-                heard.push(String::from_utf8_lossy(reply).into_owned());
+                replies.push(String::from_utf8_lossy(reply).into_owned());
                 Ok(())
             };
-            self.replies.each(&chunk, each).map_err(|Broken| "its reply is not RESP".to_owned())?;
+            self.replies.each(&chunk, each).map_err(|StreamError| "its reply is not RESP".to_owned())?;
         }
         // What was published meanwhile came too early to be expected.
-        if heard[0] == wanted { Ok(()) } else { Err(format!("it answered {:?} to SUBSCRIBE", heard[0].trim_end())) }
+        if replies[0] == wanted { Ok(()) } else { Err(format!("it answered {:?} to SUBSCRIBE", replies[0].trim_end())) }
     }
 }
 
@@ -170,7 +170,7 @@ impl Wire for Subscriber {
         Box::pin(self.subscribe(stream))
     }
 
-    fn take(&mut self, chunk: &[u8], out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
+    fn take(&mut self, chunk: &[u8], out: &mut Vec<u8>, each: OnReply<'_>) -> Result<GoAway, StreamError> {
         self.replies.take(chunk, out, each)
     }
 }

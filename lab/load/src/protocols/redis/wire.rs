@@ -2,10 +2,10 @@
 
 use weir_resp::{ReplyFramer, limits::ReplyLimits};
 
-use super::answer::classify;
-use crate::answer::Reply;
+use super::reply::classify;
+use crate::reply::Reply;
 use crate::scenario::{CommandKind, Scenario};
-use crate::wire::{Broken, Each, Leaving, Of, Wire};
+use crate::wire::{GoAway, OnReply, ReplyTo, StreamError, Wire};
 
 /// Bytes of a reply besides its values: length lines, and the line of an error. More is cut off, which no check accepts.
 const OVERHEAD_BYTES: usize = 1_024;
@@ -39,10 +39,10 @@ impl Replies {
     pub(super) fn each(
         &mut self,
         mut chunk: &[u8],
-        mut each: impl FnMut(&[u8]) -> Result<(), Broken>,
-    ) -> Result<(), Broken> {
+        mut each: impl FnMut(&[u8]) -> Result<(), StreamError>,
+    ) -> Result<(), StreamError> {
         while !chunk.is_empty() {
-            let scan = self.framer.advance(chunk).map_err(|_| Broken)?;
+            let scan = self.framer.advance(chunk).map_err(|_| StreamError)?;
             let (bytes, rest) = chunk.split_at(scan.taken);
             chunk = rest;
             if scan.end.is_some() && self.partial.is_empty() {
@@ -61,9 +61,9 @@ impl Replies {
 }
 
 impl Wire for Replies {
-    fn take(&mut self, chunk: &[u8], _out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
-        self.each(chunk, |reply| each(Of::Oldest, Reply { answer: classify(reply), body: Some(reply) }))?;
-        Ok(Leaving::No)
+    fn take(&mut self, chunk: &[u8], _out: &mut Vec<u8>, each: OnReply<'_>) -> Result<GoAway, StreamError> {
+        self.each(chunk, |reply| each(ReplyTo::Oldest, Reply { kind: classify(reply), body: Some(reply) }))?;
+        Ok(GoAway::No)
     }
 }
 
@@ -99,6 +99,6 @@ mod tests {
         let mut replies = Replies::new(8);
         assert!(collect(&mut replies, b"$20\r\n0123456789").is_empty());
         assert_eq!(collect(&mut replies, b"0123456789\r\n+OK\r\n"), ["$20\r\n012", "+OK\r\n"]);
-        assert_eq!(replies.each(b"HTTP/1.1 400\r\n", |_| Ok(())), Err(Broken));
+        assert_eq!(replies.each(b"HTTP/1.1 400\r\n", |_| Ok(())), Err(StreamError));
     }
 }

@@ -4,9 +4,9 @@ use weir_engine::Stream;
 use weir_http_codec::{HeadLimits, ResponseParser};
 use weir_websocket_codec::{FrameHeader, Opcode, handshake};
 
-use crate::answer::Reply;
+use crate::reply::Reply;
 use crate::scenario::{Request, Scenario};
-use crate::wire::{Broken, Each, Leaving, Of, Pending, Wire, hear, unasked};
+use crate::wire::{GoAway, OnReply, Pending, ReplyTo, StreamError, Wire, receive_chunk, refuse_early_reply};
 
 /// The key of RFC 6455 section 1.3: it guards nothing, and the same one for all keeps runs alike.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -57,7 +57,7 @@ impl Messages {
         stream.output.append(wish.as_bytes());
         let (mut parser, mut received) = (ResponseParser::new(), Vec::new());
         let used = loop {
-            received.extend_from_slice(&hear(stream).await?);
+            received.extend_from_slice(&receive_chunk(stream).await?);
             let parsed = parser.parse(&received, &HeadLimits::default());
             if let Some(used) = parsed.map_err(|error| format!("its answer is not HTTP/1.1: {}", error.text()))? {
                 break used;
@@ -71,15 +71,15 @@ impl Messages {
         if accepted != Some(handshake::accept(KEY.as_bytes()).as_bytes()) {
             return Err("its 101 does not answer the key".to_owned());
         }
-        let early = self.take(&received[used..], &mut Vec::new(), &mut unasked);
-        early.map(drop).map_err(|Broken| "it sent a message that nobody asked for".to_owned())
+        let early = self.take(&received[used..], &mut Vec::new(), &mut refuse_early_reply);
+        early.map(drop).map_err(|StreamError| "it sent a message that nobody asked for".to_owned())
     }
 
-    fn leaving(&self) -> Leaving {
-        if self.is_closed { Leaving::Yes } else { Leaving::No }
+    fn leaving(&self) -> GoAway {
+        if self.is_closed { GoAway::Yes } else { GoAway::No }
     }
 
-    fn step(&mut self, input: &[u8], out: &mut Vec<u8>, each: Each<'_>) -> Result<usize, Broken> {
+    fn step(&mut self, input: &[u8], out: &mut Vec<u8>, each: OnReply<'_>) -> Result<usize, StreamError> {
         if self.is_closed {
             return Ok(input.len());
         }
@@ -88,7 +88,7 @@ impl Messages {
             let frame = match self.frame {
                 Some(frame) => frame,
                 None => {
-                    let Some(header) = FrameHeader::read(&input[used..]).map_err(|_| Broken)? else {
+                    let Some(header) = FrameHeader::read(&input[used..]).map_err(|_| StreamError)? else {
                         return Ok(used);
                     };
                     used += header.bytes;
@@ -118,13 +118,13 @@ impl Messages {
                 Opcode::Pong => self.control.clear(),
                 _ if frame.is_final && self.message.is_empty() => {
                     self.has_begun = false;
-                    each(Of::Oldest, Reply::value(piece))?;
+                    each(ReplyTo::Oldest, Reply::value(piece))?;
                 }
                 _ => {
                     self.keep(frame.opcode, piece);
                     if frame.is_final {
                         self.has_begun = false;
-                        each(Of::Oldest, Reply::value(&self.message))?;
+                        each(ReplyTo::Oldest, Reply::value(&self.message))?;
                         self.message.clear();
                     }
                 }
@@ -133,16 +133,16 @@ impl Messages {
     }
 
     /// A server's frame: without a mask, and a fragment only where there is something to go on with.
-    fn open(&mut self, header: &FrameHeader) -> Result<Frame, Broken> {
+    fn open(&mut self, header: &FrameHeader) -> Result<Frame, StreamError> {
         let is_control = header.opcode.is_control();
         let is_continuation = header.opcode == Opcode::Continuation;
         let is_right = match is_control {
             true => header.is_final && header.payload <= 125,
             false => is_continuation == self.has_begun,
         };
-        let left = usize::try_from(header.payload).map_err(|_| Broken)?;
+        let left = usize::try_from(header.payload).map_err(|_| StreamError)?;
         if header.mask.is_some() || header.reserved != 0 || !is_right {
-            return Err(Broken);
+            return Err(StreamError);
         }
         if !is_control {
             self.has_begun = true;
@@ -164,7 +164,7 @@ impl Wire for Messages {
         Box::pin(self.upgrade(stream, &scenario.request))
     }
 
-    fn take(&mut self, chunk: &[u8], out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
+    fn take(&mut self, chunk: &[u8], out: &mut Vec<u8>, each: OnReply<'_>) -> Result<GoAway, StreamError> {
         if self.kept.is_empty() {
             let used = self.step(chunk, out, each)?;
             self.kept.extend_from_slice(&chunk[used..]);
@@ -193,11 +193,11 @@ fn close(out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn collect(chunks: &[&[u8]]) -> Result<(Vec<String>, Vec<u8>), Broken> {
+    fn collect(chunks: &[&[u8]]) -> Result<(Vec<String>, Vec<u8>), StreamError> {
         let (mut messages, mut found, mut out) = (Messages::new(8), Vec::new(), Vec::new());
         for chunk in chunks {
             messages.take(chunk, &mut out, &mut |_, reply| {
-                found.push(String::from_utf8_lossy(reply.body.ok_or(Broken)?).into_owned());
+                found.push(String::from_utf8_lossy(reply.body.ok_or(StreamError)?).into_owned());
                 Ok(())
             })?;
         }
@@ -222,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_may_send_is_refused() {
+    fn frames_that_no_server_may_send_are_refused() {
         for wire in [&b"\x82\x80\0\0\0\0"[..], b"\xc2\x00", b"\x80\x00", b"\x09\x00", b"\x83\x00"] {
-            assert_eq!(collect(&[wire]), Err(Broken), "{wire:x?}");
+            assert_eq!(collect(&[wire]), Err(StreamError), "{wire:x?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::redis::{
     dispatch::{self, Context},
     errors::{DISCARD_ALONE, EXEC_ABORT, EXEC_ALONE, NESTED_MULTI, OUT_OF_MEMORY, Refusal, WATCH_IN_MULTI},
     reply::Reply,
-    session::{ITEM_BYTES, Transaction, Watched},
+    session::{ITEM_BYTES, Transaction, WatchedKey},
 };
 
 pub fn multi(cx: &mut Context<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Refusal> {
@@ -61,7 +61,7 @@ pub fn watch(cx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply<'_>) -> Res
         }
         cx.core.memory.charge(bytes);
         let stamp = stamp(cx, database, key);
-        cx.session.watched.push(Watched { database, key: Box::from(*key), stamp });
+        cx.session.watched.push(WatchedKey { database, key: Box::from(*key), stamp });
     }
     reply.ok();
     Ok(())

@@ -27,7 +27,7 @@ fn every_byte_is_given_back() {
 }
 
 #[test]
-fn a_scan_sees_what_stays_exactly_once_while_other_keys_come_and_go() {
+fn a_scan_sees_lasting_keys_exactly_once_while_others_come_and_go() {
     let mut keys = Keyspace::new(Rc::new(Memory::new(usize::MAX)));
     let now = Time::ZERO;
     for number in 0..100 {

@@ -24,7 +24,7 @@ use weir_engine::{
     settings::{Address, RuntimeSettings},
 };
 use weir_http::{
-    Http2Origins, HttpProbe, HttpUpstream,
+    Http2Multiplexer, HttpProbe, HttpUpstream,
     routes::{Action, Routes, Target},
     settings::HttpListenerSettings,
 };
@@ -42,18 +42,18 @@ use weir_upstream::{
 /// How long a script waits for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the worker is told by the test.
+/// Messages of the test to the worker.
 enum Message {
     /// All connections end.
     Cut,
-    /// With its number, of which its address is made.
+    /// With its number, which makes its address.
     Client(UnixStream, u32),
-    /// The number of exchanges in flight, of bytes kept and of open sessions is asked for.
+    /// Requests the number of exchanges in flight, of buffered bytes and of open sessions.
     Rest(mpsc::Sender<(u64, u64, usize)>),
-    End,
+    CompletionStatus,
 }
 
-/// What a test chooses.
+/// The choices of a test.
 pub struct Setup {
     /// The routes, in front of the upstreams `a`, `b`, ... by their numbers.
     pub routes: Vec<Route<Action>>,
@@ -132,7 +132,7 @@ impl Gateway {
                             let _ = answer.send((core.flight.in_use(), core.bytes.in_use(), open));
                         }
                         Message::Cut => drop(service.sessions().cut()),
-                        Message::End => return,
+                        Message::CompletionStatus => return,
                     }
                 }
             }
@@ -175,7 +175,7 @@ impl Gateway {
         self.messages.send(Message::Cut);
     }
 
-    /// Exchanges in flight, bytes kept and open sessions.
+    /// Exchanges in flight, buffered bytes and open sessions.
     pub fn held(&self) -> (u64, u64, usize) {
         let (ask, answer) = mpsc::channel();
         self.messages.send(Message::Rest(ask));
@@ -203,7 +203,7 @@ impl Drop for Gateway {
         if !std::thread::panicking() {
             self.rests();
         }
-        self.messages.send(Message::End);
+        self.messages.send(Message::CompletionStatus);
         let joined = self.worker.take().map(Worker::join);
         assert!(std::thread::panicking() || joined.is_some_and(|joined| joined.is_ok()), "the worker panicked");
     }
@@ -238,7 +238,7 @@ fn service(core: &CoreShare, setup: Setup) -> Rc<dyn Service> {
         settings.health = None;
         let shares: Vec<_> = endpoints.iter().map(|_| Arc::<EndpointShare>::default()).collect();
         let metrics = UpstreamMetrics::new(&core.metrics, core.events.clone(), name.clone());
-        HttpUpstream::new(settings, lanes.clone(), None::<Http2Origins>, &shares, metrics, None::<HttpProbe>)
+        HttpUpstream::new(settings, lanes.clone(), None::<Http2Multiplexer>, &shares, metrics, None::<HttpProbe>)
     });
     let made = made.collect::<io::Result<_>>().expect("upstreams");
     let upstreams = named.iter().map(|(name, _)| name.clone()).collect();
@@ -336,7 +336,7 @@ impl<S: Read + Write> Talk<S> {
         }
     }
 
-    /// What comes up to and with `end`.
+    /// Reads up to and including `end`.
     pub fn until(&mut self, end: &str) -> String {
         loop {
             let at = self.received.windows(end.len()).position(|window| window == end.as_bytes());

@@ -12,12 +12,12 @@ use weir_base::{exchange::FrameKind, rng::Rng};
 use weir_resp::{RequestLimits, RequestParser, Step, encode};
 use weir_telemetry::{Registry, catalog};
 
-use super::surroundings::{Common, Sent, Surroundings};
+use super::surroundings::{Common, SentRequest, Surroundings};
 use crate::{
     cache::Cache,
     session::Session,
     settings::{CacheSettings, RedisListenerSettings},
-    tracking::line::{Heard, hear},
+    tracking::line::{TrackingFrame, parse_frame},
 };
 
 const KEYS: [&str; 5] = ["a", "b", "c", "da", "db"];
@@ -25,21 +25,21 @@ const LANES: usize = 2;
 
 /// How a client of the play tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Terms {
+pub(super) enum TrackingMode {
     Read,
     Bcast,
     OptIn,
     NoLoop,
     NoLoopBcast,
-    /// The next client in the row is told, and does nothing else.
+    /// The next client in the row gets the invalidations, and does nothing else.
     Redirect,
     /// It does not track, and is behind the reply cache.
     Cached,
 }
 
-/// What a client has asked for and will be answered, in order.
+/// The replies that a client expects, in order.
 #[derive(Debug)]
-enum Asked {
+enum ExpectedReply {
     Nothing,
     /// Values of these keys, to be kept or not.
     Values(Vec<String>, bool),
@@ -50,10 +50,10 @@ enum Asked {
 }
 
 struct Client {
-    terms: Terms,
+    terms: TrackingMode,
     session: Session,
     io: Surroundings,
-    asked: VecDeque<Asked>,
+    expected: VecDeque<ExpectedReply>,
     read: Vec<u8>,
     /// Values held: the version of each key.
     holds: BTreeMap<String, u64>,
@@ -73,11 +73,11 @@ struct Reply {
 
 #[derive(Default)]
 struct Lane {
-    requests: VecDeque<(usize, Sent)>,
+    requests: VecDeque<(usize, SentRequest)>,
     replies: VecDeque<Reply>,
 }
 
-/// What comes on the tracking lane: a frame, with the versions of the keys in it.
+/// A frame of the tracking lane: a frame, with the versions of the keys in it.
 struct Frame {
     bytes: Vec<u8>,
     versions: Vec<(String, u64)>,
@@ -91,16 +91,16 @@ pub(super) struct Play {
     lanes: [Lane; LANES],
     server: BTreeMap<String, u64>,
     next_version: u64,
-    /// What the server has said on the tracking lane; `None`: it has not been asked to.
+    /// The server's reply on the tracking lane; `None`: there was no request.
     feed: Option<VecDeque<Frame>>,
     /// The latest version of each key of which the gateway has heard that it was overwritten, plus one.
-    heard: BTreeMap<String, u64>,
+    overwritten: BTreeMap<String, u64>,
     cache: Rc<Cache>,
-    /// The latest version of each key of which a writer, by its name, was told through the gateway.
-    told_writers: BTreeMap<String, u64>,
+    /// The latest version of each key that a writer, by its name, was notified of through the gateway.
+    notified_writers: BTreeMap<String, u64>,
     registry: Registry,
     losses: bool,
-    told: u64,
+    invalidations: u64,
 }
 
 fn wire(words: &[&str]) -> Vec<u8> {
@@ -110,7 +110,7 @@ fn wire(words: &[&str]) -> Vec<u8> {
 }
 
 impl Play {
-    pub(super) fn new(seed: u64, terms: &[Terms]) -> Self {
+    pub(super) fn new(seed: u64, terms: &[TrackingMode]) -> Self {
         let mut rng = Rng::new(seed);
         let common = Rc::new(Common::default());
         common.keys_max.set(if rng.below(3) == 0 { 4 } else { 1000 });
@@ -129,39 +129,39 @@ impl Play {
             server: KEYS.iter().map(|key| ((*key).to_owned(), 0)).collect(),
             next_version: 1,
             feed: None,
-            heard: BTreeMap::new(),
+            overwritten: BTreeMap::new(),
             cache: Cache::new(cache, &registry.core(0), "play", Rc::default(), |_| {}),
-            told_writers: BTreeMap::new(),
+            notified_writers: BTreeMap::new(),
             registry,
             // Without them more is kept for longer.
             losses: seed.is_multiple_of(2),
-            told: 0,
+            invalidations: 0,
         };
-        // A partner for each client, who is told in its place.
-        for terms in terms.iter().flat_map(|&terms| [terms, Terms::Redirect]) {
+        // A partner for each client, that gets invalidations in its place.
+        for terms in terms.iter().flat_map(|&terms| [terms, TrackingMode::Redirect]) {
             let mut io = Surroundings::new(&play.common, play.clients.len() as u64 + 1);
-            io.cache = (terms == Terms::Cached).then(|| play.cache.clone());
+            io.cache = (terms == TrackingMode::Cached).then(|| play.cache.clone());
             let session = Session::new(RedisListenerSettings::default().into());
-            let (asked, wrote) = (VecDeque::new(), VecDeque::new());
+            let (expected, wrote) = (VecDeque::new(), VecDeque::new());
             let (holds, seen) = (BTreeMap::new(), BTreeMap::new());
-            let client = Client { terms, session, io, asked, read: Vec::new(), holds, wrote, seen };
+            let client = Client { terms, session, io, expected, read: Vec::new(), holds, wrote, seen };
             play.clients.push(client);
         }
         for at in 0..play.clients.len() {
-            play.says(at, &["HELLO", "3"], Asked::Nothing);
-            if at % 2 == 1 || play.clients[at].terms == Terms::Cached {
+            play.says(at, &["HELLO", "3"], ExpectedReply::Nothing);
+            if at % 2 == 1 || play.clients[at].terms == TrackingMode::Cached {
                 continue;
             }
             let partner = (at + 2).to_string();
             let words: &[&str] = match play.clients[at].terms {
-                Terms::Read | Terms::Cached => &[],
-                Terms::Bcast => &["BCAST", "PREFIX", "a", "PREFIX", "d"],
-                Terms::OptIn => &["OPTIN"],
-                Terms::NoLoop => &["NOLOOP"],
-                Terms::NoLoopBcast => &["NOLOOP", "BCAST"],
-                Terms::Redirect => &["REDIRECT", &partner],
+                TrackingMode::Read | TrackingMode::Cached => &[],
+                TrackingMode::Bcast => &["BCAST", "PREFIX", "a", "PREFIX", "d"],
+                TrackingMode::OptIn => &["OPTIN"],
+                TrackingMode::NoLoop => &["NOLOOP"],
+                TrackingMode::NoLoopBcast => &["NOLOOP", "BCAST"],
+                TrackingMode::Redirect => &["REDIRECT", &partner],
             };
-            play.says(at, &[&["CLIENT", "TRACKING", "ON"], words].concat(), Asked::Nothing);
+            play.says(at, &[&["CLIENT", "TRACKING", "ON"], words].concat(), ExpectedReply::Nothing);
         }
         play
     }
@@ -172,16 +172,16 @@ impl Play {
         (sum(&catalog::CACHE_HITS), sum(&catalog::CACHE_MISSES))
     }
 
-    fn says(&mut self, at: usize, words: &[&str], asked: Asked) {
+    fn says(&mut self, at: usize, words: &[&str], expected: ExpectedReply) {
         let client = &mut self.clients[at];
-        client.asked.push_back(asked);
+        client.expected.push_back(expected);
         client.session.on_client(&wire(words), &client.io).expect("a valid command");
         self.collect(at);
     }
 
-    /// What a session has sent goes on its lanes, and the client reads what it is told.
+    /// Delivers the session's output: requests to its lanes, replies to the client.
     fn collect(&mut self, at: usize) {
-        let sent: Vec<Sent> = self.clients[at].io.sent.borrow_mut().drain(..).collect();
+        let sent: Vec<SentRequest> = self.clients[at].io.sent.borrow_mut().drain(..).collect();
         self.lanes[at / 2 % LANES].requests.extend(sent.into_iter().map(|sent| (at, sent)));
         self.reads(at);
     }
@@ -210,8 +210,8 @@ impl Play {
             }
             5..8 => self.execute(),
             8..11 => self.deliver(),
-            // What is told late lets more happen before it.
-            11..14 if self.losses || self.chance(8) => self.hear(),
+            // A late invalidation lets more happen before it.
+            11..14 if self.losses || self.chance(8) => self.deliver_frame(),
             11..14 => self.execute(),
             14 => self.bring_notice(),
             _ => self.lose_or_connect(),
@@ -225,26 +225,28 @@ impl Play {
 
     fn client_speaks(&mut self) {
         let at = 2 * self.rng.below(self.clients.len() as u64 / 2) as usize;
-        if self.clients[at].asked.len() > 6 {
+        if self.clients[at].expected.len() > 6 {
             return;
         }
         let (terms, key, other) = (self.clients[at].terms, self.key(), self.key());
-        if terms == Terms::Cached {
+        if terms == TrackingMode::Cached {
             return self.cached_client_speaks(at, &key, &other);
         }
-        let keeps = |key: &str| terms != Terms::Bcast || key.starts_with(['a', 'd']);
-        if terms == Terms::OptIn && !self.chance(3) {
-            self.says(at, &["CLIENT", "CACHING", "YES"], Asked::Nothing);
+        let keeps = |key: &str| terms != TrackingMode::Bcast || key.starts_with(['a', 'd']);
+        if terms == TrackingMode::OptIn && !self.chance(3) {
+            self.says(at, &["CLIENT", "CACHING", "YES"], ExpectedReply::Nothing);
         }
-        let is_kept = keeps(&key) && keeps(&other) && (terms != Terms::OptIn || self.said_caching(at));
+        let is_kept = keeps(&key) && keeps(&other) && (terms != TrackingMode::OptIn || self.said_caching(at));
         match self.rng.below(6) {
-            0..3 => self.says(at, &["GET", &key], Asked::Values(vec![key.clone()], is_kept)),
-            3 => self.says(at, &["MGET", &key, &other], Asked::Values(vec![key.clone(), other.clone()], is_kept)),
-            4 => self.says(at, &["SET", &key, "x"], Asked::Write(key.clone(), true)),
+            0..3 => self.says(at, &["GET", &key], ExpectedReply::Values(vec![key.clone()], is_kept)),
+            3 => {
+                self.says(at, &["MGET", &key, &other], ExpectedReply::Values(vec![key.clone(), other.clone()], is_kept))
+            }
+            4 => self.says(at, &["SET", &key, "x"], ExpectedReply::Write(key.clone(), true)),
             _ => {
-                self.says(at, &["MULTI"], Asked::Nothing);
-                self.says(at, &["GET", &key], Asked::Nothing);
-                self.says(at, &["EXEC"], Asked::Values(vec![key.clone()], is_kept));
+                self.says(at, &["MULTI"], ExpectedReply::Nothing);
+                self.says(at, &["GET", &key], ExpectedReply::Nothing);
+                self.says(at, &["EXEC"], ExpectedReply::Values(vec![key.clone()], is_kept));
             }
         }
     }
@@ -252,21 +254,21 @@ impl Play {
     fn cached_client_speaks(&mut self, at: usize, key: &str, other: &str) {
         let fresh = |play: &Self, keys: &[&str]| {
             let floor = |key: &&str| {
-                let known = [&play.heard, &play.told_writers, &play.clients[at].seen];
+                let known = [&play.overwritten, &play.notified_writers, &play.clients[at].seen];
                 let floor = known.iter().filter_map(|versions| versions.get(*key)).max().copied();
                 ((*key).to_owned(), floor.unwrap_or(0))
             };
-            Asked::Fresh(keys.iter().map(floor).collect())
+            ExpectedReply::Fresh(keys.iter().map(floor).collect())
         };
         match self.rng.below(12) {
             0..4 => self.says(at, &["GET", key], fresh(self, &[key])),
             4..8 => self.says(at, &["GETRANGE", key, "0", "-1"], fresh(self, &[key])),
             8 => self.says(at, &["MGET", key, other], fresh(self, &[key, other])),
-            9 => self.says(at, &["SET", key, "x"], Asked::Write(key.to_owned(), true)),
-            10 => self.says(at, &["EVAL", "script", "0", key], Asked::Write(key.to_owned(), false)),
+            9 => self.says(at, &["SET", key, "x"], ExpectedReply::Write(key.to_owned(), true)),
+            10 => self.says(at, &["EVAL", "script", "0", key], ExpectedReply::Write(key.to_owned(), false)),
             _ => {
-                self.says(at, &["MULTI"], Asked::Nothing);
-                self.says(at, &["GET", key], Asked::Nothing);
+                self.says(at, &["MULTI"], ExpectedReply::Nothing);
+                self.says(at, &["GET", key], ExpectedReply::Nothing);
                 self.says(at, &["EXEC"], fresh(self, &[key]));
             }
         }
@@ -367,18 +369,18 @@ impl Play {
     }
 
     /// The gateway hears the next thing on the tracking lane.
-    fn hear(&mut self) {
+    fn deliver_frame(&mut self) {
         let Some(frame) = self.feed.as_mut().and_then(VecDeque::pop_front) else { return };
         for (key, version) in &frame.versions {
-            let heard = self.heard.entry(key.clone()).or_default();
-            *heard = (*heard).max(*version);
+            let overwritten = self.overwritten.entry(key.clone()).or_default();
+            *overwritten = (*overwritten).max(*version);
         }
-        match hear(&frame.bytes) {
-            Heard::Changed(keys) => {
+        match parse_frame(&frame.bytes) {
+            TrackingFrame::Changed(keys) => {
                 self.cache.changed(&keys);
-                self.tell(&keys);
+                self.invalidate(&keys);
             }
-            Heard::Reply => {
+            TrackingFrame::Reply => {
                 self.common.is_live.set(true);
                 self.cache.set_live(0, true);
                 self.tell_all();
@@ -394,16 +396,16 @@ impl Play {
         }
     }
 
-    fn tell(&mut self, keys: &[&[u8]]) {
-        let mut told = Vec::new();
+    fn invalidate(&mut self, keys: &[&[u8]]) {
+        let mut invalidations = Vec::new();
         self.common.table.borrow_mut().changed(keys, |place, keys| {
-            told.push((place, keys.iter().map(|key| key.to_vec()).collect::<Vec<_>>()));
+            invalidations.push((place, keys.iter().map(|key| key.to_vec()).collect::<Vec<_>>()));
         });
-        self.tell_all_of(told);
+        self.tell_all_of(invalidations);
     }
 
-    fn tell_all_of(&mut self, told: Vec<(usize, Vec<Vec<u8>>)>) {
-        for (place, keys) in told {
+    fn tell_all_of(&mut self, invalidations: Vec<(usize, Vec<Vec<u8>>)>) {
+        for (place, keys) in invalidations {
             let Some(at) = self.clients.iter().position(|client| client.io.place.get() == Some(place)) else {
                 continue;
             };
@@ -451,26 +453,26 @@ impl Play {
     /// Each client that is behind the reply cache reads `a`, one after the other.
     pub(super) fn reads_of_all(&mut self) {
         for at in (0..self.clients.len()).step_by(2) {
-            self.says(at, &["GET", "a"], Asked::Fresh(vec![("a".to_owned(), 0)]));
+            self.says(at, &["GET", "a"], ExpectedReply::Fresh(vec![("a".to_owned(), 0)]));
             self.end();
         }
     }
 
-    /// Nothing else happens: each client reads `a` and keeps it, and is told of one change of it once.
+    /// Nothing else happens: each client reads `a` and keeps it, and gets one invalidation of it.
     pub(super) fn rest(&mut self) {
         let readers: Vec<usize> = (0..self.clients.len()).step_by(2).collect();
         for &at in &readers {
-            if self.clients[at].terms == Terms::OptIn {
-                self.says(at, &["CLIENT", "CACHING", "YES"], Asked::Nothing);
+            if self.clients[at].terms == TrackingMode::OptIn {
+                self.says(at, &["CLIENT", "CACHING", "YES"], ExpectedReply::Nothing);
             }
-            self.says(at, &["GET", "a"], Asked::Values(vec!["a".to_owned()], true));
+            self.says(at, &["GET", "a"], ExpectedReply::Values(vec!["a".to_owned()], true));
         }
         self.end();
         assert!(readers.iter().all(|&at| self.clients[at].holds.contains_key("a")), "all keep it");
-        let told = self.told;
+        let invalidations = self.invalidations;
         self.write("a");
         self.end();
-        assert_eq!(self.told - told, readers.len() as u64);
+        assert_eq!(self.invalidations - invalidations, readers.len() as u64);
         assert!(readers.iter().all(|&at| !self.clients[at].holds.contains_key("a")), "nobody has it any more");
     }
 
@@ -481,7 +483,7 @@ impl Play {
             match self.rng.below(5) {
                 0 => self.execute(),
                 1 => self.deliver(),
-                2 => self.hear(),
+                2 => self.deliver_frame(),
                 3 => self.bring_notice(),
                 _ => self.lose_or_connect(),
             }
@@ -489,7 +491,7 @@ impl Play {
         }
         assert!(self.common.posted.borrow().is_empty() && self.feed.as_ref().is_some_and(VecDeque::is_empty));
         for client in &self.clients {
-            assert!(client.asked.is_empty(), "everything is answered");
+            assert!(client.expected.is_empty(), "everything is answered");
             for (key, version) in &client.holds {
                 assert_eq!(*version, self.server[key], "{:?} holds the latest {key}", client.terms);
             }

@@ -10,7 +10,7 @@ use std::{
 
 use weir_analysis::redis::Command;
 use weir_base::{connection::ConnectionEntry, exchange::Refusal, time::Time, violation::Violation};
-use weir_placement::{Node, Place};
+use weir_placement::{KeyLocation, Node};
 
 use crate::{
     cache::Cache,
@@ -23,15 +23,15 @@ use crate::{
     pubsub::{Kind, Name},
     tracking::{
         Scope,
-        table::{Forgotten, Table},
+        table::{EvictedKey, Table},
     },
     users::ListenerShare,
 };
 
-/// Keys that a client is told of in place of another one; `None`: all.
-pub(super) type Posted = (u64, Option<Vec<Vec<u8>>>);
+/// Keys in an invalidation that a client gets in place of another one; `None`: all.
+pub(super) type Invalidation = (u64, Option<Vec<Vec<u8>>>);
 
-/// What all sessions of the play share.
+/// State that all sessions of the play share.
 #[derive(Default)]
 pub(super) struct Common {
     pub(super) table: RefCell<Table>,
@@ -40,14 +40,14 @@ pub(super) struct Common {
     /// Keys remembered at most.
     pub(super) keys_max: Cell<usize>,
     /// Keys that had to be forgotten for want of room, and whose.
-    pub(super) evicted: RefCell<Vec<Forgotten>>,
+    pub(super) evicted: RefCell<Vec<EvictedKey>>,
     /// Invalidations on their way to other clients.
-    pub(super) posted: RefCell<Vec<Posted>>,
+    pub(super) posted: RefCell<Vec<Invalidation>>,
     pub(super) entries: RefCell<Vec<Arc<ConnectionEntry>>>,
 }
 
 /// A request on its way to a lane.
-pub(super) struct Sent {
+pub(super) struct SentRequest {
     pub(super) number: u64,
     pub(super) skip: u32,
     pub(super) wire: Vec<u8>,
@@ -59,10 +59,10 @@ pub(super) struct Surroundings {
     pub(super) entry: Arc<ConnectionEntry>,
     pub(super) place: Cell<Option<usize>>,
     pub(super) output: RefCell<Vec<u8>>,
-    pub(super) sent: RefCell<Vec<Sent>>,
+    pub(super) sent: RefCell<Vec<SentRequest>>,
     pub(super) is_asking: Cell<bool>,
-    /// Invalidations told, of keys.
-    pub(super) told: Cell<u64>,
+    /// Invalidations sent, of keys.
+    pub(super) invalidations: Cell<u64>,
     /// It stands in front of this one.
     pub(super) cache: Option<Rc<Cache>>,
 }
@@ -78,7 +78,7 @@ impl Surroundings {
             output: RefCell::default(),
             sent: RefCell::default(),
             is_asking: Cell::new(false),
-            told: Cell::new(0),
+            invalidations: Cell::new(0),
             cache: None,
         }
     }
@@ -131,7 +131,7 @@ impl Lanes for Surroundings {
 
     fn forward(&self, _key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
         assert_eq!(ticket.count, 1, "commands of a client that tracks are looked at one by one");
-        self.sent.borrow_mut().push(Sent { number: ticket.number, skip: ticket.skip, wire: request.to_vec() });
+        self.sent.borrow_mut().push(SentRequest { number: ticket.number, skip: ticket.skip, wire: request.to_vec() });
         Ok(())
     }
 
@@ -179,8 +179,8 @@ impl Topology for Surroundings {
         vec![0]
     }
 
-    fn place(&self, _key: &[u8]) -> Place {
-        Place { shard: 0, group: 0 }
+    fn place(&self, _key: &[u8]) -> KeyLocation {
+        KeyLocation { shard: 0, group: 0 }
     }
 
     fn shard_of(&self, group: u16) -> u16 {
@@ -320,7 +320,7 @@ impl Tally for Surroundings {
     fn count_redirect(&self, _kind: &'static str) {}
 
     fn count_invalidations(&self, count: usize) {
-        self.told.set(self.told.get() + count as u64);
+        self.invalidations.set(self.invalidations.get() + count as u64);
     }
 
     fn count_denied(&self, _user: &str, _reason: &'static str) {}

@@ -172,7 +172,7 @@ pub(super) fn wildcard(labels: &At<Labels>, hosts: Option<&At<Vec<At<Word>>>>, p
     }
 }
 
-/// What a route or a domain does with requests on their way.
+/// The handling of requests by a route or a domain.
 pub(super) fn handling(written: &Handling, path: &str, reader: &mut Reader<'_>) {
     never_reached(written.response_timeout.as_ref(), written.request_timeout.as_ref(), path, reader);
     if let Some(compression) = &written.compression {
@@ -252,7 +252,7 @@ fn cookie(section: &CookieSection, path: &str, reader: &mut Reader<'_>) {
     }
 }
 
-/// What a listener, a domain or a route asks of requests.
+/// The requirements of a listener, a domain or a route for requests.
 pub(super) fn policies(written: &PolicyKeys, path: &str, reader: &mut Reader<'_>) {
     if let Some(section) = &written.ip_filter {
         switched_off(section, section.enabled.value, &format!("{path}.ip_filter"), reader);

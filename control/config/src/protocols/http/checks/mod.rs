@@ -10,6 +10,6 @@ pub(super) mod shadow;
 mod spelling;
 
 pub(super) use self::policy::rules;
-pub(crate) use self::route::Checked;
+pub(crate) use self::route::CheckedRoute;
 pub use self::route::RouteObject;
-pub(super) use self::route::{all as routes, objects, of_listener, told};
+pub(super) use self::route::{all as routes, objects, of_listener, valid};

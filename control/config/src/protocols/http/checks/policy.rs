@@ -1,10 +1,10 @@
-//! Policies: from tables to what is asked of a route's requests.
+//! Policies: from tables to the checks of a route's requests.
 
 use std::sync::Arc;
 
 use weir_http::ext_auth::ExtAuth;
 use weir_http::jwks::RemoteKeys;
-use weir_http::policies::{Policies, Told};
+use weir_http::policies::{Policies, WithUserHeader};
 use weir_http_codec::Known;
 use weir_policy::http::{
     AddressRules, Algorithm, ApiKey, ApiKeys, Basic, ClaimHeader, Cors, CorsSettings, Effect, Jwt, KeyHash, KeyPlace,
@@ -26,21 +26,21 @@ use crate::texts::{Text, Word};
 /// The policies that one table of listeners, domains or routes writes.
 #[derive(Clone, Default)]
 pub(in super::super) struct Rules {
-    address: Ruled<Arc<AddressRules>>,
-    cors: Ruled<Cors>,
-    basic: Ruled<Arc<Told<Basic>>>,
-    api_keys: Ruled<Arc<Told<ApiKeys>>>,
-    jwt: Ruled<(Arc<Jwt>, Vec<Arc<RemoteKeys>>)>,
-    ext_auth: Ruled<Arc<ExtAuth>>,
-    rates: Ruled<Vec<Arc<RateLimit>>>,
+    address: PolicySetting<Arc<AddressRules>>,
+    cors: PolicySetting<Cors>,
+    basic: PolicySetting<Arc<WithUserHeader<Basic>>>,
+    api_keys: PolicySetting<Arc<WithUserHeader<ApiKeys>>>,
+    jwt: PolicySetting<(Arc<Jwt>, Vec<Arc<RemoteKeys>>)>,
+    ext_auth: PolicySetting<Arc<ExtAuth>>,
+    rates: PolicySetting<Vec<Arc<RateLimit>>>,
     /// Which of `basic_auth`, `api_key` and `jwt` look into Authorization.
     uses_authorization: [bool; 3],
     identity_fields: Vec<Box<str>>,
 }
 
-/// What a table says of one policy.
+/// A policy as its table sets it.
 #[derive(Clone, Default)]
-enum Ruled<T> {
+enum PolicySetting<T> {
     /// Nothing.
     #[default]
     Inherited,
@@ -52,7 +52,7 @@ enum Ruled<T> {
     Own(T),
 }
 
-impl<T: Clone> Ruled<T> {
+impl<T: Clone> PolicySetting<T> {
     /// What holds where `outer` does if this says nothing.
     fn over(&self, outer: &Self) -> Self {
         if self.is_inherited() { outer.clone() } else { self.clone() }
@@ -95,7 +95,7 @@ impl Rules {
         }
     }
 
-    /// What is asked of requests; `None`: nothing.
+    /// The checks of requests; `None`: none.
     pub(super) fn policies(&self) -> Option<Box<Policies>> {
         let (jwt, keys) = self.jwt.own().unzip();
         let policies = Policies {
@@ -130,12 +130,12 @@ impl Rules {
         !finds && self.rates.own().is_some_and(|rates| rates.iter().any(by_identity))
     }
 
-    /// Nothing is asked; who asks still cannot be forged.
+    /// No authentication; the client's name still cannot be forged.
     pub(super) fn without_policies(self) -> Self {
         Self { identity_fields: self.identity_fields, ..Self::default() }
     }
 
-    /// Names of fields by which the origin is told who asks.
+    /// Names of fields that name the client to the origin.
     pub(super) fn identity_fields(&self) -> &[Box<str>] {
         &self.identity_fields
     }
@@ -143,7 +143,7 @@ impl Rules {
 
 /// Makes policies out of what stands at `path`; mistakes are reported.
 pub(in super::super) fn rules(written: &PolicyKeys, path: &str, reader: &mut Reader<'_>) -> Rules {
-    let mut maker = Maker { path, reader, rules: Rules::default() };
+    let mut maker = PolicyBuilder { path, reader, rules: Rules::default() };
     if let Some(section) = &written.ip_filter {
         maker.rules.address = ruled(section.enabled.value, maker.address(section));
     }
@@ -165,17 +165,17 @@ pub(in super::super) fn rules(written: &PolicyKeys, path: &str, reader: &mut Rea
     if !written.rate_limit.is_empty() {
         let limits = written.rate_limit.iter().enumerate().filter(|(_, limit)| limit.enabled.value);
         let made: Vec<_> = limits.filter_map(|(index, limit)| maker.rate(limit, index)).map(Arc::new).collect();
-        maker.rules.rates = Ruled::Own(made);
+        maker.rules.rates = PolicySetting::Own(made);
     }
     maker.rules
 }
 
 /// A table that is wrong was reported: the file is refused, whatever stands here.
-fn ruled<T>(is_enabled: bool, made: Option<T>) -> Ruled<T> {
+fn ruled<T>(is_enabled: bool, made: Option<T>) -> PolicySetting<T> {
     match made {
-        _ if !is_enabled => Ruled::Off,
-        Some(made) => Ruled::Own(made),
-        None => Ruled::Broken,
+        _ if !is_enabled => PolicySetting::Off,
+        Some(made) => PolicySetting::Own(made),
+        None => PolicySetting::Broken,
     }
 }
 
@@ -196,13 +196,13 @@ fn is_framing(known: Known) -> bool {
     )
 }
 
-struct Maker<'m, 'r> {
+struct PolicyBuilder<'m, 'r> {
     path: &'m str,
     reader: &'m mut Reader<'r>,
     rules: Rules,
 }
 
-impl Maker<'_, '_> {
+impl PolicyBuilder<'_, '_> {
     fn wrong<V>(&mut self, at: &At<V>, key: &str, what: &str, help: &str) {
         error_at(at, self.path, key, what, help, self.reader);
     }
@@ -214,7 +214,7 @@ impl Maker<'_, '_> {
     }
 
     /// What was made of a table, or a report of why not.
-    fn told<T, E: std::fmt::Display + Remedy>(&mut self, span: &Span, table: &str, made: Result<T, E>) -> Option<T> {
+    fn valid<T, E: std::fmt::Display + Remedy>(&mut self, span: &Span, table: &str, made: Result<T, E>) -> Option<T> {
         let what = |error: &E| format!("cannot be used: {error}");
         made.map_err(|error| self.wrong_table(span, table, &what(&error), &error.remedy())).ok()
     }
@@ -235,7 +235,7 @@ impl Maker<'_, '_> {
         };
         let nets: Vec<_> = nets.value.iter().map(|net| net.value).collect();
         let made = AddressRules::new(effect, section.source.value, &nets);
-        self.told(&section.place.0, "ip_filter", made).map(Arc::new)
+        self.valid(&section.place.0, "ip_filter", made).map(Arc::new)
     }
 
     fn cors(&mut self, section: &CorsSection) -> Option<Cors> {
@@ -259,10 +259,10 @@ impl Maker<'_, '_> {
             credentials: section.allow_credentials.value,
             private_network: section.allow_private_network.value,
         };
-        self.told(&section.place.0, "cors", Cors::new(&settings))
+        self.valid(&section.place.0, "cors", Cors::new(&settings))
     }
 
-    fn basic(&mut self, section: &BasicAuthSection) -> Option<Arc<Told<Basic>>> {
+    fn basic(&mut self, section: &BasicAuthSection) -> Option<Arc<WithUserHeader<Basic>>> {
         if !section.enabled.value {
             return None;
         }
@@ -277,11 +277,11 @@ impl Maker<'_, '_> {
         };
         self.rules.uses_authorization[0] = true;
         let made = Basic::new(file.value.users.clone(), &section.realm.value.0, !section.forward.value);
-        let policy = self.told(&file.span, "basic_auth", made)?;
-        Some(Arc::new(Told { policy, user_field: user_field? }))
+        let policy = self.valid(&file.span, "basic_auth", made)?;
+        Some(Arc::new(WithUserHeader { policy, user_field: user_field? }))
     }
 
-    fn api_keys(&mut self, section: &ApiKeySection) -> Option<Arc<Told<ApiKeys>>> {
+    fn api_keys(&mut self, section: &ApiKeySection) -> Option<Arc<WithUserHeader<ApiKeys>>> {
         if !section.enabled.value {
             return None;
         }
@@ -314,8 +314,8 @@ impl Maker<'_, '_> {
         }
         let (header, scheme) = (section.header.as_ref(), section.scheme.as_ref());
         let places = self.places(header, scheme, section.query.as_ref(), section.cookie.as_ref(), "x-api-key", 1);
-        let policy = self.told(place, "api_key", ApiKeys::new(&keys, places, !section.forward.value))?;
-        Some(Arc::new(Told { policy, user_field: user_field? }))
+        let policy = self.valid(place, "api_key", ApiKeys::new(&keys, places, !section.forward.value))?;
+        Some(Arc::new(WithUserHeader { policy, user_field: user_field? }))
     }
 
     /// Where credentials may be; without a word of it in a header called `default`.
@@ -345,7 +345,7 @@ impl Maker<'_, '_> {
         places
     }
 
-    /// The field by which the origin is told who asks: `None` if it is none, which was reported.
+    /// The field that names the client to the origin: `None` if it is none, which was reported.
     fn user_field(&mut self, word: Option<&At<Word>>, key: &str) -> Option<Option<Box<str>>> {
         let Some(word) = word else { return Some(None) };
         let name = word.value.0.as_str();
@@ -383,7 +383,7 @@ impl Maker<'_, '_> {
         let (header, scheme) = (section.header.as_ref(), section.scheme.as_ref());
         let places = self.places(header, scheme, section.query.as_ref(), section.cookie.as_ref(), "authorization", 2);
         let made = Jwt::new(providers, places, claim_headers, section.forward.value, &section.realm.value.0);
-        let made = self.told(&section.place.0, "jwt", made)?;
+        let made = self.valid(&section.place.0, "jwt", made)?;
         Some((Arc::new(made), remote.into_iter().flatten().map(Arc::new).collect()))
     }
 
@@ -400,7 +400,7 @@ impl Maker<'_, '_> {
         let (keys, remote) = match (&section.jwks_file, &section.jwks_upstream) {
             (Some(file), None) => {
                 let made = KeySet::from_jwks(file.value.text(), &algorithms);
-                (Keys::Fixed(self.told(&file.span, &format!("{table}.jwks_file"), made)?), None)
+                (Keys::Fixed(self.valid(&file.span, &format!("{table}.jwks_file"), made)?), None)
             }
             (None, Some(upstream)) if algorithms.contains(&Algorithm::Hs256) => {
                 let help = "keep its secret in a jwks_file that only the gateway reads";
@@ -408,7 +408,7 @@ impl Maker<'_, '_> {
                 return None;
             }
             (None, Some(upstream)) => {
-                let keys = Arc::new(self.told(&section.place.0, &table, SharedKeys::new(&algorithms))?);
+                let keys = Arc::new(self.valid(&section.place.0, &table, SharedKeys::new(&algorithms))?);
                 let path = section.jwks_path.as_ref().map_or("/.well-known/jwks.json", |path| &path.value.0);
                 if !path.starts_with('/') {
                     self.wrong(upstream, &format!("{table}.jwks_path"), "is no path", "begin it with a slash");
@@ -441,7 +441,7 @@ impl Maker<'_, '_> {
             return None;
         }
         for name in section.response_headers.iter().flat_map(|list| &list.value) {
-            // Whatever the client says under a name by which the origin is told who asks is taken away, on every route, also
+            // Whatever the client says under a name that names the client to the origin is taken away, on every route, also
             // while there is a mistake in this one. Others, such as Authorization, the service has to see first.
             if Known::of(name.value.0.as_bytes()) == Known::Other {
                 self.rules.identity_fields.push(name.value.0.as_str().into());
@@ -516,6 +516,6 @@ impl Maker<'_, '_> {
             status: section.status.value as u16,
             fields: section.fields.value,
         };
-        self.told(&section.place.0, &table, RateLimit::new(settings, None))
+        self.valid(&section.place.0, &table, RateLimit::new(settings, None))
     }
 }

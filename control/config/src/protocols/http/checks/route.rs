@@ -34,7 +34,7 @@ use crate::texts::{Name, Text, Word};
 const BODY_BYTES_MAX: usize = 4 * 1024;
 
 /// Every route that can be made; mistakes are reported.
-pub(in super::super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Checked> {
+pub(in super::super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<CheckedRoute> {
     let domains = domain::all(file, reader);
     let mut names: Vec<&Name> = Vec::new();
     let mut checked = Vec::new();
@@ -60,7 +60,7 @@ pub(in super::super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<
             None => None,
         };
         let is_borne = file.own.http.invalid_routes.value == InvalidRoutes::Unavailable;
-        let mut maker = Maker { file, section, domain, path: &path, reader, is_borne };
+        let mut maker = RouteBuilder { file, section, domain, path: &path, reader, is_borne };
         let Some(mut made) = maker.make() else { continue };
         if is_borne {
             made.mistakes = bear(&path, reader);
@@ -68,7 +68,7 @@ pub(in super::super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<
             if !made.mistakes.is_empty() {
                 made.routes.iter_mut().for_each(|route| route.action = Action::plain(Target::Invalid));
                 (made.upstreams, made.mirror) = (Vec::new(), None);
-                // What clients may not say elsewhere because of it, they may not say now.
+                // Commands that are forbidden elsewhere because of it are forbidden now.
                 made.rules = std::mem::take(&mut made.rules).without_policies();
             }
         }
@@ -85,7 +85,7 @@ pub(super) fn bear(path: &str, reader: &mut Reader<'_>) -> Vec<String> {
 }
 
 /// A route that is in order, once for each of its hosts, with the names of its upstreams.
-pub(crate) struct Checked {
+pub(crate) struct CheckedRoute {
     listeners: Option<Vec<Arc<str>>>,
     is_online: bool,
     routes: Vec<Route<Action>>,
@@ -115,13 +115,13 @@ pub struct RouteObject {
 }
 
 /// The routes as objects of their own.
-pub(in super::super) fn objects(file: &FileSection, all: &[Checked]) -> Vec<RouteObject> {
+pub(in super::super) fn objects(file: &FileSection, all: &[CheckedRoute]) -> Vec<RouteObject> {
     let is_http = |listener: &&ListenerSection| {
         listener.protocol.as_ref().is_some_and(|protocol| protocol.value == ProtocolName::Http)
     };
     let named = file.listener.iter().filter(is_http).filter_map(|listener| listener.name.as_ref());
     let listeners: Vec<Arc<str>> = named.map(|name| name.value.0.clone()).collect();
-    let object = |one: &Checked| RouteObject {
+    let object = |one: &CheckedRoute| RouteObject {
         name: one.name.value.0.clone(),
         domain: one.domain.clone(),
         listeners: listeners.iter().filter(|name| one.is_of(name)).cloned().collect(),
@@ -131,7 +131,7 @@ pub(in super::super) fn objects(file: &FileSection, all: &[Checked]) -> Vec<Rout
     all.iter().map(object).collect()
 }
 
-impl Checked {
+impl CheckedRoute {
     /// Its name and its path in the file.
     pub(super) fn place(&self) -> (&At<Name>, &str) {
         (&self.name, &self.path)
@@ -150,7 +150,7 @@ type Share = (Arc<str>, Option<u32>);
 ///
 /// `rules` are the listener's own, which hold where a route says nothing else.
 pub(in super::super) fn of_listener(
-    all: &[Checked],
+    all: &[CheckedRoute],
     name: &str,
     upstream: Arc<str>,
     rules: &policy::Rules,
@@ -161,9 +161,9 @@ pub(in super::super) fn of_listener(
     for checked in all.iter().filter(|checked| checked.is_of(name)) {
         identity_fields.extend(checked.rules.identity_fields().iter().cloned());
     }
-    let mut upstreams = Numbered(vec![upstream]);
+    let mut upstreams = NumberedUpstreams(vec![upstream]);
     let mut routes = Vec::new();
-    let is_here = |one: &&Checked| one.is_online && one.is_of(name);
+    let is_here = |one: &&CheckedRoute| one.is_online && one.is_of(name);
     for checked in all.iter().filter(is_here) {
         let rules = checked.rules.over(rules);
         judge_together(&rules, checked, name, reader);
@@ -177,9 +177,9 @@ pub(in super::super) fn of_listener(
 }
 
 /// The upstreams of a listener. A route names each by its place among them.
-struct Numbered(Vec<Arc<str>>);
+struct NumberedUpstreams(Vec<Arc<str>>);
 
-impl Numbered {
+impl NumberedUpstreams {
     /// The place of an upstream, which joins them if it is new.
     fn place(&mut self, upstream: &Arc<str>) -> usize {
         self.0.iter().position(|known| known == upstream).unwrap_or_else(|| {
@@ -190,7 +190,7 @@ impl Numbered {
 }
 
 /// Reports the mistakes that the rules of a route and those of its listener make only together.
-fn judge_together(rules: &policy::Rules, checked: &Checked, listener: &str, reader: &mut Reader<'_>) {
+fn judge_together(rules: &policy::Rules, checked: &CheckedRoute, listener: &str, reader: &mut Reader<'_>) {
     if rules.wants_authorization_twice() {
         let what =
             format!("would ask for two kinds of credentials in one Authorization field, with those of \"{listener}\"");
@@ -205,7 +205,7 @@ fn judge_together(rules: &policy::Rules, checked: &Checked, listener: &str, read
 }
 
 /// The routes of one section, with their policies and with the places of their upstreams.
-fn resolved(checked: &Checked, rules: &policy::Rules, upstreams: &mut Numbered) -> Vec<Route<Action>> {
+fn resolved(checked: &CheckedRoute, rules: &policy::Rules, upstreams: &mut NumberedUpstreams) -> Vec<Route<Action>> {
     let policies = rules.policies();
     let targets = checked.upstreams.iter().map(|(upstream, weight)| (upstreams.place(upstream), *weight)).collect();
     let split = Split::new(targets).ok();
@@ -229,7 +229,7 @@ fn resolved(checked: &Checked, rules: &policy::Rules, upstreams: &mut Numbered) 
 }
 
 /// The route behind all others. It sends every request to the upstream of the listener.
-fn last(rules: &policy::Rules, upstreams: &mut Numbered) -> Option<Route<Action>> {
+fn last(rules: &policy::Rules, upstreams: &mut NumberedUpstreams) -> Option<Route<Action>> {
     let path = PathMatch::segments("/", &PathRules::default()).ok()?;
     let split = Split::new(vec![(0, None)]).ok()?;
     let mut last = Route::new("default", HostMatch::Any, path, Action::plain(Target::Upstream(split)));
@@ -254,7 +254,7 @@ fn number_names(routes: &mut [Route<Action>]) -> Vec<Box<str>> {
 }
 
 /// What one value must look like, as it is written.
-struct Asked<'a> {
+struct ValueMatch<'a> {
     name: &'a At<Word>,
     kind: Operator,
     value: Option<&'a At<Text>>,
@@ -262,7 +262,7 @@ struct Asked<'a> {
 }
 
 /// Makes one route.
-struct Maker<'m, 'f, 'r> {
+struct RouteBuilder<'m, 'f, 'r> {
     file: &'f FileSection,
     section: &'f RouteSection,
     domain: Option<&'m Domain<'f>>,
@@ -272,8 +272,8 @@ struct Maker<'m, 'f, 'r> {
     is_borne: bool,
 }
 
-impl Maker<'_, '_, '_> {
-    fn make(&mut self) -> Option<Checked> {
+impl RouteBuilder<'_, '_, '_> {
+    fn make(&mut self) -> Option<CheckedRoute> {
         let section = self.section;
         let name = section.name.as_ref()?;
         let path = self.path_match()?;
@@ -309,7 +309,7 @@ impl Maker<'_, '_, '_> {
         }
         let methods = section.methods.iter().flat_map(|list| &list.value);
         let methods: Vec<Method> =
-            methods.filter_map(|word| self.told(word, "methods", Method::new(&word.value.0))).collect();
+            methods.filter_map(|word| self.valid(word, "methods", Method::new(&word.value.0))).collect();
         let headers: Vec<HeaderCondition> = section.header.iter().filter_map(|one| self.header(one)).collect();
         let queries: Vec<QueryCondition> = section.query.iter().filter_map(|one| self.query(one)).collect();
         let route = |host| {
@@ -322,7 +322,7 @@ impl Maker<'_, '_, '_> {
         let rules = policy::rules(&section.policies, self.path, self.reader);
         let listeners = section.listeners.as_ref().or(self.domain.and_then(|domain| domain.section.listeners.as_ref()));
         let is_online = |state: &At<RouteState>| state.value == RouteState::Online;
-        Some(Checked {
+        Some(CheckedRoute {
             listeners: listeners.map(|list| list.value.iter().map(|name| name.value.0.clone()).collect()),
             is_online: is_online(&section.state) && self.domain.is_none_or(|domain| is_online(&domain.section.state)),
             routes: hosts.into_iter().map(route).collect(),
@@ -340,8 +340,8 @@ impl Maker<'_, '_, '_> {
     }
 
     /// What was made, or a report of why not.
-    fn told<T, V, E: std::fmt::Display + Remedy>(&mut self, at: &At<V>, key: &str, made: Result<T, E>) -> Option<T> {
-        told(at, self.path, key, made, self.reader)
+    fn valid<T, V, E: std::fmt::Display + Remedy>(&mut self, at: &At<V>, key: &str, made: Result<T, E>) -> Option<T> {
+        valid(at, self.path, key, made, self.reader)
     }
 
     fn wrong<V>(&mut self, at: &At<V>, key: &str, what: &str, help: &str) {
@@ -378,7 +378,7 @@ impl Maker<'_, '_, '_> {
             "path_string_prefix" => PathMatch::text(text, &rules),
             _ => PathMatch::regex(text),
         };
-        let made = self.told(word, key, made)?;
+        let made = self.valid(word, key, made)?;
         match key {
             "path_regex" => spelling::regex_path(word, &made, self.path, self.reader).then_some(made),
             _ => {
@@ -388,9 +388,9 @@ impl Maker<'_, '_, '_> {
         }
     }
 
-    fn test(&mut self, asked: &Asked<'_>, key: &str) -> Option<TextTest> {
-        let (name, kind) = (asked.name, asked.kind);
-        match (asked.value, kind) {
+    fn test(&mut self, wanted: &ValueMatch<'_>, key: &str) -> Option<TextTest> {
+        let (name, kind) = (wanted.name, wanted.kind);
+        match (wanted.value, kind) {
             (Some(value), Operator::Present) => {
                 self.wrong(
                     value,
@@ -409,20 +409,20 @@ impl Maker<'_, '_, '_> {
             }
             _ => {}
         }
-        let text = asked.value.map_or("", |value| &value.value.0);
-        self.told(name, key, TextTest::new(kind, text, asked.ignores_case))
+        let text = wanted.value.map_or("", |value| &value.value.0);
+        self.valid(name, key, TextTest::new(kind, text, wanted.ignores_case))
     }
 
     fn header(&mut self, section: &HeaderMatchSection) -> Option<HeaderCondition> {
         let name = section.name.as_ref()?;
         spelling::header(section, self.path, self.reader);
         let (kind, value) = (section.kind.value, section.value.as_ref());
-        let asked = Asked { name, kind, value, ignores_case: section.ignore_case.value };
-        let test = self.test(&asked, "header")?;
-        let condition = self.told(name, "header.name", HeaderCondition::new(&name.value.0, test))?;
+        let wanted = ValueMatch { name, kind, value, ignores_case: section.ignore_case.value };
+        let test = self.test(&wanted, "header")?;
+        let condition = self.valid(name, "header.name", HeaderCondition::new(&name.value.0, test))?;
         let condition = if section.negate.value { condition.negated() } else { condition };
         match section.missing_as_empty.value {
-            true => self.told(&section.missing_as_empty, "header.missing_as_empty", condition.missing_as_empty()),
+            true => self.valid(&section.missing_as_empty, "header.missing_as_empty", condition.missing_as_empty()),
             false => Some(condition),
         }
     }
@@ -431,8 +431,8 @@ impl Maker<'_, '_, '_> {
         let name = section.name.as_ref()?;
         spelling::query(section, self.path, self.reader);
         let (kind, value) = (section.kind.value, section.value.as_ref());
-        let asked = Asked { name, kind, value, ignores_case: section.ignore_case.value };
-        Some(QueryCondition::new(&name.value.0, self.test(&asked, "query")?))
+        let wanted = ValueMatch { name, kind, value, ignores_case: section.ignore_case.value };
+        Some(QueryCondition::new(&name.value.0, self.test(&wanted, "query")?))
     }
 
     /// Who answers, and the upstreams that the answer is from, if any; their numbers are put in per listener.
@@ -467,7 +467,7 @@ impl Maker<'_, '_, '_> {
             upstreams.push((upstream.value.0.clone(), share.weight.as_ref().map(|weight| weight.value)));
         }
         let numbered = upstreams.iter().enumerate().map(|(number, (_, weight))| (number, *weight)).collect();
-        let split = self.told(name, "split", Split::new(numbered))?;
+        let split = self.valid(name, "split", Split::new(numbered))?;
         Some((Target::Upstream(split), upstreams))
     }
 
@@ -493,7 +493,7 @@ impl Maker<'_, '_, '_> {
             };
         }
         if let Some(host) = &section.host {
-            redirect = self.told(host, "redirect.host", redirect.host(&host.value.0))?;
+            redirect = self.valid(host, "redirect.host", redirect.host(&host.value.0))?;
         }
         if let Some(port) = section.port.as_ref().and_then(|port| NonZeroU16::new(port.value as u16)) {
             redirect = redirect.port(port);
@@ -504,11 +504,12 @@ impl Maker<'_, '_, '_> {
                 self.wrong(prefix, "redirect.path_prefix", "stands beside path", "keep one of them");
             }
             (Some(path), None) => {
-                redirect = redirect.path(self.told(path, "redirect.path", PathRewrite::full(&path.value.0, &rules))?);
+                redirect =
+                    redirect.path(self.valid(path, "redirect.path", PathRewrite::full(&path.value.0, &rules))?);
             }
             (None, Some(prefix)) => {
                 let made = PathRewrite::prefix(matched, &prefix.value.0, &rules);
-                redirect = redirect.path(self.told(prefix, "redirect.path_prefix", made)?);
+                redirect = redirect.path(self.valid(prefix, "redirect.path_prefix", made)?);
             }
             (None, None) => {}
         }
@@ -548,7 +549,7 @@ impl Maker<'_, '_, '_> {
                 PathRewrite::regex(&word.value.0, &replacement.value.0, &rules)
             }
         };
-        self.told(word, &format!("rewrite.{key}"), made)
+        self.valid(word, &format!("rewrite.{key}"), made)
     }
 
     fn host_rewrite(&mut self, section: &RewriteSection) -> Option<HostRewrite> {
@@ -557,15 +558,15 @@ impl Maker<'_, '_, '_> {
                 self.wrong(other, "rewrite.host_from_header", "stands beside host", "keep one of them");
                 None
             }
-            (Some(host), None) => self.told(host, "rewrite.host", HostRewrite::literal(&host.value.0)),
-            (None, Some(name)) => self.told(name, "rewrite.host_from_header", HostRewrite::from_header(&name.value.0)),
+            (Some(host), None) => self.valid(host, "rewrite.host", HostRewrite::literal(&host.value.0)),
+            (None, Some(name)) => self.valid(name, "rewrite.host_from_header", HostRewrite::from_header(&name.value.0)),
             (None, None) => None,
         }
     }
 }
 
 /// What was made, or a report of why not.
-pub(in super::super) fn told<T, V, E: std::fmt::Display + Remedy>(
+pub(in super::super) fn valid<T, V, E: std::fmt::Display + Remedy>(
     at: &At<V>,
     path: &str,
     key: &str,
@@ -590,6 +591,6 @@ pub(super) fn hosts(
         error_at(written, path, "hosts", "is empty: no request would ever match", "name hosts, or remove it", reader);
     }
     warn_repeated(written, path, "hosts", reader);
-    let read = |word: &At<Word>| told(word, path, "hosts", HostMatch::parse(&word.value.0, labels), reader);
+    let read = |word: &At<Word>| valid(word, path, "hosts", HostMatch::parse(&word.value.0, labels), reader);
     written.value.iter().filter_map(read).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use weir_http::routes::Action;
 use weir_route::Route;
 
-use super::route::Checked;
+use super::route::CheckedRoute;
 use crate::checks::{error_at, warn_at};
 use crate::protocols::ListenerProtocol;
 use crate::reader::Reader;
@@ -13,7 +13,7 @@ use crate::snapshot::Listener;
 
 /// What is found of one route of the file, over all its hosts and listeners.
 #[derive(Default)]
-struct Found<'l> {
+struct RouteFindings<'l> {
     places: usize,
     /// Where it takes nothing: the listener, the route there, and the one that is taken in its place.
     shadowed: Vec<(&'l Listener, &'l Route<Action>, &'l Route<Action>)>,
@@ -27,8 +27,8 @@ fn is_of_file(route: &&Route<Action>) -> bool {
 }
 
 /// Reports them. A guard on such a route guards nothing.
-pub(in super::super) fn check(listeners: &[Listener], routes: &[Checked], reader: &mut Reader<'_>) {
-    let mut found: HashMap<&str, Found<'_>> = HashMap::new();
+pub(in super::super) fn check(listeners: &[Listener], routes: &[CheckedRoute], reader: &mut Reader<'_>) {
+    let mut found: HashMap<&str, RouteFindings<'_>> = HashMap::new();
     for listener in listeners {
         let ListenerProtocol::Http(http) = &listener.protocol else { continue };
         for route in http.routes.table.routes().iter().filter(is_of_file) {

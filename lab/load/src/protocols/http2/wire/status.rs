@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_status_is_none() {
+    fn an_invalid_status_is_none() {
         for block in
             [&b""[..], b"\x80", b"\x87", b"\x8f", b"\x08", b"\x08\x03", b"\x08\x0299", b"\x08\x042000", b"\x08\x03abc"]
         {

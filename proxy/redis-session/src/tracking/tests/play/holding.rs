@@ -1,16 +1,16 @@
-//! What clients make of what they are told, and whether they may hold what they hold.
+//! The clients' use of invalidations, and a check of the values that they keep.
 
 use std::collections::BTreeSet;
 
 use weir_resp::{Value, ValueLimits};
 
-use super::{Asked, Play, Terms};
+use super::{ExpectedReply, Play, TrackingMode};
 
 impl Play {
-    /// The client reads all that the gateway has told it.
+    /// The client reads all messages of the gateway.
     pub(super) fn reads(&mut self, at: usize) {
-        let told = std::mem::take(&mut *self.clients[at].io.output.borrow_mut());
-        self.clients[at].read.extend(told);
+        let invalidations = std::mem::take(&mut *self.clients[at].io.output.borrow_mut());
+        self.clients[at].read.extend(invalidations);
         loop {
             let client = &mut self.clients[at];
             let decoded = Value::decode(&client.read, &ValueLimits::default()).expect("valid replies");
@@ -34,7 +34,7 @@ impl Play {
             Value::Array(keys) => {
                 for key in keys {
                     holds.remove(&*String::from_utf8_lossy(key.as_bytes().expect("a key")));
-                    self.told += 1;
+                    self.invalidations += 1;
                 }
             }
             _ => holds.clear(),
@@ -43,34 +43,34 @@ impl Play {
 
     fn answered(&mut self, at: usize, value: Value) {
         let client = &mut self.clients[at];
-        let asked = client.asked.pop_front().expect("a reply was asked for");
+        let expected = client.expected.pop_front().expect("a reply was asked for");
         let is_error = matches!(value, Value::Error(_));
-        match asked {
-            Asked::Nothing => assert!(!is_error, "{value:?}"),
-            Asked::Write(key, is_named) => {
+        match expected {
+            ExpectedReply::Nothing => assert!(!is_error, "{value:?}"),
+            ExpectedReply::Write(key, is_named) => {
                 let version = if is_error { None } else { client.wrote.pop_front() };
-                if let Some(version) = version.filter(|_| client.terms == Terms::Cached) {
+                if let Some(version) = version.filter(|_| client.terms == TrackingMode::Cached) {
                     let seen = client.seen.entry(key.clone()).or_default();
                     *seen = (*seen).max(version);
                     if is_named {
                         // Nobody on this worker gets what was there before.
-                        let told = self.told_writers.entry(key).or_default();
-                        *told = (*told).max(version);
+                        let invalidations = self.notified_writers.entry(key).or_default();
+                        *invalidations = (*invalidations).max(version);
                     }
                     return;
                 }
                 match (client.terms, version) {
                     (_, None) => {}
-                    // It is told of changes of what it has not read, too.
-                    (Terms::NoLoopBcast | Terms::Bcast, Some(version))
-                        if client.terms != Terms::Bcast || key.starts_with(['a', 'd']) =>
+                    // It also gets changes of keys that it has not read.
+                    (TrackingMode::NoLoopBcast | TrackingMode::Bcast, Some(version))
+                        if client.terms != TrackingMode::Bcast || key.starts_with(['a', 'd']) =>
                     {
                         client.holds.insert(key, version);
                     }
                     _ => drop(client.holds.remove(&key)),
                 }
             }
-            Asked::Fresh(keys) => {
+            ExpectedReply::Fresh(keys) => {
                 let values = match value {
                     Value::Array(values) => values,
                     value => vec![value],
@@ -84,7 +84,7 @@ impl Play {
                     *seen = version;
                 }
             }
-            Asked::Values(keys, is_kept) => {
+            ExpectedReply::Values(keys, is_kept) => {
                 let values = match value {
                     Value::Array(values) => values,
                     value => vec![value],
@@ -104,18 +104,23 @@ impl Play {
         let on_their_way: BTreeSet<usize> =
             self.common.posted.borrow().iter().map(|(id, _)| *id as usize - 2).collect();
         for (at, client) in self.clients.iter().enumerate() {
-            // What another client is told may be on its way to it; what comes in the middle of a reply waits for its end.
+            // An invalidation for another client may be on its way to it; a message in the middle of a reply waits for its end.
             if on_their_way.contains(&at) || client.session.kept_pushes() > 0 {
                 continue;
             }
             let is_own = |key: &str| {
-                let is_it = |asked: &Asked| matches!(asked, Asked::Write(other, _) if other == key);
-                client.asked.iter().any(is_it)
+                let is_it =
+                    |expected: &ExpectedReply| matches!(expected, ExpectedReply::Write(other, _) if other == key);
+                client.expected.iter().any(is_it)
             };
-            // What it is about to overwrite itself it is told of behind the reply, if need be.
+            // For a key that the client is about to overwrite the invalidation comes behind the reply, if needed.
             for (key, version) in client.holds.iter().filter(|(key, _)| !is_own(key)) {
-                let heard = self.heard.get(key).copied().unwrap_or(0);
-                assert!(*version >= heard, "client {at} {:?} holds {key} of {version}, heard {heard}", client.terms);
+                let overwritten = self.overwritten.get(key).copied().unwrap_or(0);
+                assert!(
+                    *version >= overwritten,
+                    "client {at} {:?} holds {key} of {version}, heard {overwritten}",
+                    client.terms
+                );
             }
             assert!(
                 self.common.is_live.get() || client.holds.is_empty(),

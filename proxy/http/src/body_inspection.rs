@@ -1,0 +1,76 @@
+//! The inspection of a request body under way.
+
+use std::{cell::RefCell, rc::Rc};
+
+use weir_http_codec::{BodyLength, RequestHead};
+
+use crate::{
+    filter::{HttpFilter, Inspect, UpstreamChoice, WholeResponse},
+    filter_handle::FilterHandle,
+    request_context::RequestContext,
+    upgrade::RequestedUpgrade,
+};
+
+/// An inspection, and the response that it refuses the request with.
+pub(crate) struct BodyInspection {
+    filter_handle: Rc<FilterHandle>,
+    buffer_bytes: usize,
+    is_over: bool,
+    refused: Option<WholeResponse>,
+}
+
+impl BodyInspection {
+    /// The inspection of a request with a body, if its filter wants one.
+    pub(crate) fn begin(head: &RequestHead, request: &RequestContext) -> Option<Box<RefCell<Self>>> {
+        let filter_handle = request.filter_handle.get()?;
+        if request.body == BodyLength::Exact(0) || request.upgrade != RequestedUpgrade::None {
+            return None;
+        }
+        let buffer_bytes = match filter_handle.with(|filter| filter.inspect(head, &filter_handle.caller().borrow())) {
+            Inspect::No => return None,
+            Inspect::Streaming => 0,
+            Inspect::Buffered(bytes) => bytes,
+        };
+        Some(Box::new(RefCell::new(Self::new(filter_handle.clone(), buffer_bytes))))
+    }
+
+    pub(crate) fn new(filter_handle: Rc<FilterHandle>, buffer_bytes: usize) -> Self {
+        Self { filter_handle, buffer_bytes, is_over: false, refused: None }
+    }
+
+    /// Bytes to buffer before the upstream is chosen. 0: the filter does not choose it.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes
+    }
+
+    /// Looks at a piece; false if the request is refused.
+    pub(crate) fn data(&mut self, piece: &[u8]) -> bool {
+        self.refused.is_none() && (piece.is_empty() || self.call(|filter| filter.request_data(piece)).is_some())
+    }
+
+    /// The body is over, which the filter learns once. False if the request is refused.
+    pub(crate) fn end(&mut self) -> bool {
+        let was_over = std::mem::replace(&mut self.is_over, true);
+        self.refused.is_none() && (was_over || self.call(|filter| filter.request_end()).is_some())
+    }
+
+    /// The upstream that it chooses; `None` if the request is refused.
+    pub(crate) fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Option<UpstreamChoice> {
+        self.call(|filter| filter.choose_upstream(head, is_whole))
+    }
+
+    /// The response that the request is refused with.
+    pub(crate) fn refused(&mut self) -> Option<WholeResponse> {
+        self.refused.take()
+    }
+
+    fn call<T>(&mut self, look: impl FnOnce(&mut dyn HttpFilter) -> Result<T, WholeResponse>) -> Option<T> {
+        match self.filter_handle.with(look) {
+            Ok(seen) => Some(seen),
+            Err(refused) => {
+                self.refused = Some(refused);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! HTTP filters: another room takes part in the exchanges of a route.
+//!
+//! A route has a filter factory in its action; a route without one pays for a look at an empty option. All of it runs on the worker of
+//! the exchange and must not block. [`FilterFactory::create`] gives an exchange its filter, which is the same object to the end: with the
+//! response it still has the state of the request. The calls for one request, in their order:
+//!
+//! 1. [`FilterFactory::create`], when the route takes the request, and before its policies.
+//! 2. [`HttpFilter::inspect`], once the policies have let a request with a body through; then [`HttpFilter::request_data`] for each piece
+//!    as it arrives, and [`HttpFilter::request_end`] with the end of the body. [`HttpFilter::choose_upstream`] comes before an origin
+//!    gets the request: behind the buffered pieces, and behind the end if that was among them.
+//! 3. [`HttpFilter::tap`] with the head of a final response that has a body; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece,
+//!    [`HttpFilter::flush`] whenever nothing more is there at the moment, and [`HttpFilter::response_end`].
+//! 4. [`HttpFilter::on_complete`], once, when the exchange is over, however it ended.
+//!
+//! An origin may respond before it has the whole request: then 3 begins within 2. A refusal skips everything up to 4. A body that breaks
+//! off, on either side, has no call for its end. A panic in a filter ends its connection or its stream, and the filter still gets the
+//! last call.
+//!
+//! [`Handler::handle`] takes the place of 2 and 3 on a route whose target is a handler.
+//!
+//! # Limits
+//! - No filter changes the body of a request, and none chooses an upstream for a request without a body.
+//! - The choice is made at once, and once: nothing can be waited for.
+//! - Calls of gRPC are inspected as they pass, without a choice. A request that becomes a WebSocket is not inspected or tapped.
+//! - The head of a response to HEAD is not tapped: it is that of the response as its origin has it.
+//! - A partial response (206) has a body like any other: a filter that edits must leave it out, or handle ranges.
+//! - A handler gives no trailers, and so no response in gRPC's words.
+
+use std::{
+    fmt,
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use weir_http_codec::{Fields, RequestHead};
+
+/// The filter factory of a route. Shared by all workers.
+pub trait FilterFactory: fmt::Debug + Send + Sync {
+    /// Creates the filter of an exchange whose request the route has taken. `caller` has no identity and no request id yet.
+    fn create(&self, head: &RequestHead, caller: &Caller) -> Box<dyn HttpFilter>;
+}
+
+/// The filter of one exchange.
+pub trait HttpFilter {
+    /// Whether and how the body of the request is inspected. The policies have let it through; `head` is the one that goes on, ready for
+    /// the upstream of the route.
+    fn inspect(&mut self, _head: &RequestHead, _caller: &Caller) -> Inspect {
+        Inspect::No
+    }
+
+    /// Looks at the next piece of the request body, before it goes on. Each byte comes once and in order, also if the body is sent again to
+    /// another origin.
+    ///
+    /// # Errors
+    /// The request is refused with this response. An origin that has a part of the request never gets its end.
+    fn request_data(&mut self, _piece: &[u8]) -> Result<(), WholeResponse> {
+        Ok(())
+    }
+
+    /// The request body is over.
+    ///
+    /// # Errors
+    /// As [`HttpFilter::request_data`].
+    fn request_end(&mut self) -> Result<(), WholeResponse> {
+        Ok(())
+    }
+
+    /// Chooses the upstream, once, with [`Inspect::Buffered`]. `is_whole`: all of the body has been seen, and its end. `head` is the one that
+    /// goes on; its target and its fields may be changed.
+    ///
+    /// # Errors
+    /// The request is refused with this response, and no origin has seen it.
+    fn choose_upstream(&mut self, _head: &mut RequestHead, _is_whole: bool) -> Result<UpstreamChoice, WholeResponse> {
+        Ok(UpstreamChoice::Route)
+    }
+
+    /// Whether and how the body of the final response of an origin is tapped. Its fields may be changed, except those of the framing.
+    fn tap(&mut self, _status: u16, _fields: &mut Fields) -> Tap {
+        Tap::No
+    }
+
+    /// Looks at the next piece of the response body, with [`Tap::Follow`], as the origin has sent it: a content coding is still on it.
+    ///
+    /// # Errors
+    /// The response breaks off.
+    fn follow(&mut self, _piece: &[u8]) -> Result<(), BodyAborted> {
+        Ok(())
+    }
+
+    /// Takes the next piece, with [`Tap::Edit`], and appends to `out` what goes on.
+    ///
+    /// # Errors
+    /// The response breaks off.
+    fn edit(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        out.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// Appends what can go on by now, with [`Tap::Edit`]: nothing more is there at the moment.
+    ///
+    /// # Errors
+    /// The response breaks off.
+    fn flush(&mut self, _out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        Ok(())
+    }
+
+    /// The response body is over. With [`Tap::Edit`] the rest is appended; with [`Tap::Follow`] nothing of `out` goes on.
+    ///
+    /// # Errors
+    /// The response breaks off.
+    fn response_end(&mut self, _out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        Ok(())
+    }
+
+    /// The exchange is over; for a WebSocket its handshake is.
+    fn on_complete(&mut self, _facts: &ExchangeSummary<'_>) {}
+}
+
+/// The caller of a request, as far as it is known by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The name of the route that has taken the request.
+    pub route: Box<str>,
+    /// The address of the client, by the fields of trusted proxies. That of a client of a Unix socket is 0.0.0.0.
+    pub client: IpAddr,
+    /// The identity by the policies: a user, the owner of a key, the subject of a token.
+    pub identity: Option<Box<str>>,
+    /// The `X-Request-Id` that the request goes on with.
+    pub request_id: Option<Box<[u8]>>,
+}
+
+/// Whether and how a request body is inspected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inspect {
+    /// It is not.
+    No,
+    /// As it passes; the upstream is that of the route.
+    Streaming,
+    /// Buffers up to so many bytes before [`HttpFilter::choose_upstream`], charged to `limits.buffered_bytes`: fewer while that has no
+    /// room. The rest is inspected as it passes.
+    Buffered(usize),
+}
+
+/// Whether and how a response body is tapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tap {
+    /// It is not.
+    No,
+    /// The filter follows it. It goes on unchanged, with its length.
+    Follow,
+    /// The filter edits it. It goes on without a length, in chunks or as a stream. Fields that describe its exact bytes go: its digests
+    /// and the offer of ranges. Its entity tag becomes a weak one.
+    Edit,
+}
+
+/// The upstream that a filter chooses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpstreamChoice {
+    /// The upstream of the route.
+    Route,
+    /// Another upstream among those of the listener ([`Routes::upstreams`](crate::routes::Routes)); an unknown name gives a 503.
+    Upstream {
+        /// The name of the upstream.
+        name: Arc<str>,
+        /// The Host of the request there. `None`: as for the upstream of the route.
+        host: Option<Box<[u8]>>,
+    },
+}
+
+/// Responds to the requests of a route without an upstream. Shared by all workers. Policies put their fields into its responses; the
+/// changes of fields of the route, taps and compression do not touch them. The timeouts of the route hold as for an origin.
+pub trait Handler: fmt::Debug + Send + Sync {
+    /// Bytes of a request body that are read for it; a longer body gets a 413. Charged to `limits.buffered_bytes` until the response is
+    /// over.
+    fn body_bytes_max(&self) -> usize {
+        0
+    }
+
+    /// Handles one request. The future is dropped if the client disconnects meanwhile, or a timeout passes.
+    fn handle(self: Arc<Self>, request: HandlerRequest) -> Pin<Box<dyn Future<Output = HandlerResponse>>>;
+}
+
+/// A request for a handler.
+#[derive(Debug)]
+pub struct HandlerRequest {
+    /// The head, with its path normalised, and without the fields of the client's connection and its credentials.
+    pub head: RequestHead,
+    /// All of the body.
+    pub body: Bytes,
+    /// The caller.
+    pub caller: Caller,
+}
+
+/// The response of a handler.
+pub enum HandlerResponse {
+    /// All of it.
+    Whole(WholeResponse),
+    /// A head, and a body as it comes.
+    Stream {
+        /// 200 to 599.
+        status: u16,
+        /// Fields besides Date and those of the framing.
+        fields: Fields,
+        /// The body.
+        body_stream: Box<dyn BodyStream>,
+    },
+}
+
+/// A response that is there as a whole.
+#[derive(Clone, Debug)]
+pub struct WholeResponse {
+    /// 200 to 599.
+    pub status: u16,
+    /// Fields besides Date and those of the framing.
+    pub fields: Fields,
+    /// The body. Empty for a status that has none.
+    pub body: Bytes,
+}
+
+/// A body that comes in pieces. Dropped when the client goes away, or a timeout passes.
+pub trait BodyStream {
+    /// The next piece. `None`: the body is over.
+    ///
+    /// # Errors
+    /// The body does not come to its end, and the response breaks off.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyAborted>>>;
+}
+
+/// A body does not come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyAborted;
+
+/// The facts of an exchange that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExchangeSummary<'a> {
+    /// The status that the client was given. 0: none, or the exchange was cut with its connection.
+    pub status: u16,
+    /// The caller.
+    pub caller: &'a Caller,
+    /// Bytes of the request body that were read.
+    pub request_bytes: u64,
+    /// Bytes that the client was sent: over HTTP/1.1 the whole response, over HTTP/2 its body.
+    pub response_bytes: u64,
+    /// From the head of the request to the end.
+    pub duration: Duration,
+    /// The upstream of the last attempt. Empty: none.
+    pub upstream: &'a str,
+    /// Outcome of the exchange.
+    pub end: CompletionStatus,
+    /// The word of the access log for it: `ok`, or the reason of a refusal or of a response that broke off.
+    pub reason: &'a str,
+}
+
+/// Outcome of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompletionStatus {
+    /// The whole response of an origin, of a handler or of the route was written for the client. Its last bytes may still be on their way.
+    Completed,
+    /// The gateway refused the request, even one whose body ended early, or responded in place of an origin that failed; or a filter
+    /// refused it.
+    Refused,
+    /// The response broke off, or a panic ended the exchange.
+    Aborted,
+    /// The client went away while its response was waited for or under way, or its connection was cut.
+    ClientGone,
+}

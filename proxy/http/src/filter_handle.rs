@@ -1,0 +1,80 @@
+//! The filter of an exchange, and the guarantee that it gets its last call once.
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use weir_base::time::Time;
+use weir_listener::CloseReason;
+
+use crate::{
+    access_notes::SentBytes,
+    filter::{Caller, CompletionStatus, ExchangeSummary, HttpFilter},
+};
+
+/// A filter that has not had its last call. If the handle is dropped before, it reports that the client disconnected, since the exchange
+/// ended with its connection, or that a panic ended it.
+pub(crate) struct FilterHandle {
+    filter: RefCell<Box<dyn HttpFilter>>,
+    caller: RefCell<Caller>,
+    arrived: Time,
+    /// Bytes of the request body.
+    pub(crate) body_bytes: Cell<u64>,
+    /// Counts the bytes sent to the client, from the second value on.
+    sent: OnceCell<(SentBytes, u64)>,
+    is_complete: Cell<bool>,
+}
+
+impl FilterHandle {
+    pub(crate) fn new(filter: Box<dyn HttpFilter>, caller: Caller, arrived: Time) -> Self {
+        let (filter, caller) = (RefCell::new(filter), RefCell::new(caller));
+        let (body_bytes, sent, is_complete) = (Cell::new(0), OnceCell::new(), Cell::new(false));
+        Self { filter, caller, arrived, body_bytes, sent, is_complete }
+    }
+
+    /// Calls the filter. None of its methods leads back here.
+    pub(crate) fn with<T>(&self, call: impl FnOnce(&mut dyn HttpFilter) -> T) -> T {
+        call(&mut **self.filter.borrow_mut())
+    }
+
+    /// The caller, which is completed while the request is processed.
+    pub(crate) fn caller(&self) -> &RefCell<Caller> {
+        &self.caller
+    }
+
+    /// Counts what the client is sent from now on.
+    pub(crate) fn count(&self, sent: SentBytes) {
+        let before = sent();
+        let _ = self.sent.set((sent, before));
+    }
+
+    /// Reports the end of the exchange, once.
+    pub(crate) fn complete(&self, status: u16, upstream: &str, end: CompletionStatus, reason: &str) {
+        if self.is_complete.replace(true) {
+            return;
+        }
+        let summary = ExchangeSummary {
+            status,
+            caller: &self.caller.borrow(),
+            request_bytes: self.body_bytes.get(),
+            response_bytes: self.sent.get().map_or(0, |(sent, before)| sent() - before),
+            duration: Time::now().since(self.arrived),
+            upstream,
+            end,
+            reason,
+        };
+        self.with(|filter| filter.on_complete(&summary));
+    }
+}
+
+impl Drop for FilterHandle {
+    fn drop(&mut self) {
+        let (end, reason) = match std::thread::panicking() {
+            true => (CompletionStatus::Aborted, CloseReason::InternalInvariant),
+            false => (CompletionStatus::ClientGone, CloseReason::ClientReset),
+        };
+        // A panic on top of another would end the process, and a first one the task that drops this.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.complete(0, "", end, reason.name())));
+    }
+}
