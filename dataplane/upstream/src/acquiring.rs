@@ -50,7 +50,7 @@ impl<M: Multiplexer> Acquiring<M> {
 }
 
 impl<M: Multiplexer + 'static> Acquiring<M> {
-    /// Nobody waits for it any more. A connection that is being made goes on: whether its endpoint can be reached is of use to
+    /// Gives up waiting. A connection that is being made is completed: whether its endpoint can be reached is of use to
     /// others, and an endpoint that lets connections time out would never be recognised where requests give up before
     /// `connect_timeout`.
     pub fn leave(self) {

@@ -168,7 +168,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         }
     }
 
-    /// What it was made with.
+    /// The settings that it was made with.
     pub fn settings(&self) -> &UpstreamSettings {
         self.endpoints.settings()
     }
@@ -206,7 +206,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         }
     }
 
-    /// What stays together.
+    /// The value by which exchanges keep their endpoint.
     pub fn affinity(&self) -> &Affinity {
         &self.affinity
     }
@@ -244,7 +244,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         self.endpoints.note(number, outcome, took);
     }
 
-    /// What is there already.
+    /// Takes a lane on an existing connection.
     fn take(&self, number: usize) -> Option<ExclusiveLane<M>> {
         match self.multiplexer {
             Some(_) => self.take_share(number),
@@ -302,7 +302,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         resting.map(|idle| member.let_go(idle, IdleCheck::Silence, LossCause::Retired)).is_some()
     }
 
-    /// The leave to make a connection that nobody else waits for.
+    /// The permit for a new connection, unless another exchange waits for one.
     fn try_permit(&self, member: &Member<M::Carrier>) -> Option<QuotaPermit> {
         if self.awaits_attempt(member) || member.room.is_awaited(()) {
             return None;
@@ -431,8 +431,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         ExclusiveLane::new(held, number, is_reused, metrics, self.me.clone())
     }
 
-    /// A lane comes back from its exchange; without `remains` nobody else may have it. `answered`: the server did, or did not in
-    /// time.
+    /// Takes a lane back after its exchange; without `remains` the lane is not reused. `answered`: whether the server answered
+    /// in time.
     pub(crate) fn returned(
         &self,
         number: usize,

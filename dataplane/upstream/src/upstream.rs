@@ -175,7 +175,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         self.endpoint(key).metrics().clone()
     }
 
-    /// Nobody uses it any more: what is connected from now on is let go.
+    /// The upstream has no user left: connections that are established from now on are dropped.
     pub(crate) fn is_ended(&self) -> bool {
         self.is_ended.get()
     }
