@@ -57,7 +57,7 @@ pub const DRAIN_SETTLE: Duration = Duration::from_secs(2);
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// How long the new process of an upgrade may take until it serves. Default 30 s: it starts within a fraction of a second
-/// unless name resolution or a slow disk is in the way, and nobody is harmed while the old process goes on serving.
+/// unless name resolution or a slow disk is in the way, and the old process goes on serving meanwhile.
 pub const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Whether a connection starts with a PROXY protocol header (HAProxy `doc/proxy-protocol.txt`).
@@ -169,7 +169,7 @@ impl Default for LimitSettings {
     }
 }
 
-/// What happens between SIGTERM and the end of the process.
+/// The phases between SIGTERM and the end of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainSettings {
     /// See [`DRAIN_SETTLE`].

@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(found("PFMERGE k"), Ok(vec![1]));
         assert_eq!(found("pfmerge k a b"), Ok(vec![1, 2, 3]));
         assert_eq!(found("SUNSUBSCRIBE"), Ok(vec![]));
-        // What the least number of arguments leaves out is optional, whatever the command.
+        // Keys beyond the least number of arguments are optional, for every command.
         for command in COMMANDS
             .iter()
             .filter(|command| command.keys.iter().all(|spec| matches!(spec.find, FindKeys::Range { .. })))
