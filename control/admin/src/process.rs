@@ -28,7 +28,7 @@ fn in_cells(family: &Family, value: f64) -> f64 {
     (value * family.unit.divisor() as f64).round()
 }
 
-/// What the process uses; absent where `/proc` does not tell.
+/// Resource usage of the process; `None` where `/proc` does not report it.
 struct Usage {
     cpu_seconds: Option<f64>,
     resident_bytes: Option<f64>,
