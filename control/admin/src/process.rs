@@ -1,10 +1,10 @@
-//! Metrics of the process itself, read from `/proc` when somebody asks.
+//! Metrics of the process itself, read from `/proc` at each scrape.
 
 use std::fs;
 
 use weir_telemetry::{Family, SharedMetrics, catalog};
 
-/// Writes the process metrics into the registry. What `/proc` does not tell is left as it is, not invented.
+/// Writes the process metrics into the registry. Values that `/proc` does not report stay unchanged.
 pub(crate) fn publish(metrics: &SharedMetrics) {
     let usage = Usage::read();
     if let Some(seconds) = usage.cpu_seconds {

@@ -204,7 +204,7 @@ impl SuccessionTicket {
             places.remove(number);
             places.before(number)
         });
-        // Whoever waits for it goes on waiting for the rest of the time, and not for all of it once more.
+        // Connections that wait for it go on waiting for the rest of the time, and not for all of it once more.
         let left_at = self.presence.left_at.load(Ordering::Relaxed);
         known.left_at.store(left_at, Ordering::Relaxed);
         let unknown = std::mem::replace(&mut self.presence, known);

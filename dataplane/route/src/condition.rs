@@ -39,8 +39,8 @@ pub struct HeaderCondition {
 }
 
 impl HeaderCondition {
-    /// The header `name` is there and its value passes the test. What "value" is where there are several lines, says
-    /// [`RequestFacts::header`].
+    /// The header `name` is there and its value passes the test. [`RequestFacts::header`] defines the value of a header with
+    /// several lines.
     ///
     /// # Errors
     /// No field name.

@@ -16,7 +16,7 @@ use crate::{
     limits::{RENDERED_BYTES_MAX, TEMPLATE_BYTES_MAX},
 };
 
-/// The meaning of a variable. Whoever renders knows what each is at that moment.
+/// The meaning of a variable. The caller that renders a template knows the values at that moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Variable {
     /// Address of the client, with port.
@@ -49,7 +49,7 @@ pub enum Variable {
     PeerUriSan,
     /// The client's certificate: PEM, percent-encoded.
     PeerCertificate,
-    /// Begin of the validity of the client's certificate (RFC 3339, UTC, seconds).
+    /// Start of the validity of the client's certificate (RFC 3339, UTC, seconds).
     PeerValidFrom,
     /// End of the validity of the client's certificate.
     PeerValidTo,

@@ -12,7 +12,7 @@ pub enum Balance {
     /// In turn, in proportion to their weights, and evenly over time (nginx's smooth weighted round robin).
     #[default]
     RoundRobin,
-    /// The one with the fewest exchanges under way for its weight (HAProxy's `leastconn`).
+    /// The one with the fewest exchanges in flight for its weight (HAProxy's `leastconn`).
     LeastRequest,
     /// The one with fewer exchanges in flight for its weight, of two taken at random (Envoy's `LEAST_REQUEST`; Mitzenmacher,
     /// "The power of two choices in randomized load balancing").
@@ -66,7 +66,7 @@ pub(crate) struct Candidate {
     pub(crate) number: usize,
     /// Relative; never 0.
     pub(crate) weight: u32,
-    /// Exchanges under way.
+    /// Exchanges in flight.
     pub(crate) in_flight: u64,
     /// The time to a reply, see [`Latency`].
     pub(crate) latency: u64,
@@ -83,7 +83,7 @@ impl Candidate {
     }
 }
 
-/// How long answers take: the peak of late, forgotten within [`LATENCY_MEMORY`] while answers are faster.
+/// Latency of responses: the recent peak, forgotten within [`LATENCY_MEMORY`] while answers are faster.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Latency {
     nanos: f64,

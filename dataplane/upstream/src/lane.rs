@@ -35,7 +35,7 @@ const PATIENCE_BACK_AFTER: Duration = Duration::from_secs(1);
 const LARGE_BYTES: usize = 4 << 20;
 /// Chunks read in a row before other tasks get their turn.
 const CHUNKS_PER_TURN_MAX: u32 = 16;
-/// How often a stalled client is looked at.
+/// Interval of the checks of a stalled client.
 const STALL_LOOK: Duration = Duration::from_millis(250);
 /// The same while others wait behind it.
 const STALL_LOOK_AMONG_OTHERS: Duration = Duration::from_millis(10);

@@ -36,7 +36,7 @@ pub trait Directory: Handshake {
     /// One health probe on a greeted connection.
     fn probe(&self, stream: &mut Stream) -> impl Future<Output = io::Result<()>>;
 
-    /// Asks a server, or who watches over the servers, who has what.
+    /// Queries a server, or one that watches over the servers, for the owners of slots.
     fn discover(&self, stream: &mut Stream) -> impl Future<Output = io::Result<View>>;
 
     /// Asks a server for the availability zone that it stands in; `None`: it names none.

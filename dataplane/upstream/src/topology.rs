@@ -161,7 +161,7 @@ impl Endpoints {
         servers.filter(|(_, endpoint)| endpoint.is_member.get()).map(|(number, _)| number).collect()
     }
 
-    /// Asks the cluster soon who has what.
+    /// Makes a discovery due: the cluster is queried soon.
     pub fn refresh(&self) {
         self.schedule.want();
     }

@@ -25,7 +25,7 @@ use crate::{
 };
 use weir_base::exchange::{LossCause, Refusal};
 
-/// How often deadlines of waiting exchanges are looked at. A request timeout is exact to this.
+/// Interval of the checks of deadlines of waiting exchanges. A request timeout is exact to this.
 const DEADLINE_LOOK: Duration = Duration::from_millis(50);
 
 /// Shared lanes by key and by number among those of one key.

@@ -2,7 +2,7 @@
 //!
 //! Positions come from the key specs of the table. The specs of a few commands do not say everything; these are searched
 //! as their own parsers read them: XREAD and XREADGROUP (an option's value may spell STREAMS), SORT, MIGRATE, GEORADIUS
-//! (of several STORE the last counts). What SET and BITFIELD do with their key depends on their options. Keys are kept as
+//! (of several STORE the last counts). The access of SET and BITFIELD to their key depends on their options. Keys are kept as
 //! ranges, so a request with a million keys costs no memory here.
 
 use super::args::{Args, is_word};
