@@ -1,4 +1,4 @@
-//! What the admin server asks of the gateway. The binary implements it; the server knows nothing else.
+//! The interface of the gateway to the admin server. The binary implements it; the server knows nothing else.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The gateway as seen from the admin thread.
 ///
 /// All methods but [`reload`](Self::reload) and [`upgrade`](Self::upgrade) run on the admin thread and must return at once: read cells and
-/// snapshots, never wait for a worker. What needs an answer from the workers returns a future.
+/// snapshots, never wait for a worker. Methods that need answers from the workers return a future.
 /// Nothing that is returned may hold a secret: the answers leave the process as they are.
 pub trait Gateway: Send + Sync + 'static {
     /// Is the process in order, or would only a restart help? Each check by name.
@@ -28,7 +28,7 @@ pub trait Gateway: Send + Sync + 'static {
     /// Has the process finished its start?
     fn startup(&self) -> Vec<Check>;
 
-    /// What runs here and since when.
+    /// Version of the program, and the time of its start.
     fn version(&self) -> VersionStatus;
 
     /// The configuration in force, secrets redacted.

@@ -1,4 +1,4 @@
-//! Who may ask: host names, foreign sites and the token.
+//! Access control: host names, foreign sites and the token.
 
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -15,7 +15,7 @@ use crate::problem::Problem;
 use crate::routes;
 use crate::settings::{AdminSettings, StartError};
 
-/// Who may ask a running server: the token and the host names, which a reload may change. Clones share them.
+/// Access to a running server: the token and the host names, which a reload may change. Clones share them.
 #[derive(Debug, Clone)]
 pub struct AdminAccess(Arc<RwLock<AdminSettings>>);
 

@@ -1,4 +1,4 @@
-//! What each route does. They read published state; mail fetches the state of workers.
+//! The handler of each route. They read published state; messages to the workers fetch theirs.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,7 +25,7 @@ use crate::status::{
     SlowLogList, UpgradeResult, UpstreamList, Verdict, WorkerList,
 };
 
-/// What every handler may use.
+/// State that all handlers share.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Inner>);
 

@@ -9,9 +9,9 @@
 //! | `/metrics` | Prometheus text |
 //! | `/api/v1/...` | JSON; `/api/v1/openapi.json` describes it, made from the same table as the router |
 //!
-//! Who may ask: without a token only loopback is bound, and a request whose `Host` is not a loopback name
-//! or whose `Origin` is another site is refused, so that a web page cannot reach it through a browser. With a
-//! token everything but the index and the probes asks for `Authorization: Bearer`, compared in constant time.
+//! Access: without a token the server binds only to loopback, and refuses a request whose `Host` is not a loopback name
+//! or whose `Origin` is another site, so that a web page cannot reach it through a browser. With a
+//! token, everything but the index and the probes requires `Authorization: Bearer`, compared in constant time.
 //!
 //! A `POST` takes no body, or an empty JSON object as `application/json`.
 //!

@@ -1,10 +1,10 @@
-//! Metrics of the process itself, read from `/proc` when somebody asks.
+//! Metrics of the process itself, read from `/proc` at each scrape.
 
 use std::fs;
 
 use weir_telemetry::{Family, SharedMetrics, catalog};
 
-/// Writes the process metrics into the registry. What `/proc` does not tell is left as it is, not invented.
+/// Writes the process metrics into the registry. Values that `/proc` does not report stay unchanged.
 pub(crate) fn publish(metrics: &SharedMetrics) {
     let usage = Usage::read();
     if let Some(seconds) = usage.cpu_seconds {
@@ -28,7 +28,7 @@ fn in_cells(family: &Family, value: f64) -> f64 {
     (value * family.unit.divisor() as f64).round()
 }
 
-/// What the process uses; absent where `/proc` does not tell.
+/// Resource usage of the process; `None` where `/proc` does not report it.
 struct Usage {
     cpu_seconds: Option<f64>,
     resident_bytes: Option<f64>,

@@ -324,7 +324,7 @@ pub(crate) const ROUTES: &[Route] = &[
     ),
 ];
 
-/// True if this very path is answered without a token. What is not in the table is not open.
+/// True if this exact path is served without a token. A path that is not in the table is not open.
 pub(crate) fn is_open(path: &str) -> bool {
     ROUTES.iter().any(|route| route.open && route.path == path)
 }

@@ -86,7 +86,7 @@ pub enum StartError {
     Bind {
         /// The address that was requested.
         bind: SocketAddr,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The thread or its runtime could not be created.

@@ -20,7 +20,7 @@ const RESTART: [&str; 10] = [
     "telemetry.slow_log",
 ];
 
-/// What of a level to or from `off` takes effect only at the next start.
+/// The part of a telemetry level that takes effect only at the next start, if it changes to or from `off`.
 const INSIGHT: &str = "telemetry.level \"off\" (hot keys, big keys, slow log)";
 
 /// The changes of a reload. Each entry is a key, such as `listener.cache.idle_timeout`, or a table and what became of it,

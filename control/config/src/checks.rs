@@ -34,8 +34,8 @@ const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=4 * 1024;
 /// Memory limit that is assumed where the system names none: half a gigabyte, so that the default stays modest.
 const MEMORY_LIMIT_ASSUMED: u64 = 512 << 20;
 
-/// Checks the file as a whole and makes the settings. What is wrong is reported; whether the result may be used is
-/// decided by `Reader::problems`.
+/// Checks the file as a whole and makes the settings. Mistakes are reported; `Reader::problems` decides whether the
+/// result may be used.
 pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     if file.listener.is_empty() && !reader.problems.is_known_wrong("listener") {
         let message = "the file has no listener, so there is nothing to do".to_owned();
@@ -247,7 +247,7 @@ pub(crate) fn table_header(path: &str) -> String {
 }
 
 /// True for addresses of the internet. Inside a private network clear text is the rule, and a warning that always shows
-/// is none; what a name or a wildcard means, nobody knows here.
+/// is ignored. The reach of a name or a wildcard is not known: false.
 pub(crate) fn is_public(address: &Address) -> bool {
     let Address::Socket(address) = address else { return false };
     match address.ip().to_canonical() {

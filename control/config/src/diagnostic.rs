@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-/// Mistakes reported for one file; the rest is only counted. Default 100: nobody reads more, and a hostile file must
-/// not turn into a report larger than itself.
+/// Mistakes reported for one file; the rest is only counted. Default 100: longer reports are not read, and a hostile
+/// file must not turn into a report larger than itself.
 pub const DIAGNOSTICS_MAX: usize = 100;
 
 /// Characters of a source line that are shown.
@@ -51,9 +51,9 @@ pub struct Diagnostic {
     pub column: u32,
     /// The key, for example `listener[0].tls.cert_file`; empty for syntax errors.
     pub path: String,
-    /// What is wrong.
+    /// Description of the mistake.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub help: Option<String>,
     excerpt: Option<Excerpt>,
 }
@@ -327,7 +327,7 @@ impl<'a> Problems<'a> {
     }
 
     fn excerpt(&self, line_start: usize, start: usize, problem: &Problem) -> Option<Excerpt> {
-        // A line inside a multi-line string shows its middle, and nobody knows what it is: it could be a password.
+        // A line inside a multi-line string shows its middle, whose meaning is unknown: it could be a password.
         let before = &self.source[..line_start];
         let inside_string = ["\"\"\"", "'''"].iter().any(|quotes| before.matches(quotes).count() % 2 == 1);
         let whole = self.source[line_start..].lines().next()?;

@@ -5,8 +5,8 @@ use toml::de::{DeTable, DeValue};
 
 use crate::diagnostic::{Problems, Span};
 
-/// Parses `source`. The tree of a text with syntax errors is not returned: what the parser guessed while it recovered
-/// would only give mistakes that nobody made.
+/// Parses `source`. For a text with syntax errors no tree is returned: the guesses of the parser while it recovered
+/// would only lead to mistakes that are not in the file.
 pub(crate) fn parse<'s>(source: &'s str, problems: &mut Problems<'_>) -> Option<Spanned<DeTable<'s>>> {
     let (document, errors) = DeTable::parse_recoverable(source);
     for error in &errors {
@@ -49,7 +49,7 @@ pub(crate) struct Node<'n> {
 }
 
 impl Node<'_> {
-    /// What the value is, with its article.
+    /// The kind of the value, with its article.
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
             DeValue::String(_) => "a string",

@@ -30,7 +30,7 @@ struct ExplainedKey {
     field: FieldInfo,
 }
 
-/// What the reference says about a key or a table. `key` is a path (`listener.redis.password`, also `listener[0].bind` as
+/// The reference on a key or a table. `key` is a path (`listener.redis.password`, also `listener[0].bind` as
 /// diagnostics print it), a header (`[listener.redis]`), or the end of a path (`password`, `redis.password`): then all places are named.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
 //! Results of `weir lab knee --json`: how much a listener carries.
 //!
 //! The file is the lab's, and the gateway may not know the lab; so these are the few fields it needs, read by name. A
-//! test of the binary writes a result with the lab's own types and reads it here. What belongs to other keys (protocol,
-//! workers) is compared in `checks::knee`.
+//! test of the binary writes a result with the lab's own types and reads it here. `checks::knee` compares the fields
+//! that belong to other keys (protocol, workers).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
@@ -38,12 +38,12 @@ const HOW: &str = "write it with: weir lab knee SCENARIO.toml --behind HOST:PORT
 pub(crate) struct KneeFile {
     /// As it is opened.
     pub(crate) path: PathBuf,
-    /// Of the contents, so that a new result under the same name is a change.
+    /// Digest of the contents, so that a new result under the same name is a change.
     digest: u64,
     pub(crate) measured: Measured,
 }
 
-/// What the file says.
+/// Contents of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Measured {
     pub(crate) requests_per_second: f64,
@@ -166,7 +166,7 @@ fn lacks(pointer: &str) -> KneeFileError {
     KneeFileError::new(format!("lacks `{field}`"), HOW)
 }
 
-/// What the scenario, which is TOML, says it speaks.
+/// The protocol that the scenario, which is TOML, names.
 fn protocol(scenario: &str) -> Result<String, KneeFileError> {
     let table = DeTable::parse(scenario).ok();
     let found = table.as_ref().and_then(|table| table.get_ref().get("protocol")?.get_ref().as_str());

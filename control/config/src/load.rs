@@ -27,7 +27,7 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Snapsho
 }
 
 /// As [`load`], and tries what a start needs of this machine besides: the addresses, and the file of the access log. It leaves
-/// nothing behind. What a running gateway of this machine holds is noted.
+/// nothing behind. A resource that a running gateway of this machine holds is noted.
 ///
 /// # Errors
 /// As [`load`].

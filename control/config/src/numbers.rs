@@ -206,7 +206,7 @@ impl Value for Period {
     fn read(node: &Node<'_>, range: Option<&RangeInclusive<Self>>, reader: &mut Reader<'_>) -> Option<Self> {
         let Some(text) = node.text() else {
             match node.integer() {
-                // 30 could be seconds or milliseconds: a factor of a thousand that nobody should guess.
+                // 30 could be seconds or milliseconds: a factor of a thousand that must not be guessed.
                 Some(number) => {
                     let message = format!("`{}` is a duration and needs a unit", node.path);
                     let number = shown_integer(number);

@@ -20,7 +20,7 @@ use crate::value::{Shape, Value};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Certificates;
 
-/// A private key: nobody else may read the file.
+/// A private key: no other user may read the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PrivateKey;
 
@@ -83,10 +83,10 @@ impl Certificate {
 pub(crate) struct PemFile<T> {
     /// As it is opened: a relative path already joined to the configuration's directory.
     pub(crate) path: PathBuf,
-    /// Of the contents. SipHash without a key of its own: it only has to differ when the file does, and 64 bits of it
-    /// say nothing about a private key.
+    /// Digest of the contents. SipHash without a key of its own: it only has to differ when the file does, and its
+    /// 64 bits reveal nothing about a private key.
     pub(crate) digest: u64,
-    /// What its certificates say of themselves; none in a file with a key.
+    /// The validity and names of its certificates; empty for a file with a key.
     pub(crate) certificates: Vec<Certificate>,
     holds: PhantomData<T>,
 }

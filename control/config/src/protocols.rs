@@ -22,7 +22,7 @@ use crate::snapshot::{Listener, Upstream};
 use crate::texts::{Endpoint, Name, string, unknown_word};
 use crate::value::{Shape, Value};
 
-/// What the configuration has of one protocol: its keys, and the step from them to its settings.
+/// The configuration of one protocol: its keys, and the step from them to its settings.
 ///
 /// [`Protocol::upstream`] of each upstream comes first, then [`Protocol::file`], [`Protocol::listener`] of each listener, and
 /// [`Protocol::process`] at the end.
@@ -41,7 +41,7 @@ pub(crate) trait Protocol {
     type Upstream;
     /// Settings that all its listeners share.
     type Process: PartialEq;
-    /// What is made of the file once, before its listeners.
+    /// The parts of the file that are made once, before its listeners.
     type File<'f>;
 
     /// Application protocols that its listeners offer with TLS if the file names none, most wanted first.
@@ -51,8 +51,8 @@ pub(crate) trait Protocol {
     /// Its sessions refuse requests beyond a rate.
     const SHEDS: bool = false;
 
-    /// Keys of a listener that speaks `name` and has no use for them. A key of another protocol is without effect in any case;
-    /// here it has the remedy.
+    /// Keys of a listener that speaks `name` and has no use for them. A key of another protocol never has an effect;
+    /// with an entry here it gets a remedy.
     fn unfit_at_listener(name: ProtocolName) -> &'static [Unfit];
 
     /// The same of an upstream.
@@ -91,11 +91,11 @@ pub(crate) trait Protocol {
 /// Keys without effect, or tables with all their keys, and the remedy.
 pub(crate) struct Unfit(pub(crate) &'static [&'static str], pub(crate) &'static str);
 
-/// What stands around the keys of a listener.
+/// Context for the keys of a listener.
 pub(crate) struct ListenerContext<'f> {
     pub(crate) file: &'f FileSection,
     pub(crate) section: &'f ListenerSection,
-    /// Of the process, with the byte budget that follows from its memory.
+    /// Limits of the process, with the byte budget that follows from its memory.
     pub(crate) limits: &'f LimitSettings,
     pub(crate) protocol_name: ProtocolName,
     /// The upstream that it names, if there is one.
@@ -106,7 +106,7 @@ pub(crate) struct ListenerContext<'f> {
     pub(crate) settings: Option<ListenerSettings>,
 }
 
-/// What stands around the keys of an upstream.
+/// Context for the keys of an upstream.
 pub(crate) struct UpstreamContext<'f> {
     pub(crate) section: &'f UpstreamSection,
     pub(crate) endpoints: &'f [At<Endpoint>],
@@ -122,7 +122,7 @@ pub(crate) type UnfitKeys = fn(ProtocolName) -> &'static [Unfit];
 /// Collects the names of keys.
 pub(crate) type KeyNames = fn(&mut Vec<&'static str>);
 
-/// What the list says of the protocol of a word.
+/// The entry of the list for the protocol of a word.
 pub(crate) struct Row {
     /// The words of the same protocol. They may share an upstream.
     pub(crate) names: &'static [ProtocolName],
@@ -274,7 +274,7 @@ macro_rules! protocols {
             }
         }
 
-        /// What needs the settings of all listeners.
+        /// Checks that need the settings of all listeners.
         pub(crate) fn process(
             file: &FileSection,
             made: ProtocolSnapshot<'_>,

@@ -18,7 +18,7 @@ use crate::value::{Shape, TableInfo, Value};
 /// Tables in a list of tables. Default 1,024; each listener is a socket per worker.
 const TABLES_MAX: usize = 1_024;
 
-/// What reading needs, whatever the table.
+/// State that readers of all tables share.
 pub(crate) struct Reader<'a> {
     pub(crate) surroundings: &'a dyn Surroundings,
     /// Relative paths in the file start here.

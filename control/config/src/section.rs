@@ -69,7 +69,7 @@ pub(crate) trait Section: Sized {
     /// The keys and tables that are written in the file, with their places. `path` is that of the table.
     fn given(&self, path: &str, found: &mut Vec<GivenKey>);
 
-    /// What tells this table from others of its list; `None` for tables that stand alone.
+    /// The name that distinguishes this table in its list; `None` for tables that stand alone.
     fn list_name(&self) -> Option<String> {
         None
     }

@@ -1,5 +1,5 @@
-//! What may stand in `weir.toml` whatever the protocol. Each key once: type, default, range, meaning. The keys of one protocol
-//! are in its folder of `protocols`, and are included here.
+//! The keys of `weir.toml` that are common to all protocols. Each key once: type, default, range, meaning. The keys of one
+//! protocol are in its folder of `protocols`, and are included here.
 //!
 //! The text above a key is the documentation that users read, in the reference page and in their editors. Defaults come
 //! from the crates that use them.

@@ -50,7 +50,7 @@ pub struct Snapshot {
     pub upstreams: Vec<Upstream>,
     /// The parts that each protocol has once, for all its listeners.
     pub protocols: ProcessSettings,
-    /// What should be looked at although the file is used.
+    /// Warnings about a file that is used all the same.
     pub warnings: Diagnostics,
     /// References that an offline check did not follow, by their path in the file, as [`redacted`] shows them.
     pub(crate) unread: Vec<(String, Json)>,
@@ -114,11 +114,11 @@ pub struct Listener {
     pub settings: Arc<ListenerSettings>,
     /// The protocol, as the file names it.
     pub protocol_name: ProtocolName,
-    /// What its protocol has.
+    /// Settings of its protocol.
     pub protocol: ListenerProtocol,
     /// Name of an upstream of the same snapshot.
     pub upstream: Arc<str>,
-    /// How much it carries; `None`: nobody has said.
+    /// Its capacity; `None`: not known.
     pub knee: Option<Arc<Knee>>,
     /// The certificates that it shows, in the order of the file; none without TLS.
     pub certificates: Vec<ServedCertificate>,
@@ -140,9 +140,9 @@ pub struct Knee {
     pub requests_per_second: f64,
     /// Share of it from which the load is warned about, above 0 and at most 1.
     pub warn_ratio: f64,
-    /// What happens at it.
+    /// Action at the knee.
     pub action: KneeAction,
-    /// The result it stands in.
+    /// The file with the result.
     pub file: PathBuf,
     /// The search that found it.
     pub run_id: String,
@@ -179,7 +179,7 @@ impl KneeAction {
 pub struct Upstream {
     /// The parts that every protocol has.
     pub settings: Arc<UpstreamSettings>,
-    /// What its protocol has.
+    /// Settings of its protocol.
     pub protocol: UpstreamProtocol,
 }
 
@@ -203,7 +203,7 @@ pub struct TelemetrySettings {
 pub struct AccessLogSettings {
     /// Where the lines go.
     pub target: LogTarget,
-    /// What lines look like.
+    /// Format of the lines.
     pub form: AccessForm,
     /// Size from which a file is put aside, in bytes. `None`: never.
     pub rotate_bytes: Option<u64>,
@@ -214,9 +214,9 @@ pub struct AccessLogSettings {
 /// Severity of the program's own log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LogLevel {
-    /// What needs a person.
+    /// Needs a person.
     Error,
-    /// What may need one soon.
+    /// May soon need a person.
     Warn,
     /// Starts, stops, changes.
     Info,

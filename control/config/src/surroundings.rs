@@ -23,7 +23,7 @@ pub struct FileContents {
     pub is_root_owned: bool,
 }
 
-/// What a reload cannot change of the process that asks for it.
+/// Facts about the running process that a reload cannot change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
     /// Worker threads.
@@ -88,13 +88,13 @@ pub trait Surroundings {
     /// Builds the TLS context of a listener and throws it away, to learn whether it can be built.
     ///
     /// # Errors
-    /// What the engine would say when the listener starts.
+    /// The error that the engine would report when the listener starts.
     fn tls_server(&self, settings: &TlsServerSettings) -> Result<(), TlsConfigError>;
 
     /// The same for an upstream.
     ///
     /// # Errors
-    /// What the engine would say at the first connect.
+    /// The error that the engine would report at the first connect.
     fn tls_client(&self, settings: &TlsClientSettings) -> Result<(), TlsConfigError>;
 }
 

@@ -10,7 +10,7 @@ use crate::reader::Reader;
 
 /// A type that a key can have.
 pub(crate) trait Value: Clone + PartialEq {
-    /// What it looks like in the file.
+    /// Its form in the file.
     fn shape() -> Shape;
 
     /// Reads it, or reports why not. `range` binds types that have an order; others ignore it.
@@ -20,7 +20,7 @@ pub(crate) trait Value: Clone + PartialEq {
     fn show(&self) -> Json;
 }
 
-/// What a value looks like in the file: for messages, the schema and the reference page.
+/// Form of a value in the file: for messages, the schema and the reference page.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
     Boolean,
@@ -42,7 +42,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// What is expected, with its article.
+    /// The expected form, with its article.
     pub(crate) fn what(&self) -> String {
         match self {
             Self::Boolean => "true or false".to_owned(),
@@ -100,7 +100,7 @@ pub(crate) struct FieldInfo {
     pub(crate) range: Option<(Json, Json)>,
 }
 
-/// What it means if a key is absent.
+/// The meaning of an absent key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Presence {
     /// A mistake.

@@ -84,7 +84,7 @@ pub trait Files {
 pub struct Imported {
     /// The text of a `weir.toml`.
     pub toml: String,
-    /// What has no counterpart, in the order of the input.
+    /// Input without a counterpart, in its order.
     pub notes: Vec<Note>,
 }
 

@@ -53,7 +53,7 @@ impl fmt::Display for Note {
 pub struct Mistake {
     /// Where it stands.
     pub place: SourceLine,
-    /// What is wrong.
+    /// Description of the mistake.
     pub message: String,
 }
 

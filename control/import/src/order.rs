@@ -172,7 +172,7 @@ fn meeting(earlier: &Route, later: &Route) -> Option<Route> {
     if !earlier.hosts.is_empty() || !later.hosts.is_empty() {
         route.hosts = hosts;
     }
-    // What the earlier one puts in place of its prefix would be put in place of another one.
+    // The replacement of the prefix would replace another prefix.
     let needs_prefix =
         matches!(&route.target, Target::Redirect(keys) if keys.iter().any(|(key, _)| key == "path_prefix"));
     if needs_prefix {

@@ -20,7 +20,7 @@ pub(crate) fn has_host(route: &Route, host: &str) -> bool {
     }
 }
 
-/// What is smaller is tried first: path, then methods, headers and the query, as Weir has it.
+/// Sort key of routes, the first one is tried first: path, then methods, headers and the query, as Weir has it.
 pub(crate) fn rank(route: &Route) -> (u8, usize, u8, bool, usize, usize) {
     let (kind, text, by_text) = match &route.path {
         PathMatch::Exact(path) => (0, path.as_str(), 0),

@@ -113,7 +113,7 @@ pub(crate) fn literal_prefix(regex: &str) -> String {
     let end =
         regex.find(['.', '^', '$', '*', '+', '?', '(', ')', '[', ']', '{', '}', '|', '\\']).unwrap_or(regex.len());
     let mut text = regex[..end].to_owned();
-    // What may be repeated may be missing.
+    // A character that may be repeated may be missing.
     if regex[end..].starts_with(['*', '?', '{']) {
         text.pop();
     }

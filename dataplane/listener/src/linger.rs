@@ -17,7 +17,7 @@ pub struct Linger {
 }
 
 impl Linger {
-    /// Sends what is left, and waits for the client to close. Bytes of the client that nobody has read would turn a close into
+    /// Sends the rest, and waits for the client to close. Unread bytes of the client would turn a close into
     /// a reset, and destroy the last response with it.
     pub async fn close(self, mut stream: Stream) {
         stream.finish();

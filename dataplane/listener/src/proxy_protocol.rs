@@ -34,9 +34,9 @@ pub struct ProxyHeader {
     pub command: ProxyCommand,
     /// Both ends of the client's connection.
     pub addresses: ProxyAddresses,
-    /// Host name that the client asked for (SNI or `Host`), from TLV 0x02; at most 255 bytes, printable.
+    /// Host name that the client requested (SNI or `Host`), from TLV 0x02; at most 255 bytes, printable.
     pub authority: Option<String>,
-    /// How the client's connection was encrypted, from TLV 0x20; `None` if it was not or nothing was said.
+    /// How the client's connection was encrypted, from TLV 0x20; `None` if it was not or the header does not say.
     pub tls: Option<ProxyTls>,
 }
 
@@ -78,14 +78,14 @@ pub enum ProxyAddresses {
     Ip {
         /// The client.
         source: SocketAddr,
-        /// What the client connected to.
+        /// The address that the client connected to.
         destination: SocketAddr,
     },
     /// Unix sockets: raw paths without the padding, empty if unnamed, starting with a zero byte if abstract.
     Unix {
         /// The client.
         source: Vec<u8>,
-        /// What the client connected to.
+        /// The path that the client connected to.
         destination: Vec<u8>,
     },
 }

@@ -1,4 +1,4 @@
-//! What peers of one listener do wrong, counted and reported.
+//! Violations by the peers of one listener, counted and reported.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Of `listener` on one worker.
+    /// Reports of `listener` on one worker.
     pub fn new(core: &CoreShare, listener: Arc<str>) -> Self {
         // At 0 from the start: one event is worth an alert, and `increase` misses the one with which a series begins.
         let invariant = CloseReason::InternalInvariant.name();

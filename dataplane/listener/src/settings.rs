@@ -45,8 +45,8 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// One direction closed, the other silent. Default 30 s; without it such sockets pile up for ever (istio/ztunnel#1629).
 pub const HALF_CLOSE_TIMEOUT: Duration = limits::HALF_CLOSE_TIMEOUT;
 
-/// Share of ended exchanges that reach the access log. Default 1.0: all, as in nginx, HAProxy, Envoy and Caddy. Whoever
-/// switches the log on expects to find a request in it. Without a log no exchange pays for it.
+/// Share of ended exchanges that reach the access log. Default 1.0: all, as in nginx, HAProxy, Envoy and Caddy. A user who
+/// switches the log on expects to find every request in it. Without a log no exchange pays for it.
 pub const ACCESS_LOG_SAMPLE: f64 = 1.0;
 
 /// Readiness is false, but accepting goes on. Default 2 s: what balancers need to see it (one probe period).
@@ -57,7 +57,7 @@ pub const DRAIN_SETTLE: Duration = Duration::from_secs(2);
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// How long the new process of an upgrade may take until it serves. Default 30 s: it starts within a fraction of a second
-/// unless name resolution or a slow disk is in the way, and nobody is harmed while the old process goes on serving.
+/// unless name resolution or a slow disk is in the way, and the old process goes on serving meanwhile.
 pub const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Whether a connection starts with a PROXY protocol header (HAProxy `doc/proxy-protocol.txt`).
@@ -169,7 +169,7 @@ impl Default for LimitSettings {
     }
 }
 
-/// What happens between SIGTERM and the end of the process.
+/// The phases between SIGTERM and the end of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainSettings {
     /// See [`DRAIN_SETTLE`].

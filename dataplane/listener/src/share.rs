@@ -1,4 +1,4 @@
-//! What the listeners of one worker share, whatever their protocol.
+//! State that the listeners of one worker share, whatever their protocol.
 
 use std::{any::Any, rc::Rc, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{connections::ConnectionTable, timing::StageSample};
 /// False: that worker has too many messages to read already, and gets no more.
 pub type Post = Rc<dyn Fn(usize, &Arc<str>, Box<dyn Any + Send>) -> bool>;
 
-/// What the listeners of one worker share.
+/// State that the listeners of one worker share.
 #[derive(Clone)]
 pub struct CoreShare {
     /// The worker.

@@ -1,13 +1,13 @@
-//! Clients that come back: a new connection is served after what its client left behind on the one before.
+//! A client that reconnects: its new connection is served after the requests that it left behind on the one before.
 //!
-//! A client that gives up a request closes its connection and makes a new one, at once, and another worker may get that. What it
-//! had sent before may still wait in the kernel then, for a worker that has not looked yet: a write that nobody waits for would
-//! be executed after one that was acknowledged. A server with one queue of events does not do that. So each connection of a
-//! listener has its [`SuccessionTicket`] among those of its [`Source`]. Before it is served it looks which of those before it have been
-//! closed by their clients, and waits until these are over: everything read, sent and answered, or taken back.
+//! A client that gives up a request closes its connection and reconnects at once, perhaps to another worker. Its earlier
+//! requests may still wait in the kernel then, unread by the first worker: a write whose client has given up would be executed
+//! after one that was acknowledged. A server with a single event queue does not do that. So each connection of a
+//! listener has its [`SuccessionTicket`] among those of its [`Source`]. Before a connection is served, it checks which earlier
+//! ones have been closed by their clients, and waits until these are over: everything read, sent and answered, or taken back.
 //!
-//! It costs nothing on the request path, and a connection whose source has closed none does not wait. To accept one takes a
-//! place in a map under a lock; the looking is done on the worker that serves it, without the lock.
+//! It costs nothing on the request path, and a connection whose source has closed none does not wait. An accept takes a
+//! place in a map under a lock; the check is done on the worker that serves the connection, without the lock.
 
 use std::{
     collections::BTreeMap,
@@ -147,9 +147,9 @@ impl Succession {
         locked(&self.accepting)
     }
 
-    /// A place for a connection that has just been accepted. It is to be dropped before the socket is closed, and when nothing
-    /// that the client sent can take effect any more. Without a `source` nobody knows whose connections belong together, and no
-    /// one waits.
+    /// A place for a connection that has just been accepted. Drop it before the socket is closed, and when nothing
+    /// that the client sent can take effect any more. Without a `source` it is not known which connections belong together, and
+    /// none of them waits.
     pub fn enter(self: &Arc<Self>, source: Option<Source>, socket: &impl AsRawFd) -> SuccessionTicket {
         let mut places = locked(&self.places);
         places.last += 1;
@@ -204,7 +204,7 @@ impl SuccessionTicket {
             places.remove(number);
             places.before(number)
         });
-        // Whoever waits for it goes on waiting for the rest of the time, and not for all of it once more.
+        // Connections that wait for it go on waiting for the rest of the time, and not for all of it once more.
         let left_at = self.presence.left_at.load(Ordering::Relaxed);
         known.left_at.store(left_at, Ordering::Relaxed);
         let unknown = std::mem::replace(&mut self.presence, known);

@@ -7,7 +7,7 @@ pub(super) struct Ring<H> {
 }
 
 impl<H: Ord + Copy> Ring<H> {
-    /// Of points and the servers that they belong to.
+    /// A ring of points and the servers that they belong to.
     pub(super) fn new(points: impl Iterator<Item = (H, u16)>) -> Self {
         let mut points: Vec<_> = points.collect();
         points.sort_by_key(|&(value, _)| value);

@@ -13,8 +13,8 @@ impl HashTag {
     /// `{…}`, as Redis Cluster has it.
     pub const CLUSTER: HashTag = HashTag { open: b'{', close: b'}' };
 
-    /// What of `key` is hashed: the text between the first opening and the next closing character, or the whole key if one
-    /// is missing or nothing stands between them (Redis Cluster specification, "Hash tags"; twemproxy `server.c`).
+    /// The part of `key` that is hashed: the text between the first opening and the next closing character, or the whole key
+    /// if one is missing or nothing stands between them (Redis Cluster specification, "Hash tags"; twemproxy `server.c`).
     #[inline]
     pub fn of(self, key: &[u8]) -> &[u8] {
         let inner = memchr::memchr(self.open, key).and_then(|open| {

@@ -39,8 +39,8 @@ pub struct HeaderCondition {
 }
 
 impl HeaderCondition {
-    /// The header `name` is there and its value passes the test. What "value" is where there are several lines, says
-    /// [`RequestFacts::header`].
+    /// The header `name` is there and its value passes the test. [`RequestFacts::header`] defines the value of a header with
+    /// several lines.
     ///
     /// # Errors
     /// No field name.
@@ -99,7 +99,7 @@ impl HeaderCondition {
         is_same || is_present || only.is_some_and(|value| self.holds(Some(value)))
     }
 
-    /// What sorts before is more specific (contract of routing, step 7).
+    /// Orders conditions, the more specific first (contract of routing, step 7).
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
         let key = |condition: &Self| (condition.test.operator(), condition.is_negated);
         self.name.cmp(&other.name).then_with(|| key(self).cmp(&key(other)))
@@ -114,7 +114,7 @@ impl fmt::Display for HeaderCondition {
     }
 }
 
-/// A condition on a pair of the query. Of pairs with the same name the first counts.
+/// A condition on a pair of the query. If several pairs have the same name, the first counts.
 #[derive(Clone, Debug)]
 pub struct QueryCondition {
     name: Box<str>,
@@ -145,7 +145,7 @@ impl QueryCondition {
         self.name == other.name && (is_present || is_passed || self.test.is_same(&other.test))
     }
 
-    /// What sorts before is more specific (contract of routing, step 7).
+    /// Orders conditions, the more specific first (contract of routing, step 7).
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
         self.name.cmp(&other.name).then_with(|| self.test.operator().cmp(&other.test.operator()))
     }

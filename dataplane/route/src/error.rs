@@ -11,7 +11,7 @@ pub enum RouteError {
     Host {
         /// As it was written.
         text: String,
-        /// What is wrong with it.
+        /// Why the host was refused.
         why: HostError,
     },
     /// A host with a port: routes are chosen by name.
@@ -24,7 +24,7 @@ pub enum RouteError {
     Path {
         /// As it was written.
         text: String,
-        /// What is wrong with it.
+        /// Why the path was refused.
         why: PathError,
     },
     /// A path that no request can have after normalisation.

@@ -25,7 +25,7 @@ pub enum HostMatch {
     Wildcard {
         /// With its dot: `.example.com`.
         suffix: Box<str>,
-        /// What may stand before it.
+        /// Labels that may stand before it.
         labels: Labels,
     },
     /// Every host that no other route of the table names, and requests without one.
@@ -75,7 +75,7 @@ impl HostMatch {
         }
     }
 
-    /// What sorts before is tried first, and nothing after it: exact, longer suffix, one label, any (contract of routing,
+    /// Sort key of hosts; the first match is final: exact, longer suffix, one label, any (contract of routing,
     /// step 1). Names only make the order total.
     pub(crate) fn rank(&self) -> (u8, usize, Labels, &str) {
         match self {

@@ -28,7 +28,7 @@ pub struct PathRegex {
 }
 
 impl PathRegex {
-    /// Whether it certainly matches every path. Of the ways to write that only the usual ones are known.
+    /// Whether it certainly matches every path. Only the usual ways to write such a regex are recognised.
     pub(crate) fn takes_all(&self) -> bool {
         let text = self.text.strip_prefix('^').unwrap_or(&self.text);
         matches!(text.strip_suffix('$').unwrap_or(text), ".*" | "/.*" | ".+" | "(.*)" | "/(.*)")
@@ -106,7 +106,7 @@ impl PathMatch {
         }
     }
 
-    /// What two routes of one host have in common if one of them can cover the other and is tried first: rank puts longer
+    /// A key that two routes of one host share if one of them can cover the other and is tried first: rank puts longer
     /// texts before shorter ones. A regex for all paths covers others, too.
     pub(crate) fn family(&self) -> (u8, &str) {
         match self {
@@ -124,7 +124,7 @@ impl PathMatch {
         }
     }
 
-    /// What sorts before is tried first (contract of routing, step 2): exact; regex, longer text first; prefix, longer
+    /// Sort key of paths (contract of routing, step 2): exact; regex, longer text first; prefix, longer
     /// first, segments before text.
     pub(crate) fn rank(&self) -> (u8, usize, u8) {
         match self {

@@ -94,7 +94,7 @@ pub(crate) fn has_path(text: &str, rules: &PathRules) -> bool {
             State::Look { look, next } => match look {
                 Look::Start | Look::StartLF | Look::StartCRLF if place != PathState::Start => {}
                 Look::End | Look::EndLF | Look::EndCRLF => open.push((*next, place, true)),
-                // Of boundaries of words nothing is reckoned: they count as there.
+                // Word boundaries are not evaluated: they count as present.
                 _ => open.push((*next, place, is_over)),
             },
             State::Union { alternates } => open.extend(alternates.iter().map(|next| (*next, place, is_over))),

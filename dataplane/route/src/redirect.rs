@@ -93,7 +93,7 @@ pub struct Target<'a> {
     pub query: Option<&'a [u8]>,
 }
 
-/// What changes on the way to another target; what is not said stays.
+/// A redirect to another target; parts that are not set stay as in the request.
 #[derive(Clone, Debug)]
 pub struct Redirect {
     status: Status,

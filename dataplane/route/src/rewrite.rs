@@ -1,6 +1,6 @@
 //! Another path or host for the request that is forwarded. The query is the caller's, and stays.
 //!
-//! What a rewrite makes is normalised like the path of a request: prefix `/img` with replacement `/` would else turn
+//! The result of a rewrite is normalised like the path of a request: prefix `/img` with replacement `/` would else turn
 //! `/img../etc` into `/../etc`, and a captured `..` could become a segment.
 
 use std::{borrow::Cow, fmt};
@@ -22,7 +22,7 @@ pub const REPLACEMENTS_MAX: usize = 256;
 /// Why a rewrite made no path. The client is to blame: 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RewriteError {
-    /// What was made is no path.
+    /// The result is not a valid path.
     Path(PathError),
     /// Over [`REWRITTEN_PATH_BYTES_MAX`] or [`REPLACEMENTS_MAX`].
     TooLong,
@@ -51,7 +51,7 @@ impl From<PathError> for RewriteError {
     }
 }
 
-/// Another path. What it makes always begins with exactly one `/`.
+/// A rewrite of the path. The result always begins with exactly one `/`.
 #[derive(Clone, Debug)]
 pub struct PathRewrite {
     kind: Kind,
@@ -65,7 +65,7 @@ enum Kind {
     Regex { regex: Regex, replacement: Vec<Piece> },
 }
 
-/// Of a replacement.
+/// A part of a replacement.
 #[derive(Clone, Debug)]
 enum Piece {
     Text(Box<[u8]>),
@@ -112,7 +112,7 @@ impl PathRewrite {
     /// The path that is forwarded instead of this normalised one.
     ///
     /// # Errors
-    /// What was made is no path, or too long.
+    /// The result is not a valid path, or too long.
     pub fn apply<'a>(&'a self, path: &'a [u8]) -> Result<Cow<'a, [u8]>, RewriteError> {
         let made = match &self.kind {
             Kind::Full(path) => return Ok(Cow::Borrowed(path)),
@@ -249,7 +249,7 @@ impl HostRewrite {
         Ok(Self(HostSource::Literal(String::from_utf8_lossy(&form).into())))
     }
 
-    /// What this header of the request says; a request without it keeps its host.
+    /// The value of this header of the request; a request without it keeps its host.
     ///
     /// # Errors
     /// No field name.

@@ -9,8 +9,8 @@ use crate::{
     path::PathMatch,
 };
 
-/// What a request has to look like, and what then happens to it. All conditions have to hold. A route of several hosts or
-/// paths is several routes with one action.
+/// Conditions on a request, and the action for requests that match. All conditions have to hold. A route of several
+/// hosts or paths is several routes with one action.
 #[derive(Clone, Debug)]
 pub struct Route<T> {
     /// For logs, metrics and `routes explain`.
@@ -27,7 +27,7 @@ pub struct Route<T> {
     pub queries: Vec<QueryCondition>,
     /// Decides between routes that ask equally much: the lower goes first, as in Contour. Default 0.
     pub priority: i32,
-    /// What the caller does with a request of this route.
+    /// The caller's action for a request of this route.
     pub action: T,
 }
 

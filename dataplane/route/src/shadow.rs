@@ -25,7 +25,7 @@ fn shadowed_of_host<'t, T>(routes: &'t [Route<T>], found: &mut Vec<(&'t Route<T>
         let earlier = before.iter().chain(&for_all).find(|earlier| earlier.takes_all_of(route)).copied();
         match earlier {
             Some(earlier) => found.push((route, earlier)),
-            // What is shadowed shadows nothing that its own shadow does not.
+            // A shadowed route shadows only routes that its own shadow covers too.
             None => before.push(route),
         }
         if matches!(&route.path, PathMatch::Regex(regex) if regex.takes_all()) {

@@ -16,7 +16,7 @@ use crate::{
     limits::{RENDERED_BYTES_MAX, TEMPLATE_BYTES_MAX},
 };
 
-/// The meaning of a variable. Whoever renders knows what each is at that moment.
+/// The meaning of a variable. The caller that renders a template knows the values at that moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Variable {
     /// Address of the client, with port.
@@ -37,21 +37,21 @@ pub enum Variable {
     TlsVersion,
     /// The cipher suite.
     TlsCipher,
-    /// Of the client's certificate: subject (RFC 2253).
+    /// Subject of the client's certificate (RFC 2253).
     PeerSubject,
-    /// Of the client's certificate: issuer (RFC 2253).
+    /// Issuer of the client's certificate (RFC 2253).
     PeerIssuer,
-    /// Of the client's certificate: serial number, in hexadecimal.
+    /// Serial number of the client's certificate, in hexadecimal.
     PeerSerial,
-    /// Of the client's certificate: SHA-256, in hexadecimal.
+    /// SHA-256 of the client's certificate, in hexadecimal.
     PeerFingerprint,
-    /// Of the client's certificate: URIs among the alternative names, with commas between them.
+    /// URIs among the alternative names of the client's certificate, with commas between them.
     PeerUriSan,
     /// The client's certificate: PEM, percent-encoded.
     PeerCertificate,
-    /// Of the client's certificate: valid from (RFC 3339, UTC, seconds).
+    /// Start of the validity of the client's certificate (RFC 3339, UTC, seconds).
     PeerValidFrom,
-    /// Of the client's certificate: valid to.
+    /// End of the validity of the client's certificate.
     PeerValidTo,
     /// A header of the request; lower case.
     RequestHeader(Box<str>),
@@ -105,7 +105,7 @@ pub enum Side {
     Response,
 }
 
-/// What is wrong with a value in the configuration.
+/// Why a value in the configuration was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplateError {
     /// `%` without another one behind it.
@@ -114,12 +114,12 @@ pub enum TemplateError {
     Unknown {
         /// As it was written.
         name: String,
-        /// What may have been meant, as it is written.
+        /// A known variable with a similar name, as it is written.
         nearest: Option<&'static str>,
     },
     /// `%REQ%` or `%REQ()%`, or an argument where there is none.
     Argument(String),
-    /// What only a response has, in a header of the request.
+    /// A variable that only responses have, in a header of the request.
     ResponseOnly(String),
     /// A byte that no field value has (RFC 9110 5.5).
     Character,

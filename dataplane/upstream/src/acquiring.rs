@@ -14,7 +14,7 @@ use crate::{carrier::Multiplexer, exclusive_lane::ExclusiveLane, idle::Remains};
 /// A lane; or why there is none, with the number of the endpoint that could not be reached, if one was chosen.
 pub type Acquired<M> = Result<ExclusiveLane<M>, (Refusal, Option<usize>)>;
 
-/// A lane on its way. Whoever drops it gives up its place in the queue, and a connection that is being made.
+/// A lane on its way. Dropped, it gives up its place in the queue, and a connection that is being made.
 pub struct Acquiring<M: Multiplexer>(Stage<M>);
 
 enum Stage<M: Multiplexer> {
@@ -50,7 +50,7 @@ impl<M: Multiplexer> Acquiring<M> {
 }
 
 impl<M: Multiplexer + 'static> Acquiring<M> {
-    /// Nobody waits for it any more. A connection that is being made goes on: whether its endpoint can be reached is of use to
+    /// Gives up waiting. A connection that is being made is completed: whether its endpoint can be reached is of use to
     /// others, and an endpoint that lets connections time out would never be recognised where requests give up before
     /// `connect_timeout`.
     pub fn leave(self) {

@@ -12,17 +12,17 @@ pub enum Balance {
     /// In turn, in proportion to their weights, and evenly over time (nginx's smooth weighted round robin).
     #[default]
     RoundRobin,
-    /// The one with the fewest exchanges under way for its weight (HAProxy's `leastconn`).
+    /// The one with the fewest exchanges in flight for its weight (HAProxy's `leastconn`).
     LeastRequest,
-    /// Of two taken at random, the one with fewer exchanges under way for its weight (Envoy's `LEAST_REQUEST`; Mitzenmacher,
+    /// The one with fewer exchanges in flight for its weight, of two taken at random (Envoy's `LEAST_REQUEST`; Mitzenmacher,
     /// "The power of two choices in randomized load balancing").
     PowerOfTwo,
-    /// Of two taken at random, the one that promises the sooner answer: what answers take, the peak of late, times the exchanges
-    /// under way (Finagle's Peak EWMA).
+    /// The one with the lower expected latency, of two taken at random: the recent peak of response times, times the exchanges
+    /// in flight (Finagle's Peak EWMA).
     PeakEwma,
     /// At random, in proportion to their weights.
     Random,
-    /// What stays together by its affinity always goes to the same one: the next on a ring of points (Envoy's ring hash).
+    /// Exchanges of one affinity always go to the same endpoint: the next on a ring of points (Envoy's ring hash).
     RingHash,
     /// The same with Maglev's table: more even, and a little less steady when endpoints change.
     Maglev,
@@ -66,7 +66,7 @@ pub(crate) struct Candidate {
     pub(crate) number: usize,
     /// Relative; never 0.
     pub(crate) weight: u32,
-    /// Exchanges under way.
+    /// Exchanges in flight.
     pub(crate) in_flight: u64,
     /// The time to a reply, see [`Latency`].
     pub(crate) latency: u64,
@@ -83,14 +83,14 @@ impl Candidate {
     }
 }
 
-/// How long answers take: the peak of late, forgotten within [`LATENCY_MEMORY`] while answers are faster.
+/// Latency of responses: the recent peak, forgotten within [`LATENCY_MEMORY`] while answers are faster.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Latency {
     nanos: f64,
     at: Time,
 }
 
-/// What is expected of an endpoint that has yet to answer for the first time, in ns: longer than any answer takes. As Finagle's
+/// Latency assumed for an endpoint that has not yet answered, in ns: longer than any response takes. As Finagle's
 /// penalty.
 const LATENCY_UNKNOWN: u64 = 3_600_000_000_000;
 
@@ -116,9 +116,9 @@ impl Latency {
 #[derive(Debug)]
 pub(crate) struct Balancer {
     balance: Balance,
-    /// Of each endpoint, what it is owed: see [`Balance::RoundRobin`].
+    /// Credit of each endpoint: see [`Balance::RoundRobin`].
     credit: Vec<i64>,
-    /// Who has what, if choices follow from what an exchange is.
+    /// The endpoint of each hash, for balances with affinity.
     consistent: Option<Consistent>,
     rng: Rng,
 }

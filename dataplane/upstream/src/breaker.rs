@@ -1,4 +1,4 @@
-//! When to stop trying: a breaker over failures of connections, not of requests. What an open one means is for its user to say:
+//! A circuit breaker over failures of connections, not of requests. Its user decides the effect of an open one:
 //! commands of Redis are refused; an exchange goes to another endpoint, and to this one only if all others fail as well and it
 //! refuses connections instead of letting them time out ([`crate::choice`]).
 
@@ -8,7 +8,7 @@ use weir_base::time::Time;
 
 use crate::settings::BreakerSettings;
 
-/// What the breaker allows.
+/// State of the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
     /// Everything passes.

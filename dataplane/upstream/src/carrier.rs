@@ -24,7 +24,7 @@ pub trait Carrier: 'static {
 
 /// Speaks a protocol whose connections carry several exchanges at once.
 pub trait Multiplexer: 'static {
-    /// What it makes of a connection.
+    /// The carrier that it makes of a connection.
     type Carrier: Carrier;
 
     /// Makes a carrier of a fresh connection.

@@ -32,7 +32,7 @@ impl TriedEndpoints {
     }
 }
 
-/// What is known of an endpoint.
+/// State of an endpoint, as the choice needs it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EndpointStanding {
     /// Its weight is 0: it gets nothing.
@@ -55,11 +55,11 @@ pub(crate) enum Reach {
     /// As far as is known.
     #[default]
     Yes,
-    /// The next attempt decides: the breaker is half open, and nobody tries.
+    /// The next attempt decides: the breaker is half open, and no attempt is in progress.
     Trial,
-    /// It was refused a moment ago: to ask again costs no time.
+    /// It refused a connection a moment ago: another attempt costs no time.
     No,
-    /// A moment ago it timed out: to ask again would cost the exchange as much.
+    /// It timed out a moment ago: another attempt would cost the exchange as much.
     Silent,
 }
 

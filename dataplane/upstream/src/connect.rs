@@ -72,7 +72,7 @@ impl Connector {
         Ok(stream)
     }
 
-    /// What `begin` makes of a stream to the endpoint, within as much time as a connect has.
+    /// Connects to the endpoint and runs `begin` on the stream; each of the two may take the connect timeout.
     pub(crate) async fn connect_and<T>(
         &self,
         begin: impl AsyncFnOnce(Stream) -> io::Result<T>,

@@ -59,7 +59,7 @@ impl Consistent {
     }
 }
 
-/// Of what stays together.
+/// Hash of an affinity value.
 pub fn affinity_hash(what: &[u8]) -> u64 {
     xxh64(what, 0)
 }

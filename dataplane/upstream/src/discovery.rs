@@ -8,15 +8,15 @@ use weir_placement::{Node, SLOTS};
 
 use crate::{endpoints::Endpoints, protocol::Directory, settings::Topology};
 
-/// Between two looks at whether a discovery is due, and so between two discoveries at least: a cluster that changes must not
-/// be asked by everybody at once.
+/// Interval of the checks whether a discovery is due, and so the least time between two discoveries: not every gateway
+/// may query a changing cluster at once.
 const LOOK: Duration = Duration::from_millis(100);
-/// A discovery of a cluster without a cause, for what no redirection tells. Default 15 s.
+/// Interval of the discoveries of a cluster without a cause, for changes that no redirection reports. Default 15 s.
 const SLOTS_INTERVAL: Duration = Duration::from_secs(15);
-/// The same of a primary, whose successor nobody redirects to. Default 2 s: one question, far below what it takes to agree on
-/// a failover.
+/// The same for a primary: no redirection names its successor. Default 2 s: one query, far below the time that a
+/// failover takes to be agreed on.
 const PRIMARY_INTERVAL: Duration = Duration::from_secs(2);
-/// Between two attempts while nobody answers.
+/// Interval of the attempts while no server answers.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The address of `node`; `asked` is the server that named it.
@@ -29,16 +29,16 @@ pub(crate) fn address(node: &Node, asked: &Address) -> Option<Address> {
     text.parse().ok()
 }
 
-/// Slots and who has them.
+/// A range of slots and the servers that have them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first slot.
     pub first: u16,
     /// The last slot.
     pub last: u16,
-    /// Who has them.
+    /// Their primary.
     pub primary: Node,
-    /// Who follows it.
+    /// Its replicas.
     pub replicas: Vec<Node>,
 }
 
@@ -49,26 +49,26 @@ impl Range {
     }
 }
 
-/// The servers as one of them, or who watches over them, sees them.
+/// The servers as one of them, or one that watches over them, sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Who has what. Empty: this one does not know.
+    /// The owners of slots. Empty: this server does not know them.
     pub ranges: Vec<Range>,
     /// Nodes, also those that have no slot, or none yet, and those that may know more.
     pub nodes: Vec<Node>,
 }
 
-/// When to ask.
+/// The time of the next discovery.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     is_wanted: Cell<bool>,
-    /// Nobody answered the last time: wishes do not make it come earlier.
+    /// The last discovery got no answer: [`Schedule::want`] does not make the next one come earlier.
     has_failed: Cell<bool>,
     due: Cell<Time>,
 }
 
 impl Schedule {
-    /// Asks at the next look.
+    /// Makes a discovery due at the next check.
     pub(crate) fn want(&self) {
         self.is_wanted.set(true);
     }
@@ -90,7 +90,7 @@ pub(crate) async fn discovery_loop<D: Directory>(endpoints: Rc<Endpoints>, direc
     let mut next = 0;
     loop {
         if schedule.is_due(turn::now()) {
-            // What is wanted while it runs is wanted again: the answer may be older than the wish.
+            // A refresh requested meanwhile causes another one: the answer may be older than the request.
             let is_wanted = schedule.is_wanted.replace(false);
             let is_good = discover(&endpoints, &*directory, &mut next, is_wanted).await;
             schedule.done(turn::now(), is_good, interval);
@@ -99,11 +99,11 @@ pub(crate) async fn discovery_loop<D: Directory>(endpoints: Rc<Endpoints>, direc
     }
 }
 
-/// Asks one after the other until one knows who has what.
+/// Queries one server after the other until one knows the owners of slots.
 ///
-/// Of a cluster each time another one first: one that was cut off from the others goes on saying what it knew. Of a primary
-/// and its replicas the primary first: who comes back and says that he is the primary may have been replaced. Who watches over
-/// them is asked again, unless what he said last does not seem to hold (`is_wanted`).
+/// For a cluster it begins with another server each time: one that was cut off from the others keeps reporting its old
+/// view. For a primary and its replicas it begins with the primary: a server that comes back and claims to be primary may have
+/// been replaced. A sentinel is queried again, unless its last answer no longer seems to hold (`is_wanted`).
 async fn discover<D: Directory>(endpoints: &Endpoints, directory: &D, next: &mut usize, is_wanted: bool) -> bool {
     let topology = endpoints.settings().topology;
     if topology == Topology::Slots || is_wanted {

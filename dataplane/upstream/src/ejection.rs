@@ -30,7 +30,7 @@ pub enum ResponseVerdict {
     Unavailable,
 }
 
-/// What one endpoint has answered lately.
+/// Recent outcomes of one endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Ejection {
     /// Failures without a success in between.

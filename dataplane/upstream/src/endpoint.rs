@@ -33,7 +33,7 @@ pub(crate) const LOSSES_AT_ONCE: Duration = Duration::from_millis(100);
 /// State that all workers share of one endpoint.
 #[derive(Clone, Default)]
 pub struct EndpointShare {
-    /// What the probe knows of it.
+    /// State from the health probe.
     pub health: Arc<Health>,
     /// The connections that all workers together may have to it.
     pub quota: Quota,

@@ -48,7 +48,7 @@ pub struct SelectionCriteria {
     pub tried: TriedEndpoints,
     /// Not a connection that has served before, unless it carries several exchanges, or no other can be made.
     pub is_fresh: bool,
-    /// Of what stays together.
+    /// Hash of the affinity value.
     pub hash: Option<u64>,
 }
 
@@ -286,7 +286,7 @@ impl Endpoints {
         Some(ChosenEndpoint { number, connects: standings[number].reach != Reach::Silent })
     }
 
-    /// What an endpoint counts now: less for a while after it was down.
+    /// Effective weight of an endpoint: reduced for a while after it was down.
     fn weight(&self, endpoint: &Endpoint, now: Time) -> u32 {
         let window = self.balancing.slow_start.as_nanos() as u64;
         if window == 0 {
@@ -294,7 +294,7 @@ impl Endpoints {
         }
         let since = endpoint.up_since().map_or(window, |at| now.nanos_since(at));
         let percent = (since.min(window) * 100 / window).max(SLOW_START_PERCENT_MIN);
-        // Of a hundred each, so that light ones have steps too.
+        // Weights are scaled by 100, so that low ones also rise in steps.
         (u64::from(endpoint.weight) * percent).min(u64::from(u32::MAX)) as u32
     }
 }

@@ -1,7 +1,7 @@
 //! Upstreams whose lanes serve one exchange at a time: the connections of HTTP/1.1, and the streams of HTTP/2.
 //!
-//! An exchange chooses an endpoint ([`crate::balance`]). Of HTTP/1.1 it takes an idle connection or a new one, and gives it back
-//! if it is certainly clean; one that is dropped is closed. Of HTTP/2 it takes a share of a connection that has room
+//! An exchange chooses an endpoint ([`crate::balance`]). With HTTP/1.1 it takes an idle connection or a new one, and returns
+//! it if it is certainly clean; a dropped connection is closed. With HTTP/2 it takes a share of a connection that has room
 //! ([`crate::carrier`]), and a further connection is made only when all are full.
 
 use std::{
@@ -37,7 +37,7 @@ use crate::{
 };
 use weir_base::exchange::{LossCause, Refusal};
 
-/// How often idle lanes are looked at: old ones are closed, and those that the server has closed let go.
+/// Interval of the checks of idle lanes: old ones are closed, and those that the server has closed are dropped.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
 /// One named upstream on one worker.
@@ -168,7 +168,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         }
     }
 
-    /// What it was made with.
+    /// The settings that it was made with.
     pub fn settings(&self) -> &UpstreamSettings {
         self.endpoints.settings()
     }
@@ -206,7 +206,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         }
     }
 
-    /// What stays together.
+    /// The value by which exchanges keep their endpoint.
     pub fn affinity(&self) -> &Affinity {
         &self.affinity
     }
@@ -244,7 +244,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         self.endpoints.note(number, outcome, took);
     }
 
-    /// What is there already.
+    /// Takes a lane on an existing connection.
     fn take(&self, number: usize) -> Option<ExclusiveLane<M>> {
         match self.multiplexer {
             Some(_) => self.take_share(number),
@@ -302,7 +302,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         resting.map(|idle| member.let_go(idle, IdleCheck::Silence, LossCause::Retired)).is_some()
     }
 
-    /// The leave to make a connection that nobody else waits for.
+    /// The permit for a new connection, unless another exchange waits for one.
     fn try_permit(&self, member: &Member<M::Carrier>) -> Option<QuotaPermit> {
         if self.awaits_attempt(member) || member.room.is_awaited(()) {
             return None;
@@ -431,8 +431,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         ExclusiveLane::new(held, number, is_reused, metrics, self.me.clone())
     }
 
-    /// A lane comes back from its exchange; without `remains` nobody else may have it. `answered`: the server did, or did not in
-    /// time.
+    /// Takes a lane back after its exchange; without `remains` the lane is not reused. `answered`: whether the server answered
+    /// in time.
     pub(crate) fn returned(
         &self,
         number: usize,
@@ -488,7 +488,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     /// Takes no part in anything new: it was replaced.
     pub fn retire(&self) {
         self.is_retired.set(true);
-        // Whoever replaced it probes now: two would tell different things of one endpoint.
+        // Its successor probes now: two probes could report different states of one endpoint.
         self.tasks.borrow_mut().truncate(1);
         let members = self.members.borrow().clone();
         for member in &members {

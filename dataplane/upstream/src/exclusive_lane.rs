@@ -121,7 +121,7 @@ impl<M: Multiplexer> ExclusiveLane<M> {
         self.answered = Some(true);
     }
 
-    /// Nobody waits for the server any more, which has been silent for long.
+    /// The exchange gave up on the server, which has long been silent.
     pub fn unanswered(&mut self) {
         self.answered = Some(false);
     }

@@ -14,7 +14,7 @@ use weir_engine::{Stream, timeout};
 
 use crate::{connect::ConnectError, endpoint::Endpoint, settings::HealthSettings};
 
-/// What the probe knows of an endpoint.
+/// Result of the health probe of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointState {
     /// No probe has finished yet, or probing is off.
@@ -67,7 +67,7 @@ impl Health {
         self.good_at.load(Ordering::Relaxed) > at.as_nanos()
     }
 
-    /// What the last failed probe said, and when; a later good one does not erase it.
+    /// Message and time of the last failed probe; a later success does not erase it.
     pub fn last_error(&self) -> Option<(String, Time)> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -55,7 +55,7 @@ pub(crate) enum IdleCheck {
 }
 
 impl Idle {
-    /// What has come since the last exchange.
+    /// Checks for bytes or an end since the last exchange.
     pub(crate) fn look(&mut self, now: Time) -> IdleCheck {
         if now == self.since {
             // It was given back in this very turn, before sockets were polled again.

@@ -35,7 +35,7 @@ const PATIENCE_BACK_AFTER: Duration = Duration::from_secs(1);
 const LARGE_BYTES: usize = 4 << 20;
 /// Chunks read in a row before other tasks get their turn.
 const CHUNKS_PER_TURN_MAX: u32 = 16;
-/// How often a stalled client is looked at.
+/// Interval of the checks of a stalled client.
 const STALL_LOOK: Duration = Duration::from_millis(250);
 /// The same while others wait behind it.
 const STALL_LOOK_AMONG_OTHERS: Duration = Duration::from_millis(10);
@@ -57,7 +57,7 @@ pub struct Lane<P: LaneProtocol, W: Waiter<P>> {
     in_front: Cell<*const W>,
     /// Bytes that came since another client stood in front.
     in_a_row: Cell<usize>,
-    /// What is left of [`STALL_AMONG_OTHERS_MAX`].
+    /// The rest of [`STALL_AMONG_OTHERS_MAX`].
     patience: Cell<Duration>,
     /// When others last waited for a client that takes too little.
     stalled_at: Cell<Time>,
@@ -65,7 +65,7 @@ pub struct Lane<P: LaneProtocol, W: Waiter<P>> {
     is_paused: Cell<bool>,
     /// See [`Lane::lose_patience`].
     is_impatient: Cell<bool>,
-    /// What is left of [`STALL_IMPATIENT_MAX`], once it is.
+    /// The rest of [`STALL_IMPATIENT_MAX`], once it is impatient.
     last_patience: Cell<Duration>,
     ending: Cell<Option<LossCause>>,
     last_reply: Cell<Time>,
@@ -289,7 +289,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     fn deliver(&self, framer: &mut P::Framer, chunk: &[u8]) -> Result<(), Violation> {
         self.last_reply.set(turn::now());
         let mut at = 0;
-        // A lane that was given up has nobody left to tell.
+        // A lane that was given up has no waiter left to notify.
         while at < chunk.len() && self.ending.get() != Some(LossCause::Retired) {
             let (run, scan) = self.scan_run(framer, &chunk[at..]);
             if run.count > 0 {
@@ -509,11 +509,11 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     }
 }
 
-/// How a client stands that a lane waits for.
+/// State of a client that a lane waits for.
 enum Stall {
-    /// Nobody waits behind it.
+    /// No other client waits behind it.
     Alone,
-    /// Others do.
+    /// Other clients wait behind it.
     AmongOthers,
 }
 

@@ -7,8 +7,8 @@
 //!
 //! A **lane** is one upstream connection and the queue that pairs its replies with the sessions that wait for them.
 //! A *shared* lane carries the requests of many clients, pipelined: all that one loop turn appends leaves in one send. A
-//! *pinned* lane belongs to one client until its session state is gone. What a reply is, how a connection is greeted and how
-//! a server is probed is the protocol's business: see [`LaneProtocol`].
+//! *pinned* lane belongs to one client until its session state is gone. The protocol defines replies, the greeting of a
+//! connection and the probe of a server: see [`LaneProtocol`].
 //!
 //! | file | concept |
 //! |---|---|

@@ -77,7 +77,7 @@ impl<C: Carrier> Member<C> {
         self.draining.extend(&parted);
     }
 
-    /// A connection stands that another exchange may have now, and nobody has waited for it.
+    /// True if there is a connection that another exchange may have now, and no exchange waits for one.
     pub(crate) fn has_lane(&self, now: Time) -> bool {
         let is_idle = || self.idle.borrow().has_ready(now);
         !self.room.is_awaited(()) && (is_idle() || self.carriers.borrow().iter().any(|carriage| carriage.has_room()))

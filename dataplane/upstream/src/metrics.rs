@@ -25,7 +25,7 @@ pub(crate) enum LaneKind {
 /// Label values, in the order of [`LaneKind`].
 const LANE_KINDS: [&str; 5] = ["shared", "pinned", "subscription", "tracking", "exclusive"];
 
-/// What the cells of an upstream's endpoints are made from.
+/// The parts from which the metric cells of an upstream's endpoints are made.
 pub struct UpstreamMetrics {
     core: CoreMetrics,
     events: EventLog,

@@ -14,7 +14,7 @@ use crate::{
 };
 use weir_base::exchange::{LossCause, Refusal};
 
-/// A clean lane that nobody has.
+/// A clean lane without a client.
 type Idle<P, W> = (<P as Handshake>::Key, Rc<Lane<P, W>>);
 
 /// Lanes lent to clients, idle ones, and the clients that wait for one.
@@ -76,7 +76,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         Ok(None)
     }
 
-    /// A clean lane of `key` that nobody has.
+    /// A clean lane of `key` without a client.
     fn take_idle(&self, key: P::Key) -> Option<Rc<Lane<P, W>>> {
         let mut idle = self.pinned.idle.borrow_mut();
         while let Some(at) = idle.iter().position(|(idle_key, _)| *idle_key == key) {
@@ -103,7 +103,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
                 if pool.room.open() < upstream.settings().pinned_lanes_max {
                     return Poll::Ready(WaitResult::Permit(pool.room.permit(None)));
                 }
-                // One idle lane that nobody waits for makes room: its end frees the place.
+                // One idle lane of a key without waiters makes room: its end frees the place.
                 let mut idle = pool.idle.borrow_mut();
                 let unwanted = idle.iter().position(|(key, _)| !pool.room.is_awaited(*key));
                 if let Some(at) = unwanted.filter(|_| !has_made_room) {

@@ -13,7 +13,7 @@ use crate::{discovery::View, lane::Lane};
 
 /// A protocol whose connections begin with a greeting.
 pub trait Handshake: 'static + Sized {
-    /// What makes two connections of one upstream different: endpoint, database, protocol version, user.
+    /// Distinguishes connections of one upstream: endpoint, database, protocol version, user.
     type Key: Copy + Eq + Hash + fmt::Debug + 'static;
     /// The facts about the server from the greeting.
     type Greeting: 'static;
@@ -36,7 +36,7 @@ pub trait Directory: Handshake {
     /// One health probe on a greeted connection.
     fn probe(&self, stream: &mut Stream) -> impl Future<Output = io::Result<()>>;
 
-    /// Asks a server, or who watches over the servers, who has what.
+    /// Queries a server, or one that watches over the servers, for the owners of slots.
     fn discover(&self, stream: &mut Stream) -> impl Future<Output = io::Result<View>>;
 
     /// Asks a server for the availability zone that it stands in; `None`: it names none.
@@ -79,7 +79,7 @@ pub struct Reply<'a> {
     pub bytes: &'a [u8],
     /// Set with the last piece.
     pub end: Option<FrameKind>,
-    /// Of the request.
+    /// Timing of the request.
     pub timing: Timing,
 }
 

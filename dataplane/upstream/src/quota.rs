@@ -66,7 +66,7 @@ impl Default for Quota {
 }
 
 impl Quota {
-    /// Sets the limit. Connections beyond a lower one stay while they carry something, or while nobody waits.
+    /// Sets the limit. Connections above a lowered limit stay while they carry exchanges, or while no worker waits.
     pub fn set_limit(&self, limit: u32) {
         self.0.limit.store(limit, Ordering::SeqCst);
         self.wake_first();
@@ -79,7 +79,7 @@ impl Quota {
         line.keepers.push(Arc::downgrade(keeper));
     }
 
-    /// A permit, if there is one that nobody waits for.
+    /// A permit, if one is free and no worker waits for it.
     pub(crate) fn try_take(&self) -> Option<QuotaPermit> {
         (self.0.waiting.load(Ordering::SeqCst) == 0 && self.take()).then(|| QuotaPermit(self.clone()))
     }

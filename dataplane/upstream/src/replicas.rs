@@ -1,4 +1,4 @@
-//! Who follows whom, and where is read.
+//! The replicas of each primary, and the servers that reads go to.
 
 use std::{
     cell::{Cell, RefCell},
@@ -14,14 +14,14 @@ use crate::settings::ReadFrom;
 pub(crate) struct Primary(Cell<Option<u16>>);
 
 impl Primary {
-    /// Its endpoint; `None`: nobody has said yet.
+    /// Its endpoint; `None`: not known yet.
     #[inline]
     pub(crate) fn number(&self) -> Option<u16> {
         self.0.get()
     }
 
     pub(crate) fn set(&self, number: Option<u16>) {
-        // Who was it stays it until there is another.
+        // The old primary stays until there is a new one.
         self.0.set(number.or(self.0.get()));
     }
 }

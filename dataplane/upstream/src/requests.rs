@@ -57,7 +57,7 @@ impl Requests {
             let inside = ranges[passed..].iter().take_while(|range| range.start < end);
             let inside = inside.map(|range| range.start.max(start) - start..range.end.min(end) - start);
             weir_engine::output::remove(piece, inside);
-            // Its free room counts for nobody.
+            // No budget counts its unused capacity.
             if piece.len() < piece.capacity() / 2 {
                 piece.shrink_to_fit();
             }

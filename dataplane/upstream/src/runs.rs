@@ -1,7 +1,7 @@
 //! Exchanges that wait for their replies, oldest first.
 //!
-//! What one client pipelines in one loop turn is one *run*: the requests share their instants and leave in one send, so one
-//! entry stands for all of them.
+//! The requests that one client pipelines in one loop turn are one *run*: they share their instants and leave in one
+//! send, so one entry stands for all of them.
 
 use std::{collections::VecDeque, ops::Range, rc::Rc};
 
@@ -30,7 +30,7 @@ pub struct Exchange<W> {
 
 /// Consecutive exchanges of one waiter.
 pub(crate) struct Run<W> {
-    /// What is left of them.
+    /// The exchanges that are left.
     pub(crate) exchange: Exchange<W>,
     pub(crate) queued: Time,
     /// `None` while the requests wait in the output buffer.

@@ -68,11 +68,11 @@ pub struct UpstreamSettings {
     pub endpoints: Vec<Address>,
     /// How keys are spread over the endpoints, if there are several.
     pub placement: Option<PlacementSettings>,
-    /// Who says which servers there are.
+    /// The source of the list of servers.
     pub topology: Topology,
     /// Where commands that only read go, if a server has replicas.
     pub read_from: ReadFrom,
-    /// The availability zone of this gateway: of the servers that may be read from, those that say they stand there come
+    /// The availability zone of this gateway: of the servers that may be read from, those that report this zone come
     /// first. `None`: all are alike.
     pub zone: Option<String>,
     /// TLS towards the endpoints; `None`: clear text.
@@ -190,13 +190,13 @@ pub const SLOW_START_PERCENT_MIN: u64 = 10;
 pub struct BalanceSettings {
     /// The rule.
     pub balance: Balance,
-    /// Of each endpoint, relative; empty: all alike. 0: it gets nothing.
+    /// Relative weight of each endpoint; empty: all alike. 0: no exchanges.
     pub weights: Vec<u32>,
     /// Passive health.
     pub ejection: EjectionSettings,
     /// See [`PANIC_PERCENT`]. 0: health always counts.
     pub panic_percent: u32,
-    /// How long an endpoint that has become well takes to get its whole share; zero: none.
+    /// How long an endpoint that is healthy again takes to get its whole share; zero: none.
     pub slow_start: Duration,
     /// Retries under way at once, in percent of the exchanges under way. See [`RETRY_BUDGET_PERCENT`].
     pub retry_budget_percent: u32,
@@ -218,7 +218,7 @@ pub struct PoolSettings {
 pub struct ExclusiveSettings {
     /// How endpoints are chosen.
     pub balancing: BalanceSettings,
-    /// What stays together, for balances that follow from it.
+    /// The value by which exchanges keep their endpoint, for balances with affinity.
     pub affinity: Affinity,
     /// The connections to each.
     pub pool: PoolSettings,
@@ -229,7 +229,7 @@ pub const RETRY_BUDGET_PERCENT: u32 = 20;
 /// Retries of a worker that are always possible, as Envoy's least concurrency.
 pub const RETRY_BUDGET_MIN: u64 = 3;
 
-/// What of an exchange says which others it goes with.
+/// The value of an exchange by which it keeps its endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Affinity {
     /// Nothing.
@@ -239,7 +239,7 @@ pub enum Affinity {
     Address,
     /// A field of its head, by name.
     Header(Box<str>),
-    /// A cookie, which is given to who has none.
+    /// A cookie, which a client without it gets.
     Cookie {
         /// Its name.
         name: Box<str>,
@@ -271,7 +271,7 @@ impl Default for PoolSettings {
     }
 }
 
-/// Who says which servers there are, and who of them has which keys.
+/// The source of the list of servers, and of the owners of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Topology {
     /// The settings.

@@ -173,8 +173,8 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         lane.adopt(backlog);
     }
 
-    /// Takes back what `client`, which has left, has not had sent: nobody waits for it, and its own next connection may be served
-    /// before it would be.
+    /// Takes back the unsent requests of `client`, which has disconnected: their replies have no reader, and its next connection
+    /// may be served before they would be.
     pub fn forget(&self, client: &W) {
         let mut taken: Vec<_> = self.lanes().iter().flat_map(|lane| lane.take_back(client)).collect();
         let mut backlog = self.backlog.borrow_mut();

@@ -9,7 +9,7 @@ use weir_base::time::Time;
 
 use weir_placement::{HashTag, KeyLocation, SLOTS, slot};
 
-/// Nobody is known to have the slot.
+/// The owner of the slot is not known.
 const NONE: u16 = u16::MAX;
 
 /// How long the word of the node that gave a slot away outweighs the view of one that has not heard of it yet. 2 s: nodes tell
@@ -59,7 +59,7 @@ impl SlotMap {
         KeyLocation { shard: self.owner(slot), group: slot }
     }
 
-    /// The endpoint that has `slot`; if nobody is known to, the first one, which will say.
+    /// The endpoint that has `slot`; if the owner is not known, the first endpoint, which will redirect.
     pub fn owner(&self, slot: u16) -> u16 {
         match self.owners.borrow()[usize::from(slot % SLOTS)] {
             NONE => self.first(),
@@ -111,8 +111,8 @@ impl SlotMap {
         }
     }
 
-    /// Takes the whole map: ranges of slots, first and last, and their endpoints. Who says that a slot is still at the server
-    /// that has just given it away has not heard of it.
+    /// Replaces the whole map: ranges of slots, first and last, and their endpoints. A report that a slot is still at the
+    /// server that has just given it away is outdated.
     pub fn replace(&self, ranges: impl IntoIterator<Item = (u16, u16, u16)>, now: Time) {
         let mut fresh = vec![NONE; usize::from(SLOTS)];
         for (first, last, endpoint) in ranges {

@@ -1,6 +1,6 @@
 //! Subscription lanes: connections on which a server speaks unprompted, to all clients of a worker.
 //!
-//! Who subscribes to what is the protocol's business; here such a lane is made, counted and lost like any other.
+//! The protocol keeps the subscriptions; here such a lane is made, counted and lost like any other.
 
 use std::rc::Rc;
 
@@ -57,14 +57,14 @@ impl SubscriptionLane {
         SubscriptionSender { output, cutter, metrics: self.metrics.clone() }
     }
 
-    /// What the server says next; `None` once the connection has ended.
+    /// Receives the next bytes of the server; `None` once the connection has ended.
     pub async fn receive(&mut self) -> Option<Chunk> {
         let chunk = self.stream.reader.receive().await.ok().flatten()?;
         self.metrics.received(chunk.len());
         Some(chunk)
     }
 
-    /// Counts what the server did wrong.
+    /// Counts a violation of the protocol by the server.
     pub fn violated(&self, violation: &Violation) {
         self.metrics.violation(violation);
     }

@@ -50,7 +50,7 @@ impl Endpoints {
         }
     }
 
-    /// The endpoint of what belongs to no other one; `None`: nobody knows yet who is the primary.
+    /// The endpoint of commands that belong to no other one; `None`: the primary is not known yet.
     #[inline]
     pub fn primary(&self) -> Option<u16> {
         match &self.spread {
@@ -161,7 +161,7 @@ impl Endpoints {
         servers.filter(|(_, endpoint)| endpoint.is_member.get()).map(|(number, _)| number).collect()
     }
 
-    /// Asks the cluster soon who has what.
+    /// Makes a discovery due: the cluster is queried soon.
     pub fn refresh(&self) {
         self.schedule.want();
     }
@@ -171,7 +171,7 @@ impl Endpoints {
         self.metrics.redirected(kind);
     }
 
-    /// Takes what `asked` said; false if it does not know who has what.
+    /// Takes the view that `asked` reported; false if the view names no owners of slots.
     pub(crate) fn take_view(&self, asked: &Address, view: &View) -> bool {
         if view.ranges.is_empty() {
             view.nodes.iter().filter_map(|node| discovery::address(node, asked)).for_each(|address| {

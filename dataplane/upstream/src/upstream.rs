@@ -25,7 +25,7 @@ use crate::{
 };
 use weir_base::exchange::{LossCause, Refusal};
 
-/// How often deadlines of waiting exchanges are looked at. A request timeout is exact to this.
+/// Interval of the checks of deadlines of waiting exchanges. A request timeout is exact to this.
 const DEADLINE_LOOK: Duration = Duration::from_millis(50);
 
 /// Shared lanes by key and by number among those of one key.
@@ -175,7 +175,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         self.endpoint(key).metrics().clone()
     }
 
-    /// Nobody uses it any more: what is connected from now on is let go.
+    /// The upstream has no user left: connections that are established from now on are dropped.
     pub(crate) fn is_ended(&self) -> bool {
         self.is_ended.get()
     }

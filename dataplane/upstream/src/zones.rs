@@ -1,4 +1,4 @@
-//! Which servers stand in the availability zone of this gateway: each server reports its own, as nobody else need know it.
+//! Which servers stand in the availability zone of this gateway: each server is queried for its own zone only.
 
 use std::{rc::Rc, time::Duration};
 
@@ -7,11 +7,11 @@ use weir_engine::timeout;
 
 use crate::{endpoint::Endpoint, endpoints::Endpoints, protocol::Directory};
 
-/// Between two looks at unused entries.
+/// Interval of the checks whether a query is due.
 const LOOK: Duration = Duration::from_millis(250);
-/// Between two questions to one server: who stands at an address may be another one by now. Default 60 s.
+/// Interval of the queries to one server: another server may have its address by now. Default 60 s.
 const AGE_MAX: Duration = Duration::from_secs(60);
-/// Between two attempts while a server does not answer.
+/// Interval of the attempts while a server does not answer.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Keeps [`Endpoint::is_near`] of the servers until the task is dropped; `zone` is that of this gateway.

@@ -25,7 +25,7 @@ impl ConnectionQuery {
     }
 }
 
-/// What the workers answered, in any order.
+/// Answers of the workers, in any order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ConnectionAnswer {
     /// The connections.

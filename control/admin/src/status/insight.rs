@@ -16,7 +16,7 @@ pub enum KeyNames {
     Off,
 }
 
-/// What the workers remember, merged.
+/// Records of the workers, merged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InsightAnswer {
     /// How much of a key is shown.

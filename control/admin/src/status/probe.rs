@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One thing that a probe looked at, as the gateway reports it.
+/// One check of a probe, as the gateway reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// Stable snake_case name, such as `listeners_bound` or `driver`.
     pub name: String,
     /// Its result.
     pub verdict: Verdict,
-    /// What was seen, for a person; shown with `?verbose` only.
+    /// The observation, for a person; shown with `?verbose` only.
     pub detail: String,
 }
 

@@ -1,4 +1,4 @@
-//! What changes: reload, drain, and the end of the server itself.
+//! Operations that change state: reload, drain, and the end of the server itself.
 
 use std::io::Read;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What reads: probes, metrics, status.
+//! Operations that read: probes, metrics, status.
 
 use std::sync::atomic::Ordering;
 use std::thread;

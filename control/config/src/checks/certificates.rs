@@ -1,4 +1,4 @@
-//! Certificates that nobody will take: over, not yet begun, or of other names.
+//! Certificates that clients will refuse: expired, not yet valid, or for other names.
 
 use std::iter;
 
@@ -28,7 +28,7 @@ pub(super) fn validity(file: Option<&At<PemFile<Certificates>>>, path: &str, key
     }
 }
 
-/// The certificates that a listener shows, as far as they say when they end.
+/// The certificates that a listener shows, if their end is known.
 pub(super) fn served(section: &ListenerTlsSection) -> Vec<ServedCertificate> {
     let others = section.certificate.iter().map(|one| one.cert_file.as_ref());
     let files = iter::once(section.cert_file.as_ref()).chain(others).flatten();

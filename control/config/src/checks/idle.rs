@@ -1,4 +1,4 @@
-//! Keys that do nothing because of what other keys say. They are read and legal, and somebody may rely on them.
+//! Keys without effect because of the values of other keys. They are read and legal, and a user may rely on them.
 
 use weir_telemetry::Level;
 
@@ -8,7 +8,7 @@ use crate::section::Section;
 use crate::sections::{FileSection, TelemetrySection};
 use crate::snapshot::LogTarget;
 
-/// Of what every protocol has.
+/// Checks the keys that every protocol has.
 pub(super) fn file(file: &FileSection, reader: &mut Reader<'_>) {
     telemetry(file, &file.telemetry, reader);
     for (index, section) in file.upstream.iter().enumerate() {

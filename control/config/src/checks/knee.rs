@@ -1,5 +1,5 @@
-//! The knee of a listener: what was measured against what will run. Nothing is extrapolated; what differs is refused,
-//! and what may differ is told.
+//! The knee of a listener: the measured setup against the configured one. Nothing is extrapolated; a known difference
+//! is refused, and a possible one is reported.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub(super) fn knee(
     }))
 }
 
-/// What one worker may carry of the knee, if that is to be kept. The workers are as many as were measured.
+/// Share of the knee for one worker, if the listener sheds at it. There are as many workers as were measured.
 pub(super) fn rate_per_core(knee: &Knee, section: &ListenerSection) -> Option<f64> {
     let budget = section.knee.as_ref()?.value.measured.budget_vcpu;
     (knee.action == KneeAction::Shed).then_some(knee.requests_per_second / budget)
@@ -125,7 +125,7 @@ fn check_counters(file: &FileSection, knee: &At<KneeFile>, path: &str, reader: &
     false
 }
 
-/// A ceiling of the lab is no limit of the listener: nobody is turned away for it. Not all sessions shed by a rate.
+/// A ceiling of the lab is no limit of the listener: no client is refused for it. Not all sessions shed by a rate.
 fn check_action(section: &ListenerSection, knee: &At<KneeFile>, path: &str, reader: &mut Reader<'_>) -> bool {
     let action = &section.knee_action;
     let sheds = section.protocol.as_ref().is_none_or(|protocol| protocol.value.row().sheds);

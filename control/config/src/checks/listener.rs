@@ -104,7 +104,7 @@ fn settings(
         half_close_timeout: section.half_close_timeout.value.0,
         access_log_sample: section.access_log_sample.as_ref().unwrap_or(default_sample).value.0,
         requests_per_second_per_core: knee.and_then(|knee| knee::rate_per_core(knee, section)),
-        // What only some protocols have is theirs to set.
+        // The protocols set the fields that only some of them have.
         ..ListenerSettings::new(name, bind)
     })
 }

@@ -1,5 +1,5 @@
-//! What a start will need of this machine: the addresses, and the file of the access log. Whoever checks a file for the machine
-//! that it is on learns of it before the start does.
+//! The parts of a start that depend on this machine: the addresses, and the file of the access log. A check on the machine
+//! that the file is for reports their errors before the start does.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::sections::FileSection;
 use crate::snapshot::LogTarget;
 use crate::surroundings::Listening;
 
-/// Tries it, if the surroundings do: those of a start and of a reload do not, for these find out themselves.
+/// Tries them, if the surroundings do: those of a start and of a reload do not, because these find out themselves.
 pub(super) fn file(file: &FileSection, reader: &mut Reader<'_>) {
     let admin = &file.admin.bind;
     listen("admin.bind", &Address::Socket(admin.value.0), false, &admin.span, reader);

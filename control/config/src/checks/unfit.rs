@@ -1,4 +1,4 @@
-//! Keys that only some protocols have a use for. One without effect is worse than none: somebody relies on it.
+//! Keys that only some protocols use. A key without effect is worse than none: a user relies on it.
 
 use crate::protocols::{KeyNames, ProtocolName, Row, Unfit, UnfitKeys};
 use crate::reader::Reader;
@@ -8,7 +8,7 @@ use crate::sections::{ListenerSection, UpstreamSection};
 /// Keys of a listener that say how much it carries. They have no effect where the lab measures nothing.
 const KNEE: [&str; 3] = ["knee", "knee_warn", "knee_action"];
 
-/// Of a listener.
+/// Checks a listener.
 pub(super) fn listener(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
     if let Some(protocol) = &section.protocol {
         let table = Table { keys: |row| row.listener_keys, unfit: |row| row.unfit_at_listener, has_knee: true };
@@ -16,7 +16,7 @@ pub(super) fn listener(section: &ListenerSection, path: &str, reader: &mut Reade
     }
 }
 
-/// Of an upstream whose listeners and routes speak `protocol`.
+/// Checks an upstream whose listeners and routes speak `protocol`.
 pub(super) fn upstream(section: &UpstreamSection, protocol: ProtocolName, path: &str, reader: &mut Reader<'_>) {
     let table = Table { keys: |row| row.upstream_keys, unfit: |row| row.unfit_at_upstream, has_knee: false };
     table.refuse(section, protocol, path, reader);
@@ -48,7 +48,7 @@ impl Table {
         }
     }
 
-    /// What to do about a key that has no effect for `protocol`; `None`: it has one.
+    /// The remedy for a key that has no effect for `protocol`; `None`: the key has an effect.
     fn remedy(&self, key: &str, protocol: ProtocolName) -> Option<String> {
         let row = protocol.row();
         if let Some(Unfit(_, help)) = (self.unfit)(&row)(protocol).iter().find(|Unfit(keys, _)| keys.contains(&key)) {

@@ -32,7 +32,7 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     let endpoints = section.endpoints.as_ref().map_or(&[][..], |endpoints| &endpoints.value);
     let settings = settings(section, endpoints, path, reader);
     let mut of = UpstreamContext { section, endpoints, path, settings };
-    // One that nobody names is warned about, and checked as one of the first protocol.
+    // An upstream without references is warned about, and checked as one of the first protocol.
     let protocol = protocols::upstream(protocol.unwrap_or(ProtocolName::ALL[0]), &mut of, reader);
     Some(Upstream { settings: Arc::new(of.settings?), protocol })
 }
@@ -59,7 +59,7 @@ fn settings(
             window: section.breaker.window.value.0,
             open_for: section.breaker.open_for.value.0,
         },
-        // What only some protocols have is theirs to set.
+        // The protocols set the fields that only some of them have.
         ..UpstreamSettings::new(name, addresses.collect())
     })
 }

@@ -15,7 +15,7 @@ use serde_json::Value as Json;
 use toml::{Table, Value};
 use weir_config::{Diagnostic, Diagnostics, ListenerProtocol, ProtocolName, Snapshot, check, schema};
 
-/// What the file of a protocol consists of: another protocol or upstream is another file.
+/// Keys that identify the file of a protocol: another protocol or upstream is another file.
 const FIXED: [&str; 3] = ["listener.protocol", "listener.upstream", "upstream.name"];
 
 /// The smallest file of a protocol.
@@ -165,7 +165,7 @@ fn checked(file: &Table) -> Result<Snapshot, Diagnostics> {
     check(&toml::to_string(file).expect("a file"), "weir.toml", Path::new(""), &surroundings)
 }
 
-/// Whether the data path gets other settings. What cannot be compared is shown, and secrets are not.
+/// Whether the data path gets other settings. Settings without equality are compared as text, which omits secrets.
 fn differs(one: &Snapshot, other: &Snapshot) -> bool {
     let shown = |snapshot: &Snapshot| format!("{:?} {:?}", snapshot.listeners, snapshot.upstreams);
     let redis = |snapshot: &Snapshot| match &snapshot.listeners[0].protocol {
@@ -175,7 +175,7 @@ fn differs(one: &Snapshot, other: &Snapshot) -> bool {
     one.upstreams != other.upstreams || redis(one) != redis(other) || shown(one) != shown(other)
 }
 
-/// The keys in whose company `name` says something.
+/// The keys without which `name` has no effect.
 fn company(name: &str, protocol: ProtocolName) -> Table {
     let begins = |start: &str| name.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     let found = COMPANY.iter().filter(|(start, _)| begins(start)).max_by_key(|(start, _)| start.len());
@@ -186,7 +186,7 @@ fn company(name: &str, protocol: ProtocolName) -> Table {
     text.parse().expect("keys")
 }
 
-/// What is wrong with `value` of `key` for a protocol; `None`: it has an effect or is refused.
+/// The fault of `value` of `key` for a protocol; `None`: it has an effect or is refused.
 fn fault(schema: &Json, key: &Key<'_>, value: &Value, protocol: ProtocolName) -> Option<String> {
     let (name, list) = (key.name(), key.path[0]);
     let root = &schema["properties"][list];

@@ -170,7 +170,7 @@ proptest! {
             apply(&mut text, edit);
         }
         // An edit may cut the word itself or mask the line as a comment; the rest of it must not be shown, unless
-        // the edit tore the value from its key, which nobody can recognise.
+        // the edit tore the value from its key and so made it unrecognisable.
         let is_whole = text.lines().any(|whole| whole.starts_with(line));
         if is_whole {
             survive(&text);

@@ -14,7 +14,7 @@ use weir_config::{Diagnostics, ProtocolName, check, schema};
 /// Keys without which no protocol has a file.
 const FIXED: [&str; 5] = ["name", "bind", "protocol", "upstream", "endpoints"];
 
-/// What a protocol has a use for: keys and whole tables.
+/// Keys and whole tables that a protocol uses.
 struct Uses {
     protocol: ProtocolName,
     own: Table,
@@ -35,7 +35,7 @@ impl Uses {
     }
 }
 
-/// What `check` says of a file.
+/// Diagnostics of `check` for a file.
 fn mistakes(file: &Table) -> Diagnostics {
     let mut surroundings = Memory::furnished();
     let names = ["server.crt", "server.key", "client.crt", "client.key", "ca.crt", "redis-password"];
@@ -133,7 +133,7 @@ fn every_key_has_an_effect_for_the_protocol_of_its_table_or_is_refused() {
             let is_known = uses.iter().any(|one| one.has(list, key));
             assert!(is_known, "`{list}.{key}` is new: say in tests/uses which protocols have a use for it");
             let whole = [std::slice::from_ref(&list.to_owned()), &path[..]].concat();
-            // What stands in the same table of a route has the same form.
+            // A key of the same table of a route has the same form.
             let tail = &path[path.len().saturating_sub(2)..];
             let elsewhere = || examples.iter().find_map(|file| anywhere(file, tail));
             let value = examples.iter().find_map(|file| example(file, &whole)).or_else(elsewhere);

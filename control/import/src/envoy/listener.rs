@@ -75,7 +75,7 @@ impl<'n> Importer<'n> {
         if matched.text_at("transport_protocol") == Some(own) {
             read.push("transport_protocol");
         }
-        // Of several chains they are the names of the certificate, or of the upstream.
+        // With several chains they are the names of the certificate, or of the upstream.
         if !is_alone {
             read.push("server_names");
         }

@@ -72,7 +72,7 @@ impl<'n> Importer<'n> {
         Ok(())
     }
 
-    /// What no route takes is answered 404, not sent to the upstream of the listener.
+    /// A request that no route takes gets a 404, and does not go to the upstream of the listener.
     fn rest_of_all(&mut self, name: &str, listener: &str) {
         let is_for_all = |route: &Route| {
             let is_plain = route.methods.is_empty() && route.conditions.is_empty() && route.path == PathMatch::Any;

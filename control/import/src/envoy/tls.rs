@@ -105,7 +105,7 @@ impl<'n> Importer<'n> {
         }
     }
 
-    /// What a context demands of clients: a word of [`CLIENT_AUTH`], and the file of the authority.
+    /// Client authentication of a context: a word of [`CLIENT_AUTH`], and the file of the authority.
     fn client_auth(
         &mut self,
         context: &'n Node,

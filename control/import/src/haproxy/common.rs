@@ -10,7 +10,7 @@ use crate::toml::Value;
 /// Keys of an inline table.
 pub(super) type Keys = Vec<(String, Value)>;
 
-/// What all routes of a frontend have, on listeners with or without TLS.
+/// Settings of all routes of a frontend, on listeners with or without TLS.
 #[derive(Default)]
 pub(super) struct Common {
     request: Vec<Value>,

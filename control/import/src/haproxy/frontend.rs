@@ -111,7 +111,7 @@ impl<'s> Importer<'s> {
         Ok(())
     }
 
-    /// What origins learn of clients. HAProxy adds X-Forwarded-For if the frontend or the backend has the option.
+    /// Forwarding of client addresses. HAProxy adds X-Forwarded-For if the frontend or the backend has the option.
     fn forwarded(&mut self, section: &Section) -> &'static str {
         const OPTION: &str = "option forwardfor";
         if section.find(OPTION).is_some() {

@@ -113,7 +113,7 @@ impl<'s> Importer<'s> {
         })
     }
 
-    /// What a backend itself does with all of its requests, which do not get to its servers then.
+    /// The response or redirect of a backend for all of its requests, which then do not get to its servers.
     fn own_end(&mut self, backend: &'s Section, has_tls: bool) -> Result<Option<Target>, Mistake> {
         if backend.kind != "backend" {
             return Ok(None);
@@ -150,7 +150,7 @@ impl<'s> Importer<'s> {
         Ok(None)
     }
 
-    /// What the rules of a backend change in requests that go there.
+    /// Changes by the rules of a backend to requests that go there.
     fn backend_rules(&mut self, backend: &'s Section, more: &mut Table) {
         let mut common = Common::default();
         if backend.kind == "backend" {
@@ -234,7 +234,8 @@ fn redirect(words: &[String]) -> Option<Keys> {
     Some(keys)
 }
 
-/// What a redirect puts in front of the whole path stands in the place of the prefix that the route has, with that behind it.
+/// Turns a redirect that puts text in front of the whole path into one that replaces the prefix of the route: by the text
+/// and that prefix.
 ///
 /// # Errors
 /// Why there is no such prefix.

@@ -120,7 +120,7 @@ fn without_default_port(url: &PassUrl) -> String {
     whole.strip_suffix(text).unwrap_or(&whole).to_owned()
 }
 
-/// What becomes of the path: the path of `proxy_pass` stands in place of that of the location, or a `rewrite` changes it.
+/// The rewrite of the path: the path of `proxy_pass` replaces that of the location, or a `rewrite` changes it.
 fn path_change(url: &PassUrl, one: &Location<'_>, notes: &mut Vec<Note>) -> Keys {
     let text = |key: &str, value: String| (key.to_owned(), Value::Text(value));
     let mut rewrites = changes(one);

@@ -119,7 +119,7 @@ impl<'c> Importer<'c> {
                     let Some(zone) = zone else { return Err(Mistake::new(&one.place, "limit_req_zone needs zone=")) };
                     self.zones.insert(zone.split(':').next().unwrap_or(zone), one);
                 }
-                // What WebSockets need: Weir does it where `Upgrade` is passed on.
+                // The map for WebSockets: Weir upgrades without one where `Upgrade` is passed on.
                 "map" if one.first() == "$http_upgrade" => {}
                 _ => self.config.notes.extend(unknown::note(one, unknown::Context::Http)),
             }

@@ -19,7 +19,7 @@ impl Importer<'_> {
         for of in server.body().iter().filter(|one| one.name == "server_name") {
             for name in &of.args {
                 let own = plain_names(name);
-                // `_` and nothing are conventional names for a server that nobody asks for by name.
+                // `_` and nothing are conventional names for a server that no client requests by name.
                 if own.is_empty() && name != "_" && !name.is_empty() {
                     let why = "hosts are names, or names with a star in front";
                     self.config.notes.push(Note::new(&of.place, of.text(), why, "hosts = [\"*.example.com\"]"));

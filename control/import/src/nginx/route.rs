@@ -79,7 +79,7 @@ impl<'c> Importer<'c> {
         Ok(())
     }
 
-    /// What holds for the requests of a location. nginx looks at the limits and policies of `outer` before `try_files` leads to
+    /// The settings for the requests of a location. nginx checks the limits and policies of `outer` before `try_files` leads to
     /// the named location.
     fn settings_of(
         &self,

@@ -26,7 +26,7 @@ pub(super) fn difference(own: &Settings, base: &Settings) -> Settings {
     keys
 }
 
-/// What a key must say on a route where nginx has nothing, if the listener has something.
+/// The value of a key on a route for which nginx has no setting, if the listener has one.
 fn absent(key: &str) -> Value {
     let off = Value::inline([("enabled", Value::Flag(false))]);
     match key {
@@ -55,7 +55,7 @@ fn timeout(of: &Directive) -> Result<Value, Mistake> {
 }
 
 impl<'c> Importer<'c> {
-    /// What holds at a place. Notes go to `notes`.
+    /// The settings in force at a place. Notes go to `notes`.
     pub(super) fn settings(&self, scope: &Scope<'c>, notes: &mut Vec<Note>) -> Result<Settings, Mistake> {
         let mut keys: Settings = Vec::new();
         let body = match scope.find("client_max_body_size") {
@@ -243,7 +243,7 @@ fn ip_filter(scope: &Scope<'_>, notes: &mut Vec<Note>) -> Option<Value> {
     let own = listed.iter().filter(|rule| rule.name == kind && !rule.first().starts_with("unix"));
     let networks: Vec<String> = own.map(|rule| rule.first().to_owned()).collect();
     match (kind, networks.is_empty()) {
-        // Nobody may come: the network of documentation, which nobody has.
+        // No client is allowed: the network is reserved for documentation, so no client has such an address.
         ("allow", true) => Some(Value::inline([("allow", Value::texts(["192.0.2.0/32"]))])),
         (_, true) => None,
         _ => Some(Value::Inline(vec![(kind.to_owned(), Value::texts(networks))])),

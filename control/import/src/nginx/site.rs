@@ -24,11 +24,11 @@ pub(super) struct Site<'c> {
     pub(super) hosts: Vec<String>,
     pub(super) listeners: Vec<String>,
     pub(super) has_tls: bool,
-    /// It demands certificates of clients that its listeners do not demand: nobody may come.
+    /// It demands certificates of clients that its listeners do not demand: no client is allowed.
     pub(super) is_closed: bool,
     pub(super) scope: Scope<'c>,
     pub(super) place: SourceLine,
-    /// What its listeners have for all routes.
+    /// The settings of its listeners for all routes.
     pub(super) base: Settings,
 }
 
@@ -85,7 +85,7 @@ impl<'c> Importer<'c> {
         let routes = self.config.routes.split_off(before);
         let mut behind: Vec<Rule> =
             routes.into_iter().zip(origins).map(|(route, (place, text))| Rule { route, place, text }).collect();
-        // Of locations the best one decides, which is the first in Weir's order.
+        // The best location decides: it is the first in Weir's order.
         behind.sort_by_key(|rule| rank(&rule.route));
         rules.append(&mut behind);
         for mut route in first_match(rules) {

@@ -121,7 +121,7 @@ impl<'c> Importer<'c> {
     }
 }
 
-/// What a listener of connections has besides its upstream.
+/// The keys of a TCP or TLS listener besides its upstream.
 fn connection_keys(of: &Directive, listen: &Listen, scope: &Scope<'_>) -> Result<Table, Mistake> {
     let mut more = Table::default();
     if listen.has_tls {

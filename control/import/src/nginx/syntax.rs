@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::Files;
 use crate::note::{Mistake, SourceLine};
 
-/// Blocks inside each other. Nobody nests deeper, and a file without this bound could exhaust the stack.
+/// Depth of nested blocks. Real files are not deeper, and a file without this bound could exhaust the stack.
 const DEPTH_MAX: usize = 16;
 
 /// Files that include each other.
@@ -198,7 +198,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// What stands behind a backslash: quotes, backslashes and the usual letters lose it, all else keeps it.
+    /// Reads an escape, after its backslash: quotes, backslashes and the usual letters lose it, all else keeps it.
     fn escape(&mut self, word: &mut String) {
         match self.bump() {
             Some(c @ ('"' | '\'' | '\\')) => word.push(c),

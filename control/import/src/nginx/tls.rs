@@ -11,7 +11,7 @@ use crate::toml::{Table, Value};
 /// Directives that each server of nginx has for itself, and a listener once for all.
 const OF_THE_LISTENER: [&str; 4] = ["client_header_timeout", "keepalive_timeout", "set_real_ip_from", "access_log"];
 
-/// What a server demands of clients: a word of `client_auth`, and the file of the authority.
+/// Client authentication of a server: a word of `client_auth`, and the file of the authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientAuth<'c> {
     pub(super) word: &'static str,
@@ -22,7 +22,7 @@ impl<'c> ClientAuth<'c> {
     /// Nothing.
     const OFF: Self = Self { word: "off", file: None };
 
-    /// What holds at a place.
+    /// The setting in force at a place.
     ///
     /// # Errors
     /// There is no authority.
@@ -94,7 +94,7 @@ impl<'c> Importer<'c> {
         self.tls_notes(shared, auth, servers, scopes)
     }
 
-    /// What of the TLS of its servers a listener cannot say.
+    /// Notes on TLS settings of its servers that a listener cannot have.
     fn tls_notes(
         &mut self,
         shared: &Shared,

@@ -180,7 +180,7 @@ fn read_block(block: &Directive, way: UpstreamUse, made: &mut Upstream) -> Resul
     Ok(())
 }
 
-/// What Weir says for all endpoints of an upstream: the first server decides.
+/// Sets the keys that Weir has once for all endpoints of an upstream: the first server decides.
 fn set_limits(block: &Directive, way: UpstreamUse, members: &[Member], made: &mut Upstream) {
     let Some(first) = members.first() else { return };
     let table = way.table();

@@ -1,4 +1,4 @@
-//! What differs between Envoy and Weir is refused or noted, and never weaker than it was.
+//! Differences between Envoy and Weir are refused or noted, and the result is never weaker than the original.
 
 use weir_import::Format;
 

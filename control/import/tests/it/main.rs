@@ -33,7 +33,7 @@ fn imported(format: Format, file: &str) -> Imported {
     import(format, file, &text, &NoFiles).unwrap_or_else(|mistake| panic!("{mistake}"))
 }
 
-/// What a text of the file `f` becomes.
+/// The import of a text as the file `f`.
 fn read(format: Format, text: &str) -> Imported {
     import(format, "f", text, &NoFiles).unwrap_or_else(|mistake| panic!("{mistake}\n{text}"))
 }
@@ -93,7 +93,7 @@ fn furnished() -> TempDir {
     directory
 }
 
-/// What Weir's own check finds.
+/// Findings of Weir's own check.
 fn mistakes(directory: &TempDir, toml: &str) -> Vec<String> {
     let here = format!("\"{}/etc/", directory.path().display());
     let file = directory.path().join("weir.toml");
@@ -229,7 +229,7 @@ fn a_truncated_input_is_imported_well_or_refused_with_its_line() {
     assert!(imported > 400 && refused > 100, "{imported} imported, {refused} refused");
 }
 
-/// What is wrong with a text.
+/// The mistake in a text.
 fn mistake(format: Format, text: &str) -> String {
     match import(format, "f", text, &NoFiles) {
         Err(mistake) => mistake.to_string(),

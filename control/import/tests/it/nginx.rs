@@ -1,4 +1,4 @@
-//! What differs between nginx and Weir is refused or noted, and never weaker than it was.
+//! Differences between nginx and Weir are refused or noted, and the result is never weaker than the original.
 
 use weir_import::Format;
 
@@ -87,7 +87,7 @@ fn a_named_location_brings_all_that_stands_in_it() {
     }
     assert!(!found.toml.contains("rewrite"), "{}", found.toml);
     assert!(notes(&found).contains("`proxy_cache one`"), "{}", notes(&found));
-    // Of the server itself: for what no location takes, and for no location.
+    // In the server itself: for requests that no location takes, and not inside a location.
     let text = format!("server {{ try_files $uri @app; {named} location /rpc {{ grpc_pass grpc://127.0.0.1:2; }} }}");
     let found = read(Format::Nginx, &text);
     assert!(table(&found.toml, "route", "default-rpc").contains("127.0.0.1-2"), "{}", found.toml);

@@ -2,15 +2,15 @@
 //!
 //! Escapes of unreserved characters are decoded, the others get upper-case digits, runs of slashes become one, dot
 //! segments are resolved; in this order, so that `%2e%2e` is a dot segment and `/a//../b` is `/b`, as nginx has it. (RFC
-//! 3986 alone, and Envoy, would say `/a/b`. What is forwarded has neither, so no server behind can disagree.)
+//! 3986 alone, and Envoy, would say `/a/b`. The forwarded path has neither, so no server behind can disagree.)
 //!
-//! What servers are known to read in different ways has no such form and is refused: see [`PathError`].
+//! Parts that servers are known to read in different ways have no such form and are refused: see [`PathError`].
 
 use std::{borrow::Cow, fmt, ops::Range};
 
 use super::percent::{escaped, is_unreserved};
 
-/// What to do with a part of a path that servers read in different ways.
+/// Treatment of a part of a path that servers read in different ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ambiguous {
     /// Refuse the request.
@@ -38,7 +38,7 @@ pub struct PathRules {
 }
 
 impl PathRules {
-    /// Of a path that was judged before and is rewritten: what its listener kept stays.
+    /// Rules for a path that was checked before and is rewritten: parts that its listener kept stay.
     #[must_use]
     pub fn judged() -> Self {
         Self { escaped_slash: Ambiguous::Keep, backslash: Ambiguous::Keep, ..Self::default() }
@@ -262,7 +262,7 @@ fn separator(bytes: &[u8]) -> usize {
     }
 }
 
-/// What has been written: the first bytes of the source while nothing has changed, a copy from then on.
+/// The output so far: the first bytes of the source while nothing has changed, a copy from then on.
 struct Output<'a> {
     source: &'a [u8],
     /// Bytes of the source that are the output; of no meaning once there is a copy.

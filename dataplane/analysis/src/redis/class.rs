@@ -156,7 +156,7 @@ pub(super) const fn classify(name: &str, flags: Flags, categories: Categories) -
     }
 }
 
-/// What the command does to data and server. Its main use: [`Access::Read`] may be sent again.
+/// Effect of the command on data and server. Its main use: a command with [`Access::Read`] may be retried.
 pub(super) const fn access(name: &str, flags: Flags, class: Class) -> Access {
     if matches!(class, Class::Admin | Class::Replication | Class::Refused | Class::Monitor) {
         Access::Admin

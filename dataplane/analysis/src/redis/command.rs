@@ -244,7 +244,7 @@ pub enum ResponsePolicy {
 /// One way to find keys of a command. Source: `COMMAND INFO`, element 9 (Redis 7.0 and later).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeySpec {
-    /// What happens to these keys.
+    /// Effect of the command on these keys.
     pub flags: KeyFlags,
     /// Where to start.
     pub begin: BeginSearch,
@@ -281,7 +281,7 @@ pub struct Command {
     pub keys: &'static [KeySpec],
     /// How a session in front of one server treats it.
     pub class: Class,
-    /// What it does to the server.
+    /// Effect of the command on data and server.
     pub access: Access,
     /// Has subcommands.
     pub container: bool,

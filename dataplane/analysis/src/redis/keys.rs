@@ -2,7 +2,7 @@
 //!
 //! Positions come from the key specs of the table. The specs of a few commands do not say everything; these are searched
 //! as their own parsers read them: XREAD and XREADGROUP (an option's value may spell STREAMS), SORT, MIGRATE, GEORADIUS
-//! (of several STORE the last counts). What SET and BITFIELD do with their key depends on their options. Keys are kept as
+//! (of several STORE the last counts). The access of SET and BITFIELD to their key depends on their options. Keys are kept as
 //! ranges, so a request with a million keys costs no memory here.
 
 use super::args::{Args, is_word};
@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(found("PFMERGE k"), Ok(vec![1]));
         assert_eq!(found("pfmerge k a b"), Ok(vec![1, 2, 3]));
         assert_eq!(found("SUNSUBSCRIBE"), Ok(vec![]));
-        // What the least number of arguments leaves out is optional, whatever the command.
+        // Keys beyond the least number of arguments are optional, for every command.
         for command in COMMANDS
             .iter()
             .filter(|command| command.keys.iter().all(|spec| matches!(spec.find, FindKeys::Range { .. })))

@@ -49,7 +49,7 @@ pub fn wrong_arity(out: &mut Vec<u8>, command: &Command) {
     out.extend_from_slice(b"' command");
 }
 
-/// What the server says of keys that [`keys`](super::keys()) could not find (`tests/it/golden/key_counts.txt`).
+/// The error of the server for keys that [`keys`](super::keys()) could not find (`tests/it/golden/key_counts.txt`).
 /// [`KeyError::NotBuffered`] is the gateway's own refusal and says so.
 pub fn invalid_keys(out: &mut Vec<u8>, command: &Command, error: KeyError) {
     const NOT_AN_INTEGER: &str = "value is not an integer or out of range";

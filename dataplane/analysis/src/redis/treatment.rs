@@ -1,4 +1,4 @@
-//! What the class of a command cannot say without its arguments.
+//! Treatment of commands whose class depends on their arguments.
 
 use super::args::{Args, is_word};
 use super::class::Class;

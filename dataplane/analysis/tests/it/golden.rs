@@ -1,4 +1,4 @@
-//! What real servers answered, byte for byte. The files are refreshed by `cargo xtask generate redis-commands`.
+//! Answers of real servers, byte for byte. The files are refreshed by `cargo xtask generate redis-commands`.
 
 use weir_analysis::redis::{KeyFlags, Keys, Resolved, check_arity, keys, resolve, text};
 

@@ -1,4 +1,4 @@
-//! Properties of the one form of paths and hosts, on inputs that nobody would write by hand.
+//! Properties of the one form of paths and hosts, on generated inputs.
 
 use std::time::Instant;
 

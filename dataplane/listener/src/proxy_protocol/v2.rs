@@ -61,7 +61,7 @@ pub(super) fn decode(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, Viola
         authority: None,
         tls: None,
     };
-    // Of a local connection everything else is to be discarded, the family included (spec 2.2).
+    // For a local connection the rest of the header must be discarded, the family included (spec 2.2).
     if command == ProxyCommand::Proxy {
         decode_proxied(whole, fixed[13], &mut header)?;
     }
@@ -74,7 +74,7 @@ fn decode_proxied(whole: &[u8], family: u8, header: &mut ProxyHeader) -> Result<
         return Err(malformed("the PROXY header has an unknown transport"));
     }
     let addresses = match family >> 4 {
-        // Without a family nobody can tell addresses from what follows them: all of it is skipped.
+        // Without a family the addresses cannot be told from what follows them: all of it is skipped.
         0 => return Ok(()),
         1 => rest.ip_pair::<4>(|octets| IpAddr::V4(Ipv4Addr::from(octets))),
         2 => rest.ip_pair::<16>(|octets| IpAddr::V6(Ipv6Addr::from(octets))),

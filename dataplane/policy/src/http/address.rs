@@ -10,7 +10,7 @@ use super::refusal::Refusal;
 /// Networks of one list. Default 65,536: all networks of a large country fit. Worst case 32 bytes each, 2 MiB.
 pub const NETS_MAX: usize = 65_536;
 
-/// Proxies in front that may be trusted. Default 16; nobody has that many, and an index without a bound invites mistakes.
+/// Proxies in front that may be trusted. Default 16; real chains are shorter, an index without a bound invites mistakes.
 pub const HOPS_MAX: u8 = 16;
 
 /// Bytes of an entry of X-Forwarded-For that is looked at: `[` IPv6 with a mapped IPv4 and a zone `]:65535` has fewer.
@@ -24,7 +24,7 @@ pub struct ForwardedFor {
 
 impl ForwardedFor {
     /// `hops` proxies stand in front, all trusted: each appends the address of its own peer to X-Forwarded-For, so the
-    /// last `hops` entries are theirs and the first of these is the client. 0: nobody is trusted, the peer is the client.
+    /// last `hops` entries are theirs and the first of these is the client. 0: none is trusted, the peer is the client.
     ///
     /// # Errors
     /// More than [`HOPS_MAX`].
@@ -100,10 +100,10 @@ pub struct AddressRules {
 }
 
 impl AddressRules {
-    /// A question costs a binary search, whatever the number of networks.
+    /// A lookup costs a binary search, whatever the number of networks.
     ///
     /// # Errors
-    /// None at all, which would allow nobody or deny nobody without saying so; more than [`NETS_MAX`].
+    /// An empty list, which would silently allow or deny no client at all; more than [`NETS_MAX`].
     pub fn new(effect: Effect, source: Source, nets: &[Net]) -> Result<Self, AddressError> {
         if nets.is_empty() {
             return Err(AddressError::NoNets);

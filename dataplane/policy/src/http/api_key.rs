@@ -51,7 +51,7 @@ pub enum KeyPlace {
 pub struct KeyHash(Digest);
 
 impl KeyHash {
-    /// Of a key in clear.
+    /// Hash of a key in clear.
     pub fn of(key: &[u8]) -> Self {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, key).as_ref());
@@ -82,7 +82,7 @@ impl fmt::Debug for KeyHash {
 /// A key and whose it is.
 #[derive(Clone, Debug)]
 pub struct ApiKey {
-    /// Who is served by it: for logs, and for a rate limit. Several keys may have one name, as when a key is changed.
+    /// Name of its client: for logs, and for a rate limit. Several keys may have one name, as when a key is changed.
     pub name: Arc<str>,
     /// The key.
     pub hash: KeyHash,
@@ -160,7 +160,7 @@ impl ApiKeys {
         bool::from(known.ct_eq(&wanted)).then_some(name)
     }
 
-    /// A 401 has a challenge (RFC 9110 15.5.2); the scheme is nobody's but what others send, and tells no more than that.
+    /// A 401 has a challenge (RFC 9110 15.5.2); its scheme is not registered, but others send it too. It reveals nothing else.
     fn unauthorized(&self, reason: &'static str) -> Refusal {
         Refusal::new(401, reason).with(Known::WwwAuthenticate.name(), b"ApiKey")
     }
@@ -206,7 +206,7 @@ pub(super) fn is_place(place: &KeyPlace) -> bool {
     }
 }
 
-/// What stands there; nothing if it is empty. Of a header only if it is there once: of two, the origin might take the other.
+/// The key in this place; none if it is empty. A header must be there just once: of two, the origin might take the other.
 pub(super) fn key_at<'a>(place: &'a KeyPlace, head: &'a RequestHead) -> Option<Cow<'a, [u8]>> {
     let key = match place {
         KeyPlace::Header { name, scheme } => {

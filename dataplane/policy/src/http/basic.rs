@@ -3,11 +3,11 @@
 //! **What a check costs.** A password hash is slow so that a stolen file is of little use; one check may take as long as a
 //! worker needs for a thousand requests. So no worker ever computes one:
 //!
-//! 1. What was found out lately is remembered by each worker ([`SeenCredentials`]), right and wrong credentials apart, by
+//! 1. Each worker remembers recent results ([`SeenCredentials`]), right and wrong credentials apart, by
 //!    a keyed hash of name and password. The key is made again with each [`Basic`], so a reload forgets all.
 //! 2. Credentials that are not remembered become a [`SlowCheck`], which the session has run on a thread that serves no
 //!    connections. At most [`CHECKS_MAX`] are under way in the process; beyond it the answer is 503 with `Retry-After`.
-//! 3. Names that do not exist cost what the costliest user does, so that time does not tell who exists.
+//! 3. A name that does not exist costs as much as the costliest user, so that timing does not reveal which names exist.
 //!
 //! Fast hashes (see [`StoredPassword::is_slow`]) are computed at once and not remembered.
 
@@ -37,7 +37,7 @@ pub const PASSWORD_BYTES_MAX: usize = 1_024;
 pub const REALM_BYTES_MAX: usize = 256;
 
 /// Slow checks of one policy under way in the process. Default 4: what a thread gets through in a second at the costs
-/// that people use. Who is beyond it asks again in a second.
+/// that people use. A client beyond it retries after a second.
 pub const CHECKS_MAX: u64 = 4;
 
 /// For how long right credentials are remembered. Default 5 minutes.
@@ -60,12 +60,12 @@ pub struct BasicUser {
     pub password: StoredPassword,
 }
 
-/// What is wrong with a line of a password file.
+/// An error in a line of a password file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HtpasswdError {
     /// Counted from 1.
     pub line: usize,
-    /// What.
+    /// The error.
     pub error: BasicError,
 }
 
@@ -104,7 +104,7 @@ pub struct Basic {
     is_stripped: bool,
     /// Checked in place of users that do not exist: the costliest.
     decoy: StoredPassword,
-    /// Of the digests by which credentials are remembered.
+    /// Key of the digests by which credentials are remembered.
     key: hmac::Key,
     checks: Budget,
 }
@@ -317,7 +317,7 @@ pub enum BasicError {
     Password {
         /// The user.
         name: String,
-        /// What is wrong with it.
+        /// Why it was refused.
         why: PasswordError,
     },
     /// No user.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// A keyed hash or a SHA-256: nobody can choose where it lands, and it shows nothing of what it was made of.
+/// A keyed hash or a SHA-256: clients cannot choose its value, and it reveals nothing of its input.
 pub(super) type Digest = [u8; 32];
 
 /// Slots looked at for a victim before one is taken whatever it is. Default 8: an insertion has a bounded cost.

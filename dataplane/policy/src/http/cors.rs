@@ -104,7 +104,7 @@ impl Cors {
     /// Compiles a policy.
     ///
     /// # Errors
-    /// What in it cannot work, with the remedy.
+    /// Settings that cannot work, with the remedy.
     pub fn new(settings: &CorsSettings) -> Result<Self, CorsError> {
         if settings.origins.is_empty() {
             return Err(CorsError::NoOrigins);
@@ -163,9 +163,9 @@ impl Cors {
         Some(Preflight { is_allowed: origin.is_some(), fields })
     }
 
-    /// Makes the fields of a response those of this policy. What the origin server says about other origins is taken
-    /// away: two answers to one question are none, and its leave would be wider than the policy. `request` are the fields
-    /// of the request.
+    /// Replaces the CORS fields of a response by those of this policy. Those of the origin server about other origins are
+    /// removed: browsers reject two answers, and the server's permission would be wider than the policy. `request` are the
+    /// fields of the request.
     pub fn apply(&self, request: &Fields, response: &mut Fields) {
         for name in [ALLOW_ORIGIN, ALLOW_CREDENTIALS, EXPOSE_HEADERS] {
             response.remove_named(name);
@@ -182,7 +182,7 @@ impl Cors {
         }
     }
 
-    /// What to say to a page of this origin, if it has leave.
+    /// The allowed origin for the response to a page of this origin, if it has permission.
     fn allowed<'a>(&self, origin: Option<&'a [u8]>) -> Option<&'a [u8]> {
         let origin = origin.filter(|origin| origin.len() <= ORIGIN_BYTES_MAX)?;
         if self.any {
@@ -280,18 +280,18 @@ pub enum CorsError {
     NoOrigins,
     /// More entries than allowed.
     TooMany {
-        /// Of this list.
+        /// The list.
         what: &'static str,
-        /// So many.
+        /// Its length.
         count: usize,
-        /// The most.
+        /// The limit.
         most: usize,
     },
     /// An origin that no browser sends.
     Origin {
         /// As it was written.
         text: String,
-        /// What is wrong with it, and the remedy.
+        /// The reason, with the remedy.
         why: &'static str,
     },
     /// No regex, or over the limits.

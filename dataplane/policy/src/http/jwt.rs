@@ -3,11 +3,11 @@
 //! 1. A token is at most [`TOKEN_BYTES_MAX`] long and has three parts in strict base64url.
 //! 2. Its header names an algorithm that is allowed, and no extension (`crit`): none is known here.
 //! 3. A key of a provider, of just that algorithm, has made its signature. At most [`TRIES_MAX`] keys are tried.
-//! 4. Only then are the claims read: issuer, audience, times. Nothing is decided on what nobody has signed.
+//! 4. Only then are the claims read: issuer, audience, times. No decision depends on unsigned data.
 //!
-//! A check costs 30 to 100 us of CPU; what was found good is remembered by each worker ([`TokenCache`]) until the token
-//! ends, by a hash with a key that is made again with each [`Jwt`], and with the generation of the keys that are fetched: new keys
-//! forget all.
+//! A check costs 30 to 100 us of CPU; each worker remembers valid tokens ([`TokenCache`]) until they expire, by a hash
+//! with a key that is made again with each [`Jwt`], and with the generation of the keys that are fetched: new keys
+//! invalidate all.
 
 mod claims;
 mod keys;
@@ -54,7 +54,7 @@ pub const TOKENS_MAX: u32 = 1_024;
 /// A claim that is forwarded to the origin in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimHeader {
-    /// Name of the header. What clients send under it is always taken away.
+    /// Name of the header. It is always removed from what clients send.
     pub header: String,
     /// Names from the outside in: `["realm_access", "kind"]`.
     pub claim: Vec<String>,
@@ -63,7 +63,7 @@ pub struct ClaimHeader {
 /// An issuer that is trusted.
 #[derive(Debug)]
 pub struct Provider {
-    /// What `iss` must be. `None`: anything.
+    /// The required `iss`. `None`: anything.
     pub issuer: Option<String>,
     /// One of these must be in `aud`. Empty: anything.
     pub audiences: Vec<String>,
@@ -110,7 +110,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Who it is (`sub`): for logs, and for a rate limit.
+    /// The subject (`sub`): for logs, and for a rate limit.
     pub fn subject(&self) -> Option<&str> {
         self.subject.as_deref()
     }
@@ -137,7 +137,7 @@ impl Jwt {
     /// A policy. Without `places` tokens are bearer tokens in Authorization; the first place that has something decides.
     ///
     /// # Errors
-    /// What in it cannot work.
+    /// Settings that cannot work.
     pub fn new(
         providers: Vec<Provider>,
         places: Vec<KeyPlace>,
@@ -210,8 +210,8 @@ impl Jwt {
         Ok(verified)
     }
 
-    /// Takes away what clients say under the names of claim headers. For every request of the route, also where a token is
-    /// not asked for.
+    /// Removes the claim headers that a client sent. For every request of the route, also where no token is
+    /// required.
     pub fn clean(&self, fields: &mut Fields) {
         for header in &self.claim_headers {
             fields.remove_named(header.header.as_bytes());

@@ -10,8 +10,8 @@
 //! | `rate` | is it within what this client, or all, may ask | 429 |
 //!
 //! They are checked in this order, and authentication before the rate limit, so that a limit can count by who it is. All are
-//! pure: bytes and the time in, an answer out. What a policy is made of is checked when it is built, on the control thread;
-//! built, it does not change and is shared by all workers.
+//! pure: bytes and the time in, an answer out. The settings of a policy are checked when it is built, on the control thread.
+//! Built, it does not change and is shared by all workers.
 //!
 //! A [`Refusal`] has a reason that is a word of this crate and never of the client, so it may be a metric label.
 

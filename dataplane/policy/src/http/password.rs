@@ -33,7 +33,7 @@ pub const BCRYPT_COST_MAX: u32 = 14;
 /// The most rounds of PBKDF2. Default 2,000,000: three times what OWASP advised in 2023, about a second.
 pub const PBKDF2_ROUNDS_MAX: u32 = 2_000_000;
 
-/// What bcrypt sees of a password, with the NUL at its end; the rest never mattered.
+/// Bytes of a password that bcrypt uses, with the NUL at its end; it ignores the rest.
 const BCRYPT_BYTES_MAX: usize = 72;
 
 /// A hashed password. Printed it shows nothing: a hash of a weak password is as good as the password.
@@ -195,7 +195,7 @@ pub enum PasswordError {
     ClearOrCrypt,
     /// A kind that is not known here.
     Unknown,
-    /// Of a known kind, and not whole.
+    /// A hash of a known kind, but incomplete.
     Malformed,
     /// Over [`BCRYPT_COST_MAX`] or [`PBKDF2_ROUNDS_MAX`].
     TooSlow,

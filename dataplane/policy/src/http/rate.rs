@@ -8,7 +8,7 @@
 //! taking is one atomic exchange. A bucket that is full again equals one that was never used, so such entries are free.
 //!
 //! **Memory** is reserved once: 16 bytes an entry. A key has its place in a group of [`WAYS`] by a hash with keys of the
-//! process's own, so nobody can aim at the bucket of another. Nothing of a key is stored but 64 bits of that hash: two keys
+//! process's own, so no client can aim at the bucket of another. Only 64 bits of that hash are stored of a key: two keys
 //! share a bucket with probability 2^-64. When a group has no free entry, the one that owes least is taken: who is
 //! being limited stays known, however many others come once. Its owner begins again with a full bucket, which is the price:
 //! with more than [`ENTRIES`] keys in debt a limit is loose, and never unfair.
@@ -46,7 +46,7 @@ pub const IPV6_PREFIX: u8 = 64;
 /// Bytes of the name of a limit, as `RateLimit` shows it. Default 64.
 pub const RATE_NAME_BYTES_MAX: usize = 64;
 
-/// Who shares a bucket.
+/// The requests that share a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RateKey {
     /// All requests.
@@ -60,17 +60,17 @@ pub enum RateKey {
     Header {
         /// Any case.
         name: String,
-        /// What happens without it.
+        /// Treatment of requests without the header.
         missing: MissingKey,
     },
-    /// Those of one API key, user or subject of a token: who authentication found.
+    /// Requests of one API key, user or subject of a token, as authentication found it.
     Identity {
-        /// What happens to requests of nobody.
+        /// Treatment of requests without an identity.
         missing: MissingKey,
     },
 }
 
-/// What happens to a request without the key of a limit.
+/// Treatment of a request without the key of a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingKey {
     /// It is counted by its client address, so that leaving the key out gains nothing.
@@ -106,11 +106,11 @@ pub struct RateSettings {
     /// So many at once after a pause: the size of the bucket. `None`: `requests`. (Contour's bucket has `requests` and
     /// `burst` together.)
     pub burst: Option<u32>,
-    /// Who shares a bucket.
+    /// The requests that share a bucket.
     pub key: RateKey,
-    /// Of a refusal, 400 to 599; usually 429.
+    /// Status of a refusal, 400 to 599; usually 429.
     pub status: u16,
-    /// Fields that tell about the limit.
+    /// Fields that report the limit.
     pub fields: RateFields,
 }
 
@@ -146,7 +146,7 @@ impl RateLimit {
     /// [`RateKey::All`] there is one.
     ///
     /// # Errors
-    /// What in the settings cannot work.
+    /// Settings that cannot work.
     pub fn new(settings: RateSettings, entries: Option<u32>) -> Result<Self, RateError> {
         if settings.requests == 0 || settings.unit.is_zero() {
             return Err(RateError::Never);
@@ -189,7 +189,7 @@ impl RateLimit {
         Ok(Self { settings, table, burst, interval, policy, hasher: RandomState::new() })
     }
 
-    /// What it was made of.
+    /// The settings that it was made from.
     pub fn settings(&self) -> &RateSettings {
         &self.settings
     }
@@ -275,7 +275,7 @@ fn seconds_up(span: Duration) -> u64 {
 /// An entry: a bucket and whose it is.
 #[derive(Debug, Default)]
 struct Bucket {
-    /// Hash of the key; 0: nobody's yet.
+    /// Hash of the key; 0: the entry is free.
     key: AtomicU64,
     /// When all that was taken will have been earned, in nanoseconds of [`Time`].
     earned_at: AtomicU64,

@@ -1,5 +1,5 @@
-//! A user as rules again (Redis 7.0 `ACLDescribeUser`): commands as few categories and then single commands. What is shown
-//! means the same as what was written; the order of single commands is that of the table.
+//! A user as rules again (Redis 7.0 `ACLDescribeUser`): commands as few categories and then single commands. The result
+//! means the same as the original rules; the order of single commands is that of the table.
 
 use weir_analysis::redis::COMMANDS;
 

@@ -5,12 +5,12 @@ use super::{
     user::User,
 };
 
-/// What is wrong with a line.
+/// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     /// Counted from 1.
     pub line: usize,
-    /// What, in the words of the server.
+    /// The error, in the words of the server.
     pub text: String,
 }
 

@@ -95,7 +95,7 @@ fn element(pattern: &[u8], at: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// What stands between brackets, from behind the opening one: whether the byte fits, and where the pattern goes on.
+/// Matches a bracket expression, from behind its opening bracket: whether `byte` fits, and where the pattern goes on.
 fn class(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
     // Characters are signed to the servers, which matters for ranges only.
     let signed = |byte: u8| byte as i8;

@@ -1,4 +1,4 @@
-//! What was denied, newest first, like events as one (Redis 7.0 `addACLLogEntry`). Bounded in number and size.
+//! Log of denials, newest first, like events as one (Redis 7.0 `addACLLogEntry`). Bounded in number and size.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -84,7 +84,7 @@ pub struct Entry {
     pub object: Vec<u8>,
     /// The user.
     pub user: Vec<u8>,
-    /// Of the latest, since a fixed moment.
+    /// Time of the latest, since a fixed moment.
     pub at: Duration,
     /// The client of one of the latest, as CLIENT LIST shows it.
     pub client: Vec<u8>,

@@ -13,7 +13,7 @@ use subtle::{Choice, ConstantTimeEq};
 pub struct PasswordHash([u8; 32]);
 
 impl PasswordHash {
-    /// Of a password in clear.
+    /// Hash of a password in clear.
     pub fn of(password: &[u8]) -> Self {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, password).as_ref());

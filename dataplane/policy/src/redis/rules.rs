@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What is wrong with a rule.
+/// Why a rule was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleError {
     /// No such command, subcommand or category.
@@ -24,7 +24,7 @@ pub enum RuleError {
 }
 
 impl RuleError {
-    /// What the server says.
+    /// The error text of the server.
     pub fn text(self) -> &'static str {
         match self {
             Self::UnknownName => "Unknown command or category name in ACL",
@@ -50,7 +50,7 @@ impl RuleError {
 pub struct BadRule {
     /// The word, or the whole selector.
     pub rule: String,
-    /// What is wrong with it.
+    /// The error.
     pub error: RuleError,
 }
 

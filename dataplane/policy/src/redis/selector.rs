@@ -245,7 +245,7 @@ impl Selector {
         self.is_all_commands && self.is_all_keys && self.is_all_channels
     }
 
-    /// Whether commands that this build does not know are allowed. Nobody knows where their keys and channels are, so all
+    /// Whether commands that this build does not know are allowed. Their keys and channels cannot be found, so all
     /// of these must be allowed too.
     pub(super) fn allows_unknown(&self) -> bool {
         self.commands.has_unknown && self.is_all_keys && self.is_all_channels

@@ -64,7 +64,7 @@ impl User {
     /// Applies one rule. On an error the user may be half changed.
     ///
     /// # Errors
-    /// What is wrong with the rule.
+    /// The error of the rule.
     pub fn apply(&mut self, rule: &str) -> Result<(), RuleError> {
         let is = |word: &str| rule.eq_ignore_ascii_case(word);
         let rest = |rule: &'_ str| rule.as_bytes()[1..].to_vec();
@@ -147,7 +147,7 @@ impl User {
         std::iter::once(&self.root).chain(&self.selectors)
     }
 
-    /// Whether it may do everything, so that nobody needs to ask.
+    /// Whether it may do everything, so that checks can be skipped.
     pub fn is_unrestricted(&self) -> bool {
         self.all_selectors().any(Selector::is_unrestricted)
     }

@@ -113,7 +113,7 @@ fn a_route_whose_conditions_fail_is_passed_over_within_its_host() {
     }
 }
 
-/// Envoy's virtual hosts: what a host does not take, nobody takes.
+/// Envoy's virtual hosts: a request that the routes of its host do not take goes to no other host.
 #[test]
 fn the_host_is_chosen_first_and_finally() {
     let table = RouteTable::new(vec![

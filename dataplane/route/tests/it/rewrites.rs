@@ -1,4 +1,4 @@
-//! What every rewrite promises, on paths and replacements that nobody would write by hand.
+//! Properties of every rewrite, on generated paths and replacements.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use weir_analysis::http::path::{Ambiguous, PathRules, normalise};
@@ -15,7 +15,7 @@ fn rules() -> impl Strategy<Value = PathRules> {
         .prop_map(|(merge_slashes, escaped_slash)| PathRules { merge_slashes, escaped_slash, ..PathRules::default() })
 }
 
-/// Of each kind what can be built.
+/// The rewrites of each kind that can be built.
 fn rewrites(prefix: &str, replacement: &str, rules: &PathRules) -> Vec<PathRewrite> {
     let matched = [PathMatch::segments(prefix, rules), PathMatch::text(prefix, rules)];
     let prefixes = matched.into_iter().flatten().map(|matched| PathRewrite::prefix(&matched, replacement, rules));

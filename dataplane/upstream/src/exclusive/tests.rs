@@ -16,7 +16,7 @@ use crate::{
     health::ConnectionProbe,
 };
 
-/// What a test waits for at most.
+/// Longest wait of a test.
 const WAIT: Duration = Duration::from_secs(20);
 
 /// The connections of one pool, in the order in which they were made.
@@ -115,7 +115,7 @@ fn on_worker<F: Future<Output = ()> + 'static>(limit: u32, test: impl FnOnce(Ser
     worker.expect("the worker starts").join().expect("no panic");
 }
 
-/// What becomes of an exchange that has to have a lane by now.
+/// Waits for the lane of an exchange that must have one by now.
 async fn lane<M: Multiplexer + 'static>(acquiring: Acquiring<M>) -> ExclusiveLane<M> {
     match timeout(WAIT, acquiring).await.expect("it is forgotten") {
         Ok(lane) => lane,

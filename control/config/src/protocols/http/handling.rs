@@ -214,7 +214,7 @@ fn is_framing(name: &str) -> bool {
     )
 }
 
-/// What the connections of a listener or a route may become.
+/// The upgrades that connections of a listener or a route may request.
 pub(super) fn upgrades(written: &[At<Upgrade>]) -> Upgrades {
     Upgrades { websocket: written.iter().any(|upgrade| upgrade.value == Upgrade::WebSocket) }
 }
@@ -299,7 +299,7 @@ impl RetrySection {
     }
 }
 
-/// What is tried again.
+/// A cause of a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryOn {
     Cause(RetryCause),

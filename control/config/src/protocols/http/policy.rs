@@ -313,7 +313,7 @@ impl PolicyKeys {
 struct FileState {
     /// As it is opened.
     path: PathBuf,
-    /// Of the contents: 64 bits that differ when the file does.
+    /// Digest of the contents: 64 bits that differ when the file does.
     digest: u64,
 }
 

@@ -269,7 +269,7 @@ pub(crate) enum RouteState {
     Offline,
 }
 
-/// What becomes of a route with a mistake in it.
+/// Treatment of a route with a mistake in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InvalidRoutes {
     Refuse,
@@ -280,8 +280,8 @@ impl Choice for InvalidRoutes {
     const WORDS: &'static [(&'static str, Self)] = &[("refuse", Self::Refuse), ("unavailable", Self::Unavailable)];
 }
 
-/// The keys of a route or a domain that say what is done with its requests, and not which they are: a mistake in one concerns
-/// nobody else.
+/// The keys of a route or a domain that define its action, and not its conditions: a mistake in one of them affects no
+/// other route.
 pub(super) fn deeds() -> Vec<&'static str> {
     let mut deeds = vec!["upstream", "split", "mirror", "fault", "redirect", "response", "rewrite"];
     Handling::names(&mut deeds);
@@ -289,7 +289,7 @@ pub(super) fn deeds() -> Vec<&'static str> {
     deeds
 }
 
-/// What happens to a field.
+/// The kind of change to a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeKind {
     Set,

@@ -173,7 +173,7 @@ pub(super) fn settings(
     }
 }
 
-/// What keeps requests together, which needs a balance that follows from it.
+/// The affinity, which needs a balance that uses it.
 fn affinity(section: &UpstreamHttpSection, path: &str, reader: &mut Reader<'_>) -> Affinity {
     let balance = &section.balance;
     let Some(written) = &section.affinity else {
@@ -216,7 +216,7 @@ fn is_token(name: &str) -> bool {
 /// The protocols that an upstream with TLS offers.
 pub(super) fn alpn(section: &UpstreamHttpSection) -> Vec<String> {
     match section.version.value {
-        // What a server takes for granted without a word.
+        // The default of a server without ALPN.
         OriginVersion::Http1 => Vec::new(),
         OriginVersion::Http2 => vec!["h2".to_owned()],
     }

@@ -210,7 +210,7 @@ section! {
     }
 }
 
-/// Who says which servers there are.
+/// The source of the list of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TopologyChoice {
     Fixed,

@@ -58,7 +58,7 @@ pub(super) fn settings(of: &mut ListenerContext<'_>, reader: &mut Reader<'_>) ->
     }
 }
 
-/// What a client may have waiting at most is not below what stops it, and within the budget of the process.
+/// Checks the cap on the waiting output of a client: not below the high-water mark, within the budget of the process.
 fn check_hard_cap(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
     let (path, cap) = (of.path, &of.section.own.redis.output_hard_cap);
     let other = format!("{path}.output_hard_cap");

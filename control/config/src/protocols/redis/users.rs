@@ -15,7 +15,7 @@ use crate::secret::SecretRef;
 use crate::sections::ListenerSection;
 use crate::snapshot::{Listener, Upstream};
 
-/// What may be done by who gives the password of `[listener.redis]`: everything, as with `requirepass`.
+/// Rules of the user whose password is that of `[listener.redis]`: everything is allowed, as with `requirepass`.
 const ALL: &str = "on ~* &* +@all";
 
 /// The users of a listener; `None`: it has none.
@@ -56,7 +56,7 @@ pub(super) fn users(section: &ListenerSection, path: &str, reader: &mut Reader<'
                 continue;
             }
             (None, None) => {
-                // What could not be read has been reported.
+                // A value that could not be read has been reported.
                 let is_explained = [format!("{path}.rules"), users_file.clone()];
                 if !is_explained.iter().any(|key| reader.problems.is_known_wrong(key)) {
                     let what = format!("names \"{word}\", which has no rules here nor in users_file");
@@ -143,7 +143,7 @@ fn is_off(rule: &str) -> bool {
     rule.eq_ignore_ascii_case("off")
 }
 
-/// Why nobody can log in.
+/// Why no client can log in.
 fn missing(user: &User) -> &'static str {
     if user.is_enabled() { "no password, and no nopass" } else { "no `on` in its rules" }
 }

@@ -143,7 +143,7 @@ impl Protocol for Tcp {
     fn process(_: &FileSection, (): (), _: &[Listener], _: &mut [Upstream], _: &mut Reader<'_>) {}
 }
 
-/// Of bytes that pass as they are only a PROXY header has an end.
+/// Checks `head_timeout`: if bytes are passed through, only a PROXY header has an end.
 fn check_head(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
     let timeout = &of.section.head_timeout;
     if of.protocol_name == ProtocolName::Tcp

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Of `secret`, made with Python's hashlib and the crypt of glibc.
+/// Hash of `secret`, made with Python's hashlib and the crypt of glibc.
 const FAST: &str = "{SSHA}o8knsqoeF6dfrPOYBJ37h3y7MHYAAQIDBAUGBwgJCgsMDQ4P";
 const SLOW: &str = "$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
 

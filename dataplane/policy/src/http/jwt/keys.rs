@@ -177,7 +177,7 @@ impl SharedKeys {
         Ok(Self { allowed: allowed.into(), current: Mutex::default(), generation: AtomicU64::new(0) })
     }
 
-    /// What tokens may be signed with.
+    /// Algorithms that tokens may be signed with.
     pub fn allowed(&self) -> &[Algorithm] {
         &self.allowed
     }
@@ -250,7 +250,7 @@ fn entries_of(key: &Json, allowed: &[Algorithm]) -> Vec<Entry> {
     of_key.filter_map(entry).collect()
 }
 
-/// What verifies signatures of this algorithm with this key, if it is of the kind that the algorithm asks for.
+/// The verifier of this algorithm with this key, if the key is of the kind that the algorithm needs.
 fn verifier(key: &Json, algorithm: Algorithm) -> Option<Verifier> {
     let text = |name: &str| key.get(name).and_then(Json::as_str);
     let bytes = |name: &str| URL_SAFE_NO_PAD.decode(text(name)?).ok();

@@ -99,7 +99,7 @@ pub fn test(operator: Operator, text: &str) -> TextTest {
     TextTest::new(operator, text, false).expect(text)
 }
 
-/// What is written behind a route.
+/// Adds conditions to a route.
 pub trait With: Sized {
     fn method(self, method: &str) -> Self;
     fn header(self, name: &str, operator: Operator, text: &str) -> Self;

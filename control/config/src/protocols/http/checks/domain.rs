@@ -17,10 +17,10 @@ use crate::texts::Name;
 pub(super) struct Domain<'f> {
     pub(super) section: &'f DomainSection,
     pub(super) hosts: Vec<HostMatch>,
-    /// What its routes do with their requests if they write nothing else.
+    /// The action of its routes, unless they set another.
     pub(super) action: Action,
     pub(super) rules: policy::Rules,
-    /// What is wrong with it; requests of its routes are answered 503 then.
+    /// Mistakes in it; requests of its routes get a 503 then.
     pub(super) mistakes: Vec<String>,
 }
 

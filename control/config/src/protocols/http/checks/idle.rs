@@ -1,4 +1,4 @@
-//! Keys that do nothing because of what other keys say. They are read and legal, and somebody may rely on them.
+//! Keys without effect because of the values of other keys. They are read and legal, and a user may rely on them.
 
 use weir_route::host::Labels;
 
@@ -17,7 +17,7 @@ use crate::section::Section as _;
 use crate::sections::UpstreamSection;
 use crate::texts::Word;
 
-/// Of a listener.
+/// Checks a listener.
 pub(in super::super) fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
     let (file, section, path) = (of.file, of.section, of.path);
     let http = &section.own.http.http;
@@ -47,7 +47,7 @@ pub(in super::super) fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'
     }
 }
 
-/// Of an upstream.
+/// Checks an upstream.
 pub(in super::super) fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) {
     let (section, path) = (of.section, of.path);
     let http = &section.own.http.http;
@@ -114,7 +114,7 @@ fn probes(section: &UpstreamSection, http: &UpstreamHttpSection, path: &str, rea
     }
 }
 
-/// Of a route.
+/// Checks a route.
 pub(super) fn route(section: &RouteSection, path: &str, reader: &mut Reader<'_>) {
     handling(&section.handling, path, reader);
     policies(&section.policies, path, reader);
@@ -163,7 +163,7 @@ pub(super) fn route(section: &RouteSection, path: &str, reader: &mut Reader<'_>)
     }
 }
 
-/// What the star stands for, where there is none.
+/// Checks a `wildcard` key without a wildcard host.
 pub(super) fn wildcard(labels: &At<Labels>, hosts: Option<&At<Vec<At<Word>>>>, path: &str, reader: &mut Reader<'_>) {
     let is_star = |host: &At<Word>| host.value.0.starts_with("*.");
     if labels.is_given && labels.value == Labels::Many && !hosts.is_some_and(|hosts| hosts.value.iter().any(is_star)) {

@@ -53,7 +53,7 @@ enum PolicySetting<T> {
 }
 
 impl<T: Clone> PolicySetting<T> {
-    /// What holds where `outer` does if this says nothing.
+    /// The setting in force: this one, or that of `outer` if this one is inherited.
     fn over(&self, outer: &Self) -> Self {
         if self.is_inherited() { outer.clone() } else { self.clone() }
     }
@@ -118,7 +118,7 @@ impl Rules {
         asks.then(|| Box::new(policies))
     }
 
-    /// Two kinds of credentials in one Authorization field: nobody could have both.
+    /// Two kinds of credentials in one Authorization field: a client cannot send both.
     pub(in super::super) fn wants_authorization_twice(&self) -> bool {
         self.uses_authorization.into_iter().filter(|uses| *uses).count() > 1
     }
@@ -213,7 +213,7 @@ impl PolicyBuilder<'_, '_> {
         self.reader.problems.error(span, &path, format!("`{path}` {what}"), help);
     }
 
-    /// What was made of a table, or a report of why not.
+    /// The policy of a table; an error is reported.
     fn valid<T, E: std::fmt::Display + Remedy>(&mut self, span: &Span, table: &str, made: Result<T, E>) -> Option<T> {
         let what = |error: &E| format!("cannot be used: {error}");
         made.map_err(|error| self.wrong_table(span, table, &what(&error), &error.remedy())).ok()

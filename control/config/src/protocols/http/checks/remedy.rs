@@ -7,9 +7,9 @@ use weir_route::RouteError;
 use weir_route::split::SplitError;
 use weir_route::variables::TemplateError;
 
-/// What to write instead.
+/// The remedy for an error.
 pub(crate) trait Remedy {
-    /// In a few words, for who wrote the value.
+    /// In a few words, for the author of the value.
     fn remedy(&self) -> String;
 }
 

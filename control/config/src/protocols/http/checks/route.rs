@@ -52,7 +52,7 @@ pub(in super::super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<
         }
         idle::route(section, &path, reader);
         let domain = match &section.domain {
-            // What it would have from there is not known.
+            // The keys that it would inherit are not known.
             Some(wanted) => match domain::find(&domains, wanted, &path, reader) {
                 Some(domain) => Some(domain),
                 None => continue,
@@ -77,7 +77,7 @@ pub(in super::super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<
     checked
 }
 
-/// What is wrong with what the object at `path` does; the file may be used all the same.
+/// Mistakes in the action of the object at `path`; the file may be used all the same.
 pub(super) fn bear(path: &str, reader: &mut Reader<'_>) -> Vec<String> {
     let keys: Vec<String> = deeds().into_iter().map(|key| format!("{path}.{key}")).collect();
     reader.problems.bear(&keys);
@@ -95,7 +95,7 @@ pub(crate) struct CheckedRoute {
     name: At<Name>,
     domain: Option<Arc<str>>,
     path: String,
-    /// What is wrong with it; its requests are answered 503 then.
+    /// Mistakes in it; its requests get a 503 then.
     mistakes: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ pub struct RouteObject {
     pub listeners: Vec<Arc<str>>,
     /// It is in force as far as the file says.
     pub is_online: bool,
-    /// What is wrong with it; its requests are answered 503 then.
+    /// Mistakes in it; its requests get a 503 then.
     pub mistakes: Vec<String>,
 }
 
@@ -146,9 +146,9 @@ impl CheckedRoute {
 /// An upstream and its weight.
 type Share = (Arc<str>, Option<u32>);
 
-/// The routes of the listener called `name`, whose requests that nobody else takes go to `upstream`.
+/// The routes of the listener called `name`. Requests that match none of them go to `upstream`.
 ///
-/// `rules` are the listener's own, which hold where a route says nothing else.
+/// `rules` are the listener's own, which hold for routes without such a rule.
 pub(in super::super) fn of_listener(
     all: &[CheckedRoute],
     name: &str,
@@ -253,7 +253,7 @@ fn number_names(routes: &mut [Route<Action>]) -> Vec<Box<str>> {
     names
 }
 
-/// What one value must look like, as it is written.
+/// A condition on one value, as it is written.
 struct ValueMatch<'a> {
     name: &'a At<Word>,
     kind: Operator,
@@ -339,7 +339,7 @@ impl RouteBuilder<'_, '_, '_> {
         })
     }
 
-    /// What was made, or a report of why not.
+    /// The value; an error is reported.
     fn valid<T, V, E: std::fmt::Display + Remedy>(&mut self, at: &At<V>, key: &str, made: Result<T, E>) -> Option<T> {
         valid(at, self.path, key, made, self.reader)
     }
@@ -435,7 +435,7 @@ impl RouteBuilder<'_, '_, '_> {
         Some(QueryCondition::new(&name.value.0, self.test(&wanted, "query")?))
     }
 
-    /// Who answers, and the upstreams that the answer is from, if any; their numbers are put in per listener.
+    /// The target, and the upstreams that it uses, if any; their numbers are put in per listener.
     fn target(&mut self, path: &PathMatch) -> Option<(Target, Vec<Share>)> {
         let section = self.section;
         let ways = [
@@ -565,7 +565,7 @@ impl RouteBuilder<'_, '_, '_> {
     }
 }
 
-/// What was made, or a report of why not.
+/// The value; an error is reported.
 pub(in super::super) fn valid<T, V, E: std::fmt::Display + Remedy>(
     at: &At<V>,
     path: &str,

@@ -11,11 +11,11 @@ use crate::protocols::ListenerProtocol;
 use crate::reader::Reader;
 use crate::snapshot::Listener;
 
-/// What is found of one route of the file, over all its hosts and listeners.
+/// Findings about one route of the file, over all its hosts and listeners.
 #[derive(Default)]
 struct RouteFindings<'l> {
     places: usize,
-    /// Where it takes nothing: the listener, the route there, and the one that is taken in its place.
+    /// Where it gets no requests: the listener, the route there, and the one that is taken in its place.
     shadowed: Vec<(&'l Listener, &'l Route<Action>, &'l Route<Action>)>,
     /// A listener that refuses all paths that it would match.
     pathless: Option<&'l Listener>,
