@@ -296,7 +296,7 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// Result of a phase whose thresholds were judged. The result of a run is that of its worst phase, by the order of the variants.
+    /// Result of a phase whose thresholds were judged. The result of a run is that of its worst phase: see the order.
     #[must_use]
     pub fn of(record: &StepRecord) -> Self {
         let judged = &record.thresholds;
