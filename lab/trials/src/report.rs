@@ -65,7 +65,7 @@ impl Report {
         }
     }
 
-    /// Takes the text of a file of lines called `name`: results of `weir lab load`. A text without results is listed in the report.
+    /// Takes the text of a file of lines called `name`: results of `weir lab load`. A text without any is listed in the report.
     pub fn add_lines(&mut self, name: &str, text: &str) {
         match loaded::read(text) {
             Ok(records) if records.is_empty() => self.add_unread(name, "no result: the file is empty".to_owned()),

@@ -42,8 +42,8 @@ pub struct Request {
     pub processes: u32,
 }
 
-/// Runs the scenario in several processes and tells of it as [`weir_load::run()`] does: the seconds and records are those of all
-/// together. Call it on a thread that lives as long as it does.
+/// Runs the scenario in several processes and reports to `tell` as [`weir_load::run()`] does: the seconds and records are those
+/// of all together. Call it on a thread that lives as long as it does.
 ///
 /// # Errors
 /// Too few shards; a process could not be started, failed, died, or fell silent; Ctrl-C. Records that were reported before it

@@ -209,9 +209,9 @@ impl Frames {
                 out.extend_from_slice(payload);
             }
             kind::GOAWAY => return Ok(GoAway::Above(number(payload).ok_or(StreamError)? & STREAM_MAX)),
-            // It is configured not to.
+            // ENABLE_PUSH is 0.
             kind::PUSH_PROMISE => return Err(StreamError),
-            // No frames that have a window are sent; frames of unknown types are ignored (section 4.1).
+            // No DATA frame is sent, so no window applies; frames of unknown types are ignored (section 4.1).
             _ => {}
         }
         Ok(GoAway::No)
