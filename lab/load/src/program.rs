@@ -1,4 +1,4 @@
-//! The program that generates a load, as records name it. The binary sets its version and profile once; tests leave them unset.
+//! The program that generates a load, as records name it. The binary sets its profile and commit once; tests leave them unset.
 
 use std::sync::OnceLock;
 
