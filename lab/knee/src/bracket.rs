@@ -17,11 +17,11 @@ pub struct Tried {
     pub rate: f64,
     /// Valid trials.
     pub trials: u32,
-    /// Of these, clean.
+    /// Clean trials among them.
     pub clean: u32,
 }
 
-/// What lies around a knee that was not verified. Do not size from it.
+/// The measured rates around a knee that was not verified. Do not size from it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bracket {
     /// The highest rate up to which every trial that counts was clean.

@@ -1,4 +1,4 @@
-//! What the search asks of its driver, and what it gets back.
+//! The requests of the search to its driver, and the observations that the driver returns.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::knee::Knee;
 use crate::rules::Rules;
 use crate::trial::Trial;
 
-/// What to do next.
+/// The next step for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Run this trial and hand its observation to `next`.
@@ -24,7 +24,7 @@ pub struct Run {
     pub length: Length,
     /// Which trial of its step this is, from 1.
     pub repeat: u32,
-    /// What it is for: the driver needs it for the two calibrations, the report for the rest.
+    /// Purpose of the trial: the driver needs it for the two calibrations, the report for the rest.
     pub purpose: Purpose,
     /// Generator shards to use.
     pub shards: u32,

@@ -1,4 +1,4 @@
-//! What one trial is worth: clean, not clean, invalid or unsteady, and why. Pure functions of a trial and the rules.
+//! Verdict on one trial: clean, not clean, invalid or unsteady, and why. Pure functions of a trial and the rules.
 //!
 //! Causes are checked before their symptoms, so that the reason printed is the one to mend: too few descriptors before
 //! missing connections, steal before generator lag.
@@ -120,7 +120,7 @@ impl fmt::Display for NotClean {
 pub struct Finding<R> {
     /// Which rule.
     pub reason: R,
-    /// What was measured, in the unit of the rule.
+    /// The measured value, in the unit of the rule.
     pub value: f64,
     /// The bound.
     pub limit: f64,
@@ -284,7 +284,7 @@ pub fn is_overload(trial: &Trial, low_load_p99_us: u64, rules: &Rules) -> bool {
         || (has_p99 && trial.latency.own_p99_us() as f64 > p99_limit)
 }
 
-/// What keeps a valid trial from being clean, latency apart.
+/// The first reason, other than latency, why a valid trial is not clean.
 fn blemish(trial: &Trial, rules: &Rules) -> Option<Finding<NotClean>> {
     let counts = [
         (NotClean::MixUp, trial.integrity.mix_ups),

@@ -55,7 +55,7 @@ pub struct Side {
     pub rate: f64,
     /// Valid long trials at this rate.
     pub repeats: u32,
-    /// Of these, clean.
+    /// Clean trials among them.
     pub clean: u32,
     /// Completed per second over these trials.
     pub completed: Option<Estimate>,
@@ -107,7 +107,7 @@ impl Base {
 pub struct TrialSummary {
     /// The request.
     pub run: Run,
-    /// What it was worth.
+    /// Verdict on the trial.
     pub verdict: Verdict,
     /// Valid and overloaded.
     pub is_overload: bool,
@@ -118,7 +118,7 @@ pub struct TrialSummary {
     pub completed: u64,
     /// p99 sojourn, microseconds.
     pub sojourn_p99_us: u64,
-    /// Of the generator behind its schedule, p99, microseconds: a part of the sojourn that is not the gateway's.
+    /// Lag of the generator behind its schedule, p99, microseconds: a part of the sojourn that is not the gateway's.
     #[serde(default)]
     pub lag_p99_us: u64,
     /// CPU of the gateway per completed request, microseconds.
@@ -157,11 +157,11 @@ pub struct Knee {
     pub peak: Option<Loaded>,
     /// Why the ladder above the knee ended early, if the lab was not fit for it.
     pub overload_ended: Option<SearchOutcome>,
-    /// What stopped the gateway.
+    /// The limit that stopped the gateway.
     pub stop: Option<Stop>,
     /// Low-load row.
     pub base: Option<Base>,
-    /// What generator and origin can do.
+    /// Highest rates that the generator and the origin can reach.
     pub ceilings: Ceilings,
     /// Highest load that the search was allowed to offer; 0 before calibration.
     pub ceiling: f64,

@@ -31,7 +31,7 @@ impl Table {
         &self.rows
     }
 
-    /// Of each column, whether it holds numbers only.
+    /// For each column, whether it holds numbers only.
     #[must_use]
     pub fn numbers(&self) -> Vec<bool> {
         let is_number = |column: usize| self.rows.len() > 1 && self.rows[1..].iter().all(|row| is_number(&row[column]));

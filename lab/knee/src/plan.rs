@@ -41,7 +41,7 @@ impl fmt::Display for Dimension {
     }
 }
 
-/// What must agree before one measurement may speak for a deployment. Nothing is extrapolated over any of it.
+/// The properties that must agree before a measurement applies to a deployment. None of them is extrapolated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
     /// Row of the catalogue: workload, payload, connections, pipeline.
@@ -65,11 +65,11 @@ pub struct Measured {
     pub run_id: String,
     /// Age of the run, seconds.
     pub age_s: u64,
-    /// What was measured.
+    /// Shape of the measured run.
     pub shape: Shape,
     /// Which resource.
     pub dimension: Dimension,
-    /// What kind of figure it is.
+    /// Kind of figure.
     pub figure: Figure,
 }
 
@@ -140,7 +140,7 @@ pub struct Need {
     pub demand: f64,
     /// Clean knee of one instance, `K`.
     pub knee: f64,
-    /// What of it is used, `U`.
+    /// The share of the knee that is used, `U`.
     pub usable: f64,
     /// Instances this dimension needs, failover included.
     pub instances: u64,
@@ -163,7 +163,7 @@ pub struct Plan {
     pub binding: Dimension,
     /// Every dimension, in the order of the question.
     pub needs: Vec<Need>,
-    /// What the figure does not cover.
+    /// Limitations of the figure.
     pub warnings: Vec<Warning>,
 }
 
@@ -175,14 +175,14 @@ pub enum Refusal {
     BadDemand {
         /// Which.
         what: String,
-        /// What it must be.
+        /// The requirement on its value.
         must: String,
     },
     /// A dimension was not measured in this shape.
     Missing {
         /// Which.
         dimension: Dimension,
-        /// What was found instead, run by run, and why it does not count.
+        /// The results found instead, run by run, and why they do not count.
         instead: Vec<String>,
         /// The command that would measure it.
         command: String,
@@ -206,7 +206,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Sizes a deployment from what was measured. Of several matching runs the youngest speaks.
+/// Sizes a deployment from measured results. Of several matching runs, the most recent is used.
 ///
 /// # Errors
 /// A demand that makes no sense, or the first dimension without a clean knee of this shape.

@@ -1,4 +1,4 @@
-//! What is known of each rate, and where points contradict each other.
+//! The known results of each rate, and the places where points contradict each other.
 
 use serde::{Deserialize, Serialize};
 

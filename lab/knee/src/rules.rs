@@ -166,7 +166,7 @@ impl Rules {
     pub fn quick() -> Self {
         Self {
             precision: 0.10,
-            // Of two or three slices one may be lost.
+            // With two or three slices, one may be lost.
             slices_stolen_share_max: 0.50,
             verify_repeats: 2,
             verify_repeats_max: 3,
@@ -189,7 +189,7 @@ impl Rules {
 pub struct BadRule {
     /// Name of the field.
     pub rule: &'static str,
-    /// What it must be.
+    /// The requirement on its value.
     pub must: &'static str,
 }
 

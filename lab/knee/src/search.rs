@@ -35,7 +35,7 @@ use reach::Reach;
 pub use stage::State;
 use stage::{Recheck, ResumeAt, Stage};
 
-/// What the scenario asks of a search.
+/// Options of a search, as the scenario sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SearchOptions {
@@ -317,7 +317,7 @@ impl Search {
     }
 }
 
-/// Of a search that ends with a trial that does not count.
+/// Outcome of a search that ends with a trial that does not count.
 fn outcome_of(trial: &Trial, verdict: &Verdict) -> SearchOutcome {
     match verdict {
         Verdict::Invalid(found) if found.reason == Check::Samples => {

@@ -1,4 +1,4 @@
-//! What stopped the gateway. The first reason that matches wins, and its evidence is stored: the lab's own limits come
+//! The limit that stopped the gateway. The first reason that matches wins, and its evidence is stored: the lab's own limits come
 //! before the box, the box before the back end, the back end before the gateway, so that the gateway is never blamed,
 //! or praised, for a limit that is not its own.
 
@@ -11,7 +11,7 @@ use crate::judge::{Check, Verdict};
 use crate::rules::Rules;
 use crate::trial::Trial;
 
-/// Who or what is the limit, in the order of the match.
+/// The limiting party or resource, in the order of the match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StopReason {
@@ -62,7 +62,7 @@ impl fmt::Display for StopReason {
 /// One figure and the bound it is held against.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What was measured; a limit of the gateway by its name.
+    /// The measured quantity; for a limit of the gateway, the name of the limit.
     pub what: String,
     /// The figure.
     pub value: f64,
@@ -79,7 +79,7 @@ pub struct Stop {
     pub evidence: Vec<Evidence>,
 }
 
-/// What calibration found, requests per second. Zero before it ran.
+/// Results of the calibration, requests per second. Zero before it ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// Generator into a null sink.

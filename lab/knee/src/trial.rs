@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What stands behind the gateway.
+/// Kind of server behind the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
@@ -20,13 +20,13 @@ pub enum Backend {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Trial {
-    /// Rate that the schedule asked for; 0 for a saturating run.
+    /// Scheduled rate; 0 for a saturating run.
     pub offered: f64,
     /// Length of the measured window, seconds.
     pub window_s: f64,
     /// Requests that the schedule intended inside the window (a saturating run: requests sent).
     pub intended: u64,
-    /// Of these, answered correctly, late ones included.
+    /// Intended requests that were answered correctly, late ones included.
     pub completed: u64,
     /// Right replies per second that came within the window, whenever they were intended; `None`: not known, and
     /// `completed` stands for it. Under overload the two differ: what was intended early is answered late.
@@ -51,7 +51,7 @@ pub struct Trial {
     pub is_steady: bool,
     /// Sockets, descriptors, ports.
     pub resources: Resources,
-    /// What stands behind the gateway.
+    /// Kind of server behind the gateway.
     pub backend: Backend,
     /// CPU of the parties and limits that refused.
     pub parties: Parties,
@@ -59,7 +59,7 @@ pub struct Trial {
     pub host: Host,
     /// Ceiling that applies to this row, requests per second. Filled in by the search once it is calibrated.
     pub ceiling: Option<f64>,
-    /// What differs from the scenario (driver, TLS state, workers, pinning), in words; `None`: nothing.
+    /// Differences from the scenario (driver, TLS state, workers, pinning), in words; `None`: no difference.
     pub config_mismatch: Option<String>,
 }
 
@@ -147,7 +147,7 @@ impl Latency {
 pub struct Used {
     /// Most that was in use.
     pub used: u64,
-    /// What the system allows; 0: not limited.
+    /// Limit set by the system; 0: not limited.
     pub limit: u64,
 }
 
@@ -163,7 +163,7 @@ impl Used {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resources {
-    /// Sockets that the scenario asked for.
+    /// Sockets required by the scenario.
     pub sockets_asked: u64,
     /// Fewest sockets that were established at any time of the window.
     pub sockets_established: u64,
@@ -186,7 +186,7 @@ pub struct Refused {
     pub count: u64,
 }
 
-/// Who used the CPU.
+/// CPU use of each party.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Parties {

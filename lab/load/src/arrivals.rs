@@ -179,7 +179,7 @@ impl Process {
 #[derive(Clone, Debug)]
 struct EvenArrivals {
     time: u64,
-    /// Of the division by the rate, so below it.
+    /// Remainder of the division by the rate, so below the rate.
     remainder: u64,
     gap: u64,
     gap_remainder: u64,

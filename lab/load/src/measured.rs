@@ -1,5 +1,5 @@
-//! What shards measured in one phase, added up: of one process, or of all that run a scenario together. From the sums come
-//! the figures of a record and its verdict, so both are judged alike.
+//! The sum of the measurements of several shards in one phase: those of one process, or of all that run a scenario together.
+//! The figures of a record and its verdict both come from these sums, so both are judged alike.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Of no shard.
+    /// The sum of no shards.
     pub(crate) fn none(late_limit: Duration) -> Self {
         Self {
             outcome: WindowResult::new(late_limit),
@@ -71,8 +71,8 @@ impl Measured {
         Wire { tx_bytes: self.tx_bytes, rx_bytes: self.rx_bytes, ..Wire::default() }
     }
 
-    /// What the generator can say of a trial; the CPU of the other parties and the rest of the box are not its own. `load` is
-    /// what was asked of these shards.
+    /// The figures that the generator can supply for a trial; the CPU of the other parties and the rest of the box are not its
+    /// own. `load` is the load that these shards had to generate.
     pub(crate) fn trial(&self, load: &Load, slo_p99_us: Option<u64>) -> Trial {
         let counts = &self.outcome.counts;
         let latencies = &self.outcome.latencies;
@@ -107,7 +107,7 @@ impl Measured {
                 sockets_established: load.connections.saturating_sub(self.connections_lost).into(),
                 ..Default::default()
             },
-            // What stands behind the target is not known here, so its CPU is no check.
+            // The kind of server behind the target is not known here, so its CPU is no check.
             backend: Backend::Real,
             parties: Parties { generator_core_busiest: self.busiest_core, ..Parties::default() },
             ..Trial::default()

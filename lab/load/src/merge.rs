@@ -17,7 +17,7 @@ use crate::record::{Host, PartOfRun, Placement, RecordError, StepRecord};
 pub struct Named<'a> {
     /// For messages.
     pub name: &'a str,
-    /// Of a part.
+    /// Record of one part.
     pub record: &'a StepRecord,
 }
 
@@ -102,7 +102,7 @@ fn implausible(record: &StepRecord, part: &PartOfRun) -> Option<u64> {
     all.find(|figure| *figure > FIGURE_MAX)
 }
 
-/// What two records differ in, though parts of one phase of one run do not.
+/// The first difference between two records that parts of one phase of one run cannot have.
 fn difference(first: &Checked<'_>, second: &Checked<'_>) -> Option<String> {
     let ((_, a, a_part), (_, b, b_part)) = (first, second);
     let (one, other) = (&a.identity, &b.identity);
@@ -184,7 +184,7 @@ pub enum MergeError {
     },
     /// A figure is beyond any run.
     Implausible {
-        /// Of which record.
+        /// The record.
         name: String,
         /// The figure.
         figure: u64,
@@ -195,7 +195,7 @@ pub enum MergeError {
         one: String,
         /// And which.
         other: String,
-        /// What differs, and how.
+        /// The field, and both values.
         what: String,
     },
     /// A part comes twice.

@@ -39,7 +39,7 @@ impl Stamps {
         self.sent.saturating_sub(self.ready)
     }
 
-    /// What a closed-loop tool reports.
+    /// Time from send to reply, as closed-loop tools report it.
     #[must_use]
     pub const fn service(&self) -> u64 {
         self.completed.saturating_sub(self.sent)
@@ -52,7 +52,7 @@ impl Stamps {
     }
 }
 
-/// What to do with a request whose turn has come.
+/// The decision on a request whose turn has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// It is within the late limit.
@@ -114,9 +114,9 @@ fn count_of(errors: &mut Errors, class: ErrorClass) -> &mut u64 {
 pub struct IntegrityCounts {
     /// Replies whose content was checked.
     pub checked: u64,
-    /// Of these, missing or wrong.
+    /// Checked replies that were missing or wrong.
     pub failed: u64,
-    /// Of these, whole values of another planned SET of the key.
+    /// Checked replies that are whole values of another planned SET of the key.
     pub race_suspect: u64,
 }
 
@@ -162,8 +162,8 @@ impl Counts {
         self.shed_total() + self.errors.total() + self.skipped_backlog
     }
 
-    /// Of these, the ones that no generator can cause. A late one reads replies late, so timeouts and a backlog may be
-    /// its own.
+    /// Failures that no generator can cause. A late generator reads replies late, so timeouts and a backlog may be its own
+    /// fault.
     #[must_use]
     pub fn proven_by_target(&self) -> u64 {
         self.shed_total() + self.errors.total() - self.errors.timeout

@@ -59,7 +59,7 @@ impl Part {
         self.shards(scenario.shards).map(|shard| shard.part(scenario.connections)).sum()
     }
 
-    /// What `phase` asks of it: its connections and its shards' part of the rate, to a thousandth as rates are.
+    /// Load of this part in `phase`: its connections and its shards' share of the rate, to a thousandth as rates are.
     #[must_use]
     pub fn load(self, scenario: &Scenario, phase: &Phase) -> Load {
         let whole = Load::of(scenario, phase);

@@ -1,4 +1,4 @@
-//! The program that sends a load, as records name it. The binary says once what it was built from; in a test nobody does.
+//! The program that generates a load, as records name it. The binary sets its profile and commit once; tests leave them unset.
 
 use std::sync::OnceLock;
 

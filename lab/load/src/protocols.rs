@@ -100,7 +100,7 @@ pub trait Protocol: Sync + 'static {
 /// A question about the number of requests that were answered so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Count {
-    /// What is sent on a connection of its own.
+    /// Bytes to send, on a connection of its own.
     pub question: &'static [u8],
     /// The number in what came back; `None`: it has not come, or there is none.
     pub read: fn(&[u8]) -> Option<u64>,

@@ -15,7 +15,7 @@ use crate::recorder::{HistogramError, Recorder, Summary};
 use crate::scenario::{Mode, Phase, Scenario};
 use crate::threshold::{Judged, Threshold};
 
-/// What `schema` says.
+/// Value of the field `schema`.
 pub const SCHEMA: &str = "weir.lab.step/1";
 
 /// One step.
@@ -29,7 +29,7 @@ pub struct StepRecord {
     pub part: Option<PartOfRun>,
     /// The machine.
     pub host: Host,
-    /// Who ran where.
+    /// Which CPUs each party ran on.
     pub placement: Placement,
     /// The request.
     pub load: Load,
@@ -37,11 +37,11 @@ pub struct StepRecord {
     pub counts: Counts,
     /// How long they took.
     pub latency: Latency,
-    /// What it cost.
+    /// Cost of the step.
     pub resources: Resources,
-    /// What went over the wire.
+    /// Traffic on the wire.
     pub wire: Wire,
-    /// What the step says.
+    /// Verdict on the step.
     pub verdict: Verdict,
     /// Thresholds of the run and what became of them; none if the run has none, or is a part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,18 +67,18 @@ pub struct Identity {
     pub commit: Option<String>,
     /// Version and profile of the binary.
     pub build: String,
-    /// Of the scenario.
+    /// Seed of the scenario.
     pub seed: u64,
     /// RFC 3339, UTC.
     pub started: String,
 }
 
-/// What a record of a part has for the merge: what all parts have in common, and sums that its figures were made from.
+/// Fields of a partial record that the merge needs: those that all parts have in common, and the sums behind its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartOfRun {
     /// Which, from 1.
     pub index: u32,
-    /// Of how many.
+    /// Number of parts.
     pub of: u32,
     /// Name of the phase.
     pub phase: String,
@@ -119,7 +119,7 @@ pub struct Host {
     pub clocksource: Option<String>,
 }
 
-/// Who ran where. Parties are `gateway`, `generator`, `origin`.
+/// Which CPUs each party ran on. Parties are `gateway`, `generator`, `origin`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Placement {
     /// CPUs of the gateway.
@@ -155,7 +155,7 @@ pub struct Load {
     pub arrival: Option<String>,
     /// Requests per second; `null` in a closed loop.
     pub offered: Option<f64>,
-    /// Of all shards.
+    /// Connections of all shards together.
     pub connections: u32,
     /// Requests under way per connection.
     pub pipeline: u32,
@@ -222,7 +222,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Of one outcome.
+    /// Summaries of `latencies`.
     #[must_use]
     pub fn of(latencies: &Latencies) -> Self {
         let Latencies { sojourn, service, backlog, generator_lag, error_service } = latencies;
@@ -237,7 +237,7 @@ impl Latency {
     }
 }
 
-/// What it cost.
+/// Cost of the step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
     /// By party: `gateway`, `generator`, `origin`, `rest`.
@@ -246,9 +246,9 @@ pub struct Resources {
     pub box_us_per_req: Option<f64>,
     /// Share of the window that the hypervisor took, 0 to 1.
     pub steal: Option<f64>,
-    /// Of the gateway, by the processor's own counters.
+    /// CPU cycles of the gateway per completed request, by the processor's own counters.
     pub cycles_per_req: Option<f64>,
-    /// As `cycles_per_req`.
+    /// Instructions of the gateway per completed request, counted like `cycles_per_req`.
     pub instructions_per_req: Option<f64>,
 }
 
@@ -257,7 +257,7 @@ pub struct Resources {
 pub struct Party {
     /// CPU microseconds per completed request.
     pub cpu_us_per_req: Option<f64>,
-    /// Of its CPU time, the share in the kernel, 0 to 1; sampled by most kernels.
+    /// Kernel share of its CPU time, 0 to 1; sampled by most kernels.
     #[serde(default)]
     pub kernel_share: Option<f64>,
     /// Busy share of its busiest core, 0 to 1.
@@ -272,20 +272,20 @@ pub struct Party {
     pub throttled: Option<u64>,
 }
 
-/// What went over the wire, as the generator saw it.
+/// Traffic on the wire, as the generator saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wire {
     /// Sent.
     pub tx_bytes: u64,
     /// Received.
     pub rx_bytes: u64,
-    /// Of values in correct replies; `null` if they were not counted.
+    /// Bytes of values in correct replies; `null` if they were not counted.
     pub goodput_bytes: Option<u64>,
     /// Connections per core of the gateway.
     pub connections_per_core: Option<Vec<u32>>,
 }
 
-/// What the step says.
+/// Verdict on the step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Whether the trial passed its own checks.
@@ -299,7 +299,7 @@ pub struct Verdict {
     pub class: Option<Class>,
     /// Why it is not clean.
     pub not_clean_reason: Option<String>,
-    /// What stopped the search here.
+    /// The limit that stopped the search at this step.
     pub stop_reason: Option<String>,
     /// Numbers behind the reasons.
     pub evidence: BTreeMap<String, serde_json::Value>,

@@ -41,7 +41,7 @@ pub enum Tail {
 }
 
 impl Tail {
-    /// Of so many samples, one lies above.
+    /// The number of samples of which one lies above the percentile.
     #[must_use]
     pub const fn one_in(self) -> u64 {
         match self {
@@ -263,13 +263,13 @@ pub struct Summary {
     pub min: Option<u64>,
     /// The mean.
     pub mean: Option<u64>,
-    /// Of at least 20 samples.
+    /// 50th percentile; needs at least 20 samples.
     pub p50: Option<u64>,
-    /// Of at least 100 samples.
+    /// 90th percentile; needs at least 100 samples.
     pub p90: Option<u64>,
-    /// Of at least 1,000 samples.
+    /// 99th percentile; needs at least 1,000 samples.
     pub p99: Option<u64>,
-    /// Of at least 10,000 samples.
+    /// 99.9th percentile; needs at least 10,000 samples.
     pub p999: Option<u64>,
     /// The largest sample.
     pub max: Option<u64>,

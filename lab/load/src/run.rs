@@ -80,8 +80,8 @@ pub enum Event {
     },
 }
 
-/// Runs all phases of `scenario` against `target`, and tells `events` of each second and each result. Blocks until the
-/// last phase is over. Nobody needs to listen.
+/// Runs all phases of `scenario` against `target`, and sends each second and each result to `events`. Blocks until the
+/// last phase is over. The receiver may be dropped.
 ///
 /// # Errors
 /// See [`RunError`]. Results that were reported before it are complete.

@@ -111,29 +111,29 @@ pub struct Scenario {
     pub protocol: &'static dyn Protocol,
     /// Open or closed loop.
     pub mode: Mode,
-    /// Of every random choice.
+    /// Seed of every random choice.
     pub seed: u64,
     /// Generator cores, at least 1 and at most one per connection.
     pub shards: u32,
-    /// Of all shards together.
+    /// Connections of all shards together.
     pub connections: u32,
     /// Requests under way per connection, at least 1; of HTTP/2 its streams.
     pub pipeline: u32,
     /// The p99 sojourn that a clean step must keep.
     pub slo_p99: Option<Duration>,
-    /// What `weir lab load` gates on, beside the latency target: see [`Self::gates`].
+    /// Thresholds that decide the exit code of `weir lab load`, beside the latency target: see [`Self::gates`].
     pub thresholds: Vec<Threshold>,
     /// Sojourn above which a completed request is late, and delay from which it is not sent any more.
     pub late_limit: Duration,
     /// Whether replies are checked.
     pub integrity: bool,
-    /// What keys there are.
+    /// The set of keys.
     pub keys: KeySpace,
     /// How large values are.
     pub payload: Payload,
     /// The mix, at least one; none where nothing is stored.
     pub commands: Vec<Command>,
-    /// What HTTP and WebSocket ask for.
+    /// Path and host of HTTP and WebSocket requests.
     pub request: Request,
     /// Channels to which the connections are subscribed, evenly: what one further connection of each shard publishes is
     /// heard by all of a channel, and each message that one of them hears is a request of its own. 0: a connection hears the
@@ -202,7 +202,7 @@ impl Scenario {
     }
 }
 
-/// Who decides when the next request is sent.
+/// Mode of the loop: what triggers the next request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
     /// The schedule.
@@ -258,7 +258,7 @@ pub struct KeySpace {
     pub preload: bool,
 }
 
-/// Nothing is stored: one key that nobody asks for.
+/// For protocols that store nothing: one key that no request names.
 impl Default for KeySpace {
     fn default() -> Self {
         Self { count: 1, prefix: String::new(), distribution: Distribution::Uniform, preload: false }
@@ -268,7 +268,7 @@ impl Default for KeySpace {
 /// One size of values and how often it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadSize {
-    /// Of the value.
+    /// Size of the value.
     pub bytes: usize,
     /// Share among the weights of all sizes.
     pub weight: u32,
@@ -313,7 +313,7 @@ impl fmt::Display for Payload {
     }
 }
 
-/// What HTTP and WebSocket ask for.
+/// Path and host of HTTP and WebSocket requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The scenario names a path and no size of the payload: a body of any length is right, and only the status of a
@@ -321,14 +321,14 @@ pub struct Request {
     pub has_any_length: bool,
     /// The path; `None`: those of the lab's own origin, `/N/WORD`, and `/` for a WebSocket.
     pub path: Option<String>,
-    /// What Host, or the authority, says.
+    /// Value of Host, or of the authority.
     pub host: String,
 }
 
 /// One kind of request and how often it comes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
-    /// What is sent.
+    /// Kind of request.
     pub kind: CommandKind,
     /// Share among the weights of all commands.
     pub weight: u32,

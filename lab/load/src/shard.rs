@@ -16,7 +16,7 @@ pub struct Shard {
     of: u32,
 }
 
-/// What a random stream is for; each purpose draws from its own, so that a change of one leaves the others alone.
+/// Purpose of a random stream; each purpose has a stream of its own, so that a change of one leaves the others alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Purpose {
@@ -24,7 +24,7 @@ pub enum Purpose {
     Arrivals = 1,
     /// Which command, which key.
     Requests = 2,
-    /// What keys hold.
+    /// Contents of keys.
     Values = 3,
 }
 

@@ -283,7 +283,7 @@ impl Judged {
     }
 }
 
-/// What a run is worth to a caller that gates on it.
+/// Result of a run for a caller that gates on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gate {
     /// Every threshold is met, or there is none.
@@ -296,7 +296,7 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// Of a phase whose thresholds were judged. A run is worth what the worst of its phases is: see the order.
+    /// Result of a phase whose thresholds were judged. The result of a run is that of its worst phase: see the order.
     #[must_use]
     pub fn of(record: &StepRecord) -> Self {
         let judged = &record.thresholds;

@@ -47,7 +47,7 @@ impl Url {
         &self.target
     }
 
-    /// What it speaks.
+    /// Its protocol.
     #[must_use]
     pub fn protocol(&self) -> &'static dyn Protocol {
         self.protocol
@@ -149,7 +149,7 @@ pub struct UrlLoad {
     pub url: Url,
     /// Requests per second; `None`: a closed loop, where the reply decides when the next request is sent.
     pub rate: Option<f64>,
-    /// Of all cores together.
+    /// Connections of all cores together.
     pub connections: u32,
     /// Requests under way per connection; streams of HTTP/2.
     pub pipeline: u32,
@@ -163,12 +163,12 @@ pub struct UrlLoad {
     pub payload: Option<String>,
     /// The latency target, such as `20ms`.
     pub slo_p99: Option<String>,
-    /// What the exit code says.
+    /// Thresholds that decide the exit code.
     pub thresholds: Vec<Threshold>,
 }
 
 impl UrlLoad {
-    /// The scenario file. What is wrong in a number or a time is for the reader of scenarios to say.
+    /// The scenario file. Mistakes in numbers and times are left for the reader of scenarios to report.
     #[must_use]
     pub fn scenario(&self) -> String {
         let Self { url, rate, connections, pipeline, shards, warmup, duration, payload, slo_p99, thresholds } = self;

@@ -18,7 +18,7 @@ pub const TAGGED_BYTES_MIN: usize = 16;
 pub struct Generation(u64);
 
 impl Generation {
-    /// What keys hold before the run: written by the preload.
+    /// Generation of the values written by the preload, before the run.
     pub const PRELOADED: Self = Self(0);
 
     /// The `number`th planned SET of `shard`, from 1; 0 is [`Self::PRELOADED`] whatever the shard.
@@ -38,7 +38,7 @@ impl Generation {
     }
 }
 
-/// What the bytes of a reply turned out to be.
+/// Meaning of the bytes of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyValue {
     /// The whole value of the key as of this generation.
@@ -104,7 +104,7 @@ impl Values {
         out.extend_from_slice(&words.next().unwrap_or_default().to_le_bytes()[..rest]);
     }
 
-    /// What `bytes`, the reply for `key`, are. Reads every byte.
+    /// Recognises `bytes`, the reply for `key`. Reads every byte.
     #[must_use]
     pub fn recognise(&self, key: u64, bytes: &[u8]) -> ReplyValue {
         if bytes.len() < TAGGED_BYTES_MIN {

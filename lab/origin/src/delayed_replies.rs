@@ -16,7 +16,7 @@ use weir_engine::{Chunk, Reader, sleep};
 #[derive(Default)]
 pub(crate) struct DelayedReplies {
     replies: VecDeque<(Time, Vec<u8>)>,
-    /// Of all of them.
+    /// Bytes of all replies.
     pub(crate) bytes: usize,
     timer: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }

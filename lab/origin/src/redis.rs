@@ -13,7 +13,7 @@
 //! **Memory mode** runs on one worker, because its keys are plain cells of that worker's thread. **Fixed mode** has no
 //! keys and runs on any number of workers. Texts and shapes of replies are those of Redis 7.0.15.
 //!
-//! What is left out, and answered with Redis' own unknown-command text: streams, sorted sets, scripts, blocking
+//! Not implemented, and answered with Redis' own unknown-command text: streams, sorted sets, scripts, blocking
 //! commands, patterns (`PSUBSCRIBE`) and shard channels, `CLUSTER`, `ACL`, persistence and replication. `SET` takes
 //! `EX PX NX XX KEEPTTL GET` but no `EXAT`/`PXAT`. `COMMAND` answers the six-field form that servers before 7.0 had.
 //!

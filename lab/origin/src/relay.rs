@@ -114,7 +114,7 @@ struct Relay {
     input: Vec<u8>,
     /// Whole requests of this turn.
     requests: Vec<u8>,
-    /// What the server sent; the start of a reply that is not whole stays for the next turn.
+    /// Bytes from the server; an incomplete reply at their end is kept for the next turn.
     replies: Vec<u8>,
     splitter: Splitter,
 }
@@ -241,7 +241,7 @@ impl Relay {
                 Err(error) => break Err(error),
             }
         };
-        // What is counted is sent, also if an error follows it.
+        // The requests counted above are sent even if an error follows them.
         self.requests.extend_from_slice(&bytes[..whole]);
         if has_partial {
             client.partial.drain(..whole);

@@ -1,4 +1,4 @@
-//! What origins of every protocol have in common: worker threads, each with a listening socket, and what they count.
+//! Common parts of the origins of all protocols: worker threads, each with a listening socket, and their counters.
 
 use std::{
     future::{Future, poll_fn},
@@ -81,7 +81,7 @@ pub(crate) fn add(counter: &AtomicU64, count: u64) {
 pub(crate) struct Post {
     /// Number of the worker, from 0.
     pub id: usize,
-    /// Of its own, or shared with others if it is a path.
+    /// Socket of this worker alone, or shared with others if it is a path.
     pub listener: Socket,
     /// The word to end.
     pub inbox: Inbox<()>,

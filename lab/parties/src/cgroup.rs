@@ -107,7 +107,7 @@ impl Group {
         self.folders.all().map(|folder| folder.join("cgroup.procs")).collect()
     }
 
-    /// What it uses.
+    /// Usage of the group.
     #[must_use]
     pub fn account(&self) -> Account {
         Account(self.folders.clone())

@@ -23,17 +23,17 @@ pub struct Counters {
     instructions: Tally,
 }
 
-/// What the counters said at one instant.
+/// Values of the counters at one instant.
 #[derive(Clone, Debug)]
 pub struct Reading {
     cycles: Vec<CountAndTime>,
     instructions: Vec<CountAndTime>,
 }
 
-/// What was counted between two readings.
+/// Counts between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counted {
-    /// Of the processor's clock while it worked for these processes.
+    /// Cycles of the processor's clock while it worked for these processes.
     pub cycles: f64,
     /// Retired.
     pub instructions: f64,
@@ -60,7 +60,7 @@ impl Counters {
 }
 
 impl Reading {
-    /// What was counted since an `earlier` reading of the same counters; `None` if too much had to be made up for.
+    /// Counts since an `earlier` reading of the same counters; `None` if too large a part would be extrapolated.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Counted> {
         Some(Counted {
@@ -71,7 +71,7 @@ impl Reading {
 }
 
 fn threads_of(processes: &[u32]) -> Vec<u32> {
-    // Of a process that has ended meanwhile nothing is to be counted.
+    // A process that has ended meanwhile adds nothing.
     processes.iter().flat_map(|process| tasks(*process).unwrap_or_default()).collect()
 }
 

@@ -31,8 +31,8 @@ pub struct CpuUse {
 }
 
 impl CpuTime {
-    /// Of running processes, such as a [`family`]: the first field of `/proc/<pid>/task/*/schedstat`, and utime and stime
-    /// of their `stat`. Of those behind the first, one that has ended counts nothing.
+    /// CPU time of running processes, such as a [`family`]: the first field of `/proc/<pid>/task/*/schedstat`, and utime and
+    /// stime of their `stat`. A process after the first that has ended adds nothing.
     ///
     /// A thread that ends between two looks takes its time with it; the gateways compared here keep their threads.
     pub fn of(processes: &[u32]) -> Result<Self> {
@@ -55,7 +55,7 @@ impl CpuTime {
         Ok((time, threads))
     }
 
-    /// What was used since an earlier look.
+    /// CPU use since an earlier look.
     pub fn since(self, earlier: Self) -> CpuUse {
         let micros = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64() * 1e6;
         CpuUse {
@@ -81,7 +81,7 @@ pub struct ThreadTime {
 }
 
 impl ThreadTimes {
-    /// Of running processes. Of those behind the first, one that has ended counts nothing.
+    /// Times of running processes. A process after the first that has ended adds nothing.
     ///
     /// # Errors
     /// The first does not exist.
@@ -122,7 +122,7 @@ impl ThreadTimes {
 /// A process and all that it started, as long as they live: servers with worker processes, programs behind scripts.
 ///
 /// # Errors
-/// The kernel was built without CONFIG_PROC_CHILDREN, so nobody can tell.
+/// The kernel was built without CONFIG_PROC_CHILDREN, so the children are unknown.
 pub fn family(process: u32) -> Result<Vec<u32>> {
     let known = "/proc/thread-self/children";
     std::fs::metadata(known).with_context(|| format!("{known}: this kernel does not tell a process's children"))?;
@@ -193,7 +193,7 @@ impl BoxTime {
         Ok(Self { busy: ticks(busy), steal: ticks(steal), total: ticks(busy + idle + iowait + steal) })
     }
 
-    /// What happened since an earlier look.
+    /// Use since an earlier look.
     pub fn since(self, earlier: Self) -> BoxUse {
         let total = self.total.saturating_sub(earlier.total).as_secs_f64();
         let steal = self.steal.saturating_sub(earlier.steal).as_secs_f64();

@@ -1,4 +1,4 @@
-//! What must not run out, or overflow, while something is measured: descriptors, ports, memory, queues of the kernel.
+//! Resources that must not run out, or overflow, during a measurement: descriptors, ports, memory, queues of the kernel.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Of a running process.
+    /// Descriptors of a running process.
     ///
     /// # Errors
     /// There is no such process, or it is another user's.
@@ -85,7 +85,7 @@ impl KernelCounters {
         Ok(Self { drops, swapped: swapped.sum() })
     }
 
-    /// What was added since an earlier look.
+    /// Increase since an earlier look.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self { drops: self.drops.saturating_sub(earlier.drops), swapped: self.swapped.saturating_sub(earlier.swapped) }

@@ -15,8 +15,8 @@
 //! | `{path}`, `{name}` | what a request of HTTP asks for, and of whom |
 //! | `{command}`, `{keys}` | which command of a mix, and how many keys there are |
 //!
-//! What a scenario says and no word names must have its simplest value; whoever starts the program checks that. How the output is
-//! read: [`output`].
+//! A setting of the scenario that no word names must have its simplest value; whoever starts the program checks that. For the
+//! parsing of the output see [`output`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -69,7 +69,7 @@ const LOOK: Duration = Duration::from_millis(5);
 pub struct Load {
     /// As the command line calls it.
     pub name: String,
-    /// What it speaks, in the words of scenarios.
+    /// Its protocols, in the words of scenarios.
     pub protocols: Vec<String>,
     /// Name of the program.
     pub program: String,
@@ -284,7 +284,7 @@ impl RunningLoad<'_> {
             thread::sleep(LOOK);
         };
         let output = self.process.output();
-        // What it calls an error says more than its status.
+        // An error in its output says more than its exit status.
         if let Some(line) = self.load.output.error(&output) {
             bail!("{name}: {line}");
         }
@@ -301,7 +301,7 @@ pub struct LoadOutput {
 }
 
 impl LoadOutput {
-    /// What it says. `load` is the one that was started.
+    /// Figures from its output. `load` is the one that was started.
     ///
     /// # Errors
     /// Its output lacks a figure, or it completed nothing.

@@ -67,7 +67,7 @@ const WORDS: [&str; 13] = [
     "{config}",
 ];
 
-/// What every gateway of a comparison has besides what its file says.
+/// A property that every gateway of a comparison gets in addition to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Clients speak TLS.
@@ -93,7 +93,7 @@ impl Change {
 pub struct Peer {
     /// As tables call it: small letters, digits, `-`.
     pub name: String,
-    /// What it speaks, in the words of scenarios: `redis`, `http1` and so on.
+    /// Its protocols, in the words of scenarios: `redis`, `http1` and so on.
     pub protocols: Vec<String>,
     /// Name of the program, or a path to it.
     pub program: String,
@@ -101,7 +101,7 @@ pub struct Peer {
     pub install: String,
     /// Most threads that it can carry load with; absent: as many as configured.
     pub workers_max: Option<u32>,
-    /// Of the command that starts it in the foreground.
+    /// Arguments of the command that starts it in the foreground.
     pub arguments: Vec<String>,
     /// Arguments with which it tells its version; empty: it cannot.
     #[serde(default)]
@@ -141,7 +141,7 @@ impl Config {
 /// The settings of one instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
-    /// What stands behind, at least one: `host:port`, or `unix:/path` for those that can.
+    /// Upstream servers, at least one: `host:port`, or `unix:/path` for gateways that can connect to it.
     pub origins: &'a [String],
     /// Threads that carry load.
     pub workers: u32,
@@ -151,7 +151,7 @@ pub struct Setting<'a> {
     pub path: &'a str,
     /// CPUs as `taskset -c` reads them; `None`: wherever the scheduler likes.
     pub cpus: Option<&'a str>,
-    /// Of one CPU, 0.1 to 1; `None`: all of those that it has.
+    /// Share of one CPU, 0.1 to 1; `None`: all of its CPUs.
     pub share: Option<f64>,
     /// The program; `None`: it is looked for.
     pub program: Option<&'a Path>,
@@ -163,7 +163,7 @@ pub struct Running {
     pub name: String,
     /// Its first process.
     pub process: Process,
-    /// Of one CPU, what it may use; `None`: all of those that it has.
+    /// Share of one CPU that it may use; `None`: all of its CPUs.
     pub share: Option<f64>,
     /// On 127.0.0.1, for clients.
     pub port: u16,
@@ -283,7 +283,7 @@ impl Peer {
         let program = program.with_context(|| format!("{} is not installed: {}", self.program, self.install))?;
         let port = free_port()?;
         let mut filled = setting.words(port)?;
-        // As results tell it: where a file of this run lay helps nobody.
+        // As printed in results, without the path of this run's folder, which would be of no use there.
         let mut named = filled.clone();
         named.add("{folder}", ".");
         filled.add("{folder}", folder.to_string_lossy());
@@ -341,7 +341,7 @@ impl Peer {
 }
 
 impl Setting<'_> {
-    /// What its words become, but for files. `{folder}` may stand in them.
+    /// Values of its words, except files. `{folder}` may occur in them.
     fn words(&self, port: u16) -> Result<Words> {
         let mut words = Words::of_origin(self.origins.first().context("nothing stands behind")?);
         words.add("{port}", port.to_string());

@@ -1,4 +1,4 @@
-//! CPUs that this process may use, and ports that nobody else does.
+//! CPUs that this process may use, and ports that no other process uses.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};

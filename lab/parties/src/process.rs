@@ -23,7 +23,7 @@ const TAIL_LINES: usize = 12;
 /// Joins the groups named before `--`, then becomes the program behind it. 0 stands for the process that writes it.
 const ENTER: &str = r#"while [ "$1" != -- ]; do echo 0 > "$1" || exit 126; shift; done; shift; exec "$@""#;
 
-/// What to start, and where.
+/// A program to start, its CPUs and its control group.
 pub struct Launch {
     /// Short name for messages and for the file of its output.
     pub name: String,
@@ -79,7 +79,7 @@ pub struct Process {
     cgroup: Option<Group>,
 }
 
-/// What is said to a child, and what it answers.
+/// Pipes to the standard input and from the standard output of a child.
 pub struct Pipes {
     /// Its standard input. Dropped, it reads the end.
     pub input: ChildStdin,
@@ -121,7 +121,7 @@ impl Process {
         Ok(Self { name: launch.name, child, output, status: None, cgroup: launch.cgroup })
     }
 
-    /// What its control group uses, if it has one.
+    /// Usage of its control group, if it has one.
     pub fn account(&self) -> Option<Account> {
         self.cgroup.as_ref().map(Group::account)
     }
@@ -131,7 +131,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What it has written so far.
+    /// Its output so far.
     pub fn output(&self) -> String {
         std::fs::read(&self.output).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
@@ -155,7 +155,7 @@ impl Process {
         self.ended()
     }
 
-    /// Whether it has ended, and how. What it started ends with it: the group is ended before its number can be another's.
+    /// Whether it has ended, and how. Its children end with it: the group is ended before its number can be another's.
     fn ended(&mut self) -> Result<Option<ExitStatus>> {
         if self.status.is_some() {
             return Ok(self.status);
@@ -166,7 +166,7 @@ impl Process {
             if matches!(waitid(WaitId::Pid(group), peek), Ok(None)) {
                 return Ok(None);
             }
-            // Nobody may be left in it.
+            // No process may be left in the group.
             let _ = kill_process_group(group, Signal::KILL);
         }
         self.status = self.child.try_wait()?;

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 
-/// What the words become. Values may hold words that were added later.
+/// Values of the words. A value may contain words that were added later.
 #[derive(Clone, Default)]
 pub(crate) struct Words {
     words: Vec<(&'static str, String)>,
@@ -17,7 +17,7 @@ impl Words {
         self.words.push((word, value.into()));
     }
 
-    /// What `{each name}...{end}` is repeated with.
+    /// Adds the list that `{each name}...{end}` iterates over.
     pub(crate) fn add_list(&mut self, name: &'static str, list: Vec<Self>) {
         self.lists.push((name, list));
     }

@@ -33,7 +33,7 @@ impl Budget {
         }
     }
 
-    /// Of one CPU, if it is a share.
+    /// Share of one CPU; `None`: whole CPUs.
     #[must_use]
     pub fn share(self) -> Option<f64> {
         match self {

@@ -37,7 +37,7 @@ pub struct Request {
     pub weir: PathBuf,
     /// The workload; each of its phases is a row.
     pub scenario: Scenario,
-    /// What stands behind the gateways.
+    /// Kind of server behind the gateways.
     pub behind: UpstreamKind,
     /// CPUs of each gateway.
     pub budget: Budget,
@@ -60,7 +60,7 @@ pub struct Request {
 pub enum Progress<'a> {
     /// The gateways stand, all of them or some.
     Started {
-        /// Who runs where.
+        /// CPUs of each party.
         placement: &'a Placement,
         /// Those that run.
         arms: &'a [Arm],
@@ -80,9 +80,9 @@ pub enum Progress<'a> {
     Ended {
         /// Whose.
         arm: &'a str,
-        /// What it measured.
+        /// Measurements of the run.
         trial: &'a Trial,
-        /// What it was worth.
+        /// Verdict on the run.
         verdict: Verdict,
     },
     /// An arm ended, or refused the load. It is not run again.
@@ -97,7 +97,7 @@ pub enum Progress<'a> {
 /// A comparison that came to its end.
 #[derive(Debug)]
 pub struct ComparisonResult {
-    /// Who ran where.
+    /// CPUs of each party.
     pub placement: Placement,
     /// Those that ran.
     pub arms: Vec<Arm>,
@@ -273,7 +273,7 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// An arm ended, or refuses the load. Its end is nobody else's failure.
+    /// Records that an arm ended, or refuses the load. The other arms continue.
     fn fail(&mut self, index: usize, row: &Row, error: &anyhow::Error) -> Result<()> {
         interrupt::check()?;
         self.fleet.stage.check()?;
@@ -332,12 +332,13 @@ fn order(arms: usize, rng: &mut Rng) -> Vec<usize> {
     [order, mirrored].concat()
 }
 
-/// What generator and back end can do without a gateway: closer to it than the rules allow, a run shows the lab.
+/// Rate that the generator and the back end reach without a gateway. A run that comes closer to it than the rules allow
+/// measures the lab.
 fn direct_ceiling(fleet: &Fleet, request: &Request) -> Result<(f64, StepRecord)> {
     let phase =
         Phase { name: "direct".to_owned(), warmup: CEILING_WARMUP, duration: CEILING_WINDOW, ..Phase::default() };
     let scenario = Scenario { mode: Mode::Closed, phases: vec![phase], ..request.scenario.clone() };
-    // Of its few seconds one may be lost.
+    // The window has only a few seconds, of which one may be lost.
     let slices_stolen_share_max = Rules::quick().slices_stolen_share_max;
     let rules = Rules { slices_stolen_share_max, ..request.rules.clone() };
     let mut reason = String::new();

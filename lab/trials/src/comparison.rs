@@ -26,7 +26,7 @@ const RUNS_PER_BLOCK: usize = 2;
 pub struct Comparison {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Of the last run.
+    /// Id of the last run.
     pub run_id: String,
     /// Seconds since 1970 at its end.
     pub ended: u64,
@@ -38,11 +38,11 @@ pub struct Comparison {
     pub scenario: String,
     /// Its name.
     pub name: String,
-    /// What stood behind the gateways.
+    /// The servers behind the gateways, in words.
     pub behind: String,
     /// Whether that was an origin of the lab.
     pub backend: Backend,
-    /// Who ran where.
+    /// CPUs of each party.
     pub placement: Placement,
     /// The machine.
     pub host: Host,
@@ -65,9 +65,9 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// Thresholds by which runs were judged.
     pub rules: Rules,
-    /// Of the order of the runs, and of what they sent.
+    /// Seed of the order of the runs, and of the requests that they sent.
     pub seed: u64,
-    /// Of the resampling.
+    /// Seed of the resampling.
     pub bootstrap_seed: u64,
 }
 
@@ -156,26 +156,26 @@ pub struct Block {
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// What was measured.
+    /// The measured window.
     pub trial: Trial,
-    /// What it was worth, in words.
+    /// Verdict on it, in words.
     pub verdict: String,
     /// Which of its figures count.
     pub worth: Worth,
-    /// Of the CPU time of the gateway, the share in the kernel: sampled.
+    /// Kernel share of the gateway's CPU time: sampled.
     pub kernel_share: Option<f64>,
     /// Busy microseconds of all CPUs per completed request.
     pub box_us: Option<f64>,
     /// Cycles of the gateway per completed request; `None` where the machine does not count them.
     #[serde(default)]
     pub cycles: Option<f64>,
-    /// As `cycles`.
+    /// Instructions of the gateway per completed request, like `cycles`.
     #[serde(default)]
     pub instructions: Option<f64>,
     /// CPU of the lab's origin per completed request, microseconds; `None`: another server stands behind.
     #[serde(default)]
     pub origin_us: Option<f64>,
-    /// Of the gateway, bytes.
+    /// Largest resident memory of the gateway, bytes.
     pub rss_max: Option<u64>,
     /// Share of the window that the hypervisor took.
     pub steal: f64,
@@ -194,8 +194,8 @@ pub enum Worth {
 }
 
 impl Worth {
-    /// Of a run and what it was judged to be. Overload is unsteady by its nature, and connections that a gateway drops are
-    /// its own: both still say who carries what.
+    /// Worth of a run with this verdict. Overload is unsteady by its nature, and connections that a gateway drops are its own:
+    /// both runs still show which gateway carries what.
     pub(crate) fn of(trial: &Trial, verdict: Verdict, rules: &Rules) -> Self {
         if !matches!(verdict, Verdict::Invalid(_)) {
             return Self::All;
@@ -245,14 +245,14 @@ pub struct Metric {
     pub name: &'static str,
     /// Reads it.
     pub figure: fn(&Sample) -> Option<f64>,
-    /// Of which runs it counts.
+    /// Least worth of a run whose figure counts.
     pub needs: Worth,
     /// Whether more of it is better.
     pub is_more_better: bool,
 }
 
 impl Metric {
-    /// Of a run, if it counts.
+    /// Figure of a run, if it counts.
     #[must_use]
     pub fn of(&self, sample: &Sample) -> Option<f64> {
         (self.figure)(sample).filter(|_| sample.worth >= self.needs)
@@ -323,7 +323,7 @@ impl Row {
         median(self.runs(arm).filter_map(|sample| metric.of(sample)))
     }
 
-    /// Of the runs of an arm, those whose figure counts, and all.
+    /// Number of runs of an arm whose figure counts, and of all its runs.
     #[must_use]
     pub fn counted(&self, arm: &str, needs: Worth) -> (usize, usize) {
         (self.runs(arm).filter(|sample| sample.worth >= needs).count(), self.runs(arm).count())
@@ -347,7 +347,7 @@ impl Row {
         Ratio::of(&pairs)
     }
 
-    /// What a reader has to know before the figures.
+    /// Caveats that a reader has to know before the figures.
     #[must_use]
     pub fn caveats(&self) -> Vec<String> {
         let mut caveats = Vec::new();

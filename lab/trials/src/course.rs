@@ -14,10 +14,10 @@ const BUSY_MIN: f64 = 0.01;
 /// The course of one trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Course {
-    /// Of warm-up, window and drain, as far as they were reported.
+    /// Seconds of warm-up, window and drain, as far as they were reported.
     pub seconds: Vec<CourseSecond>,
-    /// By party: share of the window that each of its threads was on a CPU, the busiest first. Of the CPU time that it may
-    /// use: with a quota 1.0 is all of that.
+    /// By party: share of the window that each of its threads was on a CPU, the busiest first. The share is one of the CPU time
+    /// that the party may use: with a quota, 1.0 is all of it.
     pub busy: BTreeMap<String, Vec<f64>>,
 }
 
@@ -60,7 +60,7 @@ impl Course {
         self.seconds.iter().map(|second| second.completed as f64).collect()
     }
 
-    /// Of the party's busiest thread.
+    /// Busy share of the party's busiest thread.
     pub(crate) fn busiest(&self, party: Party) -> Option<f64> {
         self.busy.get(party.name())?.first().copied()
     }

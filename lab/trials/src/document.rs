@@ -12,7 +12,7 @@ pub(crate) enum Element {
     Heading(u8, String),
     /// A paragraph.
     Text(String),
-    /// What a reader has to know before the figures.
+    /// A caveat that a reader has to know before the figures.
     Caveat(String),
     /// Rows and columns.
     Table(Table),

@@ -17,16 +17,16 @@ pub enum FileError {
     Json(serde_json::Error),
     /// Another schema, which stands here beside the one that is read.
     Schema {
-        /// What the file says.
+        /// Schema of the file.
         found: String,
-        /// What was looked for.
+        /// Expected schema.
         wanted: &'static str,
     },
     /// One line of a file of lines.
     Line {
         /// From 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
 }
@@ -43,7 +43,7 @@ impl std::fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// What `schema` of a text says.
+/// Value of the field `schema` of a text.
 ///
 /// # Errors
 /// No JSON object with that field.

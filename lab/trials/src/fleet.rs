@@ -13,7 +13,7 @@ use crate::comparison::{Arm, MissingPeer};
 use crate::stage::{Stage, front_of};
 use crate::trial::{self, Subject, TrialOutcome};
 
-/// What carries the load of an arm: a gateway, or none.
+/// The program that carries the load of an arm: a gateway, or none.
 pub(crate) enum Runner {
     Gateway(Box<Running>),
     Direct,

@@ -26,7 +26,7 @@ pub struct Request {
     pub weir: PathBuf,
     /// The workload; its phases are not used.
     pub scenario: Scenario,
-    /// What stands behind the gateway.
+    /// Kind of server behind the gateway.
     pub behind: UpstreamKind,
     /// CPUs of the gateway.
     pub budget: Budget,
@@ -43,7 +43,7 @@ pub struct Request {
 pub enum Progress<'a> {
     /// The programs stand.
     Started {
-        /// Who runs where.
+        /// CPUs of each party.
         placement: &'a Placement,
         /// The gateway's configuration.
         config: &'a str,
@@ -54,9 +54,9 @@ pub enum Progress<'a> {
     Ended {
         /// The request.
         run: &'a Run,
-        /// What it measured.
+        /// Measurements of the trial.
         trial: &'a Trial,
-        /// What it was worth.
+        /// Verdict on the trial.
         verdict: Verdict,
     },
 }
@@ -66,13 +66,13 @@ pub enum Progress<'a> {
 pub struct FoundKnee {
     /// The result.
     pub knee: Knee,
-    /// Of every trial of `knee.seen`, in its order.
+    /// Courses of all trials of `knee.seen`, in its order.
     pub courses: Vec<Course>,
-    /// Who ran where.
+    /// CPUs of each party.
     pub placement: Placement,
     /// The gateway's configuration.
     pub config: String,
-    /// Of the last trial; plans cite it.
+    /// Id of the last trial; plans cite it.
     pub run_id: String,
     /// Version and profile of the build.
     pub build: String,

@@ -1,4 +1,4 @@
-//! Who gets which CPU. A budget that the host cannot give is not run, never guessed.
+//! Assigns CPUs to parties. A budget that the host cannot give is not run, never guessed.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::knee::Failure;
 pub struct Placement {
     /// One worker each.
     pub gateway: Vec<u32>,
-    /// What stands behind the gateway.
+    /// The servers behind the gateway.
     pub origin: Vec<u32>,
     /// The load generator.
     pub generator: Vec<u32>,
@@ -36,7 +36,7 @@ pub enum NotRun {
     Quota {
         /// The requested share.
         share: f64,
-        /// What the system says.
+        /// Reason given by the system.
         reason: String,
     },
 }

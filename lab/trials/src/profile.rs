@@ -47,7 +47,7 @@ pub struct Request {
     pub weir: PathBuf,
     /// The workload; its first phase is used.
     pub scenario: Scenario,
-    /// What stands behind the gateway.
+    /// Kind of server behind the gateway.
     pub behind: UpstreamKind,
     /// CPUs of the gateway.
     pub budget: Budget,
@@ -60,7 +60,7 @@ pub struct Request {
 /// A profile.
 #[derive(Debug)]
 pub struct Profile {
-    /// Who ran where.
+    /// CPUs of each party.
     pub placement: Placement,
     /// The gateway.
     pub arm: Arm,
@@ -103,7 +103,7 @@ pub fn profile(request: &Request) -> Result<Profile, Failure> {
     Ok(Profile { placement, arm, trial, event, symbols })
 }
 
-/// Of the runs of a load program.
+/// Length of the runs of a load program.
 fn length(request: &Request, fleet: &mut Fleet, scenario: &Scenario, phase: &Phase) -> Result<Option<Length>> {
     let Some(load) = &request.load else { return Ok(None) };
     let program = Program { load, changes: &[] };

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const SLOWEST: u64 = 100;
 /// Requests of the first run, from which the length of the others follows.
 const FIRST_REQUESTS: u64 = 5_000;
-/// Of a run at least so many per connection and place in its pipeline.
+/// Fewest requests of a run, per connection and place in its pipeline.
 const ROUNDS_MIN: u64 = 10;
 /// Programs round the sum of what they read: to two digits behind the point of the unit, at worst 0.5 %.
 const ROUNDED: f64 = 0.99;
@@ -129,7 +129,7 @@ impl<'a> Program<'a> {
         Ok(command.iter().map(quoted).collect::<Vec<_>>().join(" "))
     }
 
-    /// What one run came to, of an arm; `each` is called while it goes on.
+    /// Runs the program once against an arm and returns its figures; `each` is called while it runs.
     fn send(
         self,
         scenario: &Scenario,
@@ -162,13 +162,13 @@ impl<'a> Program<'a> {
         Ok(figures)
     }
 
-    /// Of the first run of an arm, which warms it up: requests per second.
+    /// Rate of the first run of an arm, which warms it up, in requests per second.
     pub(crate) fn calibrate(self, scenario: &Scenario, subject: &Subject<'_>, fleet: &Fleet) -> Result<f64> {
         let length = Length::Requests(FIRST_REQUESTS.max(requests_min(scenario)));
         Ok(self.send(scenario, subject, length, fleet, || Ok(()))?.rate)
     }
 
-    /// Of each run, the same for every arm: `slowest` is the rate of the slowest in [`Self::calibrate`].
+    /// Length of each run, the same for every arm: `slowest` is the rate of the slowest in [`Self::calibrate`].
     pub(crate) fn length(self, scenario: &Scenario, phase: &Phase, slowest: f64) -> Length {
         if !self.load.counts_requests() {
             return Length::Seconds(phase.duration.as_secs().max(1));

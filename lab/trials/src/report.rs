@@ -46,7 +46,7 @@ pub struct Rendered {
 }
 
 impl Report {
-    /// Takes the text of a file called `name`. What is no result is named in the report.
+    /// Takes the text of a file called `name`. A text that is no result is listed in the report.
     pub fn add(&mut self, name: &str, text: &str) {
         let first = text.lines().next().unwrap_or_default();
         // Records of loads are lines, whatever the ending of their file.
@@ -65,7 +65,7 @@ impl Report {
         }
     }
 
-    /// Takes the text of a file of lines called `name`: results of `weir lab load`. What is none is named in the report.
+    /// Takes the text of a file of lines called `name`: results of `weir lab load`. A text without any is listed in the report.
     pub fn add_lines(&mut self, name: &str, text: &str) {
         match loaded::read(text) {
             Ok(records) if records.is_empty() => self.add_unread(name, "no result: the file is empty".to_owned()),
@@ -131,7 +131,7 @@ impl Report {
         Rendered { markdown: page.markdown(), html: html::page(title, &page) }
     }
 
-    /// What tells a row from the others: its name, and the run if others have the same name.
+    /// Title that distinguishes a row from the others: its name, and the run if others have the same name.
     fn title(&self, found: &KneeResult) -> String {
         let title = title_of(&found.shape);
         let is_same = |other: &KneeResult| title_of(&other.shape) == title && row_of(other) != row_of(found);
@@ -173,7 +173,7 @@ impl Report {
     }
 }
 
-/// What makes searches repeats of each other: all but the budget, which has a column of its own.
+/// Identity of a row: searches with the same one are repeats. The budget is not part of it: it has a column of its own.
 fn row_of(found: &KneeResult) -> String {
     let Shape { row, budget_vcpu: _, budget_kind: _, driver, tls, telemetry } = &found.shape;
     let KneeResult { build, behind, host, .. } = found;
@@ -185,7 +185,7 @@ fn budget_of(found: &KneeResult) -> u32 {
     (found.shape.budget_vcpu * 1e3).round() as u32
 }
 
-/// Of a shape what tells it from others in a table.
+/// The properties of a shape that distinguish it from others in a table.
 fn title_of(shape: &Shape) -> String {
     let row = &shape.row;
     let name = row.split(':').next().unwrap_or(row);
@@ -289,7 +289,7 @@ fn offered(found: &KneeResult) -> impl Iterator<Item = (f64, &TrialSummary)> {
     })
 }
 
-/// Of enough requests for a p99.
+/// p99 in milliseconds; `None`: too few requests for one.
 fn p99_millis(seen: &TrialSummary) -> Option<f64> {
     (seen.completed >= Tail::P99.samples_min()).then_some(seen.sojourn_p99_us as f64 / 1e3)
 }
@@ -418,7 +418,7 @@ fn trials(found: &KneeResult) -> Table {
             rate,
             cell::short(seen.completed_rate),
             match seen.run.rate {
-                // Of a closed loop, which has no sojourn to compare.
+                // A closed loop has no sojourn to compare.
                 Rate::Saturate => "-".to_owned(),
                 Rate::Offered(_) => {
                     p99_millis(seen).map_or_else(|| format!("n/a (n = {})", seen.completed), |p99| format!("{p99:.3}"))

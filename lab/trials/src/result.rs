@@ -18,7 +18,7 @@ use crate::placement::Placement;
 /// Name and version of the file; a changed meaning gets a new number.
 pub const SCHEMA: &str = "weir.lab.result/1";
 
-/// At the end of the row of a search that nobody should size from.
+/// Suffix of the row of a search that must not be used for sizing.
 pub const QUICK: &str = ", quick look";
 
 /// One search.
@@ -26,31 +26,31 @@ pub const QUICK: &str = ", quick look";
 pub struct KneeResult {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Of the search; plans cite it.
+    /// Id of the search; plans cite it.
     pub run_id: String,
     /// Seconds since 1970 at its end.
     pub ended: u64,
-    /// What it speaks for, and nothing else.
+    /// The only shape to which the result applies.
     pub shape: Shape,
     /// The command that repeats it.
     pub command: String,
     /// Version and profile of the build.
     #[serde(default)]
     pub build: String,
-    /// What stood behind the gateway.
+    /// The server behind the gateway, in words.
     #[serde(default)]
     pub behind: String,
     /// The scenario, whole.
     pub scenario: String,
     /// The gateway's configuration, whole.
     pub gateway_config: String,
-    /// Who ran where.
+    /// CPUs of each party.
     pub placement: Placement,
     /// The machine.
     pub host: Host,
-    /// What was found.
+    /// The result of the search.
     pub knee: Knee,
-    /// Of every trial of `knee.seen`, in its order; none in files of earlier builds.
+    /// Courses of all trials of `knee.seen`, in its order; none in files of earlier builds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub courses: Vec<Course>,
     /// The size that `weir lab size` made of it; absent from other searches.
@@ -91,12 +91,12 @@ impl KneeResult {
     }
 }
 
-/// What is not in the scenario and makes a search another row.
+/// Conditions outside the scenario that make a search another row.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
     /// CPUs of the gateway.
     pub budget: Budget,
-    /// What stands behind it.
+    /// Kind of server behind it.
     pub backend: Backend,
     /// How much it observes of itself.
     pub telemetry: Telemetry,
@@ -104,7 +104,7 @@ pub struct Conditions {
     pub is_quick: bool,
 }
 
-/// The shape of a search. Of the scenario all that shapes the load is in the row, whatever its name.
+/// The shape of a search. Every setting of the scenario that shapes the load is in the row, whatever its name.
 #[must_use]
 pub fn shape_of(scenario: &Scenario, conditions: &Conditions) -> Shape {
     let Conditions { budget, backend, telemetry, is_quick } = *conditions;

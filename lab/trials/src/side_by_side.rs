@@ -129,7 +129,7 @@ fn charts(comparison: &Comparison) -> Vec<Chart> {
     });
     let lines = comparison.rows.iter().flat_map(|row| {
         others.iter().filter_map(move |other| {
-            // Of fewer blocks the interval is narrower than the truth.
+            // With fewer blocks the interval is too narrow.
             let ratio = row.ratio(&ours.name, &other.name, &CPU).filter(|ratio| ratio.blocks >= BLOCKS_MIN)?;
             let Ratio { median, interval: (low, high), .. } = ratio;
             Some(Interval { label: format!("{}, {}", other.name, row.title()), median, low, high })
@@ -287,7 +287,8 @@ fn ratios(comparison: &Comparison, row: &Row) -> Table {
     table
 }
 
-/// `0.610 (0.590 to 0.630) better`. Of too few blocks, or too few samples for a tail, the figures and their number alone.
+/// `0.610 (0.590 to 0.630) better`. With too few blocks, or too few samples for a tail, only the figures and the number of
+/// blocks.
 fn read(ratio: &Ratio, is_more_better: bool, is_claim: bool) -> String {
     let Ratio { median, interval: (low, high), blocks, .. } = ratio;
     let figures = format!("{median:.3} ({low:.3} to {high:.3})");

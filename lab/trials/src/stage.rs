@@ -23,7 +23,7 @@ use crate::placement::{Placement, list_of};
 /// Client connections that a gateway has room for beyond the scenario's connections.
 const CONNECTIONS_SPARE: u32 = 64;
 
-/// What stands behind the gateway.
+/// Kind of server behind the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamKind {
     /// The lab's own origin, started for the search.
@@ -92,7 +92,7 @@ impl UpstreamKind {
     }
 }
 
-/// What nginx serves.
+/// The file that nginx serves.
 const FILE: &str = "payload";
 
 /// The programs behind the gateways, and where they listen. Dropped, they end.
@@ -191,8 +191,8 @@ impl Stage {
     /// Requests that all behind the gateways have answered so far; `None`: they cannot tell.
     pub(crate) fn count(&self) -> Result<Option<u64>> {
         let Some(count) = self.protocol.count() else { return Ok(None) };
-        // Where an origin has several cores, the one that is reached tells of itself alone, and nobody knows how many
-        // another server has.
+        // An origin with several cores reports only the counter of the core that accepted the connection, and the number of
+        // cores of another server is unknown.
         let is_single = self.origin.is_some() && self.server.is_none() && self.placement.origin.len() == 1;
         if self.protocol.family().has_workers() && !is_single {
             return Ok(None);
@@ -234,7 +234,7 @@ pub(crate) fn front_of(gateway: &Running) -> Address {
 /// How long a server may take to tell how many requests it has answered.
 const COUNT_LIMIT: Duration = Duration::from_secs(2);
 
-/// What one server has counted; `None`: it does not tell.
+/// Counter of one server; `None`: it has none.
 fn query_count(address: &Address, count: &Count) -> Result<Option<u64>> {
     match address {
         Address::Unix(path) => {

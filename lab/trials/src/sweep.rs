@@ -45,7 +45,7 @@ pub struct Request {
     pub weir: PathBuf,
     /// One after the other.
     pub workloads: Vec<Workload>,
-    /// What stands behind the gateways.
+    /// Kind of server behind the gateways.
     pub behind: UpstreamKind,
     /// CPUs of each gateway, one budget after the other.
     pub budgets: Vec<Budget>,
@@ -68,7 +68,7 @@ pub enum Progress<'a> {
     Started {
         /// The workload.
         name: &'a str,
-        /// Who runs where.
+        /// CPUs of each party.
         placement: &'a Placement,
         /// Those that run.
         arms: &'a [Arm],
@@ -196,7 +196,7 @@ fn climb(
                 }
                 Err(error) => {
                     interrupt::check()?;
-                    // Its end is nobody else's failure.
+                    // The other arms continue, unless a server behind them ended too.
                     fleet.stage.check()?;
                     *is_gone = true;
                     (None, Some(format!("failed: {error:#}")))

@@ -17,7 +17,7 @@ pub const SCHEMA: &str = "weir.lab.sweep/1";
 /// Busy share of a core from which it bounds what it carries.
 const FULL_MIN: f64 = 0.95;
 
-/// What is varied.
+/// The parameter that a sweep varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -32,7 +32,7 @@ pub enum Kind {
 pub struct Sweep {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Of the last run.
+    /// Id of the last run.
     pub run_id: String,
     /// Seconds since 1970 at its end.
     pub ended: u64,
@@ -40,9 +40,9 @@ pub struct Sweep {
     pub command: String,
     /// Version and profile of the build.
     pub build: String,
-    /// What was varied.
+    /// The varied parameter.
     pub kind: Kind,
-    /// What stood behind the gateways.
+    /// The servers behind the gateways, in words.
     pub behind: String,
     /// Whether that was an origin of the lab.
     pub backend: Backend,
@@ -58,12 +58,12 @@ pub struct Sweep {
     pub groups: Vec<Group>,
 }
 
-/// What one set of programs has measured: a scenario on one budget.
+/// Measurements of one set of programs: a scenario on one budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// Name of the scenario.
     pub name: String,
-    /// What it speaks, as tables head it.
+    /// Its protocol, as tables head it.
     pub protocol: String,
     /// The scenario, whole. Its mode, connections and phases are not used.
     pub scenario: String,
@@ -71,7 +71,7 @@ pub struct Group {
     pub payload: String,
     /// CPUs of each gateway; below 1 a share of one.
     pub budget_vcpu: f64,
-    /// Who ran where; `None`: the host cannot give the budget.
+    /// CPUs of each party; `None`: the host cannot give the budget.
     pub placement: Option<Placement>,
     /// Why nothing was run.
     pub not_run: Option<String>,
@@ -96,13 +96,13 @@ pub struct Rung {
     pub connections: u32,
     /// Always `closed`: numbers of different modes never share a column.
     pub mode: String,
-    /// What was measured; `None`: nothing, see `failed`.
+    /// The measurements; `None`: see `failed`.
     pub figures: Option<Figures>,
     /// Why there are no figures, or why they do not count, in words.
     pub failed: Option<String>,
 }
 
-/// What one run has measured.
+/// Measurements of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Completed correctly per second.
@@ -113,7 +113,7 @@ pub struct Figures {
     pub errors: u64,
     /// Sojourn with its whole histogram; in a closed loop it is what a client sees, and hides stalls.
     pub sojourn: Summary,
-    /// Of the gateway, per completed request; `None` without one.
+    /// CPU time of the gateway per completed request, microseconds; `None` without a gateway.
     pub cpu_us_per_req: Option<f64>,
     /// Share of its CPU time in the kernel: sampled.
     pub kernel_share: Option<f64>,
@@ -123,11 +123,11 @@ pub struct Figures {
     pub fds_max: Option<u64>,
     /// Its threads.
     pub threads: Option<u32>,
-    /// Of the gateway, origin and generator, the busiest thread as a share of what it may use, 0 to 1.
+    /// Gateway: its busiest thread as a share of the CPU that it may use, 0 to 1.
     pub gateway_busiest: Option<f64>,
-    /// See `gateway_busiest`.
+    /// The same of the origin.
     pub origin_busiest: Option<f64>,
-    /// Of the fullest CPU that the generator may use, whoever else is on it.
+    /// Busy share of the fullest CPU that the generator may use, whatever else runs on it.
     pub generator_cpu: Option<f64>,
     /// Busy microseconds of all CPUs per completed request.
     pub box_us: Option<f64>,
@@ -148,7 +148,7 @@ impl Figures {
         Some(Recorder::from_summary(&self.sojourn).ok()?.percentile(tail))
     }
 
-    /// What was full: only then the rate is its own. With nobody full the next request waits for the last one.
+    /// The party that was full: only then the rate is its own. If none was full, each request only waits for the one before.
     #[must_use]
     pub fn limit(&self) -> &'static str {
         let is_full = |share: Option<f64>| share.is_some_and(|share| share >= FULL_MIN);

@@ -77,7 +77,7 @@ pub fn result(row: &str, knee: &Knee) -> String {
     text
 }
 
-/// What was found, by name.
+/// The findings of a search, by name.
 pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let mut line = |name, value| facts.push((name, value));

@@ -25,7 +25,7 @@ const STEADY_SLICES: usize = 3;
 /// Standard deviations of a Poisson count that they may always be from their mean.
 const STEADY_SIGMAS: f64 = 4.0;
 
-/// What to load, and whom to watch.
+/// The target of a load, and the processes to watch.
 pub(crate) struct Subject<'a> {
     pub(crate) target: &'a Address,
     pub(crate) gateway: Option<&'a Running>,
@@ -103,7 +103,7 @@ pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> 
     Ok(TrialOutcome { trial, record, course })
 }
 
-/// What the window cost whom, for the record. Of the generator the record has more exact figures already.
+/// Adds the resources that each party used in the window to the record. For the generator the record has more exact figures.
 pub(crate) fn charge(resources: &mut Resources, watched: &WindowUsage, answered: f64) {
     let each = |used: f64| (answered > 0.0).then(|| used / answered);
     for party in [Party::Gateway, Party::Origin] {

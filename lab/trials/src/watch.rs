@@ -1,4 +1,4 @@
-//! What the parties used during one window: looked at when it begins, every second, and when it ends.
+//! Resource usage of the parties during one window: read when it begins, every second, and when it ends.
 
 use std::collections::BTreeMap;
 use std::thread::{self, JoinHandle};
@@ -41,27 +41,27 @@ pub(crate) struct Watchee {
     pub(crate) party: Party,
     /// Its first process.
     pub(crate) id: u32,
-    /// Of its control group, if it has one.
+    /// Account of its control group, if it has one.
     pub(crate) account: Option<Account>,
     /// Cycles and instructions are requested; that costs it a little at each switch of threads.
     pub(crate) has_counters: bool,
 }
 
-/// What one party used.
+/// Usage of one party.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PartyUse {
-    /// CPU seconds of its control group, or of all threads; `None` without a group if processes came or went, whose time
-    /// nobody knows then.
+    /// CPU seconds of its control group, or of all threads; `None` without a group if processes came or went, whose time is
+    /// unknown then.
     pub(crate) cpu_s: Option<f64>,
     /// Periods in which its quota stopped it; `None`: it has no group.
     pub(crate) throttled: Option<u64>,
-    /// Of each thread, as a share of one core.
+    /// Use of each thread, as a share of one core.
     pub(crate) threads: Vec<f64>,
     /// Share of the window that one thread, the one that did so most, was ready and waited for a CPU.
     pub(crate) wait: f64,
     /// Cycles and instructions of a gateway; `None` where the machine does not count them.
     pub(crate) counted: Option<Counted>,
-    /// Of its CPU time, the share in the kernel: sampled.
+    /// Kernel share of its CPU time: sampled.
     pub(crate) kernel_share: Option<f64>,
     /// Most descriptors of one of its processes at any look.
     pub(crate) fds: Descriptors,
@@ -69,7 +69,7 @@ pub(crate) struct PartyUse {
     pub(crate) rss_max: u64,
 }
 
-/// What happened in the window.
+/// Usage and events of the window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WindowUsage {
     /// Its length.
@@ -238,7 +238,7 @@ impl Window {
     }
 }
 
-/// What the member at `index` used between two looks, in a window of `seconds`.
+/// Usage of the member at `index` between two looks, in a window of `seconds`.
 fn used(
     member: &Member,
     (first, last): (&ResourceSample, &ResourceSample),

@@ -1,4 +1,4 @@
-//! In what one shape differs from another, in few words: what a run was, and what was asked where that is something else.
+//! The differences between two shapes, in few words: the value of the run, and the requested value where it differs.
 
 use super::Shape;
 

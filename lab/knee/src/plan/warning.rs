@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AGE_S_MAX, Figure, Measured};
 
-/// What to think of before trusting the figure.
+/// A reason for caution before trusting the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Warning {

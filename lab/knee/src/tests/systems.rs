@@ -104,8 +104,8 @@ pub fn search(system: impl FnMut(&Run) -> Trial) -> Knee {
     drive(SearchOptions::default(), Rules::default(), 1, system)
 }
 
-/// What must hold for every result: a knee has only clean long trials, at least as many as asked, and lies below the
-/// failed side.
+/// Conditions that hold for every result: a knee has only clean long trials, at least as many as requested, and lies
+/// below the failed side.
 pub fn assert_honest(knee: &Knee) {
     let Some(side) = &knee.clean else {
         assert_eq!(knee.capacity(), None);

@@ -1,7 +1,7 @@
 //! Common ground of the versions of HTTP, and of WebSocket behind an upgrade.
 //!
-//! An answer of the lab's origin begins with the word that its target named, a keyed hash of who asked: the answer to another
-//! stream or connection is seen, as is one of another length.
+//! A response of the lab's origin begins with the word in its target, a keyed hash of the requester: the check detects the
+//! response to another stream or connection, and one of another length.
 
 use super::messages::name_of;
 use super::{Common, Count, Family, OwnKey, Work};

@@ -49,7 +49,7 @@ impl Protocol for Redis {
         Some(Scheme { name: "redis", port: Some(6379), has_path: false })
     }
 
-    /// The usual mix over keys that nobody else has, few enough to be written at once.
+    /// The usual mix over keys with a prefix of their own, few enough to be written at once.
     fn lines_of(&self, _url: &Url) -> String {
         "keys = { count = 10_000, prefix = \"weir-load:\" }\n\
          command = [{ name = \"GET\", weight = 80 }, { name = \"SET\", weight = 20 }]\n"

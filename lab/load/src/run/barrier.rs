@@ -83,7 +83,7 @@ pub trait Barrier {
     fn ready(&mut self, index: usize) -> Result<Start, String>;
 }
 
-/// A process that runs the whole scenario waits for nobody.
+/// Barrier of a process that runs the whole scenario: it never waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SingleProcess;
 
@@ -101,7 +101,7 @@ impl Barrier for SingleProcess {
 /// follows from the scenario and from when the run begins.
 #[derive(Clone, Debug)]
 pub struct ClockBarrier {
-    /// Of each phase, in microseconds since 1970.
+    /// Begin of each phase, in microseconds since 1970.
     begins: Vec<u64>,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Times {
     pub(super) measures: Time,
     /// Window and schedule end.
     pub(super) ends: Time,
-    /// What is under way is given up.
+    /// Requests still in flight are given up.
     pub(super) drained: Time,
 }
 

@@ -27,14 +27,14 @@ pub enum RunError {
         target: String,
         /// The protocol.
         protocol: String,
-        /// What it did instead; a sentence for people.
+        /// Description of its behaviour; a sentence for people.
         why: String,
     },
     /// The keys could not be written. No load was made.
     Preload {
         /// The target.
         target: String,
-        /// What it did instead.
+        /// Its actual reply.
         reply: String,
     },
     /// Connections were gone before a phase and did not come back. The phase did not begin.

@@ -86,7 +86,7 @@ impl Generator {
         }
     }
 
-    /// The oldest message of the publisher was taken, or refused: then nobody hears it.
+    /// Handles the reply to the publisher's oldest message. If the target refused the message, no subscriber will receive it.
     pub(super) fn acknowledged(&self, fan_out: &FanOut, queue: &Queue, reply: Reply<'_>) -> Result<(), StreamError> {
         let request = queue.pop_answered(ReplyTo::Oldest).ok_or(StreamError)?;
         self.in_flight.set(self.in_flight.get() - 1);

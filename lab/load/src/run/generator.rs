@@ -27,7 +27,7 @@ use crate::wire::{GoAway, ReplyTo, Sender, StreamError};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     link: usize,
-    /// Of the link: a slot of a connection that is gone is worth nothing.
+    /// Epoch of the link when the slot became free: a slot of a lost connection is worthless.
     epoch: u32,
     /// When it became free, in nanoseconds.
     pub(super) since: u64,
@@ -59,7 +59,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// What is on its way on it; `None`: it does not stand.
+    /// Requests in flight on the connection; `None`: it is down.
     pub(super) fn queue(&self) -> Option<&Rc<Queue>> {
         self.connection.as_ref().map(|connection| &connection.queue)
     }
@@ -196,7 +196,7 @@ impl Generator {
         self.bell.ring();
     }
 
-    /// What is still on its way has run out of time. Its connections are cut, since late replies would confuse them.
+    /// Times out the requests still in flight. Their connections are cut, since late replies would confuse them.
     pub(super) fn time_out(&self) {
         let links = self.links.borrow().len();
         for at in 0..links {

@@ -49,7 +49,7 @@ impl Queue {
         }
     }
 
-    /// The message that nobody will hear.
+    /// Removes the copy of a message that its subscriber will not receive.
     pub(super) fn remove(&self, index: u64) -> Option<SentRequest> {
         let mut requests = self.requests.borrow_mut();
         let at = requests.iter().position(|request| request.index == index)?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::recorder::{HistogramError, Percentile, Recorder, Summary, Tail};
 use crate::scenario::Phase;
 
-/// Of whatever requests ended in one second, warm-up and drain included.
+/// Requests that ended in one second, warm-up and drain included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "StoredSlice", try_from = "StoredSlice")]
 pub struct Slice {
@@ -16,9 +16,9 @@ pub struct Slice {
     pub completed: u64,
     /// Shed, failed and skipped.
     pub failed: u64,
-    /// Of completed requests, to two digits.
+    /// Sojourn of completed requests, to two digits.
     pub sojourn: Recorder,
-    /// Of requests that were sent, to two digits.
+    /// Generator lag of requests that were sent, to two digits.
     pub generator_lag: Recorder,
 }
 
@@ -65,8 +65,8 @@ impl TryFrom<StoredSlice> for Slice {
     }
 }
 
-/// Adds up the seconds of those who run a phase together, and gives each once all have reported it. A second that only some report,
-/// because the others have drained, is never given.
+/// Adds up the seconds of all reporters of a phase, and returns each second once all have reported it. A second that only some
+/// report, because the others have drained, is never returned.
 #[derive(Debug)]
 pub struct Seconds {
     tellers: usize,
@@ -74,7 +74,7 @@ pub struct Seconds {
 }
 
 impl Seconds {
-    /// Of so many.
+    /// For `tellers` reporters.
     #[must_use]
     pub fn new(tellers: usize) -> Self {
         Self { tellers, open: BTreeMap::new() }
@@ -112,7 +112,7 @@ pub struct Second {
     pub index: u32,
     /// The part of the phase in which it ended.
     pub stage: Stage,
-    /// What was seen.
+    /// Requests that ended in it.
     pub slice: Slice,
     /// Until the window ends; zero while the step drains.
     pub left: Duration,
@@ -138,7 +138,7 @@ impl Second {
         self.slice.sojourn.percentile(tail)
     }
 
-    /// Of the generator behind its schedule.
+    /// p99 lag of the generator behind its schedule.
     #[must_use]
     pub fn lag_p99(&self) -> Percentile {
         self.slice.generator_lag.percentile(Tail::P99)

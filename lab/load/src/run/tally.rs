@@ -1,4 +1,4 @@
-//! What one shard sees during one phase: the outcome of the window, and the second that is running.
+//! The tally of one shard during one phase: the outcome of the window, and the current second.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(super) struct SentRequest {
     pub(super) ready: u64,
     /// 0 until its bytes were handed to the kernel.
     pub(super) sent: u64,
-    /// Of a connection that has several; 0 where replies come in order.
+    /// Its stream, on a connection that has several; 0 where replies come in order.
     pub(super) stream: u32,
 }
 

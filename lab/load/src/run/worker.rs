@@ -21,10 +21,10 @@ use crate::requests::{REQUESTS_MAX, Requests};
 use crate::scenario::{Mode, Phase, Scenario};
 use crate::shard::Shard;
 
-/// Requests in the plan of a closed loop, whose number nobody knows before. Default 262,144.
+/// Requests in the plan of a closed loop, whose number is not known in advance. Default 262,144.
 const CLOSED_PLAN: u64 = REQUESTS_MAX as u64 / 4;
 
-/// What the conductor wants next.
+/// The next order of the conductor.
 pub(super) enum Order {
     /// Write the keys of the shard.
     Preload,
@@ -54,7 +54,7 @@ pub(super) enum Report {
     Gone,
 }
 
-/// What one shard measured in one phase.
+/// Measurements of one shard in one phase.
 pub(super) struct ShardStep {
     pub(super) outcome: WindowResult,
     /// Used within the window.
@@ -194,7 +194,7 @@ async fn run_phase(generator: &Rc<Generator>, reporter: &Rc<Reporter>, index: us
         panic!("the dispatcher of shard {} failed", shard.index());
     }
     drop(ticking);
-    // What comes between the phases belongs to none.
+    // Requests between the phases belong to no phase.
     let tally = generator.tally.replace(Tally::new(0..0, scenario.late_limit));
     let used = Usage {
         cpu_nanos: after.cpu_nanos - before.cpu_nanos,

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 
-/// Mistakes reported for one file; the rest is only counted. Default 100: nobody reads more.
+/// Mistakes reported for one file; the rest is only counted. Default 100: more would not be read.
 pub const MISTAKES_MAX: usize = 100;
 
 /// Byte range in the source.
@@ -19,9 +19,9 @@ pub struct Mistake {
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// What is wrong; names the key.
+    /// The mistake; names the key.
     pub what: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 

@@ -70,7 +70,7 @@ fn read(source: &str, more: &[Threshold], problems: &Problems<'_>) -> Option<Sce
         problems.add(&span, format!("not TOML: {}", error.message()), "see https://toml.io for the syntax");
     }
     if !errors.is_empty() {
-        // What the parser guessed while it recovered would only give mistakes that nobody made.
+        // After a syntax error the parser guesses; mistakes found in its guesses would be none of the author's.
         return None;
     }
     let root = Table::root(document.get_ref(), problems);
@@ -285,7 +285,7 @@ fn read_payload(root: &Table<'_>) -> Option<Payload> {
     Payload::new(sizes.into_iter().collect::<Option<_>>()?)
 }
 
-/// What phases have to fit to.
+/// Properties of the scenario that its phases must fit.
 struct Shape {
     mode: Option<Mode>,
     depth: &'static str,
@@ -320,7 +320,7 @@ fn read_phase(number: usize, table: Table<'_>, shape: &Shape, problems: &Problem
             .need("rate", "10_000")
             .and_then(|node| node.number(Rate::PER_SECOND_MIN..=Rate::PER_SECOND_MAX))
             .map(Rate::per_second),
-        // The mode is wrong, so nobody knows whether a rate belongs here.
+        // The mode is wrong, so it is unknown whether a rate belongs here.
         None => table.get("rate").map(|_| None),
     };
     if let (Some(Some(rate)), Some(duration)) = (rate, duration) {

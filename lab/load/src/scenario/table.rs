@@ -13,7 +13,7 @@ use super::mistake::{Problems, Span};
 /// One table of the file. An absent table reads as an empty one.
 pub struct Table<'a> {
     table: Option<&'a DeTable<'a>>,
-    /// Of the table, or of what stands for it.
+    /// Span of the table, or of the value in its place.
     pub(crate) span: Span,
     path: String,
     problems: &'a Problems<'a>,

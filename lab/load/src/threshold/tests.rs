@@ -4,7 +4,7 @@ use super::*;
 use crate::outcome::Latencies;
 use crate::record::Latency;
 
-/// Of an open loop, before anything became of its requests.
+/// Record of an open loop without any requests.
 const RECORD: &str = r#"{"schema":"weir.lab.step/1","run_id":"r1","step":0,"repeat":0,"row":"s","arm":"a","commit":null,
     "build":"0.1.0","seed":1,"started":"2026-01-02T03:04:05Z","host":{},"placement":{"pins":{}},
     "load":{"mode":"open","arrival":"poisson","offered":100.0,"connections":5,"pipeline":1,"streams":null,

@@ -25,7 +25,7 @@ fn origin(settings: HttpOriginSettings) -> (Origin, Address) {
     (origin, address)
 }
 
-/// What asks for several requests at a time on each connection.
+/// The setting for several requests in flight on each connection.
 fn depth(protocol: &str) -> &'static str {
     if protocol == "http2" { "streams = 4" } else { "pipeline = 4" }
 }

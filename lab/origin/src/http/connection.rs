@@ -40,7 +40,7 @@ async fn serve(replies: Rc<Replies>, mut stream: Stream) {
     match first(&mut stream).await {
         Ok(First { is_http2: true, received }) => http2::serve(replies, stream, &received).await,
         Ok(First { received, .. }) => {
-            // An error means that the client is gone: there is nobody to tell.
+            // An error means that the client is gone: no one is left to report it to.
             drop(match replies.delay.is_zero() {
                 true => exchange(&replies, &mut stream, &received).await,
                 false => delayed(&replies, &mut stream, &received).await,

@@ -8,7 +8,7 @@ const FINAL: u8 = 0x80;
 /// The frames of one client.
 #[derive(Default)]
 pub struct Echo {
-    /// Of the present frame; `None`: between frames.
+    /// The current frame; `None`: between frames.
     frame: Option<Frame>,
     is_closed: bool,
 }
@@ -22,7 +22,7 @@ struct Frame {
     is_close: bool,
 }
 
-/// What [`Echo::step`] has done.
+/// Result of [`Echo::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stepped {
     /// Bytes of the input that are spent.
@@ -126,7 +126,7 @@ mod tests {
         bytes
     }
 
-    /// What goes back for `input`, cut into pieces of `size`; and how many messages it had.
+    /// The output for `input`, cut into pieces of `size`; and its number of messages.
     fn replies_to(input: &[u8], size: usize) -> (Vec<u8>, u32, bool) {
         let (mut echo, mut out, mut kept, mut messages) = (Echo::default(), Vec::new(), Vec::new(), 0);
         for piece in input.chunks(size) {

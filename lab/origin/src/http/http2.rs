@@ -14,7 +14,7 @@ use super::session::Replies;
 /// them a connection holds less than a gibibyte.
 const STREAMS_MAX: u32 = 1_000;
 
-/// What a client may send before it is read: bodies of requests are dropped as they come.
+/// Bytes that a client may send before they are read. Bodies of requests are dropped as they arrive.
 const WINDOW_BYTES: u32 = 1 << 20;
 
 /// Serves a connection of which `received` has been read.

@@ -19,7 +19,7 @@ use crate::server::{WorkerStats, add};
 const FIELDS: &[u8] = b"Server: weir-origin\r\nContent-Type: text/plain\r\n";
 const REQUESTS: &[u8] = b"/requests";
 
-/// What all connections of one worker answer with.
+/// Data for the responses of all connections of one worker.
 pub struct Replies {
     /// The longest body that was requested so far: each reply has its beginning.
     body: RefCell<Vec<u8>>,
@@ -172,7 +172,8 @@ impl Session {
         }
     }
 
-    /// A head with its answer, a piece of a body, or a frame; `None`: more is needed. What is broken has been answered.
+    /// Takes a head and writes its response, or takes a piece of a body, or a frame. `None`: incomplete. On an error the reply
+    /// has been written.
     fn one(&mut self, input: &[u8], replies: &Replies, out: &mut Vec<u8>) -> Result<Option<usize>, Broken> {
         if let Some(echo) = &mut self.echo {
             let stepped = echo.step(input, out).map_err(|_| Broken)?;

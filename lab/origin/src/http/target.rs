@@ -10,7 +10,7 @@ const WORD_BYTES_MAX: usize = 64;
 pub struct RequestedBody<'a> {
     /// Its bytes.
     pub size: usize,
-    /// What it begins with; the rest is `x`. At most `size` bytes of it.
+    /// Its first bytes, at most `size`; the rest is `x`.
     pub word: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! Who is subscribed to what.
+//! Channels and their subscribers.
 
 use std::{cell::Cell, collections::HashMap, rc::Rc};
 

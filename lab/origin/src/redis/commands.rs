@@ -1,4 +1,4 @@
-//! What the commands do. One file per group of Redis' own documentation.
+//! Implementations of the commands. One file per group of Redis' own documentation.
 
 use std::time::Duration;
 

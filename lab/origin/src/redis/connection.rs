@@ -37,7 +37,7 @@ async fn serve(core: Rc<Core>, mut stream: Stream) {
         return stream.close(CLOSE_TIMEOUT).await;
     };
     let mut session = Session::new(&core, stream.output.clone(), stream.cutter());
-    // An error means that the client is gone: there is nobody to tell.
+    // An error means that the client is gone: no one is left to report it to.
     let _ = match core.settings.faults.is_timed() {
         true => delay::exchange(&core, &mut session, &mut stream).await,
         false => exchange(&core, &mut session, &mut stream).await,

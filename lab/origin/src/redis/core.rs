@@ -71,7 +71,7 @@ impl Core {
         self.client_ids.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// What the parser accepts from a new client. Nothing is streamed: commands are answered whole.
+    /// Limits of the parser for a new client. Nothing is streamed: each command is complete when it is answered.
     pub fn request_limits(&self) -> RequestLimits {
         RequestLimits {
             bulk_bytes_max: u32::try_from(self.settings.message_bytes_max).unwrap_or(u32::MAX),

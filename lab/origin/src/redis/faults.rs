@@ -14,7 +14,7 @@ pub struct Stall {
     pub lasting: Duration,
 }
 
-/// What goes wrong on purpose.
+/// Faults injected on purpose.
 ///
 /// `delay` and `stall` hold back every reply, in order, without keeping the origin from reading on. The ratios are
 /// chances of one command to a key, outside of a transaction: a connection can always be set up (`HELLO`, `AUTH`,
@@ -52,7 +52,7 @@ impl Default for Faults {
     }
 }
 
-/// What the dice say about one command.
+/// The fault drawn for one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InjectedFault {
     None,

@@ -21,7 +21,7 @@ impl<'a> Reply<'a> {
         Self { out, start, bytes_max, version, is_overflown: false }
     }
 
-    /// What follows is of another version (`HELLO`).
+    /// Sets the RESP version of the replies that follow (`HELLO`).
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
     }

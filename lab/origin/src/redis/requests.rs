@@ -85,7 +85,7 @@ impl Requests {
         if len > core.settings.message_bytes_max + OVERHEAD_BYTES {
             return refuse(session, out, &MESSAGE_TOO_LARGE);
         }
-        // What a doubling of the capacity would add.
+        // A doubling of the capacity would add this much.
         if len > self.kept.capacity() && len > KEPT_BYTES_IDLE && !self.memory.has_room(len) {
             return refuse(session, out, &OUT_OF_MEMORY);
         }

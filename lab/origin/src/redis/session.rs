@@ -16,7 +16,7 @@ pub struct Session {
     pub id: u64,
     /// Shared with the channels this client is subscribed to.
     pub version: Rc<Cell<Version>>,
-    /// What the parser accepts; knows whether the client is authenticated.
+    /// Limits of the parser, which depend on whether the client is authenticated.
     pub limits: RequestLimits,
     pub database: usize,
     pub name: Vec<u8>,

@@ -25,7 +25,7 @@ pub const CONNECTIONS_MAX: usize = limits::CONNECTIONS_MAX as usize;
 /// Most workers of one origin: more than any machine it is meant for has cores.
 const WORKERS_MAX: usize = 256;
 
-/// What stands behind the protocol.
+/// Source of the replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// A store of strings, lists, hashes and sets with expiry, transactions and channels. One worker.
@@ -48,7 +48,7 @@ pub struct OriginSettings {
     pub cpus: Vec<usize>,
     /// Default [`Mode::Memory`].
     pub mode: Mode,
-    /// What goes wrong on purpose. Default nothing.
+    /// Faults injected on purpose. Default none.
     pub faults: Faults,
     /// Password of the user `default`. Default none: every client is let in.
     pub password: Option<Secret>,

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::peer::{Peer, Read};
 use super::{BACKLOG, EVENTS, REPLY_BYTES};
 
-/// What is no side of a pair: even tokens are clients, the odd ones behind them their connections to the server.
+/// Token of the listener. Of a pair, the client has an even token, and its connection to the server the odd one after it.
 const LISTENER: u64 = u64::MAX;
 
 /// Relays until it cannot accept any more, which is an error.
@@ -77,7 +77,7 @@ impl Relay {
         }
     }
 
-    /// What `side` has sent goes to the other one. `None`: the pair ends, or has ended.
+    /// Forwards the bytes of `side` to the other side. `None`: the pair ends, or has ended.
     fn carry(&mut self, side: usize, flags: EventFlags, buffer: &mut Vec<u8>) -> Option<()> {
         if flags.contains(EventFlags::OUT) {
             self.sides[side].as_mut()?.flush(&self.epoll, &[]).ok()?;

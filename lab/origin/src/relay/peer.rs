@@ -8,7 +8,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-/// What one read gave.
+/// Result of one read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Read {
     /// So many bytes, appended to the buffer.
@@ -23,7 +23,7 @@ pub(super) enum Read {
 pub(super) struct Peer {
     socket: TcpStream,
     token: u64,
-    /// What the socket did not take yet.
+    /// Bytes that the socket has not taken yet.
     unsent: Vec<u8>,
     /// Whether epoll reports room for writing too.
     is_write_watched: bool,
@@ -53,7 +53,7 @@ impl Peer {
         self.unsent.extend_from_slice(bytes);
     }
 
-    /// Writes what is kept, then `bytes`, without a copy of them if nothing was kept. What the socket does not take is
+    /// Writes the kept bytes, then `bytes`, without a copy of them if nothing was kept. Bytes that the socket does not take are
     /// kept, and epoll then reports when there is room again.
     pub(super) fn flush(&mut self, epoll: &OwnedFd, bytes: &[u8]) -> Result<()> {
         if self.unsent.is_empty() {

@@ -10,7 +10,7 @@ const COUNT_MAX: usize = 512 << 20;
 /// Longest line. Only a length, a status or an error stands on one.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Who speaks on the stream.
+/// The sender of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speaker {
     /// Arrays of bulks, as every client library sends them. Inline commands are refused, and so are empty arrays, to
@@ -64,7 +64,7 @@ impl Splitter {
     }
 }
 
-/// What the line of one element says about the bytes behind it.
+/// One element, by its line: how many bytes and elements follow it.
 struct Element {
     kind: u8,
     /// Bytes behind the line that belong to it.
@@ -86,7 +86,7 @@ impl Element {
             b'*' | b'~' => (0, number(count)?.unwrap_or(0)),
             b'%' => (0, number(count)?.unwrap_or(0) * 2),
             b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => (0, 0),
-            // Pushes answer nobody.
+            // A push is no reply to any request.
             _ => bail!("an element that starts with {:?}", char::from(kind)),
         };
         Ok(Self { kind, payload, children })

@@ -69,7 +69,7 @@ fn every_client_gets_its_own_replies_in_order() {
     slow.write_all(&request[7..]).unwrap();
     expect(&mut slow, "one");
 
-    // One who leaves, or is put out, takes nobody's replies along.
+    // A client that leaves, or is disconnected, does not cost others their replies.
     leaver.write_all(&command(&["GET", "gone"]).repeat(10)).unwrap();
     leaver.shutdown(Shutdown::Both).unwrap();
     rude.write_all(b"PING\r\n").unwrap();

@@ -36,7 +36,7 @@ pub(super) fn admit(terms: &Rc<Terms>, socket: Socket) {
 async fn serve(terms: Rc<Terms>, mut stream: Stream) {
     let open = Open::new(&terms.stats, terms.connections_max);
     if open.is_some() {
-        // An error means that the client is gone: there is nobody to tell.
+        // An error means that the client is gone: no one is left to report it to.
         drop(match terms.delay.is_zero() {
             true => echo(&terms, &mut stream).await,
             false => delayed(&terms, &mut stream).await,

@@ -22,11 +22,11 @@ pub struct Output {
     pub p50: Option<String>,
     /// 99th percentile.
     pub p99: Option<String>,
-    /// Of latencies without one: `us`, `ms` or `s`.
+    /// Unit of latencies that have none: `us`, `ms` or `s`.
     pub unit: Option<String>,
     /// Bytes that were read, as a proof that bodies came.
     pub read: Option<String>,
-    /// What is an error where it stands; with `{value}`, where that is above 0.
+    /// Patterns whose presence is an error; with `{value}`, only if that is above 0.
     pub errors: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ impl Output {
 struct PatternMatch<'o> {
     /// Bytes in front of it.
     at: usize,
-    /// What `{value}` is; `None` in a pattern without one.
+    /// Text at `{value}`; `None` in a pattern without one.
     value: Option<&'o str>,
 }
 

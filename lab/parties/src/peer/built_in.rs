@@ -56,8 +56,8 @@ pub enum Telemetry {
     /// As it is delivered.
     #[default]
     On,
-    /// The stages of every exchange timed, and a line of the access log for each, written to nowhere. What the log cannot
-    /// take is dropped, as in service.
+    /// The stages of every exchange timed, and a line of the access log for each, written to nowhere. Lines that the log cannot
+    /// take are dropped, as in service.
     CaptureAll,
 }
 

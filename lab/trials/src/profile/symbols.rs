@@ -1,4 +1,4 @@
-//! What `perf report` prints, as symbols.
+//! Parses the output of `perf report` into symbols.
 
 /// Longest name in the table; generic Rust names have no natural end.
 const NAME_CHARS_MAX: usize = 110;

@@ -25,7 +25,7 @@ const START_DELAY: Duration = Duration::from_millis(100);
 /// How much longer than its longest time a step of a process may take before it counts as hung. Default 30 s.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What to run.
+/// A load for several processes.
 #[derive(Debug)]
 pub struct Request {
     /// This very program.
@@ -42,12 +42,12 @@ pub struct Request {
     pub processes: u32,
 }
 
-/// Runs the scenario in several processes and tells of it as [`weir_load::run()`] does: the seconds and records are those of all
-/// together. Call it on a thread that lives as long as it does.
+/// Runs the scenario in several processes and reports to `tell` as [`weir_load::run()`] does: the seconds and records are those
+/// of all together. Call it on a thread that lives as long as it does.
 ///
 /// # Errors
-/// Too few shards; a process could not be started, failed, died, or fell silent; Ctrl-C. Records that were told before it
-/// are whole.
+/// Too few shards; a process could not be started, failed, died, or fell silent; Ctrl-C. Records that were reported before it
+/// are complete.
 pub fn conduct(request: &Request, mut tell: impl FnMut(Event)) -> Result<()> {
     let Request { scenario, processes, .. } = request;
     if let Some(part) = Part::new(0, *processes) {
@@ -90,7 +90,7 @@ struct Member {
     is_connected: bool,
     /// For which phase.
     ready: Option<usize>,
-    /// Of the phase that runs.
+    /// Record of the current phase.
     record: Option<StepRecord>,
     is_done: bool,
 }
@@ -98,9 +98,9 @@ struct Member {
 /// The output of a process.
 enum ProcessOutput {
     Report(Report),
-    /// What it says is not understood.
+    /// Its output is not understood.
     Broken(std::io::Error),
-    /// It says no more.
+    /// Its output has ended.
     End,
 }
 
@@ -152,7 +152,7 @@ impl ProcessGroup {
     }
 
     /// Listens until every process `is_so`; `each` gets the seconds that are reported meanwhile. `limit` is the longest that
-    /// takes; `None`: nobody knows.
+    /// this takes; `None`: unknown.
     fn until(
         &mut self,
         what: &str,

@@ -73,8 +73,8 @@ fn listen(orders: &mpsc::Sender<Order>) {
     leave();
 }
 
-/// The conductor listens until this process has ended, so it is gone, and a load that nobody asks for must end at once. A
-/// phase cannot be interrupted; the process can.
+/// Ends the process. The conductor listens until this process has ended, so it is gone, and an orphaned load must end at
+/// once. A phase cannot be interrupted; the process can.
 fn leave() -> ! {
     std::process::exit(1)
 }

@@ -1,4 +1,4 @@
-//! What conductor and process say to each other: JSON, a line each, over standard input and output of the process. Both are
+//! The protocol between conductor and process: JSON, a line each, over standard input and output of the process. Both are
 //! the same program, so the schema only guards against a file that was replaced meanwhile.
 //!
 //! | conductor | process | |
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use weir_load::StepRecord;
 use weir_load::run::Slice;
 
-/// What `schema` of a job says.
+/// Value of the field `schema` of a job.
 pub const SCHEMA: &str = "weir.lab.together/1";
 
 /// Bytes of one line. Default 8 MiB: a record with five full histograms has about one.
@@ -49,7 +49,7 @@ pub enum Order {
 pub struct Job {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Of the run, as records have it.
+    /// Id of the run, as in its records.
     pub run_id: String,
     /// Such as `2/4`.
     pub part: String,
@@ -74,9 +74,9 @@ pub enum Report {
     },
     /// A second of a phase is over.
     Second {
-        /// Of the phase, from 0.
+        /// Index of the phase, from 0.
         phase: usize,
-        /// Of the second, from 1.
+        /// Index of the second, from 1.
         index: u32,
         /// The requests that ended in it.
         slice: Box<Slice>,

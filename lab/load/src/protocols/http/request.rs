@@ -7,7 +7,7 @@ use crate::scenario::table::{Node, Table};
 const PATH_BYTES_MAX: usize = 4 * 1024;
 const HOST_BYTES_MAX: usize = 255;
 
-/// The host by default: one that nobody has (RFC 2606).
+/// The default host: a reserved name that no one can register (RFC 2606).
 const HOST: &str = "lab.example";
 
 /// The section, or its defaults.

@@ -12,7 +12,7 @@ const SPARE_BYTES: usize = 1_024;
 /// Collects answers. A body that lies whole in a chunk is never copied.
 pub(crate) struct Answers {
     parser: ResponseParser,
-    /// Of a head that is not whole.
+    /// Bytes of an incomplete head.
     kept: Vec<u8>,
     body: Option<Body>,
     bytes_max: usize,

@@ -1,5 +1,5 @@
-//! Whole answers of HTTP/2 out of the frames of one connection (RFC 9113). Written by hand: a generator has to be cheap, and
-//! of HPACK it needs one field, the status, since servers are told to keep no table for their answers.
+//! Parses whole HTTP/2 responses out of the frames of one connection (RFC 9113). Written by hand: a generator has to be cheap,
+//! and it needs only one field of HPACK, the status, since its SETTINGS forbid servers a dynamic table for responses.
 
 use std::cell::Cell;
 
@@ -119,7 +119,7 @@ pub(super) struct Frames {
     block: Option<Block>,
     /// Since the connection's window was filled up.
     received: u32,
-    /// What the peer allows; `None`: it has not said what it wants yet.
+    /// Maximum set by the peer; `None`: its SETTINGS have not arrived yet.
     streams_max: Option<u32>,
     bytes_max: usize,
 }
@@ -209,9 +209,9 @@ impl Frames {
                 out.extend_from_slice(payload);
             }
             kind::GOAWAY => return Ok(GoAway::Above(number(payload).ok_or(StreamError)? & STREAM_MAX)),
-            // It is configured not to.
+            // ENABLE_PUSH is 0.
             kind::PUSH_PROMISE => return Err(StreamError),
-            // Nothing is sent that has a window; what nobody knows is passed over (section 4.1).
+            // No DATA frame is sent, so no window applies; frames of unknown types are ignored (section 4.1).
             _ => {}
         }
         Ok(GoAway::No)
@@ -297,7 +297,7 @@ fn without_padding(flags: u8, payload: &[u8]) -> Result<&[u8], StreamError> {
     Ok(&rest[..end])
 }
 
-/// Of the connection.
+/// Writes a WINDOW_UPDATE of the connection.
 fn window_update(bytes: u32, out: &mut Vec<u8>) {
     head(4, kind::WINDOW_UPDATE, 0, 0, out);
     out.extend_from_slice(&bytes.to_be_bytes());

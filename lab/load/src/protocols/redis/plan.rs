@@ -14,7 +14,7 @@ use crate::scenario::{CommandKind, Scenario};
 use crate::shard::{Purpose, Shard};
 use crate::values::{Generation, Values};
 
-/// What the plan says of one request's reply.
+/// The expected reply to one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Plan {
     Get(ExpectedValue),
@@ -166,7 +166,7 @@ impl Planner for Commands<'_> {
 
     fn finish(mut self: Box<Self>) -> Box<dyn Expectation> {
         let writes = self.scenario.commands.iter().any(|one| one.kind == CommandKind::Set);
-        // What other shards plan for a key is not known here; any of them may write it.
+        // The plans of other shards for a key are not known here; any of them may write it.
         let others_write = writes && self.shard.of() > 1;
         let settle = |expected_value: &mut ExpectedValue| {
             let latest = self.latest.get(&expected_value.key).copied();

@@ -2,7 +2,7 @@
 
 use crate::reply::ReplyKind;
 
-/// Words of gateways and servers that refuse a request because of load, and the label of each. What fails for another
+/// Words of gateways and servers that refuse a request because of load, and the label of each. A failure for another
 /// reason (a lost upstream, a command that is not allowed) is an error and not in here.
 const OVERLOAD_WORDS: [(&str, &str); 9] = [
     ("ERR weir: too many requests in flight", "in_flight"),

@@ -1,7 +1,7 @@
 //! The status at the front of a header block (RFC 7541, RFC 9113 section 8.3.2). The server keeps no table, so the block can be
 //! read by itself.
 
-/// Of the static table (RFC 7541 appendix A): `:status` with these values has the numbers 8 to 14.
+/// Part of the static table (RFC 7541 appendix A): `:status` with these values has the numbers 8 to 14.
 const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 const FIRST: u8 = 8;
 
@@ -40,7 +40,7 @@ fn number(digits: impl Iterator<Item = Option<u8>>) -> Option<u16> {
     }
 }
 
-/// Digits in the code of RFC 7541 appendix B: 0 to 2 have five bits, the others six. What is left at the end are ones.
+/// Digits in the code of RFC 7541 appendix B: 0 to 2 have five bits, the others six. The padding bits at the end are ones.
 fn huffman_digits(bytes: &[u8]) -> impl Iterator<Item = Option<u8>> {
     let bit = |at: usize| u8::from(bytes[at / 8] & (0x80 >> (at % 8)) != 0);
     let bits = move |from: usize, count: usize| (from..from + count).fold(0, |code, at| code << 1 | bit(at));
