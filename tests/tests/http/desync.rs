@@ -61,7 +61,7 @@ struct Scene {
     gateway: Gateway,
     /// Targets of requests that an origin has begun to read, and may tell of although it has answered none of them with 200.
     begun: BTreeSet<String>,
-    /// The bytes on the wire for each case, without the fields that differ every time.
+    /// The requests on the wire for each case, without the fields that differ every time.
     views: Vec<(String, Vec<Request>)>,
 }
 
