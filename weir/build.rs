@@ -56,7 +56,7 @@ pub(crate) fn watched(root: &Path) -> Vec<PathBuf> {
     paths.map(|path| root.join(path)).filter(|path| path.is_file()).collect()
 }
 
-/// What git prints; nothing if git is missing or fails.
+/// Output of git; `None` if git is missing or fails.
 fn git(root: &Path, words: &[&str]) -> Option<String> {
     let output = Command::new("git").args(words).current_dir(root).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -57,7 +57,7 @@ fn is_sayable(value: &Value) -> bool {
     }
 }
 
-/// What hashes the same way in both.
+/// Whether both sides hash the value in the same way.
 fn is_key(value: &Value) -> bool {
     matches!(value, Value::Bulk(_) | Value::Integer(_) | Value::Boolean(_))
 }

@@ -7,7 +7,7 @@ use weir_http_codec::{
 
 /// Small enough for inputs of a few hundred bytes to reach them.
 const BODY: BodyLimits = BodyLimits { extension_bytes: 64, trailer_bytes: 256, trailer_fields: 4 };
-/// What was forwarded has a field or two more than what came.
+/// For forwarded heads, which have a field or two more than received ones.
 const ANY: HeadLimits = HeadLimits { bytes: usize::MAX, fields: usize::MAX, target_bytes: usize::MAX };
 
 /// Sizes of reads.
@@ -152,7 +152,7 @@ fn read<P: Heads>(data: &[u8], size: usize) -> Said {
     said
 }
 
-/// What goes on of a request; whoever reads it sees the same request and the same length of its body.
+/// Encodes the forwarded request. Every reader of it must see the same request and the same body length.
 fn forwarded_request(head: &mut RequestHead) -> Vec<u8> {
     strip_hop_by_hop(&mut head.fields);
     head.fields.remove(Known::ContentLength);

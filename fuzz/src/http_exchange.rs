@@ -131,7 +131,7 @@ fn serve(mut stream: TcpStream, script: &Mutex<Script>) {
             }
         };
         if let Some(answer) = answer {
-            // What is left of the request is not read: the gateway may be expected before it has sent all.
+            // The rest of the request stays unread: the gateway may expect the response before it has sent all.
             let _ = stream.write_all(&answer);
             let _ = stream.shutdown(Shutdown::Write);
             while more(&mut stream, &mut received) {}

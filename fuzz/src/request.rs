@@ -4,7 +4,7 @@ use weir_resp::{ProtocolError, RequestLimits, RequestParser, Step, encode};
 
 use crate::reply;
 
-/// What happened on a connection. Streamed commands count as commands of their length.
+/// Events on a connection. Streamed commands count as commands of their length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Event {
     Command { len: usize, args: Vec<Vec<u8>> },
@@ -37,7 +37,7 @@ impl Connection {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(error) => {
-                        // What had arrived when it failed is no part of the outcome.
+                        // Data that had arrived before the failure is no part of the outcome.
                         connection.kept.clear();
                         connection.events.push(Event::Failed(error));
                         return connection;

@@ -41,7 +41,7 @@ fn passed(sender: Sender, reserved: Reserved, stream: &[u8], piece: usize) -> (V
 pub fn websocket_header(data: &[u8]) {
     match FrameHeader::read(data) {
         Ok(None) => assert!(data.len() < HEADER_BYTES_MAX),
-        // What breaks a rule breaks it with more bytes behind it, too.
+        // A header that breaks a rule breaks it also with more bytes behind it.
         Err(error) => {
             let mut longer = data.to_vec();
             longer.extend_from_slice(&[0; HEADER_BYTES_MAX]);

@@ -19,7 +19,7 @@ pub struct Client {
     buffer: Vec<u8>,
 }
 
-/// What reading ended with.
+/// How reading ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
     /// The peer closed in order.
@@ -34,7 +34,7 @@ impl Client {
     /// Connects without TLS.
     ///
     /// # Panics
-    /// If nobody listens.
+    /// If nothing listens there.
     pub fn connect(address: &Address) -> Self {
         let stream =
             Stream::connect(address).unwrap_or_else(|error| panic!("cannot connect to {}: {error}", address.text()));

@@ -139,7 +139,7 @@ impl Cluster {
     /// The node that has `slot`, as a living one tells.
     ///
     /// # Panics
-    /// If nobody has it.
+    /// If no node has it.
     pub fn owner(&self, slot: u16) -> usize {
         let view = nodes(self.alive().next().expect("a living node"));
         let has = |range: &String| {

@@ -29,12 +29,12 @@ pub enum Act {
 /// A request in words.
 pub type Words = Vec<Vec<u8>>;
 
-/// What a scripted server understands of its protocol.
+/// Parts of a protocol that a scripted server understands.
 #[derive(Clone, Copy)]
 struct Dialect {
     /// The first complete request of a buffer, in words, and its length. No words: nothing to answer.
     next: fn(&[u8]) -> Option<(Words, usize)>,
-    /// What it answers whatever the script says.
+    /// Responses that do not depend on the script.
     own: fn(&[Vec<u8>]) -> Option<Act>,
 }
 
@@ -204,7 +204,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     }
 }
 
-/// What is not answered by the dialect is the script's.
+/// The script answers requests that the dialect does not.
 fn answer(words: &[Vec<u8>], shared: &Shared) -> Act {
     (shared.dialect.own)(words).unwrap_or_else(|| {
         if let Ok(mut seen) = shared.seen.lock() {

@@ -97,7 +97,7 @@ impl Gateway {
     /// Changes the text of the configuration file. A reload takes it.
     pub fn rewrite(&self, change: impl Fn(&str) -> String) {
         let text = std::fs::read_to_string(&self.file).expect("the configuration");
-        // Written beside and moved, so that nobody reads half a file.
+        // Written to a new file and renamed, so that no reader sees half a file.
         let beside = self.file.with_extension("new");
         std::fs::write(&beside, change(&text)).expect("the new configuration");
         std::fs::rename(&beside, &self.file).expect("the new configuration takes its place");

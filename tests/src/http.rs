@@ -117,7 +117,7 @@ impl HttpClient {
     /// Connects.
     ///
     /// # Panics
-    /// If nobody listens.
+    /// If nothing listens there.
     pub fn connect(address: &Address) -> Self {
         Self::over(Stream::connect(address).expect("the gateway accepts"))
     }

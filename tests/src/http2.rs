@@ -175,7 +175,7 @@ impl Http2Peer {
     /// Connects, with the preface and empty settings.
     ///
     /// # Panics
-    /// If nobody listens.
+    /// If nothing listens there.
     pub fn connect(address: &Address) -> Self {
         let mut client = Self::over(Stream::connect(address).expect("the gateway accepts"));
         client.send(frame(kind::SETTINGS, 0, 0, b""));

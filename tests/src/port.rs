@@ -12,7 +12,7 @@ const COUNT: u16 = 12_000;
 
 static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// A port that nobody listens on and that this process was not given before.
+/// A port without a listener that this process has not received before.
 ///
 /// # Panics
 /// If the whole range is taken.

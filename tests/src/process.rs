@@ -70,7 +70,7 @@ impl Process {
         Pid::from_raw(self.id as i32).expect("a process id")
     }
 
-    /// What it has printed so far.
+    /// Its output so far.
     pub fn log(&self) -> String {
         std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }

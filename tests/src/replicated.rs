@@ -127,7 +127,7 @@ impl Sentinels {
         sentinels
     }
 
-    /// Who is the primary, as the first sentinel says.
+    /// Port of the primary, as the first sentinel reports it.
     pub fn primary(&self) -> u16 {
         let reply = Client::connect(&self.addresses[0]).call(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]);
         String::from_utf8(bulk_array(&reply)[1].clone()).expect("text").parse().expect("a port")

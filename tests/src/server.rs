@@ -168,7 +168,7 @@ impl Server {
         &mut self.process
     }
 
-    /// `kill -9`, reaped: nobody listens afterwards.
+    /// `kill -9`, reaped: its port refuses connections afterwards.
     pub fn kill(&mut self) {
         self.process.kill();
     }
@@ -181,8 +181,7 @@ impl Server {
         self.wait_ready();
     }
 
-    /// Makes the server answer nobody for that long; returns the connection that asked for it, once
-    /// the server has begun.
+    /// Makes the server answer no client for that long; returns the connection that requested it, once the server has begun.
     ///
     /// # Panics
     /// If the server is gone.
@@ -198,7 +197,7 @@ impl Server {
         client
     }
 
-    /// Stops the process until what is returned is dropped: it takes what comes, and answers nobody.
+    /// Stops the process until the returned value is dropped: it accepts connections and bytes, and answers no client.
     ///
     /// # Panics
     /// If it does not stop.
@@ -211,8 +210,8 @@ impl Server {
         FrozenServer(&self.process)
     }
 
-    /// A section of INFO. Who makes a server a replica may end all of its connections (sentinels do), this one too: it is then
-    /// asked again.
+    /// A section of INFO. A process that makes a server a replica may end all connections of the server (sentinels do), this one
+    /// too: the request is then repeated.
     fn section(&self, section: &str) -> String {
         until(format!("INFO {section}"), WAIT, || {
             let mut client = Client::over(Stream::connect(&self.address).ok()?);

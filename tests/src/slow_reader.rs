@@ -79,7 +79,7 @@ fn pace(stream: &mut Stream, bytes_per_second: u64, stop: &AtomicBool, count: &A
     }
 }
 
-/// What small requests of several clients waited.
+/// Waits of small requests of several clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Waits {
     /// The longest.

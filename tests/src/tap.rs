@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::stream::Address;
 
-/// What went over one connection.
+/// Bytes of one connection.
 #[derive(Clone, Debug, Default)]
 pub struct Tapped {
     /// From the gateway.

@@ -45,7 +45,7 @@ impl Way {
     }
 }
 
-/// What one client saw, or all of them.
+/// Counts of one client, or of all.
 #[derive(Debug, Default)]
 pub struct TrafficCounts {
     /// Right replies.
@@ -154,7 +154,7 @@ fn pipeline(way: &Way, id: u64, stop: &AtomicBool) -> TrafficCounts {
                 number += DEPTH;
                 connection = Some(client);
             }
-            // What was executed before the end shows in the server; the next round starts from there.
+            // The server shows the commands executed before the end; the next round starts from there.
             Err(executed) => number = resync(way, &counter, number, executed, &mut seen),
         }
     }
@@ -195,7 +195,7 @@ fn replies(client: &mut Client, id: u64, number: u64, seen: &mut TrafficCounts) 
     Ok(())
 }
 
-/// What the server holds after a round without all its replies. More than was answered: a reply was lost.
+/// The server's counter after a round without all its replies. If it is more than was answered, a reply was lost.
 fn resync(way: &Way, counter: &str, number: u64, answered: u64, seen: &mut TrafficCounts) -> u64 {
     let held = until("what the server holds", WAIT, || {
         // This connection may end as well.

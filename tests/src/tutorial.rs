@@ -47,7 +47,7 @@ fn fences(text: &str) -> Vec<Fence<'_>> {
     found
 }
 
-/// The shell script of a tutorial. What fence number N prints follows the line `==N`.
+/// The shell script of a tutorial. The output of fence number N follows the line `==N`.
 fn script(fences: &[Fence<'_>]) -> String {
     let mut script = "ip link set lo up\n".to_owned();
     for (number, fence) in fences.iter().enumerate() {

@@ -19,7 +19,7 @@ pub struct Victim {
     thread: Option<JoinHandle<VictimStats>>,
 }
 
-/// What the flow saw.
+/// Measurements of the flow.
 #[derive(Debug)]
 pub struct VictimStats {
     /// Requests answered correctly.

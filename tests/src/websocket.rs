@@ -139,7 +139,7 @@ impl WebSocketOrigin {
         Self { address, seen }
     }
 
-    /// What it has seen, by connections that sent a request.
+    /// The messages received so far, by connections that sent a request.
     ///
     /// # Panics
     /// If a connection of it panicked.

@@ -152,7 +152,7 @@ fn a_knee_in_front_of_real_redis_is_found_and_a_quick_look_sizes_nothing() {
     let refused = bench.weir(&[], &plan);
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && text.contains("quick look"), "{text}");
-    // What makes it one taken away, it sizes.
+    // Without the mark of a quick look, the plan uses the result.
     let whole = result.to_string().replace(", quick look", "");
     fs::write(bench.path("found.json"), whole).expect("written");
     let planned = bench.weir(&[], &plan);
@@ -309,7 +309,7 @@ fn peers_are_compared_and_a_missing_or_dying_peer_does_not_end_it() {
         }
     }
     assert!(number(&result, "/direct_ceiling") > 4_000.0, "{told}");
-    // Of so few blocks there are figures and no claim.
+    // So few blocks give figures and no claim.
     assert!(!told.contains(" better") && !told.contains(" worse"), "{told}");
     let ours = format!("{}/weir-lab-", bench.folder.path().display());
     weir_tests::deadline::until_true("all that the lab started to end", || {

@@ -16,7 +16,7 @@ fn every_dependency_is_an_arrow_of_the_table() {
     assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
-/// A test that waits for a metric nobody writes any more would wait for ever, or compare zero with zero.
+/// A test that waits for a metric which is no longer written would wait for ever, or compare zero with zero.
 #[test]
 fn every_metric_that_a_test_names_is_in_the_catalog() {
     let catalog = weir_telemetry::catalog::markdown();
@@ -38,7 +38,7 @@ fn every_metric_that_a_test_names_is_in_the_catalog() {
         // A metric stands alone between quotes; `weir_tests` and the like do not.
         let words = text.split('"').filter(|word| word.starts_with("weir_") || word.starts_with("gateway_"));
         let plain = words.filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
-        // What ends in a `_` is the beginning of names.
+        // A word that ends in `_` is a prefix of names.
         let plain = plain.filter(|word| !word.ends_with('_'));
         named.extend(plain.map(str::to_owned));
     }

@@ -1,4 +1,4 @@
-//! The end of a command whose output nobody reads any more: `weir check --reference | head -1`.
+//! Ends a command whose output has lost its reader, as in `weir check --reference | head -1`.
 
 use std::{
     any::Any,

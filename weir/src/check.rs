@@ -64,7 +64,7 @@ pub fn run(args: &CheckArgs) -> Result<(), String> {
     }
 }
 
-/// Of a file that would be served.
+/// Judges a file that a gateway would serve.
 fn judge(snapshot: &weir_config::Snapshot, file: &Path, args: &CheckArgs) -> Result<(), String> {
     show(&snapshot.warnings, args.json);
     if snapshot.warnings.errors() > 0 {
@@ -142,7 +142,7 @@ mod tests {
         assert!(refusal.contains("1 warning") && refusal.contains("--strict"), "{refusal}");
     }
 
-    /// What the lab found, as it would write it for this kind of search.
+    /// Result of the lab, in the form that it writes for this kind of search.
     fn found(backend: Backend, is_quick: bool) -> KneeResult {
         let mut found = KneeResult::from_json(FOUND).expect("a result");
         let scenario = weir_load::scenario::parse("scenario.toml", &found.scenario).expect("a scenario");
@@ -151,7 +151,7 @@ mod tests {
         found
     }
 
-    /// What the gateway makes of it, with this many workers.
+    /// The configuration that the gateway makes of the result, with this many workers.
     fn judged(folder: &Path, found: &KneeResult, workers: u32) -> Result<Snapshot, Diagnostics> {
         fs::write(folder.join("knee.json"), serde_json::to_string(found).expect("plain figures")).expect("written");
         let config = CONFIG.replacen("\n[[upstream]]", "knee = \"knee.json\"\n\n[[upstream]]", 1);

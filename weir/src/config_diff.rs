@@ -72,9 +72,9 @@ pub fn run(command: &ConfigCommand) -> Result<(), String> {
 struct Difference {
     /// As a reload names it: `listener.cache.idle_timeout`.
     path: String,
-    /// Of the running gateway. `None`: it has no such key or table.
+    /// Value in the running gateway. `None`: it has no such key or table.
     running: Option<Json>,
-    /// Of the file. `None`: it has no such key or table.
+    /// Value in the file. `None`: it has no such key or table.
     file: Option<Json>,
 }
 

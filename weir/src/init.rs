@@ -35,7 +35,7 @@ pub struct InitArgs {
 /// # Errors
 /// In words: the file exists, an answer that comes from no terminal is wrong, or the file cannot be written.
 pub fn run(args: &InitArgs) -> Result<(), String> {
-    // Before the questions: nobody wants to answer them for nothing.
+    // Checked before the questions, so that no answers are given in vain.
     if args.file.exists() && !args.force {
         return Err(format!("{} exists; --force overwrites it", args.file.display()));
     }

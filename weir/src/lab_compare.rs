@@ -108,7 +108,7 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
     }
     let load = args.load.as_deref().map(Load::named).transpose().map_err(|error| format!("{error:#}"))?;
     let (peers, mut is_direct) = peers(&args.peers, scenario.protocol)?;
-    // Of the usual peers the one that cannot be.
+    // `direct` is one of the usual peers, and impossible with TLS.
     is_direct &= !(args.tls && args.peers.is_empty());
     args.result.check()?;
     let request = Request {
@@ -139,7 +139,7 @@ fn changes(args: &CompareArgs) -> Vec<Change> {
 }
 
 /// Latencies are compared with each other and not with a target, so a late generator colours them whatever the target is.
-/// Of the two or three seconds of a quick run one may be lost.
+/// One of the two or three seconds of a quick run may be lost.
 fn rules(is_quick: bool) -> Rules {
     let rules = Rules { lag_p99_slo_share_max: 0.0, ..Rules::default() };
     let Rules { slices_stolen_share_max, steady_share, .. } = Rules::quick();

@@ -116,8 +116,8 @@ pub fn run(args: &LoadArgs) -> Result<ExitCode, String> {
     finish(written, gate, page.as_deref(), &lines, args.json.as_deref())
 }
 
-/// Writes the page, whose path is the last line, and gives the exit code of a run with this gate. What its thresholds say
-/// counts more than a page that could not be written.
+/// Writes the page, whose path is the last line, and returns the exit code of a run with this gate. A failed threshold takes
+/// precedence over a page that could not be written.
 pub fn finish(
     written: Result<(), String>,
     gate: Gate,

@@ -73,7 +73,7 @@ pub fn write(path: &Path, result: &str) -> Result<(), String> {
     fs::write(path, report.render().html).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// What a command found, and whether it could be stored: neither error hides the other.
+/// Joins the result of a command and the result of storing it: neither error hides the other.
 pub fn both(found: Result<(), String>, stored: Result<(), String>) -> Result<(), String> {
     match (found, stored) {
         (Err(found), Err(stored)) => Err(format!("{found}; and {stored}")),

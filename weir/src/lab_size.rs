@@ -128,7 +128,7 @@ fn workload(args: &SizeArgs) -> Result<(Scenario, String, Address), String> {
     }
     let load = UrlLoad {
         url,
-        // Of a search, which does not use the phases: any rate makes the loop an open one.
+        // A search does not use the phases of this load: any rate makes its loop an open one.
         rate: Some(args.demand),
         connections: args.connections.unwrap_or(CONNECTIONS),
         pipeline: 1,
@@ -175,7 +175,7 @@ fn no_size(knee: &Knee, args: &SizeArgs) -> String {
     format!("no size for {} requests/s: {why}. {remedy}", short(args.demand))
 }
 
-/// What to do about a search without a knee.
+/// Advice after a search without a knee.
 fn remedy(knee: &Knee, is_quick: bool) -> String {
     let quick = if is_quick { ", without --quick" } else { "" };
     match knee.outcome {

@@ -98,7 +98,7 @@ fn under_way() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=i64::from(UNDER_WAY_MAX))
 }
 
-/// What `--behind` says.
+/// Parses the value of `--behind`.
 pub fn behind(text: &str) -> Result<UpstreamKind, String> {
     match text {
         "origin" => Ok(UpstreamKind::Origin),
@@ -139,7 +139,7 @@ fn run(
         is_direct: common.peers.iter().any(|word| word == DIRECT),
         warmup: common.warmup,
         window: Duration::from_secs(common.seconds.into()),
-        // Of a few seconds one may be lost.
+        // One of a few seconds may be lost.
         rules: Rules { slices_stolen_share_max: Rules::quick().slices_stolen_share_max, ..Rules::default() },
     };
     let found = sweep(&request, print_progress).map_err(|failure| failure.to_string())?;

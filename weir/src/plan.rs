@@ -96,7 +96,7 @@ fn conditions(budget: Budget, backend: Backend, is_quick: bool) -> Conditions {
     Conditions { budget, backend, telemetry: Telemetry::On, is_quick }
 }
 
-/// What would find the knee that is missing.
+/// Command that would find the missing knee.
 fn command(args: &PlanArgs) -> String {
     let (scenario, results, budget) = (args.scenario.display(), args.results.display(), args.budget);
     let behind = if args.backend == BackendName::Real { " --behind HOST:PORT" } else { "" };

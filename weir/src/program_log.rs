@@ -18,8 +18,8 @@ pub struct LogLevelSwitch {
     is_fixed: bool,
 }
 
-/// Starts the log. What is queued is written when the guard is dropped. Lines go through a bounded queue: a terminal or a pipe
-/// that takes no more must stop neither a reload nor the way out.
+/// Starts the log. Dropping the guard writes the queued lines. Lines go through a bounded queue: a blocked terminal or pipe must
+/// stop neither a reload nor the exit.
 pub fn start(settings: &TelemetrySettings) -> (WorkerGuard, LogLevelSwitch) {
     let builder = NonBlockingBuilder::default();
     let (writer, guard) = builder.buffered_lines_limit(LOG_LINES_MAX).finish(std::io::stderr());
@@ -55,7 +55,7 @@ impl LogLevelSwitch {
     }
 }
 
-/// What clients do to the frames of HTTP/2 is counted, and logged once a second: `h2` would write a line for each.
+/// The gateway counts HTTP/2 frame violations of clients and logs them once a second: `h2` would write a line for each.
 fn filter(level: LogLevel) -> EnvFilter {
     EnvFilter::new(format!("{},h2=off", level.name()))
 }

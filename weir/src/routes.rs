@@ -39,7 +39,7 @@ pub fn run(args: &RoutesArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// What is printed.
+/// The text to print.
 fn report(snapshot: &Snapshot, args: &RoutesArgs) -> Result<String, String> {
     let is_wanted = |listener: &&Listener| args.listener.as_ref().is_none_or(|name| **name == *listener.settings.name);
     let mut text = String::new();

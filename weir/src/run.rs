@@ -44,9 +44,9 @@ pub struct RunArgs {
 pub enum Source {
     /// A file, which a reload reads again.
     File(PathBuf),
-    /// A text that the command line means. A reload finds nothing to change.
+    /// A text generated from the command line. A reload finds nothing to change.
     Text {
-        /// Of a configuration file.
+        /// Text of a configuration file.
         text: String,
         /// The text names no address of the admin server: if the default port is taken, the next free one serves.
         is_admin_open: bool,
@@ -303,7 +303,7 @@ async fn until_stopped(gateway: &Arc<Gateway>, mut orders: Orders, mut stops: St
     }
     gateway.cancel_upgrade();
     let mut drain = std::pin::pin!(gateway.drain());
-    // After an upgrade nobody has stopped this process; a service that is stopped as a whole does so now.
+    // After an upgrade this process has not received a stop signal; a service that is stopped as a whole sends it now.
     let enough = || if gateway.is_handed_over() { 2 } else { 1 };
     let mut signals = 0;
     while signals < enough() {

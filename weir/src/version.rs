@@ -1,4 +1,4 @@
-//! What the program says of its own build. `build.rs` finds the commit and the profile.
+//! Version and build of the program. `build.rs` finds the commit and the profile.
 
 /// Version of the workspace.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -52,7 +52,7 @@ impl Evidence {
         }
     }
 
-    /// What to show.
+    /// The lines to print.
     pub fn lines(self) -> Vec<String> {
         if self.blocks.is_empty() { self.tail.into() } else { self.blocks }
     }

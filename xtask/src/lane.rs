@@ -20,9 +20,9 @@ pub struct Report {
     pub totals: Totals,
     /// Why the lane failed, one line each. Empty: it held.
     pub problems: Vec<String>,
-    /// What the lane's programs said of a failure.
+    /// Output of the lane's programs about a failure.
     pub evidence: Vec<String>,
-    /// What the closing table adds to the reason, if there is anything.
+    /// Addition to the reason in the closing table, if there is one.
     pub note: &'static str,
 }
 
@@ -110,7 +110,7 @@ pub struct Lane {
     pub name: &'static str,
     /// One line for `--list`.
     pub about: &'static str,
-    /// What must be installed first.
+    /// Parts that must be installed first.
     pub needs: &'static [Part],
     /// When it runs in full.
     pub when: When,
@@ -119,7 +119,7 @@ pub struct Lane {
     /// The longest time of the full lane on two cores, in minutes. The lane fails after twice that time, and its core after
     /// [`CORE_MINUTES`].
     pub minutes: u64,
-    /// What it does with the machine.
+    /// Its load on the machine.
     pub work: Work,
     /// The lane runs programs of the build. Its time starts when the build has finished.
     pub programs: bool,
@@ -127,7 +127,7 @@ pub struct Lane {
     pub body: fn(&Run<'_>) -> Result<Report>,
 }
 
-/// What the body of a lane works with.
+/// Input of a lane's body.
 pub struct Run<'a> {
     /// The workspace.
     pub workspace: &'a Workspace,
@@ -162,7 +162,7 @@ pub struct LaneResult {
     pub form: Form,
     /// Why so much.
     pub why: String,
-    /// What it reported.
+    /// Report of the body.
     pub report: Report,
     /// Wall time of the body, set-up excluded.
     pub elapsed: Duration,

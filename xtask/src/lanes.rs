@@ -28,11 +28,11 @@ mod suites;
 /// Nothing runs longer than this without an end.
 const LANE_DEADLINE: Duration = Duration::from_secs(25 * 60);
 
-/// What the HTTP tests talk to and with.
+/// Servers, clients and tools of the HTTP tests.
 const HTTP_PARTS: &[Part] =
     &[Part::Servers, Part::Peers, Part::Http2, Part::Browser, Part::Prometheus, Part::Node, Part::Python];
 
-/// What puts all protocols together: every test of the product stands on it.
+/// Packages that join all protocols: every test of the product depends on them.
 const PRODUCT: &[&str] = &["weir", "weir-config", "weir-admin"];
 
 /// The packages that decide the meaning of Redis commands. The foreign suites test this meaning and take minutes. The other lanes
@@ -95,7 +95,7 @@ const LAB_PATHS: &[&str] = &[
     "tests/clients/node/pages.js",
 ];
 
-/// What is packaged, and how.
+/// Paths of the packages' content and of their builder.
 const PACKAGE_PATHS: &[&str] = &["packaging/", "tests/package/", "xtask/src/package/", ".dockerignore"];
 
 const fn covers(

@@ -28,7 +28,7 @@ impl Form {
     }
 }
 
-/// What runs.
+/// The lanes to run.
 pub struct Plan {
     /// The lanes, in their order.
     pub lanes: Vec<Planned>,
@@ -48,14 +48,14 @@ pub struct Planned {
     pub why: String,
 }
 
-/// What the command line wants.
+/// The lanes that the command line selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaneSelection<'a> {
     /// These lanes or families, in full.
     Named(Vec<&'a str>),
     /// Every lane in full.
     Everything,
-    /// What the change can reach in full, and the core of the rest: of these lanes or families, or of all if there are none.
+    /// The lanes that the change can reach in full, and the core of the rest: of these lanes or families, or of all if empty.
     Change(Vec<&'a str>),
 }
 

@@ -14,11 +14,11 @@ use crate::command::at_idle_priority;
 use crate::reach::ReachedPackages;
 use crate::workspace::Workspace;
 
-/// What the lanes run.
+/// Targets that the lanes run.
 const ALL: [&str; 2] = ["--bins", "--tests"];
 
-/// What is built whatever a change reaches: the gateway, the tests that start it, and the fuzz targets, for they have features
-/// that the others must have too.
+/// Packages that are built whatever a change reaches: the gateway, the tests that start it, and the fuzz targets, for they have
+/// features that the others must have too.
 pub const ALWAYS: [&str; 3] = ["weir", "weir-tests", "weir-fuzz"];
 
 /// One test program of libtest.
@@ -34,7 +34,7 @@ pub struct TestProgram {
     pub folder: PathBuf,
 }
 
-/// What was built.
+/// Programs of a build.
 #[derive(Debug, Default)]
 pub struct Programs {
     /// In the order of package and target.
@@ -122,7 +122,7 @@ impl Programs {
 pub struct Build(OnceLock<Result<Programs, String>>);
 
 impl Build {
-    /// What it built. The first call builds; the others wait for it.
+    /// The built programs. The first call builds; the others wait for it.
     ///
     /// # Errors
     /// Something does not compile.

@@ -122,7 +122,7 @@ fn readers(file: &str) -> impl Iterator<Item = &str> {
     READ.into_iter().filter_map(move |(path, package)| file.starts_with(path).then_some(package))
 }
 
-/// A document: it is read by people, and by no test but those of `tidy`. What lies beside code may be what a test compares with.
+/// A document: only people and the tests of `tidy` read it. A file beside code may be one that a test compares with.
 fn is_document(file: &str) -> bool {
     let is_prose = file.ends_with(".md") || file == "LICENSE";
     is_prose && !file.contains("/src/") && !file.contains("/tests/") && readers(file).next().is_none()
@@ -168,7 +168,7 @@ impl ReachedPackages {
     }
 }
 
-/// What one change reaches.
+/// The reach of one change.
 pub struct Reach<'a> {
     graph: &'a Graph,
     change: &'a Change,

@@ -1,7 +1,7 @@
 //! Counts tests from what the test runners print. Nothing here guesses: a lane whose runner printed
 //! no summary line counts nothing, and a lane that must run tests then fails (see `lane.rs`).
 
-/// What one or more test runners reported.
+/// Counts reported by one or more test runners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Tests that ran and held.
@@ -42,7 +42,7 @@ pub enum Runner {
     None,
 }
 
-/// What one line of output adds.
+/// Counts in one line of output.
 pub fn count_line(runner: Runner, line: &str) -> Totals {
     let line = line.trim();
     match runner {

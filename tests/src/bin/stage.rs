@@ -19,7 +19,7 @@ use weir_tests::port;
 use weir_tests::server::{Kind, Options, Server};
 use weir_tests::stream::Address;
 
-/// Of the ports that ask for a password.
+/// Password of the ports that require one.
 const PASSWORD: &str = "stage-password";
 
 fn main() -> ExitCode {

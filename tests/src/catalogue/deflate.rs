@@ -11,7 +11,7 @@ use End::{Any, Clean, Failed};
 
 /// The bit of a compressed message.
 const COMPRESSED: u8 = 0x40;
-/// What stands at the end of every message that is flushed, and is left out (RFC 7692 section 7.2.1).
+/// The bytes at the end of every flushed message, which are left out (RFC 7692 section 7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
 /// A message to be compressed.
@@ -19,7 +19,7 @@ const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 pub struct Message {
     /// Text or binary.
     pub first: u8,
-    /// What is in it.
+    /// Payload of the message.
     pub data: Vec<u8>,
     /// Size of its fragments; 0: it is one frame.
     pub fragment: usize,
@@ -124,7 +124,7 @@ const OFFERS: [&str; 12] = [
     "permessage-deflate; client_max_window_bits=15; server_max_window_bits=\"10\"",
 ];
 
-/// Offers that are none, or that nobody has to take. What is said of them is the server's business.
+/// Malformed offers, and offers that a server may decline. The response is up to the server.
 const ODD_OFFERS: [&str; 13] = [
     "permessage-deflate; unknown",
     "permessage-deflate; server_max_window_bits",

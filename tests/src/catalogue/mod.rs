@@ -1,5 +1,5 @@
 //! WebSocket cases after the catalogue of Autobahn's test suite, whose sections give them their numbers: each is what a client
-//! sends, byte for byte, from RFC 6455 and RFC 7692. What comes of them is for the origin to say (see `talk`).
+//! sends, byte for byte, from RFC 6455 and RFC 7692. The origin decides how each case ends (see `talk`).
 
 mod bulk;
 mod close;
@@ -41,11 +41,11 @@ pub enum Step {
 pub enum End {
     /// The client closes with 1000 when it has so many messages and pongs, and the origin agrees.
     Clean(usize),
-    /// What was sent brings the end about, a clean one.
+    /// The bytes sent bring about the end, a clean one.
     Closed,
-    /// What was sent breaks a rule: the origin fails the connection.
+    /// The bytes sent break a rule: the origin fails the connection.
     Failed,
-    /// What was sent has an end that the RFC does not prescribe.
+    /// The RFC does not prescribe how the connection ends after these bytes.
     Any,
 }
 

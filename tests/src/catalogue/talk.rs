@@ -15,9 +15,9 @@ const QUIET: Duration = Duration::from_secs(10);
 /// The result of a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaseResult {
-    /// Of the handshake.
+    /// Status of the handshake.
     pub status: u16,
-    /// What was agreed on.
+    /// Negotiated extensions.
     pub extensions: String,
     /// Data frames: first byte and payload.
     pub frames: Vec<(u8, Vec<u8>)>,
@@ -27,7 +27,7 @@ pub struct CaseResult {
     pub close: Option<Vec<u8>>,
     /// The connection has ended.
     pub is_ended: bool,
-    /// Nobody minded, and the client closed in the end.
+    /// The origin did not object, and the client closed in the end.
     pub is_tolerated: bool,
 }
 
@@ -72,7 +72,7 @@ struct Talk {
 /// Plays a case.
 ///
 /// # Panics
-/// If nobody listens, or the handshake is not answered.
+/// If the port refuses the connection, or the handshake is not answered.
 pub fn talk(address: &Address, case: &Case) -> CaseResult {
     let stream = Stream::connect(address).expect("it accepts");
     if let Stream::Tcp(stream) = &stream {
@@ -122,7 +122,7 @@ impl Talk {
         self.outcome.extensions = field(&head, "sec-websocket-extensions").unwrap_or_default();
     }
 
-    /// Who has closed takes no more.
+    /// Sends `bytes`; false: the peer has closed.
     fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
@@ -217,7 +217,7 @@ impl Talk {
         }
     }
 
-    /// What came back says what was sent.
+    /// Checks that the echo equals the messages sent.
     fn check_echo(&self, packer: &mut Packer, case: &Case) {
         let mut messages: Vec<(u8, Vec<u8>)> = Vec::new();
         for (first, payload) in &self.outcome.frames {

@@ -80,7 +80,7 @@ const SERVED: &[(&str, &[u8], &str)] = &[
 
 pub(super) fn cases() -> Vec<Case> {
     const LINES: &[u8] = b"Transfer-Encoding: chunked\r\n";
-    // What ends early is followed by nothing: it would be the rest of it.
+    // No request follows a body that is cut short: it would be read as the rest of the body.
     let cut = CUT.iter().map(|(name, body)| Case::cut(name, 400, post(LINES, body)));
     let served = SERVED.iter().map(|(name, body, seen)| Case::served(name, post(LINES, body), &[("POST", "/x", seen)]));
     let bomb = [b"1;", &[b'x'; 9_000][..], b"\r\na\r\n0\r\n\r\n"].concat();

@@ -1,4 +1,4 @@
-//! What concerns the connection: how long it lives, what it may become, and what it takes from a message.
+//! Cases about the connection: its lifetime, its upgrades, and the fields of a message that belong to it.
 
 use super::{Case, ExpectedRequest, SMUGGLED};
 

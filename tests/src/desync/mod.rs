@@ -15,7 +15,7 @@ pub use streams::{Stream, streams};
 /// A request as an origin should see it: method, target, body.
 pub type ExpectedRequest = (&'static str, &'static str, &'static str);
 
-/// What follows a request that is refused: who sees this request has read the bytes in another way than the gateway.
+/// Bytes behind a refused request. A server that sees this request has parsed the bytes in another way than the gateway.
 pub const SMUGGLED: &[u8] = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// The bytes of one client on one connection, and what comes of them.

@@ -1,13 +1,13 @@
 //! Answers of an origin that two parsers could read in two ways. The same bytes are seeds of the fuzz target `http_answer`.
 
-/// What the client gets.
+/// Response that the client gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedResponse {
     /// This status with this body.
     Relayed(u16, &'static str),
     /// 502 from the gateway, and nothing of the answer.
     Refused,
-    /// A beginning that nobody can take for the whole.
+    /// The start of a response, which no client can take for the whole.
     BrokenOff,
 }
 
@@ -24,13 +24,13 @@ pub struct OriginResponse {
     pub closes: bool,
     /// Comes later, when the client has its answer.
     pub late: &'static [u8],
-    /// What the client gets.
+    /// Expected response at the client.
     pub expected: ExpectedResponse,
 }
 
 use ExpectedResponse::{BrokenOff, Refused, Relayed};
 
-/// What must not be taken for the next answer.
+/// Bytes that must not be taken for the next response.
 const POISON: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
 
 /// Name, the whole answer to a GET, and what is made of it. The origin does not close.

@@ -9,7 +9,7 @@ pub struct Stream {
     pub name: &'static str,
     /// The frames of stream 1.
     pub frames: Vec<u8>,
-    /// What goes on; none: it is refused, by a status, a reset or the end of the connection.
+    /// The forwarded request; `None`: it is refused, by a status, a reset or the end of the connection.
     pub seen: Option<ExpectedRequest>,
     /// A request may begin upstream, and never ends there.
     pub is_cut: bool,

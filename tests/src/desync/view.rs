@@ -1,5 +1,5 @@
-//! What bytes say, to a reader that knows one way only: whatever could be read in a second way is an error. This is neither the
-//! codec under test nor anybody else's parser.
+//! A strict reading of bytes: anything that could be read in a second way is an error. This is neither the codec under test nor
+//! anybody else's parser.
 
 use std::fmt;
 

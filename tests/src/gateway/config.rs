@@ -14,7 +14,7 @@ pub struct Config {
     pub bind: Address,
     /// Listen on a socket file in the gateway's folder instead.
     pub unix: bool,
-    /// What the listener speaks.
+    /// Protocol of the listener.
     pub protocol: &'static str,
     /// Worker threads; one unless a test is about several.
     pub workers: u32,

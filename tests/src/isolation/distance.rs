@@ -26,7 +26,7 @@ pub struct Link {
 
 struct Shared {
     origin: SocketAddr,
-    /// Of one direction.
+    /// Delay of one direction.
     delay: Duration,
     is_down: AtomicBool,
     /// Both sides of those that stand; the threads that carry them hold them open.
@@ -71,7 +71,7 @@ impl Link {
         });
     }
 
-    /// Nobody listens, and what stood is cut.
+    /// Closes the port and cuts the open connections.
     pub fn down(&self) {
         if self.shared.is_down.swap(true, Ordering::SeqCst) {
             return;

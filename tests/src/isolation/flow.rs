@@ -1,4 +1,4 @@
-//! What the victim feels, and what goes on beside it.
+//! The victim, which measures its waits, and the attack beside it.
 
 use std::io::Result;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

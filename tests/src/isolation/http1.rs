@@ -35,7 +35,7 @@ fn message(ask: &Ask) -> Vec<u8> {
     masked(0x81, format!("{} {}", ask.word(), ask.upload()).as_bytes())
 }
 
-/// What stands before an upload: the header of a message whose mask changes nothing.
+/// The header of an upload: a WebSocket frame whose mask changes nothing.
 fn message_head(length: usize) -> Vec<u8> {
     let mut head = vec![0x82, 0x80 | 127];
     head.extend((length as u64).to_be_bytes());

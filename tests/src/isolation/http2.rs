@@ -76,10 +76,10 @@ impl Protocol for Http2 {
 struct Open {
     /// Bytes that may still be sent on it.
     credit: i64,
-    /// What is to be sent of the upload by now.
+    /// The part of the upload that is due by now.
     body: Vec<u8>,
     sent: usize,
-    /// What of the whole upload has not been sent.
+    /// Bytes of the whole upload that have not been sent.
     left: usize,
     received: Vec<u8>,
     /// Bytes of data for which no credit has been given back.

@@ -1,10 +1,10 @@
 //! Isolation: what one client may cost another. One form for every protocol, so that a case is written once and the next
 //! protocol adds a column.
 //!
-//! A [`Protocol`] says how clients of it ask for the few things that the cases are made of ([`Ask`]), and has an [`Origin`]
-//! that does them. A [`Stand`] is such an origin with a gateway in front of it. A [`Victim`] asks for something small again and
-//! again and keeps its worst wait, while a [`Transfer`] is read, written or left as the case has it. What a case finds is a
-//! [`Cell`] of the [`table`].
+//! A [`Protocol`] says how clients of it ask for the few things that the cases are made of ([`Ask`]), and has an [`Origin`] that
+//! does them. A [`Stand`] is such an origin with a gateway in front of it. A [`Victim`] repeats a small request and keeps its
+//! worst wait, while a [`Transfer`] is read, written or aborted as the case requires. The finding of a case is a [`Cell`] of the
+//! [`table`].
 
 mod distance;
 mod flow;
@@ -166,7 +166,7 @@ pub trait Protocol: Sync {
     /// If the protocol's handshake fails, or the peer is gone.
     fn begin(&self, stream: Stream, ask: &Ask) -> Result<Box<dyn Transfer>>;
 
-    /// What is written of an upload that was begun, as a whole.
+    /// All bytes of the body of an upload that has begun.
     fn upload(&self, ask: &Ask) -> Vec<u8> {
         vec![b'x'; ask.upload()]
     }
@@ -203,7 +203,7 @@ pub const PROTOCOLS: [&dyn Protocol; 5] = [&redis::Redis, &http1::HTTP1, &http2:
 /// A connection without TLS, whose small segments leave at once.
 ///
 /// # Errors
-/// If nobody listens.
+/// If nothing listens there.
 pub fn connect(address: &Address) -> Result<Stream> {
     Stream::connect(address)
 }

@@ -50,7 +50,7 @@ pub struct Stand {
     pub protocol: &'static dyn Protocol,
     /// First, because it is judged when it is dropped.
     pub gateway: Gateway,
-    /// What it protects.
+    /// The origin behind the gateway.
     pub origin: Box<dyn Origin>,
     tls: Option<Arc<ClientConfig>>,
     _folder: Option<tempfile::TempDir>,

@@ -1,4 +1,4 @@
-//! What the cases found: one table, a row for each case, a column for each protocol.
+//! The results of the cases: one table, a row for each case, a column for each protocol.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use super::{Extent, PROTOCOLS, Protocol, Waits};
 
-/// What others may wait longer than without the attack. 100 ms are what must hold (a release build, a quiet machine);
-/// a debug build on two busy cores gets more room, which is still far below any of the faults that the cases are about.
+/// The time that other clients may wait longer than without the attack. 100 ms are what must hold (a release build, a quiet
+/// machine); a debug build on two busy cores gets more room, which is still far below any of the faults that the cases are about.
 pub const ROOM: Duration = Duration::from_millis(800);
 
-/// What others may wait as a multiple of their wait without a gateway, where that is more.
+/// Limit for the wait of other clients as a multiple of their wait without a gateway, where that is more.
 const FACTOR_MAX: u32 = 3;
 
-/// What one case found with one protocol.
+/// Result of one case with one protocol.
 #[derive(Clone, Debug)]
 pub enum Cell {
     /// The victim's waits.

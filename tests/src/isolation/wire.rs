@@ -217,7 +217,7 @@ impl Transfer for RawTransfer {
     }
 }
 
-/// What is sent at once; more goes from a thread of its own, so that answers are read meanwhile.
+/// The most bytes sent inline; more are sent by a separate thread, so that answers are read meanwhile.
 const AT_ONCE_MAX: usize = 16 * 1024;
 
 /// Sends `bytes` while `read` takes the answers.
@@ -228,7 +228,7 @@ pub(super) fn beside<T>(wire: &mut Wire, bytes: Vec<u8>, read: impl FnOnce(&mut 
     }
     let mut sender = wire.sender();
     let sending = std::thread::spawn(move || sender.write_all(&bytes));
-    // After an error nobody waits for the sender, which what is not taken would hold up.
+    // After an error the sender is not joined: it may be blocked on data that the peer does not read.
     let answers = read(wire)?;
     sending.join().map_err(|_| Error::other("the sender panicked"))??;
     Ok(answers)

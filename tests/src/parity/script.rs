@@ -21,7 +21,7 @@
 
 use std::path::Path;
 
-/// What may differ between the two sides.
+/// Allowed differences between the two sides.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Tolerance {
     /// Nothing.
@@ -40,7 +40,7 @@ pub enum Line {
     Send {
         /// Which connection, `a` unless named.
         connection: char,
-        /// What goes out.
+        /// Bytes to send.
         bytes: Vec<u8>,
         /// Replies that follow.
         replies: usize,

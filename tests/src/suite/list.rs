@@ -41,12 +41,12 @@ impl fmt::Display for Kind {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
-    /// What sort of reason.
+    /// Kind of the reason.
     pub kind: Kind,
     /// The reason, found by looking.
     pub reason: String,
-    /// Whether they run through Weir. A test whose failure breaks those after it (it leaves a script running, a client
-    /// inside MULTI) does not, so nobody learns when it passes.
+    /// Whether they run through Weir. A test whose failure breaks those after it (it leaves a script running, a client inside
+    /// MULTI) does not, so the list does not show when it passes.
     #[serde(default = "yes")]
     pub runs: bool,
     /// Names.
@@ -67,7 +67,7 @@ pub struct FailsDirectly {
     pub tests: Vec<String>,
 }
 
-/// What is not run, or not judged.
+/// Tests that do not run, or are not judged.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LeftOut {
@@ -98,7 +98,7 @@ pub struct List {
     /// The tests that fail anyway.
     #[serde(default)]
     pub fails_directly: Vec<FailsDirectly>,
-    /// What is not run.
+    /// Tests left out.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
 }

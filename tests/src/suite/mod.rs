@@ -54,7 +54,7 @@ impl Suite {
     }
 }
 
-/// What to run.
+/// Selection of tests.
 pub struct Plan<'a> {
     /// Which suite.
     pub suite: Suite,
@@ -62,7 +62,7 @@ pub struct Plan<'a> {
     pub source: &'a Path,
     /// Interpreter of the environment that has pytest; only redis-py needs it.
     pub python: &'a Path,
-    /// What is left out.
+    /// Tests to leave out, and known differences.
     pub list: &'a List,
     /// Units or files to run; empty: all.
     pub only: &'a [String],

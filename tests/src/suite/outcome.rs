@@ -33,7 +33,7 @@ impl TestOutcome {
 pub struct TestOutcomes {
     /// By name. Tests with the same name (loops) count as one, by the worst of them.
     pub tests: BTreeMap<String, TestOutcome>,
-    /// What went wrong beside the tests: a gateway with a permit too few at its end, a panic in its log.
+    /// Faults besides failed tests: a gateway with a permit too few at its end, a panic in its log.
     pub problems: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What one side of a suite talks to: a fresh server, and for the other side a gateway in front of it.
+//! The target of one side of a suite: a fresh server, and for the other side a gateway in front of it.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};

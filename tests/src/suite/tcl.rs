@@ -131,7 +131,7 @@ impl Ports {
     }
 }
 
-/// What the suite calls the end of a unit in these lists: a unit that breaks off leaves tests out.
+/// Name of the end of a unit in these lists: a unit that breaks off leaves tests out.
 fn end_of(unit: &str) -> String {
     format!("{unit}: (runs to its end)")
 }

@@ -16,12 +16,12 @@ pub struct Problem {
     pub text: String,
 }
 
-/// What only one of two runs had, and is no problem.
+/// Problems that only one of two runs had, and that therefore do not count.
 #[derive(Debug, Default)]
 pub struct Unconfirmed {
-    /// Of the first run.
+    /// Problems of the first run.
     pub first: Vec<Problem>,
-    /// Of the second.
+    /// Problems of the second run.
     pub second: Vec<Problem>,
 }
 
@@ -178,7 +178,7 @@ pub fn event_text(weir: Option<&TestOutcome>) -> String {
     }
 }
 
-/// What in the list the suite does not know any more.
+/// Reports entries of the list that the suite no longer has.
 fn judge_list(list: &List, direct: &TestOutcomes, weir: &TestOutcomes, verdict: &mut Verdict) {
     let named = list.differs.iter().flat_map(|group| &group.tests);
     let failing = list.fails_directly.iter().flat_map(|group| &group.tests);

@@ -102,8 +102,8 @@ fn with_little_memory(config: Config) -> Config {
     patient(config.tables("[limits]\nbuffered_bytes = \"8MiB\""))
 }
 
-/// R8: huge replies to readers that do not read. What is held for each is bounded, and past the
-/// bound the slow one goes, not its neighbours.
+/// R8: huge replies to readers that do not read. The memory held for each is bounded. Past the bound the gateway closes the slow
+/// one, not its neighbours.
 #[test]
 fn r8_a_huge_reply_to_a_client_that_does_not_read_is_bounded() {
     let mut scene = Scene::set_with(with_little_memory);
@@ -140,7 +140,7 @@ fn r8_a_huge_reply_reaches_a_client_that_reads() {
     for reader in readers {
         reader.join().expect("a reader gets everything");
     }
-    // What the others waited for behind it was taken into memory, of which there is enough.
+    // The gateway buffered the huge replies, so the requests behind them were not held up; it has enough memory for that.
     scene.victim_unharmed();
 }
 

@@ -1,5 +1,5 @@
-//! S5: a client leaves in the middle of a request and comes back at once, perhaps to another worker. What it had sent before
-//! must not take effect after what it is told is done.
+//! S5: a client disconnects in the middle of a request and reconnects at once, perhaps to another worker. Commands sent before
+//! must not take effect after a command whose reply it has received.
 //!
 //! `proof_of_reconnects` prints how many writes were stale.
 
@@ -168,7 +168,7 @@ fn unsent_requests_of_a_reset_client_are_taken_back() {
     other.expect(&["GET", "key"], b"$5\r\nfirst\r\n");
 }
 
-/// What a paused client had waiting dies with it, as at a server.
+/// The waiting commands of a paused client are dropped when it disconnects, as at a server.
 #[test]
 fn commands_held_by_a_pause_go_with_their_client() {
     let server = Server::start(Kind::Redis);
@@ -185,7 +185,7 @@ fn commands_held_by_a_pause_go_with_their_client() {
     other.expect(&["GET", "key"], b"$5\r\nfirst\r\n");
 }
 
-/// What one address has left unanswered holds up its next connection for a second, and no longer.
+/// Unanswered requests of an address hold up its next connection for a second, and no longer.
 #[test]
 fn a_server_that_does_not_answer_holds_up_a_reconnect_for_a_second_at_most() {
     let server = Server::start(Kind::Redis);

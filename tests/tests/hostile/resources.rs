@@ -199,7 +199,7 @@ fn x9_huge_timeouts_are_saturated() {
     assert_eq!(client.reply(), b"*2\r\n$2\r\nk2\r\n$1\r\nx\r\n");
 }
 
-/// X10: nobody reads the log; the data path does not notice.
+/// X10: the log has no reader; the data path does not notice.
 #[test]
 fn x10_a_blocked_log_stops_no_request() {
     let server = Server::start(Kind::Redis);

@@ -18,7 +18,7 @@ pub struct Scene {
     victim: Option<Victim>,
     /// The gateway under attack.
     pub gateway: Gateway,
-    /// What it protects.
+    /// The server behind the gateway.
     pub server: Server,
     resident: u64,
 }

@@ -1,4 +1,4 @@
-//! R5, R13, X5: servers that break the protocol. Their callers get an error, nobody else's reply.
+//! R5, R13, X5: servers that break the protocol. Their callers get an error, never the reply of another client.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use weir_tests::wire::shown;
 
 const GROWTH_MAX: u64 = 24 << 20;
 
-/// What a request gets whose reply was broken.
+/// The reply to a request whose upstream reply was broken.
 fn is_weir_error(reply: &[u8]) -> bool {
     reply.starts_with(b"-ERR weir: ")
 }
@@ -31,7 +31,7 @@ fn echoing(other: impl Fn(&[Vec<u8>]) -> Act + Send + Sync + 'static) -> Faulty 
     })
 }
 
-/// Many clients ask for their own key while one provokes the fault; nobody may see a foreign reply.
+/// Many clients ask for their own key while one provokes the fault; none may receive the reply of another.
 fn nobody_is_shifted(gateway: &Gateway, provoke: &[&str], rounds: usize) {
     let mut bystanders: Vec<Client> = (0..8).map(|_| gateway.connect()).collect();
     let mut attacker = gateway.connect();
@@ -57,8 +57,8 @@ fn nobody_is_shifted(gateway: &Gateway, provoke: &[&str], rounds: usize) {
     }
 }
 
-/// A reply nobody waits for gives the lane away. (While others wait on the same lane, RESP has no
-/// mark by which anybody could tell whose it is; each exchange here is the only one.)
+/// An unexpected reply makes the gateway give up the lane. (While other requests wait on the same lane, nothing in RESP shows
+/// which of them a reply belongs to; each exchange here is the only one.)
 #[test]
 fn r13_one_reply_too_many() {
     let upstream = echoing(|_| Act::Reply(b"+OK\r\n$9\r\nnot-yours\r\n".to_vec()));
@@ -81,8 +81,8 @@ fn r13_one_reply_too_few() {
     let upstream = echoing(|_| Act::Silence);
     let config = Config::to(&upstream.address).upstream("request_timeout = \"300ms\"");
     let gateway = Gateway::start(config);
-    // The reply that is missing is made up for by the next one: time alone tells. What comes late
-    // must not be handed to somebody else.
+    // The next reply would take the place of the missing one: only the timeout shows the fault. A late reply must not go to
+    // another client.
     let mut client = gateway.connect();
     for _ in 0..3 {
         let reply = client.call(&["SET", "k", "v"]);
@@ -150,8 +150,8 @@ fn r5_deep_nesting_and_giant_aggregates() {
             let mut client = gateway.connect();
             client.call(&["HELLO", protocol]);
             client.command(&["SET", "k", "v"]);
-            // What was passed on before the fault was seen cannot be taken back: then the client's
-            // connection ends too. Otherwise it gets an error and stays.
+            // Bytes forwarded before the fault was detected cannot be taken back: then the client's connection ends too.
+            // Otherwise it gets an error and stays.
             let (answer, _) = client.read_to_end(Duration::from_secs(3));
             assert!(!answer.is_empty(), "{what}: nothing came");
             bystander.expect(&["GET", "echo:y"], b"$6\r\necho:y\r\n");
@@ -161,7 +161,7 @@ fn r5_deep_nesting_and_giant_aggregates() {
     }
 }
 
-/// X5: half a reply, then nothing more, or a close. What was passed on before the fault showed cannot be taken back, so its
+/// X5: half a reply, then nothing more, or a close. Bytes forwarded before the fault was detected cannot be taken back, so the
 /// client gets an error instead of a reply or is closed in the middle of one; never an error inside of a reply.
 #[test]
 fn x5_half_replies() {

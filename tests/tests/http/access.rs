@@ -1,4 +1,4 @@
-//! What is left of a request: lines of the access log, its id, its trace, the metrics of its route.
+//! Records of a request: lines of the access log, its id, its trace, the metrics of its route.
 
 use std::io::Write as _;
 use std::path::Path;

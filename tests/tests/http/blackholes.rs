@@ -15,7 +15,7 @@ use weir_tests::http2::{Http2Peer, block, flag, frame, get, kind};
 use weir_tests::lab_origin::LabOrigin;
 use weir_tests::stream::Address;
 
-/// What a busy machine adds to something that takes no time. Where no connection may be waited for, that would take longer.
+/// The delay that a busy machine adds to an immediate response. A wait for a connection, an error here, takes longer.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// Health checks say nothing: the gateway learns of its endpoints from its own connections.
 const UNCHECKED: &str = "[upstream.health]\nenabled = false\n";

@@ -8,7 +8,7 @@ use weir_tests::certificate::Certificates;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http_origin::{HttpOrigin, Kind};
 
-/// What the page tries.
+/// Steps of the page.
 const STEPS: [&str; 9] = [
     "style",
     "images",
@@ -21,7 +21,7 @@ const STEPS: [&str; 9] = [
     "websocket",
 ];
 
-/// What came of a visit to the page through a gateway that offers these protocols.
+/// Result of a visit to the page through a gateway that offers these protocols.
 fn visit(alpn: &str) -> Value {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let files = Certificates::create(folder.path());

@@ -67,7 +67,7 @@ impl Noting {
         noting
     }
 
-    /// What connections that said something have brought so far.
+    /// Bytes received so far, by connections that sent any.
     fn received(&self) -> Vec<Vec<u8>> {
         self.received.lock().expect("whole").clone()
     }

@@ -62,7 +62,7 @@ fn is_as_expected(end: End, outcome: &CaseResult) -> bool {
     }
 }
 
-/// The two are the same to a client. Of a failure only the code counts: its words are whoever failed it.
+/// Both results are the same to a client. Of a failure only the code counts: its text is that of the failing side.
 fn is_same(end: End, direct: &CaseResult, through: &CaseResult) -> bool {
     match end {
         End::Failed => {
@@ -74,7 +74,7 @@ fn is_same(end: End, direct: &CaseResult, through: &CaseResult) -> bool {
     }
 }
 
-/// What is wrong with a case, if anything is.
+/// The fault of a case, if it has one.
 fn judge(
     library: Library,
     case: &Case,

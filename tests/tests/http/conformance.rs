@@ -1,5 +1,5 @@
-//! h2spec, the judge of HTTP/2 servers, against the gateway in front of a real nginx. What fails is what the list says, no more
-//! and no less.
+//! h2spec, the conformance suite for HTTP/2 servers, against the gateway in front of a real nginx. Exactly the cases on the list
+//! fail.
 
 use std::process::Command;
 

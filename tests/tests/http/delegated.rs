@@ -76,7 +76,7 @@ fn another_service_gets_the_request_and_decides_and_no_client_can_forge_its_fiel
     // A no is a no, however long its page.
     let long = scene.ask("GET /long", "");
     assert_eq!((long.status, long.text().as_str()), (403, ""));
-    // It judges what goes on, however that was written, and nobody else tells it of the request.
+    // It judges the path as forwarded, however it was written, and no field of the client describes another one to it.
     for path in ["/secret/x", "/open-not/../secret/x", "//secret/x", "/%73ecret/x", "/secret/./x?y"] {
         assert_eq!(scene.status(&format!("GET {path}"), "X_Forwarded_Uri: /fine\r\n"), 403, "{path}");
     }

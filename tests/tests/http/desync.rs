@@ -13,12 +13,12 @@ use weir_tests::http_origin::{HttpOrigin, Kind, ReceivedRequest};
 use weir_tests::http2::{Http2Peer, flag, kind};
 use weir_tests::tap::Tap;
 
-/// A request that goes on as it should, and that this origin itself refuses.
+/// A request that is forwarded as it should be, and that this origin itself refuses.
 struct Exception {
     origin: Kind,
-    /// What the cases are called.
+    /// Names of the cases.
     cases: &'static [&'static str],
-    /// What it answers, to all of the request's bytes or to none.
+    /// Its status, for all of the request's bytes or for none.
     status: u16,
     #[expect(dead_code, reason = "for the reader")]
     reason: &'static str,
@@ -61,7 +61,7 @@ struct Scene {
     gateway: Gateway,
     /// Targets of requests that an origin has begun to read, and may tell of although it has answered none of them with 200.
     begun: BTreeSet<String>,
-    /// What went over the wire for each case, but for what is different every time.
+    /// The requests on the wire for each case, without the fields that differ every time.
     views: Vec<(String, Vec<Request>)>,
 }
 
@@ -111,7 +111,7 @@ impl Scene {
         self.origin.seen().into_iter().filter(|seen| seen.is_whole).collect()
     }
 
-    /// What went over the wire since then: the requests, and the number of the connection of each.
+    /// The requests on the wire since then, each with the number of its connection.
     fn sent_since(&self, mark: &Mark, name: &str) -> Vec<(usize, Request)> {
         let mut sent = Vec::new();
         for (number, connection) in self.tap.connections().iter().enumerate() {
@@ -143,7 +143,7 @@ impl Scene {
     fn judge(&mut self, mark: &Mark, judged: &Judged<'_>) {
         let Judged { name, way, .. } = *judged;
         let canaries = self.canaries(name, way);
-        // What was cut short arrives here, to its end, before anything is judged.
+        // A request that was cut short arrives here, to its end, before anything is judged.
         until_true(format!("{name}, {way}: one connection to be left"), || self.tap.open() <= 1);
         let is_canary = |target: &str| canaries.iter().any(|canary| canary == target);
         let sent = self.sent_since(mark, name);
@@ -229,7 +229,7 @@ impl Scene {
             let body = seen.map_or(String::new(), |(method, target, _)| format!("{method} {target}"));
             assert_eq!(answer.body, body, "{name}, {way}: an answer to something else");
         }
-        // What its own parser refuses is no request yet.
+        // A request that the gateway's own parser refuses is not counted.
         let refused = usize::from(case.closes && !case.is_cut);
         let counted = Some(case.answers.len() - refused);
         let (seen, is_cut, is_exception) = (&case.seen[..], case.is_cut, exception.is_some());
@@ -261,7 +261,7 @@ impl Scene {
         EXCEPTIONS.iter().find(|one| one.origin == self.kind && one.cases.contains(&name))
     }
 
-    /// Nobody has seen what only another reading of the bytes shows, and what was begun and not ended is known.
+    /// Checks that the origin saw no smuggled request, and that each unfinished one is known.
     fn finish(self) -> Vec<(String, Vec<Request>)> {
         let seen = self.origin.seen();
         let smuggled: Vec<_> = seen.iter().filter(|seen| seen.target.contains("smuggled")).collect();
@@ -280,7 +280,7 @@ fn without_chance(request: &Request) -> Request {
     request
 }
 
-/// What went over the wire in front of one of them.
+/// The requests on the wire in front of an origin of this kind.
 fn views(kind: Kind) -> Vec<(String, Vec<Request>)> {
     let mut scene = Scene::before(kind);
     scene.canaries("none", "first");

@@ -41,7 +41,7 @@ impl Speaker {
     }
 }
 
-/// Requests here are heads: nobody asks with a body.
+/// Serves a connection. Requests here are heads: none has a body.
 fn speak(mut stream: TcpStream, all: &HashMap<&str, OriginResponse>, late: &AtomicUsize) -> Option<()> {
     let _ = stream.set_nodelay(true);
     let mut head = Vec::new();

@@ -26,7 +26,7 @@ fn an_upload_over_a_distance_takes_two_round_trips_more_than_over_http1() {
     let gateway = before(&origin.address(), false);
     let link = Link::before(&gateway.address, round_trip);
     let took = transferred(&Http2, &link.address, &Ask::Sink(6_000_000)).expect("taken");
-    // What goes before the settings are known, half of one; a first window, one; all the rest, one; the answer, half.
+    // Round trips: a half until the settings are known, one for a first window, one for the rest, a half for the response.
     assert!(took < round_trip * 4, "{took:?}");
     drop(link);
     gateway.finish();
@@ -44,7 +44,7 @@ fn a_download_over_a_distance_takes_one_round_trip_more_than_over_http1() {
     drop(link);
 }
 
-/// What stands between a client and an origin.
+/// The proxy between a client and an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Between {
     Weir(&'static str),
@@ -126,9 +126,9 @@ fn middle(count: usize, run: impl Fn() -> Option<Duration>) -> Option<f64> {
 /// Prints the table of docs/results/http-distance.md. On a quiet machine, with a release build in `WEIR_BIN`. It takes about five
 /// minutes: windows of 64 KiB, which do not grow, carry 20 MB over 100 ms in half a minute.
 ///
-/// The relay takes a connection at once, so the round trip of a TCP handshake is in no figure. What is counted of Weir: up, half a
-/// round trip to the gateway, one for the first window, one for all the rest, and half back; down, one for the request and the first
-/// window, and one for the rest. HTTP/1.1 takes one.
+/// The relay takes a connection at once, so the round trip of a TCP handshake is in no figure. Round trips through Weir: up, half
+/// a round trip to the gateway, one for the first window, one for all the rest, and half back; down, one for the request and the
+/// first window, and one for the rest. HTTP/1.1 takes one.
 #[test]
 #[ignore = "a measurement of some minutes, which tells nothing on a busy machine"]
 fn proof_of_distance() {

@@ -20,7 +20,7 @@ use weir_tests::stream::Address;
 const LASTS: Duration = Duration::from_millis(1_500);
 /// Clients that are hostile at once.
 const ATTACKERS: usize = 6;
-/// What may be left of it in memory: allocators and pools keep some of what they had.
+/// Memory that may remain in use afterwards: allocators and pools keep some of what they had.
 const LEFT_BYTES_MAX: u64 = 48 << 20;
 
 /// The attack of a hostile client until it gets the order to stop. It may be thrown out at any moment, and comes again.

@@ -52,7 +52,7 @@ impl Scene {
         Http2Peer::connect(&self.gateway.address)
     }
 
-    /// What `curl` prints with these words.
+    /// Output of `curl` with these arguments.
     fn curl(&self, words: &[&str]) -> Vec<u8> {
         let url = format!("http://{}/a?b=c", self.gateway.address.text());
         let mut curl = Command::new("curl");

@@ -180,7 +180,7 @@ fn a_refused_stream_is_retried_and_not_for_ever() {
     patience.store(1_000, Ordering::SeqCst);
     assert_eq!(client.get("/").status, 502);
     assert_eq!(refused.load(Ordering::SeqCst), 4, "three attempts");
-    // Nobody has begun with it, so it may be of any method; a body goes again if it was kept.
+    // The origin has not begun with the request, so any method may be retried; a body is sent again if it was kept.
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
     assert_eq!(client.response().status, 502);
     assert_eq!(refused.load(Ordering::SeqCst), 7);

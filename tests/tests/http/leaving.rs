@@ -116,7 +116,7 @@ impl Scene {
         serde_json::from_str(&line).expect("JSON")
     }
 
-    /// The client of the only request left just now: that is seen, its request is cancelled, and nobody is blamed.
+    /// The client of the only request has just disconnected: the gateway notices, cancels the request, and blames no endpoint.
     fn expect_departure(self, path: &str, status: u16) {
         self.has_seen(path, status);
         self.nobody_is_blamed();

@@ -12,7 +12,7 @@ use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::HttpClient;
 use weir_tests::stream::Address;
 
-/// What is taken for a response by whoever gets it.
+/// Stray bytes that any receiver takes for a response.
 const STRAY: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
 
 /// Answers `/plain/N` with the head of number `N`, `/stray/N` likewise with [`STRAY`] behind it after a pause; repeats other paths.
@@ -110,7 +110,7 @@ fn an_origin_that_was_seen_to_write_behind_a_response_gets_no_second_victim() {
     let origin = Origin::start(HEADS, Duration::from_millis(5));
     let gateway = before(&origin);
     assert_eq!(HttpClient::connect(&gateway.address).get("/stray/0").status, 200);
-    // The stray bytes arrive while nobody has the connection.
+    // The stray bytes arrive while the connection is idle.
     sleep(Duration::from_millis(50));
     let path = "/first";
     assert_eq!(HttpClient::connect(&gateway.address).get(path).text(), path);

@@ -1,4 +1,4 @@
-//! What goes through, byte for byte.
+//! Messages that are forwarded, byte for byte.
 
 use std::time::Duration;
 

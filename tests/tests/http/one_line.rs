@@ -82,12 +82,12 @@ fn servers_that_are_slow_to_respond_delay_neither_the_gateway_nor_each_other() {
 
 #[test]
 fn a_server_that_speaks_tls_is_recognised() {
-    // What a TLS server sends to a client that does not begin with a handshake: a fatal alert.
+    // A TLS server sends a fatal alert to a client that does not begin with a handshake.
     let server = TcpListener::bind("127.0.0.1:0").expect("a port");
     let upstream = server.local_addr().expect("an address").to_string();
     std::thread::spawn(move || {
         for mut stream in server.incoming().map_while(Result::ok) {
-            // What is not read would be a reset, which may overtake the alert.
+            // Unread bytes would cause a reset, which may overtake the alert.
             let read = stream.read(&mut [0; 1024]);
             let _ = read.and_then(|_| stream.write_all(&[21, 3, 1, 0, 2, 2, 22]));
         }

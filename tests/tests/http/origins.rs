@@ -99,7 +99,7 @@ fn an_answer_that_is_cut_short_never_looks_whole() {
         let body = text.split_once("\r\n\r\n").expect("a head").1;
         assert_eq!(body, start, "{bad:?}");
         if bad.contains("chunked") {
-            // Of an answer whose end is that of the connection nothing but a reset says that it is not whole.
+            // A response that ends with its connection can be marked as incomplete only by a reset.
             let mut old = HttpClient::connect(&gateway.address);
             old.send("GET /bad HTTP/1.0\r\nHost: a\r\n\r\n");
             let mut received = Vec::new();
@@ -187,7 +187,7 @@ fn an_origin_that_dies_within_a_request_body_shifts_nothing() {
         let first = "x".repeat(100 - rest);
         client.send(format!("POST /die HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{first}"));
         assert_eq!(client.response().status, 502);
-        // What is left of the body is still the body's; what follows is the next request, whole.
+        // The rest of the body still belongs to it; then comes the next request, whole.
         client.send("y".repeat(rest));
         let next = client.get("/next");
         assert_eq!((next.status, next.text().as_str()), (200, "/next"), "{rest} bytes were still to come");

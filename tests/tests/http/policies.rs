@@ -35,7 +35,7 @@ impl Scene {
             Act::Reply(format!("HTTP/1.1 200 OK\r\n{cors}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
         });
         let own = |lines: &str| lines.replace("{folder}", &folder.path().display().to_string());
-        // What is shared is shared by workers.
+        // Two workers, so that shared state is shared between them.
         let config = Config::http(&origin.address).workers(2).listener(&own(listener)).tables(&own(tables));
         Self { gateway: Gateway::start(config), origin, folder }
     }

@@ -36,7 +36,7 @@ impl Scene {
         client.response()
     }
 
-    /// Who answers a GET.
+    /// The upstream that answers a GET.
     fn upstream_of(&self, host: &str, path: &str) -> String {
         let response = self.ask(&format!("GET {path}"), &format!("Host: {host}\r\n"));
         match response.status {
@@ -315,7 +315,7 @@ upstream = "server"
     assert!(!is_good && text.contains("ip_filter.deny") && text.contains("without 1 of its routes"), "{text}");
     let (is_good, text) = weir(&["routes"]);
     assert!(is_good && text.contains("route broken: invalid") && text.contains("route aside: offline"), "{text}");
-    // Nothing is taken from the requests of others for a field of which nobody may hear.
+    // A claim header of an invalid route is not removed from the requests of other routes.
     let claim = "jwt = { provider = [{ algorithms = [\"EdDSA\"], jwks_upstream = \"server\", jwks_path = \"/\" }], \
                  claim_header = [{ header = \"Authorization\", claim = [\"sub\"] }] }";
     let told = good.replacen("ip_filter = { deny = [\"10.0.0.0/8\"] }", claim, 1);
@@ -396,7 +396,7 @@ upstream = "server"
         client.send(format!("GET /cart HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         client.response().status
     };
-    // Offline, its hosts are as any other; a mistake in it concerns its routes and nobody else.
+    // Offline, its hosts are as any other; a mistake in it affects its own routes only.
     assert_eq!(reload(&good.replacen("name = \"shop\"", "name = \"shop\"\nstate = \"offline\"", 1)).status, 200);
     assert_eq!(gateway.admin.get("/api/v1/routes").json()["routes"][1]["online"], false);
     assert_eq!((status_of("shop.example"), status_of("upload.example")), (200, 200));

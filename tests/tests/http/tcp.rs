@@ -148,7 +148,7 @@ fn silence_ends_a_connection() {
         stream.read_exact(&mut [0]).expect("repeated");
     }
     assert!(begun.elapsed() > Duration::from_millis(1_400), "bytes keep it open");
-    // An end or a reset: nobody speaks any more.
+    // An end or a reset: both sides are silent from here on.
     assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
     gateway.wait_metric("weir_connections_closed_total", &[("reason", "idle_timeout")], 1.0);
     gateway.finish();
@@ -237,7 +237,7 @@ fn tls_goes_through_to_the_upstream_of_its_name() {
         let count = metrics.sum_where("weir_request_stage_duration_seconds_count", &[("stage", stage)]);
         assert_eq!(count, 4.0, "{stage}");
     }
-    // What is no TLS is closed, and counted.
+    // A connection without TLS is closed, and counted.
     let mut stream = connect(&gateway);
     stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("open");
     assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));

@@ -109,7 +109,7 @@ fn plain_http_on_a_tls_port_is_answered_in_words_and_counted() {
     assert_eq!(metrics.sum("weir_tls_handshake_failures_total"), 5.0);
     assert_eq!(metrics.sum_where("weir_defensive_closes_total", &[("reason", "clear_text")]), 5.0);
     gateway.wait_log("the client speaks in clear text to a listener with TLS");
-    // What is neither gets the alert of TLS, and the others are served.
+    // Bytes that are neither get a TLS alert, and other clients are served.
     let mut other = TcpStream::connect(gateway.address.text()).expect("the gateway accepts");
     other.write_all(&[0x17; 64]).expect("sent");
     let mut alert = Vec::new();
@@ -149,7 +149,7 @@ fn origins_get_the_certificate_of_the_client_and_no_other() {
     gateway.finish();
 }
 
-/// What openssl says of a certificate, behind the `=` of its line.
+/// Output of openssl about a certificate, behind the `=` of its line.
 fn openssl(certificate: &str, words: &[&str]) -> String {
     let mut openssl = Command::new("openssl");
     openssl.args(["x509", "-noout", "-nameopt", "RFC2253", "-dateopt", "iso_8601", "-in", certificate]).args(words);

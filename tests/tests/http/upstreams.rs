@@ -151,7 +151,7 @@ fn a_body_is_sent_again_as_it_was_if_it_was_kept() {
             assert!(response.status == 200 && response.text() == body, "{} {}", response.status, response.body.len());
         }
         drop(client);
-        // What is longer is sent once, and its answer is the client's. An origin that answers early may close.
+        // A longer request is sent once, and its response goes to the client. An origin that responds early may close.
         let long = "x".repeat(30_000);
         let statuses: BTreeSet<u16> = (0..10)
             .map(|_| {
@@ -569,7 +569,7 @@ fn an_answer_may_pause_for_longer_than_a_request_and_as_long_as_its_route_says()
     let begun = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab";
     assert_eq!(String::from_utf8_lossy(&client.exactly(begun.len())), begun);
     client.expect_silence(Duration::from_millis(500));
-    // Who says that it sends nothing more may still wait, but not as long as who says nothing.
+    // A half-closed client may still wait, but not as long as one that is open.
     client.stream().half_close().expect("half closed");
     assert_eq!(client.rest(), b"", "it ends without the rest");
     gateway.finish();

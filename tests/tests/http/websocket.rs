@@ -129,7 +129,7 @@ fn w8_nothing_goes_to_the_origin_before_its_101_and_another_answer_is_plain_http
         });
         let gateway = gateway(&origin.address);
         let mut client = HttpClient::connect(&gateway.address);
-        // What is behind the handshake is a request if there is no tunnel: smuggled into one, it would never be seen as such.
+        // Bytes behind the handshake are a request if there is no tunnel; in a tunnel they would never be seen as one.
         client.send(handshake("/", "") + "GET /second HTTP/1.1\r\nHost: a\r\n\r\n");
         let response = client.response();
         assert_eq!(response.status, status, "{answer}");

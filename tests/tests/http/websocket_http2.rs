@@ -208,7 +208,7 @@ fn requests_that_are_no_websocket_get_a_fitting_response() {
     other[1].1 = "connect-udp";
     let mut old = fields("/");
     old[5].1 = "8";
-    // An origin that does something unexpected is healthy: nobody is kept from it.
+    // An origin with an unexpected response is healthy: no client is kept from it.
     let mut asked =
         vec![(fields("/plain"), "501"), (other, "501"), (old, "501"), (fields("/own"), "501"), (fields("/no"), "403")];
     asked.extend((0..8).map(|_| (fields("/"), "502")));

@@ -26,11 +26,11 @@ fn before(origin: &Address) -> Config {
     Config::http(origin).upstream(HTTP2)
 }
 
-/// What the windows of a connection let one side send.
+/// The bytes that the windows of a connection let one side send.
 struct Windows {
     connection: i64,
     initial: i64,
-    /// Of each stream, with what it still has to send.
+    /// Window of each stream, with the bytes still to send.
     streams: BTreeMap<u32, (i64, usize)>,
 }
 
@@ -109,7 +109,7 @@ struct LongAnswers {
     distance: Duration,
 }
 
-/// What the origin has seen.
+/// Requests, windows and unsent bytes as the origin sees them.
 #[derive(Default)]
 struct OriginView {
     requests: AtomicUsize,

@@ -6,7 +6,7 @@ use weir_tests::gateway::{Config, program};
 use weir_tests::isolation::{Cell, Protocol, every};
 use weir_tests::stream::Address;
 
-/// What is added to a good configuration.
+/// A mistake added to a good configuration.
 enum Mistake {
     /// To the listener.
     Listener(&'static str),

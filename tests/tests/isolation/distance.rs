@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_tests::isolation::{Ask, Cell, Link, Protocol, Stand, every, transferred};
 
-/// Of a transfer over a distance; the best peer is the same client without a gateway.
+/// Limit for a transfer over a distance, as a multiple of the best peer's time: the same client without a gateway.
 const FACTOR_MAX: u32 = 2;
 /// The time that a debug build and a busy machine add.
 const ROOM: Duration = Duration::from_millis(600);

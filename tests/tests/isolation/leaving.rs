@@ -9,7 +9,7 @@ use weir_tests::isolation::{Ask, Cell, Leaving, Protocol, Stand, every};
 
 /// 1 s is what must hold; the rest is for a busy machine.
 const NOTICED_WITHIN: Duration = Duration::from_millis(1_500);
-/// After this nobody waits any more.
+/// The time after which the wait is given up.
 const GIVEN_UP: Duration = Duration::from_secs(3);
 
 /// When the client leaves.
@@ -79,7 +79,7 @@ fn s4_a_client_that_leaves_is_noticed_and_nobody_is_blamed() {
             let text = if blamed.is_empty() { "nobody" } else { "the origin" };
             rows.push((format!("{}, who is blamed", if is_tls { "TLS" } else { "plain" }), Cell::figure(text, blamed)));
             let Stand { gateway, origin, .. } = stand;
-            // What it did not read keeps nothing open any more.
+            // Dropped first, so that bytes which the origin did not read keep nothing open.
             drop(origin);
             drop(gateway);
         }
@@ -118,7 +118,7 @@ fn left(stand: &Stand, moment: Moment, log: &Path, logged: &mut usize) -> Cell {
             (_, "WebSocket" | "TCP") => true,
             // A whole reply may be here before its client leaves: it is logged when the server has sent it.
             (Moment::During, "Redis") => true,
-            // What the log of Redis has is commands with their whole replies.
+            // The access log of Redis has a line for each command with a whole reply.
             (_, "Redis") => outcome.as_deref() != Some("ok"),
             _ => outcome.as_deref().is_some_and(|outcome| outcome != "ok"),
         };
@@ -203,7 +203,7 @@ fn outcome(log: &Path, logged: &mut usize) -> Option<String> {
     }
 }
 
-/// What counts against an endpoint, which has done nothing.
+/// Metrics that blame an endpoint, which has done nothing.
 fn blamed(stand: &Stand) -> Vec<String> {
     let metrics = stand.gateway.metrics();
     let names = [

@@ -7,7 +7,7 @@ use weir_tests::deadline::{WAIT, until};
 use weir_tests::isolation::{Attack, Caller, Cell, Extent, Stand, Victim, Waits, to};
 use weir_tests::stream::Address;
 
-/// What a victim feels that is there before the attack, for as long as it is watched.
+/// Waits of a victim that is connected before the attack, for as long as it is watched.
 pub fn waits(
     connect: impl Fn() -> Result<Box<dyn Caller>> + Send + 'static,
     extent: Extent,
@@ -41,7 +41,7 @@ pub fn compared(stand: &Stand, extent: Extent, without: &Waits, attack: impl Fn(
     Cell::Waits { with, without: without.clone(), direct, attack: if is_cut { " (ended)" } else { "" } }
 }
 
-/// What it feels while nothing else goes on.
+/// Waits of the victim without an attack.
 pub fn quiet(stand: &Stand, extent: Extent) -> Waits {
     waits(stand.victim(), extent, Attack::none)
 }

@@ -112,7 +112,7 @@ fn s2_uploads_that_nobody_reads_do_not_stop_the_others_of_their_connection() {
         };
         let rows = numbers.iter().map(|number| (name(number), cell(number))).collect();
         let Stand { gateway, origin, .. } = stand;
-        // What it did not read keeps nothing open any more; S4 is about clients that leave meanwhile.
+        // Dropped first, so that bytes which the origin did not read keep nothing open; S4 is about clients that leave meanwhile.
         drop(origin);
         drop(gateway);
         rows

@@ -5,7 +5,7 @@ use std::io::Result;
 use weir_tests::isolation::{Ask, Cell, Leaving, Origin, Protocol, Stand, connect, every};
 use weir_tests::stream::Address;
 
-/// What a direct connection does not show either may come now and then: the window cannot be shut from outside.
+/// Allowed excess of overtaken writes over a direct connection, in percent: the window cannot be closed from outside.
 const PERCENT_MAX: usize = 2;
 
 /// Sends a value, leaves without reading, comes back, and has another one acknowledged; then that one must be there.
@@ -16,7 +16,7 @@ fn overtaken(protocol: &dyn Protocol, origin: &dyn Origin, address: &Address, ro
         protocol.begin(connect(address)?, &Ask::Put(old))?.leave(Leaving::Fin);
         let mut caller = protocol.caller(connect(address)?)?;
         caller.exchange(&[(Ask::Put(new), Vec::new())])?;
-        // What is late has some milliseconds to come.
+        // A late write has some milliseconds to arrive.
         let is_overtaken = (0..3).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
             origin.value() != new

@@ -100,7 +100,7 @@ fn afterwards(protocol: &dyn Protocol, stand: &Stand, log: &Path, open: Duration
     stand.gateway.wait_at_rest();
     let name = protocol.name();
     let exchanges = if matches!(name, "TCP" | "WebSocket") { 3 } else { SMALL + 2 };
-    // What the log of Redis has is commands with their whole replies.
+    // The access log of Redis has a line for each command with a whole reply.
     let logged = if name == "Redis" { SMALL } else { exchanges };
     let begun = Instant::now();
     let lines = loop {
@@ -119,7 +119,7 @@ fn afterwards(protocol: &dyn Protocol, stand: &Stand, log: &Path, open: Duration
         faults.push(format!("{} lines, {logged} would be true: {lines:?}", lines.len()));
         return;
     }
-    // A connection of TCP or WebSocket ends well if nobody broke a rule; of requests, two had no whole answer.
+    // A connection of TCP or WebSocket ends well unless a rule was broken; of the requests, two had no whole response.
     let broken = lines.iter().filter(|line| line["outcome"] != "ok").count();
     let cut = logged - if exchanges > 3 { SMALL } else { logged };
     if exchanges > 3 && broken != cut {

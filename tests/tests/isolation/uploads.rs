@@ -7,7 +7,7 @@ use weir_tests::stream::Address;
 
 use crate::measure::quiet;
 
-/// What is announced; far more than comes.
+/// Announced length; far more than is sent.
 const ANNOUNCED: usize = 200_000;
 
 #[test]

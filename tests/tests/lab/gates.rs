@@ -68,7 +68,7 @@ fn a_url_of_every_protocol_is_loaded_without_a_file_and_its_thresholds_are_met()
         assert!(text.is_ascii() && text.lines().all(|line| line.len() <= 80), "{text}");
         let record = record(&bench, "load.jsonl");
         assert!(word(&record, "/row").starts_with(&format!("{protocol}-127.0.0.1")), "{record}");
-        // Of a page of any length only the status is known, and nothing counts as checked.
+        // For a page of any length only the status is known, and nothing counts as checked.
         let is_status_only = protocol.starts_with("http");
         let checked = if is_status_only { 0.0 } else { number(&record, "/counts/completed") };
         assert_eq!(number(&record, "/counts/integrity/checked"), checked, "{record}");

@@ -34,7 +34,7 @@ warmup = "0s"
 duration = "2s"
 "#;
 
-/// What does not depend on how fast anything was. Which of two SETs a GET meets does.
+/// The fields of a record that do not depend on speed. The SET that a GET meets, of two, does depend on it.
 fn load(record: &Value) -> Vec<Value> {
     let mut record = record.clone();
     record["counts"]["integrity"]["race_suspect"].take();
@@ -241,7 +241,7 @@ impl Running {
         fs::read_to_string(self.bench.path("said")).unwrap_or_default()
     }
 
-    /// Everything has ended soon, and not well. What was said.
+    /// Waits until all processes have ended, soon and with a failure. Returns their output.
     fn ended(mut self) -> String {
         let begun = Instant::now();
         let status = until("the run to end", Duration::from_secs(15), || self.conductor.try_wait().expect("a child"));

@@ -31,7 +31,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Of a lane, or of a soak.
+    /// Shape of a lane, or of a soak.
     fn wanted() -> Self {
         let (every, rate, connections) = (Duration::from_secs(1), 1_000, 20);
         soak::requested_duration().map_or(Self { seconds: 3, every, rate, connections }, |wanted| Self {

@@ -1,4 +1,4 @@
-//! Who may come in at the listener, and how the gateway itself logs in at the server, are two things.
+//! Access to the listener and the gateway's own login at the server are independent.
 
 use std::time::{Duration, Instant};
 
@@ -125,7 +125,7 @@ fn guessing_is_slowed_counted_and_ended() {
     let (last, end) = client.read_to_end(Duration::from_secs(5));
     assert!(last.starts_with(b"-WRONGPASS"), "{}", String::from_utf8_lossy(&last));
     assert_eq!(end, weir_tests::client::End::Closed);
-    // The last guess ends the connection; there is nobody left to slow down.
+    // The last guess ends the connection, so no client is left to slow down.
     assert!(started.elapsed() >= Duration::from_millis(95), "two delays of 50 ms");
     assert_eq!(gateway.metric("weir_auth_failures_total"), 3.0);
     // Nothing of it reached the server.

@@ -150,7 +150,7 @@ fn a_drain_under_load_cuts_no_reply() {
         let suffered = victim.stop();
         assert!(suffered.answered > 0);
         for error in &suffered.errors {
-            // Closed in order, or nobody there any more; never a reset, never an error reply.
+            // A clean close, or no gateway to connect to any more; never a reset, never an error reply.
             let is_clean = error.ends_with("Closed") || error.contains("connect again");
             assert!(is_clean || error.contains("cannot send"), "{error}");
         }

@@ -13,7 +13,7 @@ use weir_tests::wire::{bulk_array, encode, reply_length, shown};
 /// Random lines of each command, besides those that are made by rule.
 const RANDOM_LINES: usize = 30;
 
-/// What stands in the place of an argument, in turn.
+/// Words that replace an argument, in turn.
 const WORDS: &[&str] = &[
     "",
     "0",

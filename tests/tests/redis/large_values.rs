@@ -159,7 +159,7 @@ fn large_values_of_all_shards_pass_while_keys_are_watched() {
                 let strlen = format!(":{length}\r\n").into_bytes();
                 assert!(pair == [b"+OK\r\n".to_vec(), strlen], "{stage}, {length} bytes: {}", shown(&pair.concat()));
             }
-            // What is watched is watched through it all.
+            // The watch has lasted through all of it.
             other.expect(&["SET", "watched", &length.to_string()], b"+OK\r\n");
             client.expect(&["MULTI"], b"+OK\r\n");
             client.expect(&["GET", "watched"], b"+QUEUED\r\n");

@@ -1,5 +1,5 @@
-//! What cannot be redirected, when its slot has moved: refused once at most, and then it succeeds, on the same connection and at
-//! once.
+//! Commands that cannot be redirected, when their slot has moved: they are refused once at most, and then succeed, on the same
+//! connection and at once.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ fn insist(client: &mut Client, what: &str, wanted: &[u8], say: impl Fn(&mut Clie
     true
 }
 
-/// What redis-py's `transaction()` says: WATCH, a read, and the rest in one packet. None of it is taken back after an error.
+/// Commands of redis-py's `transaction()`: WATCH, a read, and the rest in one packet. None is taken back after an error.
 fn count_up(client: &mut Client, key: &str) -> Vec<u8> {
     let watch = client.call(&["WATCH", key]);
     if watch != b"+OK\r\n" {

@@ -16,7 +16,7 @@ use weir_tests::process::{Process, take_in_orphans};
 use weir_tests::server::{Kind, Options, Server};
 use weir_tests::stream::Address;
 
-/// From SIGTERM to the end: the default `drain.settle`, and nobody is connected.
+/// From SIGTERM to the end: the default `drain.settle`, and no client is connected.
 const END_WAIT: Duration = Duration::from_secs(15);
 
 /// A gateway that was started without a file.

@@ -1,5 +1,5 @@
-//! Sessions with server state hold an upstream connection of their own, as long as the state lasts
-//! and no longer, and nobody inherits it.
+//! Sessions with server state hold an upstream connection of their own, as long as the state lasts and no longer, and no other
+//! session inherits it.
 
 use std::time::{Duration, Instant};
 

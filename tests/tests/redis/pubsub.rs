@@ -316,7 +316,7 @@ fn until_received(subscriber: &mut Client, publish: impl Fn(&str) -> Vec<u8>) ->
         match subscriber.try_reply(Duration::from_millis(50)) {
             Ok(reply) => {
                 assert!(shown(&reply).contains("message"), "{}", shown(&reply));
-                // What else is on its way is about the same.
+                // Other messages on their way are about the same.
                 while subscriber.try_reply(Duration::from_millis(100)).is_ok() {}
                 return started.elapsed();
             }
@@ -372,7 +372,7 @@ fn a_cluster_has_one_classic_subscription_and_survives_a_failover() {
     };
     let counts = at(&cluster);
     assert_eq!(counts.iter().sum::<usize>(), 2, "one per worker: {counts:?}");
-    // Whoever is told, each hears it once.
+    // Whichever node the message is published at, each subscriber receives it once.
     for node in &cluster.nodes[..3] {
         node.connect().call(&["PUBLISH", "news", "x"]);
         for subscriber in &mut subscribers {

@@ -1,4 +1,4 @@
-//! A new configuration is taken at a turn boundary: nobody is disconnected, a bad file changes nothing.
+//! A new configuration is taken at a turn boundary: no client is disconnected, a bad file changes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -76,7 +76,7 @@ fn the_primary_is_found_by_its_role_and_followed() {
         assert_eq!(all.servers[1].calls("get"), 0);
         client.expect(&["GET", "k"], b"$1\r\n2\r\n");
         assert_eq!(all.servers[1].calls("get"), 1, "the new primary is asked");
-        // What a client pipelines goes to one of them, in order.
+        // Pipelined commands of a client go to one of them, in order.
         client.send(&encode(&["INCR", "n"]).repeat(100));
         (1..=100).for_each(|n| assert_eq!(client.reply(), format!(":{n}\r\n").into_bytes()));
         assert_eq!(gateway.connect().call(&["GET", "k"]), b"$1\r\n2\r\n");
@@ -107,7 +107,7 @@ fn reads_go_where_the_rule_says() {
         assert_eq!(calls.iter().sum::<u64>(), 11 * READERS as u64, "{rule}");
         let has: Vec<bool> = calls.iter().map(|calls| *calls > 0).collect();
         assert_eq!(has, may, "{rule}: {calls:?}");
-        // What writes, what is watched and what has a cursor stays at the primary.
+        // Writes, watched keys and cursors stay at the primary.
         let mut client = gateway.connect();
         client.expect(&["MGET", "k", "l"], b"*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
         let before = Calls::of(&all.servers, "get");
@@ -174,7 +174,7 @@ fn reads_stay_in_the_zone_while_it_has_a_server_for_them() {
         (&start("replica", "eu-1b"), [false, false, true]),
         (&start("any", "eu-1a"), [true, true, false]),
         (&start("any", "eu-1b"), [false, false, true]),
-        // Nobody is there.
+        // The zone has no server.
         (&start("replica", "us-2"), [false, true, true]),
         (&near, [false, false, true]),
     ] {

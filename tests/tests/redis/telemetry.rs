@@ -1,4 +1,4 @@
-//! What is measured and logged changes with a reload, without a restart and without a lost request.
+//! A reload changes metrics and logs, without a restart and without a lost request.
 
 use std::path::Path;
 use std::time::Instant;

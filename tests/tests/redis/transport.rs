@@ -58,7 +58,7 @@ fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
     let server = Server::start(Kind::Redis);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("listener.sock");
-    // A file that nobody listens on any more.
+    // A stale socket file, without a listener.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket file"));
     let mut config = Config::to(&server.address);
     config.bind = Address::Unix(path.clone());

@@ -112,7 +112,7 @@ fn a_watching_client_never_commits_over_a_lost_server() {
         client.expect(&["WATCH", "k"], b"+OK\r\n");
         server.kill();
         server.restart();
-        // What was watched is not watched any more: the transaction must not pass.
+        // The watch was lost with the server: the transaction must not pass.
         let begun = client.call(&["MULTI"]);
         assert!(begun == b"+OK\r\n" || is_weir_error(&begun));
         if begun == b"+OK\r\n" {

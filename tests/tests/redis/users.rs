@@ -207,7 +207,7 @@ fn commands_in_disguise_are_judged_by_their_real_name() {
     client
         .expect(&["SORT", "a", "GET", "#"], b"-ERR GET option of SORT denied due to insufficient ACL permissions.\r\n");
     client.expect(&["ZUNION", "9", "a"], b"-ERR syntax error\r\n");
-    // Nobody knows which keys they have.
+    // The keys of these commands are unknown.
     client.expect(&["JSON.GET", "b"], &no_command("json.get"));
     client.expect(&["OBJECT", "NOPE"], &no_command("object|nope"));
     for name in ["config|get", "eval", "georadius", "sort", "zunion"] {
@@ -453,7 +453,7 @@ fn a_users_own_login_at_the_server_is_nobody_elses_and_fails_closed() {
             .upstream("breaker.failures = 1")
             .upstream_password(folder.path(), None, "servers");
         let gateway = Gateway::start(config);
-        // What this user may at the server tells who the server thinks it is.
+        // The permissions of this user at the server show which user the server takes a client for.
         server.connect().expect(&["ACL", "SETUSER", "theirs", "resetkeys", "~theirs:*"], b"+OK\r\n");
         server.connect().expect(&["ACL", "SETUSER", "theirs", "resetchannels", "&theirs:*"], b"+OK\r\n");
         let is_theirs = |client: &mut Client| {
@@ -470,7 +470,7 @@ fn a_users_own_login_at_the_server_is_nobody_elses_and_fails_closed() {
             let reply = bob.call(&["GET", "k"]);
             assert!(reply.starts_with(b"-ERR weir: upstream refused"), "{}", shown(&reply));
         }
-        // What others are subscribed to already is not to be had without the server's leave.
+        // A channel with subscribers already still needs the server's permission.
         assert!(other.call(&["SUBSCRIBE", "news"]).ends_with(b":1\r\n"));
         let reply = alice.call(&["SUBSCRIBE", "news"]);
         assert!(reply.starts_with(b"-NOPERM"), "{}", shown(&reply));

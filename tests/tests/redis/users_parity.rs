@@ -108,7 +108,7 @@ fn line(rng: &mut Rng) -> (&'static str, Vec<String>) {
     (command.name, words)
 }
 
-/// What the gateway decides otherwise, on purpose.
+/// Decisions in which the gateway differs from the server, on purpose.
 fn differs_on_purpose(name: &str) -> bool {
     let is_script = name.starts_with("eval") || name.starts_with("fcall");
     // Redis 7.0 takes the first STORE for the written one, though it writes the last; and it shows SINTERSTORE as one that
@@ -117,7 +117,7 @@ fn differs_on_purpose(name: &str) -> bool {
     is_script || is_mended
 }
 
-/// Random users that the server takes, made there. What it refuses, the gateway refuses in the same words.
+/// Random users that the server accepts, made there. The gateway refuses in the same words what the server refuses.
 fn random_users(rng: &mut Rng, direct: &mut Client) -> Vec<(String, String)> {
     let mut users = Vec::new();
     while users.len() < USERS {

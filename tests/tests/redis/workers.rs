@@ -110,7 +110,7 @@ fn a_second_gateway_on_the_same_port_does_not_start_and_names_the_first() {
         assert!(said.contains(words), "{words}: {said}");
     }
     (0..8).for_each(|_| first.connect().expect(&["PING"], b"+PONG\r\n"));
-    // A program that shares with nobody cannot be shared with.
+    // The port of a program without `SO_REUSEPORT` cannot be shared.
     let alone = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut taken = config;
     taken.bind = Address::port(alone.local_addr().expect("bound").port());

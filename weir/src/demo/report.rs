@@ -1,4 +1,4 @@
-//! What the demo prints.
+//! Output of the demo.
 
 use super::{
     DemoCounts,
@@ -11,7 +11,7 @@ pub fn scene(title: &str, about: &str) {
     println!("\n{title}: {about}");
 }
 
-/// What runs, and where.
+/// Prints the running processes and their addresses.
 pub fn opening(stage: &Stage) {
     println!("gateway  redis on {}, http on {}, admin on {}", stage.redis, stage.http, stage.admin_url);
     let list = |servers: &[super::stage::Server]| {

@@ -23,9 +23,9 @@ use crate::{admin_client::Admin, upgrade::request::is_running};
 const REDIS_PORT: u16 = 7380;
 const HTTP_PORT: u16 = 7381;
 const ADMIN_PORT: u16 = 7390;
-/// For one response of the admin server.
+/// Limit for one response of the admin server.
 const ADMIN_LIMIT: Duration = Duration::from_secs(5);
-/// For the gateway to end in order. Nobody is connected then but the user.
+/// Limit for a graceful end of the gateway. At that time only the user may still be connected.
 const END_WAIT: Duration = Duration::from_secs(10);
 
 /// A synthetic server, which can be killed and started again.
@@ -118,7 +118,7 @@ pub struct Stage {
     serving: u32,
     placement: Placement,
     admin: Admin,
-    /// Of the configuration and the logs. The last field, so that it outlives the processes.
+    /// Folder of the configuration and the logs. The last field, so that it outlives the processes.
     _folder: TempDir,
 }
 

@@ -15,11 +15,11 @@ use weir_parties::interrupt;
 
 use super::{http::HttpConnection, redis::RedisConnection, stage::Stage};
 
-/// Of each protocol. A multiple of the number of shards.
+/// Clients per protocol. A multiple of the number of shards.
 pub const CLIENTS: u16 = 8;
-/// Between a reply and the next request of the same client: the demo shows that nothing is lost, not how much a machine carries.
+/// Pause between a reply and the client's next request: the demo shows that nothing is lost, not how much a machine carries.
 const PACE: Duration = Duration::from_millis(1);
-/// For a reply; longer than any of the gateway's own deadlines for these requests.
+/// Limit for a reply; longer than any of the gateway's own deadlines for these requests.
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
 
 /// The clients' results in a stretch of time.
@@ -149,7 +149,7 @@ impl Load {
         Ok(())
     }
 
-    /// What the clients saw that `belongs` picks, since it was last taken.
+    /// Takes the counts of the clients that `belongs` selects, collected since the last call.
     pub fn take(&self, belongs: impl Fn(&Client) -> bool) -> TrafficCounts {
         let mut sum = TrafficCounts::default();
         for client in self.clients.iter().filter(|client| belongs(client)) {

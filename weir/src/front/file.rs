@@ -9,9 +9,9 @@ use super::Protocol;
 /// The name of the upstream in the file.
 const UPSTREAM: &str = "server";
 
-/// The configuration that a command line means.
+/// The configuration that a command line describes.
 pub struct GeneratedConfig<'a> {
-    /// Of the listener.
+    /// Protocol of the listener.
     pub protocol: &'a Protocol,
     /// Where clients connect.
     pub listen: Address,

@@ -73,7 +73,7 @@ pub fn print(protocol: &Protocol, snapshot: &Snapshot, otherwise: &str) {
 /// An endpoint, and the server that responded there or the reason why none did.
 type Finding<'a> = (&'a Address, Result<String, String>);
 
-/// The findings about an upstream in a line. Of several endpoints the line counts those that responded, and has the first of them and
+/// One line with the findings about an upstream. For several endpoints it has the number that responded, the first of these, and
 /// the first of the others.
 fn line(findings: &[Finding<'_>], otherwise: &str) -> String {
     let (all, responded) = (findings.len(), findings.iter().filter(|(_, found)| found.is_ok()).count());
@@ -154,7 +154,7 @@ fn encrypted(plain: Box<dyn Wire>, address: &Address, settings: &TlsClientSettin
     Ok(Box::new(stream))
 }
 
-/// What went wrong, without the number of the system's error.
+/// The cause of the error, without the number of the system's error.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused: nothing listens there".to_owned(),
@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// A server of the Redis protocol with a certificate that nobody vouches for. It knows PING only.
+    /// A Redis server with an untrusted certificate. It knows PING only.
     fn server_of_tls() -> Address {
         let folder = tempfile::tempdir().expect("a folder");
         weir_parties::certificate::make(folder.path()).expect("a certificate");

@@ -52,7 +52,8 @@ struct AcceptLoop {
 pub struct ListenerAcceptor {
     pub service: Rc<dyn Service>,
     admission: RefCell<ListenerAdmission>,
-    /// Of its connections on all workers; `None`: there is one worker, or the protocol has no order between connections.
+    /// Succession of the listener's connections on all workers; `None`: one worker, or a protocol without order between
+    /// connections.
     succession: Option<Arc<Succession>>,
     /// Those of all workers, the own ones included.
     queues: RefCell<Vec<Arc<Socket>>>,

@@ -27,7 +27,7 @@ impl AccessLog {
     /// Opens the target.
     ///
     /// # Errors
-    /// A file that cannot be opened. A gateway that served without its log would have nothing to show when it is asked for it.
+    /// The file cannot be opened. A gateway must not serve without its configured log.
     pub fn open(settings: &AccessLogSettings) -> io::Result<Self> {
         Ok(match &settings.target {
             LogTarget::Off => Self::Off,
@@ -115,7 +115,7 @@ impl LogFile {
         0
     }
 
-    /// Whole lines. After an error nobody knows how much of them is there, but the file.
+    /// Appends whole lines. After an error only the file shows how many bytes were written.
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         let end: &[u8] = if self.is_torn { b"\n" } else { b"" };
         let written = self.file.write_all(end).and_then(|()| self.file.write_all(lines));
@@ -163,7 +163,7 @@ impl LogFile {
             return self.begin();
         }
         let numbered = |number: u32| PathBuf::from(format!("{}.{number}", self.path.display()));
-        // What cannot be moved is lost to the next one; the log goes on either way.
+        // A file that cannot be renamed is overwritten by the next one; the log goes on either way.
         for number in (1..self.keep).rev() {
             let _ = fs::rename(numbered(number), numbered(number + 1));
         }

@@ -140,7 +140,7 @@ impl weir_admin::Gateway for Gateway {
         let now = Time::now();
         let all = self.table.entries().into_iter().map(|entry| connection_status(&entry, now));
         let connections = all.filter(|connection| query.matches(connection)).take(query.limit + 1).collect();
-        // What a stuck worker has written into the table is as old as its turn.
+        // Entries of a stuck worker are as old as its current turn.
         let is_silent = |state: &WorkerState| state.turn_age(now) > watch::STALL;
         let workers = self.states.iter().enumerate();
         let workers_silent = workers.filter(|(_, state)| is_silent(state)).map(|(id, _)| id as u32).collect();
@@ -282,7 +282,7 @@ impl Gateway {
             .zip(&shares)
             .map(|(address, share)| endpoint_status(name, address, &share.health, cells))
             .collect();
-        // The nodes of a cluster that the workers have found; nobody probes them.
+        // The nodes of a cluster that the workers have found; they are not probed.
         let found = cells.by("weir_endpoint_up", "endpoint", &own).into_keys();
         let unprobed = EndpointHealth::default();
         endpoints.extend(

@@ -21,7 +21,7 @@ use super::{
     protocols::{self, AnyUpstream, BuiltUpstream, Upstreams, WorkerProtocols},
 };
 
-/// How often a worker tidies: gauges, killed clients, upstreams that nobody uses any more.
+/// Interval of a worker's housekeeping: gauges, killed clients, unused upstreams.
 const HOUSEKEEPING: Duration = Duration::from_millis(100);
 
 /// The settings of a worker at its start.
@@ -210,7 +210,7 @@ impl Core {
         }
     }
 
-    /// Makes the upstreams that are new or changed; what they replace is kept until nobody uses it.
+    /// Creates the upstreams that are new or changed. A replaced upstream is kept until its last user is gone.
     fn update_upstreams(&self, plan: &Plan) {
         let mut upstreams = self.upstreams.borrow_mut();
         let mut before = std::mem::take(&mut upstreams.0);

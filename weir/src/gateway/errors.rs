@@ -17,14 +17,14 @@ use super::threshold::{Crossing, Threshold};
 
 /// The time that the share covers. Default 10 s: one failed deploy is seen in time.
 const WINDOW: Duration = Duration::from_secs(10);
-/// A share of fewer responses warns nobody, and the window is wider until it has as many. Default 5: one 500 of two responses at night is
-/// no outage.
+/// Fewer responses than this cause no warning; the window grows until it has as many. Default 5: one 500 of two responses at
+/// night is no outage.
 const RESPONSES_MIN: u64 = 5;
 /// The widest window. Default 60 s: a listener with a request every 15 s is warned about, and one without requests is not for long.
 /// Worst case 240 looks of 24 bytes per listener.
 const WINDOW_MAX: Duration = Duration::from_secs(60);
 
-/// What is known of the errors of one listener.
+/// Current share of errors of one listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ErrorShare {
     /// Errors as a share of all responses in the window; `None`: there were none.
@@ -52,7 +52,7 @@ impl Counts {
         Self { all: classes.total(), errors: classes.errors() }
     }
 
-    /// What was added since `before`. A class may be read in one look and a moment too late for the other.
+    /// Responses counted since `before`. A class may be read in one look and a moment too late for the other.
     fn since(self, before: Self) -> Self {
         Self { all: self.all.saturating_sub(before.all), errors: self.errors.saturating_sub(before.errors) }
     }
@@ -112,7 +112,7 @@ fn percent(share: f64) -> f64 {
 pub struct ErrorWatch(HashMap<Arc<str>, ListenerWatch>);
 
 impl ErrorWatch {
-    /// What is known now. Begins and ends warnings, which it logs.
+    /// The current shares. Begins and ends warnings, and logs them.
     pub fn look(&mut self, registry: &Registry, snapshot: &Snapshot, now: Time) -> ErrorShares {
         self.0.retain(|name, _| snapshot.listener(name).is_some());
         let mut shares = ErrorShares::new();

@@ -20,7 +20,7 @@ use super::{Gateway, plan::Mail, protocols::WorkerProtocols};
 /// How long the workers may take to answer; one that does not is in a turn that has lasted as long.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 
-/// What the workers shall remember: nothing where telemetry is off.
+/// Settings of the workers' records: none where telemetry is off.
 pub(super) fn insight_settings(snapshot: &Snapshot) -> InsightSettings {
     match snapshot.telemetry.level {
         Level::Off => InsightSettings::off(),
@@ -68,7 +68,7 @@ impl Gateway {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         self.send_to_workers(|| {
             let sender = sender.clone();
-            // Nobody may wait for the result any more.
+            // The receiver may have stopped waiting for the result.
             Mail::Visit(Box::new(move |protocols| drop(sender.send((protocols.worker, look(protocols))))))
         });
         // The channel ends when the last worker has looked, or thrown its mail away.

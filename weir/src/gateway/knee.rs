@@ -1,7 +1,7 @@
 //! How near each listener is to its knee: the load that is offered, and what follows from it.
 //!
-//! All of it happens on the watch thread, from a counter that the workers keep anyway; a gateway without a knee pays
-//! nothing. What must happen request by request, shedding, is the workers' own (`weir_base::rate`).
+//! All of it happens on the watch thread, from a counter that the workers keep anyway; a gateway without a knee pays nothing.
+//! Shedding must happen request by request, so the workers do it themselves (`weir_base::rate`).
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -20,7 +20,7 @@ use super::threshold::{Crossing, Threshold};
 const WINDOW: Duration = Duration::from_secs(2);
 /// After less than this nothing is reported: the first quarter of a second of a process is not its load.
 const WINDOW_MIN: Duration = Duration::from_secs(1);
-/// What is known of the load of one listener.
+/// Current load of one listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// Requests per second; `None` in the first second.
@@ -142,7 +142,7 @@ fn publish(registry: &Registry, name: &str, knee: &Knee, load: Load) {
     }
 }
 
-/// What readiness says of a listener with a knee.
+/// Readiness check of a listener with a knee.
 pub fn check(name: &str, knee: &Knee, load: Load) -> Check {
     let passes = knee.action != KneeAction::Unready || !load.is_at_knee;
     let most = knee.requests_per_second;

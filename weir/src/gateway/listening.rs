@@ -56,7 +56,7 @@ impl ListenerSockets {
         Self { bind, sockets, backlog, is_sole, file }
     }
 
-    /// Removes the file of a Unix socket, if it is still this one's. To be called when nobody accepts any more.
+    /// Removes the file of a Unix socket, if it still belongs to this socket. To be called when no worker accepts any more.
     pub fn remove_file(&self) {
         if let Some(Err(error)) = self.file.as_ref().map(SocketFile::remove) {
             tracing::warn!(bind = %self.bind, %error, "the socket file cannot be removed");
@@ -99,7 +99,7 @@ impl ListenerSockets {
     }
 }
 
-/// What worker `id` of `workers` accepts from.
+/// The sockets from which worker `id` of `workers` accepts.
 pub fn of_worker(sockets: &Sockets, id: usize, workers: usize) -> OwnSockets {
     sockets.iter().map(|(name, sockets)| (name.clone(), sockets.of_worker(id, workers))).collect()
 }
@@ -151,7 +151,7 @@ fn take(inherited: &mut Inherited, bind: &Address) -> Vec<Socket> {
     found.map(|at| inherited.swap_remove(at).1).unwrap_or_default()
 }
 
-/// With `SO_REUSEPORT` two processes share the connections of an address, which is meant by nobody who starts a gateway twice.
+/// With `SO_REUSEPORT` two processes share the connections of an address. A second start of a gateway is never meant to do that.
 fn refuse_shared(listener: &Listener) -> io::Result<()> {
     let (name, bind) = (&listener.settings.name, &listener.settings.bind);
     if net::wait_for_sole_use(bind).map_err(|error| refused(bind, &error))? {

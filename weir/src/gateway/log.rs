@@ -1,4 +1,4 @@
-//! What the workers log, written by a thread that may block: a full disk costs lines, never requests.
+//! The workers' log, written by a thread that may block: a full disk costs lines, never requests.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

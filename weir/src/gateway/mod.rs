@@ -97,11 +97,11 @@ pub struct Gateway {
     reloading: Mutex<()>,
     stopping: Arc<AtomicBool>,
     background: Mutex<Vec<std::thread::JoinHandle<()>>>,
-    /// What is on its way to the new process, after an upgrade.
+    /// Connections that move to the new process after an upgrade.
     departures: Mutex<Option<Departures>>,
     listening: Mutex<Sockets>,
     generation: SharedGauge,
-    /// Who may ask the admin server; set once it runs.
+    /// Access rules of the admin server; set once it runs.
     access: OnceLock<weir_admin::AdminAccess>,
     /// Changes the level of the program's own log; set once there is one.
     log_level: OnceLock<LogLevelSwitch>,
@@ -110,7 +110,7 @@ pub struct Gateway {
     loads: Mutex<knee::Loads>,
     /// The shares of errors of HTTP listeners, likewise.
     errors: Mutex<errors::ErrorShares>,
-    /// What the process was started with.
+    /// Configuration at the start of the process.
     first: Arc<Snapshot>,
     upgrading: Upgrading,
     balancer: Arc<Balancer>,
@@ -131,7 +131,7 @@ impl Gateway {
     ///
     /// # Errors
     /// An address that cannot be bound, TLS files that cannot be used, an access log that cannot be opened, a kernel that refuses
-    /// the driver asked for.
+    /// the configured driver.
     pub fn prepare(
         snapshot: Snapshot,
         source: Option<PathBuf>,
@@ -330,7 +330,7 @@ impl Gateway {
         if change.is_empty() {
             return Reloaded::Unchanged;
         }
-        // What waits for a restart is what differs from the start, however many reloads ago it was written.
+        // A restart is needed for each difference from the configuration at the start, however many reloads ago it was made.
         change.needs_restart = diff(&self.first, &next).needs_restart;
         let next = fit_descriptors(next, self.descriptors).published(current.snapshot.generation + 1);
         let bound = bind_new(&next, Some(&current.snapshot), &mut Inherited::new(), self.mailboxes.len());
@@ -481,7 +481,7 @@ impl WorkersShare {
         Ok((workers, rings))
     }
 
-    /// What worker number `worker` is started with. Called on its own thread.
+    /// Creates the setup of worker number `worker`. Called on its own thread.
     fn setup(self, worker: usize, log: LogWriter, inbox: Inbox<Mail>, state: Arc<WorkerState>) -> CoreSetup {
         let share = CoreShare {
             worker,

@@ -1,4 +1,4 @@
-//! What the control thread hands to the workers: a snapshot with everything that only the control thread can make.
+//! The plan that the control thread gives to the workers: a snapshot with everything that only the control thread can make.
 
 use std::{any::Any, collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 
@@ -17,11 +17,11 @@ use super::{
 pub struct Plan {
     pub snapshot: Arc<Snapshot>,
     pub listeners: HashMap<Arc<str>, ListenerPlan>,
-    /// What the workers share of each upstream, one per endpoint.
+    /// State that the workers share for each upstream, one per endpoint.
     pub shares: HashMap<Arc<str>, Vec<Arc<EndpointShare>>>,
 }
 
-/// What one listener needs besides its settings.
+/// Objects of one listener besides its settings.
 pub struct ListenerPlan {
     pub admission: ListenerAdmission,
     pub succession: Arc<Succession>,
@@ -80,7 +80,7 @@ pub struct Moved {
     pub session: Box<dyn Any + Send>,
 }
 
-/// What the TLS files of the listeners hold, in the order of the listeners.
+/// TLS contexts from the files of the listeners, in the order of the listeners.
 pub struct TlsContexts(Vec<Option<Arc<tls::ServerConfig>>>);
 
 impl TlsContexts {
@@ -124,7 +124,7 @@ impl Plan {
                 let share = shares.get(old.settings.endpoints.iter().position(|old| old == address)?)?;
                 match old.settings.health.is_some() == upstream.settings.health.is_some() {
                     true => Some(share.clone()),
-                    // What was found out before the probe began, or ended, holds no more; the connections are still there.
+                    // Health found before the probe began, or ended, is no longer valid; the connections still exist.
                     false => Some(Arc::new(EndpointShare { quota: share.quota.clone(), ..EndpointShare::default() })),
                 }
             };

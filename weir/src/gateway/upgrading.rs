@@ -64,7 +64,7 @@ pub struct Upgrading {
     /// The process before.
     predecessor: Option<u32>,
     is_predecessor_gone: AtomicBool,
-    /// What to start; `None` until the gateway serves.
+    /// The program to start; `None` until the gateway serves.
     program: OnceLock<Program>,
     admin: OnceLock<Admin>,
     is_under_way: AtomicBool,
@@ -272,8 +272,8 @@ impl Gateway {
         queue
     }
 
-    /// Closes the listening sockets that the new process has: this one's descriptors alone would keep their queues open if
-    /// that process died, for clients whom nobody accepts. To be called when no worker accepts any more.
+    /// Closes the listening sockets that the new process has. If that process died, this one's descriptors alone would keep the
+    /// queues open, and clients would wait there unaccepted. To be called when no worker accepts any more.
     pub(super) fn leave_sockets(&self) {
         if self.is_handed_over() {
             lock(&self.listening).clear();

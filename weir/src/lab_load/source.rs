@@ -50,7 +50,7 @@ pub struct UrlArgs {
     pub write: Option<PathBuf>,
 }
 
-/// What is sent, and where.
+/// A scenario with its target.
 pub struct Planned {
     pub scenario: Scenario,
     /// Its text.
@@ -105,7 +105,7 @@ fn of_file(args: &LoadArgs) -> Result<Planned, String> {
     Ok(Planned { scenario, source, more: args.thresholds.clone(), target })
 }
 
-/// What `--threshold` says.
+/// Parses the values of `--threshold`.
 pub fn thresholds(texts: &[String]) -> Result<Vec<Threshold>, String> {
     let parsed = texts.iter().map(|text| text.parse::<Threshold>());
     parsed.collect::<Result<_, _>>().map_err(|error| error.to_string())

@@ -27,7 +27,7 @@ pub(super) struct Sample {
     pub(super) upstreams: Vec<UpstreamStatus>,
     pub(super) workers: Vec<WorkerStatus>,
     pub(super) metrics: Exposition,
-    /// What the page needs of what the workers remember.
+    /// The part of the workers' records that the page needs.
     pub(super) remembered: Option<InsightData>,
 }
 

@@ -17,7 +17,7 @@ impl Histogram {
         self.buckets.last().map_or(0.0, |(_, count)| *count)
     }
 
-    /// What came in since `earlier`; `None` if the two do not fit together, as after a restart.
+    /// Observations since `earlier`; `None` if the two do not fit together, as after a restart.
     pub(super) fn since(&self, earlier: &Self) -> Option<Self> {
         if self.buckets.len() != earlier.buckets.len() {
             return None;

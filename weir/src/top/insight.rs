@@ -33,7 +33,7 @@ impl Page {
     pub(super) const ALL: [Self; 4] = [Self::Overview, Self::HotKeys, Self::BigKeys, Self::SlowLog];
 }
 
-/// What the workers remember, as far as the page needs it.
+/// Records of the workers, as far as the page needs them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum InsightData {
     HotKeys(HotKeyList),
@@ -60,7 +60,7 @@ impl InsightData {
         }
     }
 
-    /// What the table is, and what is missing in it.
+    /// Title of the table, with the workers that are missing in it.
     fn title(&self) -> String {
         let (about, silent) = match self {
             Self::HotKeys(list) => (hot_title(list), &list.workers_silent),

@@ -18,7 +18,7 @@ pub(super) struct ResponseRates {
 }
 
 impl ResponseRates {
-    /// What was added to the counts in so many seconds.
+    /// Rates per second from two samples of the counts, `seconds` apart.
     pub(super) fn between(before: ResponseClasses, now: ResponseClasses, seconds: f64) -> Self {
         let rate = |of: fn(&ResponseClasses) -> u64| of(&now).saturating_sub(of(&before)) as f64 / seconds;
         Self {

@@ -1,4 +1,4 @@
-//! What the view remembers between frames: two samples, the last failure, and what the keys have chosen.
+//! State of the view between frames: two samples, the last failure, and the choices made with the keys.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ pub(super) struct State {
     offsets: [usize; Section::ALL.len()],
 }
 
-/// What the listeners are sorted by.
+/// Sort key of the listeners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SortKey {
     /// Name, ascending first.
@@ -72,7 +72,7 @@ impl Section {
     }
 }
 
-/// What the main loop does after a key.
+/// Next step of the main loop after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     Continue,

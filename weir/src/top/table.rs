@@ -118,7 +118,7 @@ fn fitting<R>(mut columns: Vec<&Column<R>>, width: u16) -> Vec<&Column<R>> {
     columns
 }
 
-/// Shares `room` lines out: nobody gets more than it wants, and who wants little is not cut for who wants much.
+/// Divides `room` lines: no part gets more than it wants, and a small want is not cut in favour of a large one.
 pub(super) fn share_out<const N: usize>(wants: [u16; N], room: u16) -> [u16; N] {
     let mut given = [0; N];
     let mut left = room;

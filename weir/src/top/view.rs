@@ -46,7 +46,7 @@ pub(super) struct Totals {
 pub(super) enum Time {
     /// Nothing was recorded.
     None,
-    /// Of what happened between the two samples.
+    /// Value of the window between the two samples.
     Window(f64),
     /// Since the process started, for want of buckets to subtract.
     Lifetime(f64),

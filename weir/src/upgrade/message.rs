@@ -1,4 +1,4 @@
-//! What the two processes say to each other: JSON, one object per message, so that programs of different versions can.
+//! Messages between the two processes: JSON, one object per message, readable by programs of other versions.
 
 use std::{
     io,
@@ -64,13 +64,13 @@ pub enum Message {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SocketOf {
-    /// Of the listener that is bound there.
+    /// Socket of the listener that is bound there.
     Listener(String),
-    /// Of the admin server.
+    /// Socket of the admin server.
     Admin(String),
 }
 
-/// What the other process did.
+/// Event from the other process.
 #[derive(Debug)]
 pub enum PeerEvent {
     /// It said this, with these descriptors.
@@ -108,7 +108,7 @@ pub fn in_messages<'fd>(sockets: &[(SocketOf, BorrowedFd<'fd>)]) -> Vec<(Message
     (0..count).map(part).collect()
 }
 
-/// What the other process says next.
+/// Receives the next event from the other process.
 ///
 /// # Errors
 /// Words that this version does not know, and those of [`Channel::receive`].

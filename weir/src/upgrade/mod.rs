@@ -20,9 +20,9 @@
 //! | 5 | old | `connection` | accepts no more; each connection without TLS moves in its first quiet moment, the others drain |
 //! | 6 | old | | the end of the channel tells the new one that it has ended |
 //!
-//! Until step 5 the old one accepts and can go on as if nothing had happened. The new one may instead of 2 or 4 say
-//! `failed` and why. If the channel ends before 3, the new one ends too: nobody may be served by two generations of
-//! processes that do not know of each other.
+//! Until step 5 the old one accepts and can go on as if nothing had happened. The new one may instead of 2 or 4 say `failed` and
+//! why. If the channel ends before 3, the new one ends too: two generations of processes that do not know of each other must not
+//! serve at the same time.
 
 pub mod connection;
 pub mod message;
@@ -38,7 +38,7 @@ use crate::gateway::Inherited;
 /// Names the process that started this one for an upgrade; its channel is standard input then.
 pub const VARIABLE: &str = "WEIR_UPGRADE_FROM";
 
-/// What a process gets from the one before it; nothing if there was none.
+/// Sockets and state from the predecessor; empty if there was none.
 #[derive(Default)]
 pub struct Inheritance {
     /// Sockets of listeners, with the address as that configuration had it.

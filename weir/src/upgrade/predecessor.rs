@@ -35,7 +35,7 @@ impl Predecessor {
         Ok(Some(Self { channel }))
     }
 
-    /// What it hands over.
+    /// Receives the hand-over.
     ///
     /// # Errors
     /// It has ended, or speaks another language.

@@ -18,7 +18,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Of this process.
+    /// The program of this process.
     pub fn of_this_process() -> Self {
         let mut words = env::args_os();
         let name = words.next().unwrap_or_default();

@@ -17,7 +17,7 @@ const FILE: &str = "packaging/container/Containerfile";
 /// Where rustls looks for the authorities of the platform.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// What is wrong with the container file.
+/// Checks the container file.
 pub fn check(run: &Run<'_>) -> Result<Report> {
     let root = &run.workspace.root;
     let text = std::fs::read_to_string(root.join(FILE)).context(FILE)?;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use super::products;
 use crate::lane::{Report, Run};
 
-/// What the drivers do differently.
+/// A difference between the drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DriverDifference {
     /// Connections are accepted, and spread over workers.
@@ -15,7 +15,7 @@ enum DriverDifference {
     Connect,
     /// Deadlines and pauses end.
     Timers,
-    /// A peer that goes is noticed though nobody reads or writes.
+    /// A peer's disconnect is noticed though neither side reads or writes.
     HangUp,
     /// Listeners and connections pass to another process, or to other settings.
     HandOver,

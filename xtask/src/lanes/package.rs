@@ -11,7 +11,7 @@ use crate::lane::{Report, Run};
 use crate::package::{self, Request, control};
 use crate::totals::Runner;
 
-/// What the throw-away machine gets beside the packages, from the root of the workspace.
+/// Files for the throw-away machine besides the packages, relative to the root of the workspace.
 const FILES: [&str; 2] = ["tests/package/checks.sh", "packaging/container/init"];
 
 /// Makes two versions of the package of the program that the lanes test, and runs `checks.sh` with them.

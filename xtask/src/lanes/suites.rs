@@ -34,7 +34,7 @@ fn on_suite(run: &Run<'_>, suite: &str, words: &[&str]) -> Result<Report> {
     let mut command = command(&run.workspace.root, &words);
     command.envs(environment(run, "auto")?);
     let finished = run_counted(&mut command, Runner::Suite, LANE_DEADLINE)?;
-    // What the suite leaves out stands in the list with its reason.
+    // The list has a reason for each test that the suite leaves out.
     let name = format!("suites:{suite}");
     let note = if runs_direct { "directly and through Weir" } else { "through Weir, the direct side as listed" };
     Ok(Report { note, ..Report::of_tests(&name, finished, true) })

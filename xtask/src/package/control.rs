@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 /// Files of an administrator, which an upgrade keeps.
 const CONFIGURATION: &str = "/etc/logrotate.d/weir\n/etc/weir/weir.toml\n";
 
-/// The maintainer, if neither `DEBFULLNAME` nor `DEBEMAIL` names one: a name that nobody can take for an address.
+/// The maintainer, if neither `DEBFULLNAME` nor `DEBEMAIL` names one: a name that is clearly no real address.
 const MAINTAINER: (&str, &str) = ("Authors of Weir", "nobody@weir.invalid");
 
 /// Debian's word for this machine, such as `amd64`.

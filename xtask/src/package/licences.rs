@@ -32,7 +32,7 @@ pub fn text(workspace: &Workspace) -> Result<String> {
     Ok(text)
 }
 
-/// What the program is built on at run time, tests and build scripts left out, and nothing of this workspace.
+/// Dependencies of the program at run time, without tests and build scripts, and without packages of this workspace.
 fn linked(workspace: &Workspace) -> Result<Vec<&Package>> {
     let resolved = workspace.metadata.resolve.as_ref().context("cargo resolves the dependencies")?;
     let nodes: BTreeMap<&PackageId, _> = resolved.nodes.iter().map(|node| (&node.id, node)).collect();

@@ -24,7 +24,7 @@ use crate::workspace::Workspace;
 /// The profile of cargo that packages and published figures are made with.
 pub const PROFILE: &str = "dist";
 
-/// What to package.
+/// The package to build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// A built program; absent: it is built with [`PROFILE`].

@@ -104,7 +104,7 @@ fn zip(stage: &Path, files: &[PathBuf]) -> Result<()> {
     run(&mut command(stage, &words.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
-/// What the umask of the builder took away comes back.
+/// Restores the permissions that the builder's umask removed.
 fn modes(stage: &Path) -> Result<()> {
     run(&mut command(stage, &["chmod", "--recursive", "u=rwX,go=rX", "."]))
 }

@@ -190,7 +190,7 @@ impl Installation {
     }
 }
 
-/// The end of an installation, also by a panic: nobody waits for a part that does not come any more.
+/// Marks an installation as ended on drop, also after a panic, so that no thread waits for a part that will not come.
 struct End<'a> {
     installation: &'a Installation,
     parts: &'a [Part],
@@ -247,7 +247,7 @@ fn go_programs(workspace: &Workspace) -> Result<()> {
         let into = folder.to_string_lossy().into_owned();
         run_with_retries(&workspace.root, &["go", "install", module], &[("GOBIN", &into)])?;
     }
-    // What is ours may have changed, and Go knows itself whether it has.
+    // This workspace's own program may have changed; Go itself detects whether it has.
     let into = workspace.tools().join("go").to_string_lossy().into_owned();
     run_with_retries(&clients::suite_folder(workspace, "net-http"), &["go", "install", "."], &[("GOBIN", &into)])
 }

@@ -10,7 +10,7 @@ use super::run_with_retries;
 use crate::command;
 use crate::workspace::Workspace;
 
-/// What the main environment holds.
+/// Requirements of the main environment.
 pub const REQUIREMENTS: &str = "tests/clients/python/requirements.txt";
 
 /// The environment's folder.

@@ -34,8 +34,7 @@ pub fn redis(workspace: &Workspace) -> Result<()> {
         return Ok(());
     }
     let work = Scratch::new(workspace, "redis")?;
-    // The system's own sources, asked for source packages; what is written for it stays in the scratch folder, and so do
-    // the lists.
+    // The system's own sources, with source packages enabled. The settings for this and the lists stay in the scratch folder.
     let settings = work.0.join("apt.conf");
     fs::write(&settings, apt_settings(&work.0)?)?;
     let settings = settings.to_string_lossy().into_owned();

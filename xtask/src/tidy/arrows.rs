@@ -49,9 +49,9 @@ const ROOMS: &[Room] = &[
             ("weir-redis-simulation", "weir-redis-session"),
         ],
     },
-    // What an import gives is tested against the check of the configuration.
+    // Tests run the output of an import through the check of the configuration.
     Room { folder: "control", may_use: CONTROL_USES, besides: &[("weir-import", "weir-config")] },
-    // Of telemetry only the histogram: see `sources.rs`.
+    // From telemetry only the histogram: see `sources.rs`.
     // The generator speaks of its steps in the judge's words, and is tested against the origin; `trials` puts them together.
     Room {
         folder: "lab",
@@ -85,7 +85,7 @@ pub(super) const PURE: &[(&str, &[&str])] = &[
 const REDIS_SESSION_USES: &[&str] =
     &["weir-base", "weir-resp", "weir-telemetry", "weir-analysis", "weir-placement", "weir-policy"];
 
-/// External crates that only some rooms may name as a normal dependency. Of tokio the engine takes the I/O traits alone.
+/// External crates that only some rooms may name as a normal dependency. From tokio the engine takes the I/O traits alone.
 const EXTERNAL_ONLY_IN: &[(&str, &[&str])] = &[
     ("tokio", &["control", "weir", "engine"]),
     ("axum", &["control"]),

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::tidy::sources::collect;
 use crate::workspace::Workspace;
 
-/// Links that lead nowhere. What leads out of the tree (`https:`) is not followed.
+/// Broken links. Links out of the tree (`https:`) are not followed.
 pub fn violations(workspace: &Workspace) -> Result<Vec<String>> {
     let mut paths = Vec::new();
     collect(&workspace.root, &workspace.target, &["md"], &mut paths)?;
@@ -29,7 +29,7 @@ pub fn violations(workspace: &Workspace) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What is wrong with a link in the document at `path`.
+/// The fault of a link in the document at `path`; `None` if it has none.
 fn wrong(path: &Path, link: &str, documents: &BTreeMap<PathBuf, String>) -> Option<String> {
     let (file, anchor) = link.split_once('#').map_or((link, None), |(file, anchor)| (file, Some(anchor)));
     let target = match file {

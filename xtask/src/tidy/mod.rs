@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`arrows`] | which crate may depend on which (the table of rooms in ARCHITECTURE.md) |
 //! | [`tree`] | no `ring`, `openssl-sys`, `native-tls`; no git dependency; one `rustls` |
-//! | [`sources`] | file length, `#![forbid(unsafe_code)]`, open promises, bare `#[ignore]`, examples that nobody runs |
+//! | [`sources`] | file length, `#![forbid(unsafe_code)]`, open promises, bare `#[ignore]`, examples that nothing runs |
 //! | [`functions`] | function length outside of test code |
 //! | [`links`] | every link of a document leads to a file and a heading |
 //! | [`prose`] | documents have short sentences, and words that a reader knows at first sight |

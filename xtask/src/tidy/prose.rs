@@ -45,7 +45,7 @@ pub fn violations(workspace: &Workspace) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What is wrong with the sentences of a document, with their lines.
+/// The faults in the sentences of a document, with their lines.
 fn mistakes(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (line, sentence) in sentences(text) {

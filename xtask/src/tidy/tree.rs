@@ -1,5 +1,5 @@
-//! Rules on the dependency tree of this platform, as cargo builds it (`cargo tree`; the lock file
-//! alone also lists crates behind features that nobody turns on).
+//! Rules on the dependency tree of this platform, as cargo builds it (`cargo tree`; the lock file alone also lists crates behind
+//! disabled features).
 
 use std::collections::BTreeSet;
 

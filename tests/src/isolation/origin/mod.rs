@@ -13,7 +13,7 @@ use super::Ask;
 use crate::nginx::Nginx;
 use crate::stream::Address;
 
-/// What the cases ask of any origin.
+/// The operations that the cases need from any origin.
 pub trait Origin: Send + Sync {
     /// Where it listens.
     fn address(&self) -> Address;
@@ -21,7 +21,7 @@ pub trait Origin: Send + Sync {
     /// Makes ready what such a request needs.
     fn prepare(&self, _ask: &Ask) {}
 
-    /// Exchanges of that kind that have begun and not ended, or why nobody can tell.
+    /// Exchanges of that kind that have begun and not ended, or why their number is unknown.
     ///
     /// # Errors
     /// The reason.
@@ -31,7 +31,7 @@ pub trait Origin: Send + Sync {
     fn value(&self) -> u64;
 }
 
-/// What its connections speak.
+/// Protocol of its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speech {
     /// HTTP/1.1, and WebSocket on request.

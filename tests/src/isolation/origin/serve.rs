@@ -195,7 +195,7 @@ fn send(mut stream: &TcpStream, framing: Framing, payload: &[u8]) -> Result<()> 
     stream.write_all(payload)
 }
 
-/// What stands before an answer of this length.
+/// Writes the head of a response of this length.
 fn begin(mut stream: &TcpStream, framing: Framing, status: &str, length: usize) -> Result<()> {
     match framing {
         Framing::None => Ok(()),

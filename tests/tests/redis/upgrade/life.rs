@@ -79,7 +79,7 @@ fn ends_after_signal(gateway: &mut Gateway) {
     gateway.follow();
 }
 
-/// Who sits in a blocking command has state that cannot cross. It may go on until the limit of the drain, and no longer.
+/// A client in a blocking command has state that cannot cross. It may go on until the limit of the drain, and no longer.
 #[test]
 fn the_old_process_is_gone_at_the_hard_stop_though_a_client_is_blocked() {
     let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());

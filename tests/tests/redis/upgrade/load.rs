@@ -44,7 +44,7 @@ fn under_load(
     seen
 }
 
-/// Nobody's connection ended, and nobody was kept waiting for a new one.
+/// No connection ended, and no client waited for a new one.
 fn unnoticed(seen: &TrafficCounts) {
     assert_eq!(seen.crossed, 0, "{seen:?}");
 }
@@ -77,8 +77,8 @@ fn a_socket_file_is_handed_over_and_stays_where_it_is() {
     unnoticed(&under_load(&place, config, None, |text| text));
 }
 
-/// The state of TLS cannot cross to another process, so these connections end, each between two commands. What a client
-/// had sent by then was not executed: it may send it again.
+/// The state of TLS cannot cross to another process, so these connections end, each between two commands. Commands that a client
+/// had sent by then were not executed: it may send them again.
 #[test]
 fn clients_with_tls_reconnect_and_lose_nothing() {
     let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());

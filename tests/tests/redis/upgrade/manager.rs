@@ -33,7 +33,7 @@ impl Manager {
         Self { messages, heard: Vec::new() }
     }
 
-    /// Waits for a message with `line` in it, and returns the whole message. What came before is kept.
+    /// Waits for a message with `line` in it, and returns the whole message. Earlier messages are kept.
     fn hears(&mut self, line: &str) -> String {
         let begun = Instant::now();
         while let Ok(message) = self.messages.recv_timeout(WAIT.saturating_sub(begun.elapsed())) {

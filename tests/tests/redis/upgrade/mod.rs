@@ -18,7 +18,7 @@ use weir_tests::gateway::{self, Config, Gateway};
 use weir_tests::process::Process;
 use weir_tests::server::Server;
 
-/// The time that a process may take from its upgrade to its end when nobody holds it up.
+/// The time that a process may take from its upgrade to its end when no client holds it up.
 const END_WAIT: Duration = Duration::from_secs(10);
 
 /// A place for the gateway program that a test may replace.

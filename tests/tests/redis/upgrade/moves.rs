@@ -150,7 +150,7 @@ fn nobody_is_left_out_of_a_new_process_that_has_less_room() {
     });
 }
 
-/// What a session had been allowed in one protocol means nothing in another: the client ends with the old process.
+/// State of a session in one protocol means nothing in another: the client ends with the old process.
 #[test]
 fn nothing_moves_to_a_listener_of_another_protocol() {
     let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());

@@ -21,7 +21,7 @@ fn held(place: &ProgramFile, server: &Server) -> (Gateway, Client) {
     (gateway, blocked)
 }
 
-/// Nobody may come into a queue that is not read: a client would wait in it, and a restarted gateway share the port with it.
+/// No client may enter an unread queue: it would wait there, and a restarted gateway would share the port with that queue.
 #[test]
 fn the_old_process_does_not_listen_when_the_new_one_dies() {
     let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());
@@ -54,7 +54,7 @@ fn a_process_that_has_handed_over_takes_no_new_configuration() {
     ends(old, END_WAIT);
 }
 
-/// Whenever the order to stop comes: either nobody serves afterwards, or the new process does, and whole.
+/// Whenever the order to stop comes: either no process serves afterwards, or the new process does, and completely.
 #[test]
 fn an_order_to_stop_at_any_moment_of_an_upgrade_leaves_nothing_by_halves() {
     let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());

@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// What may move fits into one message.
+    /// The largest session that may move fits into one message.
     #[test]
     fn the_largest_session_fits() {
         let (ours, _theirs) = Channel::pair().expect("a pair");

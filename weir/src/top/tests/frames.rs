@@ -1,4 +1,4 @@
-//! What stands on the screen for which samples.
+//! Expected screens for given samples.
 
 use std::time::{Duration, Instant};
 

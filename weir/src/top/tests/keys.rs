@@ -1,4 +1,4 @@
-//! What the keys do.
+//! Effects of the keys.
 
 use std::time::Instant;
 
@@ -100,7 +100,7 @@ fn arrows_scroll_the_focused_table_and_stop_at_its_end() {
     assert_eq!(order(&mut state)[0], "l-02");
     press(&mut state, "VVVVVVVVVV");
     assert_eq!(order(&mut state).last().map(String::as_str), Some("l-49"));
-    // What was pressed past the end need not be pressed back.
+    // Presses past the end need no presses back.
     let first = order(&mut state)[0].clone();
     press(&mut state, "^");
     assert_ne!(order(&mut state)[0], first);
