@@ -5,9 +5,9 @@
 //! the whole search runs against simulated systems in the tests.
 //!
 //! ```
-//! # use weir_knee::{Asked, Command, Observation, Rules, Search, Trial};
+//! # use weir_knee::{Command, Observation, Rules, Search, SearchOptions, Trial};
 //! # fn measure(run: &weir_knee::Run) -> Trial { Trial::default() }
-//! let mut search = Search::new(Asked::default(), Rules::default(), 7)?;
+//! let mut search = Search::new(SearchOptions::default(), Rules::default(), 7)?;
 //! let mut command = search.next(None);
 //! let knee = loop {
 //!     match command {

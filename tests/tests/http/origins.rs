@@ -126,7 +126,7 @@ fn an_origin_that_closes_without_a_word_is_502_and_one_that_is_silent_504() {
     let gateway = Gateway::start(config);
     let mut client = HttpClient::connect(&gateway.address);
     let response = client.get("/");
-    assert_eq!((response.status, response.text().as_str()), (504, "the origin did not answer in time\n"));
+    assert_eq!((response.status, response.text().as_str()), (504, "the origin did not respond in time\n"));
     drop(client);
     gateway.finish();
 }
