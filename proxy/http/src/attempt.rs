@@ -269,6 +269,7 @@ impl<'a> Attempt<'a> {
             // It is no fault of the endpoint, or not certainly one.
             AttemptOutcome::Failed(
                 AttemptFailure::NotProcessed
+                | AttemptFailure::Drained
                 | AttemptFailure::DeadlineExceeded
                 | AttemptFailure::Inspected
                 | AttemptFailure::Declined(_)
@@ -283,7 +284,7 @@ impl<'a> Attempt<'a> {
     pub(crate) fn class(&self, outcome: &AttemptOutcome) -> Option<RetryCause> {
         let AttemptOutcome::Failed(failure) = outcome else { return None };
         match failure {
-            AttemptFailure::NotProcessed => Some(RetryCause::RefusedStream),
+            AttemptFailure::NotProcessed | AttemptFailure::Drained => Some(RetryCause::RefusedStream),
             AttemptFailure::Status(_) => Some(RetryCause::Status),
             AttemptFailure::Origin(_, LossCause::Timeout) => Some(RetryCause::Timeout),
             AttemptFailure::NoResponse | AttemptFailure::Origin(_, LossCause::Closed) => Some(RetryCause::Reset),
@@ -325,7 +326,10 @@ impl<'a> Attempt<'a> {
                 })
             }
             AttemptOutcome::Failed(
-                AttemptFailure::NoResponse | AttemptFailure::NotProcessed | AttemptFailure::Status(_),
+                AttemptFailure::NoResponse
+                | AttemptFailure::NotProcessed
+                | AttemptFailure::Drained
+                | AttemptFailure::Status(_),
             ) => {
                 lane.failed(LossCause::Closed);
                 Err(Refusal::ORIGIN_CLOSED)

@@ -68,8 +68,9 @@ impl UpstreamRequest<'_> {
                 mirror_copy.send(self.connection, self.request, self.routed);
             }
             attempt.note(&outcome, lane.open_since());
+            let is_drained = matches!(outcome, AttemptOutcome::Failed(AttemptFailure::Drained));
             if let Some(class) = attempt.class(&outcome)
-                && self.retries.prepare(lane.number(), class).await
+                && self.retries.prepare(lane.number(), class, is_drained).await
             {
                 match outcome {
                     AttemptOutcome::Failed(AttemptFailure::Origin(_, cause)) => lane.failed(cause),
@@ -127,8 +128,12 @@ impl UpstreamRequest<'_> {
             let Some(unreachable) = number.filter(|_| refusal == LaneRefusal::Unreachable) else {
                 return Err(NoLane::Refused(refusal, number));
             };
-            match while_client_waits(client, self.ends, self.retries.prepare(unreachable, RetryCause::ConnectFailure))
-                .await
+            match while_client_waits(
+                client,
+                self.ends,
+                self.retries.prepare(unreachable, RetryCause::ConnectFailure, false),
+            )
+            .await
             {
                 Ok(true) => {}
                 Ok(false) => return Err(NoLane::Refused(refusal, number)),

@@ -35,8 +35,10 @@ pub(crate) enum AttemptOutcome {
 pub(crate) enum AttemptFailure {
     /// The origin closed before it said anything.
     NoResponse,
-    /// The origin has certainly not begun with it.
+    /// The origin has certainly not begun with it, and its connection takes more exchanges.
     NotProcessed,
+    /// The origin has certainly not begun with it, and its connection takes no more exchanges.
+    Drained,
     /// The origin responded with this status, which the client does not get: a retry follows.
     Status(u16),
     /// It took longer than the client was ready to wait, or than it may.
@@ -105,7 +107,9 @@ impl AttemptFailure {
     pub(crate) const fn reason(self) -> CloseReason {
         match self {
             Self::Connection => CloseReason::of_upstream(Refusal::ORIGIN_MALFORMED.reason),
-            Self::NoResponse | Self::NotProcessed | Self::Status(_) => CloseReason::of_upstream("origin_closed"),
+            Self::NoResponse | Self::NotProcessed | Self::Drained | Self::Status(_) => {
+                CloseReason::of_upstream("origin_closed")
+            }
             Self::DeadlineExceeded => EXPIRED,
             Self::Origin(refusal, LossCause::Timeout) | Self::Declined(refusal) => {
                 CloseReason::Broken { reason: refusal.reason, culprit: Culprit::Gateway }

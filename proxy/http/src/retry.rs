@@ -32,6 +32,8 @@ pub(crate) struct Retries<'a> {
     tried: RefCell<TriedEndpoints>,
     /// It has left an endpoint that ended its connection without a response.
     has_moved: Cell<bool>,
+    /// It has left a connection that drained.
+    has_left: Cell<bool>,
     under_way: RefCell<Option<Retry>>,
     /// The buffered part of the request body.
     buffered: Option<&'a RefCell<BufferedBody>>,
@@ -46,9 +48,9 @@ impl<'a> Retries<'a> {
         buffered: Option<&'a RefCell<BufferedBody>>,
     ) -> Self {
         let (made, avoided, under_way) = (Cell::new(0), Cell::new(None), RefCell::new(None));
-        let (tried, has_moved) = (RefCell::default(), Cell::new(false));
+        let (tried, has_moved, has_left) = (RefCell::default(), Cell::new(false), Cell::new(false));
         let chance = service.sessions.chance();
-        Self { settings, upstream, request, chance, made, avoided, tried, has_moved, under_way, buffered }
+        Self { settings, upstream, request, chance, made, avoided, tried, has_moved, has_left, under_way, buffered }
     }
 
     /// The response has begun: no retry follows.
@@ -104,11 +106,14 @@ impl<'a> Retries<'a> {
         self.settings.retries_on(status) && self.may(RetryCause::Status) && !fields.has(Known::RetryAfter)
     }
 
-    /// Endpoint number `number` failed so: waits for the pause before a retry; false if none may follow.
-    pub(crate) async fn prepare(&self, number: usize, class: RetryCause) -> bool {
+    /// Endpoint number `number` failed so, and if `is_drained`, only its connection: waits for the pause before a retry; false if
+    /// none may follow.
+    pub(crate) async fn prepare(&self, number: usize, class: RetryCause, is_drained: bool) -> bool {
         if class.is_not_processed() {
             let is_another = self.tried.borrow_mut().failed(number, self.upstream.settings().endpoints.len());
-            if is_another && self.is_wanted(class) {
+            // Many streams leave such a connection together, and none has loaded the endpoint. Once: it may drain every connection.
+            let is_free = is_another || (is_drained && !self.has_left.replace(true));
+            if is_free && self.is_wanted(class) {
                 self.avoided.set(Some(number));
                 self.upstream.goes_elsewhere(number, class.name());
                 return true;

@@ -104,7 +104,7 @@ impl Subrequest<'_> {
                     upstream.look_again(number);
                     (is_repeated, wants_fresh) = (true, true);
                 }
-                Err(AttemptFailure::NotProcessed) if is_repeatable => {
+                Err(AttemptFailure::NotProcessed | AttemptFailure::Drained) if is_repeatable => {
                     lane.ends();
                     is_repeated = !tried.failed(number, endpoints);
                 }

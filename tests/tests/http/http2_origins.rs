@@ -12,6 +12,8 @@ use weir_tests::http2::{Http2Origin, Http2Peer, block, code, flag, frame, get, k
 use weir_tests::nginx::Nginx;
 use weir_tests::stream::Address;
 
+mod goaway;
+
 const HTTP2: &str = "[upstream.http]\nversion = \"2\"";
 
 /// In front of an origin that speaks HTTP/2.

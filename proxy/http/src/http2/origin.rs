@@ -225,8 +225,8 @@ impl Http2Connection {
         let request = message::request_to(head, host, scheme).ok_or(AttemptFailure::Client(Refusal::HOST))?;
         self.account.expect_body();
         // Each clone may have one request waiting for a stream.
-        let mut sender = self.state.sender.borrow().clone().ok_or(AttemptFailure::NotProcessed)?;
-        let (response, stream) = sender.send_request(request, is_whole).map_err(|_| AttemptFailure::NotProcessed)?;
+        let mut sender = self.state.sender.borrow().clone().ok_or(AttemptFailure::Drained)?;
+        let (response, stream) = sender.send_request(request, is_whole).map_err(|_| AttemptFailure::Drained)?;
         Ok(Http2Origin {
             upload: Outgoing::new(stream),
             stage: ReceiveStage::BeforeHead(response),
@@ -378,8 +378,10 @@ const MALFORMED: AttemptFailure = AttemptFailure::Origin(Refusal::ORIGIN_MALFORM
 fn failure(error: &h2::Error) -> AttemptFailure {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     match error.is_remote() {
-        // Neither was begun (RFC 9113 section 8.7).
-        true if is_refused || error.is_go_away() => AttemptFailure::NotProcessed,
+        // Neither was begun (RFC 9113 section 8.7). Only streams above the last one of GOAWAY end so, whatever its error code; the
+        // others go on, and end with an I/O error if the origin closes.
+        true if is_refused => AttemptFailure::NotProcessed,
+        true if error.is_go_away() => AttemptFailure::Drained,
         true => AttemptFailure::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
         false if error.is_io() => AttemptFailure::NoResponse,
         // The gateway ends the connection for an error. All exchanges on it fail, for this one reason.

@@ -222,7 +222,8 @@ pub(super) fn upgrades(written: &[At<Upgrade>]) -> Upgrades {
 section! {
     /// Asking another origin when one fails. Never once anything of an answer has gone to the client.
     pub(crate) struct RetrySection {
-        /// Attempts after the first one. A request that no server has seen also goes once to each other endpoint. 0: none at all.
+        /// Attempts after the first one. A request that no server has seen also goes once to each other endpoint, and once to
+        /// another connection if its own drains (GOAWAY). 0: none at all.
         default attempts: u32 = http::RETRY_ATTEMPTS => 0..=10;
         /// After what: `connect_failure` (nobody has seen the request), `refused_stream` (HTTP/2: the origin has not begun with
         /// it), `reset` (the connection ended without an answer), `timeout`, `gateway_error` (502, 503, 504), `5xx`. The last four
