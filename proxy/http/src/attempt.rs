@@ -304,7 +304,8 @@ impl<'a> Attempt<'a> {
     /// # Errors
     /// The client has received no response: this refusal is for it.
     pub(crate) fn after(&self, mut lane: HttpLane, outcome: AttemptOutcome) -> Result<AfterExchange, Refusal> {
-        let upstream = &self.upstream_request.routed.upstream.settings().name;
+        let UpstreamRequest { connection, request, routed, .. } = *self.upstream_request;
+        let upstream = &routed.upstream.settings().name;
         match outcome {
             AttemptOutcome::Responded { status, keeps_client, remains } => {
                 lane.answered();
@@ -312,13 +313,7 @@ impl<'a> Attempt<'a> {
                     Some(remains) => lane.give_back(remains),
                     None => lane.ends(),
                 }
-                self.upstream_request.connection.record_response(
-                    self.upstream_request.request,
-                    status,
-                    Some(self.sent),
-                    upstream,
-                    "ok",
-                );
+                connection.record_response(request, status, Some(self.sent), upstream, "ok");
                 Ok(if keeps_client {
                     AfterExchange::KeepAlive
                 } else {
@@ -339,7 +334,7 @@ impl<'a> Attempt<'a> {
                     lane.unanswered();
                 }
                 lane.ends();
-                Err(deadline_refusal(self.upstream_request.request))
+                Err(deadline_refusal(request))
             }
             AttemptOutcome::Failed(AttemptFailure::Declined(refusal)) => {
                 lane.ends();
@@ -360,16 +355,12 @@ impl<'a> Attempt<'a> {
             }
             AttemptOutcome::Failed(AttemptFailure::Client(refusal)) => {
                 lane.ends();
-                self.upstream_request.connection.record_client_fault(&refusal);
+                connection.record_client_fault(&refusal);
                 Err(refusal)
             }
             AttemptOutcome::Failed(AttemptFailure::ClientGone | AttemptFailure::ClientStalled) => {
                 lane.ends();
-                self.upstream_request.connection.record_disconnect(
-                    self.upstream_request.request,
-                    Some(self.sent),
-                    upstream,
-                );
+                connection.record_disconnect(request, Some(self.sent), upstream);
                 Ok(AfterExchange::Close(CloseReason::ClientReset))
             }
             AttemptOutcome::Aborted(reason) => Ok(self.abort(lane, reason)),

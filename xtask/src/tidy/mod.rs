@@ -7,7 +7,7 @@
 //! | [`sources`] | file length, `#![forbid(unsafe_code)]`, open promises, bare `#[ignore]`, examples that nothing runs |
 //! | [`functions`] | function length outside of test code |
 //! | [`links`] | every link of a document leads to a file and a heading |
-//! | [`prose`] | documents have short sentences, and words that a reader knows at first sight |
+//! | [`prose`] | documents have short sentences, and documents and comments words that a reader knows at first sight |
 //! | [`protocols`] | a protocol of `proxy/` has its life cycle, fuzz target, lab, tests, example, guide and README row |
 //! | [`pure`] | crates without I/O name no clock, socket, file, thread or process |
 //! | [`modules`] | every source file is reached from a crate root; none is dead |
@@ -58,6 +58,6 @@ pub fn run(workspace: &Workspace) -> Result<Findings> {
     violations.extend(modules::violations(workspace, &files));
     violations.extend(protocols::violations(workspace)?);
     violations.extend(links::violations(workspace)?);
-    violations.extend(prose::violations(workspace)?);
+    violations.extend(prose::violations(workspace, &files.files)?);
     Ok(Findings { violations, files_read: files.files.len() })
 }

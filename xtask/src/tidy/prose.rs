@@ -1,9 +1,9 @@
-//! The prose of documents: short sentences, and words that a reader knows at first sight.
+//! The prose of documents and comments: short sentences, and words that a reader knows at first sight.
 
 use anyhow::{Context, Result};
 
 use crate::tidy::links::prose;
-use crate::tidy::sources::collect;
+use crate::tidy::sources::{SourceFile, collect};
 use crate::workspace::Workspace;
 
 /// Words of a sentence. A longer one needs two readings.
@@ -25,11 +25,11 @@ const BAD_BEGINNINGS: [&str; 3] = ["of", "what", "who"];
 /// Documents that a command writes, of results or of declarations.
 const EXEMPT: [&str; 4] = ["docs/results/", "docs/CONFIG.md", "docs/METRICS.md", "lab/trials/src/testdata/"];
 
-/// Sentences that are too long, or have words that a document does without.
+/// Sentences of documents that are too long, and words that a document or a comment in `files` does without.
 ///
 /// # Errors
 /// A document cannot be read.
-pub fn violations(workspace: &Workspace) -> Result<Vec<String>> {
+pub fn violations(workspace: &Workspace, files: &[SourceFile]) -> Result<Vec<String>> {
     let mut paths = Vec::new();
     collect(&workspace.root, &workspace.target, &["md"], &mut paths)?;
     paths.sort();
@@ -42,10 +42,28 @@ pub fn violations(workspace: &Workspace) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(&path).with_context(|| format!("{name} is not readable"))?;
         found.extend(mistakes(&text).into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
     }
+    for SourceFile { name, text, .. } in files.iter().filter(|file| file.name.ends_with(".rs") && !file.is_generated())
+    {
+        found.extend(mistakes_of_comments(text).into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
+    }
     Ok(found)
 }
 
-/// The faults in the sentences of a document, with their lines.
+/// Mistakes in the comments of a source file, with their lines. A comment may have a long sentence: a list of cases is often one.
+fn mistakes_of_comments(text: &str) -> Vec<(usize, String)> {
+    mistakes(&comments(text)).into_iter().filter(|(_, mistake)| !mistake.starts_with("a sentence of")).collect()
+}
+
+/// The text of the comments of a source file, each on its own line of the file, and nothing else.
+fn comments(text: &str) -> String {
+    let comment = |line: &str| {
+        let text = line.trim_start().strip_prefix("//").map(|text| text.trim_start_matches(['/', '!']));
+        format!("{}\n", text.unwrap_or_default())
+    };
+    text.lines().map(comment).collect()
+}
+
+/// Mistakes in the sentences of a document, with their lines.
 fn mistakes(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (line, sentence) in sentences(text) {
