@@ -1,4 +1,4 @@
-//! The pause of a listener: all its clients wait, on all workers, and nobody else who reaches the server.
+//! The pause of a listener: all its clients wait, on all workers; other clients of the server do not.
 //!
 //! It is two numbers that every command looks at. A client whose command waits looks again every 100 ms, so the end of a pause by
 //! UNPAUSE is seen within that time on all workers.
