@@ -136,7 +136,7 @@ pub trait Admission {
 
 /// Lanes to the servers: the shared ones, and the client's own.
 pub trait Lanes {
-    /// The server's description of itself in the greeting of this protocol version; `None` if no lane of that version was made yet.
+    /// The server's description of itself in this protocol version's greeting; `None` if no lane of that version was made yet.
     fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>>;
     /// How many plain requests the shared lane of `key` takes at once just now; 0 if each has to be looked at.
     fn batch_room(&self, key: LaneKey) -> u64;
