@@ -284,7 +284,7 @@ pub fn hung_up(sockets: &[RawFd]) -> Vec<bool> {
 }
 
 /// Waits until no other thread is in a call on `socket`. Events that arrive meanwhile, the end of the connection included, are
-/// deferred until that call is over, and a thread may lose its processor in the middle of one.
+/// deferred until that call is over, which may take a while: a thread may lose its processor in the middle of one.
 fn settle(socket: RawFd) {
     let mut unread: libc::c_int = 0;
     // SAFETY: a valid pointer to a local, which the kernel writes; a descriptor that is no socket any more is an error only.

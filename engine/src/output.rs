@@ -475,7 +475,7 @@ impl Output {
         Ok(outgoing)
     }
 
-    /// The sealed part of the batch has left; its buffer may be used again. Returns the rest, sealed as far as it is sent.
+    /// The sealed part of the batch has left; its buffer may be used again. Returns the rest, with its next part sealed.
     ///
     /// # Errors
     /// TLS cannot go on.

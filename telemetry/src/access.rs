@@ -33,7 +33,7 @@ pub struct AccessRecord<'a> {
     pub reply_bytes: u64,
     /// `ok`, `error`, or the reason the gateway refused.
     pub outcome: &'static str,
-    /// Fields of an HTTP request. Its `request_bytes` are those of its body, its `reply_bytes` all bytes sent to the client.
+    /// Fields of an HTTP request. Its `request_bytes` are the bytes of its body, its `reply_bytes` all bytes sent to the client.
     pub http: Option<HttpAccess<'a>>,
 }
 

@@ -1,14 +1,14 @@
 //! The reply cache of a listener: replies to plain reads of single keys, kept by each worker while they hold.
 //!
-//! It stands on the tracking lanes ([`crate::tracking`]): every key that changes at the server is heard of, and what was kept
-//! of it goes. A cached reply is the server's own, byte for byte, for the very same request, database, protocol version, login
-//! and server (a replica's replies are no primary's).
+//! It relies on the tracking lanes ([`crate::tracking`]): they report every key that changes at the server, and its entries
+//! are dropped. A cached reply is the server's own, byte for byte, for the very same request, database, protocol version, login
+//! and server (a primary's replies are never those of a replica).
 //!
 //! # How old a cached reply may be
 //!
-//! 1. It was read after every change of its key of which this worker has heard. A read under way is marked by an invalidation
-//!    of its key (`Filling`) and its reply not kept; nothing is kept, and nothing answered, while the tracking lane of its
-//!    server is not live. That is the order in which the server tells a client of its own that caches.
+//! 1. It was read after every change of its key that this worker has heard of. An invalidation of a key marks the reads of it
+//!    in flight (`Filling`), and their replies are not cached; nothing is cached or served from the cache while the tracking lane
+//!    of its server is not live. That is the order in which the server notifies a caching client of its own.
 //! 2. A writer reads its own writes: the keys written by any client of this worker are dropped when the write is sent and when
 //!    its reply arrives, and between the two the writing client gets nothing from the cache. After a write with unknown keys (a
 //!    script, EXEC, FLUSHALL) the client gets only entries read later than the reply to it.
@@ -21,7 +21,7 @@
 //!    the server finds it; a read finds it.
 //!
 //! A client on *another* worker may thus still get a value for a moment (until the invalidation arrives there) that a writer
-//! has been told to be overwritten, as with any client-side cache. Applications that cannot accept this must not enable it.
+//! already knows to be overwritten, as with any client-side cache. Applications that cannot accept this must not enable it.
 //!
 //! `crate::tracking::tests` plays it, too.
 //!

@@ -308,7 +308,7 @@ impl Session {
         self.state.on_subscription_lost(io);
     }
 
-    /// The result of [`Feeds::track`](crate::io::Feeds::track): every change is heard of from now on, or this error; true if
+    /// The result of [`Feeds::track`](crate::io::Feeds::track): every change is reported from now on, or this error; true if
     /// the session should be woken.
     pub fn on_tracked(&mut self, refused: Option<&[u8]>, io: &impl Io) -> bool {
         self.state.on_tracked(refused, io)

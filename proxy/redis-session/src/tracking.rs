@@ -16,19 +16,19 @@
 //!    invalidated once more behind its reply (`session`). The value that the client held before is invalidated at once.
 //! 4. *P* here before the read was sent: then *w* came before *r*, which is 1.
 //!
-//! So: what a client holds was read after every change of which the gateway has heard. For this *every* change must be heard:
+//! So: what a client holds was read after every change that the gateway has heard of. For this *every* change must be heard:
 //! a read counts only if the tracking lane of its server was live when it was sent, and has been since. Else it is marked from
-//! the start, so that the client forgets it with its reply. When a lane is lost all reads under way are marked and everybody
-//! gets an invalidation of everything; when it is back, too, for the sake of BCAST clients. A request that a node of a cluster sent
-//! elsewhere is marked as well: the server that answered is another one than was looked at.
+//! the start, so that the client forgets it with its reply. When a lane is lost all reads in flight are marked and every client
+//! gets an invalidation of everything; also when it is back, for the sake of BCAST clients. A request that a node of a
+//! cluster redirected is marked as well: the server that answered is not the watched one.
 //!
 //! `tests` plays it with many clients and writers, pieces of replies and lost lanes, in orders drawn from a seed.
 //!
 //! # Behind the reply
 //!
 //! Changes of a key while the client's own write to it is in flight cause one invalidation, behind the reply, as at a server.
-//! That is not too late: replies come in order, so no reply that was read after the change is delivered before. A command that
-//! waits for others (BLPOP) may wait for long, so that invalidations of its keys do not wait for it.
+//! That is not too late: replies come in order, so no reply that was read after the change is delivered before. Invalidations
+//! do not wait for a command that waits for others (BLPOP), as its reply may take long.
 //!
 //! # NOLOOP
 //!

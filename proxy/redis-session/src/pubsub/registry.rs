@@ -1,6 +1,6 @@
 //! Subscribers and pending commands to the servers: the subscriptions of all clients of a worker at one upstream.
 //!
-//! It does no I/O: what it needs it asks of [`RegistryIo`]. The order of each subscription lane is what makes it exact. A
+//! It does no I/O: its environment does ([`RegistryIo`]). The order of each subscription lane makes it exact. A
 //! SUBSCRIBE of a client always goes to the server, though the name may be subscribed already: its confirmation tells which
 //! messages came before it. An UNSUBSCRIBE goes there if the client is the last one; else a PING takes its place.
 //!
