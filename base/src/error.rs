@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// Who has to change something for the error to go away.
+/// The party that has to change something to remove the cause of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Culprit {
     /// The client sent something wrong or too much.

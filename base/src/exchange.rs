@@ -7,7 +7,7 @@ pub struct Scan {
     pub taken: usize,
     /// The frame is out of band: it answers no request.
     pub is_push: bool,
-    /// What the frame was, once it is complete.
+    /// Kind of the frame, once it is complete.
     pub end: Option<FrameKind>,
 }
 

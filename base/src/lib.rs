@@ -1,4 +1,4 @@
-//! What every room of Weir stands on: limits, budgets, the clock, the seed, secrets, and errors that say whose fault.
+//! The foundation of every crate of Weir: limits, budgets, the clock, the seed, secrets, and errors that name a culprit.
 //!
 //! No I/O and no dependency but `zeroize`. The only clock read of the tree is [`time::Time::now`]; everything else
 //! receives a [`time::Time`] as an argument, which is what makes codecs and sessions replayable.

@@ -2,7 +2,7 @@
 //!
 //! Each constant says why it has its value and what the worst case costs. A limit that a setting can change names the
 //! setting; the constant is then the default. Relations that keep the worst cases inside the byte budget are asserted
-//! at compile time below the constants, so that nobody can raise one limit alone.
+//! at compile time below the constants, so that no limit can be raised alone.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub const EXCHANGES_PER_CORE_MAX: u64 = 16_384;
 
 /// How long an exchange may wait for a lane or a permit before it is refused by name. For a lane the setting is
 /// `upstream.lane_wait_timeout`.
-/// Most Redis clients give up after one to five seconds; an answer that nobody reads any more is wasted work.
+/// Most Redis clients give up after one to five seconds; work on a reply that no client reads is wasted.
 pub const QUEUE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 // === Bytes ===

@@ -56,7 +56,7 @@ impl<T> Names<T> {
         }
     }
 
-    /// What belongs to `name`, by itself or by the longest wildcard.
+    /// The value for `name`: that of the exact name, else of the longest matching wildcard.
     pub fn find(&self, name: &str) -> Option<&T> {
         let name = name.to_ascii_lowercase();
         if let Some(found) = self.exact.get(&*name) {

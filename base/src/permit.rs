@@ -1,6 +1,6 @@
 //! Budgets and permits: the right to use a bounded thing, given back by dropping it.
 //!
-//! A counter that is decremented by hand leaks on the path nobody thought of, until it rejects everything
+//! A counter that is decremented by hand leaks on a path that its author overlooked, until it rejects everything
 //! (envoyproxy/envoy#43032). Here the only way to give back is `Drop`.
 //!
 //! | budget | scope | cost | for |

@@ -1,6 +1,6 @@
 //! A limit on a rate: so many per second on one core, as a token bucket.
 //!
-//! What asks pays a comparison and a subtraction; tokens are added at most once per [`STEP`], by whoever asks next.
+//! A caller pays a comparison and a subtraction; tokens are added at most once per [`STEP`], by the next caller.
 //! Without a limit the bucket holds infinitely many, so there is no second case to tell apart.
 
 use std::cell::Cell;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::time::Time;
 
-/// What may be taken at once after a pause: this long at the rate, and at least [`BURST_MIN`]. Default 50 ms: arrivals of many
+/// Burst allowed after a pause: this long at the rate, and at least [`BURST_MIN`]. Default 50 ms: arrivals of many
 /// clients are not evenly spaced, and a limit without slack would refuse some although the mean is below it. Larger
 /// would let a burst through that takes longer to serve than clients are ready to wait.
 pub const BURST: Duration = Duration::from_millis(50);

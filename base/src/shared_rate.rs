@@ -1,8 +1,8 @@
 //! A limit on a rate that all cores keep together: one number, which says until when what was taken is worth.
 //!
-//! For limits that must be exact although what they limit may all be on one core, such as the requests of one user. Each
-//! taking is an atomic exchange, so it is for those who have such a limit and for nobody else;
-//! [`LocalRate`](crate::rate::LocalRate) is for all.
+//! For limits that must be exact although the limited work may all be on one core, such as the requests of one user. Each
+//! permit costs an atomic exchange, so only callers with such a limit should use it;
+//! [`LocalRate`](crate::rate::LocalRate) is for all others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

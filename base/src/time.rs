@@ -1,6 +1,6 @@
 //! Monotonic process time.
 //!
-//! [`Time`] counts nanoseconds since the process first asked for the time; 64 bits last 584 years. Pure code takes a
+//! [`Time`] counts nanoseconds since the first read of the clock in the process; 64 bits last 584 years. Pure code takes a
 //! `Time` as an argument. Workers call [`turn::refresh`] once per loop turn, and whatever runs within that turn reads
 //! the cached [`turn::now`] for the price of a thread-local load instead of a `clock_gettime`.
 
@@ -60,7 +60,7 @@ impl Time {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Nanoseconds since `earlier`; zero if it is in fact later. What histograms record.
+    /// Nanoseconds since `earlier`; zero if `earlier` is in fact later. Histograms record this value.
     #[inline]
     #[must_use]
     pub const fn nanos_since(self, earlier: Time) -> u64 {

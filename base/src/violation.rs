@@ -14,13 +14,13 @@ use crate::error::Culprit;
 pub struct Violation {
     /// Stable snake_case word; the value of the `reason` label. Never derived from input.
     pub reason: &'static str,
-    /// Who broke the rule.
+    /// The party that broke the rule.
     pub culprit: Culprit,
     /// The text for an operator: the rule and, where there is one, the setting that governs it.
     pub text: Cow<'static, str>,
-    /// What was seen, in the unit of `limit`; zero where the rule has no number.
+    /// The observed value, in the unit of `limit`; zero where the rule has no number.
     pub count: u64,
-    /// What is allowed; zero where the rule has no number.
+    /// The allowed value; zero where the rule has no number.
     pub limit: u64,
 }
 

@@ -91,7 +91,7 @@ impl HandedOverFlag {
 }
 
 /// Ends listening when the accept loop ends. Closing the descriptor is not enough: the driver may hold the socket until the
-/// kernel has taken down its ring, and clients would connect to nobody.
+/// kernel has taken down its ring, and clients would connect to a socket that no loop accepts from.
 struct ListenGuard<'a>(&'a Socket, HandedOverFlag);
 
 impl Drop for ListenGuard<'_> {
@@ -103,9 +103,9 @@ impl Drop for ListenGuard<'_> {
     }
 }
 
-/// Accepts until the loop is dropped or the socket is unusable; then nobody can connect any more, unless the socket was
-/// `handed_over` before. `accept` takes the next connection, with [`accept_one`], or several, and says how many; none
-/// while somebody else is accepting. `fail` gets each error.
+/// Accepts until the loop is dropped or the socket is unusable; then no client can connect any more, unless the socket was
+/// `handed_over` before. `accept` takes the next connection, with [`accept_one`], or several, and returns how many; zero
+/// while another caller is accepting. `fail` gets each error.
 pub async fn accept_loop(
     listener: &Socket,
     handed_over: HandedOverFlag,

@@ -18,7 +18,7 @@ const BULK_KEPT_MAX: usize = 8;
 /// pages of the heap all over after a burst of connections.
 const OUTPUT_KEPT_MAX: usize = 512;
 const OUTPUT_KEPT_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// A larger output buffer is not kept. What a client may have in it before it is not served further, with room to have grown.
+/// Largest output buffer that is kept: the bytes a client may have in it before it is not served further, with room for growth.
 const OUTPUT_BUFFER_KEPT_MAX: usize = 512 * 1024;
 /// A first append is a small reply more often than not.
 const OUTPUT_BYTES_MIN: usize = 512;

@@ -1,6 +1,6 @@
 //! A UDP socket of one worker, with the same direct calls and the same readiness as its streams.
 //!
-//! What a flow is, and what becomes of a datagram that finds no room, is the business of the protocol on it: the socket keeps
+//! The protocol on top defines a flow, and decides the fate of a datagram that finds no room: the socket keeps
 //! the bounds of datagrams and their senders, and no more.
 
 use std::{

@@ -24,7 +24,7 @@ pub(crate) fn run() -> bool {
     let mut due = DUE.take();
     let has_some = !due.is_empty();
     for output in due.drain(..) {
-        // What hears of it may panic: as in a task, that costs one connection and not the worker.
+        // An observer of the flush may panic: as in a task, that costs one connection and not the worker.
         if catch_unwind(AssertUnwindSafe(|| output.flush())).is_err() {
             output.abort();
         }

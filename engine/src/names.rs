@@ -69,7 +69,7 @@ pub(crate) async fn addresses<F: Future<Output = io::Result<Vec<SocketAddr>>>>(
         },
         None => gate.enter(&key).await,
     };
-    // Who was before may have found out.
+    // The previous holder of the gate may have resolved the name.
     if known.is_none()
         && let Some(found) = KNOWN.with_borrow(|all| all.get(&key).cloned())
     {

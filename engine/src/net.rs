@@ -26,8 +26,8 @@ const LISTENERS_GONE_TIME: Duration = Duration::from_millis(500);
 const LISTENERS_GONE_TIME_MAX: Duration = Duration::from_secs(3);
 const LISTENERS_GONE_RETRY: Duration = Duration::from_millis(5);
 
-/// Waits until nobody listens on `address`; false if somebody still does after half a second, or after three if it is no process
-/// that can be seen.
+/// Waits until no process listens on `address`. False if one still does after half a second, or after three seconds if no
+/// listening process can be seen.
 ///
 /// With `SO_REUSEPORT` two processes share the connections of an address: a replacement wants that, an accident does not.
 /// And the kernel takes down the rings of a killed process, with the listeners they hold, some milliseconds after the
@@ -77,7 +77,7 @@ fn tcp_socket(target: SocketAddr) -> io::Result<Socket> {
 /// Binds a socket that is to listen, non-blocking. TCP sockets get `SO_REUSEADDR` and `SO_REUSEPORT`, so that each worker
 /// has its own queue. See [`wait_for_sole_use`]. No connection comes in before [`listen`].
 ///
-/// A Unix path that holds a socket nobody listens on is replaced.
+/// Replaces a Unix path whose socket has no listener.
 ///
 /// # Errors
 /// As `bind(2)`.
@@ -283,8 +283,8 @@ pub fn hung_up(sockets: &[RawFd]) -> Vec<bool> {
     poll_now(sockets, libc::POLLRDHUP)
 }
 
-/// Waits until no other thread is in a call on `socket`. What arrives meanwhile, the end of the connection too, is put aside until
-/// that call is over, and a thread may lose its processor in the middle of one.
+/// Waits until no other thread is in a call on `socket`. Events that arrive meanwhile, the end of the connection included, are
+/// deferred until that call is over, which may take a while: a thread may lose its processor in the middle of one.
 fn settle(socket: RawFd) {
     let mut unread: libc::c_int = 0;
     // SAFETY: a valid pointer to a local, which the kernel writes; a descriptor that is no socket any more is an error only.

@@ -78,7 +78,7 @@ struct Inner {
     writer: RefCell<Option<Waker>>,
     /// It is sent at the end of this turn.
     is_due: Cell<bool>,
-    /// What a send at the end of a turn leaves to the writer's task.
+    /// The part of a send at the end of a turn that is left to the writer's task.
     rest: RefCell<Option<io::Result<OutgoingBatch>>>,
     /// A waiter for room: the connection itself, and the lane whose reply it takes.
     relieved: RefCell<Vec<Waker>>,
@@ -99,7 +99,7 @@ struct Inner {
 #[derive(Clone)]
 pub struct Output(Rc<Inner>);
 
-/// What is sent next.
+/// The batch that is sent next.
 struct Batch {
     plain: Vec<u8>,
     later: VecDeque<Vec<u8>>,
@@ -113,7 +113,7 @@ pub(crate) struct OutgoingBatch {
     pub(crate) at: usize,
     /// The bytes before they were sealed.
     plain_bytes: usize,
-    /// What follows, not sealed yet.
+    /// The plain bytes that follow, not sealed yet.
     later: VecDeque<Vec<u8>>,
 }
 
@@ -255,7 +255,7 @@ impl Output {
     pub(crate) fn flush(&self) {
         self.0.is_due.set(false);
         let Some((socket, link)) = self.0.way.borrow().clone() else { return };
-        // What is there during a handshake leaves when that is over.
+        // Bytes buffered during a handshake leave when it is over.
         if self.0.writer.borrow().is_none() || link.is_handshaking() || self.unsent() == 0 {
             return;
         }
@@ -302,8 +302,8 @@ impl Output {
         unsent
     }
 
-    /// Takes these out of the bytes that were never handed to the kernel, counted from the first of them, in order. What stands in
-    /// other segments stays where it is.
+    /// Takes these out of the bytes that were never handed to the kernel, counted from the first of them, in order. Bytes in
+    /// other segments stay where they are.
     pub fn remove_unsent(&self, ranges: &[Range<usize>]) {
         let mut segments = self.0.segments.borrow_mut();
         let mut buffer = self.0.buffer.borrow_mut();
@@ -405,7 +405,7 @@ impl Output {
         }
     }
 
-    /// Ends the writer: nothing more is sent. What is buffered stays, for whoever takes it.
+    /// Ends the writer: nothing more is sent. Buffered bytes stay and can still be taken.
     pub fn abort(&self) {
         self.close();
         self.wake_writer();
@@ -425,7 +425,7 @@ impl Output {
         }
     }
 
-    /// What the writer's task sends next, or `None` when the output is finished or closed.
+    /// The next batch for the writer's task to send, or `None` when the output is finished or closed.
     ///
     /// # Errors
     /// The connection is gone, or TLS cannot go on.
@@ -475,7 +475,7 @@ impl Output {
         Ok(outgoing)
     }
 
-    /// What is sealed of it has left; its buffer may be used again. The rest, sealed as far as it is sent at once.
+    /// The sealed part of the batch has left; its buffer may be used again. Returns the rest, with its next part sealed.
     ///
     /// # Errors
     /// TLS cannot go on.
@@ -491,7 +491,7 @@ impl Output {
             hook();
         }
         let Some(plain) = outgoing.later.pop_front() else { return Ok(None) };
-        // What TLS itself has to say meanwhile was sealed before this.
+        // Records of TLS itself were sealed before this.
         let wire = std::mem::take(&mut *self.0.wire.borrow_mut());
         self.seal(Batch { plain, later: outgoing.later, wire }, link).map(Some)
     }

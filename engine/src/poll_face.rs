@@ -52,7 +52,7 @@ impl PollStream {
         Self { shared: self.shared.clone() }
     }
 
-    /// The stream back; `None` while another handle lives. What was received and not read is lost.
+    /// The stream back; `None` while another handle lives. Bytes that were received and not read are lost.
     pub fn into_inner(self) -> Option<Stream> {
         Rc::try_unwrap(self.shared).ok().map(|shared| shared.into_inner().stream)
     }

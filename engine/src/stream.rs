@@ -83,7 +83,7 @@ impl Stream {
         Some((session.version()?, session.cipher_suite()?))
     }
 
-    /// What stands in the peer's verified certificate.
+    /// The names in the peer's verified certificate.
     pub fn peer_identity(&self) -> Option<PeerIdentity> {
         self.link.session.borrow().as_ref()?.peer_identity()
     }
@@ -118,8 +118,8 @@ impl Stream {
         !self.link.is_tls()
     }
 
-    /// Gives the connection away as it is, neither direction ended: a descriptor for whoever goes on with it. What is
-    /// buffered or unread here is lost, so there must be none.
+    /// Gives the connection away as it is, neither direction ended: a descriptor for the next owner. Bytes that are
+    /// buffered or unread here are lost, so there must be none.
     ///
     /// # Errors
     /// No descriptors left; the connection ends then.

@@ -3,12 +3,12 @@
 //! [`Wheel`] is the plain structure, without a clock: a hierarchical timer wheel with ticks of [`TICK`]. [`Deadlines`]
 //! puts wakers into it, and a task owns [`Deadline`] handles.
 //!
-//! What it costs: a deadline that moves later, or is cleared, is one store, as its entry stays where it is until that
-//! place is due and is then placed again (or parked). Setting an earlier time is two list operations. Nothing is
-//! allocated per re-arm. Entries far in the future stand in coarse slots that are looked at once per slot, not per
+//! Cost: moving a deadline later, or clearing it, is one store, as its entry stays where it is until that
+//! slot is due and is then placed again (or parked). Setting an earlier time is two list operations. Nothing is
+//! allocated per re-arm. Entries far in the future stand in coarse slots that are visited once per slot, not per
 //! tick.
 //!
-//! What it promises: a deadline never fires early. It fires in the first [`Wheel::expire`] whose time is one tick or
+//! Guarantee: a deadline never fires early. It fires in the first [`Wheel::expire`] whose time is one tick or
 //! more past both the deadline and the moment it was set.
 
 use std::time::Duration;

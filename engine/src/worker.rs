@@ -30,7 +30,7 @@ use crate::{
 /// How often a worker publishes its processor time.
 const CPU_SAMPLE: Duration = Duration::from_millis(250);
 
-/// What other threads may know of a worker. Written by the worker with plain stores, read by the control thread.
+/// State of a worker that other threads may read. The worker writes it with plain stores, the control thread reads it.
 #[derive(Debug, Default)]
 pub struct WorkerState {
     /// Loop turns so far.
@@ -122,7 +122,7 @@ impl Worker {
         }
     }
 
-    /// The thread has ended, so that nobody waits in [`Worker::join`].
+    /// The thread has ended, so [`Worker::join`] does not block.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
@@ -136,7 +136,7 @@ impl Worker {
     }
 }
 
-/// Time for tasks in one turn. What is still ready then goes on after a look at the sockets and the deadlines.
+/// Time for tasks in one turn. Tasks still ready then go on after a poll of the sockets and the deadlines.
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 /// Turns of a busy worker between two looks at the driver.
 const TURNS_WITHOUT_DRIVER_MAX: u32 = 16;
@@ -230,7 +230,7 @@ where
 /// Lets requests of many clients gather before a busy worker looks at them.
 ///
 /// On a machine with cores to spare each request wakes the worker by itself, and its upstream write and its reply's read
-/// serve nobody else. While many clients wait anyway, a pause of tens of microseconds lets one write carry dozens of
+/// serve only that request. While many clients wait anyway, a pause of tens of microseconds lets one write carry dozens of
 /// requests; the server behind saves as much as the gateway. It never happens with few clients or between sparse requests.
 struct Coalesce {
     longest: Duration,

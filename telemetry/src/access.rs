@@ -33,11 +33,11 @@ pub struct AccessRecord<'a> {
     pub reply_bytes: u64,
     /// `ok`, `error`, or the reason the gateway refused.
     pub outcome: &'static str,
-    /// Of an HTTP request. Its `request_bytes` are those of its body, its `reply_bytes` all that the client was sent.
+    /// Fields of an HTTP request. Its `request_bytes` are the bytes of its body, its `reply_bytes` all bytes sent to the client.
     pub http: Option<HttpAccess<'a>>,
 }
 
-/// What the access log says of an HTTP request besides. What a client wrote has gone through [`printable`].
+/// Further fields of an HTTP request in the access log. Texts written by a client have gone through [`printable`].
 #[derive(Clone, Debug, Default)]
 pub struct HttpAccess<'a> {
     /// Status of the answer; 0 if it broke off.
@@ -54,7 +54,7 @@ pub struct HttpAccess<'a> {
     pub route: Option<&'a str>,
     /// Address of the last queried endpoint, as configured.
     pub endpoint: Option<&'a str>,
-    /// Who authentication found.
+    /// The authenticated user.
     pub user: Option<&'a str>,
     /// User-Agent.
     pub user_agent: Option<&'a str>,
@@ -72,15 +72,15 @@ pub struct HttpAccess<'a> {
     pub tls_version: Option<&'static str>,
     /// Cipher suite towards the client, by its IANA name.
     pub tls_cipher: Option<&'static str>,
-    /// What the origin ended a gRPC call with.
+    /// Status with which the origin ended a gRPC call.
     pub grpc_status: Option<u8>,
 }
 
 /// Bytes of one text of a client in the access log. Default 1,024; the rest is cut off.
 pub const TEXT_BYTES_MAX: usize = 1_024;
 
-/// Appends a text of a client: at most [`TEXT_BYTES_MAX`] bytes, and everything but printable ASCII as `?`, so that nobody
-/// writes lines of others or moves a terminal's cursor.
+/// Appends a text of a client: at most [`TEXT_BYTES_MAX`] bytes, and everything but printable ASCII as `?`, so that a client
+/// can neither forge log lines nor move a terminal's cursor.
 pub fn printable(text: &[u8], into: &mut String) {
     let text = &text[..text.len().min(TEXT_BYTES_MAX)];
     let is_shown = |byte: &u8| matches!(byte, b' '..=b'~');
@@ -175,7 +175,7 @@ pub enum AccessFormat {
     Json,
 }
 
-/// What lines look like.
+/// Format of the lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessForm {
     /// Text or JSON.
@@ -206,7 +206,7 @@ enum Value<'r> {
     Text(&'r str),
     Number(u64),
     Peer(Peer),
-    /// Of Unix time.
+    /// A Unix time.
     Time(Duration),
 }
 
@@ -310,7 +310,7 @@ impl<'w> FormatWords<'w> {
         self.into
     }
 
-    /// What is not known is `-`; what has a blank in it is quoted.
+    /// An unknown value is `-`; a value with a blank in it is quoted.
     fn value(&mut self, value: Option<Value<'_>>) {
         match value {
             None => self.plain("-"),

@@ -14,7 +14,7 @@ mod table;
 
 pub use table::*;
 
-/// What a metric is and how its cells behave.
+/// Kind of a metric, which decides how its cells behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows, until the process ends.
@@ -305,8 +305,8 @@ mod tests {
         }
     }
 
-    /// What `promtool check metrics` refuses (its linter is promlint of client_golang): other units than the base ones,
-    /// kinds and suffixes of series in names, names without a help text.
+    /// The rules of `promtool check metrics` (its linter is promlint of client_golang): no units but the base ones,
+    /// no kinds or suffixes of series in names, no names without a help text.
     #[test]
     fn promtool_has_nothing_to_say_about_names() {
         // As promlint has them: abbreviations of units, and units that are no base units.

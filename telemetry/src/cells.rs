@@ -97,7 +97,7 @@ enum Cell {
     Histogram(Arc<HistogramCell>),
 }
 
-/// One label set of a family, with a cell per core that has asked for it.
+/// One label set of a family, with one cell for each core that has requested it.
 struct Series {
     labels: Labels,
     cells: Mutex<Vec<(u32, Cell)>>,
@@ -140,7 +140,7 @@ impl Registry {
         Registry(Arc::new(Inner { level: AtomicU8::new(level as u8), families, blocks: Mutex::default() }))
     }
 
-    /// What is measured.
+    /// The level of detail that is measured.
     #[must_use]
     pub fn level(&self) -> Level {
         match self.0.level.load(Ordering::Relaxed) {
@@ -394,7 +394,7 @@ fn number(cell: Cell, block: &Arc<Block>) -> Arc<Slot> {
     }
 }
 
-/// Whether a series is exposed at `level`. What the control thread counts is, at every one.
+/// Whether a series is exposed at `level`. Series counted by the control thread are exposed at every level.
 fn is_exposed(family: &'static Family, series: &Series, level: Level) -> bool {
     match family.kind {
         Kind::Gauge => true,
@@ -425,7 +425,7 @@ fn shortened(value: &str) -> &str {
     &value[..value.floor_char_boundary(LABEL_VALUE_BYTES_MAX)]
 }
 
-/// What these mutexes guard is whole after every statement, so a panic elsewhere does not spoil it.
+/// The data behind these mutexes is consistent after every statement, so a panic elsewhere does not spoil it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

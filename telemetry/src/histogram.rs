@@ -48,7 +48,7 @@ struct Cells {
     max: AtomicU64,
 }
 
-/// What the writer and the readers share; the buckets come with the first record.
+/// State shared by the writer and the readers; the buckets come with the first record.
 pub(crate) struct HistogramCell {
     shift: u32,
     /// False: records are thrown away. Beside the pointer to the buckets, so that a look at it costs no further cache line.
@@ -278,7 +278,7 @@ impl HistogramSnapshot {
         self.max = self.max.max(other.max);
     }
 
-    /// What was recorded since `earlier`, a snapshot of the same histogram. `max` stays that of the whole life.
+    /// The values recorded since `earlier`, a snapshot of the same histogram. `max` stays that of the whole life.
     #[must_use]
     pub fn since(&self, earlier: &HistogramSnapshot) -> HistogramSnapshot {
         let mut dense = self.dense();

@@ -14,7 +14,7 @@ use weir_base::{Culprit, Time, Violation, limits};
 
 use crate::access::{AccessForm, AccessRecord};
 
-/// Who is at the other end of a client connection.
+/// Kind of the peer of a client connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     /// An address, from the socket or from a trusted PROXY header.
@@ -43,7 +43,7 @@ pub struct DefensiveClose {
     pub peer: Peer,
     /// Number of the client connection, unique in the process.
     pub connection: u64,
-    /// What was broken, by whom, with count and limit.
+    /// The broken rule and the culprit, with count and limit.
     pub violation: Violation,
     /// Lines like this one that sampling left out since the last.
     pub suppressed: u64,
@@ -246,7 +246,7 @@ struct Ring {
     form: Option<AccessForm>,
     /// Lines that wait for the reader. The writer takes them out to add one and puts them back; the reader takes them for good.
     lines: ArrayQueue<Vec<u8>>,
-    /// What the reader has written, for its memory.
+    /// Buffers that the reader has written out, kept for their memory.
     spare: ArrayQueue<Vec<u8>>,
     dropped: AtomicU64,
 }
@@ -285,8 +285,8 @@ impl LogWriter {
         self.0.form.is_some()
     }
 
-    /// Adds the line of an exchange that ends now, or drops it and counts if too many bytes wait. Never waits: nobody holds the
-    /// lines for longer than it takes to put them back. Only the worker itself may call this.
+    /// Adds the line of an exchange that ends now, or drops it and counts if too many bytes wait. Never blocks: no thread keeps
+    /// the lines for longer than it takes to put them back. Only the worker itself may call this.
     pub fn access(&self, record: &AccessRecord<'_>) {
         let Some(form) = &self.0.form else { return };
         let mut lines = self.0.lines.pop().or_else(|| self.0.spare.pop()).unwrap_or_default();
@@ -295,7 +295,7 @@ impl LogWriter {
         } else {
             self.0.dropped.fetch_add(1, Ordering::Relaxed);
         }
-        // There is room: nobody else puts lines there.
+        // There is room: no other thread puts lines there.
         let _ = self.0.lines.push(lines);
     }
 

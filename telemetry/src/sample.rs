@@ -11,7 +11,7 @@ use weir_base::{Rng, Time};
 /// code, so the limit is not met in practice. Worst case 1,024 x about 100 bytes per core.
 const PAIRS_MAX: usize = 1_024;
 
-/// What to do with a line.
+/// Decision about a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Log it, and say how many were left out since the last one.

@@ -1,4 +1,4 @@
-//! What the control thread read at one moment: typed queries for the admin API and `weir top`.
+//! Metrics as read by the control thread at one moment: typed queries for the admin API and `weir top`.
 //!
 //! Numbers are in cell units (nanoseconds for durations, millionths for ratios); [`Snapshot::number`] gives the exposed
 //! unit. A query names the labels it cares about, in any order; all series that fit are merged as the family says.
@@ -62,7 +62,7 @@ pub struct SeriesSnapshot {
 /// One family with its series, sorted by label values.
 #[derive(Clone, Debug)]
 pub struct FamilySnapshot {
-    /// What it is.
+    /// The family itself.
     pub family: &'static Family,
     /// Its series.
     pub series: Vec<SeriesSnapshot>,

@@ -8,7 +8,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r')
 }
 
-/// What ends a bare word. Narrower than `is_space`, as in Redis: a vertical tab inside a word belongs to it.
+/// Whether `byte` ends a bare word. Narrower than `is_space`, as in Redis: a vertical tab inside a word belongs to it.
 fn ends_word(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }

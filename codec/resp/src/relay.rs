@@ -3,7 +3,7 @@
 use crate::error::ProtocolError;
 use crate::length::{self, Length, LengthLine};
 
-/// What one chunk of a streamed command held.
+/// Content of one chunk of a streamed command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Relay {
     /// Bytes at the front of the chunk that belong to the command and are valid.

@@ -1,4 +1,4 @@
-//! What upstreams send: finds the end of each reply, RESP2 or RESP3, without storing any of it.
+//! Replies from upstreams: finds the end of each reply, RESP2 or RESP3, without storing any of it.
 //!
 //! Bytes may come in any pieces. The content of simple lines is not judged (`:x` passes here and fails in
 //! [`Value`](crate::Value)): what counts is that gateway and client agree on where each reply ends.
@@ -37,7 +37,7 @@ impl FrameKind {
     }
 }
 
-/// What [`ReplyFramer::advance`] found.
+/// Result of [`ReplyFramer::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scan {
     /// Bytes at the front of the input that belong to the current frame.
@@ -64,7 +64,7 @@ enum Phase {
     PayloadLf,
 }
 
-/// What a complete value at the front of some bytes turned out to be.
+/// Result of a fast check of the value at the front of some bytes.
 enum Leaf {
     /// A scalar, or an empty or null aggregate, that ends there.
     Whole(usize),

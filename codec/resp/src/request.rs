@@ -13,7 +13,7 @@ use crate::length;
 use crate::limits::RequestLimits;
 use crate::relay::{Relay, RelayState};
 
-/// What one call of [`RequestParser::parse`] found.
+/// Result of one call of [`RequestParser::parse`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// More bytes are needed; keep all of `input` and call again when it has grown.

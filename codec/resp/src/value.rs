@@ -28,7 +28,7 @@ pub enum Value {
     Verbatim {
         /// Three letters such as `txt`.
         format: [u8; 3],
-        /// What follows the colon.
+        /// The text after the colon.
         text: Vec<u8>,
     },
     /// `*`
@@ -175,7 +175,7 @@ impl Value {
     }
 }
 
-/// What stands at one place of the input.
+/// One item of the input.
 enum Item {
     Scalar(Value),
     Aggregate { kind: u8, values: u64 },

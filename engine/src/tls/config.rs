@@ -47,9 +47,9 @@ pub struct TlsConfigError {
     pub setting: &'static str,
     /// The file; `None` if the setting is no file.
     pub file: Option<PathBuf>,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// What to do about it.
+    /// The suggested fix.
     pub remedy: &'static str,
 }
 
@@ -67,7 +67,7 @@ impl std::error::Error for TlsConfigError {}
 /// TLS towards one upstream: the configuration and the name to expect.
 #[derive(Clone)]
 pub struct TlsClient {
-    /// What a [`TlsSession`](super::TlsSession) is made from.
+    /// The configuration that each [`TlsSession`](super::TlsSession) is created from.
     pub config: Arc<ClientConfig>,
     /// The `server_name` of the settings; `None`: the host of the endpoint counts, see [`server_name`].
     pub server_name: Option<ServerName<'static>>,

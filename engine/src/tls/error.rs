@@ -8,7 +8,7 @@ use weir_base::{Culprit, Violation};
 
 use super::session::{HANDSHAKE_BYTES_MAX, RESIDUE_BYTES_MAX, TlsRole};
 
-/// What rustls or the session itself found, before the role is known.
+/// Failure found by rustls or the session itself, before the role is known.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TlsFailure {
     Rustls(Error),
@@ -133,7 +133,7 @@ impl TlsError {
         self.kind
     }
 
-    /// Who has to change something: the peer of the connection, except where we misused the session or the settings
+    /// The party that has to change something: the peer of the connection, except where we misused the session or the settings
     /// are wrong.
     pub fn culprit(&self) -> Culprit {
         match (self.kind, self.role) {
@@ -158,7 +158,7 @@ impl TlsError {
         Violation::limit(self.kind.as_str(), self.culprit(), self.to_string(), count, limit)
     }
 
-    /// What the operator can do about it.
+    /// The operator's way to fix it.
     fn remedy(&self) -> Option<&'static str> {
         use TlsErrorKind as Kind;
         Some(match (self.kind, self.role) {

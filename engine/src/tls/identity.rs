@@ -1,4 +1,4 @@
-//! Who the peer says it is: the names in its certificate, for logs and policy.
+//! Identity of the peer: the names in its certificate, for logs and policy.
 //!
 //! A reader of the few DER fields that hold names (X.509: RFC 5280 sections 4.1 and 4.2.1.6). It judges nothing: rustls
 //! has parsed and verified the certificate before. It is iterative, borrows the input, and gives up on anything odd.
@@ -79,7 +79,7 @@ impl fmt::Display for AltName {
     }
 }
 
-/// What stands in a verified certificate. Only texts made of visible ASCII or other letters are kept (no control
+/// Names in a verified certificate. Only texts made of visible ASCII or other letters are kept (no control
 /// characters), so they are safe in a log line.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PeerIdentity {
@@ -117,7 +117,7 @@ impl PeerIdentity {
     }
 }
 
-/// What stands in the certificates of a PEM file, in their order; what cannot be read is left out. Nothing is verified.
+/// Names in the certificates of a PEM file, in their order; unreadable ones are left out. Nothing is verified.
 #[must_use]
 pub fn identities(pem: &[u8]) -> Vec<PeerIdentity> {
     let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);

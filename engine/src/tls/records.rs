@@ -1,8 +1,8 @@
 //! The record pump: drives the unbuffered API of rustls over a receive buffer and an output buffer.
 //!
-//! What the API demands, and where it is kept: the bytes that a call did not discard must stand at the front of the
+//! Requirements of the API, and where they are met: the bytes that a call did not discard must stand at the front of the
 //! next buffer, unmoved, because rustls decrypts and joins handshake messages inside it ([`Incoming::residue`]); after
-//! an error nothing may be fed again (the session latches the first failure).
+//! an error nothing may be fed any more (the session latches the first failure).
 
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -56,7 +56,7 @@ impl Records for UnbufferedClientConnection {
     }
 }
 
-/// What our side has to say.
+/// The next data from our side of the connection.
 #[derive(Clone, Copy)]
 pub(super) enum Outgoing<'a> {
     Plain(&'a [u8]),

@@ -8,7 +8,7 @@ use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 /// Accepts every certificate. The handshake signature is still checked, so the peer at least holds the key of the
-/// certificate that it shows; that stops nobody who sits on the path.
+/// certificate that it shows; that does not stop an attacker on the path.
 #[derive(Debug)]
 pub(super) struct AnyCertificate(pub(super) Arc<CryptoProvider>);
 

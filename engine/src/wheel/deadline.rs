@@ -80,7 +80,7 @@ impl Deadline {
         }
     }
 
-    /// Takes the deadline away: nobody who waits is woken until it is set again.
+    /// Clears the deadline: waiting tasks are not woken until it is set again.
     pub fn clear(&self) {
         self.set(Time::NEVER);
     }

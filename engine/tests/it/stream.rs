@@ -97,7 +97,7 @@ fn a_slow_peer_gets_every_byte(driver: DriverChoice) {
     worker.join().expect("no panic");
 }
 
-/// What `budget` has room for is charged as it waits, and given back as it leaves; beyond it the output is congested early.
+/// Bytes within `budget` are charged while they wait, and released as they leave; beyond it the output is congested early.
 #[test]
 fn an_output_is_charged_for_the_bytes_that_wait() {
     const PIECE: usize = 20_000;

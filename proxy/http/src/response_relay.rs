@@ -56,7 +56,7 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
                 return AttemptOutcome::Responded { status: 101, keeps_client: false, remains: None };
             }
             interim += 1;
-            // The request asked for no upgrade.
+            // The request did not ask for an upgrade.
             if interim > INTERIM_RESPONSES_MAX || head.status() == 101 {
                 return AttemptOutcome::Failed(AttemptFailure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation));
             }

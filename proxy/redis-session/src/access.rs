@@ -20,11 +20,11 @@ use crate::{
 pub(crate) struct CurrentUser {
     pub(crate) settings: Arc<UserSettings>,
     limits: Option<Arc<UserLimits>>,
-    /// Of the connections that the user may have.
+    /// Permit for one of the user's connections.
     permit: Option<Permit>,
 }
 
-/// What new users of the listener mean for a session.
+/// Effect of new users of the listener on a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UserChange {
     /// It goes on, by the new rules.
@@ -47,11 +47,11 @@ impl State {
         self.is_watched && self.user.as_ref().is_some_and(|user| user.limits.is_some())
     }
 
-    /// What the rules of the client's user say.
+    /// Verdict of the rules of the client's user.
     pub(crate) fn verdict<A: Args + ?Sized>(&self, command: &'static Command, args: &A) -> Result<(), NoPermission> {
         match &self.user {
             Some(user) => permission(&user.settings, command, args),
-            // Nobody yet; what may be said before a login has been decided already.
+            // No user yet; the commands allowed before a login have been checked already.
             None => Ok(()),
         }
     }
@@ -77,7 +77,7 @@ impl State {
             };
             return Some(taken);
         }
-        // What ends a transaction is no request of its own: refused, it would leave the client in it.
+        // The end of a transaction is not checked on its own: a refusal would leave the client in the transaction.
         let is_free =
             matches!(command.class, Class::Exec | Class::Discard) || command.flags.contains(redis::Flags::NO_AUTH);
         (!is_free && !self.is_within_rate(io)).then(|| {
@@ -86,7 +86,7 @@ impl State {
         })
     }
 
-    /// As [`State::deny`], for a command that no table has: nobody knows what it does, or with which keys.
+    /// As [`State::deny`], for a command that is in no table: its effects and its keys are unknown.
     pub(crate) fn deny_unknown(&mut self, name: &str, request: &Request<'_>, io: &impl Io) -> Option<CommandStatus> {
         let error = self.refuse_unknown(name, request, io)?;
         Some(self.reject_with(io, |out| out.extend_from_slice(&error)))
@@ -214,7 +214,7 @@ impl State {
         Ok(())
     }
 
-    /// The client is who it was when it connected: `default` if that needs no password, else nobody.
+    /// Resets the client to its user at connect time: `default` if that needs no password, else none.
     pub(crate) fn forget_user(&mut self, io: &impl Io) {
         self.user = None;
         self.login = OWN_LOGIN;
@@ -256,7 +256,7 @@ impl State {
             None => self.login_name().to_owned(),
         };
         let Some(users) = users else {
-            // Nobody says any more what this user may do: who might do everything without a password may still.
+            // The rules of this user are gone: the session goes on only if its user needed no password and had no restrictions.
             let was_open = before.is_none_or(|before| before.open().is_some_and(|user| user.acl.name() == name));
             let was_open = was_open && self.login == OWN_LOGIN && !self.is_watched;
             self.user = None;
@@ -280,7 +280,7 @@ impl State {
     /// The client was user `name` in another process of the gateway, if it had logged in there.
     pub(crate) fn settle_user(&mut self, name: &str, was_restricted: bool, io: &impl Io) -> UserChange {
         let Some(users) = self.users.clone() else {
-            // Nobody says any more what another user may do.
+            // The rules of another user are not known here.
             let is_known = !self.is_authenticated || (name == self.login_name() && !was_restricted);
             return if is_known { UserChange::Stays } else { UserChange::Ends };
         };
@@ -329,7 +329,7 @@ impl State {
         if rest.is_empty() {
             return Ok(());
         }
-        // What was queued can be read again; if not, nobody knows what it is.
+        // Queued commands can be parsed again; one that cannot is unknown, and counts as denied.
         Err(refusal::rules_changed(&NoPermission::Denied(DeniedPart::Command)))
     }
 }

@@ -1,27 +1,27 @@
 //! The reply cache of a listener: replies to plain reads of single keys, kept by each worker while they hold.
 //!
-//! It stands on the tracking lanes ([`crate::tracking`]): every key that changes at the server is heard of, and what was kept
-//! of it goes. A cached reply is the server's own, byte for byte, for the very same request, database, protocol version, login
-//! and server (a replica's replies are no primary's).
+//! It relies on the tracking lanes ([`crate::tracking`]): they report every key that changes at the server, and its entries
+//! are dropped. A cached reply is the server's own, byte for byte, for the very same request, database, protocol version, login
+//! and server (a primary's replies are never those of a replica).
 //!
 //! # How old a cached reply may be
 //!
-//! 1. It was read after every change of its key of which this worker has heard. A read under way is marked by an invalidation
-//!    of its key (`Filling`) and its reply not kept; nothing is kept, and nothing answered, while the tracking lane of its
-//!    server is not live. That is the order in which the server tells a client of its own that caches.
-//! 2. Who has written reads what it wrote: the keys of a write of any client of this worker go when it is sent and when it is
-//!    answered, and until then its client gets nothing from here. Of a write whose keys are not known (a script, EXEC, FLUSHALL)
-//!    the client gets, from its answer on, only what was read later than that.
-//! 3. A client does not see time go back: what it has read at the server takes the place of what was kept of that request, and
-//!    if it is something new, what was kept of other requests for the key (HGET beside HGETALL) is not given any more until it
-//!    has been read again. Of reads of a key that are under way at the same time, perhaps on two lanes, only the first to be answered is kept, as the
-//!    others may be older; each of them makes what was kept go, unless it says the same. After a read that could not be kept
-//!    (MGET, a script) the client gets only what was read later.
+//! 1. It was read after every change of its key that this worker has heard of. An invalidation of a key marks the reads of it
+//!    in flight (`Filling`), and their replies are not cached; nothing is cached or served from the cache while the tracking lane
+//!    of its server is not live. That is the order in which the server notifies a caching client of its own.
+//! 2. A writer reads its own writes: the keys written by any client of this worker are dropped when the write is sent and when
+//!    its reply arrives, and between the two the writing client gets nothing from the cache. After a write with unknown keys (a
+//!    script, EXEC, FLUSHALL) the client gets only entries read later than the reply to it.
+//! 3. A client does not see time go back: a reply that it has read at the server replaces the entry of that request, and
+//!    if the reply is new, entries of other requests for the key (HGET beside HGETALL) are not used until they
+//!    have been read again. Of several reads of a key in flight at the same time, perhaps on two lanes, only the first reply is
+//!    cached, as the others may be older; each of the others drops the entry, unless it equals it. After a read that could not
+//!    be cached (MGET, a script) the client gets only entries read later.
 //! 4. A reply is kept for `cache_age_max` at most, whatever was heard. A key whose time to live is over is not reported before
 //!    the server finds it; a read finds it.
 //!
 //! A client on *another* worker may thus still get a value for a moment (until the invalidation arrives there) that a writer
-//! has been told to be overwritten, as it may with any cache of its own. Who cannot have that must not switch the cache on.
+//! already knows to be overwritten, as with any client-side cache. Applications that cannot accept this must not enable it.
 //!
 //! `crate::tracking::tests` plays it, too.
 //!
@@ -49,7 +49,7 @@ pub(crate) use self::session::Caching;
 use self::store::{Read, Store};
 use crate::{lane::LaneKey, pubsub::Name, settings::CacheSettings};
 
-/// What it counts.
+/// Metrics of the cache.
 struct CacheMetrics {
     hits: Counter,
     misses: Counter,
@@ -107,13 +107,13 @@ impl Cache {
         })
     }
 
-    /// What it was made by.
+    /// The settings that the cache was created with.
     pub fn settings(&self) -> &CacheSettings {
         &self.settings
     }
 
-    /// Changes at this server are heard of from now on, or no longer. What was kept of any server goes: a key may have been
-    /// moved there.
+    /// Starts or stops hearing of changes at this server. Drops the entries of all servers: a key may have been
+    /// moved to this one.
     pub fn set_live(&self, shard: u16, is_live: bool) {
         self.clear();
         if is_live {
@@ -194,7 +194,7 @@ pub(crate) struct Filling {
     key: Name,
     request: Box<[u8]>,
     reply: Vec<u8>,
-    /// What was known of changes of the key.
+    /// The mark of the key's changes when the read was sent.
     mark: u64,
     moment: u64,
     /// It will not be kept.

@@ -1,8 +1,8 @@
-//! Which clients CLIENT LIST and CLIENT KILL mean: the options of Redis 7.0 (`clientCommand`), with those of Valkey 9
-//! (`parseClientFiltersOrReply`) that have a meaning here, in their words of errors.
+//! Which clients CLIENT LIST and CLIENT KILL select: the options of Redis 7.0 (`clientCommand`), with those of Valkey 9
+//! (`parseClientFiltersOrReply`) that have a meaning here, with their error messages.
 //!
-//! A client is `normal`, or `pubsub` while it has subscriptions. `master` and `replica` are no clients of a gateway, so nobody
-//! is meant by them. LADDR, FLAGS and CAPA speak of what the gateway does not tell, and are syntax errors.
+//! A client is `normal`, or `pubsub` while it has subscriptions. `master` and `replica` are no clients of a gateway, so they
+//! match no client. LADDR, FLAGS and CAPA concern data that the gateway does not report, and are syntax errors.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -15,7 +15,7 @@ impl State {
     /// Holds the command at the front of the input if its client is paused.
     pub(crate) fn is_paused(&mut self, command: Option<&'static Command>, io: &impl Io) -> bool {
         let Some(share) = io.share().filter(|share| share.pause.is_on(io.now())) else { return false };
-        // Of a command that no table has nobody knows what it does.
+        // A command that is in no table counts as a write, as its effects are unknown.
         let writes = command.is_none_or(|command| match command.name {
             "exec" => self.transaction_writes(),
             _ => may_replicate(command),

@@ -16,7 +16,7 @@ use crate::{
 /// The id of the one node. Clients compare ids and nothing else.
 const NODE_ID: &str = "77656972000000000000000000000000000000aa";
 
-/// What the listener says of itself as the one node. What else there is speaks of one node's own state.
+/// Whether the listener answers for itself, as the only node. The other subcommands concern the state of one real node.
 pub(crate) fn is_answered_here(command: &Command) -> bool {
     matches!(command.subcommand_name(), Some("slots" | "shards" | "nodes" | "myid" | "info" | "keyslot"))
 }
@@ -81,7 +81,7 @@ fn write_shards(out: &mut Vec<u8>, host: &str, port: u16, version: Version) {
     encode::integer(out, 0);
 }
 
-/// Redis 7.0 `cluster.c`, `clusterGenNodeDescription`. The bus port is that of a real node; nobody listens there.
+/// Redis 7.0 `cluster.c`, `clusterGenNodeDescription`. The bus port is that of a real node; nothing listens there.
 fn nodes(host: &str, port: u16) -> String {
     let bus = u32::from(port) + 10_000;
     format!("{NODE_ID} {host}:{port}@{bus} myself,master - 0 0 1 connected 0-{}\n", SLOTS - 1)

@@ -17,7 +17,7 @@ enum Head {
 pub(crate) enum Piece<'a> {
     /// The head of the array, or a reply that is none.
     Outside(&'a [u8]),
-    /// Of the answer to the command at `place`, counted from 0. With its end: whether it is an error.
+    /// Bytes of the reply to the command at `place`, counted from 0. `end`: set with the last bytes, true for an error.
     Inside { place: u32, bytes: &'a [u8], end: Option<bool> },
 }
 
@@ -79,7 +79,7 @@ mod tests {
     /// An element, and whether it is an error, if it has come to its end.
     type Element = (Vec<u8>, Option<bool>);
 
-    /// What stands outside, and each element.
+    /// The bytes outside the elements, and each element.
     fn taken_apart(reply: &[u8], size: usize) -> (Vec<u8>, Vec<Element>) {
         let (mut outside, mut elements) = (Vec::new(), Vec::<Element>::new());
         let mut exec = ExecReply::default();

@@ -85,7 +85,7 @@ impl State {
     }
 
     /// The command at the front of the input is within the rate of the listener. Checked once, however often the command
-    /// is held and looked at again. What is beyond does not wait: a queue at the knee only grows.
+    /// is held and checked again. A command over the rate does not wait: a queue at the knee only grows.
     #[inline]
     pub(crate) fn is_below_knee(&mut self, io: &impl Io) -> bool {
         self.is_admitted = self.is_admitted || io.admit(1);
@@ -107,7 +107,7 @@ impl State {
         io: &impl Io,
     ) -> CommandStatus {
         if reason == PinReason::Blocking && self.is_ended {
-            // Nobody is left to be given what it waits for.
+            // The client that would receive the element is gone.
             self.is_closing = true;
             return CommandStatus::Done;
         }
@@ -151,7 +151,7 @@ impl State {
             self.watches_sent.push_back(ticket.number);
         }
         if key.db != self.db {
-            // What follows means another database than this lane's.
+            // The commands that follow mean another database than this lane's.
             self.hold = Some(Hold::Quiet);
         }
         CommandStatus::Done

@@ -101,7 +101,7 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// Of `parts` exchanges, at least one, from number `first` on.
+    /// Gathers `parts` exchanges, at least one, from number `first` on.
     pub(crate) fn new(first: u64, parts: usize, merge: Merge) -> Self {
         assert!(parts > 0, "a command goes somewhere");
         Self { first, parts: vec![Part::default(); parts], merge, is_muted: false }

@@ -106,7 +106,7 @@ impl State {
         CommandStatus::Done
     }
 
-    /// What the server behind says of itself in `version`; asks it if nobody has yet.
+    /// The server's description of itself in `version`; requests it if it is not known yet.
     fn server_info(
         &mut self,
         (version, login): (Version, u64),

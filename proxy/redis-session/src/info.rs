@@ -1,9 +1,9 @@
 //! INFO: the server's, and a section of the gateway's own that only a client that names it gets.
 //!
 //! `INFO weir` is answered here. With other sections beside it (`INFO server weir`, `INFO everything weir`) the server gets the command
-//! for those, and the section is put behind what it says. Without the word, `everything` included, the answer is the
-//! server's, byte by byte: tools that parse it must see what they would see without a gateway. Of several shards it is formatted as
-//! of one server ([`merge`]).
+//! for those, and the section is put behind its reply. Without the word, `everything` included, the reply is the
+//! server's, byte by byte: tools that parse it must see what they would see without a gateway. Replies of several shards are
+//! formatted as that of one server ([`merge`]).
 
 pub(crate) mod merge;
 

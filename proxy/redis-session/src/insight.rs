@@ -60,14 +60,14 @@ const KEYS_PER_COMMAND: usize = 32;
 /// and looking each of them up would make them slower. All are counted.
 const SLOW_PER_TURN: u32 = 8;
 
-/// What the workers of a process share: equal keys must be equal on all of them.
+/// State shared by the workers of a process: equal keys must be equal on all of them.
 #[derive(Debug, Default)]
 pub struct InsightShare {
     hasher: RandomState,
     slow_ids: AtomicU64,
 }
 
-/// What one worker tells.
+/// Report of one worker.
 #[derive(Clone, Debug, Default)]
 pub struct InsightReport {
     /// The worker.
@@ -80,7 +80,7 @@ pub struct InsightReport {
     pub slow: Vec<SlowRequest>,
 }
 
-/// What one worker remembers.
+/// A worker's record of its requests.
 pub struct Insight {
     settings: InsightSettings,
     share: Arc<InsightShare>,
@@ -105,7 +105,7 @@ pub struct Insight {
 pub struct SlowReply {
     /// The number of the request.
     pub number: u64,
-    /// When the request had been parsed; `None`: nobody knows any more.
+    /// Time at which the request had been parsed; `None`: no longer known.
     pub arrived: Option<Time>,
     /// When it was handed to the kernel, likewise.
     pub sent: Option<Time>,
@@ -148,7 +148,7 @@ impl Insight {
         insight
     }
 
-    /// What was chosen.
+    /// The configured settings.
     pub fn settings(&self) -> &InsightSettings {
         &self.settings
     }
@@ -214,7 +214,7 @@ impl Insight {
 
     #[cold]
     fn note_big_request(&self, keyspace: &Keyspace, wire: &[u8], now: Time) {
-        // Of one that is streamed only the head is here, which says how large the rest is.
+        // Only the head of a streamed request is here; it states the size of the rest.
         let Some(words) = RequestArguments::read(wire) else { return };
         let bytes = words.bytes.max(wire.len()) as u64;
         if bytes >= self.big_bytes {
@@ -315,7 +315,7 @@ impl Insight {
         if found.skip == 0 {
             return slow::shown(&words, words.argc(), with_arguments);
         }
-        // A transaction: MULTI, what was queued, EXEC. What was queued first says most.
+        // A transaction: MULTI, the queued commands, EXEC. The first queued command is the most telling one.
         let queued = found.skip.saturating_sub(1);
         let mut command = vec!["exec".to_owned(), format!("({queued} commands)")];
         if let Some(first) = RequestArguments::nth(&found.wire, 1).filter(|_| queued > 0) {

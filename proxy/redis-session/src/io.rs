@@ -29,7 +29,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Of one request that gets one reply in the usual time.
+    /// Ticket of one request that gets one reply in the usual time.
     #[inline]
     pub fn new(number: u64) -> Self {
         Self { number, count: 1, skip: 0, has_deadline: true }
@@ -58,7 +58,7 @@ pub enum Pinning {
     Refused(Refusal),
 }
 
-/// Why a subscription was not even asked for.
+/// Reason why a subscription was refused without a request to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoSubscription {
     /// The clients of the worker have as many as they may.
@@ -78,14 +78,14 @@ pub enum Track {
     Refused(Refusal),
 }
 
-/// What is full, or missing.
+/// The resource that is exhausted or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// Exchanges in flight on this core.
     InFlight,
     /// Bytes buffered in the process.
     Buffered,
-    /// Nobody has said yet which server is the primary.
+    /// The primary is not known yet.
     NoPrimary,
 }
 
@@ -126,7 +126,7 @@ pub trait Replies {
 
 /// The room that is left on this core, and in the rate of the listener.
 pub trait Admission {
-    /// What keeps one more exchange from being taken on this core, if anything does.
+    /// The resource that prevents one more exchange on this core, if any.
     fn full(&self) -> Option<Full>;
     /// How many more exchanges this core may have in flight.
     fn room(&self) -> u64;
@@ -136,7 +136,7 @@ pub trait Admission {
 
 /// Lanes to the servers: the shared ones, and the client's own.
 pub trait Lanes {
-    /// What the server said in its greeting, for this protocol version; `None` if no lane of that version was made yet.
+    /// The server's description of itself in this protocol version's greeting; `None` if no lane of that version was made yet.
     fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>>;
     /// How many plain requests the shared lane of `key` takes at once just now; 0 if each has to be looked at.
     fn batch_room(&self, key: LaneKey) -> u64;
@@ -170,7 +170,7 @@ pub trait Lanes {
 
 /// Servers, and the place of each key.
 pub trait Topology {
-    /// The endpoint of what belongs to no other one; `None`: nobody has said yet.
+    /// The endpoint for all commands that do not belong to another one; `None`: not known yet.
     fn primary(&self) -> Option<u16>;
     /// Where this client reads what `shard` has.
     fn read_from(&self, shard: u16) -> u16;
@@ -192,7 +192,7 @@ pub trait Topology {
     /// A node, reached as `from`, says that a request belongs to `node`; with a slot, all of that slot. The shard to send it
     /// to, if it is known to be in the cluster.
     fn redirected(&self, slot: Option<u16>, node: &Node, from: u16) -> Option<u16>;
-    /// What is known of the cluster may be old.
+    /// The known topology of the cluster may be outdated.
     fn refresh(&self);
     /// Where clients reach this listener: host, empty for the one they used, and port.
     fn advertised(&self) -> (String, u16);
@@ -239,7 +239,7 @@ pub trait Clients {
     fn entry(&self) -> &ConnectionEntry;
     /// The address that the client comes from, if it has one.
     fn source(&self) -> Option<IpAddr>;
-    /// What the workers share about the users of this listener.
+    /// State of the users of this listener, shared by the workers.
     fn share(&self) -> Option<&ListenerShare>;
     /// Another client of this listener, on any worker.
     fn find_client(&self, id: u64) -> Option<Arc<ConnectionEntry>>;

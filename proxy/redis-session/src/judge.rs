@@ -185,7 +185,7 @@ impl State {
     }
 
     fn may_forward(&self, name: &[u8]) -> bool {
-        // Nobody knows where the keys of an unknown command are.
+        // The positions of the keys of an unknown command cannot be determined.
         // A server would ask a subscriber of RESP2 to unsubscribe first, if it knew the command.
         self.is_authenticated
             && !self.is_modal()

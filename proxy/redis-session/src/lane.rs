@@ -9,7 +9,7 @@ use weir_resp::{ReplyFramer, Version};
 
 use crate::users::OWN_LOGIN;
 
-/// What makes two lanes to one server different.
+/// The properties that distinguish two lanes to one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaneKey {
     /// The endpoint, counted as in the settings of the upstream.
@@ -57,7 +57,7 @@ pub struct ServerInfo {
 }
 
 impl Default for ServerInfo {
-    /// What a server is taken for that does not know HELLO (Redis before 6).
+    /// The assumed description of a server that does not know HELLO (Redis before 6).
     fn default() -> Self {
         Self { server: b"redis".to_vec(), version: b"5.0.0".to_vec(), role: b"master".to_vec(), id: 0 }
     }

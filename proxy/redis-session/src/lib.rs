@@ -1,9 +1,9 @@
 //! The Redis session: a state machine from bytes to verdict and reply, without I/O.
 //!
 //! The path of one command, top to bottom: bytes are parsed and judged (`session`), ride a shared lane or the client's own
-//! ([`Io`]), and the reply goes out in the order of the requests. What else is here has no I/O either: the registry of
-//! subscriptions, the table of keys that clients have read, the reply cache, what a worker remembers of its requests.
-//! `LIFECYCLE.md` tells the states, owners and invariants of a session. The shell is `weir-redis`.
+//! ([`Io`]), and the reply goes out in the order of the requests. The other modules have no I/O either: the registry of
+//! subscriptions, the table of keys that clients have read, the reply cache, a worker's record of its requests.
+//! `LIFECYCLE.md` describes the states, owners and invariants of a session. The shell is `weir-redis`.
 //!
 //! | file | concept |
 //! |---|---|

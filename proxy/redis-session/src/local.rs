@@ -117,7 +117,7 @@ impl State {
         request.with_wire(|wire| io.forward_pinned(wire, Ticket::new(number)));
         self.order.sent();
         self.changes_db = Some(DbChange::select(number, db));
-        // What follows must know which database it means.
+        // The commands that follow need to know their database.
         self.hold = Some(Hold::Quiet);
         CommandStatus::Done
     }

@@ -17,7 +17,7 @@ use crate::{
     state::{CommandStatus, State},
 };
 
-/// What is sent in the place of such a command: no server refuses it to whom it serves.
+/// Sent in the place of such a command: a server accepts it from every client that it serves.
 pub(crate) const PLACEHOLDER: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// A command that is answered here.
@@ -111,7 +111,7 @@ impl State {
         let waiting = self.order.set_aside();
         // EXEC is not answered in full, so what is said now waits.
         let _: CommandStatus = match command.class {
-            // Of a number that the listener allows, the server decides.
+            // The server decides about a number that the listener allows.
             Class::Local(LocalCommand::Select) => {
                 let text = self.parse_db(request.text(1), io).err().unwrap_or(refusal::DB_RANGE);
                 self.error(io, text)

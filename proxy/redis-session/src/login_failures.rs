@@ -1,4 +1,4 @@
-//! Who gives wrong passwords waits, longer each time, on all its connections: without that a guess would cost no more
+//! Penalty for wrong passwords: all connections from the address wait, longer each time. Without it a guess would cost no more
 //! than a new connection.
 
 use std::{collections::HashMap, net::IpAddr, time::Duration};
@@ -69,7 +69,7 @@ fn is_forgotten(penalty: &Penalty, now: Time) -> bool {
     now.since(penalty.last) >= FORGOTTEN_AFTER
 }
 
-/// Who has one IPv6 address has 2^64 of them.
+/// The network of an address: the owner of one IPv6 address has 2^64 of them.
 fn network(source: IpAddr) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),

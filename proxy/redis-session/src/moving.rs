@@ -1,7 +1,7 @@
 //! A connection that moves to another process of the gateway, at an upgrade: its socket, and what its session knows.
 //!
 //! It moves in a moment in which every request has been answered and sent. Later bytes of the client wait
-//! in the kernel, which knows nothing of processes, so nothing is lost and nobody has to connect again.
+//! in the kernel, which knows nothing of processes, so nothing is lost and no client has to reconnect.
 
 use std::rc::Rc;
 
@@ -31,7 +31,7 @@ pub struct MovedSession {
     pub skips_next_reply: bool,
     /// The number of the protocol version: 2 or 3.
     pub version: u8,
-    /// What CLIENT LIST shows. The database holds.
+    /// The fields of CLIENT LIST. Their database is that of the session.
     pub details: ConnectionDetails,
     /// The beginning of a command whose end has not come.
     pub input: Vec<u8>,
@@ -59,8 +59,8 @@ impl Session {
         self.may_move() && self.is_quiet() && !self.state.is_redirecting() && self.state.changes_db.is_none()
     }
 
-    /// What goes along; the session here is of no further use. `details` are those of the connection's entry;
-    /// what they say of version, users and pins does not travel.
+    /// The state that moves along; the session here is of no further use. `details` are those of the connection's entry;
+    /// their version, users and pins do not travel.
     pub fn depart(&mut self, details: ConnectionDetails) -> MovedSession {
         let input = self.take_input();
         let state = &self.state;

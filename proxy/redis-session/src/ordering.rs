@@ -149,7 +149,7 @@ impl Ordering {
         Some(gather)
     }
 
-    /// Keeps a piece of a reply whose turn has not come. False if nobody waits for it.
+    /// Keeps a piece of a reply whose turn has not come. False if no request waits for it.
     #[cold]
     pub(crate) fn keep_early(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>) -> bool {
         if exchange <= self.done || exchange >= self.next {
@@ -167,7 +167,7 @@ impl Ordering {
         true
     }
 
-    /// What has come of the reply whose turn it is.
+    /// The early bytes of the reply whose turn it is.
     #[inline]
     pub(crate) fn pop_early(&mut self) -> Option<EarlyReply> {
         let done = self.done;

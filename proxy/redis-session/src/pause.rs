@@ -1,7 +1,7 @@
-//! The pause of a listener: all its clients wait, on all workers, and nobody else who reaches the server.
+//! The pause of a listener: all its clients wait, on all workers; other clients of the server do not.
 //!
-//! It is two numbers that every command looks at. A client whose command waits looks again every 100 ms, so the end of a pause by
-//! UNPAUSE is seen within that time on all workers.
+//! It consists of two numbers that every command checks. A waiting command checks them again every 100 ms, so the end of a
+//! pause by UNPAUSE is seen within that time on all workers.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},

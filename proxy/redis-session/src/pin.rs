@@ -140,7 +140,7 @@ impl State {
         }
         if self.pins.is_some() {
             if !self.is_quiet() {
-                // What passes with its reply is over once all is answered.
+                // Pins that end with a reply are gone once all commands are answered.
                 self.hold = Some(Hold::Quiet);
                 return Err(NoPin::Yet);
             }
@@ -253,7 +253,7 @@ impl State {
         self.publish_pins(io);
     }
 
-    /// The lane of `pins` is no longer the client's. What another one watches is watched still.
+    /// The lane of `pins` is no longer the client's. Keys watched on another lane stay watched.
     fn forget_watched(&mut self, pins: Pins) {
         if pins.has(PinReason::Watch) {
             self.watches_sent.clear();
@@ -270,7 +270,7 @@ impl State {
     /// The lane is gone; what was paired with it has been answered.
     pub(crate) fn on_pin_loss(&mut self, _cause: LossCause, io: &impl Io) {
         let Some((_, pins)) = self.pins.take() else {
-            // It had come, and the command that asked for it was not looked at again yet.
+            // The lane had arrived, but the command that requested it has not been processed again yet.
             self.pin_answer = None;
             return;
         };

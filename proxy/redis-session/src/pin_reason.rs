@@ -57,7 +57,7 @@ impl PinReason {
         matches!(self, Blocking | Large | Unknown | Transaction | Greeting)
     }
 
-    /// What the lane carries afterwards is not certain, so nobody else may have it.
+    /// The state of the lane afterwards is uncertain, so no other client may get it.
     pub(crate) fn leaves_state(self) -> bool {
         use PinReason::*;
         matches!(self, Monitor | Wait | ConnectionState | Unknown | Transaction)

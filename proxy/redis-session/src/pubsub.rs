@@ -1,7 +1,7 @@
 //! Publish and subscribe: the clients of a worker share its subscriptions at the server.
 //!
-//! A worker has one connection for subscriptions per endpoint, its subscription lane. What its clients subscribe to is
-//! subscribed there once, however many they are, and each message is copied to those who want it.
+//! A worker has one connection for subscriptions per endpoint, its subscription lane. Each name is subscribed there once for
+//! all clients of the worker, and each message is copied to its subscribers.
 //!
 //! | file | concept |
 //! |---|---|

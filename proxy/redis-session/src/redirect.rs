@@ -189,8 +189,8 @@ impl State {
         self.attempts.get_mut(at)
     }
 
-    /// A piece of a reply of a node: `None` if it is a redirection, or may become one, and is dealt with; else what the client
-    /// is to be told.
+    /// A piece of a reply of a node: `None` if it is a redirection, or may become one, and is handled; else the bytes for the
+    /// client.
     pub(crate) fn unless_redirected<'a>(
         &mut self,
         exchange: u64,
@@ -225,8 +225,8 @@ impl State {
         Some(answer.into())
     }
 
-    /// A node's redirection of a request on the client's own lane. The client may try again at once, so the map is new before it is
-    /// told: `None` while that takes a moment.
+    /// A node's redirection of a request on the client's own lane. The client may retry at once, so the map is updated before the
+    /// client gets the error: `None` while that takes a moment.
     fn learn(&mut self, exchange: u64, advice: Redirection, line: Vec<u8>, io: &impl Io) -> Option<Vec<u8>> {
         let (from, slot) =
             self.attempt(exchange).map(|attempt| (attempt.shard, attempt.slot.filter(|_| !attempt.is_script)))?;
@@ -322,7 +322,7 @@ impl State {
             Redirection::Aborted if self.is_followed(exchange, slot) => return RedirectResult::No,
             Redirection::Aborted => return self.try_later(exchange, ABORTED_TRIES_MAX, io),
             Redirection::Moved(of, _) if of != slot => return RedirectResult::No,
-            // What a script says must not move the slot for others; the map will know if it is true.
+            // A MOVED raised by a script must not move the slot for others; the refreshed map shows whether it is true.
             Redirection::Moved(_, node) if is_script => {
                 io.refresh();
                 (node, None)

@@ -145,7 +145,7 @@ pub(crate) fn unsupported(name: &str) -> String {
     format!("ERR weir: command '{name}' is not supported through a gateway")
 }
 
-/// A command whose keys nobody has described, where they decide which shard it goes to.
+/// A command with unknown keys, where the keys decide which shard it goes to.
 pub(crate) fn unknown_keys(name: &str) -> String {
     let name = name.replace('|', " ");
     format!("ERR weir: the keys of '{name}' are not known, so it has no shard")

@@ -23,7 +23,7 @@ use crate::{
     users::Users,
 };
 
-/// What the shell does next with a session.
+/// The shell's next action for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Give it more bytes of the client.
@@ -292,7 +292,7 @@ impl Session {
         self.state.on_unsubscribed(io)
     }
 
-    /// What is left of the SUBSCRIBE under way is refused, for this error; true if the session should be woken.
+    /// The rest of the SUBSCRIBE in flight is refused with this error; true if the session should be woken.
     pub fn on_subscription_refused(&mut self, line: &[u8], io: &impl Io) -> bool {
         self.state.on_answered(line, FrameKind::Error, io)
     }
@@ -308,7 +308,7 @@ impl Session {
         self.state.on_subscription_lost(io);
     }
 
-    /// What [`Feeds::track`](crate::io::Feeds::track) has led to: every change is heard of from now on, or this error; true if
+    /// The result of [`Feeds::track`](crate::io::Feeds::track): every change is reported from now on, or this error; true if
     /// the session should be woken.
     pub fn on_tracked(&mut self, refused: Option<&[u8]>, io: &impl Io) -> bool {
         self.state.on_tracked(refused, io)
@@ -339,7 +339,7 @@ impl Session {
         self.state.tracking.as_ref().map(|tracking| tracking.terms.scope())
     }
 
-    /// What the client is subscribed to.
+    /// The client's subscriptions.
     pub fn subscriptions(&self) -> Vec<(Kind, Name)> {
         self.state.subscriptions.as_ref().map(|subscriptions| subscriptions.names()).unwrap_or_default()
     }
@@ -383,7 +383,7 @@ impl Session {
         state.is_ended && is_last && state.hold.is_none() && state.streaming.is_none() && self.held() == 0
     }
 
-    /// What the shell does now.
+    /// The shell's next action.
     pub fn next(&self, io: &impl Io) -> Next {
         let state = &self.state;
         if state.is_cut && self.violation.is_none() {
@@ -393,7 +393,7 @@ impl Session {
             return if state.is_quiet() && self.violation.is_none() { Next::Close } else { Next::Wait };
         }
         if state.is_ended {
-            // What is left in the input is the beginning of a command whose end will never come.
+            // The rest of the input is the beginning of a command whose end will never come.
             let is_over = state.is_quiet() && state.takes_commands(io);
             return if is_over { Next::Close } else { Next::Wait };
         }

@@ -39,7 +39,7 @@ pub const SUBSCRIPTIONS_MAX: u32 = 10_000;
 /// Default 512: half of the pinned lanes, so that transactions still find one.
 pub const BLOCKING_MAX: u32 = 512;
 
-/// Wait after the first wrong password from an address, on all its connections. Default 100 ms: nobody notices it after a
+/// Wait after the first wrong password from an address, on all its connections. Default 100 ms: not noticeable after a
 /// typing mistake.
 pub const AUTH_FAILURE_DELAY: Duration = Duration::from_millis(100);
 
@@ -56,11 +56,11 @@ pub const CLIENT_NAME: &str = "weir";
 /// Bytes of one reply in the reply cache. Default 16 KiB: what is larger costs more to copy than it saves in waiting.
 pub const CACHE_VALUE_BYTES_MAX: u64 = 16 << 10;
 
-/// A cached reply is not older than this. Default 1 s: a key asked for a thousand times a second is then read once, and one
+/// A cached reply is not older than this. Default 1 s: a key requested a thousand times a second is then read once, and one
 /// whose time to live is over is found by the server a second later at the most.
 pub const CACHE_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// What is cached of replies.
+/// Limits and scope of the reply cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheSettings {
     /// Bytes per worker.
@@ -73,7 +73,7 @@ pub struct CacheSettings {
     pub prefixes: Vec<String>,
 }
 
-/// What to do with a command that is in no table of this build.
+/// Handling of a command that is in no table of this build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum UnknownCommands {
     /// Send it on (modules, newer servers); it is treated as stateful, so it never touches a shared lane's state.
@@ -120,14 +120,14 @@ pub struct RedisListenerSettings {
     pub auth_failure_delay_max: Duration,
     /// See [`AUTH_FAILURES_MAX`].
     pub auth_failures_max: u32,
-    /// Who may log in, and what each may do; `None`: `user` and `password` say who, and everybody may do everything.
+    /// The users and their rights; `None`: `user` and `password` are the only credentials, and every client may do everything.
     pub users: Option<Arc<Users>>,
     /// The reply cache; `None`: there is none.
     pub cache: Option<CacheSettings>,
 }
 
 impl RedisListenerSettings {
-    /// Nobody has to log in.
+    /// Whether clients need no login.
     pub fn is_open(&self) -> bool {
         match &self.users {
             Some(users) => users.open().is_some(),
@@ -171,13 +171,13 @@ pub struct RedisUpstreamSettings {
     pub password: Option<Secret>,
     /// Further logins, for users of listeners that have one of their own; no two alike.
     pub logins: Vec<UpstreamLogin>,
-    /// What CLIENT SETNAME gets on each upstream connection. Default [`CLIENT_NAME`]; no spaces, printable ASCII.
+    /// Argument of CLIENT SETNAME on each upstream connection. Default [`CLIENT_NAME`]; no spaces, printable ASCII.
     pub client_name: String,
-    /// Who says which servers there are.
+    /// Source of the list of servers.
     pub topology: RedisTopology,
 }
 
-/// Who says which servers there are.
+/// Source of the list of servers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum RedisTopology {
     /// The endpoints are the servers.

@@ -272,7 +272,7 @@ impl State {
         };
         let is_elsewhere = self.pins.as_ref().is_some_and(|(key, _)| key.shard != place.shard);
         if is_elsewhere && !self.is_quiet() {
-            // What passes with its reply is over once all is answered.
+            // Pins that end with a reply are gone once all commands are answered.
             self.hold = Some(Hold::Quiet);
             return Err(CommandStatus::Held);
         }

@@ -159,7 +159,7 @@ pub(crate) fn destination(
     if let Some(merge) = everywhere(command) {
         let shards = io.shards();
         if shards.is_empty() {
-            // Nobody is known yet; the first endpoint says what is wrong.
+            // No server is known yet; an attempt at the first endpoint reports the problem.
             return Ok(Destination::One(None));
         }
         let part = |shard| Wire { shard, group: None, bytes: request.with_wire(<[u8]>::to_vec) };

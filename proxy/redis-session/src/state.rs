@@ -57,7 +57,7 @@ pub(crate) struct State {
     pub(crate) is_authenticated: bool,
     /// The users of the listener, if it has any; they may be newer than the other settings.
     pub(crate) users: Option<Arc<Users>>,
-    /// Who the client is, among them.
+    /// The client's user, among them.
     pub(crate) user: Option<CurrentUser>,
     /// As whom its requests reach the server.
     pub(crate) login: u64,
@@ -104,11 +104,11 @@ pub(crate) struct State {
     pub(crate) changes_db: Option<DbChange>,
     pub(crate) streaming: Option<Box<Streaming>>,
     pub(crate) tunnel: Option<Box<Tunnel>>,
-    /// What the client is subscribed to, from its first SUBSCRIBE on.
+    /// The client's subscriptions, from its first SUBSCRIBE on.
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
     /// The client keeps its reads and gets invalidations.
     pub(crate) tracking: Option<Box<Tracking>>,
-    /// What is under way that matters to the reply cache.
+    /// Exchanges in flight that matter to the reply cache.
     pub(crate) caching: Option<Box<Caching>>,
     /// The beginning of a frame has gone to the client and its end has not: nothing may come in between.
     pub(crate) is_mid_frame: bool,
@@ -122,7 +122,7 @@ pub(crate) struct State {
 impl State {
     /// That of a client that has sent nothing yet.
     pub(crate) fn new(settings: Rc<RedisListenerSettings>) -> Self {
-        // With users nobody is anybody before `State::arrive`.
+        // With users, a client has no user before `State::arrive`.
         let users = settings.users.clone();
         let is_authenticated = settings.password.is_none() && users.is_none();
         let limits = RequestLimits {

@@ -25,7 +25,7 @@ pub(crate) struct PendingStream {
     held: usize,
     reason: PinReason,
     pub(crate) key: LaneKey,
-    /// Of its keys. Where they are may change until it flows.
+    /// Group of its keys. The shard of the group may change until it flows.
     group: Option<u16>,
     is_script: bool,
 }
@@ -193,8 +193,8 @@ impl State {
         held
     }
 
-    /// What was to go to the primary goes to who is it now, and what has keys to where they are now: a redirection of a
-    /// command before it may have told.
+    /// A command for the primary goes to the present primary, and a command with keys to their present shard: a redirection of an
+    /// earlier command may have changed the map.
     fn key_of_now(&mut self, PendingStream { key, group, .. }: PendingStream, io: &impl Io) -> LaneKey {
         let is_for_primary = key.shard == self.primary;
         self.follow_primary(io);
@@ -249,7 +249,7 @@ impl State {
         Ok(relay.taken)
     }
 
-    /// The server has half a command: nobody else may have that lane, and no reply will come.
+    /// The server has half a command: no other client may get that lane, and no reply will come.
     fn abandon_flow(&mut self, io: &impl Io) {
         if !matches!(self.streaming.take().as_deref(), Some(Streaming::Flowing)) {
             return;

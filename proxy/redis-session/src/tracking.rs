@@ -1,34 +1,34 @@
 //! CLIENT TRACKING: clients keep their reads, and get an invalidation at a change.
 //!
 //! A worker has one connection per server on which it hears of every key that changes (`CLIENT TRACKING ON BCAST`), its
-//! tracking lane. Who read what is known here, so the servers remember nothing, and any number of clients, in any mode, cost
-//! them one client more. What is read may ride any lane: shared, pinned, in a transaction, at a replica.
+//! tracking lane. The gateway knows which client read which key, so the servers remember nothing, and any number of clients, in
+//! any mode, cost them one client more. Reads may use any lane: shared, pinned, in a transaction, at a replica.
 //!
 //! # Why nothing stale is kept
 //!
-//! A server tells a client of its own in the order of its replies: an invalidation that comes before a reply is of a change
-//! that the reply knows. Here replies and invalidations come on two connections, in any order. Of a read at the server at *r*
-//! and a change at *w*, with the invalidation *P* of that change:
+//! A server notifies a client of its own in the order of its replies: an invalidation before a reply is of a change
+//! that the reply reflects. Here replies and invalidations come on two connections, in any order. For a read at the server at
+//! *r* and a change at *w*, with the invalidation *P* of that change:
 //!
 //! 1. *r* after *w*: the reply is new. If *P* gets the invalidation too, the client forgets a good value: harmless.
 //! 2. *r* before *w*, reply here before *P*: the client was entered in the [`table`] when the read was sent, so *P* finds it.
 //! 3. *r* before *w*, *P* here before the reply: at that moment the read is under way, so it is marked, and its key is
-//!    invalidated once more behind its reply (`session`). What the client holds from before is invalidated at once.
+//!    invalidated once more behind its reply (`session`). The value that the client held before is invalidated at once.
 //! 4. *P* here before the read was sent: then *w* came before *r*, which is 1.
 //!
-//! So: what a client holds was read after every change of which the gateway has heard. For this *every* change must be heard:
+//! So: what a client holds was read after every change that the gateway has heard of. For this *every* change must be heard:
 //! a read counts only if the tracking lane of its server was live when it was sent, and has been since. Else it is marked from
-//! the start, so that the client forgets it with its reply. When a lane is lost all reads under way are marked and everybody
-//! gets an invalidation of everything; when it is back, too, for the sake of BCAST clients. A request that a node of a cluster sent
-//! elsewhere is marked as well: the server that answered is another one than was looked at.
+//! the start, so that the client forgets it with its reply. When a lane is lost all reads in flight are marked and every client
+//! gets an invalidation of everything; also when it is back, for the sake of BCAST clients. A request that a node of a
+//! cluster redirected is marked as well: the server that answered is not the watched one.
 //!
 //! `tests` plays it with many clients and writers, pieces of replies and lost lanes, in orders drawn from a seed.
 //!
 //! # Behind the reply
 //!
-//! What happens to a key while a write of the client's own to it is under way causes one invalidation, behind the reply, as at a server.
-//! That is not too late: replies come in order, so no reply that was read after the change is delivered before. A command that
-//! waits for others (BLPOP) may wait for long, so that invalidations of its keys do not wait for it.
+//! Changes of a key while the client's own write to it is in flight cause one invalidation, behind the reply, as at a server.
+//! That is not too late: replies come in order, so no reply that was read after the change is delivered before. Invalidations
+//! do not wait for a command that waits for others (BLPOP), as its reply may take long.
 //!
 //! # NOLOOP
 //!

@@ -300,7 +300,7 @@ impl State {
         self.order.sent();
         if !transaction.selects.is_empty() {
             self.changes_db = Some(DbChange::exec(number, transaction.selects));
-            // What follows must know which database it means.
+            // The commands that follow need to know their database.
             self.hold = Some(Hold::Quiet);
         }
         if !transaction.local_replies.is_empty() {
@@ -324,8 +324,8 @@ impl State {
         CommandStatus::Done
     }
 
-    /// Lets the server forget the watched keys, unheard by the client. Where that is not possible (a full core has no room for
-    /// it) nobody else gets the lane.
+    /// Makes the server forget the watched keys, without a reply to the client. Where that is not possible (a full core has no
+    /// room for it) no other client gets the lane.
     pub(crate) fn forget_watch(&mut self, io: &impl Io) {
         if !self.end_watch() {
             return;

@@ -1,7 +1,7 @@
 //! MONITOR: the client's own lane speaks unprompted.
 //!
-//! In this mode frames of the lane go to the client as they come, in the server's own order. What the session must know is
-//! only which of them answer a command. Commands in a tunnel are numbered with all the others ([`crate::ordering`]), so
+//! In this mode frames of the lane go to the client as they come, in the server's own order. The session only has to know
+//! which of them answer a command. Commands in a tunnel are numbered with all the others ([`crate::ordering`]), so
 //! local replies between them find their place.
 
 use weir_analysis::redis::{Class, Command, LocalCommand};
@@ -20,7 +20,7 @@ enum Frame {
     /// A line of MONITOR.
     Message,
     Reply,
-    /// A reply that nobody waits for.
+    /// A reply that no command waits for.
     Stray,
 }
 
@@ -50,7 +50,7 @@ impl Tunnel {
         (!is_allowed).then(|| "ERR weir: only QUIT and RESET are possible after MONITOR".into())
     }
 
-    /// What the frame that begins with `head` is; `None` if that is too little to tell.
+    /// Kind of the frame that begins with `head`; `None` if that is too little to decide.
     fn recognise(&self, head: &[u8], is_push: bool, is_whole: bool) -> Option<Frame> {
         match head {
             // A line of MONITOR begins with the time.

@@ -1,7 +1,7 @@
-//! CLIENT UNBLOCK: a client of the gateway that sits in a blocking command is let go.
+//! CLIENT UNBLOCK: releases a client of the gateway from a blocking command.
 //!
 //! Only the server can end a blocking command without losing an element that is on its way. It knows the client by another
-//! number: that of the lane, which the server told in its greeting. So the number is translated, and the server is asked.
+//! number: that of the lane, from its greeting. So the gateway translates the number and forwards the command.
 
 use weir_analysis::redis::{Args, Command};
 use weir_resp::encode;

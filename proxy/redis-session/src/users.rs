@@ -22,7 +22,7 @@ pub struct UserSettings {
     pub connections_max: Option<u32>,
     /// Requests of all its connections together; `None`: no limit of its own.
     pub requests_per_second: Option<f64>,
-    /// Let it run scripts although nobody sees what they do: at the server they have the rights of the gateway.
+    /// Let it run scripts although their effects cannot be checked: at the server they have the rights of the gateway.
     pub trusts_scripts: bool,
     /// As whom its requests reach the server; `None`: as the gateway.
     pub upstream: Option<UpstreamLogin>,
@@ -55,8 +55,8 @@ pub struct UpstreamLogin {
 }
 
 impl UpstreamLogin {
-    /// What tells it from others, never [`OWN_LOGIN`]: a part of the SHA-256 of both. An upstream that does not know the key
-    /// refuses; it takes no other login in its place.
+    /// Key that distinguishes it from other logins, never [`OWN_LOGIN`]: a part of the SHA-256 of both. An upstream that does not
+    /// know the key refuses; it takes no other login in its place.
     pub fn key(&self) -> u64 {
         let both = Secret::new([self.user.as_bytes(), b"\0", self.password.expose()].concat());
         PasswordHash::of(both.expose()).short().max(OWN_LOGIN + 1)
@@ -108,8 +108,8 @@ impl Users {
     }
 }
 
-/// What the workers of one listener share about its users: it outlives reloads. Looked at when somebody logs in or is
-/// denied something; the limits of a user also with each of its requests, if it has any.
+/// State of a listener's users, shared by its workers: it outlives reloads. Used at logins and
+/// denials; the limits of a user also at each of its requests, if it has any.
 #[derive(Debug, Default)]
 pub struct ListenerShare {
     log: Mutex<AclLog>,
@@ -119,7 +119,7 @@ pub struct ListenerShare {
     pub(crate) pause: Pause,
 }
 
-/// What one user may have at a time.
+/// Limits of one user.
 #[derive(Debug)]
 pub struct UserLimits {
     pub(crate) connections: Budget,
@@ -127,12 +127,12 @@ pub struct UserLimits {
 }
 
 impl ListenerShare {
-    /// What was denied.
+    /// The log of denials.
     pub(crate) fn log(&self) -> MutexGuard<'_, AclLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who guesses passwords.
+    /// The failed logins, by address.
     pub(crate) fn guesses(&self) -> MutexGuard<'_, LoginFailures> {
         self.guesses.lock().unwrap_or_else(PoisonError::into_inner)
     }

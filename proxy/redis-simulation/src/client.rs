@@ -46,7 +46,7 @@ pub struct Client {
     is_watching: bool,
     subscriptions: [BTreeSet<Vec<u8>>; 3],
     is_monitor: bool,
-    /// Of each kind and channel, the number of the last message.
+    /// For each kind and channel, the number of the last message.
     last_heard: BTreeMap<(usize, Vec<u8>), u64>,
     /// Messages that must come: the client was subscribed when they were published, and had not said otherwise.
     due: BTreeSet<(usize, Vec<u8>, u64)>,

@@ -17,7 +17,7 @@ use weir_resp::Version;
 
 use crate::{server::ServerConnection, world::World};
 
-/// What the registry has for the client.
+/// An event of the registry for the client.
 pub(super) enum FeedEvent {
     Message(Vec<u8>),
     Subscribed,

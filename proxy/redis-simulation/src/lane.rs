@@ -27,7 +27,7 @@ pub struct Pending {
 /// A piece of what a lane read.
 #[derive(Debug)]
 pub enum Piece {
-    /// Of the reply to an exchange.
+    /// A piece of the reply to an exchange.
     Reply {
         /// The session's number.
         number: u64,
@@ -45,7 +45,7 @@ pub enum Piece {
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// Of an unpaired frame.
+    /// A piece of an unpaired frame.
     Frame {
         /// The bytes.
         bytes: Vec<u8>,
@@ -235,7 +235,7 @@ impl Lane {
         self.unsent.len() > CONGESTED_BYTES
     }
 
-    /// Why nobody else may have this lane, if so.
+    /// The reason why no other client may have this lane, if any.
     pub fn dirt(&self) -> Option<&'static str> {
         let rules = [
             (self.is_tunnel, "a tunnel"),

@@ -60,17 +60,17 @@ pub struct Simulation {
     pub world: World,
     pub(crate) session: Session,
     settings: RedisListenerSettings,
-    /// What the client sent and the gateway did not read yet.
+    /// Bytes that the client sent and the gateway has not read yet.
     wire: VecDeque<u8>,
     is_woken: bool,
     is_client_gone: bool,
     end: Option<End>,
-    /// Of the moments in which the session could move to another process, it does so in one of so many; 0: never.
+    /// The session moves to another process in one of so many of the moments in which it could; 0: never.
     moves_every: u32,
     movable_moments: u32,
     /// Bytes that went back to the wire with the last move and have not come again.
     returned: usize,
-    /// What happened, printed when an invariant does not hold.
+    /// Record of the events, printed when an invariant does not hold.
     story: Vec<String>,
 }
 
@@ -175,7 +175,7 @@ impl Simulation {
         self.wire.extend(bytes);
     }
 
-    /// What the shell would do now.
+    /// The action that the shell would take now.
     pub fn next(&self) -> Next {
         self.session.next(&self.world)
     }
@@ -221,7 +221,7 @@ impl Simulation {
         true
     }
 
-    /// What the lane wrote goes to the server, which takes it; false if it wrote nothing.
+    /// Delivers the bytes written by the lane to the server; false if there are none.
     pub fn flush(&mut self, lane: usize) -> bool {
         let was_congested = self.world.is_pin_congested();
         let did = self.world.with_lane(lane, |lane, _| lane.flush());
@@ -268,7 +268,7 @@ impl Simulation {
         did
     }
 
-    /// What was written on a subscription lane goes to its server, which executes one command; false if there is none.
+    /// Delivers the bytes written on a subscription lane to its server, which executes one command; false if there is none.
     pub fn execute_feed(&mut self, shard: u16) -> bool {
         self.world.feeds.execute(shard, &self.world)
     }
@@ -457,7 +457,7 @@ impl Simulation {
         self.turn();
     }
 
-    /// What the shell does between two events.
+    /// The shell's actions between two events.
     fn turn(&mut self) {
         if self.end.is_none() && self.next() == Next::Close {
             let is_plain = self.session.outstanding() == 0 || self.is_cut();
@@ -476,7 +476,7 @@ impl Simulation {
         self.world.leave();
     }
 
-    /// What holds after every step.
+    /// Checks the invariants that hold after every step.
     fn check(&self) {
         if self.end.is_some() || self.session.is_cut() {
             return;

@@ -3,12 +3,12 @@
 use weir_base::exchange::Refusal;
 use weir_redis_session::io::{Full, Pinning};
 
-/// What the world does with requests of the session.
+/// Reaction of the world to requests of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Answer to the next wish for a lane.
     pub pinning: Pinning,
-    /// What the core is short of.
+    /// The resource that the core is short of.
     pub full: Option<Full>,
     /// Requests that the rate of the listener still lets pass.
     pub admits: u64,

@@ -30,9 +30,9 @@ pub struct Shared {
     pub moving: BTreeMap<u16, u16>,
     /// The slot that a redirection of a group speaks of, if not its own.
     pub claims: BTreeMap<u16, u16>,
-    /// Channels that nobody may subscribe to, and keys that nobody may watch.
+    /// Channels that clients must not subscribe to, and keys that they must not watch.
     pub denied: Vec<Vec<u8>>,
-    /// What scripts answer.
+    /// The error that scripts reply with.
     pub script_error: Option<String>,
     /// Groups for which a node is not ready just now.
     pub busy: BTreeSet<u16>,
@@ -93,7 +93,7 @@ impl ServerConnection {
         }
     }
 
-    /// Why nobody else may use this connection, if so.
+    /// The reason why no other client may use this connection, if any.
     pub fn dirt(&self) -> Option<&'static str> {
         let rules = [
             (self.db != self.key.db, "another database"),
@@ -304,7 +304,7 @@ impl ServerConnection {
         }
     }
 
-    /// What a node of a cluster says of a key that is not here.
+    /// The redirection by a node of a cluster for a key that is not here.
     fn redirection(&mut self, name: &[u8], command: &Command, shared: &Shared) -> Option<String> {
         let is_asking = std::mem::take(&mut self.is_asking);
         let keyless: [&[u8]; 11] = [

@@ -18,7 +18,7 @@ const SHARDS: u16 = 3;
 /// Bytes that make a value large, for each of the limits that a run may have: below it, at it, beyond it, and far beyond.
 const PADDINGS: [usize; 6] = [0, 0, 60, 95, 300, 2_000];
 
-/// What the client said, and what it may hear.
+/// A command of the client, with the facts that decide which replies are right.
 #[derive(Debug)]
 enum ClientCommand {
     Set {
@@ -32,7 +32,7 @@ enum ClientCommand {
     Unwatch,
     Multi,
     Queued,
-    /// Of so many commands.
+    /// EXEC of so many commands.
     Exec(usize),
 }
 

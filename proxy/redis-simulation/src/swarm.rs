@@ -133,7 +133,7 @@ pub fn run_moving(choice: &mut impl Choice, every: u32) -> u32 {
 pub fn run_raw(input: &[u8]) {
     let (header, bytes) = input.split_at(input.len().min(RAW_HEADER_BYTES));
     let mut choice = Bytes(header);
-    // Nobody guesses it, so nothing may be sent.
+    // The client cannot guess the password, so the session must not forward anything.
     let password = (choice.below(4) == 1).then_some("k9-Vt2!qLw");
     let settings = RedisListenerSettings { admin_commands: choice.below(2) == 1, ..settings(&mut choice, password) };
     let piece = 1 + choice.below(64) as usize;
@@ -294,7 +294,7 @@ impl<'a, C: Choice> Run<'a, C> {
                 self.messages += 1;
                 let padding = "m".repeat([3, 40, 3000][self.choice.below(3) as usize]);
                 let payload = format!("{} {padding}", self.messages);
-                // What the client has read says what it is subscribed to.
+                // The client's view of its subscriptions depends on the replies that it has read.
                 self.listen(usize::MAX);
                 self.client.published(&channel, self.messages);
                 self.simulation.world.feeds().publish_from_outside(&channel, payload.as_bytes());

@@ -132,7 +132,7 @@ impl World {
         self.refreshes.get()
     }
 
-    /// What the world does.
+    /// The policy of the world.
     pub fn policy(&self) -> Policy {
         self.policy.get()
     }

@@ -131,7 +131,7 @@ pub struct Connection {
     is_logged: Cell<bool>,
     /// When a command was parsed whose stages are timed.
     parsed_at: Cell<Option<Time>>,
-    /// Of a request on its way: its number, when it was parsed, when it was judged.
+    /// Stages of a request in flight: its number, when it was parsed, when it was judged.
     stages: Cell<Option<(u64, Time, Time)>>,
     is_over_budget: Cell<bool>,
     is_over: Cell<bool>,
@@ -180,7 +180,7 @@ pub(crate) struct AccessSample {
     reply_bytes: u64,
 }
 
-/// What happened to a connection.
+/// An event of a connection.
 enum Event {
     Received(io::Result<Option<Chunk>>),
     Woken,
@@ -262,7 +262,7 @@ async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> CloseReason {
         if connection.moves_now(stream) {
             return CloseReason::Moved;
         }
-        // What the client sends from now on is for the process that goes on with it.
+        // Later bytes from the client belong to the process that takes over the connection.
         let next = if connection.is_moving() { Next::Wait } else { next };
         patience.arm(&due, connection, next);
         let event = poll_fn(|context| connection.poll_event(context, stream, &due, next)).await;

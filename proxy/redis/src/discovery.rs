@@ -1,10 +1,10 @@
-//! What servers and sentinels say of each other.
+//! Topology as reported by servers and sentinels.
 
 use weir_resp::Value;
 use weir_upstream::{Node, Range, View};
 
 /// Reads CLUSTER SLOTS (Redis 7.0 `cluster.c`, `clusterReplyMultiBulkSlots`): first and last slot, the primary, its replicas.
-/// What does not look so is left out; a node of which the server does not know the address too.
+/// Malformed entries are left out, and so are nodes whose address the server does not know.
 pub(crate) fn ranges(slots: &Value) -> Vec<Range> {
     let range = |range: &Value| {
         let fields = range.as_elements()?;

@@ -124,7 +124,7 @@ impl Hub {
             return Err(NoSubscription::TooMany);
         }
         if self.upstream.upgrade().is_none_or(|upstream| upstream.endpoints().primary().is_none()) {
-            // Whoever would be asked may be no server at all.
+            // Without a known primary, the endpoint might not be a server at all.
             return Err(NoSubscription::Refused(Refusal::Unreachable));
         }
         for name in names {
@@ -231,7 +231,7 @@ impl Hub {
     }
 
     fn with_client(&self, client: usize, tell: impl FnOnce(&Connection)) {
-        // A clone, because what it is told may end it.
+        // A clone, because the callback may remove the client.
         let connection = self.clients.borrow().get(client).cloned().flatten();
         if let Some(connection) = connection {
             tell(&connection);

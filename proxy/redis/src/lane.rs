@@ -27,7 +27,7 @@ pub struct RespLane {
     servers: RefCell<HashMap<Version, Rc<ServerInfo>>>,
     /// The subscriptions at this upstream, from the first on.
     pub(crate) hubs: RefCell<HashMap<u64, Rc<Hub>>>,
-    /// What its clients have read, from the first that tracks on.
+    /// The keys that its clients have read, from the first client that tracks on.
     pub(crate) trackers: RefCell<HashMap<u64, Rc<Tracker>>>,
 }
 
@@ -37,12 +37,12 @@ impl RespLane {
         Self { settings, servers: RefCell::default(), hubs: RefCell::default(), trackers: RefCell::default() }
     }
 
-    /// What the server said in the last greeting of `version`.
+    /// The server's description of itself in the last greeting of `version`.
     pub fn server(&self, version: Version) -> Option<Rc<ServerInfo>> {
         self.servers.borrow().get(&version).cloned()
     }
 
-    /// Who the gateway is on such a lane, and its password; no password: no AUTH.
+    /// User and password of the gateway on such a lane; no password: no AUTH.
     ///
     /// # Errors
     /// This upstream does not know such a login. Another one must not stand in for it.
@@ -199,7 +199,7 @@ async fn cluster(exchange: &mut Exchange<'_>) -> io::Result<View> {
     Ok(View { ranges, nodes })
 }
 
-/// What a sentinel knows of the primary and the replicas that it watches over.
+/// The sentinel's view of the primary and the replicas that it watches over.
 async fn watched(sentinel: &SentinelSettings, exchange: &mut Exchange<'_>) -> io::Result<View> {
     let service = sentinel.service.as_bytes();
     let primary = exchange.command([b"SENTINEL".as_slice(), b"GET-MASTER-ADDR-BY-NAME", service]).await?;
@@ -210,7 +210,7 @@ async fn watched(sentinel: &SentinelSettings, exchange: &mut Exchange<'_>) -> io
     Ok(View { ranges: vec![Range::all(primary, discovery::replicas(&replicas))], nodes: Vec::new() })
 }
 
-/// One question at a time on a connection that nobody else uses yet.
+/// One request at a time on a connection that has no other user yet.
 struct Exchange<'a> {
     stream: &'a mut Stream,
     received: Vec<u8>,

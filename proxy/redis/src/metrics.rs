@@ -143,7 +143,7 @@ impl ListenerMetrics {
         self.core.counter(&catalog::AUTH_FAILURES, &[&self.listener]).inc();
     }
 
-    /// Of a user of the configuration, so labels are bounded. Looked up each time: it is rare, and costs no other request.
+    /// Counts a denial for a configured user, so labels are bounded. Looked up each time: it is rare, and costs no other request.
     pub(crate) fn denied(&self, user: &str, reason: &'static str) {
         self.core.counter(&catalog::REDIS_ACL_DENIED, &[&self.listener, user, reason]).inc();
     }

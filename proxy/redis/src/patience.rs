@@ -19,7 +19,7 @@ use crate::connection::Connection;
 const RATE_BYTES_MIN: usize = 10 * 1024;
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 
-/// What to do when a deadline has passed.
+/// Action after a deadline has passed.
 pub(crate) enum Overdue {
     Nothing,
     Wake,
@@ -109,7 +109,7 @@ impl Patience {
         due
     }
 
-    /// What to do now that the deadline has passed.
+    /// The action to take now that the deadline has passed.
     pub(crate) fn overdue(&mut self, connection: &Connection) -> Overdue {
         let now = turn::now();
         let is_past = |since: Option<Time>, limit| since.is_some_and(|since| now >= since.saturating_add(limit));

@@ -35,12 +35,12 @@ use crate::{
 /// An upstream of Redis sessions.
 pub type RedisUpstream = Upstream<RespLane, Connection>;
 
-/// What the Redis listeners of one worker share besides [`CoreShare`].
+/// State shared by the Redis listeners of one worker besides [`CoreShare`].
 #[derive(Clone)]
 pub struct RedisShare {
     /// Clients that wait for room, of all listeners of the core.
     pub waiting: Rc<RefCell<VecDeque<Weak<Connection>>>>,
-    /// What it remembers of its requests.
+    /// The worker's record of its requests.
     pub insight: Rc<Insight>,
 }
 
@@ -49,9 +49,9 @@ pub struct Service {
     pub(crate) sessions: Sessions,
     pub(crate) own: RedisShare,
     pub(crate) metrics: Rc<ListenerMetrics>,
-    /// What this worker may send to the server per second.
+    /// Rate limit of this worker's requests to the server.
     pub(crate) rate: LocalRate,
-    /// What it counts of its users together with the other workers.
+    /// Counts of the listener's users, shared with the other workers.
     pub(crate) share: Arc<ListenerShare>,
     redis: RefCell<Rc<RedisListenerSettings>>,
     upstream: RefCell<Rc<RedisUpstream>>,
@@ -225,7 +225,7 @@ impl weir_listener::Service for Service {
         is_current || self.connections().any(|connection| connection.uses(upstream))
     }
 
-    /// What the last connection of a client wrote takes effect before its next one reads.
+    /// Writes of a client's last connection take effect before its next connection reads.
     fn keeps_order(&self) -> bool {
         true
     }

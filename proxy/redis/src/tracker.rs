@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 /// The longest that it may take to answer; `request_timeout`, if that is shorter.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// A lane that nobody needs is kept that long.
+/// Time for which an unused lane is kept.
 const UNUSED_MAX: Duration = Duration::from_secs(10);
 /// Chunks read in a row before other tasks get their turn.
 const CHUNKS_PER_TURN_MAX: u32 = 4;
@@ -149,7 +149,7 @@ impl Tracker {
         let shards = upstream.endpoints().shards();
         shards.iter().for_each(|&shard| self.want(shard));
         self.watch();
-        // Where nobody has said yet which servers there are, that is waited for.
+        // With no servers known yet, the client waits until they are.
         if !shards.is_empty() && shards.iter().all(|&shard| self.is_live(shard)) {
             return Track::Live;
         }
@@ -157,7 +157,7 @@ impl Tracker {
         Track::Later
     }
 
-    /// As [`Tracker::begin`], for a client that tracks already, at another upstream: nobody waits.
+    /// As [`Tracker::begin`], for a client that tracks already, at another upstream: no client waits for it.
     pub(crate) fn follow(&self, client: usize) {
         if self.begin(client) == Track::Later {
             self.waiting.borrow_mut().retain(|(waiting, _)| *waiting != client);
@@ -224,7 +224,7 @@ impl Tracker {
     }
 
     fn with_client(&self, client: usize, tell: impl FnOnce(&Connection)) {
-        // A clone, because what it is told may end it.
+        // A clone, because the callback may remove the client.
         let connection = self.clients.borrow().get(client).cloned().flatten();
         if let Some(connection) = connection {
             tell(&connection);
@@ -275,14 +275,14 @@ impl Tracker {
         let is_used = self.is_used();
         if is_used {
             upstream.endpoints().shards().into_iter().for_each(|shard| self.want(shard));
-            // What was read there is kept for as long as it does not change.
+            // Keys read at other servers are kept for as long as they do not change.
             let servers = upstream.endpoints().servers();
             let known: Vec<u16> = self.lines.borrow().keys().copied().filter(|shard| servers.contains(shard)).collect();
             known.into_iter().for_each(|shard| self.want(shard));
         }
         let primary = upstream.endpoints().primary();
         if self.primary.replace(primary) != primary {
-            // What the one before had, the next one may not have got.
+            // Writes at the previous primary may not have reached the new one.
             self.all_changed();
         }
         self.look_at_lines(upstream.settings().request_timeout.min(ANSWER_MAX));
@@ -332,7 +332,7 @@ impl Tracker {
             !is_over
         });
         let failure = failure.unwrap_or_else(|| refusal::line(refusal::refused(Refusal::Unreachable)));
-        // What is read at a server that is not heard is not kept, so one that is gone need not stop the others.
+        // Reads at a server without a live tracking lane are not kept, so one failed server need not stop the others.
         let refused = (!is_any_live).then_some(&failure[..]);
         over.into_iter().for_each(|client| self.with_client(client, |connection| connection.on_tracked(refused)));
     }
@@ -471,7 +471,7 @@ impl Tracker {
         None
     }
 
-    /// Changes at one more server are heard of. What clients have kept of it meanwhile may have changed unheard.
+    /// One more server now reports changes. Keys of it that clients have kept meanwhile may have changed unreported.
     fn opened(&self) {
         let waiting: Vec<usize> = self.waiting.borrow().iter().map(|(client, _)| *client).collect();
         let followers = self.table.borrow_mut().all_changed();

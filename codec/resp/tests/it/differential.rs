@@ -96,7 +96,7 @@ fn resp2_nulls_and_scalars() {
     }
 }
 
-/// What both can say: UTF-8 errors, members of sets and maps that hash and differ.
+/// Values that both implementations can represent: UTF-8 errors, members of sets and maps that hash and differ.
 fn value() -> impl Strategy<Value = Value> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..60);
     let scalar = prop_oneof![

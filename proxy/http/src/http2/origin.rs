@@ -104,14 +104,14 @@ pub(crate) fn builder(windows: WindowSettings) -> h2::client::Builder {
 /// State that a connection shares with the task that moves its frames.
 #[derive(Default)]
 struct State {
-    /// `None` once nobody has the connection any more.
+    /// `None` once the connection has no user left.
     sender: RefCell<Option<SendRequest<Bytes>>>,
     streams_max: u32,
     /// The connection has ended.
     is_over: Cell<bool>,
     /// It is to end now.
     is_cut: Cell<bool>,
-    /// Of the task.
+    /// Waker of the task.
     waker: Cell<Option<Waker>>,
     /// Woken when the connection takes another number of streams than this.
     watch: Cell<Option<(u32, Waker)>>,

@@ -64,7 +64,7 @@ const CACHEABLE: [&str; 42] = [
 /// An exchange that is not a read that may be kept.
 struct OtherExchange {
     exchange: u64,
-    /// The keys that it writes; `None`: nobody knows what it does or shows.
+    /// The keys that it writes; `None`: its effects and its reads are unknown.
     writes: Option<Vec<Name>>,
 }
 
@@ -186,7 +186,7 @@ impl State {
         }
     }
 
-    /// A command whose keys nobody has seen is on its way as `exchange`.
+    /// A command with unknown keys is on its way as `exchange`.
     pub(crate) fn note_unseen(&mut self, exchange: u64, io: &impl Io) {
         if let Some(cache) = io.cache() {
             self.note_uncached(OtherExchange { exchange, writes: None }, &cache, io);
@@ -212,7 +212,7 @@ impl State {
         let filling = cache.begin(lane, key, wire);
         let exchange = self.order.next_number();
         let taken = self.send(command, Class::Shared, request, io);
-        // What was sent in more than one piece, or answered on the spot, is not this request's reply.
+        // A command that was sent in several pieces, or answered locally, has no reply to cache.
         let is_sent = self.order.next_number() == exchange + 1 && self.order.oldest() <= exchange;
         if taken == CommandStatus::Done && is_sent {
             match filling {
@@ -246,7 +246,7 @@ impl State {
         if let Some(caching) = &mut self.caching {
             caching.answered(exchange, kind, cache.as_ref(), io);
             if cache.is_none() && caching.fillings.is_empty() && caching.others.is_empty() {
-                // It was switched off. Nobody counts meanwhile, so that it begins again if it is switched on.
+                // It was switched off. Nothing is counted meanwhile, so that counting starts afresh when it is on again.
                 self.caching = None;
             }
         }

@@ -11,7 +11,7 @@ use crate::{lane::LaneKey, pubsub::Name};
 
 /// Different requests for one key (HGET of many fields) whose replies are kept; the oldest goes for the next.
 const VARIANTS_MAX: usize = 16;
-/// What an entry takes besides its key, request and reply: its places in the maps, rounded up.
+/// Bytes of an entry besides its key, request and reply: its places in the maps, rounded up.
 const OVERHEAD_BYTES: usize = 256;
 /// The order of keys may hold so many more than there are.
 const ORDER_SLACK: usize = 1024;
@@ -121,7 +121,7 @@ impl Store {
         }
     }
 
-    /// The key has not changed since, and nobody else's read of it was answered.
+    /// The key has not changed since, and no other client's read of it was answered.
     fn is_unchanged(&self, key: &[u8], mark: u64) -> bool {
         self.watched.get(key).is_some_and(|watched| watched.mark == mark)
     }

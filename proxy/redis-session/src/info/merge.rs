@@ -1,8 +1,8 @@
 //! INFO of several shards, as if they were one server.
 //!
-//! What counts is added up (clients, memory, statistics, CPU, calls and errors, keys), and the worst value is shown
-//! from there (ratios, percentiles of latency, flags and states of persistence). Values that make sense for one server only are shown
-//! of the first shard: version, ports, replication. The order of lines is that of the first.
+//! Counts are added up (clients, memory, statistics, CPU, calls and errors, keys). For other values the worst one is shown
+//! (ratios, percentiles of latency, flags and states of persistence). Values that make sense for one server only are those of
+//! the first shard: version, ports, replication. The order of lines is that of the first shard.
 
 use std::{collections::HashMap, fmt::Write};
 
@@ -142,7 +142,7 @@ fn human(bytes: u64) -> String {
     }
 }
 
-/// Of `calls=1,usec=2,…` of each shard.
+/// Merges `calls=1,usec=2,…` of each shard.
 fn parts(values: &[&str]) -> String {
     let mut all = Section::new("");
     let parts = values.iter().flat_map(|value| value.split(',')).filter_map(|part| part.split_once('='));
@@ -152,7 +152,7 @@ fn parts(values: &[&str]) -> String {
         let value = match *name {
             "usec_per_call" => format!("{:.2}", total("usec") / total("calls").max(1.0)),
             "avg_ttl" => {
-                // Of the keys that have one.
+                // Weighted by the keys that have a time to live.
                 let weighted = values.iter().zip(all.values("expires"));
                 let ttl: f64 = weighted.filter_map(|(ttl, count)| Some(number(ttl)? * number(count)?)).sum();
                 format!("{:.0}", ttl / total("expires").max(1.0))

@@ -6,7 +6,7 @@ use weir_base::{rng::Rng, time::Time};
 
 use super::{key::NotedKey, sketch::HeavyKeeper};
 
-/// Counts are halved this often, so a key that nobody asks for any more has an eighth of its weight after half a minute.
+/// Counts are halved this often, so a key that is no longer requested has an eighth of its weight after half a minute.
 /// Shorter, and the counts of a quiet gateway are too small to rank; longer, and yesterday's storm hides today's.
 pub const HALF_LIFE: Duration = Duration::from_secs(10);
 
@@ -26,7 +26,7 @@ pub struct HotKey {
     pub samples: u32,
 }
 
-/// What is known of an item of the list.
+/// Key and command of an item of the list.
 struct HotItem {
     key: NotedKey,
     command: &'static str,

@@ -26,7 +26,7 @@ pub const SLOW_ENTRIES: u32 = 128;
 /// Worst case 4,096 x about 5 KiB = 20 MiB per worker.
 pub const SLOW_ENTRIES_MAX: u32 = 4_096;
 
-/// How much of a key is shown: keys may hold what is nobody's business, such as names or tokens.
+/// How much of a key is shown: keys may hold private data, such as names or tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum KeyNames {
     /// Its text, up to [`KEY_TEXT_BYTES_MAX`](super::KEY_TEXT_BYTES_MAX).
@@ -38,7 +38,7 @@ pub enum KeyNames {
     Off,
 }
 
-/// What the workers remember of their requests.
+/// Settings of the workers' records of their requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InsightSettings {
     /// See [`KeyNames`].

@@ -15,7 +15,7 @@ use super::{
 const ARGS_SHOWN: usize = 32;
 /// Bytes of an argument that it shows (Redis `SLOWLOG_ENTRY_MAX_STRING`).
 const ARG_BYTES_SHOWN: usize = 128;
-/// Stands for what nobody may read later (Redis `redactClientCommandArgument`).
+/// Replaces arguments that must not be readable later (Redis `redactClientCommandArgument`).
 const REDACTED: &str = "(redacted)";
 
 /// A request that took long.

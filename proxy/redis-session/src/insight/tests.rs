@@ -1,4 +1,4 @@
-//! What goes in on the way of a request comes out in a report.
+//! Requests recorded on their way appear in a report.
 
 use weir_resp::{Version, encode};
 
@@ -77,7 +77,7 @@ fn large_requests_and_replies_name_their_key() {
     let insight = insight(InsightSettings::default());
     let value = "v".repeat(20_000);
     send(&insight, Ticket::new(0), &wire(&[&["SET", "large", &value]]), at(0));
-    // Of a streamed one only the head is here.
+    // Only the head of a streamed request is here.
     let head = b"*3\r\n$3\r\nSET\r\n$4\r\nhuge\r\n$50000000\r\nvvvv";
     send(&insight, Ticket { has_deadline: false, ..Ticket::new(1) }, head, at(0));
     // A command with several keys says nothing about one.

@@ -1,8 +1,8 @@
 //! The last requests of a worker, as they were sent. A request that turns out to be slow, or its reply to be large, is gone
 //! by then: its bytes went to the lane. So a copy of its beginning is kept for a while, in a ring that overwrites itself.
 //!
-//! One entry stands for what a client sent in one go (a batch), so a request costs a part of one copy of bytes that are in
-//! the cache anyway. What is looked for is found by its time, which only grows.
+//! One entry stands for a batch of a client, so a request costs a part of one copy of bytes that are in
+//! the cache anyway. An entry is found by its time, which only grows.
 
 use std::collections::VecDeque;
 
@@ -50,7 +50,7 @@ pub(super) struct TrailRequest {
     pub(super) db: u32,
     /// False for one whose duration is the client's choice.
     pub(super) has_deadline: bool,
-    /// What is left of the bytes; empty if they were overwritten.
+    /// The bytes that remain; empty if they were overwritten.
     pub(super) wire: Vec<u8>,
 }
 

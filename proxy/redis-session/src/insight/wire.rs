@@ -58,7 +58,7 @@ impl<'a> RequestArguments<'a> {
         }
     }
 
-    /// Its keys, `most` at most; `None` if nobody knows them all.
+    /// Its keys, `most` at most; `None` if they cannot all be determined.
     pub(super) fn keys(&self, command: &Command, most: usize) -> Option<Vec<&'a [u8]>> {
         let mut keys = redis::Keys::new();
         redis::keys(command, self, &mut keys).ok()?;
@@ -85,7 +85,7 @@ impl Args for RequestArguments<'_> {
     }
 }
 
-/// What stands behind the first `count` requests.
+/// The bytes after the first `count` requests.
 pub(super) fn skip(mut wire: &[u8], count: u64) -> Option<&[u8]> {
     for _ in 0..count {
         wire = wire.get(length(wire)?..)?;

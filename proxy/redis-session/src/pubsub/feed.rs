@@ -22,7 +22,7 @@ const HELD_BYTES_KEPT: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requester {
     pub(crate) client: usize,
-    /// Of the command: an answer to one that was given up is nobody's.
+    /// Serial number of the command: the reply to an abandoned command is dropped.
     pub(crate) serial: u64,
 }
 
@@ -60,11 +60,11 @@ pub struct Feed {
     pub(crate) is_open: bool,
     /// Oldest first, with the time at which it was sent.
     pub(crate) expected: VecDeque<(Expect, Time)>,
-    /// What is to be subscribed again, command by command.
+    /// The names to subscribe again, command by command.
     pub(crate) again: VecDeque<(Kind, Vec<Name>)>,
     /// When the server last said something.
     pub(crate) heard_at: Time,
-    /// Since when nobody needs it.
+    /// Time since when the connection has been unused.
     pub(crate) unused_since: Option<Time>,
     framer: ReplyFramer,
     held: Vec<u8>,

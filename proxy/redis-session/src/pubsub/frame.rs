@@ -67,7 +67,7 @@ pub enum ServerFrame<'a> {
     Notice,
 }
 
-/// Tells what `frame` is. Of a message or a confirmation the beginning is enough, up to the end of the name.
+/// Kind of `frame`. The beginning of a message or a confirmation is enough, up to the end of the name.
 pub fn parse_frame(frame: &[u8]) -> ServerFrame<'_> {
     let other = match frame.first() {
         Some(b'>') => ServerFrame::Notice,

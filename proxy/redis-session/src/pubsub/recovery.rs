@@ -33,7 +33,7 @@ pub struct Patience {
     pub answer: Duration,
     /// Silence after which the server gets a PING.
     pub silence: Duration,
-    /// A connection that nobody needs is kept for the next who does.
+    /// Time for which an unused connection is kept for the next client that needs one.
     pub unused: Duration,
 }
 
@@ -212,7 +212,7 @@ impl Registry {
         let mut left: BTreeMap<u16, usize> = BTreeMap::new();
         for (kind, name) in &moved {
             let Some(entry) = self.names[*kind as usize].get(name) else { continue };
-            // What its server was lost for has been counted then.
+            // The gap of a closed connection was counted when the connection was lost.
             for shard in entry.at.shards().iter().filter(|&&shard| self.is_open(shard)) {
                 *left.entry(*shard).or_default() += 1;
             }

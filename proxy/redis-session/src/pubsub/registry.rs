@@ -1,11 +1,11 @@
 //! Subscribers and pending commands to the servers: the subscriptions of all clients of a worker at one upstream.
 //!
-//! It does no I/O: what it needs it asks of [`RegistryIo`]. The order of each subscription lane is what makes it exact. A
+//! It does no I/O: its environment does ([`RegistryIo`]). The order of each subscription lane makes it exact. A
 //! SUBSCRIBE of a client always goes to the server, though the name may be subscribed already: its confirmation tells which
 //! messages came before it. An UNSUBSCRIBE goes there if the client is the last one; else a PING takes its place.
 //!
-//! A client has one command under way at most. What of it is counted in [`Entry::wanted`] from the moment it is sent, so
-//! that a name is unsubscribed when, and only when, nobody wants it any more.
+//! A client has one command in flight at most. Its names are counted in [`Entry::wanted`] from the moment it is sent, so
+//! that a name is unsubscribed when, and only when, no client wants it any more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
@@ -40,7 +40,7 @@ impl At {
     }
 }
 
-/// What the registry asks of its surroundings, and what it tells the clients. A call must not call back.
+/// The registry's requests to its environment, and its notifications to the clients. A call must not call back.
 pub trait RegistryIo {
     /// The time of this loop turn.
     fn now(&self) -> Time;
@@ -64,7 +64,7 @@ pub trait RegistryIo {
     fn subscribed(&self, client: usize);
     /// All names of the client's UNSUBSCRIBE.
     fn unsubscribed(&self, client: usize);
-    /// What is left of the client's SUBSCRIBE is refused, for this error.
+    /// The rest of the client's SUBSCRIBE is refused with this error.
     fn refused(&self, client: usize, line: &[u8]);
     /// The reply to the client's PUBLISH; `None` if it is lost.
     fn answered(&self, client: usize, reply: Option<&[u8]>);
@@ -357,7 +357,7 @@ impl Registry {
         self.abandon(kind, plan, io);
     }
 
-    /// Unsubscribes from names that nobody wants.
+    /// Unsubscribes from names that no client wants.
     fn abandon(&mut self, kind: Kind, plan: BTreeMap<u16, VecDeque<Name>>, io: &impl RegistryIo) {
         for (shard, names) in plan {
             if !names.is_empty() && self.is_open(shard) {

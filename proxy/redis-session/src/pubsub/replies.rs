@@ -1,4 +1,4 @@
-//! What the servers say: messages go to subscribers, confirmations and errors to the requesting client.
+//! Frames of the servers: messages go to subscribers, confirmations and errors to the requesting client.
 
 use weir_base::{error::Culprit, violation::Violation};
 

@@ -78,7 +78,7 @@ impl InFlight {
         self.keys.values_mut().for_each(|state| state.changed_at = Some(state.last));
     }
 
-    /// A request went to another server than was looked at. Of a command in parts the number is that of the last.
+    /// A request went to another server than the watched one. For a command in parts the number is that of its last part.
     pub(super) fn redirected(&mut self, exchange: u64) {
         let meant = self.touches.iter_mut().find(|touch| touch.exchange >= exchange);
         meant.into_iter().flat_map(|touch| &mut touch.keys).for_each(|key| key.is_due = true);
@@ -89,7 +89,7 @@ impl InFlight {
         self.keys.get(key).is_some_and(|state| state.reads > 0)
     }
 
-    /// What is answered with `exchange`: what the client has to forget of it.
+    /// The keys that the client must forget after the reply to `exchange`.
     pub(super) fn take_due(&mut self, exchange: u64) -> Vec<Name> {
         let mut due: Vec<Name> = Vec::new();
         while let Some(touch) = self.touches.pop_front_if(|touch| touch.exchange <= exchange) {

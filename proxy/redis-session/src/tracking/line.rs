@@ -4,7 +4,7 @@ use weir_resp::encode;
 
 use crate::pubsub::frame::{bulk, line};
 
-/// What makes a connection a tracking lane.
+/// The command that turns a connection into a tracking lane.
 pub fn request() -> Vec<u8> {
     let mut out = Vec::new();
     encode::command(&mut out, [&b"CLIENT"[..], b"TRACKING", b"ON", b"BCAST"]);

@@ -40,7 +40,7 @@ struct OwnWrite {
 /// Own writes under way that are looked for in each change; those beyond cause an invalidation.
 const OWN_MAX: usize = 64;
 
-/// What is known of a client that tracks.
+/// State of a client that tracks.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
     pub(crate) terms: TrackingMode,
@@ -63,7 +63,7 @@ impl Tracking {
         self.is_caching
     }
 
-    /// What is read now may be kept by the client.
+    /// Whether the client may keep the keys it reads now.
     fn wants(&self) -> bool {
         let TrackingMode { is_opt_in, is_opt_out, .. } = self.terms;
         if is_opt_in || is_opt_out { is_opt_in == self.is_caching } else { true }
@@ -103,7 +103,7 @@ impl Tracking {
     }
 }
 
-/// Its keys may be kept by a client that reads them. What scripts read is counted as what they name.
+/// Whether a client that reads the keys may keep them. All keys named by a script count as read.
 fn is_tracked(command: &Command) -> bool {
     command.flags.contains(Flags::READONLY) || command.categories.contains(Categories::SCRIPTING)
 }
@@ -171,7 +171,7 @@ impl State {
         let tracking = self.tracking.get_or_insert_default();
         let is_another = tracking.login.replace(self.login).is_some_and(|login| login != self.login);
         if is_another {
-            // What it has kept is in the table of the login before.
+            // The keys that it has kept are in the table of its previous login.
             self.send_invalidation(None, io);
         }
         let tracking = self.tracking.get_or_insert_default();
@@ -180,7 +180,7 @@ impl State {
         io.note_tracking(true);
     }
 
-    /// What [`Feeds::track`](crate::io::Feeds::track) has led to.
+    /// The result of [`Feeds::track`](crate::io::Feeds::track) has arrived.
     pub(crate) fn on_tracked(&mut self, refused: Option<&[u8]>, io: &impl Io) -> bool {
         if self.is_cut {
             return false;
@@ -382,7 +382,7 @@ impl State {
         if keys.is_empty() {
             return;
         }
-        // What a client has written it may keep with BCAST alone.
+        // A client may keep keys that it has written only with BCAST.
         let is_kept = |access: KeyAccess| is_bcast || access == KeyAccess::Read;
         let kept = keys.iter().filter(|(_, access)| is_kept(*access));
         let places: Vec<(Name, u16)> =

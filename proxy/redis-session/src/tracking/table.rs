@@ -11,7 +11,7 @@ use crate::pubsub::Name;
 /// oldest are invalidated, as if they had changed.
 pub const KEYS_MAX: usize = 1_000_000;
 
-/// What they take at most. Default 256 MiB: keys of 100 bytes reach [`KEYS_MAX`] first.
+/// Most bytes of these keys. Default 256 MiB: keys of 100 bytes reach [`KEYS_MAX`] first.
 const BYTES_MAX: usize = 256 << 20;
 
 /// Bytes of a key that a client has read, its places in the maps included, rounded up.
@@ -31,7 +31,7 @@ const ORDER_SLACK: usize = 1024;
 #[derive(Debug)]
 struct Follower {
     scope: Scope,
-    /// What it may have kept.
+    /// The keys that it may have kept.
     keys: HashSet<Name>,
 }
 
@@ -39,7 +39,7 @@ struct Follower {
 #[derive(Default)]
 pub struct Table {
     followers: Slab<Follower>,
-    /// Who has read it since it changed.
+    /// For each key, the clients that have read it since it changed.
     keys: HashMap<Name, BTreeSet<usize>>,
     prefixes: BTreeMap<Name, BTreeSet<usize>>,
     /// Keys as they came; some are gone, some come twice.
@@ -97,8 +97,8 @@ impl Table {
         self.count
     }
 
-    /// A client may keep the value of `key` from now on. The keys that are forgotten for it, if there are too many, with those
-    /// who have to be told.
+    /// A client may keep the value of `key` from now on. Returns the keys evicted for it, if there are too many, each with the
+    /// clients to notify.
     pub fn remember(&mut self, client: usize, key: &Name, keys_max: usize) -> Vec<EvictedKey> {
         if !self.followers[client].keys.insert(key.clone()) {
             return Vec::new();

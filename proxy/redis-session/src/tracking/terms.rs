@@ -25,9 +25,9 @@ const TOO_MANY_PREFIXES: &str = "ERR weir: too many prefixes";
 /// The changes that a client gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Of keys that it has read.
+    /// Changes of keys that it has read.
     Read,
-    /// Of keys that begin so, whoever has read them.
+    /// Changes of keys with one of these prefixes, whether the client has read them or not.
     Prefixes(BTreeSet<Name>),
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct TrackingMode {
 }
 
 impl TrackingMode {
-    /// What the tracker has to know of them.
+    /// The scope that the tracker needs for this mode.
     pub(crate) fn scope(&self) -> Scope {
         if self.is_bcast { Scope::Prefixes(self.prefixes.clone()) } else { Scope::Read }
     }
@@ -71,7 +71,7 @@ impl TrackingMode {
         !self.is_bcast || self.prefixes.iter().any(|prefix| key.starts_with(prefix))
     }
 
-    /// What `request` asks for, `None` if for the end of it. `now` are the terms that hold until then.
+    /// The mode that `request` sets, `None` if it ends tracking. `now` is the mode that holds until then.
     ///
     /// # Errors
     /// The error, without its mark.

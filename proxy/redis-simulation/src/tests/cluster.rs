@@ -41,7 +41,7 @@ fn nothing_overtakes_a_redirected_request() {
 fn a_redirection_to_nobody_ends() {
     let mut scene = Scene::cluster(3);
     scene.0.world.server().homes.insert(1, 7);
-    // Nobody is at home there: the address is not known, so the request is tried again until it has had enough.
+    // No node is there: the address is unknown, so the request is retried until its attempts are used up.
     scene.blurts("GET a");
     let mut tries = 0;
     loop {
@@ -145,7 +145,7 @@ fn a_script_is_not_run_twice_for_its_error_text() {
     scene.0.world.server().script_error = Some("TRYAGAIN Multiple keys request during rehashing of slot".to_owned());
     assert_eq!(scene.says("EVAL x 1 a"), said);
     assert!(!scene.0.retry());
-    // A redirection is followed for this request, and moves the slot for nobody.
+    // A redirection is followed for this request, but does not move the slot for others.
     scene.0.world.server().script_error = Some("MOVED 1 node:2".to_owned());
     scene.says("EVAL x 1 a");
     assert_eq!(scene.0.world.place(b"a").shard, 1);
@@ -220,8 +220,8 @@ fn large() -> (Scene, Vec<u8>) {
     (scene, wire(&format!("SET a {}", "v".repeat(400))))
 }
 
-/// Every sequence with state or a lane of its own, refused because its slot has moved: nothing is left of the refusal, and the
-/// same words succeed at once. Nobody has looked at the map in between.
+/// Every sequence with state or a lane of its own, refused because its slot has moved: the refusal leaves nothing behind, and the
+/// same commands succeed at once. The map has not been refreshed in between.
 #[test]
 fn commands_refused_for_a_migration_succeed_when_retried() {
     let big = "v".repeat(400);

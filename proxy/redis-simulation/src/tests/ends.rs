@@ -62,7 +62,7 @@ fn a_blocked_or_subscribed_client_that_leaves_has_left() {
     }
 }
 
-/// The element would go to nobody.
+/// No client is left to receive the element.
 #[test]
 fn a_client_that_has_left_does_not_begin_to_block() {
     let mut scene = Scene::new();

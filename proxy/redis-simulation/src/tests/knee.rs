@@ -93,7 +93,7 @@ fn a_command_that_waited_for_its_lane_counts_once() {
     assert_eq!(scene.says("GET c"), REFUSED);
 }
 
-/// Room is asked for first: who waits for it has not used up the rate.
+/// Room is checked first: a command that waits for room has not used up the rate.
 #[test]
 fn a_command_that_waits_for_room_takes_its_place_when_it_goes() {
     let mut scene = Scene::new();

@@ -121,7 +121,7 @@ fn a_watch_that_the_server_refuses_holds_no_lane() {
     assert!(!scene.is_pinned());
 }
 
-/// Its answer lost with the lane, nobody knows whether it watches.
+/// With its reply lost with the lane, it is unknown whether the client watches.
 #[test]
 fn a_watch_whose_answer_is_lost_is_a_lost_watch() {
     let mut scene = Scene::new();

@@ -34,9 +34,9 @@ enum PendingCommand {
 struct Listener {
     held: BTreeSet<(Kind, Name)>,
     pending: Option<PendingCommand>,
-    /// Of each name, what it must hear yet. Every message but those of lost lanes is owed.
+    /// For each name, the messages still to be received. Every message is owed except those of lost lanes.
     due: BTreeMap<(Kind, Name), VecDeque<u64>>,
-    /// Of each name and server, the last message.
+    /// For each name and server, the last message.
     received: BTreeMap<((Kind, Name), u64), u64>,
 }
 
@@ -163,7 +163,7 @@ impl RegistryIo for World {
             assert!(before.is_none_or(|before| before < number), "{number} after {before:?}");
             let due = listener.due.entry(key).or_default();
             if let Some(at) = due.iter().position(|&other| other == number) {
-                // Of one server they come in order, and none is left out.
+                // Messages of one server come in order, without gaps.
                 let is_first = due.iter().take(at).all(|other| other % u64::from(SHARDS) != number % u64::from(SHARDS));
                 assert!(is_first || has_losses, "{number} before {due:?}");
                 due.remove(at);
@@ -461,7 +461,7 @@ fn a_silent_server_is_pinged_and_a_late_one_is_closed() {
     assert!(io.0.lines.borrow()[&0].unsent.ends_with(b"PING\r\n"), "is it there?");
     assert_eq!(look(&mut registry, 10), None);
     assert_eq!(look(&mut registry, 12), Some((0, true)), "it is not");
-    // One that answers, and that nobody needs any more.
+    // A lane that replies, and that no client needs any more.
     io.0.execute(0);
     let answer: Vec<u8> =
         io.0.lines.borrow_mut().get_mut(&0).map(|line| line.outbox.drain(..).collect()).unwrap_or_default();

@@ -231,7 +231,7 @@ fn a_large_command_for_several_shards_is_held_until_it_is_whole() {
     let large = wire(&format!("MSET a {value} b {value}"));
     assert_eq!(scene.drips(&large, 700), "+OK\r\n");
     assert_eq!(scene.0.world.pins(), [0; 4], "it needed no lane of its own");
-    // What is not split flows as before, and what is too large is refused.
+    // A command that is not split is forwarded as before, and one that is too large is refused.
     assert!(scene.drips(&wire(&format!("SET a {value}")), 700).starts_with('$'));
     assert_eq!(scene.0.world.pins(), [1, 1, 0, 0]);
     let value = "v".repeat(4_000);
@@ -291,7 +291,7 @@ fn large_values_of_other_shards_pass_while_keys_are_watched() {
         assert!(scene.says("MULTI\nGET e\nEXEC").contains("*1\r\n"));
         assert_eq!(scene.0.world.pins(), [3, 3, 0, 0]);
     }
-    // What is watched is watched all the while.
+    // A watched key stays watched all the while.
     let (mut scene, value) = scene_of_large_values();
     scene.says("WATCH b");
     scene.drips(&wire(&format!("SET a {value}")), 150);

@@ -54,7 +54,7 @@ fn large_commands_that_need_buffering_are_refused_and_the_rest_dropped() {
     }
 }
 
-/// What a command may do depends on all its arguments: with those that are not here yet it counts as the worst.
+/// The verdict on a command depends on all its arguments: while some have not arrived it is judged by the worst case.
 #[test]
 fn a_large_argument_hides_no_secret_parameter_from_the_gate() {
     let mut scene = scene();

@@ -24,7 +24,7 @@ use crate::lane::RespLane;
 /// Hot keys that INFO tells; the admin API tells all.
 const HOT_KEYS_TOLD: usize = 10;
 
-/// What has to be known between two pieces of a reply.
+/// State between two pieces of a reply.
 #[derive(Default)]
 pub(super) struct PartialReplyNote {
     /// The exchange of a reply of which the end has not come, and its bytes so far; zero bytes: none is under way.
@@ -40,7 +40,7 @@ impl PartialReplyNote {
         self.partial.get().1 > 0
     }
 
-    /// One more piece; how many bytes there are of this reply now. Of several shards pieces may come in turn: then only the
+    /// Adds one more piece; returns the bytes of this reply so far. Pieces of several shards may alternate: then only the
     /// latest counts.
     #[inline]
     fn add(&self, reply: &Reply<'_>) -> u64 {

@@ -81,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// Who is in a database that is not there any more cannot be served: every lane would be refused its SELECT.
+    /// A client in a database that no longer exists cannot be served: every lane would be refused its SELECT.
     pub(super) fn check_database(&self) {
         if self.session.try_borrow().is_ok_and(|session| !session.has_database(self)) {
             self.end(CloseReason::Ended("database_removed"));

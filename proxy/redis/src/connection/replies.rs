@@ -1,4 +1,4 @@
-//! What lanes tell a connection: replies, losses, frames, the requested lane.
+//! Events from the lanes of a connection: replies, losses, frames, the requested lane.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

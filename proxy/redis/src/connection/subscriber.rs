@@ -41,7 +41,7 @@ impl Connection {
         self.subscriber.place.borrow().clone()
     }
 
-    /// As [`Connection::hub`]; joins that of `login` if it has joined none. Nobody's login changes while subscribed.
+    /// As [`Connection::hub`]; joins the hub of `login` if it has joined none. The login cannot change while subscribed.
     pub(super) fn join_hub(&self, login: u64) -> Option<(Rc<Hub>, usize)> {
         let mut place = self.subscriber.place.borrow_mut();
         if place.as_ref().is_none_or(|(hub, _)| hub.login() != login) {
@@ -133,7 +133,7 @@ impl Connection {
     /// Evicts a subscriber that does not read: its neighbours and their lane go on.
     fn check_unread(&self, unread: u64) {
         let listener = self.service.sessions.settings();
-        // While memory is short nobody may have more unread than what stops a client from being read.
+        // While memory is short a client's unread output is limited to the mark at which the gateway stops reading from it.
         let cap = if self.is_over_budget.get() { listener.output_high_water } else { listener.output_hard_cap };
         let limit = cap.min(OUTPUT_MAX);
         if unread > limit {

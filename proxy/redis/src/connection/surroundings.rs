@@ -74,7 +74,7 @@ impl Connection {
         self.handle.table().entries().into_iter().filter(is_there)
     }
 
-    /// Chooses this command for the access log. What the gateway answers itself is logged at once.
+    /// Chooses this command for the access log. Commands that the gateway answers itself are logged at once.
     #[cold]
     fn begin_access_record(&self, command: Option<&'static Command>) {
         let name = command.map_or("unknown", |command| command.name);
@@ -209,7 +209,7 @@ impl Lanes for Connection {
     }
 
     fn pin(&self, key: LaneKey, reason: PinReason) -> Pinning {
-        // A lane that came after the session had asked is taken first.
+        // A lane that arrived after the session's request for it is used first.
         if let Some(pinned) = &*self.pinned.borrow()
             && pinned.key == key
         {

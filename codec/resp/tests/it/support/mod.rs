@@ -22,7 +22,7 @@ pub enum Event {
     Failed(ProtocolError),
 }
 
-/// What remains of a connection after all its bytes.
+/// State of a connection after all its bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ParsedConnection {
     pub events: Vec<Event>,

@@ -53,7 +53,7 @@ impl Play {
                     let seen = client.seen.entry(key.clone()).or_default();
                     *seen = (*seen).max(version);
                     if is_named {
-                        // Nobody on this worker gets what was there before.
+                        // No client of this worker gets an older value.
                         let invalidations = self.notified_writers.entry(key).or_default();
                         *invalidations = (*invalidations).max(version);
                     }
@@ -99,7 +99,7 @@ impl Play {
         }
     }
 
-    /// Nobody holds a value of which the gateway has heard that it was overwritten.
+    /// No client holds a value that the gateway knows to be overwritten.
     pub(super) fn check(&self) {
         let on_their_way: BTreeSet<usize> =
             self.common.posted.borrow().iter().map(|(id, _)| *id as usize - 2).collect();
