@@ -126,9 +126,9 @@ section! {
 section! {
     /// Metrics and logs.
     pub(crate) struct TelemetrySection {
-        /// Content of `/metrics`: `off` (gauges only), `counters`, or `full` (also latency histograms and stages, which are measured
-        /// at this level only). The admin API has the counters at every level. With `off` at the start of the process it keeps no
-        /// hot keys, big keys and slow log until the next start.
+        /// Content of `/metrics`: `off` (gauges only), `counters`, or `full` (also latency histograms and stages, which are
+        /// measured at this level only). The admin API has the counters at every level. With `off` at the start of the process
+        /// it keeps no hot keys, big keys and slow log until the next start.
         default level: Level = Level::Full;
         /// Share of exchanges whose stages (parse, policy, lane wait, encode, write) are timed one by one.
         default stage_sample: Ratio = Ratio(STAGE_SAMPLE);

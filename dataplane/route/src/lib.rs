@@ -3,7 +3,7 @@
 //! | module | concept |
 //! |---|---|
 //! | [`facts`] | the facts of a request: [`RequestFacts`] |
-//! | [`host`], [`path`], [`condition`], [`text`] | conditions of a route on host and path, on method, headers and query, on one value |
+//! | [`host`], [`path`], [`condition`], [`text`] | conditions of a route on host, path, method, headers, query, one value |
 //! | [`route`] | a route, and the order of precedence |
 //! | [`table`] | all routes of a listener: [`RouteTable::find`] |
 //! | [`explain`] | why it was this route |

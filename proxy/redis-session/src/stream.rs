@@ -96,7 +96,7 @@ impl State {
         if let Some(no) = self.forbids(command, class) {
             return Err(no.into());
         }
-        // Held whole it would have been, but for the room: what it reads has to be known.
+        // It had to be held whole, because its keys must be known, and there was no room.
         if self.must_know_keys(command) {
             return Err(TOO_LARGE.into());
         }

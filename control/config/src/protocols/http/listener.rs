@@ -53,8 +53,8 @@ section! {
         /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
         /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
         default forwarded: ForwardedFields = ForwardedFields::Replace;
-        /// Tell origins of the certificate that a client has shown, in X-Forwarded-Client-Cert (hash, subject, DNS names, URIs). A field
-        /// of that name from a client is treated as `forwarded` says.
+        /// Forward the certificate of a client to origins, in X-Forwarded-Client-Cert (hash, subject, DNS names, URIs). A
+        /// field of that name from a client is treated as `forwarded` says.
         default forwarded_client_cert: bool = false;
         /// Limits of WebSockets.
         table websocket: WebSocketSection;

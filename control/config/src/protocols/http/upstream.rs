@@ -49,7 +49,7 @@ section! {
         /// (`least_request`), of two random ones the one with fewer (`power_of_two`) or the one that is likely to answer sooner
         /// (`peak_ewma`), or at `random`; or by what `affinity` says, with `ring_hash` or `maglev`. Each worker counts its own.
         default balance: Balance = Balance::RoundRobin;
-        /// Affinity: what keeps requests together at one endpoint, while that is healthy.
+        /// The property of requests that keeps them together at one endpoint, while that is healthy.
         optional_table affinity: AffinitySection;
         /// How long an endpoint that was down takes to get its whole share again. 0: none.
         default slow_start: Period = Period::secs(0) => Period::secs(0)..=Period::secs(3_600);
