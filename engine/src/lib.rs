@@ -5,7 +5,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | settings that an operator may choose: workers, driver, TLS files, addresses |
+//! | `settings` | options that an operator may choose: workers, driver, TLS files, addresses |
 //! | `driver` | io_uring or polling: the flag ladder and the honest answer which one runs |
 //! | `worker` | the thread: loop turns, CPU pinning, heartbeat, mailbox |
 //! | `host` | kernel and processor, which figures of capacity belong to |

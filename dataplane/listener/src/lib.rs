@@ -2,7 +2,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | settings that an operator may choose |
+//! | `settings` | options that an operator may choose |
 //! | `admission` | the permits of a connection: process, listener, source address, handshake |
 //! | `close` | the reason of the end of a connection |
 //! | `handle` | the part of a connection that is the same for every protocol |

@@ -12,7 +12,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | settings that an operator may choose, with defaults and reasons |
+//! | `settings` | options that an operator may choose, with defaults and reasons |
 //! | `protocol` | the traits: a greeting, questions to a server, frames on a lane; what a lane tells a session |
 //! | `runs` | exchanges that wait; what one client pipelines is one entry |
 //! | `requests` | the bytes of those that wait for a connection |

@@ -19,7 +19,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings`, `faults` | settings of the server; failures on purpose |
+//! | `settings`, `faults` | options of the server; failures on purpose |
 //! | `server`, `core` | starting and housekeeping; objects that all connections of a worker share |
 //! | `connection`, `requests`, `delay` | one connection: chunks in, replies out, held back if the script says so |
 //! | `session`, `dispatch`, `table`, `commands` | the state of a client; which command may run; what it does |

@@ -7,7 +7,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | settings that an operator may choose |
+//! | `settings` | options that an operator may choose |
 //! | `sketch` | the most frequent items of a stream |
 //! | `key` | a key as it is kept and shown |
 //! | `hot` / `big` | the two lists of keys |

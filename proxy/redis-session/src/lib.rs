@@ -7,7 +7,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | settings that an operator may choose |
+//! | `settings` | options that an operator may choose |
 //! | `io` | the interface between a session and its shell |
 //! | `lane` | lanes to servers by name, and the frames that come on them |
 //! | `session` | bytes in, what to do next |
