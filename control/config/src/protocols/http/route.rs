@@ -20,8 +20,8 @@ section! {
     /// A route of HTTP listeners: requests that fulfil all its conditions go where it says. The order in which routes are
     /// tried does not depend on their order in the file: exact hosts before wildcards before all, then exact paths, regexes,
     /// prefixes, the longer before the shorter, then those with a method, with more headers, with more of the query. The best
-    /// host decides alone: if none of its routes takes a request, it is answered 404. A request for a host that no route names goes to the
-    /// `upstream` of the listener.
+    /// host decides alone: if none of its routes takes a request, it is answered 404. A request for a host
+    /// that no route names goes to the `upstream` of the listener.
     pub(crate) struct RouteSection [name = name] {
         /// Unique among routes; a label of metrics.
         required name: Name;
