@@ -15,7 +15,7 @@
 //! | [`error`] | whose fault |
 //! | [`exchange`] | [`exchange::Refusal`], [`exchange::LossCause`]: why an exchange has no reply; the kinds of replies |
 //! | [`connection`] | a client connection as other threads see it |
-//! | [`names`] | what belongs to host names, exact ones and wildcards |
+//! | [`names`] | rules of host names, exact ones and wildcards |
 //! | [`near`] | the known word that was probably meant |
 //! | [`net`] | networks in CIDR form |
 //! | [`secret`] | bytes that are never printed and are zeroed on drop |

@@ -28,8 +28,8 @@ struct Shared {
 
 /// A process-wide exact budget. Clones share the count.
 ///
-/// Exact: at no time are more units out than the limit that was in force when the last of them was taken, but for those of
-/// [`acquire_over`](Budget::acquire_over).
+/// Exact: at no time are more units out than the limit that was in force when the last of them was taken, except those
+/// of [`acquire_over`](Budget::acquire_over).
 /// Lowering the limit below what is in use takes nothing away; new permits wait until use has fallen.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);

@@ -57,7 +57,7 @@ impl<K: Clone + PartialEq> Gate<K> {
     }
 }
 
-/// A place, until it is dropped: by the thread that does the work, whoever has given it up meanwhile.
+/// A place, until it is dropped. The thread that does the work drops it, even if the requester has given up meanwhile.
 pub(crate) struct Pass<K: Clone + PartialEq> {
     gate: Arc<Gate<K>>,
     key: K,

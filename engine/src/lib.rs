@@ -5,7 +5,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | what an operator may choose: workers, driver, TLS files, addresses |
+//! | `settings` | options that an operator may choose: workers, driver, TLS files, addresses |
 //! | `driver` | io_uring or polling: the flag ladder and the honest answer which one runs |
 //! | `worker` | the thread: loop turns, CPU pinning, heartbeat, mailbox |
 //! | `host` | kernel and processor, which figures of capacity belong to |
@@ -19,7 +19,7 @@
 //! | `datagram` | a UDP socket of one worker |
 //! | `chunk` | received bytes, in a warm buffer |
 //! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
-//! | `flush` | what outputs send at the end of a turn |
+//! | `flush` | the sends of all outputs at the end of a turn |
 //! | `traffic` | the bytes that a connection moves, counted as they flow |
 //! | `poll_face` | the same two queues as tokio's `AsyncRead`/`AsyncWrite` |
 //! | `tls` | rustls between the wire and the two queues |

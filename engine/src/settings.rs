@@ -1,4 +1,4 @@
-//! Settings of the engine: workers, addresses, TLS. Plain data, already checked by whoever made it.
+//! Settings of the engine: workers, addresses, TLS. Plain data, checked before it is built.
 //!
 //! Every number has a named default with its unit, its reason and its worst case. The configuration crate
 //! reads these constants too, so a default stands in exactly one place.

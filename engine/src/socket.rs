@@ -53,7 +53,7 @@ impl Sockets {
         if epoll < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor that nobody else owns.
+        // SAFETY: a fresh descriptor that has no other owner.
         let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
         let sockets = Rc::new(Self {
             epoll,
@@ -185,7 +185,7 @@ impl DataSocket {
         Ok(socket)
     }
 
-    /// Shuts a direction down; the events of that come to whoever waits. A released connection is no longer ours to end.
+    /// Shuts a direction down; its waiters get the events of that. A released connection is no longer ours to end.
     pub(crate) fn shut_down(&self, direction: Shutdown) {
         if !self.is_released.get() {
             let _ = self.socket.shutdown(direction);
@@ -204,7 +204,7 @@ impl DataSocket {
         }
     }
 
-    /// A descriptor for whoever goes on with the connection.
+    /// A descriptor for the code that continues the connection.
     ///
     /// # Errors
     /// No descriptors left; then it is not released.
@@ -358,7 +358,7 @@ fn receive_now(socket: RawFd, vec: &mut Vec<u8>, most: usize) -> io::Result<usiz
     debug_assert!(vec.is_empty());
     let room = most.min(vec.capacity());
     let (nobody, flags) = (std::ptr::null::<u8>(), libc::MSG_DONTWAIT);
-    // SAFETY: the pointer is valid for `room` writes, which the capacity guarantees; nobody asks for the address.
+    // SAFETY: the pointer is valid for `room` writes, which the capacity guarantees; the address is not requested.
     let count = unsafe { libc::syscall(libc::SYS_recvfrom, socket, vec.as_mut_ptr(), room, flags, nobody, nobody) };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
     // SAFETY: the kernel has initialised `count` bytes, at most the capacity.

@@ -284,7 +284,7 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Waits at most `limit`, then wakes whoever waited for what happened.
+    /// Waits at most `limit`, then wakes the tasks that waited for these events.
     ///
     /// A worker whose sockets are busy looks at the driver, which has timers and wakes from other threads but no request,
     /// only when a timer is due and every few turns: that saves its system calls.

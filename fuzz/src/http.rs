@@ -50,7 +50,7 @@ impl Heads for ResponseParser {
     }
 }
 
-/// A client's bytes: where a read ends changes nothing, and what goes on of a head says the same to whoever reads it next.
+/// A client's bytes: where a read ends changes nothing, and a forwarded head has the same meaning for the next reader.
 pub fn http_request(data: &[u8]) {
     pieces_change_nothing(read::<RequestParser>, data);
 }

@@ -1,8 +1,8 @@
 //! Lines of the access log. A worker writes them straight into the buffer that is on its way to the log's thread: nothing is
 //! allocated for it, and no line is held up by another worker.
 //!
-//! Redaction happens by type: no record has a field that could hold a key, a value, an argument or a secret of a database. Of
-//! an HTTP request there are its path without the query and some fields, cut and made printable: see [`HttpAccess`].
+//! Redaction happens by type: no record has a field that could hold a key, a value, an argument or a secret of a database. A
+//! record of an HTTP request has its path without the query and some fields, cut and made printable: see [`HttpAccess`].
 
 use std::io::Write as _;
 use std::net::SocketAddr;

@@ -22,7 +22,7 @@
 //! | [`catalog`] | every metric, declared once; `docs/METRICS.md` and `/metrics` are made from it |
 //! | [`cells`] | [`Registry`], per-core handles: [`Counter`], [`Gauge`] |
 //! | [`histogram`] | log-linear [`Histogram`] over nanoseconds, its snapshot, merge and quantiles |
-//! | [`snapshot`] | what the control thread read: typed queries for the admin API and `weir top` |
+//! | [`snapshot`] | values that the control thread read: typed queries for the admin API and `weir top` |
 //! | [`prometheus`] | text exposition 0.0.4 of a snapshot |
 //! | [`sample`] | samplers: once per second per (listener, reason), and a random share |
 //! | [`events`] | the sampled events of one worker, and the number of those left out |

@@ -6,7 +6,7 @@
 //!
 //! * a wait has a deadline and names what it waited for ([`deadline`]); nothing sleeps for luck;
 //! * a missing server or gateway is a failure, never a skipped test;
-//! * what a test starts ends with it, by process id.
+//! * a process that a test starts ends with it, by process id.
 #![forbid(unsafe_code)]
 
 pub mod admin;

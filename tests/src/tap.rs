@@ -42,7 +42,7 @@ impl Tap {
                     all.push(Tapped::default());
                     all.len() - 1
                 };
-                // Whoever is gone is gone for both.
+                // An end that is gone is gone for both.
                 let _ = connect(stream, origin, number, &all);
             }
         });
@@ -80,7 +80,7 @@ fn connect(client: TcpStream, origin: SocketAddr, number: usize, all: &Arc<Mutex
     Ok(())
 }
 
-/// Keeps bytes before it passes them on: whoever has seen a response finds its request. Nothing: the end.
+/// Keeps bytes before it passes them on: a test that has seen a response finds its request. Nothing: the end.
 fn pass(mut from: TcpStream, mut to: TcpStream, keep: impl Fn(&[u8])) {
     let mut chunk = [0; 64 * 1024];
     loop {

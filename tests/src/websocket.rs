@@ -1,5 +1,5 @@
 //! WebSocket as the tests see it: frames in the plainest way, and a scripted origin behind its 101.
-//! Deliberately not the codec under test, but for the answer to a key, which RFC 6455's example and real clients check.
+//! Deliberately not the codec under test, except for the answer to a key, which RFC 6455's example and real clients check.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -9,7 +9,7 @@
 //! | `stage` | the processes: started, killed, replaced, ended |
 //! | `traffic` | the clients, and what they count |
 //! | `redis`, `http` | one connection of a client, and one checked exchange on it |
-//! | `report` | what is printed |
+//! | `report` | the printed report |
 
 mod http;
 mod redis;

@@ -32,7 +32,7 @@ pub enum ImportCommand {
     Twemproxy(ImportArgs),
 }
 
-/// What is read and written.
+/// The files that are read and written.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
     /// The file to read.

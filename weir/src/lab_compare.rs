@@ -47,8 +47,8 @@ pub struct CompareArgs {
     #[arg(long, value_name = "NAME|FILE.toml", value_delimiter = ',')]
     peers: Vec<String>,
 
-    /// Who makes the load: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, or a load program's TOML file. Without it: the lab's
-    /// own generator. For scenarios with mode = "closed" and integrity = false.
+    /// Generator of the load: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, or a load program's TOML file. Without it: the
+    /// lab's own generator. For scenarios with mode = "closed" and integrity = false.
     #[arg(long, value_name = "NAME|FILE.toml")]
     load: Option<String>,
 
@@ -65,7 +65,7 @@ pub struct CompareArgs {
     #[arg(long, default_value = "1", value_parser = Budget::from_str)]
     budget: Budget,
 
-    /// What stands behind the gateways: origin (the lab's own, without this), nginx (which the lab starts, HTTP/1.1 only), or
+    /// Servers behind the gateways: origin (the lab's own, without this), nginx (which the lab starts, HTTP/1.1 only), or
     /// servers that run already. Several are for peers whose file has {each origin}.
     #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_delimiter = ',', value_parser = lab_sweep::behind)]
     behind: Vec<UpstreamKind>,

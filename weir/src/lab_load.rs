@@ -48,7 +48,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "HOST:PORT|unix:/path", value_parser = Address::from_str)]
     target: Option<Address>,
 
-    /// What the exit code says, such as 'p99<5ms'; as often as needed.
+    /// Threshold that the exit code reports, such as 'p99<5ms'; as often as needed.
     #[arg(long = "threshold", value_name = "FIGURE<BOUND", conflicts_with = "part")]
     thresholds: Vec<String>,
 

@@ -23,13 +23,13 @@ use crate::{
 };
 
 /// Make one record per phase of those that the parts of a run wrote (`weir lab load --part`): counts are summed, histograms
-/// added, and the verdict judged again. What does not belong together is refused.
+/// added, and the verdict judged again. Records that do not belong together are refused.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weir lab merge one.jsonl two.jsonl\n  weir lab merge part-*.jsonl --json whole.jsonl   # and its page, whole.html\n\nThe files must be of the same run: same scenario, target, build and start, and every part once. Exit: 0 merged and every threshold is met, 99 the target missed a threshold, 98 there are thresholds and the run does not judge the target, 1 refused, 2 the command line is wrong."
 )]
 pub struct MergeArgs {
-    /// What each part wrote with --json.
+    /// The files that the parts wrote with --json.
     #[arg(value_name = "PART.jsonl", required = true)]
     files: Vec<PathBuf>,
 
@@ -42,8 +42,8 @@ pub struct MergeArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// What the exit code says, such as 'p99<5ms'; as often as needed. Of their scenario parts keep the latency target, which
-    /// is one more, and no other threshold.
+    /// Threshold that the exit code reports, such as 'p99<5ms'; as often as needed. Parts keep the latency target of their
+    /// scenario, which is one more, and no other threshold.
     #[arg(long = "threshold", value_name = "FIGURE<BOUND")]
     thresholds: Vec<String>,
 }

@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use weir_trials::{Report, file};
 
-/// Of the commands with one result at their end.
+/// Arguments of the commands with one result at their end.
 #[derive(Debug, Default, Args)]
 pub struct ResultArgs {
     /// Write the result with all its runs to this file, and its page beside it: results/a.json gets results/a.html.

@@ -22,8 +22,8 @@ pub struct ProfileArgs {
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
 
-    /// Who makes the load: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, or a load program's TOML file. Without it: the lab's
-    /// own generator.
+    /// Generator of the load: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, or a load program's TOML file. Without it: the
+    /// lab's own generator.
     #[arg(long, value_name = "NAME|FILE.toml")]
     load: Option<String>,
 
@@ -35,7 +35,7 @@ pub struct ProfileArgs {
     #[arg(long, default_value = "1", value_parser = Budget::from_str)]
     budget: Budget,
 
-    /// What stands behind the gateway: origin (the lab's own, without this), nginx (which the lab starts, HTTP/1.1 only), or
+    /// Servers behind the gateway: origin (the lab's own, without this), nginx (which the lab starts, HTTP/1.1 only), or
     /// servers that run already.
     #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_delimiter = ',', value_parser = lab_sweep::behind)]
     behind: Vec<UpstreamKind>,

@@ -73,7 +73,7 @@ pub struct CoresArgs {
 /// The common parts.
 #[derive(Debug, Args)]
 struct CommonArgs {
-    /// What stands behind the gateways: origin (the lab's own), nginx (which the lab starts, HTTP/1.1 only), or a server that runs
+    /// Servers behind the gateways: origin (the lab's own), nginx (which the lab starts, HTTP/1.1 only), or a server that runs
     /// already. Without it: origin for a ladder, nginx for cores.
     #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_parser = behind)]
     behind: Option<UpstreamKind>,

@@ -21,7 +21,7 @@ use weir_trials::{
 
 use crate::lab_load;
 
-/// What stands behind the gateway.
+/// The kind of server behind the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum BackendName {
     /// A real server.
@@ -57,7 +57,7 @@ pub struct PlanArgs {
     #[arg(long, default_value = "1", value_parser = Budget::from_str)]
     budget: Budget,
 
-    /// What stands behind the gateway.
+    /// The kind of server behind the gateway.
     #[arg(long, value_enum, default_value = "real")]
     backend: BackendName,
 

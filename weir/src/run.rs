@@ -168,7 +168,7 @@ fn start(
     let snapshot = source.load().map_err(|diagnostics| {
         let mistakes = crate::check::mistakes(&diagnostics);
         let summary = format!("{source}: {mistakes}; nothing was started");
-        // The process that waits has but one message; whoever sits at a terminal sees the mistakes in front of the sentence.
+        // The process that waits has but one message; an operator at a terminal sees the mistakes in front of the sentence.
         if predecessor.is_some() {
             return format!("{summary}\n{diagnostics}");
         }

@@ -30,7 +30,7 @@ pub struct ShardsArgs {
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     keys: u32,
 
-    /// What these keys begin with.
+    /// The prefix of these keys.
     #[arg(long, default_value = "user:")]
     prefix: String,
 

@@ -16,7 +16,7 @@ pub struct Problem {
     pub title: String,
     /// The HTTP status of this answer.
     pub status: u16,
-    /// What happened this time.
+    /// The cause of this occurrence.
     pub detail: String,
     /// The next step for the person who reads this.
     pub remedy: String,

@@ -82,7 +82,7 @@ impl AdminServer {
         self.access.clone()
     }
 
-    /// Handle for whoever knows that another process answers at this address now.
+    /// Handle that stops this server once another process answers at its address.
     pub fn stopper(&self) -> AdminStopper {
         AdminStopper(self.stop.clone())
     }

@@ -25,7 +25,7 @@
 //! | `access_log`, `shares` | tables and keys that several places have |
 //! | `checks` | relations between the keys of all protocols, keys without effect, and the step from sections to settings |
 //! | `snapshot` | the result |
-//! | `change` | what differs between two snapshots and what needs a restart |
+//! | `change` | differences between two snapshots, and which of them need a restart |
 //! | `schema`, `reference`, `explain` | the declarations as JSON Schema, as a page, and one key of it for a terminal |
 //! | `surroundings` | environment and files, so that the core stays pure |
 #![forbid(unsafe_code)]

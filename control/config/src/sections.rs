@@ -41,7 +41,7 @@ section! {
         table admin: AdminSection;
         /// Limits of the whole process.
         table limits: LimitsSection;
-        /// What happens between SIGTERM and the end.
+        /// The time between SIGTERM and the end of the process.
         table drain: DrainSection;
         /// A new process of the program in place of this one.
         table upgrade: UpgradeSection;
@@ -126,9 +126,9 @@ section! {
 section! {
     /// Metrics and logs.
     pub(crate) struct TelemetrySection {
-        /// What `/metrics` shows: `off` (gauges only), `counters`, or `full` (also latency histograms and stages, which are measured
-        /// at this level only). The admin API has the counters at every level. With `off` at the start of the process it keeps no
-        /// hot keys, big keys and slow log until the next start.
+        /// Content of `/metrics`: `off` (gauges only), `counters`, or `full` (also latency histograms and stages, which are
+        /// measured at this level only). The admin API has the counters at every level. With `off` at the start of the process
+        /// it keeps no hot keys, big keys and slow log until the next start.
         default level: Level = Level::Full;
         /// Share of exchanges whose stages (parse, policy, lane wait, encode, write) are timed one by one.
         default stage_sample: Ratio = Ratio(STAGE_SAMPLE);
@@ -184,8 +184,8 @@ section! {
         /// Share of exchanges in the access log. Absent: as `telemetry.access_log.sample`.
         optional access_log_sample: Ratio;
         /// Result of `weir lab knee --json`, found with as many CPUs as there are workers: how much this listener
-        /// carries. Read at start and at a reload only. A relative path starts at this file's directory. Absent: nobody
-        /// has said.
+        /// carries. Read at start and at a reload only. A relative path starts at this file's directory. Absent: the knee
+        /// is not known.
         optional knee: KneeFile;
         /// Share of the knee from which the load is warned about, above 0.0.
         default knee_warn: Ratio = Ratio(KNEE_WARN);

@@ -30,7 +30,7 @@ pub(crate) const KNEE_WARN: f64 = 0.8;
 /// A checked configuration. It never changes; the next one is another value with a higher generation.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// 0 until it is published, then counted up by whoever publishes: see [`Snapshot::published`].
+    /// 0 until it is published, then counted up by the publisher: see [`Snapshot::published`].
     pub generation: u64,
     /// Workers, driver, buffers.
     pub runtime: RuntimeSettings,

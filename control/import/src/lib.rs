@@ -18,7 +18,7 @@
 //! | `field` | changes of header fields |
 //! | `quantity` | durations and sizes in the notations of the other programs |
 //! | `order` | rules of which the first match counts, as routes of which the most specific one counts |
-//! | `overlap` | of two routes, whether one takes requests of the other, and which is tried first |
+//! | `overlap` | whether one of two routes takes requests of the other, and which is tried first |
 //! | `paths` | paths and regular expressions as a route can have them |
 //! | `yaml` | YAML and JSON as a tree with lines |
 //! | `nginx`, `haproxy`, `envoy`, `twemproxy` | one format each |

@@ -2,18 +2,18 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | what an operator may choose |
+//! | `settings` | options that an operator may choose |
 //! | `admission` | the permits of a connection: process, listener, source address, handshake |
 //! | `close` | the reason of the end of a connection |
 //! | `handle` | the part of a connection that is the same for every protocol |
 //! | `service` | a listener of any protocol, as the gateway holds it |
 //! | `departure` | a connection that leaves for another process |
-//! | `sessions` | what a listener owes each of its connections |
+//! | `sessions` | the duties of a listener to each of its connections |
 //! | `connections` | the table of open connections, readable from any thread |
 //! | `linger` | the end of a connection that the gateway closes first |
-//! | `reports` | what its peers do wrong, counted and reported |
+//! | `reports` | mistakes of its peers, counted and reported |
 //! | `roster` | the open connections of one listener on one worker |
-//! | `share` | what the listeners of one worker share |
+//! | `share` | objects that the listeners of one worker share |
 //! | `succession` | clients that come back are served after what they left behind |
 //! | `tls` | TLS towards the clients, before their sessions or within them |
 //! | `timing` | the time that exchanges take, and its stages |

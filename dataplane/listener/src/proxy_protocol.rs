@@ -2,8 +2,8 @@
 //!
 //! Source: HAProxy's `doc/proxy-protocol.txt` (revision of 2025); sections are cited as "spec 2.1". Sans-IO and
 //! incremental: [`decode`] wants the bytes from the start of the connection again with more of them, until it gives a
-//! header and its length. A listener asks for a header only where the peer is trusted to send one: whoever may connect
-//! to it may claim any address.
+//! header and its length. A listener expects a header only from a peer that is trusted to send one: any client that
+//! sends one may claim any address.
 //!
 //! Limits: version 1 is at most [`V1_BYTES_MAX`], version 2 at most
 //! [`PROXY_HEADER_BYTES_MAX`](weir_base::limits::PROXY_HEADER_BYTES_MAX). The deadline for the whole header belongs to

@@ -1,4 +1,4 @@
-//! Settings of a listener, of admission and of drain. Plain data, already checked by whoever made it.
+//! Settings of a listener, of admission and of drain. Plain data, checked before it is built.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The facts that routes are chosen by. Implemented by whoever holds a request; only the facts that a condition needs are read.
+/// The facts that routes are chosen by. The holder of a request implements it; only the facts that a condition needs are read.
 pub trait RequestFacts {
     /// The canonical host without port, as [`weir_analysis::http::host::canonical`] gives it; empty if there is none.
     fn host(&self) -> &[u8];

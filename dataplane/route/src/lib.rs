@@ -2,8 +2,8 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`facts`] | what a request tells about itself: [`RequestFacts`] |
-//! | [`host`], [`path`], [`condition`], [`text`] | what a route asks of host and path, of method, headers and query, of one value |
+//! | [`facts`] | the facts of a request: [`RequestFacts`] |
+//! | [`host`], [`path`], [`condition`], [`text`] | conditions of a route on host, path, method, headers, query, one value |
 //! | [`route`] | a route, and the order of precedence |
 //! | [`table`] | all routes of a listener: [`RouteTable::find`] |
 //! | [`explain`] | why it was this route |
@@ -15,7 +15,7 @@
 //! The order in which routes are tried is computed once, when a table is built, and it is total: no two runs and no two
 //! machines differ. The host decides first and finally: see [`table`].
 //!
-//! Costs: a lookup allocates nothing (but for repeated headers, see [`RequestFacts::header`]). Host and exact path are a
+//! Costs: a lookup allocates nothing (except for repeated headers, see [`RequestFacts::header`]). Host and exact path are a
 //! hash each, prefixes one binary search; regexes of the host are tried one by one, so a few hundred of them are felt.
 #![forbid(unsafe_code)]
 

@@ -14,7 +14,7 @@ pub enum PathMatch {
     Exact(Box<str>),
     /// Those that this regex matches as a whole.
     Regex(Box<PathRegex>),
-    /// This one and all below it: `/blog` is `/blog` and `/blog/x`, not `/blogger`. Without a slash at its end, but for `/`.
+    /// This one and all below it: `/blog` is `/blog` and `/blog/x`, not `/blogger`. Without a slash at its end, except `/`.
     Segments(Box<str>),
     /// Those that begin with this text.
     Text(Box<str>),
@@ -116,7 +116,7 @@ impl PathMatch {
         }
     }
 
-    /// The prefix as it was written, if it is one; without slash at its end for segments, but for `/`.
+    /// The prefix as it was written, if it is one; without slash at its end for segments, except `/`.
     pub fn prefix(&self) -> Option<&str> {
         match self {
             Self::Segments(text) | Self::Text(text) => Some(text),

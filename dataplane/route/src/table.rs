@@ -13,7 +13,7 @@
 //!
 //! **The host is chosen first, and finally.** All routes of one host belong together, as in a virtual host of Envoy or a
 //! server of nginx: if none of them takes a request for `a.example.com`, routes of `*.example.com` and `*` are not tried,
-//! and the request has no route. Otherwise whoever may add a route for a wildcard could take what a host leaves open.
+//! and the request has no route. Otherwise the author of a route for a wildcard could take requests that a host leaves open.
 //! Within the host, a route whose path matches and whose other conditions do not is passed over, and the next is tried.
 
 use std::{collections::HashMap, ops::Range};

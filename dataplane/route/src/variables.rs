@@ -231,7 +231,7 @@ impl Template {
                 Part::Text(text) => output.extend_from_slice(text.as_bytes()),
                 Part::Variable(variable) => {
                     resolve(variable, output);
-                    // The subject of a certificate is written by whoever made it.
+                    // The issuer of a certificate chooses its subject: it may hold any text.
                     if !is_field_text(&output[at..]) {
                         rendered = Rendered::Refused;
                     } else if output.len() == at {

@@ -28,7 +28,7 @@ const STALL_IMPATIENT_MAX: Duration = Duration::from_secs(1);
 /// For so long in all may clients that take too little hold up a lane on which others wait; then they are evicted. It is the
 /// most that one client may cost another, and it comes to that only while memory is short.
 const STALL_AMONG_OTHERS_MAX: Duration = Duration::from_millis(100);
-/// A lane that was not held up for so long may be so again: whoever waited then is served.
+/// A lane that was not held up for so long may be so again: the sessions that waited are served by then.
 const PATIENCE_BACK_AFTER: Duration = Duration::from_secs(1);
 /// Bytes in a row to one client after which the lane takes no other clients until it is done. 4 MiB take 4 ms from a server
 /// nearby and 40 ms over 1 Gbit/s; ordinary values stay far below, so that they do not cost a connection.

@@ -12,7 +12,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | what an operator may choose, with defaults and reasons |
+//! | `settings` | options that an operator may choose, with defaults and reasons |
 //! | `protocol` | the traits: a greeting, questions to a server, frames on a lane; what a lane tells a session |
 //! | `runs` | exchanges that wait; what one client pipelines is one entry |
 //! | `requests` | the bytes of those that wait for a connection |
@@ -34,7 +34,7 @@
 //! | `endpoint` / `endpoints` | one server: how it is reached and what is known of it; all of them, and which is next |
 //! | `topology` | which endpoint holds a key; which one is the primary |
 //! | `slots` / `discovery` | which node of a cluster has which slot; which servers there are |
-//! | `replicas` / `zones` | who follows whom, and where is read; who is near |
+//! | `replicas` / `zones` | which server replicates which, and which one is read from; servers in the gateway's zone |
 //! | `upstream` | shared and pinned lanes of one named upstream on one worker |
 //! | `metrics` | the cells this room writes |
 

@@ -19,8 +19,8 @@ use crate::{
     room::Room,
 };
 
-/// How long the connections of an endpoint rest after every response once it has written behind one. 60 s: whoever does this on
-/// purpose or by mistake does it again. Worst case: its clients wait for connects.
+/// How long the connections of an endpoint rest after every response once it has written behind one. 60 s: a server that does
+/// this on purpose or by mistake does it again. Worst case: its clients wait for connects.
 const DISTRUST: Duration = Duration::from_secs(60);
 
 /// One endpoint with its lanes.

@@ -95,7 +95,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         Ok(SubscriptionLane { stream, metrics, _open: open })
     }
 
-    /// Tracking was without a server for a moment: whoever tracks forgets everything.
+    /// Tracking was without a server for a moment: every client that tracks must drop its cache.
     pub fn count_tracking_gap(&self, key: P::Key) {
         self.metrics(key).tracking_gap();
     }

@@ -22,7 +22,7 @@ pub(crate) enum Spread {
     No,
     Hashed(Placement),
     Slots(SlotMap),
-    /// All are on one, whoever that is.
+    /// All are on one server: the present primary.
     Primary(Primary),
 }
 

@@ -1,4 +1,4 @@
-//! Streams under back-pressure, on both drivers: every byte arrives once and in order, whoever is slow.
+//! Streams under back-pressure, on both drivers: every byte arrives once and in order, whichever side is slow.
 
 use std::{
     cell::RefCell,

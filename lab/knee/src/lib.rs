@@ -27,8 +27,8 @@
 //! | [`trial`] | the facts of one timed run; rates in requests per second, times in microseconds, CPU as a share of a core |
 //! | [`rules`] | every threshold, its default and its reason; a result stores the ones it used |
 //! | [`judge`](mod@judge) | clean, not clean, invalid or unsteady, and why |
-//! | [`stop`] | what stopped the gateway: the first of eight reasons that matches, with its evidence |
-//! | [`command`] | what the search asks for |
+//! | [`stop`] | the reason that stopped the gateway: the first of eight reasons that matches, with its evidence |
+//! | [`command`] | the next step that the search requests: a trial, or the end |
 //! | [`search`] | the states: Calibrate, Ramp, Bisect, Verify, StepDown, StepUp, Overload |
 //! | [`points`] | outcome of each rate; points that contradict each other |
 //! | [`knee`] | the result: an interval, what verified it, first overload, peak completed |

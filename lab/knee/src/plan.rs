@@ -206,7 +206,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Sizes a deployment from measured results. Of several matching runs, the most recent is used.
+/// Sizes a deployment from measured results. The most recent of several matching runs is used.
 ///
 /// # Errors
 /// A demand that makes no sense, or the first dimension without a clean knee of this shape.

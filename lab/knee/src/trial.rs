@@ -216,7 +216,7 @@ pub struct Host {
     pub slices_stolen: u64,
     /// Idle share of all CPUs of the box.
     pub idle: Option<f64>,
-    /// Busy or stolen share of the fullest CPU that the generator may use, whoever else is on it.
+    /// Busy or stolen share of the fullest CPU that the generator may use, including other programs on it.
     pub generator_cpu: Option<f64>,
     /// Periods in which a party was throttled.
     pub throttled_periods: u64,

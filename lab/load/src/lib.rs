@@ -7,18 +7,18 @@
 //! | [`url`] | the scenario of a URL, for a load without a file |
 //! | [`threshold`] | bounds that the figures of a phase have to keep |
 //! | [`protocols`] | the protocols of the lab: one file each behind one trait, and the table that lists them |
-//! | `wire` | what a connection says first, and whole replies out of chunks |
+//! | `wire` | the first bytes of a connection, and whole replies out of chunks |
 //! | [`shard`] | one of n generator shards, its part of the connections, its own random streams |
 //! | [`part`] | which shards are those of one of several processes |
 //! | [`arrivals`] | intended times: a pure function of seed, shard and rate |
 //! | [`keys`] | which key: uniform or Zipf |
-//! | [`values`] | what a key holds: a keyed hash, so that every reply can be verified without a table |
+//! | [`values`] | the value of a key: a keyed hash, so that every reply can be verified without a table |
 //! | [`requests`] | the encoded requests of a shard, and the check of each reply |
-//! | [`answer`] | what kind of answer a reply is: a value, the overload answer of a gateway, or a failure |
+//! | [`answer`] | kinds of replies: a value, the overload answer of a gateway, or a failure |
 //! | [`recorder`] | one latency histogram, 1 us to 60 s, and the sample-size rule |
 //! | [`buckets`] | the same for people: a few rows |
 //! | [`outcome`] | the counters and histograms of a shard, merged by adding |
-//! | `measured` | what shards measured in a phase, added up, and its verdict |
+//! | `measured` | measurements of all shards in a phase, added up, and its verdict |
 //! | [`program`] | the program that sends the load, as records name it |
 //! | [`record`] | the result line `weir.lab.step/1` |
 //! | [`mod@merge`] | the records of all parts become the record of the run |

@@ -6,8 +6,8 @@
 //! | `http1`, `http2` | a GET for each request, over HTTP/1.1 or HTTP/2 in clear text |
 //! | `websocket` | a message there and the same back, behind an upgrade of HTTP/1.1 |
 //! | `tcp` | a message there and the same back, with nothing around it |
-//! | `http` | what the versions of HTTP and WebSocket have in common: `[request]`, paths, bodies |
-//! | `messages` | what echoes have in common: the plan of messages and their check |
+//! | `http` | common parts of the versions of HTTP and of WebSocket: `[request]`, paths, bodies |
+//! | `messages` | common parts of echoes: the plan of messages and their check |
 //!
 //! A new protocol is a file with its [`Protocol`], its `mod`, and its row in [`ALL`]. The generator, the trials and the
 //! commands ask the trait and name no protocol.

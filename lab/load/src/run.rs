@@ -7,7 +7,7 @@
 //! | `fan_out` | requests whose replies come on other connections: publish and subscribe |
 //! | `connection` | one connection: made, read, made again |
 //! | `dispatch`, `bell` | when a request is sent: by the schedule (open) or by a reply (closed) |
-//! | `tally` | what is counted: the window, and the running second |
+//! | `tally` | counts: of the window, and of the running second |
 //! | `second` | seconds for the live view, added up over shards and processes |
 //! | `barrier` | where the processes of one run wait for each other |
 //! | `step`, `host`, `calendar` | the record of a phase; the machine; dates |
@@ -148,7 +148,7 @@ impl WorkerThreads {
             let job = Job { scenario: scenario.clone(), shard, target: target.clone() };
             let (orders, inbox) = mailbox();
             let reporter = Reporter(reporter.clone());
-            // Not pinned: which cores are the generator's is for whoever started it to say (taskset, cpuset). The pause
+            // Not pinned: the operator chooses the cores of the generator at its start (taskset, cpuset). The pause
             // that gathers requests of waiting clients never happens, since a generator notes none of them.
             let id = shard.index() as usize;
             let main = move || worker::serve(job, inbox, reporter);

@@ -40,7 +40,8 @@
 //! ```
 //!
 //! `redis-pubsub` has `channels = 100` in place of keys and commands: connections are subscribers then, and rates count the
-//! messages that they hear. HTTP, WebSocket and TCP have no keys and no commands. Of HTTP and WebSocket `[request]` may say more about what they ask for:
+//! messages that they hear. HTTP, WebSocket and TCP have no keys and no commands. For HTTP and WebSocket, `[request]`
+//! describes the requests further:
 //!
 //! ```text
 //! name = "http2-128b"
@@ -189,7 +190,7 @@ impl Scenario {
         self.request.path.clone().unwrap_or_else(|| format!("/{}", self.payload.bytes_max()))
     }
 
-    /// 16 hexadecimal digits, the same for the same scenario and, but for chance, for no other. Comments, spaces and keys
+    /// 16 hexadecimal digits, the same for the same scenario and, except by chance, for no other. Comments, spaces and keys
     /// that only say the default change nothing. Compare those of one build: another may know other keys.
     #[must_use]
     pub fn fingerprint(&self) -> String {

@@ -23,7 +23,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | what to serve |
+//! | `settings` | options of the server |
 //! | `server`, `connection` | workers; one connection: which protocol, chunks in, replies out |
 //! | `session`, `target`, `echo` | requests and frames to replies, without I/O |
 //! | `http2` | the same for HTTP/2, over the `h2` crate |

@@ -19,8 +19,8 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings`, `faults` | what to serve; what goes wrong on purpose |
-//! | `server`, `core` | starting and housekeeping; what all connections of a worker share |
+//! | `settings`, `faults` | options of the server; failures on purpose |
+//! | `server`, `core` | starting and housekeeping; objects that all connections of a worker share |
 //! | `connection`, `requests`, `delay` | one connection: chunks in, replies out, held back if the script says so |
 //! | `session`, `dispatch`, `table`, `commands` | the state of a client; which command may run; what it does |
 //! | `reply`, `errors` | bounded replies; Redis' texts |

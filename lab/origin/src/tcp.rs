@@ -13,7 +13,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | what to serve |
+//! | `settings` | options of the server |
 //! | `connection` | one connection: chunks in, the same out, held back if there is a delay |
 
 mod connection;

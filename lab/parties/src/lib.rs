@@ -6,7 +6,7 @@
 //! | [`peer`] | gateways that can be measured, each described by a small TOML file |
 //! | [`load`] | load programs of others, each described by a small TOML file, and how its output is read |
 //! | [`certificate`] | a certificate for a measurement in TLS |
-//! | `words` | what the words of these files become |
+//! | `words` | the values that replace the words of these files |
 //! | [`place`] | CPUs that may be used, free ports |
 //! | [`cpu`] | CPU time of processes, threads and the machine, from procfs |
 //! | [`counters`] | cycles and instructions, where the machine counts them |

@@ -12,10 +12,10 @@
 //! | `{seconds}` | the length of a run, or |
 //! | `{requests}` | how many requests it has |
 //! | `{payload}` | bytes of a value, or of the body of an answer |
-//! | `{path}`, `{name}` | what a request of HTTP asks for, and of whom |
+//! | `{path}`, `{name}` | target of an HTTP request, and its host |
 //! | `{command}`, `{keys}` | which command of a mix, and how many keys there are |
 //!
-//! A setting of the scenario that no word names must have its simplest value; whoever starts the program checks that. For the
+//! A setting of the scenario that no word names must have its simplest value; the start of the program checks that. For the
 //! parsing of the output see [`output`].
 
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ pub struct Load {
     pub protocols: Vec<String>,
     /// Name of the program.
     pub program: String,
-    /// How to get it, for whoever does not have it.
+    /// How to install it.
     pub install: String,
     /// Arguments with which it tells its version.
     pub version: Vec<String>,

@@ -7,11 +7,11 @@
 //! |---|---|
 //! | `{port}` | the port on 127.0.0.1 that clients will connect to |
 //! | `{admin_port}` | another free port |
-//! | `{origin}` | what stands behind, as `host:port` |
+//! | `{origin}` | the server behind, as `host:port` |
 //! | `{origin_host}`, `{origin_port}` | its two parts |
 //! | `{workers}` | threads that carry load |
 //! | `{connections}` | client connections that must fit |
-//! | `{path}` | what a request of HTTP asks for |
+//! | `{path}` | target of an HTTP request |
 //! | `{folder}` | a folder for what it writes; others write there too |
 //! | `{certificate}`, `{key}`, `{certificate_and_key}` | files of PEM that the lab makes where clients speak TLS |
 //! | `{config}` | path of the configuration file; in `arguments` only |
@@ -97,7 +97,7 @@ pub struct Peer {
     pub protocols: Vec<String>,
     /// Name of the program, or a path to it.
     pub program: String,
-    /// How to get it, for whoever does not have it.
+    /// How to install it.
     pub install: String,
     /// Most threads that it can carry load with; absent: as many as configured.
     pub workers_max: Option<u32>,
@@ -173,7 +173,7 @@ pub struct Running {
     pub version: String,
     /// The command that started it.
     pub command: String,
-    /// The configuration as it was written, but for the folder, which is `.` here; empty without one.
+    /// The configuration as it was written, except the folder, which is `.` here; empty without one.
     pub config: String,
 }
 

@@ -11,7 +11,7 @@
 //! | [`stage`] | the programs of a measurement: origin, sink, gateways |
 //! | `watch` | CPU, descriptors and kernel counters over one window, second by second |
 //! | `trial` | one trial: load and watch, as plain figures |
-//! | [`course`] | what a trial looked like second by second and thread by thread |
+//! | [`course`] | the course of a trial, second by second and thread by thread |
 //! | [`together`] | one load from several processes, begun together and merged |
 //! | [`mod@knee`] | the search from the first calibration to the last rung |
 //! | `fleet` | the arms of a measurement, started once and kept |

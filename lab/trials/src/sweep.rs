@@ -226,7 +226,7 @@ fn attempt(
         left -= 1;
         match verdict {
             Verdict::Invalid(_) if left > 0 => {}
-            // Whoever waits for the machine is uneven, and the window is what it is.
+            // A saturated program is uneven: an unsteady window counts too.
             Verdict::Clean | Verdict::Unsteady => return Ok((trial, record, None)),
             _ => return Ok((trial, record, Some(verdict.to_string()))),
         }

@@ -3,7 +3,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | [`protocol`] | what conductor and process say to each other |
+//! | [`protocol`] | messages between the conductor and a process |
 //! | [`conductor`] | starts the processes, lets them begin together, merges what they tell |
 //! | [`member`] | one of the processes |
 //!

@@ -170,7 +170,7 @@ impl ResourceSample {
     }
 }
 
-/// A window that has begun. Whoever opens it looks once a second, and closes it.
+/// A window that has begun. Its opener looks once a second, and closes it.
 pub(crate) struct Window {
     members: Vec<Member>,
     first: ResourceSample,

@@ -64,7 +64,7 @@ impl State {
         io: &impl Io,
     ) -> Option<CommandStatus> {
         if command.class == Class::CrossProtocol {
-            // Closed whoever asks: an HTTP request must not go on as commands.
+            // Closed for every user: an HTTP request must not go on as commands.
             return None;
         }
         if let Err(no) = self.verdict(command, request) {

@@ -14,9 +14,9 @@
 //!    script, EXEC, FLUSHALL) the client gets only entries read later than the reply to it.
 //! 3. A client does not see time go back: a reply that it has read at the server replaces the entry of that request, and
 //!    if the reply is new, entries of other requests for the key (HGET beside HGETALL) are not used until they
-//!    have been read again. Of several reads of a key in flight at the same time, perhaps on two lanes, only the first reply is
-//!    cached, as the others may be older; each of the others drops the entry, unless it equals it. After a read that could not
-//!    be cached (MGET, a script) the client gets only entries read later.
+//!    have been read again. If several reads of a key are in flight at the same time, perhaps on two lanes, only the first
+//!    reply is cached, as the others may be older; each of the others drops the entry, unless it equals it. After a read that
+//!    could not be cached (MGET, a script) the client gets only entries read later.
 //! 4. A reply is kept for `cache_age_max` at most, whatever was heard. A key whose time to live is over is not reported before
 //!    the server finds it; a read finds it.
 //!

@@ -157,7 +157,7 @@ impl Gather {
                 let good = parts.iter().find(|part| !part.is_error).or(parts.first());
                 good.map(|part| out.extend_from_slice(&part.bytes))
             }
-            // Whoever asks whether all is well must not be refused because one shard is not.
+            // A client that checks health by INFO must not be refused because one shard fails.
             Merge::Info { section } if parts.iter().any(|part| !part.is_error) => info(&parts, &section, &mut out),
             _ if parts.iter().any(|part| part.is_error) => {
                 out.extend_from_slice(&failure(&parts));

@@ -1,4 +1,4 @@
-//! The memory of a worker of its requests for whoever asks: hot keys, big keys, slow requests.
+//! The record that a worker keeps of its requests, for operators: hot keys, big keys, slow requests.
 //!
 //! All of it belongs to the worker and is bounded; nothing is shared but a secret and a number. The path of a request meets it
 //! twice: when it is sent (`sent`: a countdown, and a copy of its beginning for the trail), and when its reply is
@@ -7,7 +7,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | what an operator may choose |
+//! | `settings` | options that an operator may choose |
 //! | `sketch` | the most frequent items of a stream |
 //! | `key` | a key as it is kept and shown |
 //! | `hot` / `big` | the two lists of keys |

@@ -7,14 +7,14 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `settings` | what an operator may choose |
-//! | `io` | what a session asks of its shell |
+//! | `settings` | options that an operator may choose |
+//! | `io` | the interface between a session and its shell |
 //! | `lane` | lanes to servers by name, and the frames that come on them |
 //! | `session` | bytes in, what to do next |
 //! | `request` / `state` | one command; what is known between two of them |
-//! | `judge` | what is a command, may it pass, which way does it go |
-//! | `access` | what the client's user may do |
-//! | `users` / `guesses` | who may log in, and what of it the workers count together; who gives wrong passwords |
+//! | `judge` | the class of a command, whether it may pass, and which way it goes |
+//! | `access` | permissions of the client's user |
+//! | `users` / `guesses` | users that may log in, and their counts over all workers; sources of wrong passwords |
 //! | `forward` | requests to the upstream, replies back |
 //! | `spread` | where a command goes: whole to a shard, in parts to some, or to all |
 //! | `shards` / `gather` | commands over shards; the replies of several become one |
@@ -33,9 +33,9 @@
 //! | `info` | INFO, with a section of the gateway's own |
 //! | `pause` / `client_pause` | the pause of a listener; CLIENT PAUSE, and commands that wait for its end |
 //! | `local` / `hello` / `client` / `acl` / `database` / `local_replies` | commands that the gateway answers itself, and where |
-//! | `insight` | what a worker remembers of its requests: hot keys, big keys, slow ones |
+//! | `insight` | the record that a worker keeps of its requests: hot keys, big keys, slow ones |
 //! | `client_filter` | which clients CLIENT LIST and CLIENT KILL mean |
-//! | `unblock` | CLIENT UNBLOCK: the server lets go who waits at it |
+//! | `unblock` | CLIENT UNBLOCK: the server releases a client that waits at it |
 //! | `invariants` | the rules that hold between two events |
 //! | `moving` | a connection goes to another process, at an upgrade |
 //! | `refusal` | every way to say no, in Redis's words |

@@ -6,7 +6,7 @@ use std::{collections::HashMap, net::IpAddr, time::Duration};
 use weir_base::time::Time;
 
 /// Sources that are remembered. Default 16,384, about 1 MiB. When all are in use, further ones get the longest delay and
-/// are not remembered: whoever has so many addresses is not stopped by remembering one more.
+/// are not remembered: remembering one more does not stop an attacker with so many addresses.
 pub(crate) const SOURCES_MAX: usize = 16_384;
 
 /// After so long without a wrong password a source is forgotten. Default 60 s.

@@ -5,7 +5,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `frame` | what a server says on a subscription lane |
+//! | `frame` | messages of a server on a subscription lane |
 //! | `registry` | subscribers and pending commands to the servers; pure |
 //! | `feed` | one subscription lane as the registry sees it: what is expected of it |
 //! | `replies` | messages and replies of the servers, and the clients that they concern |

@@ -96,7 +96,7 @@ impl State {
         if let Some(no) = self.forbids(command, class) {
             return Err(no.into());
         }
-        // Held whole it would have been, but for the room: what it reads has to be known.
+        // A command whose keys must be known is held whole, and this one does not fit.
         if self.must_know_keys(command) {
             return Err(TOO_LARGE.into());
         }

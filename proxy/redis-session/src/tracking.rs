@@ -40,11 +40,11 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `terms` | what CLIENT TRACKING asks for |
+//! | `terms` | options of CLIENT TRACKING |
 //! | `session` | a client that tracks: its commands, its reads in flight, its invalidations |
-//! | `in_flight` | what a client's requests touch that are not answered; pure |
-//! | `table` | who has read what; pure |
-//! | `line` | what a server says on a tracking lane; pure |
+//! | `in_flight` | keys of a client's requests that have no reply yet; pure |
+//! | `table` | which client has read which key; pure |
+//! | `line` | messages of a server on a tracking lane; pure |
 //! | `notice` | invalidations for another client (REDIRECT), perhaps on another worker |
 
 mod in_flight;

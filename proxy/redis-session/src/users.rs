@@ -115,7 +115,7 @@ pub struct ListenerShare {
     log: Mutex<AclLog>,
     guesses: Mutex<LoginFailures>,
     limits: Mutex<HashMap<String, Arc<UserLimits>>>,
-    /// Whether its clients are paused: of all of them, whoever they are.
+    /// Whether the clients of the listener are paused: all of them, of every user.
     pub(crate) pause: Pause,
 }
 

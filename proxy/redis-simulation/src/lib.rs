@@ -6,8 +6,8 @@
 //! | `lane` | an upstream connection |
 //! | `feeds` | the subscription lanes of the world |
 //! | `world` | [`Io`](weir_redis_session::Io), with its rules asserted |
-//! | `policy` | what the surroundings let through |
-//! | `client` | what a client must see, whatever happens |
+//! | `policy` | the resources that a world gives its session |
+//! | `client` | replies that a client must see, whatever happens |
 //! | `shards` | a client in front of several shards, or of a cluster |
 //! | `swarm` | sequences of commands and events drawn from a seed, or from the bytes of a fuzzer |
 //!

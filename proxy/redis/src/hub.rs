@@ -40,7 +40,7 @@ const KEY_EVENTS: [&[u8]; 2] = [b"__keyspace@", b"__keyevent@"];
 struct Line {
     /// `None` while it is being made.
     sender: Option<SubscriptionSender>,
-    /// Whoever is subscribed may say everything else too.
+    /// It speaks RESP3, in which a subscriber may send all other commands too.
     is_resp3: bool,
     /// It was cut for this.
     ending: Option<LossCause>,

@@ -9,7 +9,7 @@
 //! | `connection` | the shell around a session: tasks, queues, deadlines |
 //! | `patience` | deadlines of messages, of silence, of slow reading |
 //! | `lane` | RESP on an upstream connection: greeting, framing, probe |
-//! | `discovery` | what servers and sentinels say of each other |
+//! | `discovery` | reports of servers and sentinels about each other |
 //! | `hub` | the subscription lanes of one upstream on one worker |
 //! | `tracker` | its tracking lanes |
 //! | `metrics` | the cells this room writes |

@@ -267,7 +267,7 @@ fn make_cache(
     moment: &Rc<Cell<u64>>,
 ) -> Option<Rc<Cache>> {
     let settings = redis.cache.clone()?;
-    // Servers tell of all keys, whoever asks.
+    // Servers report changes of all keys, whichever login tracks.
     let tracker = Tracker::of(upstream, OWN_LOGIN);
     let weak = Rc::downgrade(&tracker);
     let want = move |shard| {

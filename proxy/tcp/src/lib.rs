@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `service` | one listener on one worker |
 //! | `session` | one connection: the hello, the upstream, the bytes |
-//! | `settings` | what an operator may choose |
+//! | `settings` | options that an operator may choose |
 
 #![forbid(unsafe_code)]
 

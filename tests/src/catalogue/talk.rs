@@ -1,4 +1,4 @@
-//! One case between a raw client and whoever answers.
+//! One case between a raw client and the server or gateway that answers.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::http::field;
 use crate::stream::{Address, Stream};
 use crate::websocket::{handshake, masked, next_frame};
 
-/// Whoever should have ended a connection and says nothing for so long does not end it.
+/// A peer that should have ended a connection and is silent for so long does not end it.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// The result of a case.

@@ -84,8 +84,8 @@ pub fn requests(bytes: &[u8]) -> Result<Vec<Request>, String> {
     Ok(requests)
 }
 
-/// The answers of a connection but for interim ones. `methods` are those of the requests; the last answer may lack its end,
-/// which is what the end of the connection is then.
+/// The final responses of a connection, without interim ones. `methods` are those of the requests. The last
+/// response may lack its end: then it ends with the connection.
 ///
 /// # Errors
 /// Something could be read in two ways, or answers nothing.

@@ -65,7 +65,7 @@ impl Link {
                 if shared.is_down.load(Ordering::SeqCst) {
                     listener.set_nonblocking(true).expect("a socket of its own");
                 }
-                // Whoever is gone is gone for both.
+                // An end that is gone is gone for both.
                 let _ = connect(stream, &shared);
             }
         });

@@ -108,7 +108,7 @@ fn run_unit(source: &Path, unit: &str, ports: &Ports, stand: &Stand, not_run: &[
 }
 
 /// Ports for the suite's own two processes and for servers that it plays. It looks for free ones from a first one on and may
-/// take what another run has just chosen, so each run has a range of its own: whoever listens on its first port owns it.
+/// take what another run has just chosen, so each run has a range of its own: the run that listens on its first port owns it.
 struct Ports(TcpListener);
 
 impl Ports {

@@ -124,7 +124,7 @@ fn requests_that_cannot_be_read_and_those_that_nobody_waits_for_have_a_line_too(
     gateway.finish();
 }
 
-/// Whoever switches the log on expects every request in it.
+/// An operator who switches the log on expects every request in it.
 #[test]
 fn every_request_has_a_line_unless_a_share_is_written() {
     let folder = tempfile::tempdir().expect("a folder");

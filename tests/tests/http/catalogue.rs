@@ -62,7 +62,7 @@ fn is_as_expected(end: End, outcome: &CaseResult) -> bool {
     }
 }
 
-/// Both results are the same to a client. Of a failure only the code counts: its text is that of the failing side.
+/// Both results are the same to a client. A failure is compared by its code only: its text is that of the failing side.
 fn is_same(end: End, direct: &CaseResult, through: &CaseResult) -> bool {
     match end {
         End::Failed => {

@@ -66,7 +66,7 @@ fn another_service_gets_the_request_and_decides_and_no_client_can_forge_its_fiel
     assert_eq!(told("x-forwarded-for").as_deref(), Some("127.0.0.1"));
     assert_eq!((told("host").as_deref(), told("authorization").as_deref()), (Some("test.example"), Some("Mine")));
     assert_eq!((told("x-auth-user"), told("if-none-match"), told("content-length")), (None, None, None));
-    // The answer of the service is the client's, but for what was for the gateway's connection.
+    // The client gets the response of the service, except the fields for the gateway's connection.
     let login = scene.ask("GET /login", "");
     assert_eq!((login.status, login.text().as_str()), (302, "go there"));
     assert_eq!(login.field("location").as_deref(), Some("https://id.example/"));

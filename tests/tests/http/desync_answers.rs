@@ -1,5 +1,5 @@
-//! Answers that could be read in two ways (`weir_tests::desync`): the client is expected what there is no doubt about, and whoever
-//! comes next gets the response to its own request, whatever the origin left on its connection.
+//! Answers that could be read in two ways (`weir_tests::desync`): the client gets the part without doubt, and
+//! the next client gets the response to its own request, whatever the origin left on its connection.
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};

@@ -16,7 +16,7 @@ const KEYS: usize = 500;
 /// A connection that ends, ends sooner.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A cluster has one database: whoever is in another one cannot go on.
+/// A cluster has one database: a client in another one cannot go on.
 #[test]
 fn a_reload_to_a_cluster_ends_clients_in_another_database() {
     let (cluster, server) = (Cluster::start(Kind::Redis, 3, 0), Server::start(Kind::Redis));

@@ -298,7 +298,7 @@ fn refusals_on_the_wire_are_those_of_the_server() {
         for text in RUNNABLE {
             let mut text = (*text).to_owned();
             let words: Vec<&str> = text.split(' ').collect();
-            // These the gateway refuses between MULTI and EXEC, whoever asks.
+            // The gateway refuses these between MULTI and EXEC, for every user.
             let is_queued = rng.below(4) == 0 && !matches!(words[0], "WATCH" | "ACL" | "CLIENT");
             let mut bytes = if rng.below(3) == 0 {
                 if rng.below(2) == 0 {

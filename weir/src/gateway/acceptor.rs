@@ -167,14 +167,14 @@ impl ListenerAcceptor {
         let taken = all.len();
         let sockets: Vec<_> = all.iter().map(|one| one.socket.as_raw_fd()).collect();
         let mut hung_up = net::hung_up(&sockets).into_iter();
-        // Which came first is not known, but whoever has left did so before it came back.
+        // Which came first is not known, but a client that has left did so before it came back.
         let left = all.extract_if(.., |_| hung_up.next().unwrap_or(false)).collect::<Vec<_>>();
         left.into_iter().chain(all).for_each(|accepted| self.accepted(core, accepted));
         Ok(taken)
     }
 
-    /// `first` and what waits in the queues of all workers. They are looked at until all are empty at once: then whoever was there
-    /// before one of these is among them, or was accepted before.
+    /// `first` and what waits in the queues of all workers. They are looked at until all are empty at once: then a client that
+    /// was there before one of these is among them, or was accepted before.
     fn accept_all(&self, first: AcceptedConnection) -> Vec<AcceptedConnection> {
         let queues = self.queues.borrow();
         let sockets: Vec<_> = queues.iter().map(|socket| socket.as_raw_fd()).collect();

@@ -75,7 +75,7 @@ impl CertificateWatch {
             for certificate in &listener.certificates {
                 let key = (listener.settings.name.clone(), certificate.name.clone());
                 let state = state(certificate, now);
-                // Of several certificates with one name, the first to expire counts.
+                // The first to expire of several certificates with one name counts.
                 if current.get(&key).is_none_or(|known| *known < state) {
                     if self.logged.get(&key).copied().unwrap_or(CertificateState::Valid) < state {
                         log(&key, state, days_left(certificate, now));
@@ -89,7 +89,7 @@ impl CertificateWatch {
 
     /// A scrape at any moment finds each certificate that stays: its series is changed in place.
     fn publish(&mut self, registry: &Registry, snapshot: &Snapshot) {
-        // Of several certificates with one name, the first to expire counts.
+        // The first to expire of several certificates with one name counts.
         let mut earliest: BTreeMap<Key, u64> = BTreeMap::new();
         for listener in &snapshot.listeners {
             for ServedCertificate { name, expires_at } in &listener.certificates {

@@ -98,7 +98,7 @@ pub async fn run(setup: CoreSetup) {
                     }
                     if movable.contains(name) {
                         let (name, departures) = (name.clone(), departures.clone());
-                        // Whoever takes them lives as long as this worker.
+                        // The receiver of the connections lives as long as this worker.
                         let mover = move |departure| departures.push(name.clone(), departure);
                         acceptor.service.move_away(Rc::new(mover));
                     }

@@ -28,7 +28,7 @@ impl DeliveryMark {
 }
 
 impl Gateway {
-    /// Asks for a drain; [`Gateway::drain`] is then run by whoever waits for [`Gateway::drain_requested`].
+    /// Requests a drain: the waiter for [`Gateway::drain_requested`] then runs [`Gateway::drain`].
     pub fn request_drain(&self) {
         self.is_drain_requested.store(true, Ordering::Relaxed);
         self.drain_requested.notify_one();

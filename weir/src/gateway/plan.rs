@@ -118,7 +118,7 @@ impl Plan {
         let shares = |upstream: &weir_config::Upstream| {
             let name = &upstream.settings.name;
             let before = previous.and_then(|plan| Some((plan.snapshot.upstream(name)?, plan.shares.get(name)?)));
-            // Known by its address: whoever is down stays so when another endpoint, or a setting, is changed.
+            // Known by its address: an endpoint that is down stays so when another endpoint, or a setting, is changed.
             let kept = |address: &Address| {
                 let (old, shares) = before?;
                 let share = shares.get(old.settings.endpoints.iter().position(|old| old == address)?)?;

@@ -37,8 +37,8 @@ use crate::{
     },
 };
 
-/// How long an upgrade waits for the end of the process before: whoever saw it end may ask a little earlier than it is
-/// noticed here.
+/// How long an upgrade waits for the end of the process before: an operator who saw it end may request the next upgrade
+/// a little before it is noticed here.
 const END_NOTICED: Duration = Duration::from_secs(1);
 
 /// The result of an upgrade.

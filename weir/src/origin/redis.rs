@@ -9,7 +9,7 @@ use weir_origin::redis::{Faults, Mode, OriginSettings, Stall};
 
 use super::{duration, serve};
 
-/// What stands behind the protocol.
+/// Source of the replies.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ModeName {
     /// A small real store: strings, lists, hashes, sets, expiry, transactions, channels.
@@ -28,7 +28,7 @@ pub struct RedisArgs {
     #[arg(long, default_value = "127.0.0.1:6379", value_parser = Address::from_str)]
     bind: Address,
 
-    /// What stands behind the protocol.
+    /// Source of the replies.
     #[arg(long, value_enum, default_value = "memory")]
     mode: ModeName,
 

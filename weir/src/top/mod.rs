@@ -53,7 +53,7 @@ pub struct TopArgs {
     #[arg(long)]
     pub once: bool,
 
-    /// What to show first; h, b, l and o change it.
+    /// The page to show first; h, b, l and o change it.
     #[arg(long, value_enum, default_value_t)]
     pub view: Page,
 

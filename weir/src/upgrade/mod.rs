@@ -3,7 +3,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `program` | which file is started |
-//! | `message` | what the two processes say to each other, and the sockets that go along |
+//! | `message` | messages between the two processes, and the sockets that go along |
 //! | `connection` | a client's connection that moves |
 //! | `successor` | the new process as the old one sees it: started, waited for, killed if it does not come |
 //! | `predecessor` | the old process as the new one sees it |
@@ -13,7 +13,7 @@
 //!
 //! | step | from | says | meaning |
 //! |---|---|---|---|
-//! | 1 | old | `hello`, `sockets` | who I am; the listening sockets |
+//! | 1 | old | `hello`, `sockets` | the identity of the old process; the listening sockets |
 //! | 2 | new | `ready` | configuration read, workers run, addresses bound: I could serve, and have accepted nothing |
 //! | 3 | old | `take` | do |
 //! | 4 | new | `serving` | I accept |

@@ -5,8 +5,8 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | [`tree`] | what goes where in the package |
-//! | [`control`] | what the package says of itself, and what it depends on |
+//! | [`tree`] | the place of each file in the package |
+//! | [`control`] | the description of the package, and its dependencies |
 //! | [`licences`] | the libraries that are linked into the program |
 
 pub mod control;

@@ -79,7 +79,7 @@ pub struct ConnectionStatus {
     pub db: Option<u32>,
     /// Version of the protocol it speaks, such as `RESP3` or `HTTP/2`.
     pub protocol_version: String,
-    /// What it is doing.
+    /// Its present activity.
     pub state: ConnectionState,
     /// Why it holds an upstream connection of its own, such as `watch` or `subscribe`; empty if it does not.
     pub pinned_by: Vec<String>,

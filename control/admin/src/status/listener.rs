@@ -65,7 +65,7 @@ pub struct KneeStatus {
     pub warned: bool,
     /// The load is at the knee, or has not been clearly below it for ten seconds yet.
     pub reached: bool,
-    /// What happens at the knee.
+    /// Action at the knee.
     pub action: KneeAction,
     /// The result it was read from, at start or at a reload.
     pub file: String,
@@ -92,7 +92,7 @@ pub struct ListenerStatus {
     pub certificates: Vec<CertificateStatus>,
     /// Upstream that its traffic goes to.
     pub upstream: String,
-    /// What it does with newcomers.
+    /// Its treatment of new connections.
     pub state: ListenerState,
     /// Client connections open.
     pub connections_open: u64,

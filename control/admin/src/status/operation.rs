@@ -63,7 +63,7 @@ pub struct Diagnostic {
     pub column: Option<u32>,
     /// Key, such as `listener[0].bind`.
     pub key: Option<String>,
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
     /// How to mend it, if there is one way.
     pub remedy: Option<String>,

@@ -47,7 +47,7 @@ pub struct CheckResult {
     pub name: String,
     /// Its result.
     pub status: Verdict,
-    /// What was seen; only with `?verbose`, and only with the token if one is set.
+    /// The observation behind the result; only with `?verbose`, and only with the token if one is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

@@ -30,7 +30,7 @@ pub struct RouteStatus {
     pub online: bool,
     /// Whether it is in order.
     pub validity: Validity,
-    /// What is wrong with it.
+    /// Its mistakes in the configuration.
     pub mistakes: Vec<String>,
     /// HTTP responses of all its listeners, by class of status; absent: it is not counted by itself, because it is the only one of its
     /// listeners or one beyond 256.

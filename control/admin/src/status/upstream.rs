@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Quantiles, ResponseClasses};
 
-/// What the health checks say about an endpoint.
+/// State of an endpoint according to its health checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
@@ -34,7 +34,7 @@ pub enum Breaker {
 pub struct EndpointStatus {
     /// Address; a Unix socket as `unix:<path>`.
     pub address: String,
-    /// What the health checks say.
+    /// State according to the health checks.
     pub health: Health,
     /// State of the circuit breaker; the worst of all workers.
     pub breaker: Breaker,

@@ -133,7 +133,7 @@ fn written(root: &Json, path: &[&str], above: &str, value: Option<&Value>) -> Ta
     Table::from_iter([((*key).to_owned(), inner)])
 }
 
-/// The keys that a table must have, but for `key`.
+/// The keys that a table must have, except `key`.
 fn needed(table: &Json, name: &str, key: &str) -> Table {
     let table = table.get("items").unwrap_or(table);
     let required = table["required"].as_array().into_iter().flatten().filter_map(Json::as_str);

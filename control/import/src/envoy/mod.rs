@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `listener` | listeners and their filter chains |
 //! | `route` | virtual hosts and routes |
-//! | `action` | what a route does with requests on their way |
+//! | `action` | changes that a route makes to requests on their way |
 //! | `cluster` | clusters become upstreams |
 //! | `tls` | certificates and authorities of both sides |
-//! | `keys` | what no counterpart reads |
+//! | `keys` | keys that no counterpart reads |
 
 mod action;
 mod cluster;

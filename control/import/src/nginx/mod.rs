@@ -7,7 +7,7 @@
 //! | `server` | servers become listeners, and sites with their hosts |
 //! | `names` | addresses and names of servers |
 //! | `tls` | TLS towards clients, and what a listener says once for all servers |
-//! | `site` | what a server does with a request: returns, rewrites, locations |
+//! | `site` | the actions of a server on a request: returns, rewrites, locations |
 //! | `location` | which paths a location has, in the order of nginx |
 //! | `route` | the route of a location, with its settings and headers |
 //! | `action` | `proxy_pass`, `return`, `rewrite` |

@@ -74,7 +74,7 @@ fn decode_proxied(whole: &[u8], family: u8, header: &mut ProxyHeader) -> Result<
         return Err(malformed("the PROXY header has an unknown transport"));
     }
     let addresses = match family >> 4 {
-        // Without a family the addresses cannot be told from what follows them: all of it is skipped.
+        // Without a family the end of the addresses is unknown: all the rest is skipped.
         0 => return Ok(()),
         1 => rest.ip_pair::<4>(|octets| IpAddr::V4(Ipv4Addr::from(octets))),
         2 => rest.ip_pair::<16>(|octets| IpAddr::V6(Ipv6Addr::from(octets))),

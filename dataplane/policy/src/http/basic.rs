@@ -1,6 +1,6 @@
 //! User names and passwords (RFC 7617).
 //!
-//! **What a check costs.** A password hash is slow so that a stolen file is of little use; one check may take as long as a
+//! **Cost of a check.** A password hash is slow so that a stolen file is of little use; one check may take as long as a
 //! worker needs for a thousand requests. So no worker ever computes one:
 //!
 //! 1. Each worker remembers recent results ([`SeenCredentials`]), right and wrong credentials apart, by

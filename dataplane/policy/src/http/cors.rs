@@ -30,7 +30,7 @@ const ALLOW_PRIVATE_NETWORK: &[u8] = b"access-control-allow-private-network";
 const EXPOSE_HEADERS: &[u8] = b"access-control-expose-headers";
 const MAX_AGE: &[u8] = b"access-control-max-age";
 const REQUEST_PRIVATE_NETWORK: &[u8] = b"access-control-request-private-network";
-/// The facts that decide about the response to a preflight, for whoever keeps it.
+/// The fields that decide about the response to a preflight, for caches.
 const VARY_PREFLIGHT: &[u8] =
     b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers, Access-Control-Request-Private-Network";
 

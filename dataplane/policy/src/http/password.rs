@@ -7,7 +7,7 @@
 //! | `{SSHA}`, `{SSHA256}`, `{SSHA512}` | LDAP servers | one hash |
 //! | `{SHA}`, `{SHA256}`, `{SHA512}` | `htpasswd -s`, the only kind that Envoy reads | one hash |
 //!
-//! The last two kinds are for passwords that are long and random: whoever has the file tries billions a second.
+//! The last two kinds are for passwords that are long and random: an attacker with the file tries billions a second.
 //! Everything else is refused with the remedy: MD5 (`$apr1$`, what `htpasswd` writes by itself), SHA-crypt (`$5$`, `$6$`),
 //! crypt and clear text.
 

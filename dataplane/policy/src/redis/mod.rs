@@ -10,7 +10,7 @@
 //! | `file` | the format of Redis's `aclfile` |
 //! | `verdict` | may this user run this command? |
 //! | `describe` | a user as rules again, for ACL LIST and GETUSER |
-//! | `log` | what was denied, for ACL LOG |
+//! | `log` | denied commands and logins, for ACL LOG |
 
 mod describe;
 mod file;

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::peer::{Peer, Read};
 use super::{BACKLOG, EVENTS, REPLY_BYTES};
 
-/// Token of the listener. Of a pair, the client has an even token, and its connection to the server the odd one after it.
+/// Token of the listener. The client of a pair has an even token, and its connection to the server the odd one after it.
 const LISTENER: u64 = u64::MAX;
 
 /// Relays until it cannot accept any more, which is an error.

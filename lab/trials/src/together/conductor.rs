@@ -120,7 +120,7 @@ impl ProcessGroup {
         for part in Part::all(request.processes) {
             let name = format!("process-{}", part.index() + 1);
             let words = [request.weir.as_os_str(), "lab".as_ref(), "load-part".as_ref()];
-            // Not pinned, as the shards of one process are not: its CPUs are for whoever started this one to say.
+            // Not pinned, as the shards of one process are not: the operator chose the CPUs when starting this one.
             let (process, pipes) = Process::start_piped(Launch::new(&name, None, words), folder.path())?;
             let sender = sender.clone();
             let index = members.len();

@@ -55,7 +55,7 @@ impl NotedKey {
     }
 }
 
-/// Bytes of a client for people: valid UTF-8 as it is, but for control characters and the backslash; the rest as `\xNN`.
+/// Bytes of a client for people: valid UTF-8 as it is, except control characters and the backslash; the rest as `\xNN`.
 /// Nothing in it can move the cursor of a terminal or end a line of INFO.
 pub fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());

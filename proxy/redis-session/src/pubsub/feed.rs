@@ -12,7 +12,7 @@ use crate::lane;
 pub type Name = Rc<[u8]>;
 
 /// A frame is held until it is whole, so that it can be copied to many without one of them holding up the others. Bytes of
-/// the largest. It is what a subscriber may have unread: whoever got a larger one would be evicted.
+/// the largest. It is what a subscriber may have unread: a subscriber that received a larger one would be evicted.
 pub const FRAME_BYTES_MAX: usize = 32 << 20;
 
 /// Capacity that the buffer of a held frame keeps. Larger ones are rare.

@@ -118,7 +118,7 @@ fn removed_or_disabled_users_have_to_go() {
     assert!(follow(&mut Scene::new(), Some(&[("alice", "on >x")])));
 }
 
-/// Without users its old settings ask for no password: whoever waits with an open connection must not get in by it.
+/// Without users its old settings ask for no password: a client that waits with an open connection must not get in by them.
 #[test]
 fn restricted_users_do_not_stay_when_the_users_go() {
     let mut nobody = scene(&[("alice", "on >x ~* +@all")]);

@@ -104,7 +104,7 @@ impl Scripted {
                     return;
                 }
                 if served.is_lone {
-                    // Whoever breaks off has no answer.
+                    // A client that disconnects gets no response.
                     let _ = serve::connection(stream, &served);
                 } else {
                     let served = served.clone();

@@ -96,7 +96,7 @@ fn started_process(mark: &Path) -> u32 {
     })
 }
 
-/// Whoever stops the service does not want another process of it.
+/// An operator who stops the service does not want another process of it.
 #[test]
 fn a_drain_calls_an_upgrade_off() {
     let (server, place) = (Server::start(Kind::Redis), ProgramFile::new());

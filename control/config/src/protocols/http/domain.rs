@@ -10,9 +10,9 @@ use crate::section::section;
 use crate::texts::{Name, Word};
 
 section! {
-    /// Hosts, and what the routes of these hosts have in common: a route names its domain with `domain`, and has from it what it
-    /// does not write. What neither writes is as the listener says. A list or a table of the route stands in place of the whole
-    /// list or table of the domain. Limits of a domain count the requests of all routes that have them from it.
+    /// Hosts, and the settings that their routes have in common. A route names its domain with `domain` and inherits every key
+    /// that it does not set. A key that neither sets has the value of the listener. A list or a table of the route replaces the
+    /// whole list or table of the domain. Limits of a domain count the requests of all routes that inherit them.
     pub(crate) struct DomainSection [name = name] {
         /// Unique among domains.
         required name: Name;
@@ -20,7 +20,7 @@ section! {
         optional listeners: Vec<At<Name>>;
         /// Hosts of its routes: `example.com`, `*.example.com`, or `*`, without ports. Absent: all.
         optional hosts: Vec<At<Word>>;
-        /// What the star of a wildcard host stands for: `one` label, or `many`.
+        /// Labels that the star of a wildcard host stands for: `one` or `many`.
         default wildcard: Labels = Labels::One;
         /// Whether its routes are in force: `online`, or `offline` as if they were not there.
         default state: RouteState = RouteState::Online;

@@ -225,9 +225,9 @@ section! {
         /// Attempts after the first one. A request that no server has seen also goes once to each other endpoint, and once to
         /// another connection if its own drains (GOAWAY). 0: none at all.
         default attempts: u32 = http::RETRY_ATTEMPTS => 0..=10;
-        /// After what: `connect_failure` (nobody has seen the request), `refused_stream` (HTTP/2: the origin has not begun with
-        /// it), `reset` (the connection ended without an answer), `timeout`, `gateway_error` (502, 503, 504), `5xx`. The last four
-        /// only for requests that are idempotent: GET, HEAD, OPTIONS, PUT, DELETE. Absent: the first two.
+        /// Failures that are retried: `connect_failure` (the request was not sent), `refused_stream` (HTTP/2: the origin has not
+        /// begun with it), `reset` (the connection ended without a response), `timeout`, `gateway_error` (502, 503, 504), `5xx`.
+        /// The last four only for idempotent requests: GET, HEAD, OPTIONS, PUT, DELETE. Absent: the first two.
         optional on: Vec<At<RetryOn>>;
         /// Further statuses.
         optional statuses: Vec<At<u32>>;

@@ -28,7 +28,7 @@ pub(super) const WINDOW_MIN: ByteSize = ByteSize::new(1_024);
 pub(super) const WINDOW_MAX: ByteSize = ByteSize::new(i32::MAX as u64);
 
 section! {
-    /// What only HTTP listeners have.
+    /// Settings of HTTP listeners only.
     pub(crate) struct ListenerHttpSection {
         /// How long a client connection may stay without a request; `idle_timeout` of the listener, if written, holds instead.
         default keep_alive_timeout: Period = Period(http::KEEP_ALIVE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
@@ -53,10 +53,10 @@ section! {
         /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
         /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
         default forwarded: ForwardedFields = ForwardedFields::Replace;
-        /// Tell origins of the certificate that a client has shown, in X-Forwarded-Client-Cert (hash, subject, DNS names, URIs). What
-        /// clients send under that name goes the way that `forwarded` says.
+        /// Forward the certificate of a client to origins, in X-Forwarded-Client-Cert (hash, subject, DNS names, URIs). A
+        /// field of that name from a client is treated as `forwarded` says.
         default forwarded_client_cert: bool = false;
-        /// What WebSockets may do.
+        /// Limits of WebSockets.
         table websocket: WebSocketSection;
         /// Streams that a client may have open on one HTTP/2 connection.
         default http2_streams_max: u32 = http::HTTP2_STREAMS_MAX => 1..=COUNT_MAX;
@@ -76,7 +76,7 @@ section! {
         /// A name for the gateway in a Via field towards origins: it shows loops. Absent: no Via, behind which nginx, for one, would
         /// compress nothing.
         optional via: Word;
-        /// What becomes of the trace context of W3C (`traceparent`): `pass` it as it came, make a `child` of it, so that the
+        /// Handling of the trace context of W3C (`traceparent`): `pass` it unchanged, make a `child` of it, so that the
         /// gateway is a step of the trace, or also `start` one for requests without.
         default trace_context: TraceContext = TraceContext::Pass;
         /// Share of errors (5xx, and responses that the origin or the gateway broke off) among the responses of the last ten
@@ -88,7 +88,7 @@ section! {
 }
 
 section! {
-    /// What WebSockets may do. Their payload goes through as it is, and only the headers of their frames are read.
+    /// Limits of WebSockets. Their payload is forwarded unchanged, and only the headers of their frames are read.
     pub(crate) struct WebSocketSection {
         /// How long one may be silent in both directions; then both ends get close code 1001.
         default idle_timeout: Period = Period(http::WEBSOCKET_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;

@@ -39,7 +39,7 @@ use crate::texts::Name;
 section! {
     /// Keys of a listener.
     pub(crate) struct ListenerKeys {
-        /// What only HTTP listeners have.
+        /// Settings of HTTP listeners only.
         table http: listener::ListenerHttpSection;
     }
 }
@@ -47,7 +47,7 @@ section! {
 section! {
     /// Keys of an upstream.
     pub(crate) struct UpstreamKeys {
-        /// What only HTTP upstreams have.
+        /// Settings of HTTP upstreams only.
         table http: upstream::UpstreamHttpSection;
     }
 }
@@ -55,11 +55,11 @@ section! {
 section! {
     /// Keys of the file.
     pub(crate) struct FileKeys {
-        /// What becomes of a `[[route]]` with a mistake in what it does: `refuse` the whole file, or leave the route out
-        /// (`unavailable`): its requests are answered 503, and the rest serves. A mistake in which requests it takes always
-        /// refuses the file. `weir check` tells of both.
+        /// Handling of a `[[route]]` with a mistake in its actions: `refuse` the whole file, or leave the route out
+        /// (`unavailable`): its requests are answered 503, and the other routes serve. A mistake in its conditions always
+        /// refuses the file. `weir check` reports both.
         default invalid_routes: InvalidRoutes = InvalidRoutes::Refuse;
-        /// What the routes of some hosts have in common.
+        /// Settings that the routes of some hosts have in common.
         tables domain: domain::DomainSection;
         /// Which requests of HTTP listeners go elsewhere.
         tables route: route::RouteSection;

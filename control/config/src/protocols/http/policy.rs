@@ -75,7 +75,7 @@ section! {
         /// File of users as `htpasswd -B` writes it: bcrypt, PBKDF2 or SHA; not MD5 or crypt. Read again at a reload. Others
         /// must not be able to read it. A relative path starts at this file's directory.
         optional users_file: PasswordFile;
-        /// What browsers show when they ask for a password.
+        /// The text that browsers show when they ask for a password.
         default realm: Text = Text("restricted".to_owned());
         /// Let the origin have the Authorization field too.
         default forward: bool = false;
@@ -147,7 +147,7 @@ section! {
 section! {
     /// An issuer of tokens.
     pub(crate) struct JwtProviderSection {
-        /// What `iss` of a token must be. Absent: anything.
+        /// The value that `iss` of a token must have. Absent: anything.
         optional issuer: Text;
         /// One of these must be in `aud` of a token. Absent: anything.
         optional audiences: Vec<At<Text>>;
@@ -194,7 +194,7 @@ section! {
         optional path: Word;
         /// The Host of the check. Absent: that of the request.
         optional host: Word;
-        /// Header fields of the request that the service is shown. Absent: all, but for those that speak of a body or of a cache.
+        /// Header fields of the request that the service receives. Absent: all, except those about a body or a cache.
         optional request_headers: Vec<At<Word>>;
         /// Header fields of a 2xx answer that the origin gets, in place of what the client sent under these names.
         optional response_headers: Vec<At<Word>>;
@@ -220,12 +220,12 @@ section! {
         default per: Period = Period::secs(1) => Period::secs(1)..=Period::secs(86_400);
         /// So many at once after a pause. Absent: `requests`.
         optional burst: u32 => 1..=1_000_000_000;
-        /// Who is counted together: each `client` address, each value of a `header`, each `identity` that authentication
-        /// found, or `all` requests.
+        /// Requests that are counted together: those of each `client` address, of each value of a `header`, of each `identity`
+        /// that authentication found, or `all`.
         default key: RateKeyChoice = RateKeyChoice::Client;
         /// The header of `key = "header"`.
         optional header: Word;
-        /// What becomes of requests without the header or identity: they are counted by `client` address, or `pass`.
+        /// Handling of requests without the header or identity: they are counted by `client` address, or `pass`.
         default missing: MissingKey = MissingKey::Client;
         /// Bits of an IPv6 address that tell clients apart.
         default ipv6_prefix: u32 = IPV6_PREFIX as u32 => 1..=128;

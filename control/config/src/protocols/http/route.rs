@@ -20,18 +20,18 @@ section! {
     /// A route of HTTP listeners: requests that fulfil all its conditions go where it says. The order in which routes are
     /// tried does not depend on their order in the file: exact hosts before wildcards before all, then exact paths, regexes,
     /// prefixes, the longer before the shorter, then those with a method, with more headers, with more of the query. The best
-    /// host decides alone: if none of its routes takes a request, it is answered 404. What no host names goes to the `upstream`
-    /// of the listener.
+    /// host decides alone: if none of its routes takes a request, it is answered 404. A request for a host
+    /// that no route names goes to the `upstream` of the listener.
     pub(crate) struct RouteSection [name = name] {
         /// Unique among routes; a label of metrics.
         required name: Name;
-        /// The domain that it is of. What the route does not write it has from there.
+        /// Its domain. The route inherits every key from there that it does not set.
         optional domain: Name;
         /// Listeners that have it. Absent: those of its domain, or all HTTP listeners.
         optional listeners: Vec<At<Name>>;
         /// Hosts: `example.com`, `*.example.com`, or `*`, without ports. Absent: those of its domain, or all.
         optional hosts: Vec<At<Word>>;
-        /// What the star of a wildcard host stands for: `one` label, or `many`. Of the hosts that stand here.
+        /// Labels that the star of a wildcard host stands for: `one` or `many`. Only for the hosts of this route.
         default wildcard: Labels = Labels::One;
         /// The path, as it is. At most one of the four kinds of path; absent: all paths.
         optional path: LongWord;
@@ -43,9 +43,9 @@ section! {
         optional path_regex: LongWord;
         /// Methods. Absent: all.
         optional methods: Vec<At<Word>>;
-        /// What header fields must look like; all of them.
+        /// Conditions on header fields; all must hold.
         tables header: HeaderMatchSection;
-        /// What the query must look like; all of it. The first value of a name counts.
+        /// Conditions on the query; all must hold. The first value of a name counts.
         tables query: QueryMatchSection;
         /// Between routes that ask equally much the lower number is tried first.
         default priority: u32 = PRIORITY => 0..=PRIORITY_MAX;
@@ -55,7 +55,7 @@ section! {
         optional upstream: Name;
         /// Several upstreams, each with its share of the requests.
         tables split: SplitSection;
-        /// A second upstream that gets copies of the requests; nobody waits for its answers.
+        /// A second upstream that gets copies of the requests; its responses are discarded.
         optional_table mirror: MirrorSection;
         /// Failures made on purpose, to see that clients bear them.
         optional_table fault: FaultSection;
@@ -63,7 +63,7 @@ section! {
         optional_table redirect: RedirectSection;
         /// Answer in the gateway's own name.
         optional_table response: ResponseSection;
-        /// What changes in the target before the request goes on.
+        /// Changes to the target before the request is forwarded.
         optional_table rewrite: RewriteSection;
         /// Absent: as the domain's or the listener's.
         include handling: Handling;
@@ -72,14 +72,14 @@ section! {
 }
 
 section! {
-    /// What a header field must look like. Lines of a field that comes more than once are one value, joined by `, `.
+    /// Condition on a header field. Lines of a field that comes more than once are one value, joined by `, `.
     pub(crate) struct HeaderMatchSection {
         /// In any case.
         required name: Word;
         /// How `value` is compared: `exact`, `prefix`, `suffix`, `contains`, `regex` (the whole value), or `present`, for which
         /// there is no value.
         default kind: Operator = Operator::Exact;
-        /// What it is compared with.
+        /// The value that it is compared with.
         optional value: Text;
         /// Compare without regard to case.
         default ignore_case: bool = false;
@@ -91,13 +91,13 @@ section! {
 }
 
 section! {
-    /// What a value of the query must look like.
+    /// Condition on a value of the query.
     pub(crate) struct QueryMatchSection {
         /// As it is; case counts.
         required name: Word;
         /// As of headers.
         default kind: Operator = Operator::Exact;
-        /// What it is compared with.
+        /// The value that it is compared with.
         optional value: Text;
         /// Compare without regard to case.
         default ignore_case: bool = false;
@@ -154,7 +154,7 @@ impl FaultSection {
 }
 
 section! {
-    /// What changes in one cookie that origins set. What is not written stays.
+    /// Changes to one cookie that origins set. An attribute without a key here stays.
     pub(crate) struct CookieSection {
         /// Its name; cases count.
         required name: Word;
@@ -194,7 +194,7 @@ impl Choice for SameSite {
 }
 
 section! {
-    /// A redirect to another place. What is not written stays as it was in the request.
+    /// A redirect to another place. A part of the URL without a key here stays as in the request.
     pub(crate) struct RedirectSection {
         /// 301, 302, 303, 307 or 308.
         default status: u32 = 302 => 301..=308;
@@ -224,13 +224,13 @@ section! {
 }
 
 section! {
-    /// What changes in the target before the request goes on. At most one of `path`, `path_prefix` and `path_regex`.
+    /// Changes to the target before the request is forwarded. At most one of `path`, `path_prefix` and `path_regex`.
     pub(crate) struct RewriteSection {
         /// The whole path.
         optional path: LongWord;
         /// Instead of the route's `path_prefix`.
         optional path_prefix: LongWord;
-        /// What matches this expression in the path becomes `path_replacement`.
+        /// Every match of this expression in the path becomes `path_replacement`.
         optional path_regex: LongWord;
         /// With groups of the expression: `$1`, `${name}`.
         optional path_replacement: LongWord;

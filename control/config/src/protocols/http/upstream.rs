@@ -31,7 +31,7 @@ pub struct HttpUpstreamSettings {
 }
 
 section! {
-    /// What only HTTP upstreams have.
+    /// Settings of HTTP upstreams only.
     pub(crate) struct UpstreamHttpSection {
         /// The version of HTTP that the endpoints are spoken to in: `1.1`, or `2`, which gRPC needs: by ALPN with TLS, else by
         /// prior knowledge.
@@ -49,7 +49,7 @@ section! {
         /// (`least_request`), of two random ones the one with fewer (`power_of_two`) or the one that is likely to answer sooner
         /// (`peak_ewma`), or at `random`; or by what `affinity` says, with `ring_hash` or `maglev`. Each worker counts its own.
         default balance: Balance = Balance::RoundRobin;
-        /// What keeps requests together at one endpoint, while that is well.
+        /// The property of requests that keeps them together at one endpoint, while that is healthy.
         optional_table affinity: AffinitySection;
         /// How long an endpoint that was down takes to get its whole share again. 0: none.
         default slow_start: Period = Period::secs(0) => Period::secs(0)..=Period::secs(3_600);
@@ -82,7 +82,7 @@ section! {
 }
 
 section! {
-    /// What keeps requests together at one endpoint. One of the three.
+    /// The property of requests that keeps them together at one endpoint. One of the three.
     pub(crate) struct AffinitySection {
         /// The address of the client.
         default address: bool = false;

@@ -30,16 +30,16 @@ section! {
         optional users_file: UsersFile;
         /// Users of a Redis listener. With none here and no `users_file`, everybody who comes in may do everything.
         tables user: ListenerUserSection;
-        /// What only Redis listeners have.
+        /// Settings of Redis listeners only.
         table redis: ListenerRedisSection;
     }
 }
 
 section! {
-    /// A user of a Redis listener: the rules of ACL SETUSER, and limits besides. Without a user `default` nobody
-    /// comes in without a name. `user` and `password` of `[listener.redis]` are one user more, that may do everything.
+    /// A user of a Redis listener: the rules of ACL SETUSER, and limits besides. Without a user `default` every client
+    /// must give a user name. `user` and `password` of `[listener.redis]` are one more user, with all permissions.
     pub(crate) struct ListenerUserSection [name = name] {
-        /// What clients name in AUTH, unique in the listener; a label of metrics.
+        /// The name that clients give in AUTH, unique in the listener; a label of metrics.
         required name: Word;
         /// Rules in Redis's own language, the later ones counting: `on`, `>password`, `#hash`, `~keys`, `%R~keys`,
         /// `&channels`, `+command`, `-@category`, `(selector)`. A password in clear is hashed when the file is read.
@@ -51,8 +51,8 @@ section! {
         optional connections_max: u32 => 1..=COUNT_MAX;
         /// Requests of all its connections together, in the whole process. Absent: no limit of its own.
         optional requests_per_second: u32 => 1..=COUNT_MAX;
-        /// Let a user with restrictions run EVAL and FCALL: what a script does at the server is done with the rights of the
-        /// gateway's user there, and nobody here sees it. Not needed with an `upstream_user`, whose rights hold there.
+        /// Let a user with restrictions run EVAL and FCALL: a script runs at the server with the rights of the gateway's
+        /// user there, and the gateway does not see its commands. Not needed with an `upstream_user`, whose rights hold there.
         default trust_scripts: bool = false;
         /// ACL user at the server for the requests of this user, on connections of their own. Absent: the gateway's.
         optional upstream_user: Word;
@@ -62,7 +62,7 @@ section! {
 }
 
 section! {
-    /// What only Redis listeners have.
+    /// Settings of Redis listeners only.
     pub(crate) struct ListenerRedisSection {
         /// User that clients must name in AUTH. Absent: `default`, which the one-argument AUTH means too.
         optional user: Word;
@@ -128,18 +128,18 @@ section! {
         /// Requests on one shared lane that wait for their replies; beyond it new ones are refused. The default is
         /// that of `limits.in_flight_per_core`.
         default lane_in_flight_max: u32 = upstreams::LANE_IN_FLIGHT_MAX => 1..=COUNT_MAX;
-        /// What only Redis upstreams have.
+        /// Settings of Redis upstreams only.
         table redis: UpstreamRedisSection;
-        /// Who says which servers there are. `fixed`: the endpoints are what there is. `cluster`: they are nodes of a Redis
-        /// Cluster, from which the gateway learns the others and who of them has which keys. `replicated`: they are a primary
+        /// The source of the list of servers. `fixed`: the endpoints are the servers. `cluster`: they are nodes of a Redis
+        /// Cluster, from which the gateway learns the others and the keys of each. `replicated`: they are a primary
         /// and its replicas, or some of them, and each reports its role. `sentinel`: they are Redis Sentinels.
         default topology: TopologyChoice = TopologyChoice::Fixed;
         /// Where commands that only read keys go, if the topology names replicas: to the `primary`, to a `replica`, to either
         /// (`any`), or to one of them while the other cannot be reached (`prefer_primary`, `prefer_replica`). A client
         /// always reads from the same replica. Replicas are a little behind.
         default read_from: ReadFrom = ReadFrom::Primary;
-        /// The availability zone of this gateway. Of the servers that `read_from` allows, those that name this zone in INFO
-        /// (Valkey's `availability-zone`) come first; of the others one is read from only while none of these can be
+        /// The availability zone of this gateway. Among the servers that `read_from` allows, those that name this zone in INFO
+        /// (Valkey's `availability-zone`) come first; the others are read from only while none of these can be
         /// reached. Redis names none.
         optional zone: Word;
         /// How the gateway queries the sentinels of a `sentinel` topology.
@@ -152,7 +152,7 @@ section! {
 }
 
 section! {
-    /// What only Redis upstreams have.
+    /// Settings of Redis upstreams only.
     pub(crate) struct UpstreamRedisSection {
         /// ACL user of the gateway. Absent: `default`.
         optional user: Word;

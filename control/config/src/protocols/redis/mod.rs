@@ -5,7 +5,7 @@
 //! | `keys` | the declarations |
 //! | `listener`, `upstream` | from keys to settings |
 //! | `users`, `rules` | the users of a listener: from tables and a file to one set; ACL rules as values |
-//! | `insight` | what workers remember of their requests |
+//! | `insight` | settings of the requests that workers remember |
 
 mod insight;
 mod keys;

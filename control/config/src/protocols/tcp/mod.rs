@@ -31,7 +31,7 @@ section! {
 section! {
     /// Keys of an upstream.
     pub(crate) struct UpstreamKeys {
-        /// What only upstreams of TCP and TLS listeners have.
+        /// Settings of upstreams of TCP and TLS listeners only.
         table tcp: UpstreamTcpSection;
     }
 }
@@ -48,7 +48,7 @@ section! {
 }
 
 section! {
-    /// What only upstreams of TCP and TLS listeners have. That an endpoint takes a connection is its health check.
+    /// Settings of upstreams of TCP and TLS listeners only. The health check of an endpoint is that it accepts a connection.
     pub(crate) struct UpstreamTcpSection {
         /// How one of several endpoints is chosen: as in `[upstream.http]`; `ring_hash` and `maglev` keep the connections of one
         /// client address together.

@@ -40,7 +40,7 @@ pub fn quit(cx: &mut Context<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<
     Ok(())
 }
 
-/// As a new connection, but for the id and the library's name; needs a new `AUTH`.
+/// As a new connection, except the id and the library's name; needs a new `AUTH`.
 pub fn reset(cx: &mut Context<'_>, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Refusal> {
     cx.session.leave(cx.core);
     cx.session.database = 0;
