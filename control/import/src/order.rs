@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use crate::model::{PathMatch, Route, Target};
 use crate::note::{Note, SourceLine};
-use crate::overlap::{ANY, covers, has_host, hosts_of, overlap, rank};
+use crate::overlap::{covers, has_host, hosts_of, overlap, rank};
 use crate::paths;
 
 /// The priority of the first rule; Weir's default, 1000, stands behind.
@@ -42,33 +42,6 @@ pub(crate) struct Rule {
     pub(crate) route: Route,
     pub(crate) place: SourceLine,
     pub(crate) text: String,
-}
-
-/// Gives each rule the hosts for which it must be looked at: a rule without a host holds for the hosts of all others too.
-pub(crate) fn spread_hosts(rules: &mut [Rule]) {
-    let mut all: Vec<String> = Vec::new();
-    for host in rules.iter().flat_map(|rule| &rule.route.hosts) {
-        if !all.contains(host) {
-            all.push(host.clone());
-        }
-    }
-    if all.is_empty() {
-        return;
-    }
-    for rule in rules {
-        let hosts = &mut rule.route.hosts;
-        let own = std::mem::take(hosts);
-        let is_for = |host: &String| own.is_empty() || own.contains(host) || own.iter().any(|own| is_under(host, own));
-        hosts.extend(all.iter().filter(|host| is_for(host)).cloned());
-        if own.is_empty() && !hosts.iter().any(|host| host == ANY) {
-            hosts.push(ANY.to_owned());
-        }
-    }
-}
-
-/// Whether all hosts that `host` names are hosts of the wildcard `wide`.
-fn is_under(host: &str, wide: &str) -> bool {
-    wide == ANY || wide.strip_prefix('*').is_some_and(|suffix| suffix.starts_with('.') && host.ends_with(suffix))
 }
 
 /// The routes of rules in order. A rule that an earlier one hides is left out where it is hidden; where Weir would try a later one
@@ -292,6 +265,7 @@ fn settle(rules: &mut [Rule], budget: &Budget) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hosts::spread_hosts;
 
     fn rule(line: usize, host: &str, path: PathMatch, upstream: &str) -> Rule {
         let mut route = Route::new(format!("{line}"), Target::Upstream(upstream.into()));
@@ -312,7 +286,7 @@ mod tests {
             rule(3, "*.example", PathMatch::Any, "wide"),
             rule(4, "", PathMatch::Any, "rest"),
         ];
-        spread_hosts(&mut rules);
+        spread_hosts(&mut rules).expect("few");
         let routes = first_match(rules);
         let hosts: Vec<&[String]> = routes.iter().map(|route| route.hosts.as_slice()).collect();
         assert_eq!(hosts[0], ["api.example", "*.example", "*"]);
@@ -326,7 +300,7 @@ mod tests {
     #[test]
     fn an_earlier_rule_for_a_whole_host_hides_later_ones_there() {
         let mut rules = vec![rule(1, "api.example", PathMatch::Any, "api"), rule(2, "", prefix("/static"), "files")];
-        spread_hosts(&mut rules);
+        spread_hosts(&mut rules).expect("few");
         assert_eq!(first_match(rules)[1].hosts, ["*"]);
         // HAProxy does not reach the second one either.
         let hidden = first_match(vec![rule(1, "", PathMatch::Any, "a"), rule(2, "", prefix("/x"), "b")]);

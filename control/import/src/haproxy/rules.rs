@@ -5,9 +5,10 @@ use super::acl::{self, Acls, Condition, Test};
 use super::common::Common;
 use super::syntax::{Line, Section};
 use super::target::{UNAVAILABLE, is_closing, is_refusal, is_rule, with_prefix};
+use crate::hosts::spread_hosts;
 use crate::model::{NOWHERE, Route, Target};
 use crate::note::{Mistake, Note};
-use crate::order::{Rule, first_match, spread_hosts};
+use crate::order::{Rule, first_match};
 use crate::toml::{Table, Value};
 
 /// Server names of TLS, and the upstream of each list.
@@ -56,7 +57,7 @@ impl<'s> Importer<'s> {
         }
         rules.sort_by_key(|rule| order_of(&rule.text));
         rules.push(self.last(section, has_tls)?);
-        spread_hosts(&mut rules);
+        spread_hosts(&mut rules).map_err(|why| Mistake::new(&section.place, why))?;
         let mut routes = first_match(rules);
         for route in &mut routes {
             common.give(route);
