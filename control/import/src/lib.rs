@@ -17,6 +17,7 @@
 //! | `address` | addresses of servers |
 //! | `field` | changes of header fields |
 //! | `quantity` | durations and sizes in the notations of the other programs |
+//! | `hosts` | the hosts for which a rule must be looked at |
 //! | `order` | rules of which the first match counts, as routes of which the most specific one counts |
 //! | `overlap` | whether one of two routes takes requests of the other, and which is tried first |
 //! | `paths` | paths and regular expressions as a route can have them |
@@ -31,6 +32,7 @@ mod address;
 mod envoy;
 mod field;
 mod haproxy;
+mod hosts;
 mod model;
 mod nginx;
 mod note;

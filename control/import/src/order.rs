@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use crate::model::{PathMatch, Route, Target};
 use crate::note::{Note, SourceLine};
-use crate::overlap::{ANY, covers, has_host, hosts_of, overlap, rank};
+use crate::overlap::{covers, has_host, hosts_of, overlap, rank};
 use crate::paths;
 
 /// The priority of the first rule; Weir's default, 1000, stands behind.
@@ -17,6 +17,10 @@ const ROUTES_MAX: usize = 512;
 /// Comparisons of two rules that are made: those of some hundred rules that all meet each other, in seconds. Beyond it a note says
 /// what differs.
 const COMPARISONS_MAX: u64 = 2_000_000;
+
+/// Comparisons of a host of one rule with an earlier rule that are made to leave out hidden rules: 4,000 rules in a second or two.
+/// Further rules are kept, and a note says what differs.
+const HOST_COMPARISONS_MAX: usize = 8_000_000;
 
 /// Comparisons that may still be made, and the regexes that they have compiled.
 struct Budget {
@@ -40,43 +44,17 @@ pub(crate) struct Rule {
     pub(crate) text: String,
 }
 
-/// Gives each rule the hosts for which it must be looked at: a rule without a host holds for the hosts of all others too.
-pub(crate) fn spread_hosts(rules: &mut [Rule]) {
-    let mut all: Vec<String> = Vec::new();
-    for host in rules.iter().flat_map(|rule| &rule.route.hosts) {
-        if !all.contains(host) {
-            all.push(host.clone());
-        }
-    }
-    if all.is_empty() {
-        return;
-    }
-    for rule in rules {
-        let hosts = &mut rule.route.hosts;
-        let own = std::mem::take(hosts);
-        let is_for = |host: &String| own.is_empty() || own.contains(host) || own.iter().any(|own| is_under(host, own));
-        hosts.extend(all.iter().filter(|host| is_for(host)).cloned());
-        if own.is_empty() && !hosts.iter().any(|host| host == ANY) {
-            hosts.push(ANY.to_owned());
-        }
-    }
-}
-
-/// Whether all hosts that `host` names are hosts of the wildcard `wide`.
-fn is_under(host: &str, wide: &str) -> bool {
-    wide == ANY || wide.strip_prefix('*').is_some_and(|suffix| suffix.starts_with('.') && host.ends_with(suffix))
-}
-
 /// The routes of rules in order. A rule that an earlier one hides is left out where it is hidden; where Weir would try a later one
 /// first, a note says so.
 pub(crate) fn first_match(rules: Vec<Rule>) -> Vec<Route> {
     let budget = Budget { comparisons: Cell::new(COMPARISONS_MAX), regexes: paths::Regexes::default() };
-    let mut kept = without_hidden(rules, covers);
-    let is_settled = kept.len() <= ROUTES_MAX && {
+    let mut left = HOST_COMPARISONS_MAX;
+    let mut kept = without_hidden(rules, covers, &mut left);
+    let is_settled = left > 0 && kept.len() <= ROUTES_MAX && {
         add_meetings(&mut kept, &budget);
         // If two rules have the same conditions, the earlier one wins. A meeting is needed although one of its own rules covers it.
-        kept = without_hidden(kept, has_same_conditions);
-        settle(&mut kept, &budget)
+        kept = without_hidden(kept, has_same_conditions, &mut left);
+        left > 0 && settle(&mut kept, &budget)
     };
     if !is_settled {
         unsettled(&mut kept);
@@ -97,10 +75,16 @@ fn unsettled(rules: &mut [Rule]) {
     first.route.notes.push(Note::new(&first.place, &first.text, why, "conditions of the [[route]]"));
 }
 
-/// The rules without those that earlier ones hide, on the hosts where they do.
-fn without_hidden(rules: Vec<Rule>, hides: fn(&Route, &Route) -> bool) -> Vec<Rule> {
+/// The rules without those that earlier ones hide, on the hosts where they do. Takes the comparisons from `left`; once it is 0,
+/// all further rules are kept.
+fn without_hidden(rules: Vec<Rule>, hides: fn(&Route, &Route) -> bool, left: &mut usize) -> Vec<Rule> {
     let mut kept: Vec<Rule> = Vec::new();
     for mut rule in rules {
+        *left = left.saturating_sub(kept.len() * rule.route.hosts.len().max(1));
+        if *left == 0 {
+            kept.push(rule);
+            continue;
+        }
         let mut hosts = hosts_of(&rule.route);
         hosts.retain(|host| {
             !kept.iter().any(|earlier| has_host(&earlier.route, host) && hides(&earlier.route, &rule.route))
@@ -281,6 +265,7 @@ fn settle(rules: &mut [Rule], budget: &Budget) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hosts::spread_hosts;
 
     fn rule(line: usize, host: &str, path: PathMatch, upstream: &str) -> Rule {
         let mut route = Route::new(format!("{line}"), Target::Upstream(upstream.into()));
@@ -301,7 +286,7 @@ mod tests {
             rule(3, "*.example", PathMatch::Any, "wide"),
             rule(4, "", PathMatch::Any, "rest"),
         ];
-        spread_hosts(&mut rules);
+        spread_hosts(&mut rules).expect("few");
         let routes = first_match(rules);
         let hosts: Vec<&[String]> = routes.iter().map(|route| route.hosts.as_slice()).collect();
         assert_eq!(hosts[0], ["api.example", "*.example", "*"]);
@@ -315,7 +300,7 @@ mod tests {
     #[test]
     fn an_earlier_rule_for_a_whole_host_hides_later_ones_there() {
         let mut rules = vec![rule(1, "api.example", PathMatch::Any, "api"), rule(2, "", prefix("/static"), "files")];
-        spread_hosts(&mut rules);
+        spread_hosts(&mut rules).expect("few");
         assert_eq!(first_match(rules)[1].hosts, ["*"]);
         // HAProxy does not reach the second one either.
         let hidden = first_match(vec![rule(1, "", PathMatch::Any, "a"), rule(2, "", prefix("/x"), "b")]);
@@ -344,10 +329,33 @@ mod tests {
         assert_eq!((routes.len(), routes[0].notes.len()), (3_000, 1));
         assert!(routes[0].notes[0].why.contains("3000 rules are too many"));
         assert!(routes[1..].iter().all(|route| route.notes.is_empty()));
+        // So many that they are not compared at all from some point on.
+        let routes = many(100_000, |line| PathMatch::Exact(format!("/{line}")));
+        assert_eq!((routes.len(), routes[0].notes.len()), (100_000, 1));
+        assert!(routes[0].notes[0].why.contains("100000 rules are too many"));
         // Each of them meets all others.
         let routes = many(300, |line| PathMatch::Regex(format!("/.*{}", "a".repeat(line))));
         assert!(routes[0].notes[0].why.contains("are too many"), "{:?}", routes[0].notes);
         assert!(many(400, |line| PathMatch::Exact(format!("/{line}"))).iter().all(|route| route.notes.is_empty()));
+    }
+
+    #[test]
+    fn rules_are_compared_as_often_as_is_allowed() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static COMPARED: AtomicUsize = AtomicUsize::new(0);
+        fn hides(earlier: &Route, later: &Route) -> bool {
+            COMPARED.fetch_add(1, Ordering::Relaxed);
+            earlier.path == later.path
+        }
+        // The second ten are the first ten again, as are all behind them.
+        let rules: Vec<Rule> = (0..1_000).map(|line| rule(line, "", prefix(&format!("/{}", line % 10)), "a")).collect();
+        let mut left = usize::MAX;
+        assert_eq!((without_hidden(rules.clone(), hides, &mut left).len(), left > 0), (10, true));
+        COMPARED.store(0, Ordering::Relaxed);
+        let mut left = 100;
+        let kept = without_hidden(rules, hides, &mut left);
+        assert!(left == 0 && COMPARED.load(Ordering::Relaxed) <= 100, "{COMPARED:?} comparisons, {left} left");
+        assert!(kept.len() > 900, "{}", kept.len());
     }
 
     #[test]

@@ -34,7 +34,6 @@ impl<'n> Importer<'n> {
             "idle_timeout",
             "prefix_rewrite",
             "regex_rewrite",
-            "path_rewrite",
             "host_rewrite_literal",
             "auto_host_rewrite",
             "retry_policy",
@@ -123,6 +122,20 @@ impl<'n> Importer<'n> {
         }
     }
 
+    /// Notes on the headers of responses that no upstream sends.
+    pub(super) fn own_response_headers(&mut self, node: &'n Node, host: &'n Node) {
+        for of in [node, host] {
+            for key in ["response_headers_to_add", "response_headers_to_remove"] {
+                for one in of.items_at(key) {
+                    let name = one.text_at("header.key").unwrap_or_else(|| one.text());
+                    let why = "responses of the gateway's own have no further headers";
+                    let nearest = "[[route.response_header]] of a route with an upstream";
+                    self.note(one, &format!("{key}: {name}"), why, nearest);
+                }
+            }
+        }
+    }
+
     /// A header that is added or replaced; `None`: it cannot be said, which is noted.
     fn added(&mut self, one: &'n Node, key: &str) -> Option<Value> {
         self.rest(one, &["header", "append", "append_action"], "headers_to_add");
@@ -158,7 +171,8 @@ fn rewrite(action: &Node, path: &PathMatch) -> Vec<(String, Value)> {
     let mut set = |key: &str, text: &str| rewrite.push((key.to_owned(), Value::text(text)));
     if let Some(text) = action.text_at("prefix_rewrite") {
         match path {
-            PathMatch::Exact(_) => set("path", text),
+            // Of a regex Envoy replaces the whole path too.
+            PathMatch::Exact(_) | PathMatch::Regex(_) => set("path", text),
             PathMatch::Any | PathMatch::Prefix(_) | PathMatch::Segments(_) => {
                 let old = match path {
                     PathMatch::Prefix(path) | PathMatch::Segments(path) => path.as_str(),
@@ -167,7 +181,6 @@ fn rewrite(action: &Node, path: &PathMatch) -> Vec<(String, Value)> {
                 set("path_regex", &format!("^{}", paths::escaped(old)));
                 set("path_replacement", &text.replace('$', "$$"));
             }
-            PathMatch::Regex(_) => {}
         }
     }
     if let Some(regex) = action.at("regex_rewrite.pattern.regex") {

@@ -6,7 +6,7 @@ use crate::note::Mistake;
 use crate::toml::{Table, Value};
 use crate::yaml::Node;
 
-/// Milliseconds of an hour, of a day, and of 30 days.
+/// Milliseconds of an hour (Envoy's default for idle connections), of a day, and of 30 days.
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 86_400_000;
 const MONTH: u64 = 30 * DAY;
@@ -85,12 +85,13 @@ impl<'n> Importer<'n> {
     /// Chains for server names of TLS that goes through unopened.
     fn by_name(&mut self, chains: &[&'n Node], listener: &mut Listener) -> Result<(), Mistake> {
         listener.protocol = Protocol::Tls;
+        let (mut idles, mut longest) = (Vec::new(), 0);
         for chain in chains {
             let names: Vec<&str> = chain.items_at("filter_chain_match.server_names").iter().map(Node::text).collect();
-            let Some(cluster) = filter_of(chain, "tcp_proxy").and_then(|(_, config)| config.get("cluster")) else {
-                return Err(Mistake::new(&chain.place, "tcp_proxy needs a cluster"));
-            };
-            let upstream = self.cluster(cluster.text(), "tcp", cluster)?;
+            self.further_filters(chain);
+            let (upstream, idle) = self.tcp_proxy(chain)?;
+            longest = longest.max(idle);
+            idles.push((idle, *chain));
             // Envoy ends connections that no chain is for: without a chain for all they go nowhere.
             if names.is_empty() {
                 listener.upstream.clone_from(&upstream);
@@ -102,10 +103,15 @@ impl<'n> Importer<'n> {
                 listener.more.push("server_name", table);
             }
         }
+        for (_, chain) in idles.iter().filter(|(idle, _)| *idle != longest) {
+            self.note(chain, "tcp_proxy.idle_timeout", "a listener has one for all names: the longest", "idle_timeout");
+        }
+        set_idle_timeout(listener, longest);
         Ok(())
     }
 
-    fn chain(&mut self, chain: &'n Node, listener: &mut Listener) -> Result<(), Mistake> {
+    /// Notes on the filters of a chain in front of the one that says its protocol.
+    fn further_filters(&mut self, chain: &'n Node) {
         for filter in chain.items_at("filters") {
             let name = filter.text_at("name").unwrap_or_default();
             let is_last =
@@ -114,6 +120,10 @@ impl<'n> Importer<'n> {
                 self.note(filter, name, "a listener has no further filters", "policies of a [[route]]");
             }
         }
+    }
+
+    fn chain(&mut self, chain: &'n Node, listener: &mut Listener) -> Result<(), Mistake> {
+        self.further_filters(chain);
         if let Some((_, config)) = filter_of(chain, "http_connection_manager") {
             listener.protocol = Protocol::Http;
             return self.http(config, listener);
@@ -122,6 +132,14 @@ impl<'n> Importer<'n> {
             listener.protocol = Protocol::Redis;
             return self.redis(config, listener);
         }
+        let (upstream, idle) = self.tcp_proxy(chain)?;
+        listener.upstream = upstream;
+        set_idle_timeout(listener, idle);
+        Ok(())
+    }
+
+    /// The upstream of a chain with `tcp_proxy`, and the milliseconds that a connection may be idle; `u64::MAX`: no limit.
+    fn tcp_proxy(&mut self, chain: &'n Node) -> Result<(String, u64), Mistake> {
         let Some((filter, config)) = filter_of(chain, "tcp_proxy") else {
             return Err(Mistake::new(
                 &chain.place,
@@ -132,12 +150,12 @@ impl<'n> Importer<'n> {
         let Some(cluster) = config.get("cluster") else {
             return Err(Mistake::new(&filter.place, "tcp_proxy needs a cluster"));
         };
-        listener.upstream = self.cluster(cluster.text(), "tcp", cluster)?;
-        // Envoy's default is an hour, and 0 is no limit: so is the absent key.
-        if let Some(time) = Some(millis(config, "idle_timeout")?.unwrap_or(HOUR)).filter(|time| *time > 0) {
-            listener.more.set("idle_timeout", duration(time.max(100), MONTH));
-        }
-        Ok(())
+        let upstream = self.cluster(cluster.text(), "tcp", cluster)?;
+        let idle = match millis(config, "idle_timeout")?.unwrap_or(HOUR) {
+            0 => u64::MAX,
+            time => time,
+        };
+        Ok((upstream, idle))
     }
 
     fn http(&mut self, config: &'n Node, listener: &mut Listener) -> Result<(), Mistake> {
@@ -234,6 +252,13 @@ impl<'n> Importer<'n> {
             upstream.more.set("sharding.hash_tag", Value::text("{}"));
         }
         Ok(())
+    }
+}
+
+/// The absent key is no limit.
+fn set_idle_timeout(listener: &mut Listener, millis: u64) {
+    if millis < u64::MAX {
+        listener.more.set("idle_timeout", duration(millis.max(100), MONTH));
     }
 }
 

@@ -150,6 +150,8 @@ impl<'n> Importer<'n> {
         if let (Target::Upstream(_) | Target::Split(_), Some(action)) = (&route.target, node.get("route")) {
             self.action(action, &mut route)?;
             self.headers(node, host, &mut route);
+        } else {
+            self.own_response_headers(node, host);
         }
         route.notes.append(&mut notes);
         Ok(Some(route))

@@ -33,10 +33,12 @@ pub(super) enum Test {
     /// The server name that a client of TLS asks for.
     ServerName(Vec<String>),
     Always(bool),
+    /// No route has such a condition, and why.
+    Unsaid(String),
 }
 
 /// The ACLs of a section: each is one of several tests.
-pub(super) struct Acls(HashMap<String, Vec<Result<Test, String>>>);
+pub(super) struct Acls(HashMap<String, Vec<Test>>);
 
 /// A condition: one of these, each of which is all of its tests; true: negated.
 pub(super) type Condition = Vec<Vec<(bool, Test)>>;
@@ -44,10 +46,11 @@ pub(super) type Condition = Vec<Vec<(bool, Test)>>;
 impl Acls {
     /// Those of a section and of its defaults.
     pub(super) fn of(section: &Section) -> Self {
-        let mut all: HashMap<String, Vec<Result<Test, String>>> = HashMap::new();
+        let mut all: HashMap<String, Vec<Test>> = HashMap::new();
         let lines = section.defaults.iter().chain(&section.lines);
         for line in lines.filter(|line| line.word(0) == "acl") {
-            all.entry(line.word(1).to_owned()).or_default().push(test(line.words.get(2..).unwrap_or_default()));
+            let test = said(test(line.words.get(2..).unwrap_or_default()));
+            all.entry(line.word(1).to_owned()).or_default().push(test);
         }
         Self(all)
     }
@@ -57,6 +60,19 @@ impl Acls {
     /// # Errors
     /// Why it cannot be said.
     pub(super) fn condition(&self, keyword: &str, words: &[String]) -> Result<Condition, String> {
+        let all = self.partial_condition(keyword, words)?;
+        let unsaid = all.iter().flatten().find_map(|(_, test)| match test {
+            Test::Unsaid(why) => Some(why.clone()),
+            _ => None,
+        });
+        unsaid.map_or(Ok(all), Err)
+    }
+
+    /// Like [`Acls::condition`], with [`Test::Unsaid`] in the place of each test that cannot be said.
+    ///
+    /// # Errors
+    /// Why the whole cannot be said.
+    pub(super) fn partial_condition(&self, keyword: &str, words: &[String]) -> Result<Condition, String> {
         let mut all: Condition = Vec::new();
         let mut terms: Condition = vec![Vec::new()];
         let mut rest = words.iter().peekable();
@@ -74,9 +90,9 @@ impl Acls {
             let tests = match name {
                 "{" => {
                     let inner: Vec<String> = rest.by_ref().take_while(|word| *word != "}").cloned().collect();
-                    vec![test(&inner)?]
+                    vec![said(test(&inner))]
                 }
-                _ => self.named(name)?,
+                _ => self.named(name),
             };
             terms = conjunction(terms, is_negated, &tests)?;
         }
@@ -87,19 +103,25 @@ impl Acls {
         }
     }
 
-    fn named(&self, name: &str) -> Result<Vec<Test>, String> {
-        match (self.0.get(name), name) {
-            (Some(tests), _) => tests.iter().cloned().collect(),
-            (None, "TRUE" | "HTTP" | "HTTP_1.1") => Ok(vec![Test::Always(true)]),
-            (None, "FALSE") => Ok(vec![Test::Always(false)]),
-            (None, "LOCALHOST") => Ok(vec![Test::Source(vec!["127.0.0.0/8".into(), "::1/128".into()])]),
-            (None, "METH_GET") => Ok(vec![Test::Methods(vec!["GET".into(), "HEAD".into()])]),
-            (None, name) => match name.strip_prefix("METH_") {
-                Some(method) => Ok(vec![Test::Methods(vec![method.to_owned()])]),
-                None => Err(format!("there is no ACL `{name}`")),
-            },
+    fn named(&self, name: &str) -> Vec<Test> {
+        if let Some(tests) = self.0.get(name) {
+            return tests.clone();
         }
+        vec![match name {
+            "TRUE" | "HTTP" | "HTTP_1.1" => Test::Always(true),
+            "FALSE" => Test::Always(false),
+            "LOCALHOST" => Test::Source(vec!["127.0.0.0/8".into(), "::1/128".into()]),
+            "METH_GET" => Test::Methods(vec!["GET".into(), "HEAD".into()]),
+            name => match name.strip_prefix("METH_") {
+                Some(method) => Test::Methods(vec![method.to_owned()]),
+                None => Test::Unsaid(format!("there is no ACL `{name}`")),
+            },
+        }]
     }
+}
+
+fn said(test: Result<Test, String>) -> Test {
+    test.unwrap_or_else(Test::Unsaid)
 }
 
 /// Each of `terms` and one of `tests`; if negated, each and none of them.
@@ -170,7 +192,11 @@ fn test(words: &[String]) -> Result<Test, String> {
         return Err(format!("`{criterion}` is converted first, and a route compares what was sent"));
     }
     match base {
-        "path" | "url" if argument.is_empty() => paths_of(kind, &values, ignores_case).map(Test::Paths),
+        "path" if argument.is_empty() => paths_of(kind, &values, ignores_case).map(Test::Paths),
+        "url" if argument.is_empty() => match kind == "beg" && values.iter().all(|value| is_path(value)) {
+            true => paths_of(kind, &values, ignores_case).map(Test::Paths),
+            false => Err("a URL ends in its query, which is no part of the path of a route".to_owned()),
+        },
         _ if is_host => hosts_of(kind, &values).map(Test::Hosts),
         "hdr" | "req.hdr" | "req.fhdr" => field("header", argument, kind, values, ignores_case),
         "cook" | "req.cook" => Err("cookies are no condition of a route".to_owned()),
@@ -193,6 +219,11 @@ fn parts(criterion: &str) -> (&str, &str, &str) {
         Some((argument, behind)) => (name, argument, behind.trim_start_matches(',')),
         None => (name, rest, ""),
     }
+}
+
+/// Whether the beginning of a URL ends in its path.
+fn is_path(text: &str) -> bool {
+    text.starts_with('/') && !text.contains(['?', '#'])
 }
 
 fn paths_of(kind: &str, values: &[String], ignores_case: bool) -> Result<Vec<PathMatch>, String> {
@@ -262,14 +293,21 @@ fn field(of: &'static str, name: &str, kind: &str, values: Vec<String>, ignores_
 /// # Errors
 /// Why it cannot be said.
 pub(super) fn routes(base: &Route, tests: &[(bool, Test)], has_tls: bool) -> Result<Vec<Route>, String> {
+    let is_never = |(is_negated, test): &(bool, Test)| match test {
+        Test::Tls => has_tls == *is_negated,
+        Test::Always(holds) => holds == is_negated,
+        _ => false,
+    };
+    if tests.iter().any(is_never) {
+        return Ok(Vec::new());
+    }
     let mut route = base.clone();
     let mut paths: Option<Vec<PathMatch>> = None;
     let mut hosts: Option<Vec<String>> = None;
     for (is_negated, test) in tests {
         match (test, is_negated) {
-            (Test::Tls, _) if has_tls == *is_negated => return Ok(Vec::new()),
-            (Test::Always(holds), _) if holds == is_negated => return Ok(Vec::new()),
             (Test::Tls | Test::Always(_), _) => {}
+            (Test::Unsaid(why), _) => return Err(why.clone()),
             (Test::Field { of, name, kind, values, ignores_case }, _) => {
                 let condition = field_condition(name, kind, values, *ignores_case, *is_negated)?;
                 if *of == "query" && *is_negated {

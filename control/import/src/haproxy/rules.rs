@@ -4,10 +4,11 @@ use super::Importer;
 use super::acl::{self, Acls, Condition, Test};
 use super::common::Common;
 use super::syntax::{Line, Section};
-use super::target::{UNAVAILABLE, is_refusal, is_rule, with_prefix};
+use super::target::{UNAVAILABLE, is_closing, is_refusal, is_rule, with_prefix};
+use crate::hosts::spread_hosts;
 use crate::model::{NOWHERE, Route, Target};
 use crate::note::{Mistake, Note};
-use crate::order::{Rule, first_match, spread_hosts};
+use crate::order::{Rule, first_match};
 use crate::toml::{Table, Value};
 
 /// Server names of TLS, and the upstream of each list.
@@ -21,9 +22,10 @@ impl<'s> Importer<'s> {
         let mut rules: Vec<Rule> = Vec::new();
         for line in section.lines.iter().filter(|line| is_rule(line)) {
             let (words, condition) = acl::split_condition(line);
+            let read = if is_closing(words) { Acls::partial_condition } else { Acls::condition };
             let condition = match condition {
                 None => vec![Vec::new()],
-                Some((keyword, words)) => match acls.condition(keyword, words) {
+                Some((keyword, tests)) => match read(&acls, keyword, tests) {
                     Ok(condition) => condition,
                     Err(why) => {
                         common.notes.push(Note::new(
@@ -37,10 +39,17 @@ impl<'s> Importer<'s> {
                 },
             };
             match self.terminal(words, line, has_tls)? {
-                Some((target, _)) if is_refusal(words) && by_source(&condition).is_some() => {
+                Some(target) if is_refusal(words) => {
                     let comes_first = rules.iter().all(|rule| order_of(&rule.text) > 0);
-                    let is_exact = comes_first && target == Target::status(403);
-                    self.refuse_by_source(&condition, line, listeners, is_exact, &mut common);
+                    let is_exact = comes_first && target.0 == Target::status(403);
+                    let others = match by_source(&condition) {
+                        Some((listed, others)) => {
+                            self.refuse_by_source(listed, line, listeners, is_exact, &mut common);
+                            others
+                        }
+                        None => condition,
+                    };
+                    self.rule(line, &others, target, has_tls, &mut rules, &mut common);
                 }
                 Some(target) => self.rule(line, &condition, target, has_tls, &mut rules, &mut common),
                 None => common.read(words, line, &condition, has_tls),
@@ -48,7 +57,7 @@ impl<'s> Importer<'s> {
         }
         rules.sort_by_key(|rule| order_of(&rule.text));
         rules.push(self.last(section, has_tls)?);
-        spread_hosts(&mut rules);
+        spread_hosts(&mut rules).map_err(|why| Mistake::new(&section.place, why))?;
         let mut routes = first_match(rules);
         for route in &mut routes {
             common.give(route);
@@ -66,13 +75,12 @@ impl<'s> Importer<'s> {
     /// lists can be said.
     fn refuse_by_source(
         &mut self,
-        condition: &Condition,
+        (key, networks): (&'static str, Vec<String>),
         line: &Line,
         listeners: &[String],
         is_exact: bool,
         common: &mut Common,
     ) {
-        let Some((key, networks)) = by_source(condition) else { return };
         if !is_exact {
             let why = "addresses are refused with 403, before all rules of the listener";
             common.notes.push(line.note(why, "ip_filter of a [[route]]"));
@@ -196,31 +204,41 @@ impl<'s> Importer<'s> {
     }
 }
 
-/// The addresses that alone decide: those to refuse, or the only ones to let in.
-fn by_source(condition: &Condition) -> Option<(&'static str, Vec<String>)> {
-    let source = |tests: &Vec<(bool, Test)>| match tests.as_slice() {
-        [(is_negated, Test::Source(networks))] => Some((*is_negated, networks.clone())),
-        _ => None,
-    };
-    let all: Vec<(bool, Vec<String>)> = condition.iter().map(source).collect::<Option<_>>()?;
-    match all.as_slice() {
-        [(true, networks)] => Some(("allow", networks.clone())),
+/// The addresses that alone decide, which are those to refuse or the only ones to let in, and the alternatives beside them.
+fn by_source(condition: &Condition) -> Option<((&'static str, Vec<String>), Condition)> {
+    let is_source = |tests: &&Vec<(bool, Test)>| matches!(tests.as_slice(), [(_, Test::Source(_))]);
+    let (by_source, others): (Vec<_>, Vec<_>) = condition.iter().partition(is_source);
+    let all: Vec<(bool, &[String])> = by_source
+        .into_iter()
+        .flatten()
+        .filter_map(|(is_negated, test)| match test {
+            Test::Source(networks) => Some((*is_negated, networks.as_slice())),
+            _ => None,
+        })
+        .collect();
+    let listed = match all.as_slice() {
+        [(true, networks)] => ("allow", networks.to_vec()),
         several if !several.is_empty() && several.iter().all(|(is_negated, _)| !is_negated) => {
-            Some(("deny", all.into_iter().flat_map(|(_, networks)| networks).collect()))
+            ("deny", several.iter().flat_map(|(_, networks)| networks.to_vec()).collect())
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some((listed, others.into_iter().cloned().collect()))
 }
 
-/// The routes of a refusal without its addresses: what is closed to some clients must not be open to all. Empty: it names nothing
-/// but addresses, or refuses nothing.
+/// The routes of a refusal without the tests that no route has: what is closed to some must not be open to all. Empty: no test is
+/// left, or it refuses nothing.
 fn closed(base: &Route, tests: &[(bool, Test)], line: &Line, has_tls: bool) -> Vec<Route> {
-    let others: Vec<(bool, Test)> =
-        tests.iter().filter(|(_, test)| !matches!(test, Test::Source(_))).cloned().collect();
-    match is_refusal(&line.words) && !others.is_empty() && others.len() < tests.len() {
-        true => acl::routes(base, &others, has_tls).unwrap_or_default(),
-        false => Vec::new(),
+    let mut kept = Vec::new();
+    let mut routes = Vec::new();
+    for test in tests.iter().filter(|_| is_closing(&line.words)) {
+        kept.push(test.clone());
+        match acl::routes(base, &kept, has_tls) {
+            Ok(found) => routes = found,
+            Err(_) => drop(kept.pop()),
+        }
     }
+    routes
 }
 
 /// Wherever they stand, `redirect` comes after all of `http-request`, and `use_backend` behind both.

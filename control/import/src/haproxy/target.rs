@@ -24,6 +24,13 @@ pub(super) fn is_refusal(words: &[String]) -> bool {
     word(0) == "http-request" && matches!(word(1), "deny" | "reject" | "tarpit" | "silent-drop")
 }
 
+/// Whether a rule refuses requests, or sends a response that says so.
+pub(super) fn is_closing(words: &[String]) -> bool {
+    let status = words.iter().position(|word| word == "status").and_then(|at| words.get(at + 1)?.parse().ok());
+    is_refusal(words)
+        || words.iter().take(2).eq(["http-request", "return"]) && status.is_some_and(|code: u64| code >= 400)
+}
+
 pub(super) fn is_rule(line: &Line) -> bool {
     matches!(line.word(0), "http-request" | "http-response" | "use_backend" | "redirect")
 }

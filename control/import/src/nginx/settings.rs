@@ -226,7 +226,10 @@ fn retry(scope: &Scope<'_>, notes: &mut Vec<Note>) -> Result<Option<Value>, Mist
 
 /// `allow` and `deny` are read in order by nginx; one of the two lists can be said here.
 fn ip_filter(scope: &Scope<'_>, notes: &mut Vec<Note>) -> Option<Value> {
-    let rules = scope.any_of(&["allow", "deny"]);
+    let mut rules = scope.any_of(&["allow", "deny"]);
+    // nginx takes the first rule that matches: behind one for all it reaches no other.
+    let end = rules.iter().position(|rule| rule.first() == "all").map_or(rules.len(), |at| at + 1);
+    rules.truncate(end);
     let (last, first) = rules.split_last()?;
     let kind = match last.name.as_str() {
         "deny" if last.first() == "all" => "allow",

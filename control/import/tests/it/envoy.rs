@@ -2,7 +2,7 @@
 
 use weir_import::Format;
 
-use crate::{check, mistake, notes, read};
+use crate::{check, mistake, notes, read, table};
 
 /// A listener for TLS or not, with one virtual host, and a cluster with these further keys.
 fn front(socket: &str, manager: &str, hosts: &str, cluster: &str) -> String {
@@ -238,6 +238,57 @@ fn connections_for_names_that_no_chain_has_go_nowhere() {
         "{}",
         found.toml
     );
-    assert!(!notes(&found).contains("filter_chain"), "{}", notes(&found));
+    assert!(!notes(&found).contains("filter_chain") && found.toml.contains("idle_timeout = \"1h\""), "{}", found.toml);
     check(&found.toml);
+    // Their filters are noted as those of a single chain are, and so is what stands in them.
+    let filter = "filters:\n      - name: envoy.filters.network.rbac\n        typed_config: { rules: {} }\n";
+    let changed = text.replacen("filters:\n", filter, 1).replacen(
+        "cluster: app }",
+        "cluster: app, access_log: [], idle_timeout: 7200s }",
+        1,
+    );
+    let found = read(Format::Envoy, &changed);
+    for directive in ["envoy.filters.network.rbac", "tcp_proxy.access_log"] {
+        assert!(notes(&found).contains(&format!("`{directive}`")), "{}", notes(&found));
+    }
+    assert!(found.toml.contains("idle_timeout = \"2h\""), "{}", found.toml);
+    assert!(notes(&found).contains("`tcp_proxy.idle_timeout`: a listener has one"), "{}", notes(&found));
+    check(&found.toml);
+    let found = read(Format::Envoy, &text.replacen("cluster: app }", "cluster: app, idle_timeout: 0s }", 1));
+    assert!(!found.toml.contains("idle_timeout = "), "{}", found.toml);
+}
+
+#[test]
+fn headers_of_responses_without_an_upstream_are_noted() {
+    let add = |key: &str| format!("response_headers_to_add: [{{ header: {{ key: {key}, value: a }} }}]");
+    for end in ["redirect: { https_redirect: true }", "direct_response: { status: 403 }"] {
+        let host = format!(
+            r#"{{ name: all, domains: ["*"], {}, response_headers_to_remove: [server], routes: [{{ match: {{ prefix: / }}, {end}, {} }}] }}"#,
+            add("strict-transport-security"),
+            add("x-own"),
+        );
+        let found = read(Format::Envoy, &front("", "", &host, ""));
+        for text in ["add: strict-transport-security", "add: x-own", "remove: server"] {
+            let line = format!("`response_headers_to_{text}`: responses of the gateway's own have no further headers");
+            assert!(notes(&found).contains(&line), "{text}: {}", notes(&found));
+        }
+        check(&found.toml);
+    }
+    let upstream = ALL.replace("routes:", &format!("{}, routes:", add("x-own")));
+    let found = read(Format::Envoy, &front("", "", &upstream, ""));
+    assert!(found.toml.contains("x-own") && !notes(&found).contains("x-own"), "{}", notes(&found));
+}
+
+#[test]
+fn the_path_behind_a_regex_is_replaced_whole_and_other_rewrites_are_noted() {
+    let matched = |action: &str| {
+        let all = ALL.replace("prefix: / }", "safe_regex: { regex: \"/v[0-9]+/x\" } }");
+        read(Format::Envoy, &front("", "", &all.replace("cluster: app }", &format!("cluster: app, {action} }}")), ""))
+    };
+    let found = matched("prefix_rewrite: /x");
+    let route = table(&found.toml, "route", "all-v-0-9-x");
+    assert!(route.contains("path_regex = \"/v[0-9]+/x\"") && route.contains("rewrite = { path = \"/x\" }"), "{route}");
+    check(&found.toml);
+    let found = matched("path_rewrite: \"/x%REQ(x)%\"");
+    assert!(notes(&found).contains("`route.path_rewrite`"), "{}", notes(&found));
 }

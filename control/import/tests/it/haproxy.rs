@@ -58,6 +58,58 @@ fn what_is_refused_to_some_addresses_is_not_open_to_all() {
 }
 
 #[test]
+fn what_is_refused_on_a_condition_that_no_route_has_is_closed_without_it() {
+    let cookie = "{ req.cook(sid) -m found }";
+    for (rule, path, status) in [
+        (format!("deny if {{ path_beg /admin }} !{cookie}"), "path_string_prefix = \"/admin\"", 403),
+        (format!("deny deny_status 404 if {cookie} {{ path /admin }}"), "path = \"/admin\"", 404),
+        (format!("deny unless {cookie} or !{{ path /admin }}"), "path = \"/admin\"", 403),
+        (format!("return status 401 if {{ path /admin }} !{cookie}"), "path = \"/admin\"", 401),
+        ("deny if { path_beg /admin } !{ path /admin/login }".to_owned(), "path_string_prefix = \"/admin\"", 403),
+        ("deny if { path /admin } { path_end .php }".to_owned(), "path = \"/admin\"", 403),
+    ] {
+        let found = read(Format::Haproxy, &site(&format!(" http-request {rule}"), ""));
+        let admin = table(&found.toml, "route", "web-response");
+        assert!(admin.contains(path) && admin.contains(&format!("status = {status}")), "{rule}: {admin}");
+        assert!(notes(&found).contains("what it refuses to some is closed to all"), "{rule}: {}", notes(&found));
+        check(&found.toml);
+    }
+    // Alternatives are each closed on their own, and addresses alone are a list of the listener.
+    let front = format!(
+        " acl bad path /x\n acl bad req.cook(sid) -m found\n http-request deny if bad or {{ src 10.0.0.5 }} or {{ path /y }} {cookie}"
+    );
+    let found = read(Format::Haproxy, &site(&front, ""));
+    for part in ["path = \"/x\"", "path = \"/y\"", "deny = [\"10.0.0.5\"]"] {
+        assert!(found.toml.contains(part), "{part}: {}", found.toml);
+    }
+    check(&found.toml);
+    // Nothing is left of these, and what is no refusal is left out as a whole.
+    for rule in [
+        format!("http-request deny if {cookie}"),
+        format!("http-request return status 200 if {{ path /x }} {cookie}"),
+        format!("use_backend other if {{ path /x }} {cookie}"),
+    ] {
+        let found = read(Format::Haproxy, &site(&format!(" {rule}"), ""));
+        assert_eq!(found.toml.matches("\n[[route]]\n").count(), 1, "{rule}: {}", found.toml);
+        assert!(notes(&found).contains(&format!("`{rule}`: is left out: cookies")), "{rule}: {}", notes(&found));
+    }
+}
+
+#[test]
+fn conditions_of_the_url_do_not_become_conditions_of_its_path() {
+    for test in ["url_sub cmd=", "url_reg x=[0-9]", "url_end .php", "url_beg /a?x=1", "url /a", "url_beg http://a/"] {
+        let found = read(Format::Haproxy, &site(&format!(" http-request deny if {{ {test} }}"), ""));
+        assert!(notes(&found).contains("a URL ends in its query"), "{test}: {}", notes(&found));
+        assert_eq!(found.toml.matches("\n[[route]]\n").count(), 1, "{test}: {}", found.toml);
+    }
+    let found = read(Format::Haproxy, &site(" http-request deny if { url_beg /a /b }", ""));
+    for path in ["/a", "/b"] {
+        assert!(found.toml.contains(&format!("path_string_prefix = \"{path}\"")), "{}", found.toml);
+    }
+    assert!(!notes(&found).contains("url_beg"), "{}", notes(&found));
+}
+
+#[test]
 fn a_backend_without_servers_does_what_its_rules_say() {
     let front = " use_backend other if { path_beg /o }";
     for (backend, wanted) in [

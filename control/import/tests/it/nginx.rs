@@ -44,6 +44,28 @@ fn a_server_that_demands_certificates_of_clients_is_never_open() {
 }
 
 #[test]
+fn the_first_rule_for_all_addresses_ends_their_list() {
+    let route = |rules: &str| {
+        let found =
+            read(Format::Nginx, &format!("server {{ location /admin {{ {rules} proxy_pass http://127.0.0.1:1; }} }}"));
+        check(&found.toml);
+        (table(&found.toml, "route", "default-admin"), notes(&found))
+    };
+    // Nobody may come.
+    for rules in ["deny all; allow 10.0.0.0/8;", "deny all; allow 10.0.0.0/8; allow all;", "deny all; deny 10.0.0.5;"] {
+        let (route, _) = route(rules);
+        assert!(route.contains("ip_filter = { allow = [\"192.0.2.0/32\"] }"), "{rules}: {route}");
+    }
+    let (admin, _) = route("allow 10.0.0.0/8; deny all; allow 172.16.0.0/12;");
+    assert!(admin.contains("ip_filter = { allow = [\"10.0.0.0/8\"] }"), "{admin}");
+    let (admin, notes) = route("deny 10.0.0.5; allow all; deny 10.0.0.6;");
+    assert!(admin.contains("ip_filter = { deny = [\"10.0.0.5\"] }"), "{admin}");
+    assert!(notes.is_empty(), "{notes}");
+    let (admin, notes) = route("allow all; deny all;");
+    assert!(!admin.contains("ip_filter") && notes.is_empty(), "{admin}{notes}");
+}
+
+#[test]
 fn servers_of_one_address_that_differ_in_what_a_listener_says_have_notes() {
     let own = "keepalive_timeout 5s; client_header_timeout 7s; access_log off;";
     let text = format!(
