@@ -57,8 +57,12 @@ pub fn is_listened_on(address: &Address) -> bool {
 /// The error of an address that is in use: it names the process that listens there, if that can be found.
 #[must_use]
 pub fn in_use(address: &Address) -> io::Error {
-    let who = Occupant::of(address).map_or_else(|| "another process".to_owned(), |occupant| occupant.to_string());
-    io::Error::new(io::ErrorKind::AddrInUse, format!("{who} listens there already"))
+    let text = match Occupant::of(address) {
+        Some(occupant) => format!("{occupant} listens there already"),
+        None if is_listened_on(address) => "another process listens there already".to_owned(),
+        None => "it is in use, and no process listens there; a connection may have the port".to_owned(),
+    };
+    io::Error::new(io::ErrorKind::AddrInUse, text)
 }
 
 /// The sockets that listen at `address`.

@@ -219,12 +219,27 @@ first=$(pgrep --parent "$inner" weir)
 check "it upgrades itself" signal USR2
 check "the next process serves" within 30 says /api/v1/version '"restart_epoch":1'
 check "the one before it ends" within 60 has_ended
+leaves() { nsenter --target "$inner" --pid --mount sh -c 'sleep 600 >/dev/null 2>&1 &'; }
+check "another process is left behind in the container" leaves
 crashes() { kill -KILL "$(pgrep --parent "$inner" weir)"; }
 check "the next process crashes" crashes
 check "the container ends with it" within 10 container_ended
 container_status=0
 wait $outer || container_status=$?
 check "and with its status" is $container_status 137
+
+# Slow enough for a signal before there is a process to pass it to.
+sed 's/^my $first = fork;/sleep 2;\n&/' init >/tmp/slow-init
+chmod +x /tmp/slow-init
+check "a slow process 1 is not that of the package" is "$(diff init /tmp/slow-init | grep --count '^>')" 1
+env PATH="/tmp/usr/bin:$PATH" unshare --pid --fork --kill-child=KILL --mount-proc \
+    /tmp/slow-init run --config /tmp/etc/weir/weir.toml >/tmp/container.log 2>&1 &
+outer=$!
+waits() { inner=$(pgrep --parent $outer) && grep '^SigBlk:.*4803$' "/proc/$inner/status"; }
+check "signals wait for its first process" within 10 waits
+inner=$(pgrep --parent $outer)
+check "a container is stopped at its start" signal TERM
+check "the signal is not lost" within 10 container_ended
 
 echo "# pass $passed"
 echo "# fail $failed"

@@ -184,7 +184,7 @@ fn start(
     let gateway = Gateway::prepare(snapshot, source.file().map(Path::to_owned), &mut inheritance);
     let gateway = gateway.map_err(|error| error.to_string())?;
     gateway.set_log_level_switch(level);
-    let socket = admin_socket(&admin, &mut inheritance, source)?;
+    let socket = admin_socket(&admin, &mut inheritance, source, &gateway)?;
     if let Some(predecessor) = predecessor {
         predecessor.wait_take(&std::mem::take(&mut inheritance.listeners), gateway.movable())?;
     }
@@ -207,6 +207,7 @@ fn admin_socket(
     admin: &weir_config::AdminSettings,
     inheritance: &mut Inheritance,
     source: &Source,
+    gateway: &Gateway,
 ) -> Result<TcpListener, String> {
     let is_same = |(bind, socket): &(String, TcpListener)| {
         *bind == admin.bind.to_string() || socket.local_addr().is_ok_and(|address| address == admin.bind)
@@ -215,17 +216,20 @@ fn admin_socket(
         Some((_, socket)) => Ok(socket),
         None => match weir_admin::bind(&admin_settings(admin)) {
             Err(StartError::Bind { source: error, .. }) if is_taken(&error) && source.is_admin_open() => {
-                next_free(admin)
+                next_free(admin, gateway)
             }
             bound => bound.map_err(|error| error.to_string()),
         },
     }
 }
 
-/// The first free port behind the one of the settings.
-fn next_free(admin: &weir_config::AdminSettings) -> Result<TcpListener, String> {
+/// The first free port behind the one of the settings. The listeners are bound and do not listen yet, so the kernel would let the admin
+/// server listen at their ports, and refuse them then.
+fn next_free(admin: &weir_config::AdminSettings, gateway: &Gateway) -> Result<TcpListener, String> {
+    let snapshot = gateway.snapshot();
+    let is_listeners = |port| snapshot.listeners.iter().any(|one| one.settings.bind.port() == Some(port));
     let last = admin.bind.port().saturating_add(ADMIN_PORTS);
-    for port in admin.bind.port() + 1..=last {
+    for port in (admin.bind.port() + 1..=last).filter(|port| !is_listeners(*port)) {
         let mut settings = admin_settings(admin);
         settings.bind.set_port(port);
         match weir_admin::bind(&settings) {

@@ -2,6 +2,7 @@
 //!
 //! The core asks this trait and nothing else, so it can be fuzzed and tested without a file system.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -114,12 +115,14 @@ pub struct Machine<'a> {
     env: &'a dyn Fn(&str) -> Option<String>,
     running: Option<Running>,
     purpose: Purpose,
+    /// An address was waited for in vain: the others have had that time too.
+    has_waited: Cell<bool>,
 }
 
 impl<'a> Machine<'a> {
     /// `env` answers for environment variables; usually `&|name| std::env::var(name).ok()`.
     pub fn new(env: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { env, running: None, purpose: Purpose::Run }
+        Self { env, running: None, purpose: Purpose::Run, has_waited: Cell::new(false) }
     }
 
     /// The same, for a check that tries what a start will need: addresses, and the file of the access log.
@@ -139,6 +142,16 @@ impl<'a> Machine<'a> {
     #[must_use]
     pub fn under(self, running: Running) -> Self {
         Self { running: Some(running), ..self }
+    }
+
+    /// A start waits for a process that is about to end, so this does too. A Unix path is not waited for.
+    fn becomes_free(&self, address: &Address) -> bool {
+        if matches!(address, Address::Unix(_)) || self.has_waited.get() {
+            return false;
+        }
+        let is_free = net::wait_for_sole_use(address).unwrap_or(false);
+        self.has_waited.set(!is_free);
+        is_free
     }
 }
 
@@ -187,15 +200,12 @@ impl Surroundings for Machine<'_> {
         }
         match attempt::bind(address, reuse_port) {
             Ok(()) => Listening::Possible,
-            // A port below 1024 may be the gateway's and not this user's to bind: that it is taken counts.
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse || occupant::is_listened_on(address) => {
-                match Occupant::of(address) {
-                    Some(occupant) if occupant.is_same_program() => Listening::ByGateway(occupant.to_string()),
-                    None if occupant::is_listened_on(address) => Listening::ByHidden,
-                    _ if !reuse_port && becomes_free(address) => Listening::Possible,
-                    _ => Listening::Refused(occupant::in_use(address)),
-                }
-            }
+            Err(error) if is_taken(&error, address) => match Occupant::of(address) {
+                Some(occupant) if occupant.is_same_program() => Listening::ByGateway(occupant.to_string()),
+                None if occupant::is_listened_on(address) => Listening::ByHidden,
+                _ if !reuse_port && self.becomes_free(address) => Listening::Possible,
+                _ => Listening::Refused(occupant::in_use(address)),
+            },
             Err(error) => Listening::Refused(error),
         }
     }
@@ -244,9 +254,14 @@ fn can_be_read(file: &Path) -> bool {
     File::open(file).is_ok()
 }
 
-/// A start waits for a process that is about to end, so this does too. A Unix path is not waited for.
-fn becomes_free(address: &Address) -> bool {
-    !matches!(address, Address::Unix(_)) && net::wait_for_sole_use(address).unwrap_or(false)
+/// True if an attempt to bind `address` failed for a socket that is there. A port below 1024 may be the gateway's, and closed to this
+/// user: the socket counts then.
+fn is_taken(error: &io::Error, address: &Address) -> bool {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => true,
+        io::ErrorKind::PermissionDenied => occupant::is_listened_on(address),
+        _ => false,
+    }
 }
 
 #[cfg(unix)]
@@ -282,6 +297,7 @@ fn memory_limit(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
 mod tests {
     use std::net::{SocketAddr, TcpListener};
     use std::os::fd::AsFd as _;
+    use std::time::Instant;
 
     use socket2::{Domain, Socket, Type};
     use weir_engine::handover::Channel;
@@ -335,6 +351,26 @@ mod tests {
         leaving.join().expect("no panic");
     }
 
+    /// A bound socket that does not listen is as one of a connection: it is waited for as long as a process that has crashed.
+    #[test]
+    fn addresses_in_use_are_waited_for_together_and_no_process_is_blamed() {
+        let bound = [(); 10].map(|()| {
+            let one = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+            one.bind(&SocketAddr::from(([127, 77, 0, 10], 0)).into()).expect("a free port");
+            one
+        });
+        let (rehearsal, begun) = (Machine::new(&|_| None).rehearsing(), Instant::now());
+        for one in &bound {
+            let address = one.local_addr().ok().and_then(|bound| bound.as_socket()).expect("bound");
+            let found = rehearsal.listen(&Address::Socket(address), false);
+            let Listening::Refused(error) = found else { panic!("{found:?}") };
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+            assert!(error.to_string().contains("no process listens there"), "{error}");
+        }
+        // One by one it would be half a minute.
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    }
+
     #[test]
     fn a_hidden_process_and_a_file_that_is_no_socket_are_told_apart() {
         let rehearsal = Machine::new(&|_| None).rehearsing();
@@ -367,6 +403,19 @@ mod tests {
         }
         drop(listener);
         assert!(matches!(rehearsal.listen(&address, false), Listening::Possible));
+    }
+
+    /// A listener at every address of the machine is none at an address that the machine does not have.
+    #[test]
+    fn an_address_of_another_machine_is_refused_beside_a_listener_at_every_address() {
+        let listener = TcpListener::bind("0.0.0.0:0").expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let address = Address::Socket(SocketAddr::from(([192, 0, 2, 77], port)));
+        let found = Machine::new(&|_| None).rehearsing().listen(&address, false);
+        assert!(
+            matches!(&found, Listening::Refused(error) if error.kind() == io::ErrorKind::AddrNotAvailable),
+            "{found:?}"
+        );
     }
 
     #[test]

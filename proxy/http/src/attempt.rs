@@ -136,9 +136,10 @@ impl<'a> Attempt<'a> {
         self.switched = relay.switched.take();
         match outcome {
             AttemptOutcome::Failed(failure) if self.response_start.get().is_some() => {
-                // The client is not at fault if the gateway has ended its connection.
-                let ending = connection.handle.ending().filter(|_| failure == AttemptFailure::ClientGone);
-                AttemptOutcome::Aborted(ending.unwrap_or(failure.reason()))
+                AttemptOutcome::Aborted(match failure {
+                    AttemptFailure::ClientGone => connection.disconnect_reason(),
+                    failure => failure.reason(),
+                })
             }
             outcome => outcome,
         }
@@ -266,6 +267,10 @@ impl<'a> Attempt<'a> {
             {
                 upstream.note(number, ExchangeOutcome::TimedOut, took);
             }
+            AttemptOutcome::Failed(AttemptFailure::ClientStalled | AttemptFailure::ClientGone) => {
+                let reason = self.upstream_request.connection.disconnect_reason();
+                endpoint_responses::count(upstream, number, ResponseClass::of_break(reason), None);
+            }
             // It is no fault of the endpoint, or not certainly one.
             AttemptOutcome::Failed(
                 AttemptFailure::NotProcessed
@@ -273,9 +278,7 @@ impl<'a> Attempt<'a> {
                 | AttemptFailure::DeadlineExceeded
                 | AttemptFailure::Inspected
                 | AttemptFailure::Declined(_)
-                | AttemptFailure::Client(_)
-                | AttemptFailure::ClientStalled
-                | AttemptFailure::ClientGone,
+                | AttemptFailure::Client(_),
             ) => {}
         }
     }

@@ -35,7 +35,7 @@ impl Connection {
         );
     }
 
-    /// Counts and logs a response that broke off, and a client that did not take it. `status` is that of its head.
+    /// Counts and logs a response that broke off, and a client that did not take it. `status` is that of its head, 0 without one.
     pub(crate) fn record_abort(
         &self,
         request: &RequestContext,
@@ -95,12 +95,17 @@ impl Connection {
         self.violated(refusal.reason, refusal.text);
     }
 
-    /// Records a client that disconnected before its response began.
+    /// The reason of the end of an exchange whose client is gone. The client is not at fault if the gateway has ended its connection.
+    pub(crate) fn disconnect_reason(&self) -> CloseReason {
+        self.handle.ending().unwrap_or(CloseReason::ClientReset)
+    }
+
+    /// Counts and logs a request whose client was gone before the response began.
     pub(crate) fn record_disconnect(&self, request: &RequestContext, sent: Option<Time>, upstream: &str) {
-        let timing = Timing { arrived: request.arrived, sent, replied: turn::now(), flushed: Time::now() };
-        let reason = CloseReason::ClientReset.name();
-        self.log_request(request, &timing, &LoggedOutcome { status: 0, upstream, reason });
-        request.notify_filter(0, upstream, CompletionStatus::ClientGone, reason);
+        if request.is_grpc {
+            request.grpc_status.set(Some(grpc::CANCELLED));
+        }
+        self.record_abort(request, 0, sent, upstream, self.disconnect_reason());
     }
 }
 

@@ -263,8 +263,8 @@ pub enum CompletionStatus {
     /// The gateway refused the request, even one whose body ended early, or responded in place of an origin that failed; or a filter
     /// refused it.
     Refused,
-    /// The response broke off, or a panic ended the exchange.
+    /// The response broke off, the gateway cut the connection of the client, or a panic ended the exchange.
     Aborted,
-    /// The client went away while its response was waited for or under way, or its connection was cut.
+    /// The client went away while its response was waited for or under way.
     ClientGone,
 }

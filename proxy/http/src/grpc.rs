@@ -81,9 +81,10 @@ pub(crate) const fn http_status(status: u8) -> u16 {
         DEADLINE_EXCEEDED => 504,
         12 => 501,
         14 => 503,
-        2 | INTERNAL | 15 => 500,
         // Statuses of the client's own doing: 1 CANCELLED, 5 NOT_FOUND, 8 RESOURCE_EXHAUSTED, ...
-        _ => 400,
+        1 | 3 | 5..=11 | 16 => 400,
+        // Clients take a status that gRPC does not have for UNKNOWN.
+        _ => 500,
     }
 }
 
@@ -107,6 +108,13 @@ fn message(text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_beyond_those_of_grpc_is_an_error_of_the_server() {
+        let of_client = (0..=u8::MAX).filter(|status| http_status(*status) == 400);
+        assert_eq!(of_client.collect::<Vec<_>>(), [1, 3, 5, 6, 7, 8, 9, 10, 11, 16]);
+        assert_eq!([0, 4, 12, 14, 17, 99].map(http_status), [200, 504, 501, 503, 500, 500]);
+    }
 
     #[test]
     fn a_local_response_becomes_a_grpc_status_with_its_message() {

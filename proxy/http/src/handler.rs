@@ -171,7 +171,7 @@ async fn stream<C: Client>(
             let mut sent = pin!(relay(&mut source, &mut response_sink));
             poll_fn(|context| {
                 if C::poll_ended(&connection, context) || body.poll_disconnected(context).is_ready() {
-                    return Poll::Ready(Err(CloseReason::ClientReset));
+                    return Poll::Ready(Err(connection.disconnect_reason()));
                 }
                 if all.as_ref().is_some_and(|all| all.poll_expired(context).is_ready()) {
                     return Poll::Ready(Err(EXPIRED));

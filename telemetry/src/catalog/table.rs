@@ -49,7 +49,7 @@ catalog! {
         REQUESTS_IN_FLIGHT = gauge "weir_requests_in_flight" ["listener"] "Exchanges between head complete and end of reply.";
         REQUESTS_TOTAL = counter "weir_requests_total" ["listener", "class"] "Requests received, by class of command, refused ones too but those that are wrong in themselves; what is queued between MULTI and EXEC is a part of its EXEC.";
         COMMAND_CALLS = counter "weir_command_calls_total" ["listener", "command"] "Requests by command; unknown commands are `unknown`.";
-        HTTP_RESPONSES = counter "weir_http_responses_total" ["listener", "code"] "Responses to clients by the status that they were sent with, the gateway's own too; 0 for those that did not come to their end.";
+        HTTP_RESPONSES = counter "weir_http_responses_total" ["listener", "code"] "Responses to clients by the status that they were sent with; 0 for those that did not come to their end, or did not begin. The gateway's own to gRPC calls count by the status that they have over plain HTTP, and each WebSocket as 101.";
         HTTP_LISTENER_RESPONSES = counter "weir_http_listener_responses_total" ["listener", "class"] "Responses to clients by class, the gateway's own too. The share of errors is `5xx` and `broken` of all.", series_each(RESPONSE_CLASSES.len());
         HTTP_ROUTE_RESPONSES = counter "weir_http_route_responses_total" ["listener", "route", "class"] "As weir_http_listener_responses_total, by route, of listeners with routes; past 256 routes of a listener the rest is `other`.", series_each(RESPONSE_CLASSES.len());
         HTTP_ROUTE_DURATION = histogram "weir_http_route_request_duration_seconds" ["listener", "route"] "As weir_request_duration_seconds, by route.", buckets(Buckets::REQUEST);

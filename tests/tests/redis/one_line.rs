@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -34,8 +35,11 @@ impl OneLine {
     }
 
     fn start_with(upstream: &str, flags: &[&str]) -> Self {
+        Self::start_at(port::free(), upstream, flags)
+    }
+
+    fn start_at(listener: u16, upstream: &str, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let listener = port::free();
         let words = ["redis", &format!(":{listener}"), upstream, "--workers", "1"];
         let words = [&[program().to_str().expect("a path")], &words[..], flags].concat();
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -146,6 +150,12 @@ fn a_second_gateway_without_a_file_takes_the_next_free_admin_port_and_keeps_it()
     Client::connect(&first.listener).expect(&["PING"], b"+PONG\r\n");
     let pid = |gateway: &OneLine| gateway.admin.get("/api/v1/version").json()["pid"].as_u64().expect("a process id");
     assert_ne!(pid(&first), pid(&second));
+    // The listener of the third one has the port that would be the next.
+    let next = (9901..=9999).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a free port");
+    let third = OneLine::start_at(next, &upstream, &[]);
+    assert_ne!(third.admin.address.port(), next);
+    Client::connect(&third.listener).expect(&["PING"], b"+PONG\r\n");
+    third.end();
     // Its successor finds the default port free by then, and has the socket of the second one nevertheless.
     first.end();
     second.upgrade();

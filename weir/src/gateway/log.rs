@@ -88,8 +88,9 @@ fn write(event: LogEvent, suppressed: u64) {
             upstream = %event.upstream, endpoint = %event.endpoint, change = event.change.as_str(),
             reason = event.reason, detail = event.detail.as_deref().unwrap_or_default(), suppressed, "upstream"
         ),
+        // At the level of the lines that it stands for: a log without it would lose their number.
         LogEvent::Suppressed(tail) => {
-            tracing::info!(of = %tail.of, reason = tail.reason, count = tail.count, "lines suppressed");
+            tracing::warn!(of = %tail.of, reason = tail.reason, count = tail.count, "lines suppressed");
         }
     }
 }
@@ -115,6 +116,11 @@ pub fn reloaded(outcome: &Reloaded, generation: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
     use weir_base::Culprit;
     use weir_telemetry::log::Refusal;
 
@@ -135,6 +141,34 @@ mod tests {
         let events = [refusal(0, 0), refusal(900, 3), refusal(1_100, 0), refusal(2_200, 1)];
         let written = events.map(|event| sample(&event, &mut sampler));
         assert_eq!(written, [Some(0), None, Some(4), Some(1)]);
+    }
+
+    /// What is written from WARN on.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no panic").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_log_of_warnings_has_the_number_of_the_lines_left_out() {
+        let lines = Lines::default();
+        let into = lines.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(move || into.clone());
+        tracing::subscriber::with_default(subscriber.finish(), || {
+            let tail = Suppressed { at: at(0), of: "cache".into(), reason: "queue_full", count: 9 };
+            write(LogEvent::Suppressed(tail), 0);
+        });
+        let text = String::from_utf8(lines.0.lock().expect("no panic").clone()).expect("text");
+        assert!(text.contains("lines suppressed") && text.contains("count=9"), "{text}");
     }
 
     #[test]

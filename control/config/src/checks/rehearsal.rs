@@ -42,7 +42,7 @@ fn listen(path: &str, address: &Address, reuse_port: bool, span: &Span, reader: 
         Listening::Refused(error) => {
             let message = format!("`{path}`: cannot listen on {address}: {error}");
             let help = match error.kind() {
-                std::io::ErrorKind::AddrInUse => "stop that process, or choose another address",
+                std::io::ErrorKind::AddrInUse => "free it, or choose another address",
                 std::io::ErrorKind::PermissionDenied if matches!(address, Address::Unix(_)) => {
                     "let the user of this process write to the directory"
                 }

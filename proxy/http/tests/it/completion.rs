@@ -155,18 +155,42 @@ fn a_response_that_the_end_of_a_drain_cuts_is_not_blamed_on_its_client() {
             client.0.until("abc");
             gateway.cut();
             client.0.rest();
-            gateway.rests();
-            for family in ["weir_http_listener_responses_total", "weir_http_upstream_responses_total"] {
-                let count = |class| gateway.counter(family, &[("class", class)]);
-                assert_eq!((count("broken"), count("aborted")), (1, 0), "{family}");
-            }
+            expect_one(gateway, "broken");
         },
     );
     assert_eq!((fact.status, fact.end, &*fact.reason), (200, CompletionStatus::Aborted, "drain_cut"));
 }
 
+/// Responses of listener and upstream in this class, with a code of 0.
+fn expect_one(gateway: &Gateway, class: &str) {
+    gateway.rests();
+    for family in ["weir_http_listener_responses_total", "weir_http_upstream_responses_total"] {
+        let count = |class| gateway.counter(family, &[("class", class)]);
+        let others = ["broken", "aborted"].map(count).iter().sum::<u64>() - count(class);
+        assert_eq!((count(class), others), (1, 0), "{family}");
+    }
+    assert_eq!(gateway.counter("weir_http_responses_total", &[("code", "0")]), 1);
+}
+
 #[test]
-fn a_client_that_disconnects_before_its_response_is_reported() {
+fn a_request_that_the_end_of_a_drain_cuts_before_its_response_is_not_blamed_on_its_client() {
+    let fact = settled(
+        |_| {},
+        |gateway| {
+            let mut client = gateway.client();
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            let mut origin = gateway.origin.accept();
+            origin.request();
+            gateway.cut();
+            client.0.rest();
+            expect_one(gateway, "broken");
+        },
+    );
+    assert_eq!((fact.status, fact.end, &*fact.reason), (0, CompletionStatus::Aborted, "drain_cut"));
+}
+
+#[test]
+fn a_client_that_disconnects_before_its_response_is_reported_and_counted() {
     let fact = settled(
         |_| {},
         |gateway| {
@@ -176,6 +200,7 @@ fn a_client_that_disconnects_before_its_response_is_reported() {
             origin.request();
             // First the client: an origin that leaves is another end.
             drop(client);
+            expect_one(gateway, "aborted");
         },
     );
     assert_eq!((fact.status, fact.end, &*fact.reason), (0, CompletionStatus::ClientGone, "client_reset"));

@@ -200,6 +200,23 @@ fn the_stream_of_a_client_that_disconnects_is_dropped_and_reported() {
     assert!(control.is_dropped.load(Ordering::SeqCst));
 }
 
+#[test]
+fn a_stream_that_the_end_of_a_drain_cuts_is_not_blamed_on_its_client() {
+    let (filter, calls) = recording();
+    let (gateway, events) = handled(|action| filter.install(action));
+    let mut client = gateway.client();
+    client.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    let control = events.streams.recv_timeout(PATIENCE).expect("a stream");
+    control.give(Some("first"));
+    client.0.until("first\r\n");
+    gateway.cut();
+    let fact = calls.settled();
+    assert_eq!((fact.status, fact.end, &*fact.reason), (200, CompletionStatus::Aborted, "drain_cut"));
+    gateway.rests();
+    let count = |class| gateway.counter("weir_http_listener_responses_total", &[("class", class)]);
+    assert_eq!((count("broken"), count("aborted")), (1, 0));
+}
+
 /// A request and the status of its response, which the gateway gives.
 fn answered(gateway: &Gateway, request: &str, status: u16) {
     let mut client = gateway.client();
