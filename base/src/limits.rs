@@ -29,8 +29,8 @@ pub const TLS_HANDSHAKES_PER_CORE_MAX: u64 = 256;
 
 /// From accept to a finished TLS handshake; 1 s more for a client that has waited for its turn. Settings `listener.tls.handshake_timeout` and
 /// `upstream.tls.handshake_timeout`.
-/// Four round trips on a bad mobile link fit; a peer that stops in the middle holds a handshake permit no longer, and one that has not sent
-/// its whole hello holds none.
+/// Four round trips on a bad mobile link fit; a peer that stops in the middle holds a handshake permit no longer, and one that has sent
+/// neither its whole hello nor 16 KiB of it holds none.
 pub const TLS_HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Bytes of a PROXY protocol header, both versions. Version 1 ends within 107 bytes; version 2 carries 16 bytes, 216 of

@@ -7,7 +7,12 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use crate::{chunk::Chunk, output::Output, socket::DataSocket, stream::TlsLink};
+use crate::{
+    chunk::{BULK_BYTES, CHUNK_BYTES, Chunk},
+    output::Output,
+    socket::DataSocket,
+    stream::TlsLink,
+};
 
 /// Receives the chunks of one connection, in order, on one task.
 ///
@@ -35,21 +40,35 @@ impl Reader {
         poll_fn(|context| self.poll_receive(context)).await
     }
 
+    /// The next chunk of a connection without TLS, of no more than `limit` bytes (1 or more); the others stay in the kernel. Bytes that were
+    /// put back come as they are.
+    ///
+    /// # Errors
+    /// A reset connection.
+    pub async fn receive_at_most(&mut self, limit: usize) -> io::Result<Option<Chunk>> {
+        poll_fn(|context| self.poll_receive_at_most(context, limit)).await
+    }
+
     /// See [`Reader::receive`].
     pub fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
-        let chunk = ready!(self.poll_chunk(context))?;
+        let limit = if self.link.is_tls() { CHUNK_BYTES } else { BULK_BYTES };
+        self.poll_receive_at_most(context, limit)
+    }
+
+    fn poll_receive_at_most(&mut self, context: &mut Context<'_>, limit: usize) -> Poll<io::Result<Option<Chunk>>> {
+        let chunk = ready!(self.poll_chunk(context, limit))?;
         if let Some(chunk) = &chunk {
             self.output.tally().received(chunk.len());
         }
         Poll::Ready(Ok(chunk))
     }
 
-    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
+    fn poll_chunk(&mut self, context: &mut Context<'_>, limit: usize) -> Poll<io::Result<Option<Chunk>>> {
         if let Some(chunk) = self.unread.take() {
             return Poll::Ready(Ok(Some(chunk)));
         }
         while !self.is_eof {
-            match ready!(self.socket.poll_receive(context, !self.link.is_tls()))? {
+            match ready!(self.socket.poll_receive(context, limit))? {
                 None => self.is_eof = true,
                 Some(chunk) if !self.link.is_tls() => return Poll::Ready(Ok(Some(chunk))),
                 Some(mut chunk) => {
@@ -73,7 +92,7 @@ impl Reader {
     /// The peer left, or a TLS violation (its alert is on its way).
     pub fn poll_handshake(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.link.is_handshaking() {
-            let Some(mut chunk) = ready!(self.socket.poll_receive(context, false))? else {
+            let Some(mut chunk) = ready!(self.socket.poll_receive(context, CHUNK_BYTES))? else {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             };
             self.unread = self.decrypt(&mut chunk)?;

@@ -235,15 +235,16 @@ impl DataSocket {
 
     /// The next bytes; `None` once the peer has closed its write side.
     ///
-    /// `takes_bulk`: of a peer that sends much it may be as much as [`crate::chunk::BULK_BYTES`].
-    pub(crate) fn poll_receive(&self, context: &mut Context<'_>, takes_bulk: bool) -> Poll<io::Result<Option<Chunk>>> {
+    /// No more than `limit` bytes, nor than [`CHUNK_BYTES`] unless the peer sends much, nor than [`BULK_BYTES`].
+    pub(crate) fn poll_receive(&self, context: &mut Context<'_>, limit: usize) -> Poll<io::Result<Option<Chunk>>> {
         loop {
             ready!(self.readable.poll(context));
-            let is_bulk = takes_bulk && self.sends_much.get();
-            let (mut chunk, most) = match is_bulk {
+            let is_bulk = limit > CHUNK_BYTES && self.sends_much.get();
+            let (mut chunk, size) = match is_bulk {
                 true => (Chunk::take_bulk(), BULK_BYTES),
                 false => (Chunk::take(), CHUNK_BYTES),
             };
+            let most = size.min(limit);
             match receive_now(self.socket.as_raw_fd(), chunk.vec(), most) {
                 Ok(0) => return Poll::Ready(Ok(None)),
                 Ok(count) => {

@@ -32,7 +32,7 @@ pub use config::{
     server_name,
 };
 pub use error::{TlsError, TlsErrorKind};
-pub use hello::{ClientHello, has_first_message};
+pub use hello::{ClientHello, FirstMessage, UNEXPECTED_MESSAGE_ALERT, first_message};
 pub use identity::{ALT_NAMES_MAX, AltName, PeerIdentity, identities};
 /// The settings of the server role, as [`server_config`] makes them.
 pub use rustls::ServerConfig;

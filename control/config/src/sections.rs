@@ -98,7 +98,7 @@ section! {
         /// of the container) if that is less.
         optional buffered_bytes: ByteSize => ByteSize::mib(4)..=ByteSize::mib(1 << 20);
         /// TLS handshakes in flight per worker. Further ones wait within their `handshake_timeout`; the wait begins with the whole
-        /// client hello.
+        /// client hello, or 16 KiB of it.
         default handshakes_per_core: u32 = listening::HANDSHAKES_PER_CORE_MAX => 1..=65_536;
     }
 }

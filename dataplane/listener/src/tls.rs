@@ -5,7 +5,7 @@ use std::{io, rc::Rc, sync::Arc, time::Duration};
 use weir_base::{permit::LocalBudget, time::turn};
 use weir_engine::{
     Stream, timeout,
-    tls::{ServerConfig, TlsSession, has_first_message},
+    tls::{FirstMessage, ServerConfig, TlsSession, UNEXPECTED_MESSAGE_ALERT, first_message},
 };
 use weir_telemetry::{CoreMetrics, catalog};
 
@@ -27,8 +27,8 @@ pub enum Security {
 /// Worst case: 256 clients per worker and second that stop in the middle of theirs take all turns.
 const HANDSHAKE_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
-/// Bytes of a client hello that are read before its turn. Hellos have 200 to 3,000 bytes; a session reads the rest of a longer one. Worst
-/// case 16 KiB x 16,384 connections = 256 MiB for `handshake_timeout`.
+/// Bytes of a client hello that are read before its turn; a client with a longer one has its turn with so many. Hellos have 200 to 3,000
+/// bytes; a session reads the rest. Worst case 16 KiB x 16,384 connections = 256 MiB until the handshakes are over.
 const HELLO_BYTES_MAX: usize = 16 * 1024;
 
 /// Why a connection did not get TLS. Either was counted.
@@ -95,6 +95,11 @@ impl TlsAcceptor {
             count("clear_text");
             return Err(NoTls::ClearText { received: received.len() });
         }
+        if first_message(&received) == FirstMessage::NoHandshake {
+            // A session would wait for the end of some of these records, with a permit.
+            stream.output.append(&UNEXPECTED_MESSAGE_ALERT);
+            return failed("tls");
+        }
         let least = HANDSHAKE_TIMEOUT_MIN.min(left());
         // Each waits its turn: a wave of clients is served in slices that the core can bear, not turned away.
         let Ok(_permit) = timeout(left(), self.permits.acquire()).await else {
@@ -117,12 +122,15 @@ impl TlsAcceptor {
     }
 }
 
-/// The first message of a client, behind what was `received` of it before. A client without a whole one has cost nothing, so it waits for no
-/// turn and takes none. `None`: it has left.
+/// The first message of a client, behind what was `received` of it before, or what cannot become one. A client without a whole one has cost
+/// nothing, so it waits for no turn and takes none. `None`: it has left.
 async fn hello(stream: &mut Stream, received: &[u8]) -> Option<Vec<u8>> {
     let mut hello = received.to_vec();
-    while !has_first_message(&hello) && hello.len() < HELLO_BYTES_MAX {
-        hello.extend_from_slice(&stream.reader.receive().await.ok()??);
+    while first_message(&hello) == FirstMessage::Partial && hello.len() < HELLO_BYTES_MAX {
+        let chunk = stream.reader.receive_at_most(HELLO_BYTES_MAX - hello.len()).await.ok()??;
+        // Twice the bytes of the last one would be beyond the bound.
+        hello.reserve_exact(chunk.len());
+        hello.extend_from_slice(&chunk);
     }
     Some(hello)
 }
@@ -135,7 +143,63 @@ fn is_clear_text(first: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_clear_text;
+    use std::{
+        io::Write as _,
+        net::{TcpListener, TcpStream},
+    };
+
+    use weir_engine::{
+        StreamOptions, Watermarks, Worker,
+        settings::{DriverChoice, RuntimeSettings},
+    };
+
+    use super::*;
+
+    /// What the peer of a client has of its hello, the capacity of that, and what it receives next. `received` was read before, `sent` comes.
+    fn read_hello(received: Vec<u8>, sent: &[u8]) -> (Vec<u8>, usize, Vec<u8>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(sent).unwrap();
+        drop(client);
+        let (socket, _) = listener.accept().unwrap();
+        let settings = RuntimeSettings { driver: DriverChoice::Polling, ..RuntimeSettings::default() };
+        let (done, is_done) = std::sync::mpsc::channel();
+        let worker = Worker::start(0, None, &settings, Arc::default(), move || async move {
+            let marks = Watermarks { high: 256 << 10, low: 64 << 10 };
+            let mut stream = Stream::new(socket.into(), StreamOptions { marks }).unwrap();
+            let hello = hello(&mut stream, &received).await.unwrap();
+            let mut rest = Vec::new();
+            while let Some(chunk) = stream.reader.receive().await.unwrap() {
+                rest.extend_from_slice(&chunk);
+            }
+            done.send((hello.clone(), hello.capacity(), rest)).unwrap();
+        });
+        let read = is_done.recv_timeout(Duration::from_secs(20)).expect("the hello is read");
+        worker.unwrap().join().unwrap();
+        read
+    }
+
+    #[test]
+    fn no_more_than_the_bound_is_held_of_a_hello_and_the_rest_stays_to_be_received() {
+        // A message of 60,000 bytes in records of 16 KiB.
+        let mut bytes = vec![22, 3, 1, 64, 0, 1, 0, 0xea, 0x60];
+        bytes.resize(5 + HELLO_BYTES_MAX, 0);
+        bytes.extend([22, 3, 1, 64, 0]);
+        bytes.resize(3 * HELLO_BYTES_MAX, 0);
+        for at in [0, 1, HELLO_BYTES_MAX - 1, HELLO_BYTES_MAX] {
+            let (hello, capacity, rest) = read_hello(bytes[..at].to_vec(), &bytes[at..]);
+            assert_eq!((hello.len(), capacity), (HELLO_BYTES_MAX, HELLO_BYTES_MAX), "{at} were read before");
+            assert!([hello, rest].concat() == bytes, "{at}: no byte is lost");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_hello_are_not_waited_for() {
+        for bytes in [&[0x15][..], &[0x17, 3, 3, 64, 0], &[22, 3, 1, 0, 1, 1, 0x15]] {
+            let (hello, ..) = read_hello(Vec::new(), bytes);
+            assert_eq!((&hello[..], first_message(&hello)), (bytes, FirstMessage::NoHandshake));
+        }
+    }
 
     #[test]
     fn a_hello_is_no_clear_text_and_a_request_is() {

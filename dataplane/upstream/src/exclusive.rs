@@ -307,11 +307,17 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         if self.awaits_attempt(member) || member.room.is_awaited(()) {
             return None;
         }
+        self.permit(member)
+    }
+
+    /// A permit that nobody waits for; only without one a permit beyond the limit.
+    fn permit(&self, member: &Member<M::Carrier>) -> Option<QuotaPermit> {
         member.endpoint.quota().try_take().or_else(|| self.first_permit(member))
     }
 
     /// The leave for the only connection of the worker that takes exchanges, beyond the limit, if connections carry several: such a
-    /// connection seldom carries none, and would seldom be given to another worker. Those that drain stay beside it.
+    /// connection seldom carries none, and would seldom be given to another worker. Those that drain stay beside it, as far as there may be
+    /// so many: only for a quota that is used up, as one of them may be cut.
     fn first_permit(&self, member: &Member<M::Carrier>) -> Option<QuotaPermit> {
         let is_first = self.multiplexer.is_some()
             && member.carriers.borrow().iter().all(|carriage| carriage.is_over())
@@ -405,7 +411,10 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
             if !waiting.is_next() || self.awaits_attempt(member) {
                 return Poll::Pending;
             }
-            if let Some(permit) = self.first_permit(member) {
+            // Without a ticket no other worker is rung for it.
+            if ticket.is_none()
+                && let Some(permit) = self.permit(member)
+            {
                 return Poll::Ready(Ok(WaitResult::Permit(permit)));
             }
             member.carriers.borrow().iter().for_each(|carriage| carriage.carrier.watch(context.waker()));
@@ -414,6 +423,11 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
             // The one that gave way before may have gone to an older ticket.
             if permit.is_pending() && ticket.is_next() && self.make_room(member) {
                 permit = ticket.poll(context);
+            }
+            if permit.is_pending()
+                && let Some(first) = self.first_permit(member)
+            {
+                permit = Poll::Ready(first);
             }
             permit.map(|permit| Ok(WaitResult::Permit(permit)))
         });

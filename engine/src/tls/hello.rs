@@ -30,27 +30,41 @@ impl ClientHello {
 }
 
 /// The type of a record that carries a part of the handshake, and the first byte of the version that all records name (RFC 8446 section 5.1).
-const HANDSHAKE: (u8, u8) = (22, 3);
+const HANDSHAKE: [u8; 2] = [22, 3];
 
-/// Whether `received` has the whole first message of a client, or bytes that cannot become one: then a session has something to do. Only
-/// the lengths of the records and of the message are read.
-pub fn has_first_message(received: &[u8]) -> bool {
+/// The alert for a first message that is none of the handshake: fatal, `unexpected_message` (RFC 8446 sections 5 and 6).
+pub const UNEXPECTED_MESSAGE_ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 10];
+
+/// How far the first message of a client has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstMessage {
+    /// More bytes have to come.
+    Partial,
+    /// The message is there, with the whole of its last record: a session has something to do, and waits for no further byte of it.
+    Whole,
+    /// A record is none of the handshake, so no message can come of it.
+    NoHandshake,
+}
+
+/// Reads the heads of the records that a client sent first, and the length of its message, no more.
+pub fn first_message(received: &[u8]) -> FirstMessage {
     let (mut records, mut head, mut have) = (received, 0_u32, 0_usize);
-    while let [kind, version, _, high, low, rest @ ..] = records {
-        if (*kind, *version) != HANDSHAKE {
-            return true;
+    loop {
+        if records.iter().zip(&HANDSHAKE).any(|(byte, expected)| byte != expected) {
+            return FirstMessage::NoHandshake;
         }
+        let [_, _, _, high, low, rest @ ..] = records else { return FirstMessage::Partial };
         let length = usize::from(u16::from_be_bytes([*high, *low]));
-        let (part, behind) = rest.split_at(length.min(rest.len()));
+        // A session does not look into a record before its last byte is there.
+        let Some((part, behind)) = rest.split_at_checked(length) else { return FirstMessage::Partial };
         // The kind of the message and its length, four bytes, may be in several records too.
         part.iter().take(4_usize.saturating_sub(have)).for_each(|byte| head = head << 8 | u32::from(*byte));
         have += part.len();
         if have >= 4 && have - 4 >= (head & 0xff_ffff) as usize {
-            return true;
+            return FirstMessage::Whole;
         }
         records = behind;
     }
-    records.first().is_some_and(|kind| *kind != HANDSHAKE.0)
 }
 
 #[cfg(test)]
@@ -96,18 +110,29 @@ mod tests {
         // The same message in records of one byte each.
         let dripped: Vec<u8> = bytes[5..].iter().flat_map(|byte| [22, 3, 1, 0, 1, *byte]).collect();
         for bytes in [bytes, dripped] {
-            let last = bytes.len() - 1;
-            assert!((0..=last).all(|at| !has_first_message(&bytes[..at])), "it looks whole too early");
-            assert!(has_first_message(&bytes) && has_first_message(&[&bytes[..], b"more"].concat()));
+            for at in 0..bytes.len() {
+                assert_eq!(first_message(&bytes[..at]), FirstMessage::Partial, "{at}");
+            }
+            assert_eq!(first_message(&bytes), FirstMessage::Whole);
+            assert_eq!(first_message(&[&bytes[..], b"more"].concat()), FirstMessage::Whole);
+        }
+        // A message of another kind is for the session to refuse, as soon as it is whole.
+        assert_eq!(first_message(&[22, 3, 1, 0, 4, 2, 0, 0, 0]), FirstMessage::Whole);
+    }
+
+    #[test]
+    fn a_message_is_partial_while_a_session_would_wait_for_the_rest_of_its_record() {
+        for bytes in [&[22, 3, 1, 64, 0, 1, 0, 0, 0][..], &[22, 3, 1, 0, 5, 2, 0, 255, 255, 0], &[22, 3, 1, 0, 0]] {
+            assert_eq!(first_message(bytes), FirstMessage::Partial, "{bytes:?}");
         }
     }
 
     #[test]
-    fn bytes_that_cannot_become_a_hello_are_for_the_session() {
-        for bytes in [&b"G"[..], b"GET / HTTP/1.1", &[0x80], &[22, 9, 1, 0, 1], &[21, 3, 1, 0, 2]] {
-            assert!(has_first_message(bytes), "{bytes:?}");
+    fn a_record_that_is_none_of_the_handshake_is_seen_at_its_first_wrong_byte() {
+        let begun = [22, 3, 1, 0, 1, 1];
+        for bytes in [&b"G"[..], b"GET / HTTP/1.1", &[0x80], &[22, 9], &[20], &[21, 3, 1, 0, 2], &[23], &[24]] {
+            assert_eq!(first_message(bytes), FirstMessage::NoHandshake, "{bytes:?}");
+            assert_eq!(first_message(&[&begun, bytes].concat()), FirstMessage::NoHandshake, "{bytes:?} in a hello");
         }
-        // A message of another kind is refused as soon as it is whole, and not before.
-        assert!(!has_first_message(&[22, 3, 1, 0, 5, 2, 0, 255, 255, 0]) && !has_first_message(&[22, 3, 1, 0, 0]));
     }
 }

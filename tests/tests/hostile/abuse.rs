@@ -1,7 +1,7 @@
 //! Floods: connections, handshakes, names. Past each limit there is one refusal and one counter.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
 use weir_tests::certificate::Certificates;
@@ -165,6 +165,22 @@ fn x3_handshakes_that_never_finish() {
     served(patient);
     assert_eq!(in_flight(&scene), 0.0);
     drop(early);
+    // Nor do those whose bytes cannot become one, though a session would wait for the rest of these records.
+    let begun = [&hello[..3], &[0, 1, hello[5], 0x15]].concat();
+    let no_hellos: [&[u8]; 4] = [&[0x15], &[0x17], &[0x17, 3, 3, 64, 0], &begun];
+    let mut refused = no_hellos.map(|bytes| stopped(patient, bytes, 50));
+    scene.gateway.wait_metric(
+        "weir_tls_handshake_failures_total",
+        &[("listener", "patient"), ("reason", "tls")],
+        200.0,
+    );
+    for clients in &mut refused {
+        let mut alert = Vec::new();
+        clients[0].read_to_end(&mut alert).expect("the gateway closes in good order");
+        assert_eq!(alert, [21, 3, 3, 0, 2, 2, 10]);
+    }
+    served(patient);
+    drop(refused);
     let late = stopped(port, &hello, 50);
     deadline::until_true("as many handshakes as there may be", || {
         let now = in_flight(&scene);

@@ -159,6 +159,56 @@ fn a_worker_whose_connections_drain_has_another_one_and_the_number_is_bounded() 
     });
 }
 
+/// Lanes on `count` connections that take no further exchange.
+async fn draining(pool: &Rc<ExclusiveUpstream<Script>>, count: usize) -> Vec<ExclusiveLane<Script>> {
+    let mut lanes = Vec::new();
+    for _ in 0..count {
+        lanes.push(lane(any(pool)).await);
+    }
+    lanes
+}
+
+/// Polls once, at a time at which all that drain may be cut; true if it waits.
+async fn waits_late(acquiring: &mut Acquiring<Script>) -> bool {
+    turn::set(turn::now().saturating_add(DRAINING_MIN));
+    waits(acquiring).await
+}
+
+#[test]
+fn no_connection_is_cut_while_the_quota_has_a_permit() {
+    on_worker(100, async |server| {
+        let (script, pool) = server.carriers(0, WAIT);
+        let lanes = draining(&pool, DRAINING_MAX + 1).await;
+        script.is_held.set(true);
+        let (mut first, mut second) = (any(&pool), any(&pool));
+        assert!(waits(&mut first).await && waits(&mut second).await, "the second waits for the attempt of the first");
+        script.is_held.set(false);
+        let first = lane(first).await;
+        assert!(waits_late(&mut second).await, "it connects");
+        let second = lane(second).await;
+        assert_eq!(script.made.borrow().len(), lanes.len() + 2);
+        assert!(script.made.borrow().iter().all(|one| !one.is_cut.get()), "89 permits are free");
+        drop((lanes, first, second));
+    });
+}
+
+#[test]
+fn a_permit_that_comes_back_is_taken_before_a_connection_is_cut() {
+    const LIMIT: usize = DRAINING_MAX + 2;
+    on_worker(LIMIT as u32, async |server| {
+        let (script, pool) = server.carriers(0, WAIT);
+        let mut lanes = draining(&pool, LIMIT).await;
+        let mut next = any(&pool);
+        assert!(waits(&mut next).await, "the quota is used up, and all have drained for a moment");
+        drop(lanes.pop());
+        assert!(waits_late(&mut next).await, "it connects");
+        let next = lane(next).await;
+        assert_eq!(script.made.borrow().len(), LIMIT + 1);
+        assert!(script.made.borrow().iter().all(|one| !one.is_cut.get()), "one permit was free");
+        drop((lanes, next));
+    });
+}
+
 #[test]
 fn the_first_that_waits_sees_that_a_connection_drains_or_takes_more() {
     on_worker(1, async |server| {
