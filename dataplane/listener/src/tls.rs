@@ -155,7 +155,8 @@ mod tests {
 
     use super::*;
 
-    /// What the peer of a client has of its hello, the capacity of that, and what it receives next. `received` was read before, `sent` comes.
+    /// The hello as the peer of a client has it, the capacity of its buffer, and the bytes that it receives next. `received` was read
+    /// before, `sent` comes.
     fn read_hello(received: Vec<u8>, sent: &[u8]) -> (Vec<u8>, usize, Vec<u8>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

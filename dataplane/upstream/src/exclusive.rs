@@ -310,7 +310,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         self.permit(member)
     }
 
-    /// A permit that nobody waits for; only without one a permit beyond the limit.
+    /// A free permit, or without one a permit beyond the limit.
     fn permit(&self, member: &Member<M::Carrier>) -> Option<QuotaPermit> {
         member.endpoint.quota().try_take().or_else(|| self.first_permit(member))
     }

@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(written, [Some(0), None, Some(4), Some(1)]);
     }
 
-    /// What is written from WARN on.
+    /// The lines from WARN on.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
 

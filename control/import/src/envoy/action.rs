@@ -171,7 +171,7 @@ fn rewrite(action: &Node, path: &PathMatch) -> Vec<(String, Value)> {
     let mut set = |key: &str, text: &str| rewrite.push((key.to_owned(), Value::text(text)));
     if let Some(text) = action.text_at("prefix_rewrite") {
         match path {
-            // Of a regex Envoy replaces the whole path too.
+            // Envoy replaces the whole path of a regex too.
             PathMatch::Exact(_) | PathMatch::Regex(_) => set("path", text),
             PathMatch::Any | PathMatch::Prefix(_) | PathMatch::Segments(_) => {
                 let old = match path {

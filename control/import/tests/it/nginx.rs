@@ -51,7 +51,7 @@ fn the_first_rule_for_all_addresses_ends_their_list() {
         check(&found.toml);
         (table(&found.toml, "route", "default-admin"), notes(&found))
     };
-    // Nobody may come.
+    // No client may come.
     for rules in ["deny all; allow 10.0.0.0/8;", "deny all; allow 10.0.0.0/8; allow all;", "deny all; deny 10.0.0.5;"] {
         let (route, _) = route(rules);
         assert!(route.contains("ip_filter = { allow = [\"192.0.2.0/32\"] }"), "{rules}: {route}");
