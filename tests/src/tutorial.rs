@@ -79,7 +79,9 @@ pub fn carry_out(name: &str) -> Result<(), String> {
     let fences = fences(&text);
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("tutorial.sh"), script(&fences)).expect("a script");
-    let programs = program().parent().expect("the program is in a folder").display();
+    // Its file may have another name.
+    let programs = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::symlink(program(), programs.path().join("weir")).expect("a link");
     // Without root a user namespace gives the right to make the other two.
     let is_root = fs::metadata("/proc/self").expect("procfs").uid() == 0;
     let output = Command::new("unshare")
@@ -87,7 +89,7 @@ pub fn carry_out(name: &str) -> Result<(), String> {
         .args(["--net", "--pid", "--mount-proc", "--fork", "--kill-child", "timeout", &SECONDS_MAX.to_string()])
         .args(["bash", "-c", "bash tutorial.sh 2>&1"])
         .current_dir(folder.path())
-        .env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap_or_default()))
+        .env("PATH", format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap_or_default()))
         .stdin(Stdio::null())
         .output()
         .expect("unshare can be started");
