@@ -314,7 +314,7 @@ fn a_size_is_a_knee_and_a_plan_in_one_command() {
         assert!(text.contains("no size for 20.0k requests/s") && !text.contains("instances of"), "{text}");
         let refusal = word(&stored, "/size/refusal");
         let is_spoiled = |cause: &&str| refusal.contains(&format!("no knee was found: invalid: {cause}"));
-        assert!(refusal.starts_with("no size for 20.0k") && SPOILED.iter().any(|cause| is_spoiled(&cause)), "{text}");
+        assert!(refusal.starts_with("no size for 20.0k") && SPOILED.iter().any(is_spoiled), "{text}");
     }
     eprintln!("BUSY MACHINE: three searches were spoiled, and said so");
 }
