@@ -161,8 +161,10 @@ mod tests {
     fn a_log_of_warnings_has_the_number_of_the_lines_left_out() {
         let lines = Lines::default();
         let into = lines.clone();
-        let subscriber =
-            tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(move || into.clone());
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_max_level(tracing::Level::WARN)
+            .with_writer(move || into.clone());
         tracing::subscriber::with_default(subscriber.finish(), || {
             let tail = Suppressed { at: at(0), of: "cache".into(), reason: "queue_full", count: 9 };
             write(LogEvent::Suppressed(tail), 0);
