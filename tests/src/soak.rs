@@ -11,10 +11,10 @@ pub fn requested_duration() -> Option<Duration> {
     Some(Duration::from_secs(named.parse().expect("WEIR_SOAK_SECONDS is a number")))
 }
 
-/// Whether a test has done enough for the lanes, and has gone on for as long as [`wanted`] says.
+/// Whether a test has done enough for the lanes, and has gone on for as long as [`requested_duration`] says.
 ///
 /// # Panics
-/// As [`wanted`].
+/// As [`requested_duration`].
 pub fn is_over(has_done_enough: bool, elapsed: Duration) -> bool {
     has_done_enough && requested_duration().is_none_or(|wanted| elapsed >= wanted)
 }
