@@ -14,7 +14,7 @@
 //! | [`keys`] | which key: uniform or Zipf |
 //! | [`values`] | the value of a key: a keyed hash, so that every reply can be verified without a table |
 //! | [`requests`] | the encoded requests of a shard, and the check of each reply |
-//! | [`answer`] | kinds of replies: a value, the overload answer of a gateway, or a failure |
+//! | [`reply`] | kinds of replies: a value, the overload response of a gateway, or a failure |
 //! | [`recorder`] | one latency histogram, 1 us to 60 s, and the sample-size rule |
 //! | [`buckets`] | the same for people: a few rows |
 //! | [`outcome`] | the counters and histograms of a shard, merged by adding |
