@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// wrong process for the service. Without a manager nothing happens. Not for a worker: waits for up to a second.
 pub fn notify(lines: &str) {
     if let Err(error) = send(lines, Some(PATIENCE)) {
-        tracing::warn!(%error, lines, "the service manager could not be told");
+        tracing::warn!(%error, lines, "the service manager could not be notified");
     }
 }
 

@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(texts(&verdict), ["`a` fails without Weir too, and is not listed so: Expected 1"]);
     }
 
-    /// A test that fails directly says nothing of Weir, also in the second run; it is reported.
+    /// A test that fails without Weir proves nothing about Weir, in either run. It is reported.
     #[test]
     fn differences_of_the_second_run_only_are_reported() {
         let list = list("passed_min = 0\ntests = 0\nskipped = 0\n");

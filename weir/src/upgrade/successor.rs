@@ -247,7 +247,7 @@ mod tests {
         new.wait_ready().expect("ready");
         is_cancelled.store(true, Ordering::SeqCst);
         assert!(new.serves().is_err_and(|reason| reason.contains("told to stop")));
-        assert!(matches!(receive(&theirs), Ok(PeerEvent::End)), "it was told to take over");
+        assert!(matches!(receive(&theirs), Ok(PeerEvent::End)), "the order to take over was sent");
     }
 
     #[test]
