@@ -33,7 +33,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(3);
 pub enum Part {
     /// A C and a C++ compiler (system packages).
     Compiler,
-    /// Redis 7.0, redis-cli and curl (system packages), Valkey 9 (a wheel with the server in it).
+    /// Redis 7.0, redis-cli, curl, openssl, pkill and ip (system packages), Valkey 9 (a wheel with the server in it).
     Servers,
     /// HAProxy, twemproxy, nginx, and the load programs wrk, h2load and redis-benchmark (system packages), Envoy (a wheel).
     Peers,

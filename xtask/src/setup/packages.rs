@@ -14,8 +14,15 @@ fn programs(part: Part) -> &'static [(&'static str, &'static str)] {
     match part {
         // For libFuzzer.
         Part::Compiler => &[("cc", "gcc"), ("c++", "g++")],
-        // Redis 7.0 on Debian 12. curl is what people use by hand.
-        Part::Servers => &[("redis-server", "redis-server"), ("redis-cli", "redis-tools"), ("curl", "curl")],
+        // Redis 7.0 on Debian 12, and the programs that a reader of the tutorials uses by hand, in a network of their own.
+        Part::Servers => &[
+            ("redis-server", "redis-server"),
+            ("redis-cli", "redis-tools"),
+            ("curl", "curl"),
+            ("openssl", "openssl"),
+            ("pkill", "procps"),
+            ("ip", "iproute2"),
+        ],
         // Debian calls twemproxy nutcracker. Envoy comes with the Python environment. The others are load programs of `weir lab`,
         // and what makes a certificate for it.
         Part::Peers => &[
