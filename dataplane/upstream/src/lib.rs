@@ -60,6 +60,7 @@ mod lane;
 mod member;
 mod metrics;
 mod pinned;
+pub mod pooled;
 mod protocol;
 mod quota;
 mod replicas;
