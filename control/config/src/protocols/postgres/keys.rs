@@ -1,7 +1,7 @@
 //! The keys that only PostgreSQL has.
 
 use weir_postgres::settings::{self as postgres, Auth, PoolMode};
-use weir_upstream::pooled::settings as pools;
+use weir_upstream::pooled as pools;
 
 use crate::numbers::Period;
 use crate::secret::SecretRef;
