@@ -1,0 +1,47 @@
+//! Connections to a server beside its pools, and what a server says when it refuses.
+
+use weir_engine::timeout;
+use weir_postgres_codec::{backend::ErrorFields, frame, frontend, sqlstate};
+use weir_postgres_session::{CancelTarget, Refusal};
+
+use crate::{
+    cancel::CANCEL_TIMEOUT,
+    metrics::CancelOutcome,
+    server::{Encryption, encrypt},
+    service::PostgresUpstream,
+};
+
+/// Cancels the query of a connection to endpoint number `number`. It is over once the server has closed the connection of the request:
+/// its signal has been sent then.
+pub(crate) async fn cancel(upstream: &PostgresUpstream, number: usize, target: &CancelTarget) -> CancelOutcome {
+    let cancelling = async {
+        let (mut stream, server) = upstream.connect_aside(number).await.ok()?;
+        encrypt(&mut stream, &server, Encryption::of(&server)).await.ok()?;
+        stream.output.with(|out| frontend::cancel_request(out, target.pid, &target.secret));
+        while let Ok(Some(_)) = stream.reader.receive().await {}
+        Some(())
+    };
+    match timeout(CANCEL_TIMEOUT, cancelling).await {
+        Ok(Some(())) => CancelOutcome::Forwarded,
+        _ => CancelOutcome::Failed,
+    }
+}
+
+/// The refusal of a login in the words of the server, as far as they can be read.
+pub(crate) fn refusal_of(words: Option<&[u8]>, pool: &str) -> Refusal {
+    let fields = words.and_then(|words| ErrorFields::read(words.get(frame::HEAD_BYTES..)?).ok());
+    let text = fields.and_then(|fields| fields.message()).map(String::from_utf8_lossy);
+    let text = match text {
+        Some(text) => text.into_owned(),
+        None => format!("no server of pool {pool} accepts the login of the gateway"),
+    };
+    let code = fields.and_then(|fields| fields.sqlstate()).and_then(known);
+    Refusal::fatal_error(code.unwrap_or(sqlstate::CONNECTION_FAILURE), text)
+}
+
+/// Codes with which servers refuse logins.
+fn known(code: &str) -> Option<&'static str> {
+    ["3D000", "28P01", "28000", "53300", "57P03", "42501", "55000", "42704", "22023", "0A000"]
+        .into_iter()
+        .find(|known| *known == code)
+}

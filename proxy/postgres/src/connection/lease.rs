@@ -1,0 +1,223 @@
+//! The server of a client: how it is acquired, and how it goes back.
+
+use std::{pin::Pin, rc::Rc};
+
+use weir_base::{
+    exchange::LossCause,
+    time::{Time, turn},
+};
+use weir_engine::note_waiting_clients;
+use weir_listener::Timing;
+use weir_postgres_codec::backend::{self, ErrorReport};
+use weir_postgres_session::{Cleanliness, Refusal, Want};
+use weir_telemetry::access::AccessRecord;
+use weir_upstream::{
+    Refusal as PoolRefusal, SelectionCriteria,
+    pooled::{AcquireError, Condition, Patience, PooledConnection},
+};
+
+use super::life::Life;
+use crate::{aside, cancel::CancelSlot, metrics::CancelOutcome, server::PostgresServer};
+
+/// A server on its way.
+pub(super) type Acquiring = Pin<Box<dyn Future<Output = Result<PooledConnection<PostgresServer>, AcquireError>>>>;
+
+/// The server that a client holds, or waits for.
+#[derive(Default)]
+pub(super) struct Lease {
+    pub(super) server: Option<PooledConnection<PostgresServer>>,
+    pub(super) acquiring: Option<Acquiring>,
+    /// The output of the server was congested when the session last looked.
+    pub(super) was_congested: bool,
+    /// When the client asked for a server.
+    asked: Time,
+    /// When it got one.
+    got: Time,
+    /// Bytes that the client had been sent then.
+    appended: u64,
+    is_logged: bool,
+}
+
+impl Lease {
+    /// The client holds a server, or waits for one.
+    pub(super) fn is_taken(&self) -> bool {
+        self.server.is_some() || self.acquiring.is_some()
+    }
+}
+
+impl Life<'_> {
+    /// A server that is at hand. `None`: one is on its way.
+    pub(super) fn acquire(&mut self, _: Want) -> Option<PooledConnection<PostgresServer>> {
+        self.lease.asked = turn::now();
+        self.connection.handle.begins();
+        note_waiting_clients(1);
+        let wanted = SelectionCriteria::default();
+        if let Some(server) = self.client.pool.try_acquire(&wanted) {
+            return Some(server);
+        }
+        let settings = &self.client.settings;
+        let patience = Patience {
+            deadline: self.lease.asked.saturating_add(settings.query_wait_timeout),
+            notify_at: settings.query_wait_notify.map(|notify| self.lease.asked.saturating_add(notify)),
+        };
+        let (pool, output) = (self.client.pool.clone(), self.output.clone());
+        let note = move || {
+            let text = "no server connection available in postgres backend, client being queued";
+            output.with(|out| backend::notice(out, &ErrorReport::notice(text)));
+        };
+        self.lease.acquiring = Some(Box::pin(async move { pool.acquire(wanted, patience, note).await }));
+        None
+    }
+
+    /// The client holds `server` from now on.
+    pub(super) fn attach(&mut self, mut server: PooledConnection<PostgresServer>) {
+        self.lease.acquiring = None;
+        self.lease.got = turn::now();
+        self.lease.appended = self.output.appended();
+        self.lease.is_logged = self.connection.service.sessions.samples_access();
+        self.connection.service.metrics.in_flight.add(1);
+        server.stream().output.charge_to(Some(self.connection.handle.account().clone()));
+        self.lease.server = Some(server);
+    }
+
+    /// The client needs its server no longer.
+    pub(super) fn release(&mut self, cleanliness: Cleanliness) {
+        let Some(server) = self.lease.server.take() else { return };
+        self.done("ok");
+        self.show_pin();
+        give_back(server, cleanliness, self.client.cancel.as_ref());
+    }
+
+    /// The server is gone.
+    pub(super) fn lose(&mut self, server: PooledConnection<PostgresServer>) {
+        server.close(LossCause::Closed);
+        self.done("server_lost");
+    }
+
+    /// Records the time that the client had a server.
+    fn done(&mut self, outcome: &'static str) {
+        let (service, handle) = (&self.connection.service, &self.connection.handle);
+        service.metrics.in_flight.add(-1);
+        handle.ends();
+        note_waiting_clients(-1);
+        let now = turn::now();
+        let Lease { asked: arrived, got, appended, is_logged, .. } = self.lease;
+        let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
+        service.metrics.durations.record(&timing, 1, None);
+        if is_logged {
+            service.sessions.log_access(&AccessRecord {
+                listener: service.sessions.name(),
+                peer: handle.peer(),
+                connection: handle.id(),
+                command: "transaction",
+                upstream: Some(&self.client.upstream.settings().name),
+                duration_nanos: now.nanos_since(arrived),
+                upstream_nanos: now.nanos_since(got),
+                request_bytes: 0,
+                reply_bytes: self.output.appended() - appended,
+                outcome,
+                http: None,
+            });
+        }
+    }
+
+    /// The refusal of a client that gets no server.
+    pub(super) fn refusal(&mut self, error: AcquireError) -> Refusal {
+        self.lease.acquiring = None;
+        self.connection.handle.ends();
+        note_waiting_clients(-1);
+        self.connection.service.metrics.shed(error.refusal.name());
+        let pool = self.client.pool.key().to_string();
+        match error.refusal {
+            PoolRefusal::QueueTimeout | PoolRefusal::QueueFull => {
+                let waiters = self.client.upstream.counts().iter().map(|counts| counts.waiting as usize).sum();
+                Refusal::wait_timeout(&pool, waiters, turn::now().since(self.lease.asked))
+            }
+            PoolRefusal::Unreachable | PoolRefusal::BreakerOpen => Refusal::unreachable(&pool),
+            PoolRefusal::Greeting => aside::refusal_of(error.words.as_deref(), &pool),
+        }
+    }
+
+    /// Shows operators why the client keeps its server.
+    pub(super) fn show_pin(&self) {
+        let pinned = self.client.session.pin().reasons.names();
+        let mut details = self.connection.handle.entry().details();
+        if details.pinned != pinned {
+            details.pinned = pinned;
+        }
+    }
+
+    /// Forwards the cancel requests that have come, if the client waits for a server's reply.
+    pub(super) fn forward_cancel(&mut self) {
+        let Some(slot) = &self.client.cancel else { return };
+        let requests = slot.take();
+        if requests.is_empty() {
+            return;
+        }
+        let hold = slot.hold(requests);
+        let metrics = &self.connection.service.metrics;
+        let Some(server) = self.lease.server.as_mut().filter(|server| server.state().is_busy()) else {
+            return metrics.cancelled(CancelOutcome::Idle);
+        };
+        let (number, target) = (server.number(), server.state().cancel_target().cloned());
+        let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());
+        weir_engine::spawn(async move {
+            let outcome = match target {
+                Some(target) => aside::cancel(&upstream, number, &target).await,
+                None => CancelOutcome::Failed,
+            };
+            service.metrics.cancelled(outcome);
+            drop(hold);
+        })
+        .detach();
+    }
+
+    /// The session is over: its server goes where it can be made clean.
+    pub(super) fn leave(&mut self) {
+        if self.lease.acquiring.take().is_some() {
+            self.connection.handle.ends();
+            note_waiting_clients(-1);
+        }
+        if let Some(slot) = &self.client.cancel {
+            self.connection.service.cancels.leave(slot);
+            // Nobody looks at them any more.
+            drop(slot.hold(slot.take()));
+        }
+        let Some(mut server) = self.lease.server.take() else { return };
+        self.done("client_gone");
+        let (number, state) = (server.number(), server.state());
+        let departure = self.client.session.on_client_gone(state);
+        let target = state.cancel_target().filter(|_| state.is_busy()).cloned();
+        let upstream = self.client.upstream.clone();
+        match target {
+            Some(target) if departure != Cleanliness::Unusable => {
+                let slot = self.client.cancel.clone();
+                let metrics = self.connection.service.clone();
+                weir_engine::spawn(async move {
+                    metrics.metrics.cancelled(aside::cancel(&upstream, number, &target).await);
+                    give_back(server, departure, slot.as_ref());
+                })
+                .detach();
+            }
+            _ => give_back(server, departure, self.client.cancel.as_ref()),
+        }
+    }
+}
+
+/// Gives a server back as it is left. One whose query is being cancelled waits until that is over: a late signal would end the query
+/// of the next client.
+fn give_back(server: PooledConnection<PostgresServer>, cleanliness: Cleanliness, slot: Option<&Rc<CancelSlot>>) {
+    let condition = match cleanliness {
+        Cleanliness::Clean => Condition::Clean,
+        Cleanliness::Dirty => Condition::Dirty,
+        Cleanliness::Unusable => return server.close(LossCause::Retired),
+    };
+    match slot.filter(|slot| slot.is_held()).cloned() {
+        None => server.give_back(condition),
+        Some(slot) => weir_engine::spawn(async move {
+            slot.released().await;
+            server.give_back(condition);
+        })
+        .detach(),
+    }
+}
