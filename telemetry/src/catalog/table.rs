@@ -94,6 +94,7 @@ catalog! {
         LANE_CONNECT_FAILURES = counter "weir_lane_connect_failures_total" ["upstream", "endpoint", "reason"] "Upstream connections that could not be made.";
         LANE_CONNECT_DURATION = histogram "weir_lane_connect_duration_seconds" ["upstream", "endpoint"] "Time to make an upstream connection, handshake included.";
         LANE_CLOSES = counter "weir_lane_closes_total" ["upstream", "endpoint", "reason"] "Upstream connections that ended, by why.";
+        LANE_MOVES = counter "weir_lane_moves_total" ["upstream", "endpoint"] "Upstream connections that went from one worker to another, where somebody waited for one.";
         LANE_REQUESTS_IN_FLIGHT = gauge "weir_lane_requests_in_flight" ["upstream", "endpoint"] "Requests written to an upstream whose reply is not complete.";
         LANE_POOL_WAITERS = gauge "gateway_lane_pool_waiters" ["upstream", "endpoint"] "Exchanges waiting for a lane now.";
         LANE_POOL_ACQUIRE_WAIT = histogram "gateway_lane_pool_acquire_wait_seconds" ["upstream", "endpoint"] "Time an exchange waited for a lane.", buckets(Buckets::REQUEST);

@@ -17,6 +17,8 @@ pub trait PooledProtocol: 'static + Sized {
 
     /// TLS begins inside the login, by [`LoginTarget::start_tls`], and not with the first byte.
     const NEGOTIATES_TLS: bool = false;
+    /// Sent before a connection is closed; empty: nothing.
+    const FAREWELL: &'static [u8] = b"";
 
     /// The database of `key`, for limits per database and for PAUSE of one database.
     fn database(key: &Self::Key) -> &[u8];
@@ -44,8 +46,13 @@ pub trait PooledProtocol: 'static + Sized {
     /// Whether the server answers on a connection that has been idle for long.
     fn check(&self, stream: &mut Stream, state: &mut Self::State) -> impl Future<Output = bool>;
 
-    /// The state of a clean connection that goes to another worker; `None`: it cannot move, and is closed instead.
-    fn pack(&self, state: Self::State) -> Option<Self::Moved>;
+    /// Whether a clean connection in this state may go to another worker. One that may not is closed instead, and another one is made.
+    fn is_movable(&self, _state: &Self::State) -> bool {
+        true
+    }
+
+    /// The state of a clean connection that goes to another worker.
+    fn pack(&self, state: Self::State) -> Self::Moved;
 
     /// The state as it was before the move.
     fn unpack(&self, moved: Self::Moved) -> Self::State;

@@ -50,6 +50,13 @@ pub struct PooledSettings {
     pub upkeep_timeout: Duration,
 }
 
+impl PooledSettings {
+    /// A connection of one key may be in the way of another key.
+    pub(crate) fn has_shared_limits(&self) -> bool {
+        self.max_db_connections.is_some() || self.max_user_connections.is_some()
+    }
+}
+
 impl Default for PooledSettings {
     fn default() -> Self {
         Self {
