@@ -7,7 +7,7 @@ use weir_postgres_session::{CancelTarget, Refusal};
 use crate::{
     cancel::CANCEL_TIMEOUT,
     metrics::CancelOutcome,
-    server::{Encryption, encrypt},
+    server::encrypt,
     service::PostgresUpstream,
 };
 
@@ -16,7 +16,7 @@ use crate::{
 pub(crate) async fn cancel(upstream: &PostgresUpstream, number: usize, target: &CancelTarget) -> CancelOutcome {
     let cancelling = async {
         let (mut stream, server) = upstream.connect_aside(number).await.ok()?;
-        encrypt(&mut stream, &server, Encryption::of(&server)).await.ok()?;
+        encrypt(&mut stream, &server).await.ok()?;
         stream.output.with(|out| frontend::cancel_request(out, target.pid, &target.secret));
         while let Ok(Some(_)) = stream.reader.receive().await {}
         Some(())
