@@ -13,6 +13,7 @@ mod http;
 mod http_exchange;
 mod reply;
 mod request;
+mod sasl;
 mod session;
 mod tcp;
 mod websocket;
@@ -22,6 +23,7 @@ pub use http::{http_answer, http_chunks, http_request};
 pub use http_exchange::http_exchange;
 pub use reply::redis_reply_framer;
 pub use request::{redis_request_parser, redis_split_invariance};
+pub use sasl::{sasl_scram_client, sasl_scram_server};
 pub use session::redis_session;
 pub use tcp::tcp_client_hello;
 pub use websocket::{websocket, websocket_header};
@@ -44,4 +46,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_chunks", http_chunks),
     ("http_exchange", http_exchange),
     ("tcp_client_hello", tcp_client_hello),
+    ("sasl_scram_server", sasl_scram_server),
+    ("sasl_scram_client", sasl_scram_client),
 ];
