@@ -11,6 +11,7 @@ mod differential;
 mod gateway;
 mod http;
 mod http_exchange;
+mod postgres;
 mod reply;
 mod request;
 mod sasl;
@@ -21,6 +22,7 @@ mod websocket;
 pub use differential::redis_differential_reply;
 pub use http::{http_answer, http_chunks, http_request};
 pub use http_exchange::http_exchange;
+pub use postgres::{postgres_messages, postgres_startup};
 pub use reply::redis_reply_framer;
 pub use request::{redis_request_parser, redis_split_invariance};
 pub use sasl::{sasl_scram_client, sasl_scram_server};
@@ -46,6 +48,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_chunks", http_chunks),
     ("http_exchange", http_exchange),
     ("tcp_client_hello", tcp_client_hello),
+    ("postgres_startup", postgres_startup),
+    ("postgres_messages", postgres_messages),
     ("sasl_scram_server", sasl_scram_server),
     ("sasl_scram_client", sasl_scram_client),
 ];

@@ -54,6 +54,7 @@ const FUZZED: &[&str] = &[
     "weir-resp",
     "weir-http-codec",
     "weir-websocket-codec",
+    "weir-postgres-codec",
     "weir-sasl",
     "weir-redis-session",
     "weir-redis-simulation",
