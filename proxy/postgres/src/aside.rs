@@ -3,11 +3,12 @@
 use weir_engine::timeout;
 use weir_postgres_codec::{backend::ErrorFields, frame, frontend, sqlstate};
 use weir_postgres_session::{CancelTarget, Refusal};
+use weir_upstream::pooled::AcquireError;
 
 use crate::{
     cancel::CANCEL_TIMEOUT,
     metrics::CancelOutcome,
-    server::encrypt,
+    server::{PoolKey, encrypt},
     service::PostgresUpstream,
 };
 
@@ -25,6 +26,20 @@ pub(crate) async fn cancel(upstream: &PostgresUpstream, number: usize, target: &
         Ok(Some(())) => CancelOutcome::Forwarded,
         _ => CancelOutcome::Failed,
     }
+}
+
+/// SQLSTATE and text for a client whose login finds no server.
+pub(crate) fn login_failed(error: &AcquireError, key: &PoolKey) -> (&'static str, String) {
+    let pool = key.to_string();
+    let refusal = match error.refusal {
+        weir_upstream::Refusal::Greeting => refusal_of(error.words.as_deref(), &pool),
+        weir_upstream::Refusal::QueueTimeout | weir_upstream::Refusal::QueueFull => {
+            let text = format!("no server of pool {pool} became free in time");
+            return (sqlstate::TOO_MANY_CONNECTIONS, text);
+        }
+        _ => Refusal::unreachable(&pool),
+    };
+    (refusal.sqlstate, refusal.text.into_owned())
 }
 
 /// The refusal of a login in the words of the server, as far as they can be read.

@@ -15,7 +15,11 @@ use weir_listener::{
 };
 use weir_telemetry::log::Peer;
 
-use crate::service::{PostgresUpstream, Service};
+use self::admission::Admitted;
+use crate::{
+    console::Console,
+    service::{PostgresUpstream, Service},
+};
 
 /// The time of a refused client before the socket closes: a reset would destroy the reply. Default 1 s.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -78,7 +82,10 @@ pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture 
         let life = async {
             let admitted = Box::pin(admission::admit(&connection, &mut stream, security)).await;
             match admitted {
-                Ok(client) => life::live(&connection, &mut stream, client).await,
+                Ok(Admitted::Client(client)) => life::live(&connection, &mut stream, client).await,
+                Ok(Admitted::Console(rights, input)) => {
+                    Box::pin(Console::new(&connection, rights).run(&mut stream, input)).await
+                }
                 Err(reason) => reason,
             }
         };

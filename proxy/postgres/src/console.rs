@@ -73,7 +73,7 @@ impl<'a> Console<'a> {
     }
 
     fn user_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.settings.user_names();
+        let mut names: Vec<String> = self.settings.admin_users.iter().chain(&self.settings.stats_users).cloned().collect();
         names.sort_unstable();
         names
     }

@@ -1,8 +1,10 @@
 //! Options that an operator may choose, with defaults and reasons. Names are those of PgBouncer where it has one.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use weir_base::Secret;
+use weir_postgres_session::users::Users;
+pub use weir_postgres_session::{PoolMode, SessionSettings, hba::Method};
 use weir_upstream::pooled::PooledSettings;
 
 /// From the accepted connection to the first ReadyForQuery. Default 30 s: a login takes three round trips and a wait for a server.
@@ -15,39 +17,17 @@ pub const QUERY_WAIT_NOTIFY: Duration = Duration::from_secs(5);
 /// A client that is silent within a transaction. Default 60 s: it keeps a server from all others.
 pub const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How clients prove who they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Auth {
-    /// A password that never crosses the wire, by SCRAM-SHA-256.
-    #[default]
-    ScramSha256,
-    /// The challenge of old clients; those with a SCRAM verifier use that.
-    Md5,
-    /// A certificate of the TLS handshake, which names the user.
-    Cert,
-    /// No proof at all.
-    Trust,
-}
-
-/// How long a client keeps a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PoolMode {
-    /// Until its transaction ends.
-    #[default]
-    Transaction,
-    /// Until it disconnects.
-    Session,
-    /// Until its statement ends; transaction blocks are refused.
-    Statement,
-}
-
 /// A PostgreSQL listener.
 #[derive(Clone, Debug)]
 pub struct PostgresListenerSettings {
-    /// See [`Auth`].
-    pub auth: Auth,
-    /// Passwords, or SCRAM verifiers, by the names of users. With [`Auth::Trust`] nobody needs one.
-    pub users: Arc<HashMap<String, Secret>>,
+    /// How clients prove who they are.
+    pub auth: Method,
+    /// Users and what is known of their passwords. With [`Method::Trust`] nobody needs one.
+    pub users: Arc<Users>,
+    /// Users of the admin console that may do everything there.
+    pub admin_users: Vec<String>,
+    /// Users of the admin console that may look.
+    pub stats_users: Vec<String>,
     /// See [`PoolMode`].
     pub pool_mode: PoolMode,
     /// See [`CLIENT_LOGIN_TIMEOUT`].
@@ -64,6 +44,19 @@ pub struct PostgresListenerSettings {
     pub client_idle_timeout: Option<Duration>,
 }
 
+impl PostgresListenerSettings {
+    /// The part that sessions need.
+    pub(crate) fn session(&self) -> SessionSettings {
+        SessionSettings {
+            pool_mode: self.pool_mode,
+            query_timeout: self.query_timeout,
+            idle_transaction_timeout: self.idle_transaction_timeout,
+            client_idle_timeout: self.client_idle_timeout,
+            ..SessionSettings::default()
+        }
+    }
+}
+
 /// A PostgreSQL upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresUpstreamSettings {
@@ -73,6 +66,8 @@ pub struct PostgresUpstreamSettings {
     pub password: Option<Secret>,
     /// The database at the servers; `None`: that of the client.
     pub database: Option<String>,
+    /// Makes a server clean that a client has left in another state; `None`: what the gateway knows to be necessary.
+    pub server_reset_query: Option<String>,
     /// Sizes and ages of the pools.
     pub pool: PooledSettings,
 }

@@ -122,6 +122,11 @@ impl<P: PooledProtocol> PooledConnection<P> {
         self.parts().1
     }
 
+    /// The same to look at.
+    pub fn state_ref(&self) -> &P::State {
+        &self.held().state
+    }
+
     /// Both at once.
     pub fn parts(&mut self) -> (&mut Stream, &mut P::State) {
         let held = self.held.as_mut().expect("a lease has its connection until it ends");

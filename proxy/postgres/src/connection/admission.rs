@@ -93,7 +93,7 @@ struct Admission<'a> {
 impl Admission<'_> {
     async fn run(&mut self, stream: &mut Stream) -> Result<Admitted, CloseReason> {
         let mut login = self.login()?;
-        let mut input = Vec::new();
+        let (mut input, mut out) = (Vec::new(), Vec::new());
         loop {
             match stream.reader.receive().await {
                 Ok(Some(chunk)) => input.extend_from_slice(&chunk),
@@ -102,25 +102,32 @@ impl Admission<'_> {
             }
             let mut is_over = false;
             while !is_over {
-                let Progress { consumed, mut step } = stream.output.with(|out| login.on_bytes(&input, out));
+                let Progress { consumed, mut step } = login.on_bytes(&input, &mut out);
                 input.drain(..consumed);
                 // Without progress the machine waits for bytes.
                 is_over = matches!(step, Step::More);
                 loop {
+                    if let Step::Refuse(refusal) = &step {
+                        return Err(self.refused(refusal, stream, &out).await);
+                    }
+                    stream.output.append(&mem::take(&mut out));
                     step = match step {
                         Step::More => break,
-                        Step::StartTls => self.start_tls(&mut login, stream, mem::take(&mut input)).await?,
+                        Step::StartTls => {
+                            let facts = self.start_tls(stream, mem::take(&mut input)).await?;
+                            login.on_tls(facts, &mut out)
+                        }
                         Step::LookUp { user, .. } => {
                             let found = self.settings.users.find(&user).cloned();
-                            stream.output.with(|out| login.on_user(found, out))
+                            login.on_user(found, &mut out)
                         }
                         Step::Derive(derivation) => {
                             let keys = derive(derivation, &self.connection.service.keys).await;
-                            stream.output.with(|out| login.on_keys(&keys, out))
+                            login.on_keys(&keys, &mut out)
                         }
                         Step::Cancel { pid, secret } => return Err(self.cancel(pid, &secret).await),
                         Step::Done(client) => return self.logged_in(*client, stream, input).await,
-                        Step::Refuse(refusal) => return Err(self.refused(&refusal).await),
+                        Step::Refuse(refusal) => return Err(violation(self.connection, &refusal)),
                     };
                 }
             }
@@ -138,7 +145,7 @@ impl Admission<'_> {
     }
 
     /// Makes the TLS handshake, behind the byte that accepts it.
-    async fn start_tls(&self, login: &mut ClientLogin, stream: &mut Stream, received: Vec<u8>) -> Result<Step, CloseReason> {
+    async fn start_tls(&self, stream: &mut Stream, received: Vec<u8>) -> Result<TlsFacts, CloseReason> {
         let Security::Offer(acceptor) = &self.security else { return Err(CloseReason::InternalInvariant) };
         // The byte goes in clear text.
         if !stream.output.drained(limits::WRITE_IDLE_TIMEOUT).await {
@@ -154,8 +161,7 @@ impl Admission<'_> {
             });
             common.chain(dns).map(String::into_bytes).collect()
         });
-        let facts = TlsFacts { has_alpn: stream.has_agreed_on(b"postgresql"), client_names, ..TlsFacts::default() };
-        Ok(stream.output.with(|out| login.on_tls(facts, out)))
+        Ok(TlsFacts { has_alpn: stream.has_agreed_on(b"postgresql"), client_names, ..TlsFacts::default() })
     }
 
     /// Sends a cancel request on its way. The client is shown nothing, whatever comes of it.
@@ -169,11 +175,15 @@ impl Admission<'_> {
     }
 
     /// Counts a refusal; a client with a wrong password waits for it.
-    async fn refused(&self, refusal: &Refusal) -> CloseReason {
+    async fn refused(&self, refusal: &Refusal, stream: &Stream, words: &[u8]) -> CloseReason {
         let service = &self.connection.service;
         if refusal.kind == RefusalKind::WrongPassword {
             service.metrics.auth_failures.inc();
+            if let Some(address) = self.connection.address() {
+                weir_engine::sleep(service.penalties.failed(address, turn::now())).await;
+            }
         }
+        stream.output.append(words);
         violation(self.connection, refusal)
     }
 

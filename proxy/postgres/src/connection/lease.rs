@@ -8,8 +8,11 @@ use weir_base::{
 };
 use weir_engine::note_waiting_clients;
 use weir_listener::Timing;
-use weir_postgres_codec::backend::{self, ErrorReport};
-use weir_postgres_session::{Cleanliness, Refusal, Want};
+use weir_postgres_codec::{
+    backend::{self, ErrorReport, Severity},
+    sqlstate,
+};
+use weir_postgres_session::{Cleanliness, Refusal, ServerState, Want};
 use weir_telemetry::access::AccessRecord;
 use weir_upstream::{
     Refusal as PoolRefusal, SelectionCriteria,
@@ -43,6 +46,11 @@ impl Lease {
     pub(super) fn is_taken(&self) -> bool {
         self.server.is_some() || self.acquiring.is_some()
     }
+
+    /// What is known of the server.
+    pub(super) fn state(&self) -> Option<&ServerState> {
+        self.server.as_ref().map(PooledConnection::state_ref)
+    }
 }
 
 impl Life<'_> {
@@ -63,7 +71,8 @@ impl Life<'_> {
         let (pool, output) = (self.client.pool.clone(), self.output.clone());
         let note = move || {
             let text = "no server connection available in postgres backend, client being queued";
-            output.with(|out| backend::notice(out, &ErrorReport::notice(text)));
+            let report = ErrorReport::new(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, text);
+            output.with(|out| backend::notice(out, &report));
         };
         self.lease.acquiring = Some(Box::pin(async move { pool.acquire(wanted, patience, note).await }));
         None
@@ -85,7 +94,7 @@ impl Life<'_> {
         let Some(server) = self.lease.server.take() else { return };
         self.done("ok");
         self.show_pin();
-        give_back(server, cleanliness, self.client.cancel.as_ref());
+        give_back(server, cleanliness, &self.client.cancel);
     }
 
     /// The server is gone.
@@ -149,7 +158,7 @@ impl Life<'_> {
 
     /// Forwards the cancel requests that have come, if the client waits for a server's reply.
     pub(super) fn forward_cancel(&mut self) {
-        let Some(slot) = &self.client.cancel else { return };
+        let slot = &self.client.cancel;
         let requests = slot.take();
         if requests.is_empty() {
             return;
@@ -178,46 +187,42 @@ impl Life<'_> {
             self.connection.handle.ends();
             note_waiting_clients(-1);
         }
-        if let Some(slot) = &self.client.cancel {
-            self.connection.service.cancels.leave(slot);
-            // Nobody looks at them any more.
-            drop(slot.hold(slot.take()));
-        }
+        let slot = self.client.cancel.clone();
+        self.connection.service.cancels.leave(&slot);
+        // Nobody looks at them any more.
+        drop(slot.hold(slot.take()));
         let Some(mut server) = self.lease.server.take() else { return };
         self.done("client_gone");
         let (number, state) = (server.number(), server.state());
-        let departure = self.client.session.on_client_gone(state);
-        let target = state.cancel_target().filter(|_| state.is_busy()).cloned();
-        let upstream = self.client.upstream.clone();
-        match target {
-            Some(target) if departure != Cleanliness::Unusable => {
-                let slot = self.client.cancel.clone();
-                let metrics = self.connection.service.clone();
-                weir_engine::spawn(async move {
-                    metrics.metrics.cancelled(aside::cancel(&upstream, number, &target).await);
-                    give_back(server, departure, slot.as_ref());
-                })
-                .detach();
-            }
-            _ => give_back(server, departure, self.client.cancel.as_ref()),
-        }
+        // The pool makes its own: what it has to do is in the state.
+        drop(self.client.session.on_client_gone(state, None));
+        let Some(target) = state.cancel_target().filter(|_| state.is_busy()).cloned() else {
+            return give_back(server, Cleanliness::Dirty, &slot);
+        };
+        let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());
+        weir_engine::spawn(async move {
+            service.metrics.cancelled(aside::cancel(&upstream, number, &target).await);
+            give_back(server, Cleanliness::Dirty, &slot);
+        })
+        .detach();
     }
 }
 
 /// Gives a server back as it is left. One whose query is being cancelled waits until that is over: a late signal would end the query
 /// of the next client.
-fn give_back(server: PooledConnection<PostgresServer>, cleanliness: Cleanliness, slot: Option<&Rc<CancelSlot>>) {
+fn give_back(server: PooledConnection<PostgresServer>, cleanliness: Cleanliness, slot: &Rc<CancelSlot>) {
     let condition = match cleanliness {
         Cleanliness::Clean => Condition::Clean,
         Cleanliness::Dirty => Condition::Dirty,
         Cleanliness::Unusable => return server.close(LossCause::Retired),
     };
-    match slot.filter(|slot| slot.is_held()).cloned() {
-        None => server.give_back(condition),
-        Some(slot) => weir_engine::spawn(async move {
-            slot.released().await;
-            server.give_back(condition);
-        })
-        .detach(),
+    if !slot.is_held() {
+        return server.give_back(condition);
     }
+    let slot = slot.clone();
+    weir_engine::spawn(async move {
+        slot.released().await;
+        server.give_back(condition);
+    })
+    .detach();
 }

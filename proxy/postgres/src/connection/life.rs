@@ -15,7 +15,8 @@ use weir_base::{
 };
 use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream};
 use weir_listener::{CloseReason, DRAIN_GAP, Drain, Session as _};
-use weir_postgres_session::{End, Next, ServerStep, Session};
+use weir_postgres_codec::backend::{self, ErrorReport};
+use weir_postgres_session::{End, Next, Refusal, ServerStep, Session};
 use weir_upstream::pooled::{AcquireError, PooledConnection};
 
 use super::{
@@ -71,15 +72,17 @@ pub(super) struct Life<'a> {
     /// Since when the client takes nothing, and how much it had taken.
     stalled: Option<(Time, u64)>,
     streak: u32,
+    armed: Time,
 }
 
 /// The session of a client until it ends.
-pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, client: Client) -> CloseReason {
+pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, mut client: Client) -> CloseReason {
+    let input = mem::take(&mut client.input);
     let mut life = Life {
         connection,
         client,
         output: stream.output.clone(),
-        input: Vec::new(),
+        input,
         charged: 0,
         lease: Lease::default(),
         wanted: Wanted::Bytes,
@@ -87,6 +90,7 @@ pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, clien
         active: turn::now(),
         stalled: None,
         streak: 0,
+        armed: Time::NEVER,
     };
     let reason = life.run(stream).await;
     life.leave();
@@ -96,6 +100,10 @@ pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, clien
 impl Life<'_> {
     async fn run(&mut self, stream: &mut Stream) -> CloseReason {
         let due = weir_engine::deadline();
+        // What came behind the login.
+        if let Err(reason) = self.go_on() {
+            return reason;
+        }
         loop {
             self.arm(&due);
             let event = poll_fn(|context| self.poll_event(context, stream, &due)).await;
@@ -259,11 +267,11 @@ impl Life<'_> {
         let Some(mut server) = self.lease.server.take() else { return Ok(()) };
         let metrics = &self.connection.service.metrics;
         let io = Surroundings { client: &self.output, server: None, metrics };
-        let end = self.client.session.on_server_lost(server.state(), &io);
+        let next = self.client.session.on_server_lost(server.state(), &io);
         self.lose(server);
-        match end {
-            Some(end) => Err(self.over(&end)),
-            None => self.go_on(),
+        match next {
+            Next::Close(end) => Err(self.over(&end)),
+            _ => self.go_on(),
         }
     }
 
@@ -296,8 +304,11 @@ impl Life<'_> {
 
     /// The listener ends the connection.
     fn ended(&mut self, reason: CloseReason) -> CloseReason {
-        let io = Surroundings { client: &self.output, server: None, metrics: &self.connection.service.metrics };
-        self.client.session.on_killed(&io);
+        if Session::is_between_replies(self.lease.state()) {
+            let refusal = Refusal::shutdown();
+            let report = ErrorReport::fatal(refusal.sqlstate, &*refusal.text);
+            self.output.with(|out| backend::error(out, &report));
+        }
         reason
     }
 
@@ -313,17 +324,21 @@ impl Life<'_> {
 
 /// Deadlines.
 impl Life<'_> {
-    fn arm(&mut self, due: &Deadline) {
+    fn arm(&mut self, deadline: &Deadline) {
         self.stalled = match self.stalled {
             _ if !self.output.is_congested() => None,
             Some((since, progress)) if progress == self.output.progress() => Some((since, progress)),
             _ => Some((turn::now(), self.output.progress())),
         };
-        due.set(self.due());
+        let due = self.due();
+        if due != self.armed || deadline.is_expired() {
+            self.armed = due;
+            deadline.set(due);
+        }
     }
 
     fn due(&self) -> Time {
-        let mut due = self.client.session.deadline().unwrap_or(Time::NEVER);
+        let mut due = self.client.session.deadline(self.lease.state());
         if let Some((since, _)) = self.stalled {
             due = due.min(since.saturating_add(limits::WRITE_IDLE_TIMEOUT));
         }
@@ -344,13 +359,8 @@ impl Life<'_> {
         {
             self.drain()?;
         }
-        if self.client.session.deadline().is_some_and(|deadline| now >= deadline) {
-            let io = Surroundings { client: &self.output, server: None, metrics: &self.connection.service.metrics };
-            if let Some(end) = self.client.session.on_deadline(&io) {
-                return Err(self.over(&end));
-            }
-        }
-        Ok(())
+        let io = Surroundings { client: &self.output, server: None, metrics: &self.connection.service.metrics };
+        self.client.session.on_deadline(self.lease.state(), &io).map_or(Ok(()), |end| Err(self.over(&end)))
     }
 
     /// Charges the bytes that the session has left to the byte budget of the process.

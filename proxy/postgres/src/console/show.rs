@@ -205,7 +205,7 @@ impl Console<'_> {
             table.row(vec![
                 "C".into(),
                 details.user.into(),
-                details.name.into(),
+                details.database.into(),
                 "none".into(),
                 if is_busy { "active" } else { "idle" }.into(),
                 addr.into(),
@@ -221,7 +221,7 @@ impl Console<'_> {
                 "".into(),
                 0_u32.into(),
                 "".into(),
-                details.library.into(),
+                details.name.into(),
                 0_u32.into(),
                 entry.id.into(),
             ]);
@@ -305,7 +305,7 @@ impl Console<'_> {
         for entry in self.connection.handle().table().entries() {
             let details = entry.details().clone();
             if entry.listener == *self.service.sessions.name() && !details.pinned.is_empty() {
-                table.row(vec![entry.id.into(), details.user.into(), details.name.into(), details.pinned.into()]);
+                table.row(vec![entry.id.into(), details.user.into(), details.database.into(), details.pinned.into()]);
             }
         }
         table
