@@ -77,12 +77,14 @@ pub(super) const PURE: &[(&str, &[&str])] = &[
     // In its tests alone.
     ("weir-import", &["weir-config"]),
     ("weir-policy", &["weir-base", "weir-analysis", "weir-http-codec"]),
+    ("weir-postgres-session", POSTGRES_SESSION_USES),
     ("weir-redis-session", REDIS_SESSION_USES),
     (
         "weir-redis-simulation",
         &["weir-base", "weir-resp", "weir-analysis", "weir-placement", "weir-policy", "weir-redis-session"],
     ),
 ];
+const POSTGRES_SESSION_USES: &[&str] = &["weir-base", "weir-postgres-codec", "weir-sasl", "weir-analysis"];
 const REDIS_SESSION_USES: &[&str] =
     &["weir-base", "weir-resp", "weir-telemetry", "weir-analysis", "weir-placement", "weir-policy"];
 
