@@ -1,0 +1,3 @@
+//! PostgreSQL: texts with their facts, against another parser, against themselves.
+
+mod golden;
