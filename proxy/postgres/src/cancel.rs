@@ -222,7 +222,11 @@ mod tests {
         for change in [|secret: &mut Vec<u8>| secret[3] ^= 1, |secret| secret.push(0), |secret| secret.truncate(3)] {
             let wrong = message(&slot, change);
             keys.deliver(&wrong);
-            assert_eq!((woken.get(), slot.take().len(), wrong.over.depth()), (0, 0, 1), "it is over, and nothing came of it");
+            assert_eq!(
+                (woken.get(), slot.take().len(), wrong.over.depth()),
+                (0, 0, 1),
+                "it is over, and nothing came of it"
+            );
         }
         let right = message(&slot, |_| {});
         keys.deliver(&right);

@@ -1,8 +1,8 @@
 //! One client connection: its login, its session, and its end.
 
 mod admission;
-mod life;
 mod lease;
+mod life;
 mod surroundings;
 
 use std::{any::Any, cell::RefCell, net::IpAddr, panic::AssertUnwindSafe, rc::Rc, time::Duration};

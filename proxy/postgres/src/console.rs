@@ -73,7 +73,8 @@ impl<'a> Console<'a> {
     }
 
     fn user_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.settings.admin_users.iter().chain(&self.settings.stats_users).cloned().collect();
+        let mut names: Vec<String> =
+            self.settings.admin_users.iter().chain(&self.settings.stats_users).cloned().collect();
         names.sort_unstable();
         names
     }
@@ -165,9 +166,10 @@ impl<'a> Console<'a> {
             Command::Reconnect(database) => self.upstream.reconnect(&scope(database.as_deref())),
             Command::KillClient(id) => {
                 let table = self.connection.handle().table();
-                let found = table.entries().into_iter().find(|entry| {
-                    entry.id == *id && entry.listener == *self.service.sessions.name()
-                });
+                let found = table
+                    .entries()
+                    .into_iter()
+                    .find(|entry| entry.id == *id && entry.listener == *self.service.sessions.name());
                 match found {
                     Some(entry) => table.kill(&entry),
                     None => return self.error(stream, sqlstate::UNDEFINED_OBJECT, "no such client", false),

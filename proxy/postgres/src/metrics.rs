@@ -70,8 +70,7 @@ impl ListenerMetrics {
             client_parses: core.counter(&catalog::POSTGRES_PARSES, &[listener, "client"]),
             server_parses: core.counter(&catalog::POSTGRES_PARSES, &[listener, "server"]),
             binds: core.counter(&catalog::POSTGRES_BINDS, &own),
-            events: SESSION_EVENTS
-                .map(|(_, name)| core.counter(&catalog::POSTGRES_SESSION_EVENTS, &[listener, name])),
+            events: SESSION_EVENTS.map(|(_, name)| core.counter(&catalog::POSTGRES_SESSION_EVENTS, &[listener, name])),
             sheds: RefCell::default(),
             core: core.clone(),
             listener: listener.to_owned(),

@@ -42,7 +42,12 @@ pub struct PoolKey {
 
 impl PoolKey {
     /// The pool of a client with that user, database and credential, at an upstream with these settings.
-    pub(crate) fn new(user: &[u8], database: &[u8], credential: Credential, settings: &PostgresUpstreamSettings) -> Self {
+    pub(crate) fn new(
+        user: &[u8],
+        database: &[u8],
+        credential: Credential,
+        settings: &PostgresUpstreamSettings,
+    ) -> Self {
         let database = settings.database.as_ref().map_or(database, |name| name.as_bytes()).into();
         match &settings.user {
             Some(user) => {

@@ -8,9 +8,7 @@ use std::{
 };
 
 use weir_base::Secret;
-use weir_listener::{
-    Arrival, ConnectionFuture, CoreShare, Sessions, is_among, settings::ListenerSettings,
-};
+use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, is_among, settings::ListenerSettings};
 use weir_postgres_session::{SessionSettings, WorkerShare, hba::Rules, login::LoginPolicy};
 use weir_sasl::KeyCache;
 use weir_upstream::pooled::PooledUpstream;
@@ -92,7 +90,12 @@ impl Service {
     }
 
     /// New settings, for clients that log in from now on.
-    pub fn update(&self, listener: ListenerSettings, settings: PostgresListenerSettings, upstream: Rc<PostgresUpstream>) {
+    pub fn update(
+        &self,
+        listener: ListenerSettings,
+        settings: PostgresListenerSettings,
+        upstream: Rc<PostgresUpstream>,
+    ) {
         *self.made.borrow_mut() = Made::new(&listener, settings);
         self.sessions.update(listener);
         *self.upstream.borrow_mut() = upstream;

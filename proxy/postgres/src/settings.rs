@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use weir_base::Secret;
-use weir_postgres_session::users::Users;
+use weir_postgres_session::users::{User, Users};
 pub use weir_postgres_session::{PoolMode, SessionSettings, hba::Method};
+use weir_sasl::limits::SALT_BYTES;
 use weir_upstream::pooled::PooledSettings;
 
 /// From the accepted connection to the first ReadyForQuery. Default 30 s: a login takes three round trips and a wait for a server.
@@ -70,4 +71,15 @@ pub struct PostgresUpstreamSettings {
     pub server_reset_query: Option<String>,
     /// Sizes and ages of the pools.
     pub pool: PooledSettings,
+}
+
+/// Users with their stored passwords: plain ones, SCRAM verifiers or MD5 hashes. A plain one costs a millisecond.
+pub fn users<'a>(stored: impl IntoIterator<Item = (&'a str, &'a Secret)>) -> Users {
+    let user = |(name, password): (&str, &Secret)| {
+        let mut salt = [0; SALT_BYTES];
+        // Without randomness no login succeeds.
+        let _ = aws_lc_rs::rand::fill(&mut salt);
+        User::new(name.as_bytes(), password, &salt)
+    };
+    stored.into_iter().map(user).collect()
 }

@@ -45,6 +45,7 @@ const ROOMS: &[Room] = &[
         besides: &[
             ("weir-ai", "weir-http"),
             ("weir-flags", "weir-http"),
+            ("weir-postgres", "weir-postgres-session"),
             ("weir-redis", "weir-redis-session"),
             ("weir-redis-simulation", "weir-redis-session"),
         ],

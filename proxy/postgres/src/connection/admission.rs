@@ -4,7 +4,7 @@ use std::{future::poll_fn, mem, pin::pin, rc::Rc};
 
 use futures_util::future::{Either, select};
 use weir_base::{limits, time::turn};
-use weir_engine::{Stream, tls::AltName, timeout};
+use weir_engine::{Stream, timeout, tls::AltName};
 use weir_listener::{CloseReason, Drain, Security};
 use weir_postgres_codec::{
     Version,
@@ -218,7 +218,8 @@ impl Admission<'_> {
             (&name[..], own.map_or(&value[..], |(_, value)| value))
         });
         stream.output.with(|out| greeting(out, shown, cancel.key()));
-        let session = Session::new(settings.iter().copied(), service.session_settings(), service.share.clone(), turn::now());
+        let session =
+            Session::new(settings.iter().copied(), service.session_settings(), service.share.clone(), turn::now());
         service.metrics.logins.inc();
         let settings = self.settings.clone();
         Ok(Admitted::Client(Client { session, pool, upstream, settings, cancel, input }))

@@ -165,10 +165,10 @@ impl Life<'_> {
         }
         let hold = slot.hold(requests);
         let metrics = &self.connection.service.metrics;
-        let Some(server) = self.lease.server.as_mut().filter(|server| server.state().is_busy()) else {
+        let Some(server) = self.lease.server.as_ref().filter(|server| server.state_ref().is_busy()) else {
             return metrics.cancelled(CancelOutcome::Idle);
         };
-        let (number, target) = (server.number(), server.state().cancel_target().cloned());
+        let (number, target) = (server.number(), server.state_ref().cancel_target().cloned());
         let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());
         weir_engine::spawn(async move {
             let outcome = match target {

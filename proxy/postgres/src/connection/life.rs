@@ -14,17 +14,12 @@ use weir_base::{
     violation::Violation,
 };
 use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream};
-use weir_listener::{CloseReason, DRAIN_GAP, Drain, Session as _};
+use weir_listener::{CloseReason, DRAIN_GAP, Drain};
 use weir_postgres_codec::backend::{self, ErrorReport};
 use weir_postgres_session::{End, Next, Refusal, ServerStep, Session};
 use weir_upstream::pooled::{AcquireError, PooledConnection};
 
-use super::{
-    Connection,
-    admission::Client,
-    lease::Lease,
-    surroundings::Surroundings,
-};
+use super::{Connection, admission::Client, lease::Lease, surroundings::Surroundings};
 use crate::server::PostgresServer;
 
 /// Chunks of one client and its server that are worked on before other tasks get their turn.
@@ -137,7 +132,10 @@ impl Life<'_> {
                 self.streak += 1;
                 return Poll::Ready(Event::Server(received));
             }
-            if self.wanted == Wanted::Reply && self.lease.was_congested && server.output.poll_relieved(context).is_ready() {
+            if self.wanted == Wanted::Reply
+                && self.lease.was_congested
+                && server.output.poll_relieved(context).is_ready()
+            {
                 return Poll::Ready(Event::Relieved);
             }
         }
@@ -372,4 +370,3 @@ impl Life<'_> {
         }
     }
 }
-

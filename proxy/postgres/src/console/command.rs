@@ -71,7 +71,9 @@ impl Command {
         match (first.to_ascii_uppercase().as_str(), rest) {
             ("SHOW", Some(word)) => {
                 let found = SHOWS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known));
-                found.map(|(_, show)| Self::Show(*show)).ok_or_else(|| format!("unsupported SHOW '{word}', use SHOW HELP;"))
+                found
+                    .map(|(_, show)| Self::Show(*show))
+                    .ok_or_else(|| format!("unsupported SHOW '{word}', use SHOW HELP;"))
             }
             ("SHOW", None) => Ok(Self::Show(Show::Help)),
             ("PAUSE", _) => Ok(Self::Pause(name())),

@@ -1,13 +1,14 @@
 //! The keys that only PostgreSQL has.
 
-use weir_postgres::settings::{self as postgres, Auth, PoolMode};
+use weir_postgres::settings::{self as postgres, Method, PoolMode};
 use weir_upstream::pooled as pools;
 
+use crate::document::At;
 use crate::numbers::Period;
 use crate::secret::SecretRef;
 use crate::section::section;
 use crate::sections::{COUNT_MAX, DEADLINE_MIN, PATH_PERIOD_MAX};
-use crate::texts::{Choice, Word};
+use crate::texts::{Choice, Text, Word};
 
 section! {
     /// Keys of a listener.
@@ -22,12 +23,16 @@ section! {
     pub(crate) struct ListenerPostgresSection {
         /// How clients prove who they are: `scram-sha-256`, `md5` for old clients, `cert` (TLS with `client_auth = "required"`; the
         /// certificate names the user), or `trust`: everybody is believed.
-        default auth: Auth = Auth::ScramSha256;
+        default auth: Method = Method::ScramSha256;
         /// Permit `auth = "trust"` at an address that is not a loopback address or a Unix socket.
         default allow_trust: bool = false;
         /// How long a client keeps a server connection: until its `transaction` ends, until it disconnects (`session`), or until its
         /// `statement` ends, where transaction blocks are refused.
         default pool_mode: PoolMode = PoolMode::Transaction;
+        /// Users that may do everything in the admin console, which is the database `pgbouncer`.
+        optional admin_users: Vec<At<Word>>;
+        /// Users that may use SHOW in the admin console.
+        optional stats_users: Vec<At<Word>>;
         /// From the accepted connection to the end of the login.
         default client_login_timeout: Period = Period(postgres::CLIENT_LOGIN_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
         /// How long a client waits for a server connection; then it gets SQLSTATE 53300.
@@ -60,6 +65,9 @@ section! {
         optional password: SecretRef;
         /// Database at the servers. Absent: that of the client.
         optional database: Word;
+        /// Statements that make a connection clean after a client that left state behind. Absent: those that the gateway knows to be
+        /// necessary, which keep prepared statements.
+        optional server_reset_query: Text;
         /// Connections per database and user.
         default pool_size: u32 = pools::POOL_SIZE => 1..=COUNT_MAX;
         /// Connections per database and user that stay open while there are clients.
@@ -81,7 +89,7 @@ section! {
     }
 }
 
-impl Choice for Auth {
+impl Choice for Method {
     const WORDS: &'static [(&'static str, Self)] =
         &[("scram-sha-256", Self::ScramSha256), ("md5", Self::Md5), ("cert", Self::Cert), ("trust", Self::Trust)];
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use weir_base::Secret;
 use weir_engine::settings::Address;
-use weir_postgres::settings::Auth;
+use weir_postgres::settings::{Method, users};
 pub(crate) use weir_postgres::settings::{
     PostgresListenerSettings as ListenerSettings, PostgresUpstreamSettings as UpstreamSettings,
 };
@@ -21,11 +21,13 @@ use weir_upstream::pooled::PooledSettings;
 use weir_upstream::settings::BalanceSettings;
 
 use crate::checks::error_at;
+use crate::document::At;
 use crate::numbers::Period;
 use crate::protocols::{ListenerContext, NoKeys, Protocol, ProtocolName, Unfit, UpstreamContext};
 use crate::reader::Reader;
 use crate::sections::FileSection;
 use crate::snapshot::{Listener, Upstream};
+use crate::texts::Word;
 
 /// Its listeners share nothing.
 pub(crate) type ProcessSettings = ();
@@ -91,7 +93,7 @@ fn check_trust(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
         Address::Unix(_) => true,
         address => address.to_string().parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback()),
     };
-    if section.auth.value == Auth::Trust && !is_local && !section.allow_trust.value {
+    if section.auth.value == Method::Trust && !is_local && !section.allow_trust.value {
         let what = format!("lets everybody in who reaches {}", bind.value.0);
         let help = "write auth = \"scram-sha-256\" with [[listener.user]], or allow_trust = true";
         error_at(&section.auth, &format!("{}.postgres", of.path), "auth", &what, help, reader);
@@ -104,7 +106,9 @@ fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettin
     let limit = |period: &Period| Some(period.0).filter(|limit| *limit > Duration::ZERO);
     ListenerSettings {
         auth: section.auth.value,
-        users: Arc::new(users(of, reader)),
+        users: Arc::new(users(listed(of, reader).iter().map(|(name, secret)| (&**name, secret)))),
+        admin_users: names(section.admin_users.as_ref()),
+        stats_users: names(section.stats_users.as_ref()),
         pool_mode: section.pool_mode.value,
         client_login_timeout: section.client_login_timeout.value.0,
         query_wait_timeout: section.query_wait_timeout.value.0,
@@ -115,8 +119,12 @@ fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettin
     }
 }
 
+fn names(list: Option<&At<Vec<At<Word>>>>) -> Vec<String> {
+    list.iter().flat_map(|list| &list.value).map(|name| name.value.0.clone()).collect()
+}
+
 /// Users and their passwords. Rules and rates of a user are Redis's.
-fn users(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> HashMap<String, Secret> {
+fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> HashMap<String, Secret> {
     let mut users = HashMap::new();
     for (index, table) in of.section.own.redis.user.iter().enumerate() {
         let path = format!("{}.user[{index}]", of.path);
@@ -146,6 +154,7 @@ fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettin
         user: section.user.as_ref().map(|user| user.value.0.clone()),
         password: section.password.as_ref().map(|password| password.value.secret.clone()),
         database: section.database.as_ref().map(|database| database.value.0.clone()),
+        server_reset_query: section.server_reset_query.as_ref().map(|query| query.value.0.clone()),
         pool: PooledSettings {
             balancing: BalanceSettings::default(),
             pool_size: section.pool_size.value,
