@@ -20,7 +20,12 @@ pub(crate) struct Turn<'t, 'i, I> {
 impl Session {
     /// Takes the next message, or as much of it as is there. `Some`: no further one can be taken.
     #[inline]
-    pub(crate) fn take(&mut self, feed: &mut Feed<'_>, mut server: Option<&mut ServerState>, io: &impl Io) -> Option<Next> {
+    pub(crate) fn take(
+        &mut self,
+        feed: &mut Feed<'_>,
+        mut server: Option<&mut ServerState>,
+        io: &impl Io,
+    ) -> Option<Next> {
         if self.body_left > 0 {
             return self.take_body(feed, server, io);
         }
@@ -69,7 +74,8 @@ impl Session {
         turn: &mut Turn<'_, '_, I>,
         server: Option<&mut ServerState>,
     ) -> Option<Next> {
-        let changes_names = matches!(head.tag, tag::QUERY | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE);
+        let changes_names =
+            matches!(head.tag, tag::QUERY | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE);
         match server {
             Some(server) if !server.queue.is_empty() => changes_names.then(|| self.wait_for_replies(turn, server)),
             _ => {

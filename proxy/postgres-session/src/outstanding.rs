@@ -251,11 +251,7 @@ impl Outstanding {
         let at = 1;
         while let Some(entry) = self.entries.get(at) {
             match entry.request {
-                Request::Sync => {
-                    begun.late_syncs += u32::from(begun.has_data);
-                    // The batch of the COPY is still without a Sync, unless another one follows.
-                    self.is_open |= self.entries.len() == at + 1;
-                }
+                Request::Sync => begun.late_syncs += u32::from(begun.has_data),
                 Request::CopyData => begun.has_data = true,
                 Request::CopyEnd => begun.has_ended = true,
                 _ => break,
@@ -264,6 +260,10 @@ impl Outstanding {
             if begun.has_ended {
                 break;
             }
+        }
+        // No Sync has counted for the batch of the COPY.
+        if let [copy] = self.entries.make_contiguous() {
+            self.is_open = !copy.request.ends_with_ready();
         }
         begun
     }

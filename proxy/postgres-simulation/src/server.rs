@@ -373,7 +373,8 @@ impl ModelServer {
             return Err(("42P03", "cursor already exists"));
         }
         self.state.start();
-        let argument = arguments.values.iter().next().flatten().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let argument =
+            arguments.values.iter().next().flatten().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         self.portals.insert(name, Portal { sql: statement.sql, argument, sent: 0 });
         backend::bind_complete(&mut self.out);
         Ok(())

@@ -89,7 +89,17 @@ impl Sql {
         use Sql::*;
         matches!(
             self,
-            Text(..) | Parameter | Fails | SetConfig(..) | Show(_) | Execute(_) | Lock | Unlock | UnlockAll | Read(_) | Fetch(_)
+            Text(..)
+                | Parameter
+                | Fails
+                | SetConfig(..)
+                | Show(_)
+                | Execute(_)
+                | Lock
+                | Unlock
+                | UnlockAll
+                | Read(_)
+                | Fetch(_)
         )
     }
 
@@ -101,7 +111,12 @@ impl Sql {
 
 /// The statements of a text; `Err` is a syntax error.
 pub fn parse(text: &str) -> Result<Vec<Sql>, ()> {
-    split(text).into_iter().map(|statement| one(statement.trim())).filter(|sql| *sql != Ok(None)).map(|sql| sql.map(|sql| sql.expect("filtered"))).collect()
+    split(text)
+        .into_iter()
+        .map(|statement| one(statement.trim()))
+        .filter(|sql| *sql != Ok(None))
+        .map(|sql| sql.map(|sql| sql.expect("filtered")))
+        .collect()
 }
 
 /// At semicolons outside of quotes.
@@ -209,9 +224,10 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
     }
     if let Some(rest) = after("SELECT '") {
         let (text, rest) = rest.split_once('\'').ok_or(())?;
-        let rows = rest.trim().strip_prefix("FROM generate_series(1,").map_or(Ok(1), |count| {
-            count.trim_end_matches(')').trim().parse().map_err(drop)
-        })?;
+        let rows = rest
+            .trim()
+            .strip_prefix("FROM generate_series(1,")
+            .map_or(Ok(1), |count| count.trim_end_matches(')').trim().parse().map_err(drop))?;
         return Ok(Sql::Text(text.to_owned(), rows));
     }
     session(after, upper)

@@ -318,7 +318,8 @@ impl World {
         let session = &mut self.clients[client].session;
         let step = session.on_server(input, &mut self.servers[at].state, &self.io);
         self.flush(client);
-        let step = step.unwrap_or_else(|error| panic!("{error} for client {client}:\n{}", self.clients[client].log.join("\n")));
+        let step = step
+            .unwrap_or_else(|error| panic!("{error} for client {client}:\n{}", self.clients[client].log.join("\n")));
         match step {
             ServerStep::Continue => {}
             ServerStep::Release(cleanliness) => {
@@ -384,7 +385,8 @@ impl World {
         assert!(left.is_pristine(), "a client left {left:?}; {:?}", self.last_log);
         let known = server.state.variables();
         let has = &server.model.state().objects.settings;
-        let differs = has.iter().filter(|(name, value)| known.get(name.as_bytes()).map(text) != Some(value.to_string()));
+        let differs =
+            has.iter().filter(|(name, value)| known.get(name.as_bytes()).map(text) != Some(value.to_string()));
         assert_eq!(differs.collect::<Vec<_>>(), [], "known are {known:?}");
         assert_eq!(known.iter().count(), has.len(), "known are {known:?}, set are {has:?}");
         let kept = self.settings.server_statements_max + 4;
