@@ -75,7 +75,7 @@ impl Session {
                 continue;
             }
             match entry.request {
-                Request::CopyEnd => {}
+                Request::CopyEnd | Request::CopyData => {}
                 Request::Query | Request::FunctionCall | Request::Sync | Request::LocalReady => {
                     let owes_error = entry.request != Request::LocalReady && !error_sent_for_front && !is_failed;
                     if owes_error {

@@ -20,7 +20,12 @@ pub(crate) struct Turn<'t, 'i, I> {
 impl Session {
     /// Takes the next message, or as much of it as is there. `Some`: no further one can be taken.
     #[inline]
-    pub(crate) fn take(&mut self, feed: &mut Feed<'_>, server: Option<&mut ServerState>, io: &impl Io) -> Option<Next> {
+    pub(crate) fn take(
+        &mut self,
+        feed: &mut Feed<'_>,
+        mut server: Option<&mut ServerState>,
+        io: &impl Io,
+    ) -> Option<Next> {
         if self.body_left > 0 {
             return self.take_body(feed, server, io);
         }
@@ -40,6 +45,11 @@ impl Session {
             return None;
         }
         let turn = &mut Turn { feed, io };
+        if self.has_barrier
+            && let Some(next) = self.wait_at_barrier(head, turn, server.as_deref_mut())
+        {
+            return Some(next);
+        }
         match head.tag {
             tag::QUERY => self.on_query(head, turn, server),
             tag::PARSE => self.on_parse(head, turn, server),
@@ -56,6 +66,32 @@ impl Session {
             }
             _ => self.on_copy_message(head, turn, server),
         }
+    }
+
+    fn wait_at_barrier<I: Io>(
+        &mut self,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) -> Option<Next> {
+        let changes_names =
+            matches!(head.tag, tag::QUERY | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE);
+        match server {
+            Some(server) if !server.queue.is_empty() => changes_names.then(|| self.wait_for_replies(turn, server)),
+            _ => {
+                self.has_barrier = false;
+                None
+            }
+        }
+    }
+
+    /// The next message can be judged after the replies that are due. A server keeps those of a batch until it is asked.
+    pub(crate) fn wait_for_replies<I: Io>(&mut self, turn: &mut Turn<'_, '_, I>, server: &ServerState) -> Next {
+        if server.queue.needs_sync() {
+            turn.feed.flush(&mut self.retry, turn.io);
+            turn.io.encode_to_server(frontend::flush);
+        }
+        Next::Wait
     }
 
     /// The next bytes of a message that passes in pieces.
@@ -197,8 +233,8 @@ impl Session {
             return None;
         };
         turn.feed.pass(head.whole());
-        if server.copy == CopyIn::Reads {
-            server.loose_syncs += 1;
+        if let CopyIn::Reads { has_data } = server.copy {
+            server.late_syncs += u32::from(has_data);
             return None;
         }
         if self.busy_since.is_none() {
@@ -250,14 +286,14 @@ impl Session {
             self.drop_message(head, turn.feed, turn.io);
             return None;
         };
-        if head.tag != tag::COPY_DATA {
-            if turn.feed.rest().len() < head.whole() {
-                return Some(Next::More);
-            }
-            match server.copy {
-                CopyIn::Reads => server.copy = CopyIn::No,
-                CopyIn::No => drop(server.queue.push(Expected::forward(Request::CopyEnd, Note::None))),
-            }
+        if head.tag != tag::COPY_DATA && turn.feed.rest().len() < head.whole() {
+            return Some(Next::More);
+        }
+        match (server.copy, head.tag) {
+            (CopyIn::Reads { .. }, tag::COPY_DATA) => server.copy = CopyIn::Reads { has_data: true },
+            (CopyIn::Reads { .. }, _) => server.copy = CopyIn::No,
+            (CopyIn::No, tag::COPY_DATA) => server.queue.push_data(),
+            (CopyIn::No, _) => drop(server.queue.push(Expected::forward(Request::CopyEnd, Note::None))),
         }
         self.pass(head, turn, server);
         None
@@ -296,6 +332,7 @@ impl Session {
         self.retry.forget();
         // Its effects are unknown from its first byte on, whatever the reply says.
         self.note_opaque(request == Request::Parse, server, turn.io);
+        self.has_barrier |= self.is_multiplexed();
         let note = if self.is_multiplexed() { Note::Effects(Facts::opaque()) } else { Note::None };
         server.queue.push(Expected::forward(request, note));
         self.pass(head, turn, server);

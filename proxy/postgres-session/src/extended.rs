@@ -17,8 +17,10 @@ use crate::statements::{Meaning, Named, PREFIX, ServerName, Statement};
 /// Bytes of a Bind among which both names must end: PostgreSQL has no limit, programs use some dozens.
 const NAMES_BYTES_MAX: usize = 10_000;
 
-/// A name under which no server has a statement.
-const NOBODY: &[u8] = b"weir_none";
+/// The server may have a statement by this name that is not the client's.
+fn is_of_others(name: &[u8], server: &ServerState) -> bool {
+    name.starts_with(PREFIX) || server.sql_names.contains_key(name)
+}
 
 impl Session {
     pub(crate) fn on_parse<I: Io>(
@@ -35,8 +37,8 @@ impl Session {
             Ok(parse) => parse,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
-        turn.io.count(Event::ClientParse);
         if !self.is_multiplexed() {
+            turn.io.count(Event::ClientParse);
             return self.pass_unchanged(Request::Parse, head, turn, server);
         }
         let statement = self.share.statement(parse.rest);
@@ -55,6 +57,12 @@ impl Session {
             Ok(server) => server,
             Err(next) => return next,
         };
+        // An outstanding request may yet fail to give the name, or end it.
+        let is_unsure = self.names.get(name).is_some() && !server.queue.is_empty();
+        if is_unsure || server.statements.is_uncertain(&statement, server.queue.batch()) {
+            return Some(self.wait_for_replies(turn, server));
+        }
+        turn.io.count(Event::ClientParse);
         if statement.facts().is_some_and(|facts| facts.is_opaque) {
             self.note_opaque(false, server, turn.io);
         }
@@ -74,8 +82,9 @@ impl Session {
         server: &mut ServerState,
     ) {
         turn.io.count(Event::ServerParse);
-        let entry = Expected::forward(Request::Parse, Note::Unnamed(statement.clone()));
-        if server.queue.push(entry).is_none() {
+        let note = Note::Unnamed { before: self.unnamed.clone(), at_server: server.unnamed.clone() };
+        server.unnamed_since = Some(server.queue.batch());
+        if server.queue.push(Expected::forward(Request::Parse, note)).is_none() {
             server.unnamed = Some(statement.clone());
             self.unnamed = Some(statement);
         }
@@ -111,7 +120,7 @@ impl Session {
             }
             None => {
                 self.make_room(turn, server);
-                let number = server.statements.insert(statement.clone());
+                let number = server.statements.insert(statement.clone(), server.queue.batch());
                 self.write_parse(&statement, number, turn);
                 let entry = Expected::forward(Request::Parse, Note::Named(named.clone()));
                 match server.queue.push(entry) {
@@ -185,12 +194,30 @@ impl Session {
     ) -> u64 {
         self.close_stale(turn, server);
         self.make_room(turn, server);
-        let number = server.statements.insert(statement.clone());
+        let number = server.statements.insert(statement.clone(), server.queue.batch());
         self.write_parse(statement, number, turn);
         if server.queue.push(Expected::swallow(Request::Parse, Note::Prepared(statement.clone()))).is_some() {
             server.statements.remove(statement);
         }
         number
+    }
+
+    /// Whether the server has the statement of this name, only a reply can tell.
+    #[inline]
+    fn must_wait_for(&self, name: &[u8], server: &ServerState) -> bool {
+        if name.is_empty() {
+            return Self::is_unnamed_uncertain(server);
+        }
+        match self.names.get(name).map(|named| &named.meaning) {
+            Some(Meaning::Protocol(statement)) => server.statements.is_uncertain(statement, server.queue.batch()),
+            _ => false,
+        }
+    }
+
+    /// The Parse of the unnamed statement is outstanding in an earlier batch: an error there may yet skip it.
+    #[inline]
+    fn is_unnamed_uncertain(server: &ServerState) -> bool {
+        server.unnamed_since.is_some_and(|since| since != server.queue.batch()) && !server.queue.is_empty()
     }
 
     /// The server's unnamed statement is the client's.
@@ -208,8 +235,9 @@ impl Session {
             Some(wanted) => {
                 turn.io.count(Event::ServerParse);
                 turn.io.encode_to_server(|out| frontend::parse_renamed(out, b"", wanted.rest()));
-                let entry = Expected::swallow(Request::Parse, Note::Unnamed(wanted.clone()));
-                if server.queue.push(entry).is_none() {
+                let note = Note::Unnamed { before: self.unnamed.clone(), at_server: server.unnamed.clone() };
+                server.unnamed_since = Some(server.queue.batch());
+                if server.queue.push(Expected::swallow(Request::Parse, note)).is_none() {
                     server.unnamed = Some(wanted);
                 }
             }
@@ -242,6 +270,9 @@ impl Session {
             Ok(server) => server,
             Err(next) => return next,
         };
+        if self.must_wait_for(bind.statement, server) {
+            return Some(self.wait_for_replies(turn, server));
+        }
         turn.io.count(Event::Bind);
         let missing = head.body - here.len();
         if bind.statement.is_empty() {
@@ -254,20 +285,9 @@ impl Session {
         }
         let statement = match self.names.get(bind.statement).map(|named| &named.meaning) {
             Some(Meaning::Protocol(statement)) => statement.clone(),
-            Some(Meaning::Sql(_)) | None => {
-                self.bind_portal(bind.portal, None);
-                server.queue.push(Expected::forward(Request::Bind, Note::None));
-                if !bind.statement.starts_with(PREFIX) {
-                    self.pass(head, turn, server);
-                    return None;
-                }
-                turn.feed.flush(&mut self.retry, turn.io);
-                turn.io.encode_to_server(|out| {
-                    frontend::bind_head(out, bind.portal, NOBODY, bind.rest.len() + missing);
-                    out.extend_from_slice(bind.rest);
-                });
-                self.replaced(head, turn, server);
-                return None;
+            meaning => {
+                let is_sql = meaning.is_some();
+                return self.bind_other(&bind, is_sql, head, turn, server);
             }
         };
         if server.queue.is_quiet() && server.status == TransactionStatus::Idle && !self.retry.is_recording() {
@@ -280,6 +300,34 @@ impl Session {
         server.queue.push(Expected::forward(Request::Bind, Note::Bound(statement)));
         turn.feed.flush(&mut self.retry, turn.io);
         self.write_bind(&bind, number, missing, turn.io);
+        self.replaced(head, turn, server);
+        None
+    }
+
+    /// A Bind of a name of SQL's PREPARE, or of none that the client has.
+    fn bind_other<I: Io>(
+        &mut self,
+        bind: &frontend::Bind<'_>,
+        is_sql: bool,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: &mut ServerState,
+    ) -> Option<Next> {
+        if is_sql && server.queue.is_quiet() && server.status != TransactionStatus::Failed {
+            self.align(bind.statement, turn, server);
+        }
+        self.bind_portal(bind.portal, None);
+        server.queue.push(Expected::forward(Request::Bind, Note::None));
+        if is_sql || !is_of_others(bind.statement, server) {
+            self.pass(head, turn, server);
+            return None;
+        }
+        turn.feed.flush(&mut self.retry, turn.io);
+        let missing = head.whole().saturating_sub(turn.feed.rest().len());
+        turn.io.encode_to_server(|out| {
+            frontend::bind_head(out, bind.portal, ServerName::none().bytes(), bind.rest.len() + missing);
+            out.extend_from_slice(bind.rest);
+        });
         self.replaced(head, turn, server);
         None
     }
@@ -326,6 +374,13 @@ impl Session {
             Ok(server) => server,
             Err(next) => return next,
         };
+        if self.must_wait_for(describe.name, server) {
+            return Some(self.wait_for_replies(turn, server));
+        }
+        let is_sql = self.names.get(describe.name).is_some_and(|named| matches!(named.meaning, Meaning::Sql(_)));
+        if is_sql && server.queue.is_quiet() && server.status != TransactionStatus::Failed {
+            self.align(describe.name, turn, server);
+        }
         let (number, note) = match self.names.get(describe.name).map(|named| &named.meaning) {
             Some(Meaning::Protocol(statement)) => {
                 let statement = statement.clone();
@@ -339,7 +394,7 @@ impl Session {
         server.queue.push(Expected::forward(Request::Describe, note));
         let name = match number {
             Some(number) => ServerName::new(number),
-            None if describe.name.starts_with(PREFIX) => ServerName::none(),
+            None if !is_sql && is_of_others(describe.name, server) => ServerName::none(),
             None => {
                 turn.feed.pass(head.whole());
                 return None;
@@ -375,6 +430,7 @@ impl Session {
         let note = match self.portals.iter().find(|(name, _)| **name == *execute.portal) {
             Some((_, facts)) => {
                 let facts = facts.clone();
+                self.has_barrier |= facts.is_barrier;
                 if facts.names_statements {
                     self.add_pin(crate::pin::PinReasons::SQL_PREPARE, server, turn.io);
                 }
@@ -466,7 +522,7 @@ impl Session {
         use crate::replies::Delivery;
         use crate::scan::Replies;
         while let Some(entry) = server.queue.pop_due() {
-            if entry.request != Request::CopyEnd {
+            if !entry.request.is_marker() {
                 Delivery { session: self, io }.on_fake(server, entry);
             }
         }

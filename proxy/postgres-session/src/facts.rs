@@ -13,12 +13,12 @@ pub(crate) struct Facts {
     prepares: Vec<Rc<[u8]>>,
     /// Nothing is known of the text.
     pub(crate) is_opaque: bool,
-    /// The text writes nothing.
-    pub(crate) is_read_only: bool,
     /// It names prepared statements of SQL.
     pub(crate) names_statements: bool,
     /// It begins a transaction block.
     pub(crate) begins_block: bool,
+    /// Names of statements after it cannot be known before its reply.
+    pub(crate) is_barrier: bool,
 }
 
 /// What is known of a text before it is sent.
@@ -50,13 +50,14 @@ fn is_plain(effect: &Effect) -> bool {
 impl Facts {
     /// One look at a text shows that it has no effects.
     #[inline]
-    pub(crate) fn quick(text: &[u8]) -> Option<Known> {
-        quick(text).map(|quick| Known { facts: None, is_read_only: quick.is_read_only })
+    pub(crate) fn quick(text: &[u8], bytes_max: usize) -> Option<Known> {
+        let limits = Limits { bytes_max, ..Limits::default() };
+        quick(text, &limits).map(|quick| Known { facts: None, is_read_only: quick.is_read_only })
     }
 
     /// The effects of `text`.
     pub(crate) fn of(text: &[u8], bytes_max: usize) -> Known {
-        if let Some(known) = Self::quick(text) {
+        if let Some(known) = Self::quick(text, bytes_max) {
             return known;
         }
         let limits = Limits { bytes_max, ..Limits::default() };
@@ -81,7 +82,8 @@ impl Facts {
         let names_statements = all()
             .any(|effect| matches!(effect, Effect::Prepare { .. } | Effect::Execute { .. } | Effect::Deallocate(_)));
         let begins_block = all().any(|effect| matches!(effect, Effect::Begin { .. }));
-        let facts = Self { statements, prepares, is_opaque, is_read_only, names_statements, begins_block };
+        let is_barrier = is_opaque || all().any(|effect| matches!(effect, Effect::DeallocateAll | Effect::DiscardAll));
+        let facts = Self { statements, prepares, is_opaque, names_statements, begins_block, is_barrier };
         Known { facts: Some(Rc::new(facts)), is_read_only }
     }
 
@@ -91,9 +93,9 @@ impl Facts {
             statements: Vec::new(),
             prepares: Vec::new(),
             is_opaque: true,
-            is_read_only: false,
             names_statements: false,
             begins_block: false,
+            is_barrier: true,
         })
     }
 

@@ -72,4 +72,4 @@ pub use server::{CancelTarget, ServerParcel, ServerState};
 pub use session::{Cleanliness, End, Next, ServerStep, Session, Taken, Want};
 pub use settings::{OpaquePolicy, PoolMode, SessionSettings};
 pub use share::WorkerShare;
-pub use variables::Variables;
+pub use variables::{Value, Variables};

@@ -31,6 +31,8 @@ pub(crate) enum Request {
     Sync,
     /// CopyDone or CopyFail of the client, which has no reply: behind it, a Sync counts again.
     CopyEnd,
+    /// CopyData of the client for a COPY that has not begun, once for any number of them.
+    CopyData,
     /// An error of the gateway's own, at its place among the replies.
     LocalError,
     /// A ReadyForQuery of the gateway's own.
@@ -40,6 +42,11 @@ pub(crate) enum Request {
 }
 
 impl Request {
+    /// No reply belongs to it: only its place counts.
+    pub(crate) const fn is_marker(self) -> bool {
+        matches!(self, Self::CopyEnd | Self::CopyData)
+    }
+
     /// ReadyForQuery ends it.
     pub(crate) const fn ends_with_ready(self) -> bool {
         matches!(self, Self::Query | Self::FunctionCall | Self::Sync)
@@ -69,8 +76,13 @@ pub(crate) enum Note {
     Named(Rc<Named>),
     /// The server prepared a statement.
     Prepared(Rc<Statement>),
-    /// The client's unnamed statement.
-    Unnamed(Rc<Statement>),
+    /// The client's unnamed statement takes the place of the server's.
+    Unnamed {
+        /// That of the client before.
+        before: Option<Rc<Statement>>,
+        /// That of the server before.
+        at_server: Option<Rc<Statement>>,
+    },
     /// The client closed a name.
     Closed(Rc<Named>),
     /// The server closed a statement, which it had under this number.
@@ -113,6 +125,10 @@ pub(crate) struct Outstanding {
     entries: VecDeque<Expected>,
     /// An error has no Sync behind it yet.
     is_skipping: bool,
+    /// The server has got a part of an extended batch and not its Sync.
+    is_open: bool,
+    /// Sync, Query and FunctionCall so far.
+    batch: u64,
     /// Statements of the first entry that have completed.
     step: u32,
 }
@@ -126,6 +142,10 @@ impl Outstanding {
                 return Some(entry);
             }
             self.is_skipping = false;
+        }
+        if entry.fate != Fate::Fake && !entry.request.is_marker() {
+            self.is_open = !entry.request.ends_with_ready();
+            self.batch += u64::from(!self.is_open);
         }
         self.entries.push_back(entry);
         None
@@ -153,18 +173,19 @@ impl Outstanding {
     /// Nothing is owed, and nothing is begun: with the next request, a new unit begins.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.entries.is_empty() && !self.is_skipping
+        self.entries.is_empty() && !self.needs_sync()
     }
 
-    /// Whether the last request leaves the server in the middle of an extended batch: only a Sync ends it.
+    /// The server is in the middle of an extended batch: only a Sync ends it.
+    #[inline]
     pub(crate) fn needs_sync(&self) -> bool {
-        self.is_skipping
-            || self
-                .entries
-                .iter()
-                .rev()
-                .find(|entry| entry.request != Request::CopyEnd && entry.fate != Fate::Fake)
-                .is_some_and(|entry| !entry.request.ends_with_ready())
+        self.is_skipping || self.is_open
+    }
+
+    /// The number of the batch that the next request belongs to. An error in an earlier one cannot skip it.
+    #[inline]
+    pub(crate) fn batch(&self) -> u64 {
+        self.batch
     }
 
     /// The only ReadyForQuery to come is that of the Sync at the end.
@@ -184,7 +205,7 @@ impl Outstanding {
     #[inline]
     pub(crate) fn pop_due(&mut self) -> Option<Expected> {
         match self.entries.front() {
-            Some(entry) if entry.fate == Fate::Fake || entry.request == Request::CopyEnd => self.pop(),
+            Some(entry) if entry.fate == Fate::Fake || entry.request.is_marker() => self.pop(),
             _ => None,
         }
     }
@@ -217,26 +238,46 @@ impl Outstanding {
         self.is_skipping = self.entries.is_empty();
     }
 
-    /// The server begins to read COPY data: it ignores each Sync up to the end of the data. Returns how many it ignores, and
-    /// whether the client has already ended the data.
-    pub(crate) fn begin_copy(&mut self) -> (u32, bool) {
-        let mut ignored = 0;
-        let mut at = 1;
-        while at < self.entries.len() {
-            match self.entries[at].request {
-                Request::Sync => {
-                    self.entries.remove(at);
-                    ignored += 1;
-                }
-                Request::CopyEnd => {
-                    self.entries.remove(at);
-                    return (ignored, true);
-                }
-                _ => at += 1,
+    /// The client sends data; whether a COPY reads them is not yet known.
+    pub(crate) fn push_data(&mut self) {
+        if self.entries.back().is_some_and(|last| last.request != Request::CopyData) {
+            self.push(Expected::forward(Request::CopyData, Note::None));
+        }
+    }
+
+    /// The server begins to read COPY data: it ignores each Sync up to the end of the data.
+    pub(crate) fn begin_copy(&mut self) -> BegunCopy {
+        let mut begun = BegunCopy::default();
+        let at = 1;
+        while let Some(entry) = self.entries.get(at) {
+            match entry.request {
+                Request::Sync => begun.late_syncs += u32::from(begun.has_data),
+                Request::CopyData => begun.has_data = true,
+                Request::CopyEnd => begun.has_ended = true,
+                _ => break,
+            }
+            self.entries.remove(at);
+            if begun.has_ended {
+                break;
             }
         }
-        (ignored, false)
+        // No Sync has counted for the batch of the COPY.
+        if let [copy] = self.entries.make_contiguous() {
+            self.is_open = !copy.request.ends_with_ready();
+        }
+        begun
     }
+}
+
+/// What a client has sent for a COPY before the server said that it begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BegunCopy {
+    /// Some data.
+    pub(crate) has_data: bool,
+    /// The end of the data.
+    pub(crate) has_ended: bool,
+    /// Syncs behind data. If the COPY fails, nobody knows whether the server has read them before that.
+    pub(crate) late_syncs: u32,
 }
 
 #[cfg(test)]
@@ -286,10 +327,19 @@ mod tests {
     #[test]
     fn a_sync_inside_of_copy_has_no_ready() {
         let mut early = queue(&[Request::Execute, Request::Sync]);
-        assert_eq!(early.begin_copy(), (1, false));
+        assert_eq!(early.begin_copy(), BegunCopy::default());
         assert_eq!(early.len(), 1);
-        let mut pipelined = queue(&[Request::Execute, Request::Sync, Request::CopyEnd, Request::Sync, Request::Parse]);
-        assert_eq!(pipelined.begin_copy(), (1, true));
+        assert!(early.needs_sync(), "that Sync did not count");
+        let mut pipelined = queue(&[
+            Request::Execute,
+            Request::Sync,
+            Request::CopyData,
+            Request::Sync,
+            Request::CopyEnd,
+            Request::Sync,
+            Request::Parse,
+        ]);
+        assert_eq!(pipelined.begin_copy(), BegunCopy { has_data: true, has_ended: true, late_syncs: 1 });
         assert_eq!(pipelined.len(), 3, "the Sync behind the data counts");
     }
 }

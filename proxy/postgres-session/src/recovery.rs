@@ -58,16 +58,7 @@ impl Recovery {
         if server.facts(false, false).without_client() == Verdict::Close {
             return Recovered::Unusable;
         }
-        if server.copy == CopyIn::Reads {
-            server.copy = CopyIn::No;
-            io.encode_to_server(|out| frontend::copy_fail(out, b"the client is gone"));
-        } else {
-            self.needs_cancel = server.is_busy();
-        }
-        if server.queue.needs_sync() {
-            io.encode_to_server(frontend::sync);
-            server.queue.push(Expected::swallow(Request::Sync, Note::None));
-        }
+        self.needs_cancel = server.is_busy() && server.copy == CopyIn::No;
         self.proceed(server, share, io)
     }
 
@@ -92,6 +83,15 @@ impl Recovery {
     }
 
     fn proceed(&mut self, server: &mut ServerState, share: &WorkerShare, io: &impl ToServer) -> Recovered {
+        // What the client began and will not end.
+        if server.copy != CopyIn::No {
+            server.copy = CopyIn::No;
+            io.encode_to_server(|out| frontend::copy_fail(out, b"the client is gone"));
+        }
+        if server.queue.needs_sync() {
+            io.encode_to_server(frontend::sync);
+            server.queue.push(Expected::swallow(Request::Sync, Note::None));
+        }
         // A failed reset leaves the server as it was, and would be tried without end.
         if self.has_failed && self.step == Step::Resets {
             return Recovered::Unusable;
@@ -172,7 +172,7 @@ impl<I: ToServer> Replies for Silence<'_, I> {
 
     fn on_fake(&mut self, _: &mut ServerState, _: Expected) {}
 
-    fn on_undone(&mut self, server: &mut ServerState, entry: Expected) {
+    fn on_undone(&mut self, server: &mut ServerState, entry: Expected, _: bool) {
         // What the server has is uncertain.
         if !matches!(entry.note, Note::None) {
             server.dirt |= PinReasons::OPAQUE;
@@ -181,6 +181,7 @@ impl<I: ToServer> Replies for Silence<'_, I> {
 
     fn on_error(&mut self, server: &mut ServerState, _: backend::ErrorFields<'_>) -> bool {
         self.recovery.has_failed = true;
+        server.is_doomed |= server.late_syncs > 0;
         if let Some(Note::Effects(_)) = server.queue.front().map(|front| &front.note) {
             server.dirt |= PinReasons::OPAQUE;
         }

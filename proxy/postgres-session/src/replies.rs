@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use weir_analysis::postgres::{Effect, Scope, Value};
+use weir_base::{error::Culprit, violation::Violation};
 use weir_postgres_codec::{TransactionStatus, backend, frontend, sqlstate};
 
 use crate::facts::Facts;
@@ -60,6 +61,13 @@ impl<I: Io> Replies for Delivery<'_, I> {
                 server.variables.become_like(&wanted);
                 self.session.is_proven = true;
             }
+            Note::Named(named) if entry.fate == Fate::Forward => {
+                if let Meaning::Protocol(statement) = &named.meaning {
+                    server.statements.confirm(statement);
+                }
+            }
+            Note::Prepared(statement) => server.statements.confirm(&statement),
+            Note::Unnamed { .. } => server.unnamed_since = None,
             Note::Aligned(name) if server.has_failed => drop(server.sql_names.remove(&name)),
             _ => {}
         }
@@ -77,7 +85,7 @@ impl<I: Io> Replies for Delivery<'_, I> {
         });
     }
 
-    fn on_undone(&mut self, server: &mut ServerState, entry: Expected) {
+    fn on_undone(&mut self, server: &mut ServerState, entry: Expected, has_failed: bool) {
         if self.session.retry.is_repeating() {
             return self.session.retry.keep(entry);
         }
@@ -89,11 +97,16 @@ impl<I: Io> Replies for Delivery<'_, I> {
                 }
             }
             Note::Prepared(statement) => drop(server.statements.remove(&statement)),
-            Note::Unnamed(_) => {
+            // A Parse that fails ends the unnamed statement first; one that is skipped does not.
+            Note::Unnamed { .. } if has_failed => {
                 server.unnamed = None;
                 if entry.fate == Fate::Forward {
                     self.session.unnamed = None;
                 }
+            }
+            Note::Unnamed { before, at_server } => {
+                server.unnamed = at_server;
+                self.session.unnamed = before;
             }
             Note::Closed(named) => {
                 if let (Fate::Forward, Meaning::Sql(text)) = (entry.fate, &named.meaning) {
@@ -107,6 +120,12 @@ impl<I: Io> Replies for Delivery<'_, I> {
     }
 
     fn on_error(&mut self, server: &mut ServerState, fields: backend::ErrorFields<'_>) -> bool {
+        if server.late_syncs > 0 {
+            let text = "a COPY failed that had a Sync among its data: the number of replies to come is unknown";
+            self.session.end = Some(End::Violation(Violation::rule("postgres_copy_sync", Culprit::Client, text)));
+            server.is_doomed = true;
+            return true;
+        }
         match server.queue.front().map_or(Note::None, |front| front.note.clone()) {
             Note::Replayed(_) => {
                 // The client learns which of its parameters it is: it asked for them.
@@ -178,7 +197,7 @@ impl<I: Io> Delivery<'_, I> {
             let Some(number) = server.statements.remove(&statement) else { continue };
             self.session.write_close(number, self.io);
             server.queue.push(Expected::swallow(Request::Close, Note::None));
-            let number = server.statements.insert(statement.clone());
+            let number = server.statements.insert(statement.clone(), server.queue.batch());
             self.io.count(Event::ServerParse);
             self.io.encode_to_server(|out| {
                 frontend::parse_renamed(out, crate::statements::ServerName::new(number).bytes(), statement.rest());

@@ -93,7 +93,7 @@ impl Retry {
         self.phase = Phase::Fails;
     }
 
-    /// A request of the failed batch.
+    /// A request of the failed batch, the last first.
     pub(crate) fn keep(&mut self, entry: Expected) {
         self.entries.push(entry);
     }
@@ -101,6 +101,7 @@ impl Retry {
     /// Everything to repeat. Nothing is kept any more.
     pub(crate) fn take(&mut self) -> (Vec<Rc<Statement>>, Vec<Expected>, Vec<u8>) {
         self.phase = Phase::Off;
+        self.entries.reverse();
         (std::mem::take(&mut self.statements), std::mem::take(&mut self.entries), std::mem::take(&mut self.bytes))
     }
 }

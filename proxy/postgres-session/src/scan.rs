@@ -3,7 +3,7 @@
 use weir_base::{error::Culprit, violation::Violation};
 use weir_postgres_codec::{MessageError, backend, backend::tag, frame, frame::HEAD_BYTES};
 
-use crate::outstanding::{Expected, Fate, Note, Request};
+use crate::outstanding::{BegunCopy, Expected, Fate, Note, Request};
 use crate::server::{CopyIn, ServerState, unexpected};
 
 /// Longest reply that is read whole. Rows, and what else has no bound, pass in pieces.
@@ -19,8 +19,8 @@ pub(crate) trait Replies {
     fn on_done(&mut self, server: &mut ServerState, entry: Expected);
     /// It is the turn of a reply of the gateway's own.
     fn on_fake(&mut self, server: &mut ServerState, entry: Expected);
-    /// A request has failed, or was skipped.
-    fn on_undone(&mut self, server: &mut ServerState, entry: Expected);
+    /// A request was skipped, or is the one that failed.
+    fn on_undone(&mut self, server: &mut ServerState, entry: Expected, has_failed: bool);
     /// An error; true if it goes to the client.
     fn on_error(&mut self, server: &mut ServerState, fields: backend::ErrorFields<'_>) -> bool;
     /// A parameter has this value now.
@@ -97,7 +97,7 @@ impl ServerState {
                 run = Run { from: end, at: end };
             }
             while let Some(entry) = self.queue.pop_due() {
-                if entry.request != Request::CopyEnd {
+                if !entry.request.is_marker() {
                     run.flush(input, replies);
                     replies.on_fake(self, entry);
                 }
@@ -193,9 +193,12 @@ impl ServerState {
 
     fn on_copy_in(&mut self, tag: u8) -> Result<bool, Violation> {
         let passes = self.streamed_passes(tag)?;
-        let (ignored, has_ended) = self.queue.begin_copy();
-        self.loose_syncs += ignored;
-        self.copy = if has_ended { CopyIn::No } else { CopyIn::Reads };
+        let begun = self.queue.begin_copy();
+        self.late_syncs = begun.late_syncs;
+        self.copy = match begun {
+            BegunCopy { has_ended: true, .. } => CopyIn::No,
+            BegunCopy { has_data, .. } => CopyIn::Reads { has_data },
+        };
         Ok(passes)
     }
 
@@ -211,34 +214,24 @@ impl ServerState {
         self.has_failed = true;
         self.is_doomed |= fields.is_fatal();
         let passes = replies.on_error(self, fields);
-        // Only an interrupt can end a COPY before the server has read a Sync that came with its data.
-        if !fields.sqlstate().is_some_and(|state| state.starts_with("57")) {
-            self.loose_syncs = 0;
-        }
         self.copy = CopyIn::No;
         let mut undone = Vec::new();
         self.queue.fail(|entry| undone.push(entry));
-        for entry in undone {
-            replies.on_undone(self, entry);
+        // The last first: a name that was given and closed again was never there.
+        for (place, entry) in undone.into_iter().enumerate().rev() {
+            replies.on_undone(self, entry, place == 0);
         }
         Ok(passes)
     }
 
     fn on_ready(&mut self, body: &[u8], replies: &mut impl Replies) -> Result<bool, Violation> {
         let backend::ReadyForQuery(status) = backend::ReadyForQuery::read(body).map_err(of_server)?;
-        let is_due = self.queue.front().is_some_and(|front| front.request.ends_with_ready());
-        if !is_due {
-            // An error ended a COPY before the server had read a Sync that came within the data.
-            self.loose_syncs = self.loose_syncs.checked_sub(1).ok_or_else(|| unexpected(tag::READY_FOR_QUERY))?;
-            return Ok(true);
+        if !self.queue.front().is_some_and(|front| front.request.ends_with_ready()) {
+            return Err(unexpected(tag::READY_FOR_QUERY));
         }
         let entry = self.queue.pop().expect("it was just seen");
         self.status = status;
-        // How many replies are to come is uncertain then: this server gets no other client.
-        self.is_doomed |= self.has_failed && self.loose_syncs > 0;
-        if !self.has_failed {
-            self.loose_syncs = 0;
-        }
+        self.late_syncs = 0;
         let passes = replies.on_ready(self, entry.fate == Fate::Forward);
         self.has_failed = false;
         replies.on_done(self, entry);

@@ -36,7 +36,10 @@ pub(crate) enum CopyIn {
     #[default]
     No,
     /// The server reads data until the client ends them.
-    Reads,
+    Reads {
+        /// Some have been sent.
+        has_data: bool,
+    },
 }
 
 /// One server connection after its login.
@@ -45,8 +48,8 @@ pub struct ServerState {
     pub(crate) queue: Outstanding,
     pub(crate) status: TransactionStatus,
     pub(crate) copy: CopyIn,
-    /// Syncs that the server ignored within COPY. After an error it may yet reply to them.
-    pub(crate) loose_syncs: u32,
+    /// Syncs of the client among the data of a COPY. If it fails, nobody knows to how many of them the server replies.
+    pub(crate) late_syncs: u32,
     /// An error has come since the last ReadyForQuery.
     pub(crate) has_failed: bool,
     /// The first part of a message of the server that is read whole.
@@ -60,6 +63,8 @@ pub struct ServerState {
     pub(crate) statements: ServerStatements,
     /// The unnamed statement that the server has.
     pub(crate) unnamed: Option<Rc<Statement>>,
+    /// The batch of its Parse, while that has no reply.
+    pub(crate) unnamed_since: Option<u64>,
     /// Names of SQL's PREPARE at the server, with its text.
     pub(crate) sql_names: HashMap<Box<[u8]>, Rc<[u8]>>,
     /// State that must not reach another client.
@@ -90,7 +95,7 @@ impl ServerState {
             queue: Outstanding::default(),
             status: TransactionStatus::Idle,
             copy: CopyIn::No,
-            loose_syncs: 0,
+            late_syncs: 0,
             has_failed: false,
             partial: Vec::new(),
             body_left: 0,
@@ -99,6 +104,7 @@ impl ServerState {
             variables,
             statements: ServerStatements::default(),
             unnamed: None,
+            unnamed_since: None,
             sql_names: HashMap::new(),
             dirt: PinReasons::empty(),
             is_doomed: false,
@@ -130,6 +136,11 @@ impl ServerState {
     /// The values of the parameters that the server reports, by lower-case name, as they are after a reset.
     pub fn defaults(&self) -> &Variables {
         self.variables.defaults()
+    }
+
+    /// The parameters that the server has, as far as they differ from [`ServerState::defaults`].
+    pub fn variables(&self) -> &Variables {
+        self.variables.now()
     }
 
     /// What decides about its next client. `has_unsent`: bytes for it wait in its output.

@@ -155,6 +155,8 @@ pub struct Session {
     pub(crate) busy_since: Option<Time>,
     /// Since when none is due.
     pub(crate) idle_since: Time,
+    /// What is outstanding may drop names of statements.
+    pub(crate) has_barrier: bool,
     pub(crate) end: Option<End>,
     pub(crate) retry: crate::retry::Retry,
 }
@@ -188,6 +190,7 @@ impl Session {
             awaited_channel: None,
             busy_since: None,
             idle_since: now,
+            has_barrier: false,
             end: None,
             retry: crate::retry::Retry::default(),
         }

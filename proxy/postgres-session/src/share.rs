@@ -34,7 +34,7 @@ impl WorkerShare {
 
     /// What a text of statements does. Most have no effect, which one look shows; the others come again and again.
     pub(crate) fn facts_of_query(&self, text: &[u8]) -> Known {
-        if let Some(known) = Facts::quick(text) {
+        if let Some(known) = Facts::quick(text, MESSAGE_BYTES) {
             return known;
         }
         if text.len() > REMEMBERED_BYTES_MAX {

@@ -57,18 +57,22 @@ impl Session {
             Ok(server) => server,
             Err(next) => return next,
         };
-        turn.io.count(Event::Query);
         self.retry.forget();
         let note = match facts {
             Some(facts) => {
+                if self.is_of_protocol(&facts) && !server.queue.is_empty() {
+                    return Some(self.wait_for_replies(turn, server));
+                }
                 if self.is_deallocated_here(&facts, head, turn, server) {
                     return None;
                 }
+                self.has_barrier |= facts.is_barrier;
                 self.prepare_for(&facts, turn, server);
                 Note::Effects(facts)
             }
             None => Note::None,
         };
+        turn.io.count(Event::Query);
         if server.queue.push(Expected::forward(Request::Query, note)).is_none() {
             self.unnamed = None;
             server.unnamed = None;
@@ -114,7 +118,7 @@ impl Session {
     }
 
     /// Gives a name of SQL's PREPARE the same meaning at the server as it has for the client.
-    fn align<I: Io>(&mut self, name: &[u8], turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
+    pub(crate) fn align<I: Io>(&mut self, name: &[u8], turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
         let wanted = match self.names.get(name).map(|named| &named.meaning) {
             Some(Meaning::Sql(text)) => Some(text.clone()),
             // The server knows a statement of the protocol by another name.
@@ -161,6 +165,12 @@ impl Session {
         server.queue.push(Expected::fake(Request::LocalReady, Note::None));
         self.emit_due(server, turn.io);
         true
+    }
+
+    /// It deallocates a statement of the protocol.
+    fn is_of_protocol(&self, facts: &Facts) -> bool {
+        let Some(Effect::Deallocate(name)) = facts.only() else { return false };
+        self.names.get(name).is_some_and(|named| matches!(named.meaning, Meaning::Protocol(_)))
     }
 
     /// LISTEN and UNLISTEN outside of a transaction, for clients that share a listener.

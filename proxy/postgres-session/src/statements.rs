@@ -189,6 +189,8 @@ struct Slot {
     number: u64,
     /// When it was used last.
     used: u64,
+    /// The batch of its Parse, while that has no reply.
+    since: Option<u64>,
 }
 
 /// The statements of one server.
@@ -209,17 +211,34 @@ impl ServerStatements {
         Some(slot.number)
     }
 
-    /// Enters a statement: its new number.
-    pub(crate) fn insert(&mut self, statement: Rc<Statement>) -> u64 {
+    /// Enters a statement whose Parse belongs to this batch: its new number.
+    pub(crate) fn insert(&mut self, statement: Rc<Statement>, batch: u64) -> u64 {
         self.last_number += 1;
+        let id = statement.id;
         self.restore(statement, self.last_number);
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.since = Some(batch);
+        }
         self.last_number
+    }
+
+    /// The Parse has its reply.
+    pub(crate) fn confirm(&mut self, statement: &Statement) {
+        if let Some(slot) = self.slots.get_mut(&statement.id) {
+            slot.since = None;
+        }
+    }
+
+    /// Its Parse is outstanding, in an earlier batch than this: an error there may yet skip it.
+    #[inline]
+    pub(crate) fn is_uncertain(&self, statement: &Statement, batch: u64) -> bool {
+        self.slots.get(&statement.id).and_then(|slot| slot.since).is_some_and(|since| since != batch)
     }
 
     /// Enters a statement that the server has under this number after all.
     pub(crate) fn restore(&mut self, statement: Rc<Statement>, number: u64) {
         self.clock += 1;
-        self.slots.insert(statement.id, Slot { statement, number, used: self.clock });
+        self.slots.insert(statement.id, Slot { statement, number, used: self.clock, since: None });
     }
 
     /// The server does not have the statement.
@@ -265,7 +284,7 @@ impl PackedStatements {
         let mut slots = ByNumber::default();
         for (number, used, rest) in self.slots {
             let statement = texts.adopt(rest.clone(), || known(&rest));
-            slots.insert(statement.id, Slot { statement, number, used });
+            slots.insert(statement.id, Slot { statement, number, used, since: None });
         }
         ServerStatements { slots, last_number: self.last_number, clock: self.clock }
     }
@@ -334,14 +353,14 @@ mod tests {
         let mut texts = Texts::default();
         let mut server = ServerStatements::default();
         let [a, b, c] = [b"a", b"b", b"c"].map(|text| texts.intern(text, || NOTHING));
-        server.insert(a.clone());
-        server.insert(b.clone());
+        server.insert(a.clone(), 0);
+        server.insert(b.clone(), 0);
         assert!(server.evict(3).is_none());
         server.use_number(&a);
         let (evicted, number) = server.evict(2).unwrap();
         assert!(Rc::ptr_eq(&evicted, &b));
         assert_eq!(number, 2);
-        assert_eq!(server.insert(c), 3, "no number comes twice");
+        assert_eq!(server.insert(c, 0), 3, "no number comes twice");
     }
 
     #[test]
@@ -349,7 +368,7 @@ mod tests {
         let mut here = Texts::default();
         let mut server = ServerStatements::default();
         let statement = here.intern(b"select 1\0\0\0", || NOTHING);
-        let number = server.insert(statement);
+        let number = server.insert(statement, 0);
         let mut there = Texts::default();
         there.intern(b"other\0\0\0", || NOTHING);
         let known = there.intern(b"select 1\0\0\0", || NOTHING);

@@ -110,8 +110,8 @@ impl<'a> Lexer<'a> {
                 self.token(Kind::UnicodeName, start, end)
             }
             _ if is_name_start(first) => {
-                let length = self.text[start..].iter().position(|&byte| !is_name(byte));
-                self.token(Kind::Word, start, length.map_or(self.text.len(), |length| start + length))
+                let end = name_end(self.text, start);
+                self.token(Kind::Word, start, end)
             }
             _ if is_operator(first) => self.operator(start),
             b':' if matches!(self.byte(1), b':' | b'=') => self.token(Kind::Operator, start, start + 2),
@@ -215,8 +215,29 @@ pub(super) const fn is_name_start(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
 }
 
-pub(super) const fn is_name(byte: u8) -> bool {
+const fn is_name(byte: u8) -> bool {
     is_name_start(byte) || byte.is_ascii_digit() || byte == b'$'
+}
+
+/// [`is_name`] by byte: names are most of a text.
+static IS_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = is_name(byte as u8);
+        byte += 1;
+    }
+    table
+};
+
+/// Behind the name that goes on at `at`.
+#[inline]
+pub(super) fn name_end(text: &[u8], at: usize) -> usize {
+    let mut at = at;
+    while text.get(at).is_some_and(|&byte| IS_NAME[usize::from(byte)]) {
+        at += 1;
+    }
+    at
 }
 
 const fn is_operator(byte: u8) -> bool {

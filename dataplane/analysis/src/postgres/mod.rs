@@ -11,6 +11,9 @@
 //! | `function` | built-in functions that do more than compute |
 //! | `name` | the one form of a name |
 //! | `fingerprint` | one number for texts that differ in data only |
+//! | `replay` | an effect as a statement that repeats it |
+//! | `quick` | one pass that proves a text plain |
+//! | `cache` | analyses by text, within a bound of memory |
 //! | `limits` | what one analysis may cost |
 //!
 //! Call order for a text: [`Cache::analyse`]. A text that was seen before costs one hash. Without a cache, or for texts that
@@ -37,6 +40,7 @@
 
 mod analyse;
 mod build;
+mod cache;
 mod copy;
 mod cursor;
 mod effect;
@@ -47,7 +51,9 @@ mod limits;
 mod name;
 mod prepared;
 mod query;
+mod quick;
 mod range;
+mod replay;
 mod schema;
 mod session;
 mod setting;
@@ -57,11 +63,13 @@ mod transaction;
 mod words;
 
 pub use analyse::{analyse, analyse_as};
+pub use cache::Cache;
 pub use effect::{Effect, Name, Scope, Value};
 pub use fingerprint::normal_form;
 pub use function::{SideEffect, side_effect};
 pub use lexer::Reading;
 pub use limits::{Limits, NAME_BYTES_MAX};
 pub use name::{QualifiedName, name};
+pub use quick::{Quick, quick};
 pub use range::Range;
 pub use statement::{Analysis, Class, CopyMedium, CopyPlan, Flaw, Statement, Verb};

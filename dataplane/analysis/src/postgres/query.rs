@@ -136,7 +136,10 @@ impl Walk<'_> {
                 self.frame.phase = Phase::Start;
             }
             Kind::Word | Kind::QuotedName | Kind::UnicodeName => self.name_or_word(here),
-            _ => self.cursor.at += 1,
+            _ => {
+                self.cursor.at += 1;
+                self.frame.expects_table = false;
+            }
         }
     }
 

@@ -122,6 +122,8 @@ const WORD_BYTES_MAX: usize = 17;
 /// A power of two, at most half full, so that a miss ends soon.
 const SLOTS: usize = 1024;
 const EMPTY: u16 = u16::MAX;
+/// Odd (2^32 / golden ratio); `a_lookup_takes_few_probes` watches that it suits the words.
+const MULTIPLIER: u32 = 0x9e37_79b1;
 const _: () = assert!(WORDS.len() * 2 <= SLOTS);
 
 static INDEX: [u16; SLOTS] = index();
@@ -149,15 +151,9 @@ pub(super) fn word(text: &[u8]) -> Word {
 /// Of four bytes and the length, in lower case: bit 5 is the case of a letter.
 const fn slot(text: &[u8]) -> usize {
     let length = text.len();
-    let bytes = [text[0], text[1], text[length / 2], text[length - 1]];
-    let mut mixed = length as u32;
-    let mut at = 0;
-    while at < bytes.len() {
-        mixed = (mixed ^ (bytes[at] | 0x20) as u32).wrapping_mul(0x9e37_79b1);
-        mixed ^= mixed >> 15;
-        at += 1;
-    }
-    mixed as usize % SLOTS
+    let bytes = [text[0] | 0x20, text[1] | 0x20, text[length / 2] | 0x20, text[length - 1] | 0x20];
+    let key = u32::from_le_bytes(bytes) ^ (length as u32) << 5;
+    (key.wrapping_mul(MULTIPLIER) >> (32 - SLOTS.trailing_zeros())) as usize
 }
 
 const fn index() -> [u16; SLOTS] {
