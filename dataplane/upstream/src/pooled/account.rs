@@ -158,6 +158,12 @@ impl<W> Account<W> {
         }
     }
 
+    /// As far as the limits are concerned that it shares with nobody, a login may begin.
+    pub(super) fn may_log_in(&self, now: Time) -> bool {
+        // The first login of a key shows whether it is accepted.
+        !self.is_paused && self.refusals.admits(self.logins, now) && (self.is_proven || self.logins == 0)
+    }
+
     /// Since when the first has waited.
     pub(super) fn waiting_since(&self) -> Option<Time> {
         self.line.front().map(|first| first.since)

@@ -179,8 +179,8 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
     }
 
     /// A connection of `key` is free on `worker`. `can_move`: it can go to another worker as it is.
-    pub(super) fn offer(&mut self, key: &K, worker: usize, generation: u32, can_move: bool) -> Offer<W> {
-        let (limits, rival) = (self.limits.clone(), self.rival_since(key));
+    pub(super) fn offer(&mut self, key: &K, worker: usize, generation: u32, can_move: bool, now: Time) -> Offer<W> {
+        let (limits, rival) = (self.limits.clone(), self.rival_since(key, 0, now));
         let account = self.account(key);
         if account.is_paused || account.signals.generation() != generation {
             return Offer::Close;
@@ -206,35 +206,30 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         Offer::Give(queued)
     }
 
-    /// Since when the oldest of those has waited that could have a connection if one of `key` were closed: a limit that they share with
-    /// `key` is used up, and theirs is not.
-    fn rival_since(&self, key: &K) -> Option<Time> {
-        let own = (self.names)(key);
-        let full = |shared: usize, name: &[u8]| {
-            self.limits.shared[shared].is_some_and(|limit| self.shared_open(shared, name) >= limit)
-        };
-        let is_full = [full(0, own[0]), full(1, own[1])];
-        if is_full == [false; 2] || self.waiting.load(Ordering::Relaxed) == 0 {
+    /// Since when the oldest of those has waited that need a connection of a limit that they share with `key`, and that admits no more
+    /// than `left`.
+    fn rival_since(&self, key: &K, left: u32, now: Time) -> Option<Time> {
+        if !self.limits.has_shared() || self.waiting.load(Ordering::Relaxed) == 0 {
             return None;
         }
+        let own = (self.names)(key);
         let is_rival = |other: &K, account: &Account<W>| {
             let names = (self.names)(other);
-            let frees = |shared: usize| is_full[shared] && names[shared] == own[shared];
-            // What keeps it waiting must be nothing but what it shares.
-            let is_blocked_elsewhere = (0..2).any(|shared| !frees(shared) && full(shared, names[shared]));
+            let is_scarce = |shared: usize| names[shared] == own[shared] && self.left(shared, own[shared]) <= left;
             other != key
-                && (frees(0) || frees(1))
-                && !is_blocked_elsewhere
-                && !account.is_paused
+                && (is_scarce(0) || is_scarce(1))
                 && account.open < self.limits.pool_size
                 && account.line.len() > account.logins as usize
+                && account.may_log_in(now)
         };
         let rivals = self.accounts.iter().filter(|(other, account)| is_rival(other, account));
         rivals.filter_map(|(_, account)| account.waiting_since()).min()
     }
 
-    fn shared_open(&self, shared: usize, name: &[u8]) -> u32 {
-        self.shared[shared].get(name).copied().unwrap_or(0)
+    /// How many more connections a shared limit admits.
+    fn left(&self, shared: usize, name: &[u8]) -> u32 {
+        let open = self.shared[shared].get(name).copied().unwrap_or(0);
+        self.limits.shared[shared].map_or(u32::MAX, |most| most.saturating_sub(open))
     }
 
     /// Begins logins for those that wait, as far as there may be more connections: each of the result has a permit.
@@ -242,7 +237,7 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         let mut launched = Vec::new();
         let own = self.accounts.get(key).map_or(0, |account| account.line.len());
         // What is free of a shared limit may be for another key.
-        if self.limits.shared != [None; 2] && self.waiting.load(Ordering::Relaxed) as usize > own {
+        if self.limits.has_shared() && self.waiting.load(Ordering::Relaxed) as usize > own {
             return self.launch_all(now);
         }
         while let Some(waiter) = self.launch_one(key, now) {
@@ -300,17 +295,15 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         let has_waited = account.waiting_since().is_some_and(|since| now.since(since) >= self.limits.reserve_after);
         let most = self.limits.pool_size + if has_waited { self.limits.reserve } else { 0 };
         let names = (self.names)(key);
-        let has_shared_room = |shared: usize| {
-            self.limits.shared[shared].is_none_or(|most| self.shared_open(shared, names[shared]) < most)
-        };
-        !account.is_paused
-            && account.open < most
-            && has_shared_room(0)
-            && has_shared_room(1)
+        // One that shares a limit and has waited longer may wait for its other limit, too: what is left is kept for it.
+        let is_kept_for_rival =
+            || self.rival_since(key, 1, now).is_some_and(|rival| account.waiting_since().is_none_or(|own| rival < own));
+        account.open < most
+            && account.may_log_in(now)
             && self.outage.admits(self.logins, now)
-            && account.refusals.admits(account.logins, now)
-            // The first login of a key shows whether it is accepted.
-            && (account.is_proven || account.logins == 0)
+            && self.left(0, names[0]) > 0
+            && self.left(1, names[1]) > 0
+            && !is_kept_for_rival()
     }
 
     fn opened(&mut self, key: &K) {
@@ -453,6 +446,12 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
             maxwait: account.waiting_since().map_or(Duration::ZERO, |since| now.since(since)),
         };
         self.accounts.iter().map(|(key, account)| (key.clone(), tally(account))).collect()
+    }
+}
+
+impl Limits {
+    fn has_shared(&self) -> bool {
+        self.shared != [None; 2]
     }
 }
 

@@ -183,8 +183,10 @@ impl<P: PooledProtocol> Pool<P> {
         loop {
             let can_move = connection.can_move(&context.protocol);
             let generation = connection.facts.generation;
-            let offer =
-                member.share.ledger.with(|ledger| ledger.offer(&self.key, context.worker, generation, can_move));
+            let offer = member
+                .share
+                .ledger
+                .with(|ledger| ledger.offer(&self.key, context.worker, generation, can_move, turn::now()));
             match offer {
                 Offer::Keep => return Some(connection),
                 Offer::Close => {
