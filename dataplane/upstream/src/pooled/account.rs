@@ -61,10 +61,6 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    pub(super) fn is_failing(&self) -> bool {
-        self.failures > 0
-    }
-
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }
@@ -72,11 +68,6 @@ impl Backoff {
     /// `under_way`: attempts now. After a failure one at a time decides.
     pub(super) fn admits(&self, under_way: u32, now: Time) -> bool {
         self.failures == 0 || (under_way == 0 && now >= self.retry_at)
-    }
-
-    /// When that is due, if it has to be waited for.
-    pub(super) fn due(&self) -> Option<Time> {
-        self.is_failing().then_some(self.retry_at)
     }
 
     pub(super) fn failed(&mut self, retry_at: Time) {

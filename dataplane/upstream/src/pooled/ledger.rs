@@ -351,7 +351,8 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         self.closed(key);
     }
 
-    /// The login failed; its permit is returned. `pause` gives the time until the next attempt for the number of failures before.
+    /// The login failed; its permit is returned. `pause` gives the time until the next attempt for the number of failures before; at the end
+    /// of it call [`Ledger::launch_all`].
     /// `leaves`: those that wait try elsewhere after an outage. The result are those that wait no longer. A refused login ends the wait
     /// of all of its key if no connection of that is left, that of its cause if others are only being made, and none if one may come
     /// back.
@@ -391,14 +392,10 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         refused
     }
 
-    /// The next time at which [`Ledger::launch`] may do something for `key` though nothing else happens.
-    pub(super) fn next_launch(&self, key: &K, now: Time) -> Option<Time> {
-        let account = self.accounts.get(key)?;
-        let since = account.waiting_since()?;
-        let may_reserve = self.limits.reserve > 0 && account.open >= self.limits.pool_size;
-        let reserve = may_reserve.then(|| since.saturating_add(self.limits.reserve_after));
-        let times = [reserve, self.outage.due(), account.refusals.due()];
-        times.into_iter().flatten().filter(|time| *time > now).min()
+    /// When one of `key` has waited long enough for the reserve, if it is not yet.
+    pub(super) fn reserve_at(&self, key: &K, now: Time) -> Option<Time> {
+        let since = self.accounts.get(key).filter(|_| self.limits.reserve > 0)?.waiting_since()?;
+        Some(since.saturating_add(self.limits.reserve_after)).filter(|at| *at > now)
     }
 
     /// Connections of `scope` are not used, or are used again. Call [`Ledger::launch_all`] then.

@@ -58,7 +58,8 @@ impl<P: PooledProtocol> Member<P> {
     /// The one used last of those that are fit, as far as `may` says.
     pub(super) fn take(&self, protocol: &P, may: impl Fn(&Connection<P>) -> bool) -> Option<Box<Connection<P>>> {
         // At most one look at each.
-        for _ in 0..self.idle.borrow().len() {
+        let count = self.idle.borrow().len();
+        for _ in 0..count {
             let mut connection = {
                 let mut idle = self.idle.borrow_mut();
                 if !idle.last().is_some_and(|last| may(last)) {

@@ -263,13 +263,27 @@ impl<P: PooledProtocol> Pool<P> {
     ) {
         let (member, context) = (&self.members[number], &self.context);
         let reconnect = &context.endpoints.settings().reconnect;
-        let pause = |failures| context.rng.borrow_mut().backoff(failures, reconnect.base, reconnect.max);
+        let mut retry_at = turn::now();
+        let pause = |failures| {
+            let pause = context.rng.borrow_mut().backoff(failures, reconnect.base, reconnect.max);
+            retry_at = retry_at.saturating_add(pause);
+            pause
+        };
         let (leaves, cause, now) = (self.members.len() > 1, permit.forget(), turn::now());
         let mut refused = Vec::new();
         member.share.ledger.change(|ledger| {
             refused = ledger.login_failed(&self.key, cause, failure, leaves, now, pause);
             ledger.launch(&self.key, now)
         });
+        let ledger = member.share.ledger.clone();
+        weir_engine::spawn(async move {
+            // A timer may be early by a part of a tick.
+            while turn::now() < retry_at {
+                weir_engine::sleep(retry_at.since(turn::now())).await;
+            }
+            ledger.change(|ledger| ledger.launch_all(turn::now()));
+        })
+        .detach();
         let words: Option<Arc<[u8]>> = words.map(Into::into);
         for queued in refused {
             // One that has left needs no words.

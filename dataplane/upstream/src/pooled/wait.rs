@@ -191,8 +191,8 @@ impl<P: PooledProtocol> Pool<P> {
         loop {
             let ledger = &member.share.ledger;
             let now = turn::now();
-            let launch_at = ledger.with(|ledger| ledger.next_launch(self.key(), now));
-            let due = launch_at.map_or(wait.due(), |at| at.min(wait.due()));
+            let reserve_at = ledger.with(|ledger| ledger.reserve_at(self.key(), now));
+            let due = reserve_at.map_or(wait.due(), |at| at.min(wait.due()));
             match timeout(due.since(now), ticket.event()).await {
                 Ok(Event::Launch(permit)) => self.log_in(number, permit),
                 Ok(Event::End(Delivery::Refused(refusal, words))) => return Err(error(refusal, words)),
