@@ -7,13 +7,19 @@
 //! | `standby` | a copy that follows another server |
 //! | `pgbouncer` | PgBouncer in front of a server, to compare with |
 //! | `pgbench` | a run of pgbench, and its figures |
+//! | `drivers` | every driver, with a list of checks, against a port |
+//! | `torture` | hundreds of clients that find foreign rows and foreign state |
+//! | `programs` | the checks of psql, pg_dump, pg_restore and pgbench |
 
 mod account;
+pub mod drivers;
 mod major;
 mod pgbench;
 mod pgbouncer;
+mod programs;
 mod server;
 mod standby;
+pub mod torture;
 
 pub use major::Major;
 pub use pgbench::{Pgbench, PgbenchFigures, Protocol, prepare};

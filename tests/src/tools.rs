@@ -22,6 +22,23 @@ pub fn go(name: &str) -> PathBuf {
     installed(&format!("go/{name}")).unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup http2`"))
 }
 
+/// The interpreter of Python that has the tests' libraries, as [`python`], or the one that `cargo xtask setup` made.
+///
+/// # Panics
+/// If there is none.
+pub fn python_installed() -> PathBuf {
+    installed("python/bin/python").unwrap_or_else(python)
+}
+
+/// A program that checks a driver of PostgreSQL: `go/postgres`.
+///
+/// # Panics
+/// If it was not built.
+pub fn postgres(name: &str) -> PathBuf {
+    let found = installed(&format!("postgres/{name}"));
+    found.unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup postgres-drivers`"))
+}
+
 /// The folder of a package in the interpreter's environment.
 ///
 /// # Panics

@@ -185,7 +185,7 @@ const LANES: &[Lane] = &[
         needs: &[Part::Servers, Part::Postgres, Part::PostgresDrivers],
         when: covers(&[], PRODUCT, POSTGRES_PATHS),
         core: cores::POSTGRES,
-        minutes: 5,
+        minutes: 8,
         programs: true,
         body: |run| products::all(run, "postgres"),
         ..CODE

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use crate::port;
 use crate::postgres::server::{PASSWORD, Postgres, USER};
+use crate::postgres::torture::USERS;
 use crate::postgres::{account, url};
 use crate::process::Process;
 use crate::stream::{Address, Stream};
@@ -49,17 +50,32 @@ impl Pgbouncer {
     /// If it is not installed, or does not listen.
     #[must_use]
     pub fn before(server: &Postgres, mode: PoolMode, pool_size: u32, lines: &str) -> Self {
+        Self::start(server, mode, pool_size, lines, false)
+    }
+
+    /// The same for clients that log in without a password: those of the torture.
+    ///
+    /// # Panics
+    /// As [`Pgbouncer::before`].
+    #[must_use]
+    pub fn trusting(server: &Postgres, mode: PoolMode, pool_size: u32) -> Self {
+        Self::start(server, mode, pool_size, "", true)
+    }
+
+    fn start(server: &Postgres, mode: PoolMode, pool_size: u32, lines: &str, is_trusting: bool) -> Self {
         let (folder, port) = (Postgres::new_folder(), port::free());
         let users = folder.path().join("users.txt");
-        std::fs::write(&users, format!("\"{USER}\" \"{PASSWORD}\"\n")).expect("written");
+        let trusted: String = USERS.iter().map(|user| format!("\"{user}\" \"\"\n")).collect();
+        std::fs::write(&users, format!("\"{USER}\" \"{PASSWORD}\"\n{trusted}")).expect("written");
         let config = folder.path().join("pgbouncer.ini");
         let text = format!(
             "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
-             unix_socket_dir = {}\nauth_type = scram-sha-256\nauth_file = {}\npool_mode = {}\n\
+             unix_socket_dir = {}\nauth_type = {}\nauth_file = {}\npool_mode = {}\n\
              default_pool_size = {pool_size}\nmax_client_conn = 1000\nadmin_users = {USER}\n\
              ignore_startup_parameters = extra_float_digits\n{lines}\n",
             server.port(),
             folder.path().display(),
+            if is_trusting { "trust" } else { "scram-sha-256" },
             users.display(),
             mode.name(),
         );

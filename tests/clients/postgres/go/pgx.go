@@ -204,17 +204,13 @@ var pgxChecks = []check{
 	{"isolation levels and access modes", func(url string) error {
 		return connected(url, 1, func(c []*pgx.Conn) error {
 			options := pgx.TxOptions{IsoLevel: pgx.Serializable, AccessMode: pgx.ReadOnly, DeferrableMode: pgx.Deferrable}
-			return pgx.BeginTxFunc(background, c[0], options, func(tx pgx.Tx) error {
-				got, err := value[string](tx, "show transaction_isolation")
-				if err := all(err, equal(got, "serializable")); err != nil {
-					return err
-				}
-				_, err = tx.Exec(background, "create table never (n int)")
-				if err := equal(state(err), "25006"); err != nil {
-					return err
-				}
-				return tx.Rollback(background)
-			})
+			tx, err := c[0].BeginTx(background, options)
+			if err != nil {
+				return err
+			}
+			got, err := value[string](tx, "show transaction_isolation")
+			_, refusal := tx.Exec(background, "create table never (n int)")
+			return all(err, equal(got, "serializable"), equal(state(refusal), "25006"), tx.Rollback(background))
 		})
 	}},
 	{"a batch has its results in order", func(url string) error {

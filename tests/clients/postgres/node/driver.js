@@ -59,10 +59,9 @@ const checks = {
   "unnamed statements with parameters of many types": () =>
     connected(1, async (client) => {
       const values = [1, "ü", true, null, Buffer.from([0, 255]), { a: [1] }, [1, 2]];
-      const result = await client.query("select $1::int, $2::text, $3::bool, $4::text, $5::bytea, $6::jsonb, $7::int[]", values);
-      assert.deepEqual(Object.values(result.rows[0]).length, 7);
-      assert.deepEqual(result.rows[0].jsonb, { a: [1] });
-      assert.deepEqual(result.rows[0].int4, [1, 2]);
+      const text = "select $1::int, $2::text, $3::bool, $4::text, $5::bytea, $6::jsonb, $7::int[]";
+      const result = await client.query({ text, values, rowMode: "array" });
+      assert.deepEqual(result.rows[0], values);
     }),
   "named statements are prepared once and survive transactions": () =>
     connected(2, async (one, two) => {
