@@ -1,0 +1,6 @@
+//! PostgreSQL with real servers, drivers and programs.
+#![forbid(unsafe_code)]
+
+mod drivers;
+mod servers;
+mod torture;
