@@ -2,5 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod drivers;
+mod gateway;
 mod servers;
 mod torture;

@@ -93,7 +93,6 @@ impl Life<'_> {
     pub(super) fn release(&mut self, cleanliness: Cleanliness) {
         let Some(server) = self.lease.server.take() else { return };
         self.done("ok");
-        self.show_pin();
         give_back(server, cleanliness, &self.client.cancel);
     }
 
@@ -148,11 +147,11 @@ impl Life<'_> {
     }
 
     /// Shows operators why the client keeps its server.
-    pub(super) fn show_pin(&self) {
-        let pinned = self.client.session.pin().reasons.names();
-        let mut details = self.connection.handle.entry().details();
-        if details.pinned != pinned {
-            details.pinned = pinned;
+    pub(super) fn show_pin(&mut self) {
+        let reasons = self.client.session.pin().reasons;
+        if reasons != self.shown_pin {
+            self.shown_pin = reasons;
+            self.connection.handle.entry().details().pinned = reasons.names().replace('+', ", ");
         }
     }
 

@@ -16,7 +16,7 @@ use weir_base::{
 use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream};
 use weir_listener::{CloseReason, DRAIN_GAP, Drain};
 use weir_postgres_codec::backend::{self, ErrorReport};
-use weir_postgres_session::{End, Next, Refusal, ServerStep, Session};
+use weir_postgres_session::{End, Next, PinReasons, Refusal, ServerStep, Session};
 use weir_upstream::pooled::{AcquireError, PooledConnection};
 
 use super::{Connection, admission::Client, lease::Lease, surroundings::Surroundings};
@@ -68,6 +68,8 @@ pub(super) struct Life<'a> {
     stalled: Option<(Time, u64)>,
     streak: u32,
     armed: Time,
+    /// The reasons for a pin that operators see.
+    pub(super) shown_pin: PinReasons,
 }
 
 /// The session of a client until it ends.
@@ -86,6 +88,7 @@ pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, mut c
         stalled: None,
         streak: 0,
         armed: Time::NEVER,
+        shown_pin: PinReasons::default(),
     };
     let reason = life.run(stream).await;
     life.leave();
@@ -258,6 +261,7 @@ impl Life<'_> {
                 return self.on_server_lost();
             }
         }
+        self.show_pin();
         if self.wanted == Wanted::Bytes && self.input.is_empty() { Ok(()) } else { self.go_on() }
     }
 
