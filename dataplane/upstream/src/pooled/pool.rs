@@ -123,7 +123,7 @@ impl<P: PooledProtocol> Pool<P> {
     pub(super) fn returned(self: &Rc<Self>, number: usize, connection: Box<Connection<P>>, condition: Condition) {
         self.lease_over(number, &connection);
         match condition {
-            _ if connection.stream.output.is_closed() => self.members[number].close(connection, LossCause::Closed),
+            _ if connection.stream.output.is_closed() => self.members[number].close(*connection, LossCause::Closed),
             Condition::Clean => self.place(number, connection),
             Condition::Dirty => self.reset(number, connection),
         }
@@ -132,7 +132,7 @@ impl<P: PooledProtocol> Pool<P> {
     /// A client is done with it, and nobody else may have it.
     pub(super) fn ended(&self, number: usize, connection: Box<Connection<P>>, cause: LossCause) {
         self.lease_over(number, &connection);
-        self.members[number].close(connection, cause);
+        self.members[number].close(*connection, cause);
     }
 
     fn reset(self: &Rc<Self>, number: usize, mut connection: Box<Connection<P>>) {
@@ -146,8 +146,8 @@ impl<P: PooledProtocol> Pool<P> {
             connection.facts.idle_since = turn::now();
             match reset {
                 Ok(true) => pool.place(number, connection),
-                Ok(false) => member.close(connection, LossCause::Closed),
-                Err(_) => member.close(connection, LossCause::Timeout),
+                Ok(false) => member.close(*connection, LossCause::Closed),
+                Err(_) => member.close(*connection, LossCause::Timeout),
             }
         })
         .detach();
@@ -157,7 +157,7 @@ impl<P: PooledProtocol> Pool<P> {
     pub(super) fn place(self: &Rc<Self>, number: usize, connection: Box<Connection<P>>) {
         let member = &self.members[number];
         if self.context.is_retired.get() || turn::now() >= connection.facts.ends_at {
-            member.close(connection, LossCause::Retired);
+            member.close(*connection, LossCause::Retired);
         } else if !self.needs_look(member, &connection) {
             member.keep(connection);
         } else if let Some(kept) = self.offer(number, connection) {
@@ -190,11 +190,11 @@ impl<P: PooledProtocol> Pool<P> {
             match offer {
                 Offer::Keep => return Some(connection),
                 Offer::Close => {
-                    member.close(connection, LossCause::Retired);
+                    member.close(*connection, LossCause::Retired);
                     return None;
                 }
                 Offer::Replace((cause, slot)) => {
-                    let permit = member.close_and_keep_permit(connection, LossCause::Retired);
+                    let permit = member.close_and_keep_permit(*connection, LossCause::Retired);
                     slot.launch(permit.for_replacement(cause));
                     return None;
                 }
@@ -206,7 +206,7 @@ impl<P: PooledProtocol> Pool<P> {
                     connection = member.take_handed(queued.number)?;
                 }
                 Offer::Give(queued) => {
-                    let Some(parcel) = member.pack(&context.protocol, connection) else {
+                    let Some(parcel) = member.pack(&context.protocol, *connection) else {
                         // If it has left meanwhile, so much the better.
                         let _ = queued.waiter.deliver(Delivery::Lost);
                         return None;
@@ -315,7 +315,7 @@ impl<P: PooledProtocol> Pool<P> {
                 return None;
             }
             Look::Over(cause) => {
-                member.close(connection, cause);
+                member.close(*connection, cause);
                 return None;
             }
         }
@@ -333,7 +333,7 @@ impl<P: PooledProtocol> Pool<P> {
             Ok(false) => LossCause::Closed,
             Err(_) => LossCause::Timeout,
         };
-        member.close(connection, cause);
+        member.close(*connection, cause);
         None
     }
 }

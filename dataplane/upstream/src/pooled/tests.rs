@@ -158,7 +158,7 @@ fn a_key_has_its_turn_though_another_one_is_always_busy() {
 fn a_limit_per_user_counts_all_databases() {
     let crew = Crew::new(2, PooledSettings { max_user_connections: Some(2), ..pool_of(5) });
     let held = [crew.hold(0, ("a", "one")), crew.hold(1, ("b", "one"))];
-    held.iter().for_each(|held| drop(held.id()));
+    held.iter().for_each(|held| assert!(held.id() > 0));
     let (third, other) = (crew.hold(0, ("c", "one")), crew.hold(0, ("c", "other")));
     other.id();
     assert!(third.is_waiting());
@@ -430,7 +430,7 @@ fn idle_connections_grow_old_down_to_the_least_number() {
     };
     let crew = Crew::new(1, settings);
     let held: Vec<_> = (0..3).map(|_| crew.hold(0, ONE)).collect();
-    held.iter().for_each(|held| drop(held.id()));
+    held.iter().for_each(|held| assert!(held.id() > 0));
     assert_eq!(crew.server.with(|now| now.checks), 0, "new ones need no check");
     held.iter().for_each(|held| held.give_back(Condition::Clean));
     crew.until(ONE, |counts| counts.used == 1 && counts.open == 1);
