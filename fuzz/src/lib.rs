@@ -11,6 +11,7 @@ mod differential;
 mod gateway;
 mod http;
 mod http_exchange;
+mod postgres_sql;
 mod reply;
 mod request;
 mod session;
@@ -20,6 +21,7 @@ mod websocket;
 pub use differential::redis_differential_reply;
 pub use http::{http_answer, http_chunks, http_request};
 pub use http_exchange::http_exchange;
+pub use postgres_sql::postgres_sql;
 pub use reply::redis_reply_framer;
 pub use request::{redis_request_parser, redis_split_invariance};
 pub use session::redis_session;
@@ -43,5 +45,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_answer", http_answer),
     ("http_chunks", http_chunks),
     ("http_exchange", http_exchange),
+    ("postgres_sql", postgres_sql),
     ("tcp_client_hello", tcp_client_hello),
 ];
