@@ -170,6 +170,8 @@ impl ClientLogin {
         if is_direct && !facts.has_alpn {
             return self.refuse(Refusal::direct_tls_without_alpn(), out);
         }
+        // Inside of TLS there is nothing left to request.
+        self.encryption = Encryption::all();
         self.peer.tls = Some(facts);
         self.phase = Phase::Startup;
         Step::More
@@ -207,7 +209,6 @@ impl ClientLogin {
     /// The packet at the front of the input.
     fn on_startup(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, Step), Refusal> {
         if input.first() == Some(&packet::DIRECT_TLS_BYTE) && self.may_be_direct_tls() {
-            self.encryption.direct();
             self.phase = Phase::Tls { is_direct: true };
             return Ok((0, Step::StartTls));
         }

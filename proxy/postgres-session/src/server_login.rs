@@ -36,6 +36,9 @@ pub const MESSAGE_BYTES_MAX: usize = 32 * 1024;
 /// of a login trigger a few thousand.
 pub const LOGIN_BYTES_MAX: usize = 256 * 1024;
 
+/// Settings that a server may report in a login. PostgreSQL 15 reports 13, and forks some more.
+pub const PARAMETERS_MAX: usize = 256;
+
 const _: () = assert!(MESSAGE_BYTES_MAX + frame::HEAD_BYTES <= LOGIN_BYTES_MAX);
 
 /// A login at a server.
@@ -246,6 +249,9 @@ impl ServerLogin {
             backend::tag::PARAMETER_STATUS if matches!(self.phase, Phase::Greeting) => {
                 let ParameterStatus { name, value } = ParameterStatus::read(body)?;
                 self.facts.parameters.retain(|(known, _)| known != name);
+                if self.facts.parameters.len() >= PARAMETERS_MAX {
+                    return Err(Failure::rule("postgres_login_parameters"));
+                }
                 self.facts.parameters.push((name.to_vec(), value.to_vec()));
                 Step::More
             }

@@ -104,7 +104,7 @@ impl Proof {
         out: &mut Vec<u8>,
     ) -> Result<Verdict, Refusal> {
         match self {
-            Proof::Scram { scram, .. } => scram.on_message(body, name, out),
+            Proof::Scram { scram, .. } => scram.on_message(body, name, user, out),
             Proof::ClearText { verifier } => clear_text(password(body)?, verifier, name, user),
             Proof::Md5 { salt } => {
                 let candidate = password(body)?;
@@ -150,7 +150,13 @@ fn clear_text(
 }
 
 impl Scram {
-    fn on_message(&mut self, body: &[u8], name: &[u8], out: &mut Vec<u8>) -> Result<Verdict, Refusal> {
+    fn on_message(
+        &mut self,
+        body: &[u8],
+        name: &[u8],
+        user: Option<&User>,
+        out: &mut Vec<u8>,
+    ) -> Result<Verdict, Refusal> {
         match &self.stage {
             Stage::Choice => {
                 let initial = frontend::SaslInitial::read(body)?;
@@ -174,8 +180,10 @@ impl Scram {
             Stage::Final(server) => {
                 let proven = server.finish(body).map_err(|error| Refusal::scram(&error, name))?;
                 backend::authentication_sasl_final(out, &proven.message);
+                // A known password is worth more: the keys fit no server, for our own verifier has a salt of its own.
+                let known = user.and_then(User::password).cloned().map(Credential::Password);
                 let challenge = self.verifier.challenge().clone();
-                Ok(Verdict::Right(Credential::Keys { keys: proven.keys, challenge }))
+                Ok(Verdict::Right(known.unwrap_or(Credential::Keys { keys: proven.keys, challenge })))
             }
         }
     }

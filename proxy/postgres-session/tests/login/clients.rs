@@ -254,6 +254,11 @@ fn p20_replication_is_refused_or_passed() {
         let (End::Done(logged_in), _) = once(&world, &packet(value)) else { panic!("{value}") };
         assert_eq!(logged_in.start.replication, expected, "{value}");
     }
+    let none =
+        World { policy: LoginPolicy { rules: Rules::default(), ..world.policy.clone() }, ..World::new(Method::Trust) };
+    let (_, out) = refused(&none, &packet("true"));
+    let text = "no pg_hba.conf entry for replication connection from host \"127.0.0.1\", user \"app\", no encryption";
+    assert_eq!(error(&out).1, text);
     let (_, out) = refused(&world, &packet("maybe"));
     let (sqlstate, text, _) = error(&out);
     assert_eq!((sqlstate.as_str(), text.as_str()), ("22023", "invalid value for parameter \"replication\": \"maybe\""));

@@ -146,6 +146,11 @@ fn an_endless_stream_of_notices_or_settings_ends() {
         };
         assert_eq!(failure.reason(), "postgres_login_bytes");
     }
+    let many = written(|bytes| {
+        backend::authentication_ok(bytes);
+        (0..1_000).for_each(|index| backend::parameter_status(bytes, index.to_string().as_bytes(), b""));
+    });
+    assert_eq!(failure(&many).reason(), "postgres_login_parameters");
     let head = [&b"N"[..], &(MESSAGE_BYTES_MAX as i32 + 5).to_be_bytes()].concat();
     assert_eq!(failure(&head).reason(), "postgres_login_bytes", "the claim alone is enough");
 }
