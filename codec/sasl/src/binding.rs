@@ -4,7 +4,7 @@ use std::fmt;
 
 use aws_lc_rs::digest;
 
-/// What is known about the TLS connection below an exchange.
+/// The TLS connection below an exchange, as far as an exchange can be bound to it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum ChannelBinding {
     /// Nothing: no TLS, or a certificate without a hash (RFC 5929 leaves some undefined).

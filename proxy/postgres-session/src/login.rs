@@ -6,7 +6,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `policy` | what a listener decides, and what the shell knows of a connection |
+//! | `policy` | decisions of a listener, and facts of a connection that the shell knows |
 //! | `startup` | packets before the first message: encryption, cancel, version, parameters |
 //! | `options` | the parameter `options`: switches of a command line |
 //! | `proof` | passwords: clear text, MD5, SCRAM |
@@ -63,7 +63,7 @@ enum Phase {
     End,
 }
 
-/// What a startup packet says, each parameter with its last value.
+/// The content of a startup packet, each parameter with its last value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     /// User.
@@ -81,9 +81,9 @@ pub struct Start {
 /// The kind of a replication connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replication {
-    /// Of the whole server: it has no database.
+    /// One of the whole server: it has no database.
     Physical,
-    /// Of one database.
+    /// One of a database.
     Logical,
 }
 
@@ -96,11 +96,11 @@ pub struct LoggedIn {
     pub method: Method,
     /// The user of the lookup; `None` with methods that need no password.
     pub user: Option<Arc<User>>,
-    /// What the login has shown of the password: enough for a server with the same one.
+    /// The part of the password that the login has shown: enough for a server with the same one.
     pub credential: Credential,
 }
 
-/// What to do next.
+/// The next task of the shell.
 #[derive(Debug)]
 pub enum Step {
     /// Read more bytes.
@@ -134,7 +134,7 @@ pub enum Step {
 pub struct Progress {
     /// Bytes of the input that the machine is done with.
     pub consumed: usize,
-    /// What to do next.
+    /// The next task of the shell.
     pub step: Step,
 }
 

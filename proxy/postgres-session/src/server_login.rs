@@ -78,7 +78,7 @@ enum Phase {
     End,
 }
 
-/// What a server has said in its greeting.
+/// The greeting of a server.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServerFacts {
     /// Settings that the server reports, in its order.
@@ -97,7 +97,7 @@ impl std::fmt::Debug for ServerFacts {
     }
 }
 
-/// What to do next.
+/// The next task of the shell.
 #[derive(Debug)]
 pub enum Step {
     /// Read more bytes.
@@ -117,7 +117,7 @@ pub enum Step {
 pub struct Progress {
     /// Bytes of the input that the machine is done with.
     pub consumed: usize,
-    /// What to do next.
+    /// The next task of the shell.
     pub step: Step,
 }
 
@@ -296,7 +296,7 @@ impl ServerLogin {
         match (phase, request) {
             // The server trusts the gateway, or its certificate.
             (Phase::Authentication, Authentication::Ok) if self.identity.binding == BindingMode::Require => {
-                Err(Failure::rule("postgres_no_channel_binding"))
+                Err(Failure::NO_BINDING)
             }
             (Phase::Authentication | Phase::Accepted, Authentication::Ok) => {
                 self.phase = Phase::Greeting;
@@ -395,7 +395,7 @@ impl ServerLogin {
     /// Another method than SCRAM with PLUS, although that is demanded.
     fn check_binding(&self) -> Result<(), Failure> {
         match self.identity.binding {
-            BindingMode::Require => Err(Failure::rule("postgres_no_channel_binding")),
+            BindingMode::Require => Err(Failure::NO_BINDING),
             BindingMode::Prefer | BindingMode::Disable => Ok(()),
         }
     }

@@ -19,7 +19,7 @@ pub(super) enum Proof {
     Scram { scram: Scram, method: Method },
 }
 
-/// What a message of the client led to.
+/// The consequence of a message of the client.
 pub(super) enum Verdict {
     /// Another message.
     More,

@@ -1,4 +1,4 @@
-//! Cases P1 to P9 and P21: what no client may do.
+//! Cases P1 to P9 and P21: acts that no client may do.
 
 use weir_postgres_codec::{Version, frontend};
 use weir_postgres_session::hba::Method;

@@ -23,7 +23,7 @@ fn started(identity: ServerIdentity) -> (ServerLogin, Vec<u8>) {
     (login, out)
 }
 
-/// What a login writes and how it ends when a server sends these messages at once.
+/// The output and the end of a login whose server sends these messages at once.
 fn run(identity: ServerIdentity, bytes: &[u8]) -> (Step, Vec<u8>) {
     let (mut login, mut out) = started(identity);
     let mut progress = login.on_bytes(bytes, &mut out);

@@ -23,7 +23,7 @@ pub struct World {
     pub policy: LoginPolicy,
     pub users: Users,
     pub address: Option<IpAddr>,
-    /// What the TLS handshake will show.
+    /// The result of the TLS handshake.
     pub tls: TlsFacts,
 }
 
