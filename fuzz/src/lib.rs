@@ -14,6 +14,7 @@ mod http_exchange;
 mod postgres;
 mod reply;
 mod request;
+mod sasl;
 mod session;
 mod tcp;
 mod websocket;
@@ -24,6 +25,7 @@ pub use http_exchange::http_exchange;
 pub use postgres::{postgres_messages, postgres_startup};
 pub use reply::redis_reply_framer;
 pub use request::{redis_request_parser, redis_split_invariance};
+pub use sasl::{sasl_scram_client, sasl_scram_server};
 pub use session::redis_session;
 pub use tcp::tcp_client_hello;
 pub use websocket::{websocket, websocket_header};
@@ -48,4 +50,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("tcp_client_hello", tcp_client_hello),
     ("postgres_startup", postgres_startup),
     ("postgres_messages", postgres_messages),
+    ("sasl_scram_server", sasl_scram_server),
+    ("sasl_scram_client", sasl_scram_client),
 ];

@@ -55,6 +55,7 @@ const FUZZED: &[&str] = &[
     "weir-http-codec",
     "weir-websocket-codec",
     "weir-postgres-codec",
+    "weir-sasl",
     "weir-redis-session",
     "weir-redis-simulation",
     "weir-http",

@@ -72,6 +72,7 @@ const ROOMS: &[Room] = &[
 /// Crates without I/O, and the crates of the tree that each may use: fewer than its room may.
 pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-placement", &[]),
+    ("weir-sasl", &["weir-base"]),
     ("weir-analysis", &["weir-base"]),
     // In its tests alone.
     ("weir-import", &["weir-config"]),
