@@ -3,8 +3,8 @@
 use weir_base::secret::Secret;
 use weir_sasl::limits::ITERATIONS_MAX;
 use weir_sasl::{
-    ChannelBinding, ClientError, ClientFirst, Derivation, Mechanism, Nonce, Proven, ScramClient, ScramKeys, ScramServer,
-    ScramVerifier,
+    ChannelBinding, ClientError, ClientFirst, Derivation, Mechanism, Nonce, Proven, ScramClient, ScramKeys,
+    ScramServer, ScramVerifier,
 };
 
 /// Text of the client's nonce in the corpus of the client.

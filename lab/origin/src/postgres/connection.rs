@@ -7,6 +7,7 @@ use weir_base::{Time, limits};
 use weir_engine::{Stream, StreamOptions, Watermarks, spawn};
 use weir_postgres_codec::backend::{self, ErrorReport};
 use weir_postgres_codec::sqlstate;
+use weir_sasl::{Mechanism, ScramVerifier};
 
 use super::{session::Session, settings::PostgresOriginSettings};
 use crate::{
@@ -23,17 +24,26 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Numbers of processes that each worker gives to its connections before it starts again.
 const PIDS_PER_WORKER: u32 = 1 << 22;
 
+/// Salt of the verifier, the same for all users: whoever sees it has the password from the command line.
+const SALT: &[u8] = b"weir lab origin.";
+/// Iterations of its hash, as in PostgreSQL.
+const ITERATIONS: u32 = 4_096;
+
 /// Terms of all connections of one worker.
 pub(super) struct Terms {
     pub(super) settings: PostgresOriginSettings,
     pub(super) stats: Arc<WorkerStats>,
+    /// Of the password of every user, if there is one.
+    pub(super) verifier: Option<ScramVerifier>,
     worker: u32,
     next: Cell<u32>,
 }
 
 impl Terms {
     pub(super) fn new(settings: PostgresOriginSettings, worker: usize, stats: Arc<WorkerStats>) -> Self {
-        Self { settings, stats, worker: worker as u32, next: Cell::new(0) }
+        let made = |password| ScramVerifier::from_password(Mechanism::ScramSha256, password, SALT, ITERATIONS);
+        let verifier = settings.password.as_ref().map(made);
+        Self { settings, stats, verifier, worker: worker as u32, next: Cell::new(0) }
     }
 
     /// The number of the process that a connection has in PostgreSQL.

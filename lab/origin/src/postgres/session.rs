@@ -62,7 +62,7 @@ impl Session {
     /// Answers one message; `None`: none is whole.
     fn step(&mut self, terms: &Terms, input: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         if let Some(login) = &mut self.login {
-            match login.answer(self.pid, input, out) {
+            match login.answer(self.pid, terms.verifier.as_ref(), input, out) {
                 LoginStep::More => return None,
                 LoginStep::Again(bytes) => return Some(bytes),
                 LoginStep::Done(bytes) => {

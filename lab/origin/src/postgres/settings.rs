@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use weir_base::limits;
+use weir_base::{limits, secret::Secret};
 use weir_engine::settings::{Address, RuntimeSettings};
 use weir_postgres_codec::limits as wire;
 
@@ -31,6 +31,8 @@ pub struct PostgresOriginSettings {
     pub workers: usize,
     /// CPUs to pin workers to, in turn. Empty: the scheduler decides. Default empty.
     pub cpus: Vec<usize>,
+    /// The password of every user, which clients prove by SCRAM-SHA-256. Default none: everybody is let in.
+    pub password: Option<Secret>,
     /// Before a reply leaves. Default 0.
     pub delay: Duration,
     /// Bytes of the value of a row that follows from its request. Default 16.
@@ -49,6 +51,7 @@ impl Default for PostgresOriginSettings {
             bind: Address::Socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
             workers: 1,
             cpus: Vec::new(),
+            password: None,
             delay: Duration::ZERO,
             payload: PAYLOAD_BYTES,
             message_bytes_max: MESSAGE_BYTES_MAX,
