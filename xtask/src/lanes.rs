@@ -83,6 +83,7 @@ const HTTP_PATHS: &[&str] = &[
     "tests/Cargo.toml",
     "examples/prometheus/",
 ];
+const POSTGRES_PATHS: &[&str] = &["tests/src/", "tests/tests/postgres/", "tests/clients/postgres/", "tests/Cargo.toml"];
 const LAB_PATHS: &[&str] = &[
     "weir/src/lab",
     "weir/src/plan",
@@ -178,6 +179,17 @@ const LANES: &[Lane] = &[
         minutes: 6,
         programs: true,
         body: |run| products::all(run, "http"),
+        ..CODE
+    },
+    Lane {
+        name: "postgres",
+        about: "PostgreSQL with real servers, drivers and programs",
+        needs: &[Part::Servers, Part::Postgres, Part::PostgresDrivers],
+        when: covers(&[], PRODUCT, POSTGRES_PATHS),
+        core: cores::POSTGRES,
+        minutes: 5,
+        programs: true,
+        body: |run| products::all(run, "postgres"),
         ..CODE
     },
     Lane {

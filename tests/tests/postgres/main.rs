@@ -1,0 +1,4 @@
+//! PostgreSQL with real servers, drivers and programs.
+#![forbid(unsafe_code)]
+
+mod servers;
