@@ -117,7 +117,7 @@ mod tests {
             ("-c", format!("{unknown}-c")),
             ("-S 64", format!("{unknown}-S")),
             ("word", format!("{unknown}word")),
-            (r"\", format!("{unknown}")),
+            (r"\", unknown.to_owned()),
         ] {
             assert_eq!(read(options), Err(text), "{options}");
         }

@@ -16,7 +16,7 @@ use crate::users::{Credential, User};
 pub(super) enum Proof {
     ClearText { verifier: ScramVerifier },
     Md5 { salt: [u8; 4] },
-    Scram { scram: Scram, method: Method },
+    Scram { scram: Box<Scram>, method: Method },
 }
 
 /// The consequence of a message of the client.
@@ -79,7 +79,8 @@ impl Proof {
         let offered = plus.into_iter().chain([Mechanism::ScramSha256]).map(|mechanism| mechanism.name().as_bytes());
         backend::authentication_sasl(out, offered);
         let nonce = Nonce::from_random(&entropy.nonce);
-        Proof::Scram { scram: Scram { binding, verifier, nonce, stage: Stage::Choice }, method }
+        let scram = Box::new(Scram { binding, verifier, nonce, stage: Stage::Choice });
+        Proof::Scram { scram, method }
     }
 
     pub(super) fn is_sasl(&self) -> bool {
