@@ -94,7 +94,7 @@ pub struct LoggedIn {
     pub start: Start,
     /// The method that let it in.
     pub method: Method,
-    /// The user of the lookup; `None` with methods that need no password.
+    /// The user of the lookup; `None` if there is none, which only `trust` and `cert` let in.
     pub user: Option<Arc<User>>,
     /// The part of the password that the login has shown: enough for a server with the same one.
     pub credential: Credential,
@@ -107,7 +107,7 @@ pub enum Step {
     More,
     /// Run the TLS handshake as a server, then call [`ClientLogin::on_tls`]. Unconsumed bytes belong to it.
     StartTls,
-    /// Find the user, then call [`ClientLogin::on_user`].
+    /// Find the user, then call [`ClientLogin::on_user`]. With `trust` and `cert` its password is for the server alone.
     LookUp {
         /// Its name.
         user: Vec<u8>,
@@ -182,6 +182,10 @@ impl ClientLogin {
         match std::mem::replace(&mut self.phase, Phase::End) {
             Phase::User { start, method } => {
                 debug_assert!(user.as_ref().is_none_or(|user| user.name == start.user), "another user");
+                if matches!(method, Method::Trust | Method::Cert) {
+                    let credential = user.as_ref().map(|user| user.credential()).unwrap_or_default();
+                    return self.done(start, method, user, credential, out);
+                }
                 let name = &start.user;
                 let proof = Proof::new(method, name, user.as_deref(), &self.policy, &self.peer, &self.entropy, out);
                 self.phase = Phase::Proof { start, user, proof };
@@ -235,7 +239,7 @@ impl ClientLogin {
             }
             packet::Startup::Session { version, parameters } => {
                 let start = startup::read(version, parameters, &self.policy, out)?;
-                self.begin(start, out)?
+                self.begin(start)?
             }
         };
         Ok((bytes, step))
@@ -247,25 +251,25 @@ impl ClientLogin {
     }
 
     /// The rules choose the method.
-    fn begin(&mut self, start: Start, out: &mut Vec<u8>) -> Result<Step, Refusal> {
+    fn begin(&mut self, start: Start) -> Result<Step, Refusal> {
         let is_tls = self.peer.tls.is_some();
         let database = (start.replication != Some(Replication::Physical)).then_some(start.database.as_slice());
         let client = hba::Client { address: self.peer.address, is_tls, user: &start.user, database };
         let method = self.policy.rules.method(&client);
-        match method {
-            None | Some(Method::Reject) => Err(Refusal::rules(&client, method.is_some())),
-            Some(Method::Trust) => Ok(self.done(start, Method::Trust, None, Credential::None, out)),
-            Some(Method::Cert) => {
-                self.check_certificate(&start.user)?;
-                Ok(self.done(start, Method::Cert, None, Credential::None, out))
+        let method = match method {
+            None | Some(Method::Reject) => return Err(Refusal::rules(&client, method.is_some())),
+            Some(Method::Password) if self.peer.address.is_some() && !is_tls => {
+                return Err(Refusal::clear_text_without_tls());
             }
-            Some(Method::Password) if self.peer.address.is_some() && !is_tls => Err(Refusal::clear_text_without_tls()),
-            Some(method @ (Method::Password | Method::Md5 | Method::ScramSha256)) => {
-                let step = Step::LookUp { user: start.user.clone(), database: start.database.clone() };
-                self.phase = Phase::User { start, method };
-                Ok(step)
-            }
+            Some(method) => method,
+        };
+        if method == Method::Cert {
+            self.check_certificate(&start.user)?;
         }
+        // Also for a client that needs no password: the server may want one.
+        let step = Step::LookUp { user: start.user.clone(), database: start.database.clone() };
+        self.phase = Phase::User { start, method };
+        Ok(step)
     }
 
     fn check_certificate(&self, user: &[u8]) -> Result<(), Refusal> {

@@ -48,7 +48,10 @@ fn trust_needs_nothing_and_every_startup_parameter_reaches_the_session() {
     let settings: Vec<_> = start.settings.iter().map(|(name, value)| (text(name), text(value))).collect();
     let expected = [("geqo", "off"), ("search_path", "a b"), ("datestyle", "German"), ("application_name", "last")];
     assert_eq!(settings, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    assert_eq!((logged_in.method, &logged_in.credential), (Method::Trust, &Credential::None));
+    let known = Credential::Password(Secret::from(PASSWORD));
+    assert_eq!((logged_in.method, &logged_in.credential), (Method::Trust, &known), "the server may want a password");
+    let (End::Done(unknown), _) = once(&world, &app("anyone")) else { panic!("no login") };
+    assert_eq!((unknown.credential, unknown.user.is_none()), (Credential::None, true));
 }
 
 #[test]
