@@ -185,7 +185,7 @@ const LANES: &[Lane] = &[
         name: "postgres",
         about: "PostgreSQL with real servers, drivers and programs",
         needs: &[Part::Servers, Part::Postgres, Part::PostgresDrivers],
-        when: covers(&[], PRODUCT, POSTGRES_PATHS),
+        when: covers(&["weir-postgres-session"], PRODUCT, POSTGRES_PATHS),
         core: cores::POSTGRES,
         minutes: 8,
         programs: true,

@@ -3,5 +3,6 @@
 
 mod drivers;
 mod gateway;
+mod logins;
 mod servers;
 mod torture;
