@@ -168,9 +168,8 @@ impl Session {
                 self.perform(&statement.action, out)?;
                 continue;
             };
-            // An error while a row is computed comes behind the description, as in PostgreSQL.
-            backend::row_description(out, select.fields.iter().map(|field| field.column(0)));
             let row = select.row(&[], terms.settings.payload)?;
+            backend::row_description(out, select.fields.iter().map(|field| field.column(0)));
             let values: Option<Vec<_>> = row.as_ref().map(|row| row.iter().map(|value| value.write(0)).collect());
             if let Some(values) = &values {
                 backend::data_row(out, values.iter().map(Option::as_deref));
