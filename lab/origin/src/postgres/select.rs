@@ -15,6 +15,8 @@ pub(super) const TEXT: u32 = 25;
 
 /// The OID that the table of accounts seems to have: the first one that PostgreSQL gives to a user's table.
 const ACCOUNTS_OID: u32 = 16_384;
+/// The version of the server.
+pub(super) const VERSION: &str = "15.0 (weir lab origin)";
 /// Accounts of a branch, as `pgbench -i` makes them.
 const ACCOUNTS_PER_BRANCH: i32 = 100_000;
 /// SQLSTATE of a division by zero.
@@ -141,6 +143,7 @@ impl Select {
         let tokens: Vec<Token<'_>> = if is_select { tokens.collect() } else { Vec::new() };
         account(&tokens)
             .or_else(|| count(&tokens))
+            .or_else(|| version(&tokens))
             .or_else(|| division(&tokens))
             .or_else(|| terms(&tokens, declared))
             .unwrap_or_else(|| Self {
@@ -225,6 +228,14 @@ fn count(tokens: &[Token<'_>]) -> Option<Select> {
     Some(Select { fields: vec![Field::new("count", INT8)], source, decided: Vec::new() })
 }
 
+/// `SELECT version()`: gateways decide by it what they may ask for.
+fn version(tokens: &[Token<'_>]) -> Option<Select> {
+    let [function, Token::Sign(b'('), Token::Sign(b')')] = tokens else { return None };
+    let value = Value::Bytes(format!("PostgreSQL {VERSION} on this machine").into_bytes());
+    let source = Source::Terms(vec![Term::Value(value)]);
+    function.is("version").then(|| Select { fields: vec![Field::new("version", TEXT)], source, decided: Vec::new() })
+}
+
 /// `SELECT 1/0`
 fn division(tokens: &[Token<'_>]) -> Option<Select> {
     let [Token::Number(_), Token::Sign(b'/'), Token::Number(b"0")] = tokens else { return None };
@@ -299,7 +310,7 @@ fn whole(digits: &[u8]) -> Option<Value> {
 }
 
 /// A text between quotes as the value that it means.
-fn unquoted(text: &[u8]) -> Vec<u8> {
+pub(super) fn unquoted(text: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(text.len());
     let mut bytes = text.iter();
     while let Some(byte) = bytes.next() {
