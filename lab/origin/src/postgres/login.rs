@@ -46,7 +46,7 @@ enum Wants {
 }
 
 impl Login {
-    /// Answers the packet that `input` begins with. Without a verifier nobody needs a password.
+    /// Answers the packet that `input` begins with. Without a verifier no client needs a password.
     pub(super) fn answer(
         &mut self,
         pid: u32,

@@ -99,11 +99,18 @@ impl Settings {
         self.before_block = Some(Box::new(self.values.clone()));
     }
 
-    /// A block that fails takes its changes back.
-    pub(super) fn end_block(&mut self, is_committed: bool) {
-        if let Some(before) = self.before_block.take().filter(|_| !is_committed) {
-            self.values = *before;
+    /// A block that fails takes its changes back at once.
+    pub(super) fn fail_block(&mut self) {
+        if let Some(before) = &self.before_block {
+            self.values.clone_from(before);
         }
+    }
+
+    pub(super) fn end_block(&mut self, is_committed: bool) {
+        if !is_committed {
+            self.fail_block();
+        }
+        self.before_block = None;
     }
 }
 

@@ -148,6 +148,9 @@ impl Session {
         backend::error(out, &ErrorReport::error(failure.sqlstate, &failure.text));
         if self.status == TransactionStatus::InBlock {
             self.status = TransactionStatus::Failed;
+            if let Some(settings) = &mut self.settings {
+                settings.fail_block();
+            }
         }
     }
 
@@ -269,14 +272,14 @@ impl Session {
     fn set(&mut self, change: &Change) {
         let Some(settings) = &mut self.settings else { return };
         match change {
-            Change::Set(name, value) => settings.set(name, Some(value)),
+            Change::Set(name, value) => settings.set(name, value.as_deref()),
             Change::Reset(name) => settings.set(name, None),
             Change::ResetAll => settings.reset(),
         }
     }
 }
 
-/// A prepared statement that nobody made.
+/// The error about a prepared statement that does not exist.
 pub(super) fn no_statement(name: &[u8]) -> Failure {
     let text = match name {
         [] => "unnamed prepared statement does not exist".to_owned(),

@@ -52,7 +52,8 @@ pub(super) enum Action {
 /// Another value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    Set(Vec<u8>, Vec<u8>),
+    /// Without a value its default.
+    Set(Vec<u8>, Option<Vec<u8>>),
     Reset(Vec<u8>),
     ResetAll,
 }
@@ -154,11 +155,11 @@ fn set(tokens: Tokens<'_>) -> Option<Change> {
     let is_equals = *equals == Token::Sign(b'=') || equals.is("to");
     match value {
         _ if !is_equals => None,
-        value if value.is("default") => Some(Change::Reset(name.to_vec())),
+        value if value.is("default") => Some(Change::Set(name.to_vec(), None)),
         Token::Word(value) | Token::Quoted(value) | Token::Number(value) => {
-            Some(Change::Set(name.to_vec(), value.to_vec()))
+            Some(Change::Set(name.to_vec(), Some(value.to_vec())))
         }
-        Token::Text(text) => Some(Change::Set(name.to_vec(), unquoted(text))),
+        Token::Text(text) => Some(Change::Set(name.to_vec(), Some(unquoted(text)))),
         _ => None,
     }
 }

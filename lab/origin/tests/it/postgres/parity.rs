@@ -93,7 +93,6 @@ const TEXTS: &[&str] = &[
     "select 1/0",
     "commit",
     "set timezone = 'UTC'",
-    "set local application_name = six",
     "reset application_name",
     "set application_name = seven",
     "discard all",
