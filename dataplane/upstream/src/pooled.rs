@@ -116,7 +116,6 @@ impl<P: PooledProtocol> PooledUpstream<P> {
             worker,
             rng: RefCell::new(Rng::new(Time::now().as_nanos() ^ worker as u64)),
             is_retired: Cell::new(false),
-            waiting: Cell::new(0),
         });
         let upstream = Rc::new_cyclic(|me| Self {
             context,

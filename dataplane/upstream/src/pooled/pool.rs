@@ -45,8 +45,6 @@ pub(super) struct Context<P: PooledProtocol> {
     pub(super) worker: usize,
     pub(super) rng: RefCell<Rng>,
     pub(super) is_retired: Cell<bool>,
-    /// Those that wait.
-    pub(super) waiting: Cell<usize>,
 }
 
 /// The pool of one key on one worker. A session keeps it while it is logged in.
@@ -55,6 +53,8 @@ pub struct Pool<P: PooledProtocol> {
     key: P::Key,
     /// In the order of the endpoints.
     pub(super) members: Vec<Member<P>>,
+    /// Those that wait.
+    pub(super) waiting: Cell<usize>,
 }
 
 /// One more of a count, until it is dropped.
@@ -77,7 +77,7 @@ impl<P: PooledProtocol> Pool<P> {
     pub(super) fn new(context: &Rc<Context<P>>, key: &P::Key) -> Rc<Self> {
         let endpoints = context.endpoints.all();
         let members = endpoints.iter().map(|endpoint| Member::new(endpoint.clone(), key)).collect();
-        Rc::new(Self { context: context.clone(), key: key.clone(), members })
+        Rc::new(Self { context: context.clone(), key: key.clone(), members, waiting: Cell::new(0) })
     }
 
     /// What makes its connections different from others.

@@ -245,24 +245,25 @@ impl Crew {
         change: impl Fn(&mut UpstreamSettings),
         is_fixed: bool,
     ) -> Self {
-        let (server, share, census) = (Server::start(), Arc::<EndpointShare>::default(), Arc::<Census>::default());
+        let (server, census) = (Server::start(), Arc::<Census>::default());
         let registry = Registry::with_level(Level::Full);
         let mut settings = UpstreamSettings::new("one", vec![Address::Socket(server.address)]);
         settings.health = None;
         settings.connect_timeout = WAIT;
         change(&mut settings);
+        let shares: Vec<Arc<EndpointShare>> = settings.endpoints.iter().map(|_| Arc::default()).collect();
         let mut crew = Self { server, census, mailboxes: Vec::new(), workers: Vec::new() };
         for id in 0..workers {
             let (sender, inbox) = mailbox::<Option<Job>>();
-            let (settings, pooled, share, registry) =
-                (settings.clone(), pooled.clone(), share.clone(), registry.clone());
+            let (settings, pooled, shares, registry) =
+                (settings.clone(), pooled.clone(), shares.clone(), registry.clone());
             let protocol = Tiny { census: crew.census.clone(), is_fixed };
             let runtime = RuntimeSettings { driver: DriverChoice::Polling, ..RuntimeSettings::default() };
             let main = move || async move {
                 let metrics =
                     UpstreamMetrics::new(&registry.core(id as u32), EventLog::new(log_ring(8, None).0), "one".into());
                 let probe = None::<ConnectionProbe>;
-                let upstream = PooledUpstream::new(settings, pooled, protocol, &[share], metrics, probe);
+                let upstream = PooledUpstream::new(settings, pooled, protocol, &shares, metrics, probe);
                 let upstream = upstream.expect("an upstream");
                 loop {
                     for job in inbox.receive().await {
