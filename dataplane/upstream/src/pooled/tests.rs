@@ -487,7 +487,7 @@ fn a_lease_that_is_closed_or_dropped_returns_its_permit() {
 
 #[test]
 fn another_endpoint_serves_where_one_cannot_be_reached() {
-    // Nobody listens there any more.
+    // A port without a listener.
     let dead = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let change = |settings: &mut UpstreamSettings| settings.endpoints.insert(0, Address::Socket(dead));
     let crew = Crew::with(2, pool_of(4), change, false);

@@ -21,7 +21,7 @@ use crate::{breaker::BreakerState, endpoints::SelectionCriteria};
 pub struct Patience {
     /// The end of the wait. One that falls into a pause is put off by the whole wait: the operator has stopped it, and not the load.
     pub deadline: Time,
-    /// When the client is told that it waits; `None`: never.
+    /// The time of the notice that the client waits; `None`: none.
     pub notify_at: Option<Time>,
 }
 

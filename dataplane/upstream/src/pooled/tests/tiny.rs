@@ -23,7 +23,7 @@ pub(super) const WAIT: Duration = Duration::from_secs(20);
 /// Database, user.
 pub(super) type Key = (&'static str, &'static str);
 
-/// What the server knows, and how it behaves.
+/// The counts of the server, and its behaviour.
 #[derive(Default)]
 pub(super) struct Behaviour {
     pub(super) refuses: HashSet<String>,
@@ -141,9 +141,9 @@ impl Drop for Counted {
     }
 }
 
-/// What is known of a connection.
+/// The facts about a connection.
 pub(super) struct TinyState {
-    /// What the server said unasked.
+    /// Lines that the server sent of its own accord.
     pub(super) notices: String,
     /// Connections of it do not move.
     pub(super) is_fixed: bool,
@@ -318,7 +318,7 @@ impl Crew {
         Held { release, acquired }
     }
 
-    /// The counts of a key; a pool that nobody needs is forgotten.
+    /// The counts of a key; a pool without connections and clients is forgotten.
     pub(super) fn counts(&self, key: Key) -> PoolCounts<Key> {
         let counts = self.ask(0, async move |upstream| upstream.counts());
         let nothing = Tally { open: 0, logins: 0, waiting: 0, maxwait: Duration::ZERO };
