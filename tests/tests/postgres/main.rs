@@ -2,5 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod drivers;
+mod gateway;
+mod logins;
 mod servers;
 mod torture;

@@ -1,0 +1,508 @@
+//! Tables and functions of a query, data-modifying ones included: a walk over its tokens with a frame per parenthesis.
+//!
+//! | where | what it tells |
+//! |---|---|
+//! | behind FROM of a SELECT, UPDATE or DELETE, behind JOIN, and behind a comma of such a list | a table, a function, or a query in parentheses |
+//! | behind INSERT INTO, UPDATE, DELETE FROM, MERGE INTO, TABLE | a table |
+//! | a name in front of a parenthesis elsewhere | a function |
+//! | `WITH name AS (` | not a table, where it is visible: behind its own query, or in it if RECURSIVE, to the end of the frame |
+//!
+//! FROM in the parentheses of EXTRACT, SUBSTRING, TRIM or OVERLAY begins no list: a frame has one only behind its SELECT.
+//! What is wrong for the server may be read in any way here, for the server refuses it.
+
+use super::lexer::Kind;
+use super::name::{identifier, name};
+use super::range::Range;
+use super::tokens::Lexeme;
+use super::words::{Group, Word};
+use super::{cursor::Cursor, statement::Verb};
+
+/// What a walk has found.
+#[derive(Debug, Default)]
+pub(super) struct Query {
+    pub tables: Vec<Range>,
+    pub functions: Vec<FunctionAt>,
+    /// The command word that is in no WITH.
+    pub verb: Option<Verb>,
+    /// An INSERT, UPDATE, DELETE or MERGE anywhere.
+    pub writes: bool,
+    /// `FOR UPDATE` and its kin.
+    pub locks: bool,
+    /// SELECT INTO, with its table: whether that is temporary.
+    pub into: Option<bool>,
+    /// A clause that may keep a function of the target list from running exactly once.
+    pub has_clauses: bool,
+}
+
+/// A function that is named.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FunctionAt {
+    pub range: Range,
+    /// The token behind the opening parenthesis.
+    pub arguments: usize,
+    /// Whether it is in no parentheses.
+    pub is_outermost: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// No query yet: the inside of parentheses, or a statement that may contain one.
+    Start,
+    /// Behind a query of WITH: more of them, or the command word.
+    With,
+    /// Behind SELECT.
+    Targets,
+    /// In the list of FROM or USING.
+    From,
+    /// Behind `UPDATE name`: FROM may come.
+    Update,
+    /// Behind `DELETE FROM name`, `MERGE INTO name`: USING may come.
+    Delete,
+    /// Behind the list.
+    Rest,
+    /// The columns of an alias: no functions here.
+    Columns,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    phase: Phase,
+    /// A table, function or query comes next.
+    expects_table: bool,
+    /// An alias may come next.
+    expects_alias: bool,
+    /// It is in a list of FROM itself.
+    is_from_item: bool,
+    is_in_with: bool,
+    /// The WITH of this frame is RECURSIVE.
+    is_recursive: bool,
+    /// The name in WITH whose query this is: pushed when it ends.
+    defines: Option<Range>,
+    /// Names of WITH that were visible before.
+    names: usize,
+}
+
+const BASE: Frame = Frame {
+    phase: Phase::Start,
+    expects_table: false,
+    expects_alias: false,
+    is_from_item: false,
+    is_in_with: false,
+    is_recursive: false,
+    defines: None,
+    names: 0,
+};
+
+struct Walk<'a> {
+    cursor: Cursor<'a>,
+    /// The innermost frame; those around it.
+    frame: Frame,
+    outer: Vec<Frame>,
+    /// Names of WITH that are visible.
+    names: Vec<Range>,
+    found: Query,
+}
+
+/// Walks over `all`. Frames are as many as the depth budget allows.
+pub(super) fn query(text: &[u8], all: &[Lexeme]) -> Query {
+    let mut walk = Walk {
+        cursor: Cursor::new(text, all),
+        frame: BASE,
+        outer: Vec::new(),
+        names: Vec::new(),
+        found: Query::default(),
+    };
+    while let Some(here) = walk.cursor.peek() {
+        walk.step(here);
+    }
+    walk.found
+}
+
+impl Walk<'_> {
+    fn step(&mut self, here: Lexeme) {
+        match here.kind() {
+            Kind::Sign(b'(' | b'[') => self.open(),
+            Kind::Sign(b')' | b']') => self.close(),
+            Kind::Sign(b',') => {
+                self.cursor.at += 1;
+                match self.frame.phase {
+                    Phase::From => (self.frame.expects_table, self.frame.expects_alias) = (true, false),
+                    Phase::With => self.with_query(),
+                    _ => {}
+                }
+            }
+            Kind::Sign(b';') => {
+                self.cursor.at += 1;
+                self.frame.phase = Phase::Start;
+            }
+            Kind::Word | Kind::QuotedName | Kind::UnicodeName => self.name_or_word(here),
+            _ => {
+                self.cursor.at += 1;
+                self.frame.expects_table = false;
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        self.cursor.at += 1;
+        let is_from_item = self.frame.expects_table;
+        self.frame.expects_table = false;
+        // In FROM it is a query, or a list of joined tables: SELECT decides.
+        let phase = if is_from_item { Phase::From } else { Phase::Start };
+        self.push(Frame { phase, is_from_item, expects_table: is_from_item, ..BASE });
+    }
+
+    fn push(&mut self, inside: Frame) {
+        let is_in_with = inside.is_in_with || self.frame.is_in_with;
+        let inside = Frame { is_in_with, names: self.names.len(), ..inside };
+        self.outer.push(std::mem::replace(&mut self.frame, inside));
+    }
+
+    fn close(&mut self) {
+        self.cursor.at += 1;
+        let Some(outer) = self.outer.pop() else { return };
+        let inside = std::mem::replace(&mut self.frame, outer);
+        self.names.truncate(inside.names);
+        self.frame.expects_alias = inside.is_from_item;
+        self.names.extend(inside.defines);
+    }
+
+    fn name_or_word(&mut self, here: Lexeme) {
+        let at = self.cursor.at;
+        let before = at.checked_sub(1).map(|at| self.cursor.all[at]);
+        if self.frame.phase == Phase::Columns {
+            self.cursor.at += 1;
+            return;
+        }
+        if self.frame.expects_table && self.from_item(here) {
+            return;
+        }
+        if self.frame.expects_alias && self.alias(here) {
+            return;
+        }
+        // Behind a dot is a label, and behind AS of a query; behind AS of CREATE VIEW or PREPARE is the query itself.
+        let is_label = before
+            .is_some_and(|before| before.is_sign(b'.') || before.word == Word::As && self.frame.phase != Phase::Start);
+        if is_label || !self.keyword(here.word) {
+            self.function(before);
+        }
+    }
+
+    /// A name, followed by a parenthesis or not.
+    fn function(&mut self, before: Option<Lexeme>) {
+        let first = self.cursor.at;
+        let Some(range) = self.cursor.qualified() else { return };
+        let is_qualified = self.cursor.at > first + 1;
+        let is_type = before.is_some_and(|before| {
+            // A type, a method of sampling, a table with columns, an index method.
+            matches!(before.word, Word::As | Word::Tablesample | Word::References | Word::Using)
+                || before.range().of(self.cursor.text) == b"::"
+        });
+        let is_function = is_qualified || self.cursor.all[first].word.is_function_name();
+        if self.cursor.is_sign(b'(') && is_function && !is_type {
+            self.push_function(range);
+        }
+    }
+
+    fn push_function(&mut self, range: Range) {
+        let is_outermost = self.outer.is_empty();
+        self.found.functions.push(FunctionAt { range, arguments: self.cursor.at + 1, is_outermost });
+    }
+
+    /// The next item of FROM; false if it is none.
+    fn from_item(&mut self, here: Lexeme) -> bool {
+        match here.word {
+            Word::Only | Word::Lateral => {
+                self.cursor.at += 1;
+                return true;
+            }
+            Word::Rows if self.cursor.word_ahead(1) == Word::From => {
+                self.cursor.at += 2;
+                self.syntax_item();
+                return true;
+            }
+            Word::Values => {
+                self.begin(Verb::Values, Phase::Rest);
+                return true;
+            }
+            word => {
+                let opens = self.cursor.all.get(self.cursor.at + 1).is_some_and(|next| next.is_sign(b'('));
+                if opens && word.group() == Group::ColumnName {
+                    // XMLTABLE and its kin.
+                    self.cursor.at += 1;
+                    self.syntax_item();
+                    return true;
+                }
+                // LEFT and RIGHT are functions in front of a parenthesis, and joins elsewhere.
+                if !word.is_table_name() && !(opens && word.group() == Group::TypeOrFunction) {
+                    self.frame.expects_table = false;
+                    return false;
+                }
+            }
+        }
+        let first = self.cursor.at;
+        let Some(range) = self.cursor.qualified() else { return false };
+        self.frame.expects_table = false;
+        if self.cursor.is_sign(b'(') {
+            self.push_function(range);
+            self.syntax_item();
+        } else {
+            self.frame.expects_alias = true;
+            if self.cursor.at > first + 1 || !self.is_with_name(range) {
+                self.found.tables.push(range);
+            }
+        }
+        true
+    }
+
+    /// An item of FROM that is neither a name nor a query: its parentheses are here.
+    fn syntax_item(&mut self) {
+        self.frame.expects_table = false;
+        if self.cursor.take_sign(b'(') {
+            self.push(Frame { is_from_item: true, ..BASE });
+        }
+    }
+
+    /// An alias behind an item of FROM, with its columns; false if it is none.
+    fn alias(&mut self, here: Lexeme) -> bool {
+        if here.word == Word::As {
+            self.cursor.at += 1;
+            // `AS (a int)`: columns without a name.
+            self.columns();
+            return true;
+        }
+        if here.word == Word::With && self.cursor.word_ahead(1) == Word::Ordinality {
+            self.cursor.at += 2;
+            return true;
+        }
+        self.frame.expects_alias = false;
+        if !here.word.is_table_name() {
+            return false;
+        }
+        self.cursor.at += 1;
+        self.columns();
+        true
+    }
+
+    /// Goes into the columns of a table or an alias, if they are here and no query.
+    fn columns(&mut self) {
+        if self.cursor.is_sign(b'(') && !self.opens_query() {
+            self.cursor.at += 1;
+            self.push(Frame { phase: Phase::Columns, ..BASE });
+        }
+    }
+
+    /// Whether the parenthesis here has a query in it.
+    fn opens_query(&self) -> bool {
+        let ahead = self.cursor.all.get(self.cursor.at..).unwrap_or_default();
+        let inside = ahead.iter().find(|lexeme| !lexeme.is_sign(b'('));
+        inside.is_some_and(|lexeme| matches!(lexeme.word, Word::Select | Word::Values | Word::With | Word::Table))
+    }
+
+    fn is_with_name(&self, range: Range) -> bool {
+        let wanted = name(self.cursor.text, range).object;
+        self.names.iter().any(|&known| name(self.cursor.text, known).object == wanted)
+    }
+
+    /// A keyword of a query; false if it means nothing here.
+    fn keyword(&mut self, word: Word) -> bool {
+        let is_start = matches!(self.frame.phase, Phase::Start | Phase::With);
+        match word {
+            Word::Select => self.begin(Verb::Select, Phase::Targets),
+            Word::Values if is_start => self.begin(Verb::Values, Phase::Rest),
+            Word::Table if is_start => self.table_command(),
+            Word::With => return self.with(),
+            Word::Insert if is_start && self.cursor.word_ahead(1) == Word::Into => self.target(Verb::Insert, 2),
+            Word::Merge if is_start && self.cursor.word_ahead(1) == Word::Into => self.target(Verb::Merge, 2),
+            Word::Delete if is_start && self.cursor.word_ahead(1) == Word::From => self.target(Verb::Delete, 2),
+            Word::Update if is_start && self.is_update() => self.target(Verb::Update, 1),
+            Word::Into if self.frame.phase == Phase::Targets => self.select_into(),
+            Word::From => return self.from(),
+            Word::Using if self.frame.phase == Phase::Delete => self.list(),
+            Word::Using => {
+                self.cursor.at += 1;
+                self.columns();
+            }
+            Word::Join if self.frame.phase == Phase::From => self.list(),
+            Word::For => {
+                self.found.locks |=
+                    matches!(self.cursor.word_ahead(1), Word::Update | Word::Share | Word::No | Word::Key);
+                self.end_list();
+            }
+            Word::Union | Word::Intersect | Word::Except => self.set_operation(),
+            Word::Where | Word::Group | Word::Having | Word::Window | Word::Order | Word::Limit | Word::Offset => {
+                self.end_list();
+            }
+            Word::Fetch | Word::Returning => self.end_list(),
+            Word::On if self.cursor.word_ahead(1) == Word::Conflict => self.end_list(),
+            Word::When if self.is_merge_clause() => self.end_list(),
+            Word::Case | Word::Filter | Word::And | Word::Or => {
+                self.found.has_clauses = true;
+                return false;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn begin(&mut self, verb: Verb, phase: Phase) {
+        self.cursor.at += 1;
+        self.frame.phase = phase;
+        (self.frame.expects_table, self.frame.expects_alias) = (false, false);
+        if !self.frame.is_in_with {
+            self.found.verb.get_or_insert(verb);
+        }
+    }
+
+    /// `TABLE name`, which is `SELECT * FROM name`.
+    fn table_command(&mut self) {
+        self.begin(Verb::Table, Phase::From);
+        self.frame.expects_table = true;
+    }
+
+    /// INSERT INTO, UPDATE, DELETE FROM or MERGE INTO, of `words` words, with the table. A name of WITH is no target.
+    fn target(&mut self, verb: Verb, words: usize) {
+        let phase = match verb {
+            Verb::Update => Phase::Update,
+            Verb::Insert => Phase::Rest,
+            _ => Phase::Delete,
+        };
+        self.begin(verb, phase);
+        self.cursor.at += words - 1;
+        self.found.writes = true;
+        self.cursor.take(Word::Only);
+        let in_parentheses = self.cursor.take_sign(b'(');
+        let table = self.cursor.qualified();
+        self.found.tables.extend(table);
+        if in_parentheses {
+            self.cursor.take_sign(b')');
+        }
+        if verb == Verb::Insert {
+            if self.cursor.take(Word::As) {
+                self.cursor.name();
+            }
+            self.columns();
+            // The query or VALUES of an INSERT comes next, perhaps with a WITH of its own.
+            self.frame.phase = Phase::Start;
+        }
+    }
+
+    /// Whether UPDATE here is the command and no column: a table follows.
+    fn is_update(&self) -> bool {
+        let next = self.cursor.all.get(self.cursor.at + 1);
+        // FOR UPDATE, FOR NO KEY UPDATE, ON UPDATE CASCADE.
+        let is_command = !matches!(self.before(1), Word::For | Word::Key | Word::On);
+        is_command && next.is_some_and(|next| next.is_name() || next.is_sign(b'('))
+    }
+
+    /// The keyword `back` tokens before this one.
+    fn before(&self, back: usize) -> Word {
+        self.cursor.at.checked_sub(back).map_or(Word::Name, |at| self.cursor.all[at].word)
+    }
+
+    fn select_into(&mut self) {
+        self.cursor.at += 1;
+        let mut is_temp = false;
+        while matches!(
+            self.cursor.word(),
+            Word::Temp | Word::Temporary | Word::Local | Word::Global | Word::Unlogged | Word::Table
+        ) {
+            is_temp |= matches!(self.cursor.word(), Word::Temp | Word::Temporary);
+            self.cursor.at += 1;
+        }
+        let table = self.cursor.qualified();
+        self.found.tables.extend(table);
+        self.found.into = Some(is_temp);
+    }
+
+    fn from(&mut self) -> bool {
+        let is_comparison = self.before(1) == Word::Distinct && matches!(self.before(2), Word::Is | Word::Not);
+        let begins = matches!(self.frame.phase, Phase::Targets | Phase::Update) && !is_comparison;
+        if begins {
+            self.list();
+        }
+        begins
+    }
+
+    /// A list of tables begins or goes on.
+    fn list(&mut self) {
+        self.cursor.at += 1;
+        self.found.has_clauses = true;
+        self.frame.phase = Phase::From;
+        (self.frame.expects_table, self.frame.expects_alias) = (true, false);
+    }
+
+    /// A clause behind the list.
+    fn end_list(&mut self) {
+        self.cursor.at += 1;
+        self.found.has_clauses = true;
+        (self.frame.expects_table, self.frame.expects_alias) = (false, false);
+        if matches!(self.frame.phase, Phase::From | Phase::Targets | Phase::Update | Phase::Delete) {
+            self.frame.phase = Phase::Rest;
+        }
+    }
+
+    /// UNION and its kin: another query follows.
+    fn set_operation(&mut self) {
+        self.cursor.at += 1;
+        self.cursor.skip_all(&[Word::All, Word::Distinct]);
+        self.found.has_clauses = true;
+        self.frame.expects_alias = false;
+        // In parentheses of FROM the next query may be in parentheses, too.
+        self.frame.expects_table = self.frame.is_from_item && self.cursor.is_sign(b'(');
+        self.frame.phase = if self.frame.expects_table { Phase::From } else { Phase::Start };
+    }
+
+    /// WHEN of MERGE, and not of CASE.
+    fn is_merge_clause(&self) -> bool {
+        let ahead = [self.cursor.word_ahead(1), self.cursor.word_ahead(2)];
+        self.frame.phase == Phase::From && matches!(ahead, [Word::Matched, _] | [Word::Not, Word::Matched])
+    }
+
+    /// WITH of queries; false if it is another WITH.
+    fn with(&mut self) -> bool {
+        let mut ahead = self.cursor;
+        ahead.at += 1;
+        let is_recursive = ahead.take(Word::Recursive);
+        let is_name = ahead.peek().is_some_and(|lexeme| lexeme.is_name() && lexeme.word.is_table_name());
+        ahead.at += 1;
+        ahead.skip_parentheses();
+        let is_with = is_name && ahead.take(Word::As) && {
+            ahead.skip_all(&[Word::Not, Word::Materialized]);
+            ahead.is_sign(b'(')
+        };
+        if is_with {
+            self.cursor.at += 1 + usize::from(is_recursive);
+            self.found.has_clauses = true;
+            self.frame.is_recursive = is_recursive;
+            self.frame.phase = Phase::With;
+            (self.frame.expects_table, self.frame.expects_alias) = (false, false);
+            self.with_query();
+        }
+        is_with
+    }
+
+    /// `name (columns) AS MATERIALIZED (`, up to behind the parenthesis.
+    fn with_query(&mut self) {
+        let Some(name) = self.cursor.peek().filter(|lexeme| identifier(self.cursor.text, lexeme.token).is_some())
+        else {
+            return;
+        };
+        let mut ahead = self.cursor;
+        ahead.at += 1;
+        ahead.skip_parentheses();
+        if !ahead.take(Word::As) {
+            return;
+        }
+        ahead.skip_all(&[Word::Not, Word::Materialized]);
+        if !ahead.take_sign(b'(') {
+            return;
+        }
+        self.cursor.at = ahead.at;
+        let mut defines = Some(name.range());
+        if self.frame.is_recursive {
+            self.names.extend(defines.take());
+        }
+        self.push(Frame { is_in_with: true, defines, ..BASE });
+    }
+}

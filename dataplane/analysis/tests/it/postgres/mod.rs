@@ -1,0 +1,5 @@
+//! PostgreSQL: texts with their facts, against another parser, against themselves.
+
+mod cost;
+mod golden;
+mod properties;

@@ -1,0 +1,3 @@
+//! Scenes first, then random runs.
+
+mod swarm;
