@@ -162,7 +162,7 @@ impl PooledProtocol for PostgresServer {
 
     async fn reset(&self, stream: &mut Stream, state: &mut ServerState) -> bool {
         let mut recovery = Recovery::new(self.settings.server_reset_query.as_deref().map(str::as_bytes));
-        let mut recovered = recovery.begin(state, &self.share, &Sink(&stream.output));
+        let mut recovered = recovery.begin(state, &Sink(&stream.output));
         loop {
             match recovered {
                 Recovered::Clean => return true,

@@ -6,7 +6,6 @@ use weir_base::{
     exchange::LossCause,
     time::{Time, turn},
 };
-use weir_engine::note_waiting_clients;
 use weir_listener::Timing;
 use weir_postgres_codec::{
     backend::{self, ErrorReport, Severity},
@@ -57,8 +56,6 @@ impl Life<'_> {
     /// A server that is at hand. `None`: one is on its way.
     pub(super) fn acquire(&mut self, _: Want) -> Option<PooledConnection<PostgresServer>> {
         self.lease.asked = turn::now();
-        self.connection.handle.begins();
-        note_waiting_clients(1);
         let wanted = SelectionCriteria::default();
         if let Some(server) = self.client.pool.try_acquire(&wanted) {
             return Some(server);
@@ -84,7 +81,6 @@ impl Life<'_> {
         self.lease.got = turn::now();
         self.lease.appended = self.output.appended();
         self.lease.is_logged = self.connection.service.sessions.samples_access();
-        self.connection.service.metrics.in_flight.add(1);
         server.stream().output.charge_to(Some(self.connection.handle.account().clone()));
         self.lease.server = Some(server);
     }
@@ -105,9 +101,6 @@ impl Life<'_> {
     /// Records the time that the client had a server.
     fn done(&mut self, outcome: &'static str) {
         let (service, handle) = (&self.connection.service, &self.connection.handle);
-        service.metrics.in_flight.add(-1);
-        handle.ends();
-        note_waiting_clients(-1);
         let now = turn::now();
         let Lease { asked: arrived, got, appended, is_logged, .. } = self.lease;
         let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
@@ -132,8 +125,6 @@ impl Life<'_> {
     /// The refusal of a client that gets no server.
     pub(super) fn refusal(&mut self, error: AcquireError) -> Refusal {
         self.lease.acquiring = None;
-        self.connection.handle.ends();
-        note_waiting_clients(-1);
         self.connection.service.metrics.shed(error.refusal.name());
         let pool = self.client.pool.key().to_string();
         match error.refusal {
@@ -182,10 +173,8 @@ impl Life<'_> {
 
     /// The session is over: its server goes where it can be made clean.
     pub(super) fn leave(&mut self) {
-        if self.lease.acquiring.take().is_some() {
-            self.connection.handle.ends();
-            note_waiting_clients(-1);
-        }
+        self.lease.acquiring = None;
+        self.note_busy(false);
         let slot = self.client.cancel.clone();
         self.connection.service.cancels.leave(&slot);
         // Nobody looks at them any more.
@@ -195,7 +184,9 @@ impl Life<'_> {
         let (number, state) = (server.number(), server.state());
         // The pool makes its own: what it has to do is in the state.
         drop(self.client.session.on_client_gone(state, None));
-        let Some(target) = state.cancel_target().filter(|_| state.is_busy()).cloned() else {
+        // Without its client a COPY ends by itself: the pool ends its data.
+        let runs_query = state.is_busy() && !state.facts(false, false).is_copying;
+        let Some(target) = state.cancel_target().filter(|_| runs_query).cloned() else {
             return give_back(server, Cleanliness::Dirty, &slot);
         };
         let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());

@@ -13,7 +13,7 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
-use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream};
+use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream, note_waiting_clients};
 use weir_listener::{CloseReason, DRAIN_GAP, Drain};
 use weir_postgres_codec::backend::{self, ErrorReport};
 use weir_postgres_session::{End, Next, PinReasons, Refusal, ServerStep, Session};
@@ -68,6 +68,8 @@ pub(super) struct Life<'a> {
     stalled: Option<(Time, u64)>,
     streak: u32,
     armed: Time,
+    /// It waits for a server, or for its reply.
+    is_busy: bool,
     /// The reasons for a pin that operators see.
     pub(super) shown_pin: PinReasons,
 }
@@ -88,6 +90,7 @@ pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, mut c
         stalled: None,
         streak: 0,
         armed: Time::NEVER,
+        is_busy: false,
         shown_pin: PinReasons::default(),
     };
     let reason = life.run(stream).await;
@@ -179,8 +182,28 @@ impl Life<'_> {
             Event::Relieved => self.go_on()?,
             Event::Overdue => self.on_overdue()?,
         }
+        self.note_busy(self.client.session.busy_since().is_some() || self.lease.acquiring.is_some());
         self.charge();
         Ok(())
+    }
+
+    /// Counts the client among those that wait for a server or its reply, or no longer.
+    #[inline]
+    pub(super) fn note_busy(&mut self, is_busy: bool) {
+        if self.is_busy == is_busy {
+            return;
+        }
+        self.is_busy = is_busy;
+        let (handle, in_flight) = (&self.connection.handle, &self.connection.service.metrics.in_flight);
+        if is_busy {
+            handle.begins();
+            in_flight.add(1);
+            note_waiting_clients(1);
+        } else {
+            handle.ends();
+            in_flight.add(-1);
+            note_waiting_clients(-1);
+        }
     }
 
     /// Bytes of the client.
