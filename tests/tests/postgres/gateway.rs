@@ -32,7 +32,7 @@ fn text(output: &Output) -> (String, String) {
     (read(&output.stdout), read(&output.stderr))
 }
 
-/// What it prints.
+/// The output of a statement.
 fn sql(gateway: &Gateway, text: &str) -> String {
     try_sql(gateway, text).unwrap_or_else(|error| panic!("{text}: {error}\n{}", gateway.log()))
 }

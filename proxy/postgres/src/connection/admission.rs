@@ -240,7 +240,7 @@ impl Admission<'_> {
         details.name = name.map(|(_, value)| text(value)).unwrap_or_default();
     }
 
-    /// Connects to a server, which nobody has for this database and user yet.
+    /// Connects to a server: the first one for this database and user.
     async fn greeting(
         &self,
         pool: &Rc<Pool<PostgresServer>>,

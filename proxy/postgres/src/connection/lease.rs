@@ -31,8 +31,8 @@ pub(super) struct Lease {
     pub(super) acquiring: Option<Acquiring>,
     /// The output of the server was congested when the session last looked.
     pub(super) was_congested: bool,
-    /// When the client asked for a server.
-    asked: Time,
+    /// When the client wanted a server.
+    wanted: Time,
     /// When it got one.
     got: Time,
     /// Bytes that the client had been sent then.
@@ -46,7 +46,7 @@ impl Lease {
         self.server.is_some() || self.acquiring.is_some()
     }
 
-    /// What is known of the server.
+    /// The state of the server.
     pub(super) fn state(&self) -> Option<&ServerState> {
         self.server.as_ref().map(PooledConnection::state_ref)
     }
@@ -55,15 +55,15 @@ impl Lease {
 impl Life<'_> {
     /// A server that is at hand. `None`: one is on its way.
     pub(super) fn acquire(&mut self, _: Want) -> Option<PooledConnection<PostgresServer>> {
-        self.lease.asked = turn::now();
+        self.lease.wanted = turn::now();
         let wanted = SelectionCriteria::default();
         if let Some(server) = self.client.pool.try_acquire(&wanted) {
             return Some(server);
         }
         let settings = &self.client.settings;
         let patience = Patience {
-            deadline: self.lease.asked.saturating_add(settings.query_wait_timeout),
-            notify_at: settings.query_wait_notify.map(|notify| self.lease.asked.saturating_add(notify)),
+            deadline: self.lease.wanted.saturating_add(settings.query_wait_timeout),
+            notify_at: settings.query_wait_notify.map(|notify| self.lease.wanted.saturating_add(notify)),
         };
         let (pool, output) = (self.client.pool.clone(), self.output.clone());
         let note = move || {
@@ -102,7 +102,7 @@ impl Life<'_> {
     fn done(&mut self, outcome: &'static str) {
         let (service, handle) = (&self.connection.service, &self.connection.handle);
         let now = turn::now();
-        let Lease { asked: arrived, got, appended, is_logged, .. } = self.lease;
+        let Lease { wanted: arrived, got, appended, is_logged, .. } = self.lease;
         let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
         service.metrics.durations.record(&timing, 1, None);
         if is_logged {
@@ -130,7 +130,7 @@ impl Life<'_> {
         match error.refusal {
             PoolRefusal::QueueTimeout | PoolRefusal::QueueFull => {
                 let waiters = self.client.upstream.counts().iter().map(|counts| counts.waiting as usize).sum();
-                Refusal::wait_timeout(&pool, waiters, turn::now().since(self.lease.asked))
+                Refusal::wait_timeout(&pool, waiters, turn::now().since(self.lease.wanted))
             }
             PoolRefusal::Unreachable | PoolRefusal::BreakerOpen => Refusal::unreachable(&pool),
             PoolRefusal::Greeting => aside::refusal_of(error.words.as_deref(), &pool),
@@ -177,7 +177,7 @@ impl Life<'_> {
         self.note_busy(false);
         let slot = self.client.cancel.clone();
         self.connection.service.cancels.leave(&slot);
-        // Nobody looks at them any more.
+        // No task looks at them any more.
         drop(slot.hold(slot.take()));
         let Some(mut server) = self.lease.server.take() else { return };
         self.done("client_gone");

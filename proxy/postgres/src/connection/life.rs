@@ -27,7 +27,7 @@ const CHUNKS_PER_TURN_MAX: u32 = 8;
 /// Below this the bytes that a session left are not charged to the byte budget: most statements fit.
 const CHARGED_BYTES_MIN: usize = 4 * 1024;
 
-/// What the session wants next.
+/// The next want of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     /// Bytes of the client.
@@ -101,7 +101,7 @@ pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, mut c
 impl Life<'_> {
     async fn run(&mut self, stream: &mut Stream) -> CloseReason {
         let due = weir_engine::deadline();
-        // What came behind the login.
+        // Bytes that came behind the login.
         if let Err(reason) = self.go_on() {
             return reason;
         }
