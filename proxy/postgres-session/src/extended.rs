@@ -61,7 +61,9 @@ impl Session {
         let is_unsure = self.names.get(name).is_some() && !server.queue.is_empty();
         // Whether it works in a block that may have failed, only the server can say.
         let is_known = !name.is_empty() && server.statements.use_number(&statement).is_some();
-        let is_unsure = is_unsure || (name.is_empty() && Self::is_unnamed_uncertain(server)) || (is_known && server.queue.is_status_unknown());
+        let is_unsure = is_unsure
+            || (name.is_empty() && Self::is_unnamed_uncertain(server))
+            || (is_known && server.queue.is_status_unknown());
         if is_unsure || self.are_names_uncertain(server) || Self::is_uncertain(&statement, server) {
             return Some(self.wait_for_replies(turn, server));
         }
@@ -85,8 +87,7 @@ impl Session {
         server: &mut ServerState,
     ) {
         turn.io.count(Event::ServerParse);
-        let note = Note::Unnamed { before: self.unnamed.clone(), at_server: server.unnamed.clone() };
-        server.unnamed_since = Some(server.queue.batch());
+        let note = self.note_unnamed(server);
         if server.queue.push(Expected::forward(Request::Parse, note)).is_none() {
             server.unnamed = Some(statement.clone());
             self.unnamed = Some(statement);
@@ -237,6 +238,12 @@ impl Session {
         server.unnamed_since.is_some_and(|since| since != server.queue.batch()) && !server.queue.is_empty()
     }
 
+    /// The unnamed statement is about to change, at the server and perhaps for the client.
+    fn note_unnamed(&self, server: &mut ServerState) -> Note {
+        server.unnamed_since = Some(server.queue.batch());
+        Note::Unnamed { before: self.unnamed.clone(), at_server: server.unnamed.clone() }
+    }
+
     /// The server's unnamed statement is the client's.
     fn ensure_unnamed<I: Io>(&mut self, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
         let is_same = match (&self.unnamed, &server.unnamed) {
@@ -248,19 +255,18 @@ impl Session {
             return;
         }
         turn.feed.flush(&mut self.retry, turn.io);
+        let note = self.note_unnamed(server);
         match self.unnamed.clone() {
             Some(wanted) => {
                 turn.io.count(Event::ServerParse);
                 turn.io.encode_to_server(|out| frontend::parse_renamed(out, b"", wanted.rest()));
-                let note = Note::Unnamed { before: self.unnamed.clone(), at_server: server.unnamed.clone() };
-                server.unnamed_since = Some(server.queue.batch());
                 if server.queue.push(Expected::swallow(Request::Parse, note)).is_none() {
                     server.unnamed = Some(wanted);
                 }
             }
             None => {
                 turn.io.encode_to_server(|out| frontend::close(out, Kind::Statement, b""));
-                if server.queue.push(Expected::swallow(Request::Close, Note::None)).is_none() {
+                if server.queue.push(Expected::swallow(Request::Close, note)).is_none() {
                     server.unnamed = None;
                 }
             }
@@ -475,23 +481,31 @@ impl Session {
             return self.pass_unchanged(Request::Close, head, turn, server);
         }
         let server = server.filter(|_| self.attachment == Attachment::Used);
-        if close.kind == Kind::Statement && close.name.is_empty() {
-            self.unnamed = None;
-        }
         match server {
             // Without a server there is no portal, and the names are here.
             None => {
                 if close.kind == Kind::Statement {
                     self.names.remove(close.name);
+                    if close.name.is_empty() {
+                        self.unnamed = None;
+                    }
                 }
                 turn.feed.skip(head.whole(), &mut self.retry, turn.io);
                 turn.io.encode_to_client(backend::close_complete);
             }
-            Some(server) if close.kind == Kind::Portal || close.name.is_empty() => {
-                if close.kind == Kind::Statement {
+            Some(server) if close.kind == Kind::Portal => {
+                server.queue.push(Expected::forward(Request::Close, Note::None));
+                turn.feed.pass(head.whole());
+            }
+            Some(server) if close.name.is_empty() => {
+                if Self::is_unnamed_uncertain(server) {
+                    return Some(self.wait_for_replies(turn, server));
+                }
+                let note = self.note_unnamed(server);
+                if server.queue.push(Expected::forward(Request::Close, note)).is_none() {
+                    self.unnamed = None;
                     server.unnamed = None;
                 }
-                server.queue.push(Expected::forward(Request::Close, Note::None));
                 turn.feed.pass(head.whole());
             }
             Some(server) if self.are_names_uncertain(server) => return Some(self.wait_for_replies(turn, server)),

@@ -160,6 +160,9 @@ impl Replies for Silence<'_> {
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
+        if entry.request == Request::Query {
+            server.unnamed = None;
+        }
         match entry.note {
             Note::Replayed(_) => server.dirt |= PinReasons::OPAQUE,
             Note::Aligned(..) => server.dirt |= PinReasons::SQL_PREPARE,

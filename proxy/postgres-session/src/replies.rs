@@ -47,7 +47,7 @@ impl<I: Io> Replies for Delivery<'_, I> {
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
-        if entry.request == Request::Query {
+        if entry.ends_unnamed {
             server.unnamed = None;
             server.unnamed_since = None;
             if entry.fate == Fate::Forward {

@@ -73,11 +73,10 @@ impl Session {
             None => Note::None,
         };
         turn.io.count(Event::Query);
+        let ends_unnamed = self.unnamed.is_some() || server.unnamed.is_some();
         let batch = server.queue.batch();
-        if server.queue.push(Expected::forward(Request::Query, note)).is_none()
-            && (self.unnamed.is_some() || server.unnamed.is_some())
-        {
-            // Its reply ends the unnamed statement.
+        let entry = Expected { ends_unnamed, ..Expected::forward(Request::Query, note) };
+        if server.queue.push(entry).is_none() && ends_unnamed {
             server.unnamed_since = Some(batch);
         }
         turn.feed.pass(head.whole());
@@ -144,7 +143,12 @@ impl Session {
         }
         turn.feed.flush(&mut self.retry, turn.io);
         turn.io.encode_to_server(|out| frontend::query(out, &text));
-        server.queue.push(Expected::swallow(Request::Query, Note::Aligned(name.into(), has)));
+        let ends_unnamed = server.unnamed.is_some();
+        if ends_unnamed {
+            server.unnamed_since = Some(server.queue.batch());
+        }
+        let entry = Expected::swallow(Request::Query, Note::Aligned(name.into(), has));
+        server.queue.push(Expected { ends_unnamed, ..entry });
     }
 
     /// SQL's DEALLOCATE of a statement of the protocol, whose name the server does not know. True if that was it.
