@@ -64,7 +64,9 @@ impl Session {
         let is_unsure = is_unsure
             || (name.is_empty() && Self::is_unnamed_uncertain(server))
             || (is_known && server.queue.is_status_unknown());
-        if is_unsure || self.are_names_uncertain(server) || Self::is_uncertain(&statement, server) {
+        let is_unsure = is_unsure || self.are_names_uncertain(server) || Self::is_uncertain(&statement, server);
+        // Within COPY the message is an error, and its reply comes only behind it.
+        if is_unsure && !self.breaks_copy {
             return Some(self.wait_for_replies(turn, server));
         }
         turn.io.count(Event::ClientParse);
@@ -210,6 +212,9 @@ impl Session {
     /// Whether the server has the statement of this name, only a reply can tell.
     #[inline]
     fn must_wait_for(&self, name: &[u8], server: &ServerState) -> bool {
+        if self.breaks_copy {
+            return false;
+        }
         if name.is_empty() {
             return Self::is_unnamed_uncertain(server);
         }
@@ -228,7 +233,7 @@ impl Session {
 
     /// An earlier batch has given or ended a name, and its replies are due.
     #[inline]
-    fn are_names_uncertain(&self, server: &ServerState) -> bool {
+    pub(crate) fn are_names_uncertain(&self, server: &ServerState) -> bool {
         self.names_since.is_some_and(|since| since != server.queue.batch()) && !server.queue.is_empty()
     }
 

@@ -55,7 +55,7 @@ impl Recovery {
     }
 
     /// Sends what has to be sent first. Call it once.
-    pub fn begin(&mut self, server: &mut ServerState, io: &impl ToServer) -> Recovered {
+    pub fn begin(&mut self, server: &mut ServerState, _: &WorkerShare, io: &impl ToServer) -> Recovered {
         if server.facts(false, false).without_client() == Verdict::Close {
             return Recovered::Unusable;
         }

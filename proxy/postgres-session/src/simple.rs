@@ -60,7 +60,9 @@ impl Session {
         self.retry.forget();
         let note = match facts {
             Some(facts) => {
-                if self.is_of_protocol(&facts) && !server.queue.is_empty() {
+                // Names, and whether a block has failed, must be certain before anything is sent about them.
+                let is_unsure = facts.names_statements && !server.queue.is_empty();
+                if is_unsure && !self.breaks_copy {
                     return Some(self.wait_for_replies(turn, server));
                 }
                 if self.is_deallocated_here(&facts, head, turn, server) {
