@@ -167,6 +167,8 @@ impl Session {
             return false;
         }
         self.names.remove(name);
+        // As any Query does.
+        self.unnamed = None;
         turn.feed.skip(head.whole(), &mut self.retry, turn.io);
         let mut bytes = Vec::new();
         backend::command_complete(&mut bytes, b"DEALLOCATE");
