@@ -64,7 +64,9 @@ impl Session {
         let is_unsure = is_unsure
             || (name.is_empty() && Self::is_unnamed_uncertain(server))
             || (is_known && server.queue.is_status_unknown());
-        if is_unsure || self.are_names_uncertain(server) || Self::is_uncertain(&statement, server) {
+        let is_unsure = is_unsure || self.are_names_uncertain(server) || Self::is_uncertain(&statement, server);
+        // Within COPY the message is an error, and its reply comes only behind it.
+        if is_unsure && !self.breaks_copy {
             return Some(self.wait_for_replies(turn, server));
         }
         turn.io.count(Event::ClientParse);
@@ -87,8 +89,7 @@ impl Session {
         server: &mut ServerState,
     ) {
         turn.io.count(Event::ServerParse);
-        let note = Note::Unnamed { before: self.unnamed.clone(), at_server: server.unnamed.clone() };
-        server.unnamed_since = Some(server.queue.batch());
+        let note = self.note_unnamed(server);
         if server.queue.push(Expected::forward(Request::Parse, note)).is_none() {
             server.unnamed = Some(statement.clone());
             self.unnamed = Some(statement);
@@ -211,6 +212,9 @@ impl Session {
     /// Whether the server has the statement of this name, only a reply can tell.
     #[inline]
     fn must_wait_for(&self, name: &[u8], server: &ServerState) -> bool {
+        if self.breaks_copy {
+            return false;
+        }
         if name.is_empty() {
             return Self::is_unnamed_uncertain(server);
         }
@@ -229,7 +233,7 @@ impl Session {
 
     /// An earlier batch has given or ended a name, and its replies are due.
     #[inline]
-    fn are_names_uncertain(&self, server: &ServerState) -> bool {
+    pub(crate) fn are_names_uncertain(&self, server: &ServerState) -> bool {
         self.names_since.is_some_and(|since| since != server.queue.batch()) && !server.queue.is_empty()
     }
 
@@ -237,6 +241,12 @@ impl Session {
     #[inline]
     fn is_unnamed_uncertain(server: &ServerState) -> bool {
         server.unnamed_since.is_some_and(|since| since != server.queue.batch()) && !server.queue.is_empty()
+    }
+
+    /// The unnamed statement is about to change, at the server and perhaps for the client.
+    fn note_unnamed(&self, server: &mut ServerState) -> Note {
+        server.unnamed_since = Some(server.queue.batch());
+        Note::Unnamed { before: self.unnamed.clone(), at_server: server.unnamed.clone() }
     }
 
     /// The server's unnamed statement is the client's.
@@ -250,19 +260,18 @@ impl Session {
             return;
         }
         turn.feed.flush(&mut self.retry, turn.io);
+        let note = self.note_unnamed(server);
         match self.unnamed.clone() {
             Some(wanted) => {
                 turn.io.count(Event::ServerParse);
                 turn.io.encode_to_server(|out| frontend::parse_renamed(out, b"", wanted.rest()));
-                let note = Note::Unnamed { before: self.unnamed.clone(), at_server: server.unnamed.clone() };
-                server.unnamed_since = Some(server.queue.batch());
                 if server.queue.push(Expected::swallow(Request::Parse, note)).is_none() {
                     server.unnamed = Some(wanted);
                 }
             }
             None => {
                 turn.io.encode_to_server(|out| frontend::close(out, Kind::Statement, b""));
-                if server.queue.push(Expected::swallow(Request::Close, Note::None)).is_none() {
+                if server.queue.push(Expected::swallow(Request::Close, note)).is_none() {
                     server.unnamed = None;
                 }
             }
@@ -477,23 +486,31 @@ impl Session {
             return self.pass_unchanged(Request::Close, head, turn, server);
         }
         let server = server.filter(|_| self.attachment == Attachment::Used);
-        if close.kind == Kind::Statement && close.name.is_empty() {
-            self.unnamed = None;
-        }
         match server {
             // Without a server there is no portal, and the names are here.
             None => {
                 if close.kind == Kind::Statement {
                     self.names.remove(close.name);
+                    if close.name.is_empty() {
+                        self.unnamed = None;
+                    }
                 }
                 turn.feed.skip(head.whole(), &mut self.retry, turn.io);
                 turn.io.encode_to_client(backend::close_complete);
             }
-            Some(server) if close.kind == Kind::Portal || close.name.is_empty() => {
-                if close.kind == Kind::Statement {
+            Some(server) if close.kind == Kind::Portal => {
+                server.queue.push(Expected::forward(Request::Close, Note::None));
+                turn.feed.pass(head.whole());
+            }
+            Some(server) if close.name.is_empty() => {
+                if Self::is_unnamed_uncertain(server) {
+                    return Some(self.wait_for_replies(turn, server));
+                }
+                let note = self.note_unnamed(server);
+                if server.queue.push(Expected::forward(Request::Close, note)).is_none() {
+                    self.unnamed = None;
                     server.unnamed = None;
                 }
-                server.queue.push(Expected::forward(Request::Close, Note::None));
                 turn.feed.pass(head.whole());
             }
             Some(server) if self.are_names_uncertain(server) => return Some(self.wait_for_replies(turn, server)),

@@ -103,19 +103,21 @@ pub(crate) struct Expected {
     pub(crate) request: Request,
     pub(crate) fate: Fate,
     pub(crate) note: Note,
+    /// A Query that ends an unnamed statement.
+    pub(crate) ends_unnamed: bool,
 }
 
 impl Expected {
     pub(crate) fn forward(request: Request, note: Note) -> Self {
-        Self { request, fate: Fate::Forward, note }
+        Self { request, fate: Fate::Forward, note, ends_unnamed: false }
     }
 
     pub(crate) fn swallow(request: Request, note: Note) -> Self {
-        Self { request, fate: Fate::Swallow, note }
+        Self { request, fate: Fate::Swallow, note, ends_unnamed: false }
     }
 
     pub(crate) fn fake(request: Request, note: Note) -> Self {
-        Self { request, fate: Fate::Fake, note }
+        Self { request, fate: Fate::Fake, note, ends_unnamed: false }
     }
 }
 
@@ -275,8 +277,9 @@ impl Outstanding {
             }
         }
         // No Sync has counted for the batch of the COPY.
-        if let [copy] = self.entries.make_contiguous() {
-            self.is_open = !copy.request.ends_with_ready();
+        let is_last = |entry: &Expected| entry.request.is_marker() || entry.fate == Fate::Fake;
+        if self.entries.iter().skip(1).all(is_last) {
+            self.is_open = self.entries.front().is_some_and(|copy| !copy.request.ends_with_ready());
         }
         begun
     }

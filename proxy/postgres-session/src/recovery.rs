@@ -55,7 +55,7 @@ impl Recovery {
     }
 
     /// Sends what has to be sent first. Call it once.
-    pub fn begin(&mut self, server: &mut ServerState, io: &impl ToServer) -> Recovered {
+    pub fn begin(&mut self, server: &mut ServerState, _: &WorkerShare, io: &impl ToServer) -> Recovered {
         if server.facts(false, false).without_client() == Verdict::Close {
             return Recovered::Unusable;
         }
@@ -160,6 +160,9 @@ impl Replies for Silence<'_> {
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
+        if entry.request == Request::Query {
+            server.unnamed = None;
+        }
         match entry.note {
             Note::Replayed(_) => server.dirt |= PinReasons::OPAQUE,
             Note::Aligned(..) => server.dirt |= PinReasons::SQL_PREPARE,

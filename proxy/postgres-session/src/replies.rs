@@ -47,7 +47,7 @@ impl<I: Io> Replies for Delivery<'_, I> {
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
-        if entry.request == Request::Query {
+        if entry.ends_unnamed {
             server.unnamed = None;
             server.unnamed_since = None;
             if entry.fate == Fate::Forward {
@@ -196,10 +196,10 @@ impl<I: Io> Delivery<'_, I> {
         let (statements, entries, bytes) = self.session.retry.take();
         self.io.count(Event::Heal);
         for statement in statements {
-            let Some(number) = server.statements.remove(&statement) else { continue };
+            // Under the same number: the bytes of the batch have it.
+            let Some(number) = server.statements.use_number(&statement) else { continue };
             self.session.write_close(number, self.io);
             server.queue.push(Expected::swallow(Request::Close, Note::None));
-            let number = server.statements.insert(statement.clone(), server.queue.batch());
             self.io.count(Event::ServerParse);
             self.io.encode_to_server(|out| {
                 frontend::parse_renamed(out, crate::statements::ServerName::new(number).bytes(), statement.rest());

@@ -155,6 +155,8 @@ pub struct Session {
     pub(crate) busy_since: Option<Time>,
     /// Since when none is due.
     pub(crate) idle_since: Time,
+    /// The present message comes within the data of a COPY, where it is an error.
+    pub(crate) breaks_copy: bool,
     /// A message has been looked at that waits for replies.
     pub(crate) is_waiting: bool,
     /// The batch that last gave or ended a name, while its replies are due: an error there may yet undo that.
@@ -194,6 +196,7 @@ impl Session {
             awaited_channel: None,
             busy_since: None,
             idle_since: now,
+            breaks_copy: false,
             is_waiting: false,
             names_since: None,
             has_barrier: false,

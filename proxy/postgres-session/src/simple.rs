@@ -60,7 +60,9 @@ impl Session {
         self.retry.forget();
         let note = match facts {
             Some(facts) => {
-                if self.is_of_protocol(&facts) && !server.queue.is_empty() {
+                // Names, and whether a block has failed, must be certain before anything is sent about them.
+                let is_unsure = facts.names_statements && !server.queue.is_empty();
+                if is_unsure && !self.breaks_copy {
                     return Some(self.wait_for_replies(turn, server));
                 }
                 if self.is_deallocated_here(&facts, head, turn, server) {
@@ -73,11 +75,10 @@ impl Session {
             None => Note::None,
         };
         turn.io.count(Event::Query);
+        let ends_unnamed = self.unnamed.is_some() || server.unnamed.is_some();
         let batch = server.queue.batch();
-        if server.queue.push(Expected::forward(Request::Query, note)).is_none()
-            && (self.unnamed.is_some() || server.unnamed.is_some())
-        {
-            // Its reply ends the unnamed statement.
+        let entry = Expected { ends_unnamed, ..Expected::forward(Request::Query, note) };
+        if server.queue.push(entry).is_none() && ends_unnamed {
             server.unnamed_since = Some(batch);
         }
         turn.feed.pass(head.whole());
@@ -144,7 +145,12 @@ impl Session {
         }
         turn.feed.flush(&mut self.retry, turn.io);
         turn.io.encode_to_server(|out| frontend::query(out, &text));
-        server.queue.push(Expected::swallow(Request::Query, Note::Aligned(name.into(), has)));
+        let ends_unnamed = server.unnamed.is_some();
+        if ends_unnamed {
+            server.unnamed_since = Some(server.queue.batch());
+        }
+        let entry = Expected::swallow(Request::Query, Note::Aligned(name.into(), has));
+        server.queue.push(Expected { ends_unnamed, ..entry });
     }
 
     /// SQL's DEALLOCATE of a statement of the protocol, whose name the server does not know. True if that was it.
@@ -161,6 +167,8 @@ impl Session {
             return false;
         }
         self.names.remove(name);
+        // As any Query does.
+        self.unnamed = None;
         turn.feed.skip(head.whole(), &mut self.retry, turn.io);
         let mut bytes = Vec::new();
         backend::command_complete(&mut bytes, b"DEALLOCATE");

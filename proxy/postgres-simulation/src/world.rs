@@ -356,7 +356,7 @@ impl World {
 
     fn recover(&mut self, at: usize, mut recovery: Recovery) {
         let server = &mut self.servers[at];
-        let recovered = recovery.begin(&mut server.state, &self.io);
+        let recovered = recovery.begin(&mut server.state, &self.share, &self.io);
         if recovery.needs_cancel() && self.rng.below(2) == 0 && recovered == Recovered::NotYet {
             server.model.cancel();
         }
