@@ -415,3 +415,26 @@ fn a_key_that_shares_a_limit_is_not_kept_out_by_another_one() {
     ledger.closed(&busy);
     assert_eq!(ledger.launch(&busy, at(61)).into_iter().map(|(_, waiter)| waiter).collect::<Vec<_>>(), [1]);
 }
+
+#[test]
+fn a_higher_limit_lets_more_in_and_a_lower_one_closes_what_comes_back() {
+    let (mut ledger, key) = (ledger(&PooledSettings { pool_size: 1, ..PooledSettings::default() }), (0, 0));
+    ledger.join(&key, at(0), 0, 0);
+    ledger.launch(&key, at(0));
+    ledger.logged_in(&key, Some(0));
+    ledger.join(&key, at(1), 0, 1);
+    ledger.join(&key, at(2), 0, 2);
+    assert!(matches!(ledger.offer(&key, 0, 0, true, at(3)), Offer::Give(queued) if queued.number == 0));
+    assert!(ledger.launch(&key, at(3)).is_empty(), "one is all");
+    ledger.set_limits(&PooledSettings { pool_size: 2, ..PooledSettings::default() });
+    assert_eq!(ledger.launch_all(at(4)), [(1, 1)]);
+    ledger.logged_in(&key, Some(1));
+    assert!(matches!(ledger.offer(&key, 0, 0, true, at(4)), Offer::Give(queued) if queued.number == 1));
+    let signals = ledger.signals(&key);
+    ledger.leave(&key, 2);
+    assert!(!signals.needs_look(), "connections that come back stay");
+    ledger.set_limits(&PooledSettings { pool_size: 1, ..PooledSettings::default() });
+    assert!(signals.needs_look() && matches!(ledger.offer(&key, 0, 0, true, at(5)), Offer::Close));
+    ledger.closed(&key);
+    assert!(!signals.needs_look());
+}
