@@ -229,7 +229,10 @@ impl<P: PooledProtocol> PooledUpstream<P> {
     /// that want one wait. See [`PooledUpstream::drained`].
     pub fn pause(&self, scope: &Scope<P::Key>) {
         for ledger in &self.ledgers {
-            ledger.with(|ledger| ledger.set_paused(scope, true));
+            ledger.change(|ledger| {
+                ledger.set_paused(scope, true);
+                ledger.launch_rivals(turn::now())
+            });
             ledger.ring_all();
         }
     }

@@ -178,7 +178,7 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         }
     }
 
-    /// A connection of `key` is free on `worker`. `can_move`: it can go to another worker as it is.
+    /// A connection of `key` is free on `worker`. `can_move`: it can go to another worker as it is. Call [`Ledger::launch_rivals`] then.
     pub(super) fn offer(&mut self, key: &K, worker: usize, generation: u32, can_move: bool, now: Time) -> Offer<W> {
         let (limits, rival) = (self.limits.clone(), self.rival_since(key, 0, now));
         let account = self.account(key);
@@ -252,16 +252,21 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         let waiting = self.accounts.iter().filter_map(|(key, account)| Some((account.waiting_since()?, key.clone())));
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_by_key(|(since, _)| *since);
-        // One for each in turn: the first key may not take all.
-        while !waiting.is_empty() {
-            waiting.retain(|(_, key)| {
-                let waiter = self.launch_one(key, now);
-                let is_launched = waiter.is_some();
-                launched.extend(waiter);
-                is_launched
-            });
+        // One for each in turn: the first key may not take all. A key that was kept out by an older one may follow it.
+        let mut before = None;
+        while before != Some(launched.len()) {
+            before = Some(launched.len());
+            for (_, key) in &waiting {
+                launched.extend(self.launch_one(key, now));
+            }
         }
         launched
+    }
+
+    /// The same after one of another key has left its line, for which a part of a shared limit was kept.
+    pub(super) fn launch_rivals(&mut self, now: Time) -> Vec<Launch<W>> {
+        let may_be = self.limits.has_shared() && self.waiting.load(Ordering::Relaxed) > 0;
+        if may_be { self.launch_all(now) } else { Vec::new() }
     }
 
     fn launch_one(&mut self, key: &K, now: Time) -> Option<Launch<W>> {

@@ -183,10 +183,7 @@ impl<P: PooledProtocol> Pool<P> {
         loop {
             let can_move = connection.can_move(&context.protocol);
             let generation = connection.facts.generation;
-            let offer = member
-                .share
-                .ledger
-                .with(|ledger| ledger.offer(&self.key, context.worker, generation, can_move, turn::now()));
+            let offer = member.share.ledger.offer(&self.key, context.worker, generation, can_move);
             match offer {
                 Offer::Keep => return Some(connection),
                 Offer::Close => {
@@ -273,7 +270,8 @@ impl<P: PooledProtocol> Pool<P> {
         let mut refused = Vec::new();
         member.share.ledger.change(|ledger| {
             refused = ledger.login_failed(&self.key, cause, failure, leaves, now, pause);
-            ledger.launch(&self.key, now)
+            // The server may have shown by its refusal that it is back.
+            ledger.launch_all(now)
         });
         let ledger = member.share.ledger.clone();
         weir_engine::spawn(async move {
