@@ -141,6 +141,8 @@ impl Walk<'_> {
             _ => {
                 self.cursor.at += 1;
                 self.frame.expects_table = false;
+                // `table *` of long ago still has an alias.
+                self.frame.expects_alias &= here.range().of(self.cursor.text) == b"*";
             }
         }
     }
