@@ -150,7 +150,7 @@ fn is_pg_temp(draft: &Draft<'_>, lexeme: super::tokens::Lexeme) -> bool {
     super::name::identifier(draft.cursor.text, lexeme.token).is_some_and(|name| *name == *b"pg_temp")
 }
 
-/// What stands behind the name: columns with references, or a query. Gives whether it says ON COMMIT DROP.
+/// The part behind the name: columns with references, or a query. Gives whether it says ON COMMIT DROP.
 fn definition(draft: &mut Draft<'_>) -> bool {
     let rest = draft.cursor;
     let mut drops_on_commit = false;
