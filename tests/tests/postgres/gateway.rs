@@ -121,7 +121,9 @@ fn a_cancel_request_ends_the_query_of_its_client_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     // Two workers: the request comes to either.
     let gateway = Gateway::start(before(&server, folder.path(), "", "pool_size = 4").workers(2));
-    let is_asleep = || server.sql("select count(*) from pg_stat_activity where query like 'select pg_sleep(6%' and state = 'active'");
+    let is_asleep = || {
+        server.sql("select count(*) from pg_stat_activity where query like 'select pg_sleep(6%' and state = 'active'")
+    };
     for _ in 0..4 {
         let sleeper = psql(&gateway, USER, USER, "select pg_sleep(60)").spawn().expect("psql starts");
         let other = psql(&gateway, USER, USER, "select pg_sleep(2), 'unharmed'").spawn().expect("psql starts");
