@@ -146,7 +146,7 @@ const LANES: &[Lane] = &[
         name: "unit",
         about: "unit, property and simulation tests, generated references up to date, the corpus of the fuzzer",
         // The synthetic server is compared with the real one.
-        needs: &[Part::Servers],
+        needs: &[Part::Servers, Part::Postgres],
         minutes: 6,
         programs: true,
         body: products::unit,

@@ -18,6 +18,7 @@
 //! | `settings` | options of the server |
 //! | `connection` | one connection: chunks in, replies out, held back if there is a delay |
 //! | `login` | from the first packet to the first ReadyForQuery |
+//! | `parameters` | settings that are reported |
 //! | `session` | messages after the login: simple and extended protocol, transaction blocks |
 //! | `extended` | prepared statements and portals |
 //! | `statement` | the text of a statement becomes an action |
@@ -27,6 +28,7 @@
 mod connection;
 mod extended;
 mod login;
+mod parameters;
 mod select;
 mod session;
 mod settings;

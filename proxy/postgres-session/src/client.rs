@@ -86,8 +86,9 @@ impl Session {
     }
 
     /// The next message can be judged after the replies that are due. A server keeps those of a batch until it is asked.
-    pub(crate) fn wait_for_replies<I: Io>(&mut self, turn: &mut Turn<'_, '_, I>, server: &ServerState) -> Next {
-        if server.queue.needs_sync() {
+    pub(crate) fn wait_for_replies<I: Io>(&mut self, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) -> Next {
+        self.is_waiting = true;
+        if server.queue.flush_due() {
             turn.feed.flush(&mut self.retry, turn.io);
             turn.io.encode_to_server(frontend::flush);
         }

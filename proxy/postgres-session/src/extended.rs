@@ -59,7 +59,10 @@ impl Session {
         };
         // An outstanding request may yet fail to give the name, or end it.
         let is_unsure = self.names.get(name).is_some() && !server.queue.is_empty();
-        if is_unsure || server.statements.is_uncertain(&statement, server.queue.batch()) {
+        // Whether it works in a block that may have failed, only the server can say.
+        let is_known = !name.is_empty() && server.statements.use_number(&statement).is_some();
+        let is_unsure = is_unsure || (name.is_empty() && Self::is_unnamed_uncertain(server)) || (is_known && server.queue.is_status_unknown());
+        if is_unsure || self.are_names_uncertain(server) || Self::is_uncertain(&statement, server) {
             return Some(self.wait_for_replies(turn, server));
         }
         turn.io.count(Event::ClientParse);
@@ -106,6 +109,7 @@ impl Session {
         }
         let is_refused = is_taken || (server.status == TransactionStatus::Failed && !ends_block(&statement));
         let named = Rc::new(Named { name: name.into(), meaning: Meaning::Protocol(statement.clone()) });
+        self.names_since = Some(server.queue.batch());
         match server.statements.use_number(&statement) {
             Some(number) if is_refused => {
                 self.write_parse(&statement, number, turn);
@@ -208,10 +212,23 @@ impl Session {
         if name.is_empty() {
             return Self::is_unnamed_uncertain(server);
         }
-        match self.names.get(name).map(|named| &named.meaning) {
-            Some(Meaning::Protocol(statement)) => server.statements.is_uncertain(statement, server.queue.batch()),
-            _ => false,
-        }
+        self.are_names_uncertain(server)
+            || match self.names.get(name).map(|named| &named.meaning) {
+                Some(Meaning::Protocol(statement)) => Self::is_uncertain(statement, server),
+                _ => false,
+            }
+    }
+
+    /// The Parse of the statement belongs to an earlier batch, and its reply is due.
+    #[inline]
+    fn is_uncertain(statement: &Statement, server: &ServerState) -> bool {
+        !server.queue.is_empty() && server.statements.is_uncertain(statement, server.queue.batch())
+    }
+
+    /// An earlier batch has given or ended a name, and its replies are due.
+    #[inline]
+    fn are_names_uncertain(&self, server: &ServerState) -> bool {
+        self.names_since.is_some_and(|since| since != server.queue.batch()) && !server.queue.is_empty()
     }
 
     /// The Parse of the unnamed statement is outstanding in an earlier batch: an error there may yet skip it.
@@ -477,6 +494,7 @@ impl Session {
                 server.queue.push(Expected::forward(Request::Close, Note::None));
                 turn.feed.pass(head.whole());
             }
+            Some(server) if self.are_names_uncertain(server) => return Some(self.wait_for_replies(turn, server)),
             Some(server) => self.close_name(close.name, head, turn, server),
         }
         None
@@ -485,13 +503,13 @@ impl Session {
     /// A statement stays at the server for others, and for this client if it comes back. One of SQL's PREPARE is known there by
     /// this name, and ends.
     fn close_name<I: Io>(&mut self, name: &[u8], head: Head, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
-        let is_sql = server.sql_names.contains_key(name);
         if server.queue.is_skipping() {
             return turn.feed.skip(head.whole(), &mut self.retry, turn.io);
         }
         let note = self.names.remove(name).map_or(Note::None, Note::Closed);
-        if is_sql {
-            server.sql_names.remove(name);
+        self.names_since = Some(server.queue.batch());
+        let is_sql = matches!(&note, Note::Closed(named) if matches!(named.meaning, Meaning::Sql(_)));
+        if is_sql && server.sql_names.remove(name).is_some() {
             server.queue.push(Expected::forward(Request::Close, note));
             return turn.feed.pass(head.whole());
         }

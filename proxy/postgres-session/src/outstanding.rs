@@ -89,8 +89,8 @@ pub(crate) enum Note {
     Evicted(Rc<Statement>, u64),
     /// The parameters that the client wants were set.
     Replayed(Rc<Variables>),
-    /// A name of SQL's PREPARE got the meaning at the server that it has for the client.
-    Aligned(Box<[u8]>),
+    /// A name of SQL's PREPARE got the meaning at the server that it has for the client; and its meaning there before.
+    Aligned(Box<[u8]>, Option<Rc<[u8]>>),
     /// A Bind of a shared statement.
     Bound(Rc<Statement>),
     /// Bytes of the gateway's own reply.
@@ -127,6 +127,8 @@ pub(crate) struct Outstanding {
     is_skipping: bool,
     /// The server has got a part of an extended batch and not its Sync.
     is_open: bool,
+    /// A Flush has gone out behind the last request.
+    is_flushed: bool,
     /// Sync, Query and FunctionCall so far.
     batch: u64,
     /// Statements of the first entry that have completed.
@@ -144,6 +146,7 @@ impl Outstanding {
             self.is_skipping = false;
         }
         if entry.fate != Fate::Fake && !entry.request.is_marker() {
+            self.is_flushed = false;
             self.is_open = !entry.request.ends_with_ready();
             self.batch += u64::from(!self.is_open);
         }
@@ -182,10 +185,20 @@ impl Outstanding {
         self.is_skipping || self.is_open
     }
 
+    /// Whether a Flush is due so that the replies come; once behind each request.
+    pub(crate) fn flush_due(&mut self) -> bool {
+        self.needs_sync() && !std::mem::replace(&mut self.is_flushed, true)
+    }
+
     /// The number of the batch that the next request belongs to. An error in an earlier one cannot skip it.
     #[inline]
     pub(crate) fn batch(&self) -> u64 {
         self.batch
+    }
+
+    /// An earlier batch has no ReadyForQuery yet: the transaction status at the next request is not known.
+    pub(crate) fn is_status_unknown(&self) -> bool {
+        self.entries.iter().any(|entry| entry.request.ends_with_ready())
     }
 
     /// The only ReadyForQuery to come is that of the Sync at the end.

@@ -73,9 +73,12 @@ impl Session {
             None => Note::None,
         };
         turn.io.count(Event::Query);
-        if server.queue.push(Expected::forward(Request::Query, note)).is_none() {
-            self.unnamed = None;
-            server.unnamed = None;
+        let batch = server.queue.batch();
+        if server.queue.push(Expected::forward(Request::Query, note)).is_none()
+            && (self.unnamed.is_some() || server.unnamed.is_some())
+        {
+            // Its reply ends the unnamed statement.
+            server.unnamed_since = Some(batch);
         }
         turn.feed.pass(head.whole());
         None
@@ -124,8 +127,8 @@ impl Session {
             // The server knows a statement of the protocol by another name.
             Some(Meaning::Protocol(_)) | None => None,
         };
-        let has = server.sql_names.get(name);
-        if has == wanted.as_ref() {
+        let has = server.sql_names.get(name).cloned();
+        if has == wanted || server.queue.is_skipping() {
             return;
         }
         let mut text = Vec::new();
@@ -141,7 +144,7 @@ impl Session {
         }
         turn.feed.flush(&mut self.retry, turn.io);
         turn.io.encode_to_server(|out| frontend::query(out, &text));
-        server.queue.push(Expected::swallow(Request::Query, Note::Aligned(name.into())));
+        server.queue.push(Expected::swallow(Request::Query, Note::Aligned(name.into(), has)));
     }
 
     /// SQL's DEALLOCATE of a statement of the protocol, whose name the server does not know. True if that was it.

@@ -310,7 +310,7 @@ impl Walk<'_> {
         match word {
             Word::Select => self.begin(Verb::Select, Phase::Targets),
             Word::Values if is_start => self.begin(Verb::Values, Phase::Rest),
-            Word::Table if is_start => self.table_command(),
+            Word::Table if is_start && self.is_table_command() => self.table_command(),
             Word::With => return self.with(),
             Word::Insert if is_start && self.cursor.word_ahead(1) == Word::Into => self.target(Verb::Insert, 2),
             Word::Merge if is_start && self.cursor.word_ahead(1) == Word::Into => self.target(Verb::Merge, 2),
@@ -358,6 +358,14 @@ impl Walk<'_> {
     fn table_command(&mut self) {
         self.begin(Verb::Table, Phase::From);
         self.frame.expects_table = true;
+    }
+
+    /// Whether TABLE here is the command, and no part of CREATE TABLE or RETURNS TABLE: a name without columns follows.
+    fn is_table_command(&self) -> bool {
+        let mut ahead = self.cursor;
+        ahead.at += 1;
+        ahead.take(Word::Only);
+        ahead.qualified().is_some() && !ahead.is_sign(b'(')
     }
 
     /// INSERT INTO, UPDATE, DELETE FROM or MERGE INTO, of `words` words, with the table. A name of WITH is no target.

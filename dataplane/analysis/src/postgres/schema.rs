@@ -54,7 +54,8 @@ fn tables(draft: &mut Draft<'_>) {
     loop {
         draft.cursor.take(Word::Only);
         let in_parentheses = draft.cursor.take_sign(b'(');
-        if draft.table().is_none() {
+        // TABLE begins the next list of a publication.
+        if !draft.cursor.word().is_table_name() || draft.table().is_none() {
             return;
         }
         if in_parentheses {
@@ -115,6 +116,8 @@ fn create(draft: &mut Draft<'_>) {
                 go_behind(draft, Word::From);
                 draft.table();
             }
+            Word::Schema => elements(draft),
+            Word::Publication => publication(draft),
             _ => draft.cursor.at += 1,
         }
     }
@@ -122,6 +125,24 @@ fn create(draft: &mut Draft<'_>) {
     let names_temp = || draft.cursor.all.windows(2).any(|pair| pair[1].is_sign(b'.') && is_pg_temp(draft, pair[0]));
     if is_temp || names_temp() {
         draft.effect(Effect::CreateTemp { drops_on_commit: is_temp && drops_on_commit });
+    }
+}
+
+/// Relations that CREATE SCHEMA creates with it.
+fn elements(draft: &mut Draft<'_>) {
+    let start = draft.cursor;
+    while go_behind(draft, Word::Create) {
+        if takes_relation(draft) {
+            draft.table();
+        }
+    }
+    draft.cursor = start;
+}
+
+/// `FOR TABLE a (columns), TABLE b, TABLES IN SCHEMA c` of a publication.
+fn publication(draft: &mut Draft<'_>) {
+    while go_behind(draft, Word::Table) {
+        tables(draft);
     }
 }
 
@@ -181,6 +202,7 @@ fn alter(draft: &mut Draft<'_>) {
     draft.is(Class::Ddl, Verb::Alter);
     match draft.cursor.word() {
         Word::System => draft.statement.class = Class::Admin,
+        Word::Publication => publication(draft),
         word if OF_RELATION.contains(&word) => {
             go_behind(draft, Word::On);
             draft.table();

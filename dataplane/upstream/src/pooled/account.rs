@@ -16,7 +16,7 @@ use weir_base::time::Time;
 /// transaction. Worst case: one waits so much longer than one that came later on another worker.
 pub(super) const LEND_AFTER: Duration = Duration::from_millis(1);
 
-/// What a worker reads, without the lock, before it keeps a connection that came back.
+/// The state that a worker reads, without the lock, before it keeps a connection that came back.
 #[derive(Default)]
 pub(crate) struct Signals {
     flags: AtomicU32,
@@ -149,7 +149,7 @@ impl<W> Account<W> {
         }
     }
 
-    /// As far as the limits are concerned that it shares with nobody, a login may begin.
+    /// A login may begin, as far as no limit is concerned.
     pub(super) fn may_log_in(&self, now: Time) -> bool {
         // The first login of a key shows whether it is accepted.
         !self.is_paused && self.refusals.admits(self.logins, now) && (self.is_proven || self.logins == 0)

@@ -36,9 +36,9 @@ pub enum Scope<K> {
 /// Database and user of a key.
 pub(super) type Names<K> = for<'a> fn(&'a K) -> [&'a [u8]; 2];
 
-/// What happens to a connection that is free on a worker.
+/// The use of a connection that is free on a worker.
 pub(super) enum Offer<W> {
-    /// Nobody waits for it.
+    /// No client waits for it.
     Keep,
     /// It is closed.
     Close,
@@ -127,7 +127,7 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         self.waiting.clone()
     }
 
-    /// What the workers read of `key`.
+    /// The state that the workers read of `key`.
     pub(super) fn signals(&mut self, key: &K) -> Arc<Signals> {
         let account = self.account(key);
         account.signals.clone()
@@ -236,7 +236,7 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
     pub(super) fn launch(&mut self, key: &K, now: Time) -> Vec<Launch<W>> {
         let mut launched = Vec::new();
         let own = self.accounts.get(key).map_or(0, |account| account.line.len());
-        // What is free of a shared limit may be for another key.
+        // The free part of a shared limit may be for another key.
         if self.limits.has_shared() && self.waiting.load(Ordering::Relaxed) as usize > own {
             return self.launch_all(now);
         }
@@ -275,7 +275,7 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         Some(launch)
     }
 
-    /// A permit for a connection that nobody waits for, if `key` has fewer than the least that it should have.
+    /// A permit for a connection that no client waits for, if `key` has fewer than the least that it should have.
     pub(super) fn top_up(&mut self, key: &K, now: Time) -> bool {
         let is_short = self.account(key).open < self.limits.min_pool_size.min(self.limits.pool_size);
         let may = is_short && self.may_open(key, now);

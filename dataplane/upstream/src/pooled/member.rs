@@ -118,7 +118,7 @@ impl<P: PooledProtocol> Member<P> {
         self.handed.borrow_mut().push((number, connection));
     }
 
-    /// What is kept for that one.
+    /// The connection that is kept for that one.
     pub(super) fn take_handed(&self, number: u64) -> Option<Box<Connection<P>>> {
         let mut handed = self.handed.borrow_mut();
         let at = handed.iter().position(|(of, _)| *of == number)?;

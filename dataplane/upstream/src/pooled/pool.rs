@@ -34,7 +34,7 @@ use crate::{
 /// The number of the next connection of the process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// What all pools of one upstream on one worker share.
+/// The parts that all pools of one upstream on one worker share.
 pub(super) struct Context<P: PooledProtocol> {
     pub(super) endpoints: Rc<Endpoints>,
     pub(super) protocol: P,
@@ -45,8 +45,6 @@ pub(super) struct Context<P: PooledProtocol> {
     pub(super) worker: usize,
     pub(super) rng: RefCell<Rng>,
     pub(super) is_retired: Cell<bool>,
-    /// Those that wait.
-    pub(super) waiting: Cell<usize>,
 }
 
 /// The pool of one key on one worker. A session keeps it while it is logged in.
@@ -55,6 +53,8 @@ pub struct Pool<P: PooledProtocol> {
     key: P::Key,
     /// In the order of the endpoints.
     pub(super) members: Vec<Member<P>>,
+    /// Those that wait.
+    pub(super) waiting: Cell<usize>,
 }
 
 /// One more of a count, until it is dropped.
@@ -77,10 +77,10 @@ impl<P: PooledProtocol> Pool<P> {
     pub(super) fn new(context: &Rc<Context<P>>, key: &P::Key) -> Rc<Self> {
         let endpoints = context.endpoints.all();
         let members = endpoints.iter().map(|endpoint| Member::new(endpoint.clone(), key)).collect();
-        Rc::new(Self { context: context.clone(), key: key.clone(), members })
+        Rc::new(Self { context: context.clone(), key: key.clone(), members, waiting: Cell::new(0) })
     }
 
-    /// What makes its connections different from others.
+    /// The difference of its connections from others.
     pub fn key(&self) -> &P::Key {
         &self.key
     }
@@ -129,7 +129,7 @@ impl<P: PooledProtocol> Pool<P> {
         }
     }
 
-    /// A client is done with it, and nobody else may have it.
+    /// A client is done with it, and no other one may have it.
     pub(super) fn ended(&self, number: usize, connection: Box<Connection<P>>, cause: LossCause) {
         self.lease_over(number, &connection);
         self.members[number].close(*connection, cause);
@@ -153,7 +153,7 @@ impl<P: PooledProtocol> Pool<P> {
         .detach();
     }
 
-    /// Nobody has it.
+    /// No client has it.
     pub(super) fn place(self: &Rc<Self>, number: usize, connection: Box<Connection<P>>) {
         let member = &self.members[number];
         if self.context.is_retired.get() || turn::now() >= connection.facts.ends_at {
@@ -173,7 +173,7 @@ impl<P: PooledProtocol> Pool<P> {
             || (self.context.settings.has_shared_limits() && share.ledger.is_awaited())
     }
 
-    /// Gives a connection that nobody has to the one that it is for, or closes it; `Some`: it may be kept.
+    /// Gives a free connection to the waiter that it is for, or closes it; `Some`: it may be kept.
     pub(super) fn offer(
         self: &Rc<Self>,
         number: usize,
@@ -221,7 +221,7 @@ impl<P: PooledProtocol> Pool<P> {
         }
     }
 
-    /// One that waits, or nobody, begins a login.
+    /// Begins the login of a connection.
     pub(super) fn log_in(self: &Rc<Self>, number: usize, permit: PoolPermit<P>) {
         let pool = self.clone();
         weir_engine::spawn(async move { pool.run_login(number, permit).await }).detach();

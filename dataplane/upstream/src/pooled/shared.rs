@@ -134,7 +134,7 @@ impl<P: PooledProtocol> EndpointLedger<P> {
         }
     }
 
-    /// Looks at the ledger, or changes what lets nobody go on.
+    /// Reads the ledger, or makes a change after which no login may begin.
     pub(super) fn with<T>(&self, with: impl FnOnce(&mut PoolLedger<P>) -> T) -> T {
         with(&mut self.state().ledger)
     }

@@ -1,12 +1,13 @@
 //! Pools of several workers to one server.
 
-use std::{sync::atomic::AtomicU32, thread, time::Instant};
+use std::{net::TcpListener, sync::atomic::AtomicU32, thread, time::Instant};
 
 mod tiny;
 
 use self::tiny::{Crew, Key, WAIT, acquire};
 use super::*;
 use weir_base::exchange::LossCause;
+use weir_engine::settings::Address;
 
 const ONE: Key = ("db", "one");
 const TWO: Key = ("db", "two");
@@ -482,4 +483,28 @@ fn a_lease_that_is_closed_or_dropped_returns_its_permit() {
     });
     crew.until(ONE, |counts| counts.open == 0);
     assert_eq!(crew.logins(), 2);
+}
+
+#[test]
+fn another_endpoint_serves_where_one_cannot_be_reached() {
+    // A port without a listener.
+    let dead = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let change = |settings: &mut UpstreamSettings| settings.endpoints.insert(0, Address::Socket(dead));
+    let crew = Crew::with(2, pool_of(4), change, false);
+    let clients: Vec<_> = (0..8)
+        .map(|number| {
+            crew.on(number % 2, async |upstream| {
+                let lease = acquire(&upstream, ONE, WAIT).await.expect("the other one serves");
+                let number = lease.number();
+                lease.give_back(Condition::Clean);
+                number
+            })
+        })
+        .collect();
+    for client in clients {
+        assert_eq!(client.recv_timeout(WAIT).expect("no client is forgotten"), 1);
+    }
+    let crew = Crew::with(1, pool_of(4), |settings| settings.endpoints = vec![Address::Socket(dead); 2], false);
+    let error = crew.hold(0, ONE).error();
+    assert!(matches!(error.refusal, Refusal::Unreachable | Refusal::BreakerOpen), "{error:?}");
 }

@@ -1,4 +1,4 @@
-//! What a worker does for its pools besides its clients: it gives way to other workers, closes what is old, and keeps a least number.
+//! The work of a worker for its pools besides its clients: it gives way to other workers, closes what is old, and keeps a least number.
 
 use std::{rc::Rc, time::Duration};
 
@@ -29,7 +29,7 @@ impl<P: PooledProtocol> Pool<P> {
                 match connection.look(&self.context.protocol) {
                     Look::Over(cause) => member.close(*connection, cause),
                     Look::Incomplete => kept.push(connection),
-                    // One that nobody wants is a reason to keep the others of its generation, too.
+                    // One that no client waits for is a reason to keep the others of its generation, too.
                     Look::Fit
                         if !self.needs_look(member, &connection)
                             || (is_over && self.is_current(number, &connection)) =>

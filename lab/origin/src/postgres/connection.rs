@@ -24,7 +24,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Numbers of processes that each worker gives to its connections before it starts again.
 const PIDS_PER_WORKER: u32 = 1 << 22;
 
-/// Salt of the verifier, the same for all users: whoever sees it has the password from the command line.
+/// Salt of the verifier, the same for all users, who have one password.
 const SALT: &[u8] = b"weir lab origin.";
 /// Iterations of its hash, as in PostgreSQL.
 const ITERATIONS: u32 = 4_096;
@@ -33,7 +33,7 @@ const ITERATIONS: u32 = 4_096;
 pub(super) struct Terms {
     pub(super) settings: PostgresOriginSettings,
     pub(super) stats: Arc<WorkerStats>,
-    /// Of the password of every user, if there is one.
+    /// Made from the password that every user has; `None`: no user needs one.
     pub(super) verifier: Option<ScramVerifier>,
     worker: u32,
     next: Cell<u32>,

@@ -102,6 +102,9 @@ impl Session {
         let read =
             |(at, (value, type_oid)): (usize, (Option<&[u8]>, &u32))| Value::read(value, *type_oid, formats.of(at));
         let parameters = values.map(read).collect::<Result<_, _>>()?;
+        if let Action::Select(select) = &statement.action {
+            select.plan()?;
+        }
         let formats = result_formats(&statement, arguments.results)?;
         self.portals.insert(bind.portal.into(), Portal { statement, parameters, formats, is_used: false });
         backend::bind_complete(out);

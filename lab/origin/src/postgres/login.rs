@@ -5,52 +5,33 @@ use weir_postgres_codec::backend::{self, ErrorReport, TransactionStatus};
 use weir_postgres_codec::frame::{HEAD_BYTES, head};
 use weir_postgres_codec::frontend::{self, SaslInitial};
 use weir_postgres_codec::limits::PREAUTH_MESSAGE_BYTES_MAX;
-use weir_postgres_codec::startup::{self, Parameters, Startup};
+use weir_postgres_codec::startup::{self, Startup};
 use weir_postgres_codec::{StartupError, Version, sqlstate};
 use weir_sasl::limits::NONCE_RANDOM_BYTES;
 use weir_sasl::{ChannelBinding, ClientFirst, Mechanism, Nonce, ScramServer, ScramVerifier, ServerError};
 
+use super::parameters::Settings;
 use super::statement::Failure;
 
-/// Parameters that PostgreSQL 15 reports, and their values here. Those of a client come from its startup packet.
-const REPORTED: [(&[u8], &[u8]); 11] = [
-    (b"client_encoding", b"UTF8"),
-    (b"DateStyle", b"ISO, MDY"),
-    (b"default_transaction_read_only", b"off"),
-    (b"in_hot_standby", b"off"),
-    (b"integer_datetimes", b"on"),
-    (b"IntervalStyle", b"postgres"),
-    (b"is_superuser", b"off"),
-    (b"server_encoding", b"UTF8"),
-    (b"server_version", b"15.0 (weir lab origin)"),
-    (b"standard_conforming_strings", b"on"),
-    (b"TimeZone", b"UTC"),
-];
-
-/// Names of the client's own among the reported ones that take its value.
-const FROM_CLIENT: [&[u8]; 4] = [b"client_encoding", b"DateStyle", b"IntervalStyle", b"TimeZone"];
-
 /// The state of the login after a packet.
-#[derive(Debug, PartialEq, Eq)]
 pub(super) enum LoginStep {
     /// The packet is not whole.
     More,
     /// So many bytes were taken; another packet follows.
     Again(usize),
     /// So many bytes were taken; messages follow.
-    Done(usize),
+    Done(usize, Box<Settings>),
     /// The connection ends.
     Close,
 }
 
 /// The login of one client.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Login {
     has_asked_for_tls: bool,
     has_asked_for_gss: bool,
     user: String,
-    /// From AuthenticationOk on.
-    welcome: Vec<u8>,
+    settings: Option<Box<Settings>>,
     wants: Wants,
 }
 
@@ -65,7 +46,7 @@ enum Wants {
 }
 
 impl Login {
-    /// Answers the packet that `input` begins with. Without a verifier nobody needs a password.
+    /// Answers the packet that `input` begins with. Without a verifier no client needs a password.
     pub(super) fn answer(
         &mut self,
         pid: u32,
@@ -75,7 +56,7 @@ impl Login {
     ) -> LoginStep {
         let step = match self.wants {
             Wants::Startup => return self.startup(pid, verifier, input, out),
-            _ => self.password(verifier, input, out),
+            _ => self.password(pid, verifier, input, out),
         };
         step.unwrap_or_else(|failure| {
             backend::error(out, &ErrorReport::fatal(failure.sqlstate, &failure.text));
@@ -109,12 +90,13 @@ impl Login {
                     backend::error(out, &ErrorReport::fatal(sqlstate::INVALID_AUTHORIZATION, text));
                     return LoginStep::Close;
                 };
+                let settings = Box::new(Settings::new(user, parameters));
                 if verifier.is_none() {
-                    welcome(pid, user, parameters, out);
-                    return LoginStep::Done(bytes);
+                    welcome(pid, &settings, out);
+                    return LoginStep::Done(bytes, settings);
                 }
                 self.user = String::from_utf8_lossy(user).into_owned();
-                welcome(pid, user, parameters, &mut self.welcome);
+                self.settings = Some(settings);
                 self.wants = Wants::Mechanism;
                 backend::authentication_sasl(out, [Mechanism::ScramSha256.name().as_bytes()]);
                 LoginStep::Again(bytes)
@@ -126,6 +108,7 @@ impl Login {
     /// Answers a message of SASL.
     fn password(
         &mut self,
+        pid: u32,
         verifier: Option<&ScramVerifier>,
         input: &[u8],
         out: &mut Vec<u8>,
@@ -163,8 +146,9 @@ impl Login {
             (Wants::ScramProof(server), _) => {
                 let proven = server.finish(body).map_err(|error| self.refusal(&error))?;
                 backend::authentication_sasl_final(out, &proven.message);
-                out.append(&mut self.welcome);
-                Ok(LoginStep::Done(head.whole()))
+                let Some(settings) = self.settings.take() else { return Ok(LoginStep::Close) };
+                welcome(pid, &settings, out);
+                Ok(LoginStep::Done(head.whole(), settings))
             }
             _ => Ok(LoginStep::Close),
         }
@@ -204,14 +188,9 @@ fn refuse(error: StartupError, out: &mut Vec<u8>) -> LoginStep {
 }
 
 /// Everything from AuthenticationOk to the first ReadyForQuery.
-fn welcome(pid: u32, user: &[u8], parameters: Parameters<'_>, out: &mut Vec<u8>) {
+fn welcome(pid: u32, settings: &Settings, out: &mut Vec<u8>) {
     backend::authentication_ok(out);
-    backend::parameter_status(out, b"application_name", parameters.get(b"application_name").unwrap_or_default());
-    for (name, value) in REPORTED {
-        let own = FROM_CLIENT.contains(&name).then(|| parameters.get(name)).flatten();
-        backend::parameter_status(out, name, own.unwrap_or(value));
-    }
-    backend::parameter_status(out, b"session_authorization", user);
+    settings.report_all(out);
     backend::backend_key_data(out, pid, &pid.wrapping_mul(0x9e37_79b1).to_be_bytes());
     backend::ready_for_query(out, TransactionStatus::Idle);
 }

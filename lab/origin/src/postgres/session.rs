@@ -12,7 +12,8 @@ use weir_postgres_codec::sqlstate;
 use super::connection::Terms;
 use super::extended::Portal;
 use super::login::{Login, LoginStep};
-use super::statement::{Action, Failure, Statement};
+use super::parameters::Settings;
+use super::statement::{Action, Change, Failure, Statement};
 use super::tokens;
 use crate::server::add;
 
@@ -21,6 +22,8 @@ pub(super) struct Session {
     pid: u32,
     /// `None`: it is over.
     login: Option<Login>,
+    /// `None` before the end of the login.
+    settings: Option<Box<Settings>>,
     pub(super) status: TransactionStatus,
     /// A message of the extended protocol failed: all up to the next Sync are skipped.
     is_skipping: bool,
@@ -34,6 +37,7 @@ impl Session {
         Self {
             pid,
             login: Some(Login::default()),
+            settings: None,
             status: TransactionStatus::Idle,
             is_skipping: false,
             is_closing: false,
@@ -65,8 +69,8 @@ impl Session {
             match login.answer(self.pid, terms.verifier.as_ref(), input, out) {
                 LoginStep::More => return None,
                 LoginStep::Again(bytes) => return Some(bytes),
-                LoginStep::Done(bytes) => {
-                    self.login = None;
+                LoginStep::Done(bytes, settings) => {
+                    (self.login, self.settings) = (None, Some(settings));
                     return Some(bytes);
                 }
                 LoginStep::Close => return self.close(),
@@ -134,6 +138,9 @@ impl Session {
         if self.status == TransactionStatus::Idle {
             self.portals.clear();
         }
+        if let Some(settings) = &mut self.settings {
+            settings.report_changes(out);
+        }
         backend::ready_for_query(out, self.status);
     }
 
@@ -141,6 +148,9 @@ impl Session {
         backend::error(out, &ErrorReport::error(failure.sqlstate, &failure.text));
         if self.status == TransactionStatus::InBlock {
             self.status = TransactionStatus::Failed;
+            if let Some(settings) = &mut self.settings {
+                settings.fail_block();
+            }
         }
     }
 
@@ -168,9 +178,8 @@ impl Session {
                 self.perform(&statement.action, out)?;
                 continue;
             };
-            // An error while a row is computed comes behind the description, as in PostgreSQL.
-            backend::row_description(out, select.fields.iter().map(|field| field.column(0)));
             let row = select.row(&[], terms.settings.payload)?;
+            backend::row_description(out, select.fields.iter().map(|field| field.column(0)));
             let values: Option<Vec<_>> = row.as_ref().map(|row| row.iter().map(|value| value.write(0)).collect());
             if let Some(values) = &values {
                 backend::data_row(out, values.iter().map(Option::as_deref));
@@ -201,12 +210,16 @@ impl Session {
                 if self.status == InBlock {
                     warn(out, sqlstate::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress");
                 }
+                if let Some(settings) = self.settings.as_mut().filter(|_| self.status == Idle) {
+                    settings.begin_block();
+                }
                 self.status = InBlock;
                 tag
             }
             Action::Commit | Action::Rollback => {
-                let was = self.end_block(out);
-                if *action == Action::Commit && was != Failed { "COMMIT" } else { "ROLLBACK" }
+                let is_committed = *action == Action::Commit && self.status != Failed;
+                self.end_block(is_committed, out);
+                if is_committed { "COMMIT" } else { "ROLLBACK" }
             }
             Action::RollbackTo if self.status == Idle => return Err(outside_of_block("ROLLBACK TO SAVEPOINT")),
             Action::RollbackTo => {
@@ -221,8 +234,13 @@ impl Session {
                 let text = "DISCARD ALL cannot run inside a transaction block";
                 return Err(Failure::new(sqlstate::ACTIVE_SQL_TRANSACTION, text));
             }
+            Action::Change(change) => {
+                self.set(change);
+                if matches!(change, Change::Set(..)) { "SET" } else { "RESET" }
+            }
             Action::DiscardAll => {
                 self.statements.clear();
+                self.set(&Change::ResetAll);
                 "DISCARD ALL"
             }
             Action::Deallocate(None) => {
@@ -239,17 +257,29 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the block; gives the status before.
-    fn end_block(&mut self, out: &mut Vec<u8>) -> TransactionStatus {
+    fn end_block(&mut self, is_committed: bool, out: &mut Vec<u8>) {
         if self.status == TransactionStatus::Idle {
             warn(out, sqlstate::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress");
         }
         self.portals.clear();
-        std::mem::replace(&mut self.status, TransactionStatus::Idle)
+        self.status = TransactionStatus::Idle;
+        if let Some(settings) = &mut self.settings {
+            settings.end_block(is_committed);
+        }
+    }
+
+    /// SET, RESET of one setting or of all.
+    fn set(&mut self, change: &Change) {
+        let Some(settings) = &mut self.settings else { return };
+        match change {
+            Change::Set(name, value) => settings.set(name, value.as_deref()),
+            Change::Reset(name) => settings.set(name, None),
+            Change::ResetAll => settings.reset(),
+        }
     }
 }
 
-/// A prepared statement that nobody made.
+/// The error about a prepared statement that does not exist.
 pub(super) fn no_statement(name: &[u8]) -> Failure {
     let text = match name {
         [] => "unnamed prepared statement does not exist".to_owned(),

@@ -2,7 +2,7 @@
 
 use weir_postgres_codec::sqlstate;
 
-use super::select::{Select, TEXT};
+use super::select::{Select, TEXT, unquoted};
 use super::tokens::{Token, Tokens};
 
 /// Parameters that a statement has at most: what a Bind can carry.
@@ -43,8 +43,19 @@ pub(super) enum Action {
     Deallocate(Option<Vec<u8>>),
     /// As DEALLOCATE ALL and more; refused in a block.
     DiscardAll,
+    /// Another value of a setting.
+    Change(Change),
     /// Confirmed and forgotten; with its tag.
     Confirm(&'static str),
+}
+
+/// Another value of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Without a value its default.
+    Set(Vec<u8>, Option<Vec<u8>>),
+    Reset(Vec<u8>),
+    ResetAll,
 }
 
 /// A statement that is understood.
@@ -101,8 +112,12 @@ fn action(text: &[u8], declared: &[u32]) -> Result<Action, Failure> {
         b"insert" => Action::Confirm("INSERT 0 1"),
         b"update" => Action::Confirm("UPDATE 1"),
         b"delete" => Action::Confirm("DELETE 1"),
-        b"set" => Action::Confirm("SET"),
-        b"reset" => Action::Confirm("RESET"),
+        b"set" => set(Tokens::new(text)).map_or(Action::Confirm("SET"), Action::Change),
+        b"reset" if is_second("all") => Action::Change(Change::ResetAll),
+        b"reset" => match second {
+            Some(Token::Word(name) | Token::Quoted(name)) => Action::Change(Change::Reset(name.to_vec())),
+            _ => Action::Confirm("RESET"),
+        },
         b"vacuum" => Action::Confirm("VACUUM"),
         b"analyze" => Action::Confirm("ANALYZE"),
         b"truncate" => Action::Confirm("TRUNCATE TABLE"),
@@ -126,6 +141,27 @@ fn action(text: &[u8], declared: &[u32]) -> Result<Action, Failure> {
         }
         _ => return Err(syntax_error(&first)),
     })
+}
+
+/// `SET name = value`; `None`: another form, such as SET LOCAL or a list of values.
+fn set(tokens: Tokens<'_>) -> Option<Change> {
+    let tokens: Vec<Token<'_>> = tokens.skip(1).collect();
+    let (name, equals, value) = match &tokens[..] {
+        [name, equals, value] => (name, equals, value),
+        [session, name, equals, value] if session.is("session") => (name, equals, value),
+        _ => return None,
+    };
+    let (Token::Word(name) | Token::Quoted(name)) = name else { return None };
+    let is_equals = *equals == Token::Sign(b'=') || equals.is("to");
+    match value {
+        _ if !is_equals => None,
+        value if value.is("default") => Some(Change::Set(name.to_vec(), None)),
+        Token::Word(value) | Token::Quoted(value) | Token::Number(value) => {
+            Some(Change::Set(name.to_vec(), Some(value.to_vec())))
+        }
+        Token::Text(text) => Some(Change::Set(name.to_vec(), Some(unquoted(text)))),
+        _ => None,
+    }
 }
 
 fn syntax_error(token: &Token<'_>) -> Failure {

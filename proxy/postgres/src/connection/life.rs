@@ -254,6 +254,9 @@ impl Life<'_> {
             Ok(ServerStep::Release(cleanliness)) => {
                 self.release(cleanliness);
                 self.active = turn::now();
+                if self.connection.service.sessions.drain_state() == Drain::Firm {
+                    self.drain()?;
+                }
             }
             Ok(ServerStep::Close(end)) => return Err(self.over(&end)),
             Err(violation) => {

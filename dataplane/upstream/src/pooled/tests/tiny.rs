@@ -23,7 +23,7 @@ pub(super) const WAIT: Duration = Duration::from_secs(20);
 /// Database, user.
 pub(super) type Key = (&'static str, &'static str);
 
-/// What the server knows, and how it behaves.
+/// The counts of the server, and its behaviour.
 #[derive(Default)]
 pub(super) struct Behaviour {
     pub(super) refuses: HashSet<String>,
@@ -141,9 +141,9 @@ impl Drop for Counted {
     }
 }
 
-/// What is known of a connection.
+/// The facts about a connection.
 pub(super) struct TinyState {
-    /// What the server said unasked.
+    /// Lines that the server sent of its own accord.
     pub(super) notices: String,
     /// Connections of it do not move.
     pub(super) is_fixed: bool,
@@ -245,24 +245,25 @@ impl Crew {
         change: impl Fn(&mut UpstreamSettings),
         is_fixed: bool,
     ) -> Self {
-        let (server, share, census) = (Server::start(), Arc::<EndpointShare>::default(), Arc::<Census>::default());
+        let (server, census) = (Server::start(), Arc::<Census>::default());
         let registry = Registry::with_level(Level::Full);
         let mut settings = UpstreamSettings::new("one", vec![Address::Socket(server.address)]);
         settings.health = None;
         settings.connect_timeout = WAIT;
         change(&mut settings);
+        let shares: Vec<Arc<EndpointShare>> = settings.endpoints.iter().map(|_| Arc::default()).collect();
         let mut crew = Self { server, census, mailboxes: Vec::new(), workers: Vec::new() };
         for id in 0..workers {
             let (sender, inbox) = mailbox::<Option<Job>>();
-            let (settings, pooled, share, registry) =
-                (settings.clone(), pooled.clone(), share.clone(), registry.clone());
+            let (settings, pooled, shares, registry) =
+                (settings.clone(), pooled.clone(), shares.clone(), registry.clone());
             let protocol = Tiny { census: crew.census.clone(), is_fixed };
             let runtime = RuntimeSettings { driver: DriverChoice::Polling, ..RuntimeSettings::default() };
             let main = move || async move {
                 let metrics =
                     UpstreamMetrics::new(&registry.core(id as u32), EventLog::new(log_ring(8, None).0), "one".into());
                 let probe = None::<ConnectionProbe>;
-                let upstream = PooledUpstream::new(settings, pooled, protocol, &[share], metrics, probe);
+                let upstream = PooledUpstream::new(settings, pooled, protocol, &shares, metrics, probe);
                 let upstream = upstream.expect("an upstream");
                 loop {
                     for job in inbox.receive().await {
@@ -317,7 +318,7 @@ impl Crew {
         Held { release, acquired }
     }
 
-    /// The counts of a key; a pool that nobody needs is forgotten.
+    /// The counts of a key; a pool without connections and clients is forgotten.
     pub(super) fn counts(&self, key: Key) -> PoolCounts<Key> {
         let counts = self.ask(0, async move |upstream| upstream.counts());
         let nothing = Tally { open: 0, logins: 0, waiting: 0, maxwait: Duration::ZERO };
