@@ -61,7 +61,9 @@ impl Session {
         let is_unsure = self.names.get(name).is_some() && !server.queue.is_empty();
         // Whether it works in a block that may have failed, only the server can say.
         let is_known = !name.is_empty() && server.statements.use_number(&statement).is_some();
-        let is_unsure = is_unsure || (name.is_empty() && Self::is_unnamed_uncertain(server)) || (is_known && server.queue.is_status_unknown());
+        let is_unsure = is_unsure
+            || (name.is_empty() && Self::is_unnamed_uncertain(server))
+            || (is_known && server.queue.is_status_unknown());
         if is_unsure || self.are_names_uncertain(server) || Self::is_uncertain(&statement, server) {
             return Some(self.wait_for_replies(turn, server));
         }

@@ -393,7 +393,12 @@ impl World {
         let differs =
             has.iter().filter(|(name, value)| known.get(name.as_bytes()).map(text) != Some(value.to_string()));
         assert_eq!(differs.collect::<Vec<_>>(), [], "known are {known:?}");
-        assert_eq!(known.iter().count(), has.len(), "known are {known:?}, set are {has:?}\n{}", self.last_log.join("\n"));
+        assert_eq!(
+            known.iter().count(),
+            has.len(),
+            "known are {known:?}, set are {has:?}\n{}",
+            self.last_log.join("\n")
+        );
         let kept = self.settings.server_statements_max + 4;
         assert!(server.model.statements() <= kept, "{} statements", server.model.statements());
         self.checked_in += 1;

@@ -72,12 +72,8 @@ fn an_error_has_its_code_and_the_session_goes_on() {
     let gateway = Gateway::start(before(&server, folder.path(), "", ""));
     let error = try_sql(&gateway, "select * from nothing").expect_err("no such table");
     assert!(error.contains("42P01"), "{error}");
-    let output = psql(&gateway, USER, USER, "select 1").args(["-v", "ON_ERROR_STOP=0"]).args([
-        "-c",
-        "select 1/0",
-        "-c",
-        "select 7",
-    ]);
+    let mut output = psql(&gateway, USER, USER, "select 1");
+    output.args(["-v", "ON_ERROR_STOP=0", "-c", "select 1/0", "-c", "select 7"]);
     let (out, error) = text(&output.output().expect("psql"));
     assert!(out.ends_with('7') && error.contains("22012"), "{out} {error}");
     let output = psql(&gateway, USER, "nowhere", "select 1").output().expect("psql");
