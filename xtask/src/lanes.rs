@@ -62,6 +62,10 @@ const FUZZED: &[&str] = &[
     "weir-analysis",
 ];
 
+/// The packages that decide the meaning of PostgreSQL sessions.
+const POSTGRES: &[&str] =
+    &["weir-postgres", "weir-postgres-session", "weir-postgres-codec", "weir-analysis", "weir-upstream"];
+
 /// The packages of the lab. Its lane takes sixteen minutes; the other lanes test the layers below.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
 
@@ -185,7 +189,7 @@ const LANES: &[Lane] = &[
         name: "postgres",
         about: "PostgreSQL with real servers, drivers and programs",
         needs: &[Part::Servers, Part::Postgres, Part::PostgresDrivers],
-        when: covers(&["weir-postgres-session"], PRODUCT, POSTGRES_PATHS),
+        when: covers(&["weir-postgres"], PRODUCT, POSTGRES_PATHS),
         core: cores::POSTGRES,
         minutes: 8,
         programs: true,
@@ -334,6 +338,17 @@ const LANES: &[Lane] = &[
         work: Work::Waits,
         programs: true,
         body: suites::go_redis,
+        ..CODE
+    },
+    Lane {
+        name: "suites:asyncpg",
+        about: "asyncpg's own tests through Weir: they differ from a direct connection as listed",
+        needs: &[Part::Servers, Part::Postgres, Part::AsyncpgSuite],
+        when: covers(&[], POSTGRES, &["tests/suites/", "tests/src/"]),
+        minutes: 7,
+        work: Work::Waits,
+        programs: true,
+        body: suites::asyncpg,
         ..CODE
     },
     Lane {
