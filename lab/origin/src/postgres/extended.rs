@@ -147,7 +147,7 @@ impl Session {
             }
             return self.perform(&statement.action, out);
         };
-        let row = if is_used { None } else { select.row(&portal.parameters, terms.settings.payload)? };
+        let row = if is_used { None } else { select.row(&portal.parameters, terms.of_rows())? };
         let Some(row) = row else {
             backend::command_complete(out, b"SELECT 0");
             return Ok(());

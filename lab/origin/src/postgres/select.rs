@@ -122,8 +122,19 @@ enum Source {
     Terms(Vec<Term>),
     /// A hash of the text and the parameters.
     Hash(Box<[u8]>),
+    /// How many requests this worker has answered.
+    Requests,
     /// None: the division fails.
     DivisionByZero,
+}
+
+/// Facts besides the request that a row may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowTerms {
+    /// Bytes of a hash.
+    pub(super) payload: usize,
+    /// Requests that this worker has answered.
+    pub(super) requests: u64,
 }
 
 /// A SELECT that is understood.
@@ -144,6 +155,7 @@ impl Select {
         account(&tokens)
             .or_else(|| count(&tokens))
             .or_else(|| version(&tokens))
+            .or_else(|| requests(&tokens))
             .or_else(|| division(&tokens))
             .or_else(|| terms(&tokens, declared))
             .unwrap_or_else(|| Self {
@@ -162,14 +174,15 @@ impl Select {
     }
 
     /// The row; `None`: there is no such account.
-    pub(super) fn row(&self, parameters: &[Value], payload: usize) -> Result<Option<Vec<Value>>, Failure> {
+    pub(super) fn row(&self, parameters: &[Value], terms: RowTerms) -> Result<Option<Vec<Value>>, Failure> {
         let value = |term: &Term| match term {
             Term::Value(value) => value.clone(),
             Term::Parameter(number) => parameters.get(*number).cloned().unwrap_or(Value::Null),
         };
         Ok(match &self.source {
             Source::Terms(terms) => Some(terms.iter().map(value).collect()),
-            Source::Hash(text) => Some(vec![Value::Bytes(hash(text, parameters, payload))]),
+            Source::Hash(text) => Some(vec![Value::Bytes(hash(text, parameters, terms.payload))]),
+            Source::Requests => Some(vec![Value::Whole(terms.requests as i64, INT8)]),
             Source::DivisionByZero => return self.plan().map(|()| None),
             Source::Account(term) => {
                 let Value::Whole(aid, _) = value(term) else { return Ok(None) };
@@ -226,6 +239,14 @@ fn count(tokens: &[Token<'_>]) -> Option<Select> {
     let (_, count) = tables.into_iter().find(|(name, _)| table.is(name))?;
     let source = Source::Terms(vec![Term::Value(Value::Whole(count, INT8))]);
     Some(Select { fields: vec![Field::new("count", INT8)], source, decided: Vec::new() })
+}
+
+/// `SELECT requests FROM weir_origin`
+fn requests(tokens: &[Token<'_>]) -> Option<Select> {
+    let [column, from, table] = tokens else { return None };
+    let is_meant = column.is("requests") && from.is("from") && table.is("weir_origin");
+    let fields = vec![Field::new("requests", INT8)];
+    is_meant.then(|| Select { fields, source: Source::Requests, decided: Vec::new() })
 }
 
 /// `SELECT version()`: gateways decide by it what they may ask for.
@@ -344,7 +365,8 @@ mod tests {
     use super::*;
 
     fn row(text: &str, parameters: &[Value]) -> Option<Vec<Option<String>>> {
-        let row = Select::read(text.as_bytes(), &[]).row(parameters, 16).expect("a row");
+        let row =
+            Select::read(text.as_bytes(), &[]).row(parameters, RowTerms { payload: 16, requests: 0 }).expect("a row");
         let text = |value: &Value| value.write(0).map(|bytes| String::from_utf8(bytes).expect("text"));
         row.map(|row| row.iter().map(text).collect())
     }
@@ -388,7 +410,10 @@ mod tests {
             assert_ne!(other.expect("a row"), first);
         }
         assert_eq!(row(text, &[Value::Whole(1, INT4), Value::Bytes(b"a".to_vec())]), Some(first));
-        let long = Select::read(b"select x from y", &[]).row(&[], 1_000).expect("a row").expect("a row");
+        let long = Select::read(b"select x from y", &[])
+            .row(&[], RowTerms { payload: 1_000, requests: 0 })
+            .expect("a row")
+            .expect("a row");
         assert_eq!(long[0].write(0).expect("no NULL").len(), 1_000);
     }
 }

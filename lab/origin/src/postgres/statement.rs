@@ -98,7 +98,7 @@ fn action(text: &[u8], declared: &[u32]) -> Result<Action, Failure> {
         b"begin" => Action::Begin("BEGIN"),
         b"start" => Action::Begin("START TRANSACTION"),
         b"commit" | b"end" => Action::Commit,
-        b"rollback" | b"abort" if tokens.clone().chain(second).any(|token| token.is("to")) => Action::RollbackTo,
+        b"rollback" | b"abort" if tokens.chain(second).any(|token| token.is("to")) => Action::RollbackTo,
         b"rollback" | b"abort" => Action::Rollback,
         b"savepoint" => Action::InBlock("SAVEPOINT"),
         b"release" => Action::InBlock("RELEASE"),
