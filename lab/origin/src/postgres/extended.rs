@@ -8,10 +8,10 @@ use weir_postgres_codec::frontend::{Bind, Close, Describe, Execute, Formats, Kin
 use weir_postgres_codec::sqlstate;
 
 use super::connection::Terms;
-use super::select::Value;
 use super::session::{Session, no_statement};
 use super::statement::{Action, Failure, Statement};
 use super::tokens;
+use super::value::Value;
 
 /// Prepared statements, and portals, of one client. Default 10,000, as many as a client of the gateway may have.
 const NAMES_MAX: usize = 10_000;
