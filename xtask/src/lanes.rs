@@ -145,7 +145,7 @@ const LANES: &[Lane] = &[
     Lane {
         name: "unit",
         about: "unit, property and simulation tests, generated references up to date, the corpus of the fuzzer",
-        // The synthetic server is compared with the real one.
+        // The synthetic servers are compared with the real ones.
         needs: &[Part::Servers, Part::Postgres],
         minutes: 6,
         programs: true,
@@ -369,7 +369,7 @@ const LANES: &[Lane] = &[
     Lane {
         name: "lab",
         about: "the lab against real servers, one test at a time: it measures",
-        needs: &[Part::Servers, Part::Peers, Part::Browser, Part::Node],
+        needs: &[Part::Servers, Part::Peers, Part::Postgres, Part::Browser, Part::Node],
         when: covers(&[], LAB, LAB_PATHS),
         core: cores::LAB,
         minutes: 20,
