@@ -62,6 +62,10 @@ const FUZZED: &[&str] = &[
     "weir-analysis",
 ];
 
+/// The packages that decide the meaning of PostgreSQL sessions.
+const POSTGRES: &[&str] =
+    &["weir-postgres", "weir-postgres-session", "weir-postgres-codec", "weir-analysis", "weir-upstream"];
+
 /// The packages of the lab. Its lane takes sixteen minutes; the other lanes test the layers below.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
 
@@ -83,6 +87,7 @@ const HTTP_PATHS: &[&str] = &[
     "tests/Cargo.toml",
     "examples/prometheus/",
 ];
+const POSTGRES_PATHS: &[&str] = &["tests/src/", "tests/tests/postgres/", "tests/clients/postgres/", "tests/Cargo.toml"];
 const LAB_PATHS: &[&str] = &[
     "weir/src/lab",
     "weir/src/plan",
@@ -140,8 +145,8 @@ const LANES: &[Lane] = &[
     Lane {
         name: "unit",
         about: "unit, property and simulation tests, generated references up to date, the corpus of the fuzzer",
-        // The synthetic server is compared with the real one.
-        needs: &[Part::Servers],
+        // The synthetic servers are compared with the real ones.
+        needs: &[Part::Servers, Part::Postgres],
         minutes: 6,
         programs: true,
         body: products::unit,
@@ -178,6 +183,17 @@ const LANES: &[Lane] = &[
         minutes: 6,
         programs: true,
         body: |run| products::all(run, "http"),
+        ..CODE
+    },
+    Lane {
+        name: "postgres",
+        about: "PostgreSQL with real servers, drivers and programs",
+        needs: &[Part::Servers, Part::Postgres, Part::PostgresDrivers],
+        when: covers(&["weir-postgres"], PRODUCT, POSTGRES_PATHS),
+        core: cores::POSTGRES,
+        minutes: 8,
+        programs: true,
+        body: |run| products::all(run, "postgres"),
         ..CODE
     },
     Lane {
@@ -325,6 +341,17 @@ const LANES: &[Lane] = &[
         ..CODE
     },
     Lane {
+        name: "suites:asyncpg",
+        about: "asyncpg's own tests through Weir: they differ from a direct connection as listed",
+        needs: &[Part::Servers, Part::Postgres, Part::AsyncpgSuite],
+        when: covers(&[], POSTGRES, &["tests/suites/", "tests/src/"]),
+        minutes: 7,
+        work: Work::Waits,
+        programs: true,
+        body: suites::asyncpg,
+        ..CODE
+    },
+    Lane {
         name: "isolation",
         about: "what one client may cost another, S1 to S12 with every protocol",
         needs: &[Part::Servers, Part::Peers],
@@ -342,7 +369,7 @@ const LANES: &[Lane] = &[
     Lane {
         name: "lab",
         about: "the lab against real servers, one test at a time: it measures",
-        needs: &[Part::Servers, Part::Peers, Part::Browser, Part::Node],
+        needs: &[Part::Servers, Part::Peers, Part::Postgres, Part::Browser, Part::Node],
         when: covers(&[], LAB, LAB_PATHS),
         core: cores::LAB,
         minutes: 20,

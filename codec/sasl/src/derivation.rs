@@ -7,7 +7,7 @@ use crate::keys::{Key, ScramKeys};
 use crate::mechanism::Mechanism;
 use crate::prepare::prepare;
 
-/// What a server wants a password salted with.
+/// Salt and rounds that a server demands for a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     /// Salt, decoded.

@@ -1,4 +1,4 @@
-//! What a message does wrong, in the words of PostgreSQL.
+//! Mistakes of a message, in the words of PostgreSQL.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a password becomes: ClientKey, which proves, and ServerKey, which the server proves itself with.
+//! The keys that a password becomes: ClientKey proves the client, ServerKey the server.
 
 use std::fmt;
 

@@ -8,14 +8,14 @@
 //! |---|---|
 //! | `mechanism` | names of the mechanisms, and their hash |
 //! | `hash` | digest, HMAC and PBKDF2 of the one provider of hashes |
-//! | `keys` | ClientKey and ServerKey of a user: what a password becomes |
+//! | `keys` | ClientKey and ServerKey of a user, made of its password |
 //! | `derivation` / `key_cache` | the slow way from password to keys; results that are kept |
-//! | `verifier` | what a server stores, in PostgreSQL's form; a false one for unknown users |
+//! | `verifier` | the record that a server stores, in PostgreSQL's form; a false one for unknown users |
 //! | `binding` | the TLS connection below an exchange |
 //! | `nonce` | random text of both sides |
 //! | `attributes` | `a=value` pairs of a message |
 //! | `server` / `client` | the two sides |
-//! | `error` | what a message does wrong |
+//! | `error` | mistakes of a message |
 //! | `prepare` | SASLprep, as PostgreSQL applies it |
 //! | `md5` | MD5 passwords of PostgreSQL |
 //!

@@ -1,4 +1,4 @@
-//! What a server stores of a password: enough to check a proof, too little to make one.
+//! The record of a password at a server: enough to check a proof, too little to make one.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -103,7 +103,7 @@ impl ScramVerifier {
         Secret::from(format!("{}${iterations}:{}${stored}:{server}", self.mechanism.name(), base64(salt)))
     }
 
-    /// What a client must salt its password with.
+    /// Salt and rounds for the client.
     #[must_use]
     pub fn challenge(&self) -> &Challenge {
         &self.challenge

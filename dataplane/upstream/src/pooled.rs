@@ -1,14 +1,14 @@
 //! Keyed pools of whole connections: each serves one client at a time, and is logged in as its key says (PostgreSQL, MongoDB).
 //!
 //! The limit of a key is one for the process, and a connection lives on one worker. The **ledger** of an endpoint, behind a lock,
-//! counts the permits of all keys and has one line per key with those that wait on any worker. Whoever finds an idle connection on
+//! counts the permits of all keys and has one line per key with those that wait on any worker. A client with an idle connection on
 //! its worker never comes there. A connection that comes back stays on its worker unless somebody waits; then the ledger says for
 //! whom it is. For one on another worker its descriptor moves there, with the state that the protocol has of it.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `settings` | options that an operator may choose |
-//! | `protocol` | what a wire protocol brings |
+//! | `protocol` | the trait of a wire protocol |
 //! | `account` / `ledger` | connections and waiters of one key; of all keys of one endpoint (pure) |
 //! | `shared` / `permit` / `slot` | the ledger behind its lock; the right to one connection; what one that waits gets |
 //! | `connection` | one connection, idle or lent |
@@ -116,7 +116,6 @@ impl<P: PooledProtocol> PooledUpstream<P> {
             worker,
             rng: RefCell::new(Rng::new(Time::now().as_nanos() ^ worker as u64)),
             is_retired: Cell::new(false),
-            waiting: Cell::new(0),
         });
         let upstream = Rc::new_cyclic(|me| Self {
             context,
@@ -214,7 +213,7 @@ impl<P: PooledProtocol> PooledUpstream<P> {
         self.context.endpoints.get(number).metrics().own(make)
     }
 
-    /// A connection beside the pools, which no limit counts and nobody has logged in: for one request to the server, as to cancel
+    /// A connection beside the pools, which no limit counts and which is not logged in: for one request to the server, as to cancel
     /// another one.
     ///
     /// # Errors
@@ -230,7 +229,10 @@ impl<P: PooledProtocol> PooledUpstream<P> {
     /// that want one wait. See [`PooledUpstream::drained`].
     pub fn pause(&self, scope: &Scope<P::Key>) {
         for ledger in &self.ledgers {
-            ledger.with(|ledger| ledger.set_paused(scope, true));
+            ledger.change(|ledger| {
+                ledger.set_paused(scope, true);
+                ledger.launch_rivals(turn::now())
+            });
             ledger.ring_all();
         }
     }

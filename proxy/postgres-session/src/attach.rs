@@ -10,6 +10,7 @@ use crate::pin::PinReasons;
 use crate::refusal::Refusal;
 use crate::server::ServerState;
 use crate::session::{Attachment, End, Next, Session};
+use crate::statements::Meaning;
 use crate::variables::difference;
 
 impl Session {
@@ -20,10 +21,11 @@ impl Session {
         if !self.is_multiplexed() {
             self.add_pin(PinReasons::SESSION_POOLING, server, io);
         }
-        if Rc::ptr_eq(&self.variables, server.variables.now()) {
+        if Rc::ptr_eq(&self.variables, server.variables.now()) && server.sql_names.is_empty() {
             return;
         }
-        let difference = difference(&server.variables, &self.variables);
+        let mut difference = difference(&server.variables, &self.variables);
+        self.drop_names_of_others(server, &mut difference.text);
         if difference.text.is_empty() {
             return server.variables.become_like(&self.variables);
         }
@@ -36,6 +38,20 @@ impl Session {
         if difference.is_about_rights || !self.is_proven {
             self.attachment = Attachment::Preparing;
         }
+    }
+
+    /// No EXECUTE may reach what another client has prepared.
+    fn drop_names_of_others(&self, server: &mut ServerState, text: &mut Vec<u8>) {
+        server.sql_names.retain(|name, has| {
+            let own = self.names.get(name).map(|named| &named.meaning);
+            let is_own = matches!(own, Some(Meaning::Sql(wanted)) if wanted == has);
+            if !is_own {
+                text.extend_from_slice(b"DEALLOCATE ");
+                crate::variables::quote_name(text, name);
+                text.push(b';');
+            }
+            is_own
+        });
     }
 
     /// The connection to the server is lost. Its state is of no more use.

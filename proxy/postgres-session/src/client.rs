@@ -77,7 +77,9 @@ impl Session {
         let changes_names =
             matches!(head.tag, tag::QUERY | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE);
         match server {
-            Some(server) if !server.queue.is_empty() => changes_names.then(|| self.wait_for_replies(turn, server)),
+            Some(server) if !server.queue.is_empty() && server.copy == CopyIn::No => {
+                changes_names.then(|| self.wait_for_replies(turn, server))
+            }
             _ => {
                 self.has_barrier = false;
                 None
@@ -86,8 +88,9 @@ impl Session {
     }
 
     /// The next message can be judged after the replies that are due. A server keeps those of a batch until it is asked.
-    pub(crate) fn wait_for_replies<I: Io>(&mut self, turn: &mut Turn<'_, '_, I>, server: &ServerState) -> Next {
-        if server.queue.needs_sync() {
+    pub(crate) fn wait_for_replies<I: Io>(&mut self, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) -> Next {
+        self.is_waiting = true;
+        if server.queue.flush_due() {
             turn.feed.flush(&mut self.retry, turn.io);
             turn.io.encode_to_server(frontend::flush);
         }
@@ -164,6 +167,9 @@ impl Session {
             return Err(Some(Next::NeedServer(Want { is_read_only })));
         };
         self.attachment = Attachment::Used;
+        // Within COPY the message is an error, which ends it.
+        self.breaks_copy = server.copy != CopyIn::No;
+        server.copy = CopyIn::No;
         if self.busy_since.is_none() {
             self.busy_since = Some(turn.io.now());
         }

@@ -59,7 +59,14 @@ impl Session {
         };
         // An outstanding request may yet fail to give the name, or end it.
         let is_unsure = self.names.get(name).is_some() && !server.queue.is_empty();
-        if is_unsure || server.statements.is_uncertain(&statement, server.queue.batch()) {
+        // Whether it works in a block that may have failed, only the server can say.
+        let is_known = !name.is_empty() && server.statements.use_number(&statement).is_some();
+        let is_unsure = is_unsure
+            || (name.is_empty() && Self::is_unnamed_uncertain(server))
+            || (is_known && server.queue.is_status_unknown());
+        let is_unsure = is_unsure || self.are_names_uncertain(server) || Self::is_uncertain(&statement, server);
+        // Within COPY the message is an error, and its reply comes only behind it.
+        if is_unsure && !self.breaks_copy {
             return Some(self.wait_for_replies(turn, server));
         }
         turn.io.count(Event::ClientParse);
@@ -82,8 +89,7 @@ impl Session {
         server: &mut ServerState,
     ) {
         turn.io.count(Event::ServerParse);
-        let note = Note::Unnamed { before: self.unnamed.clone(), at_server: server.unnamed.clone() };
-        server.unnamed_since = Some(server.queue.batch());
+        let note = self.note_unnamed(server);
         if server.queue.push(Expected::forward(Request::Parse, note)).is_none() {
             server.unnamed = Some(statement.clone());
             self.unnamed = Some(statement);
@@ -106,6 +112,7 @@ impl Session {
         }
         let is_refused = is_taken || (server.status == TransactionStatus::Failed && !ends_block(&statement));
         let named = Rc::new(Named { name: name.into(), meaning: Meaning::Protocol(statement.clone()) });
+        self.names_since = Some(server.queue.batch());
         match server.statements.use_number(&statement) {
             Some(number) if is_refused => {
                 self.write_parse(&statement, number, turn);
@@ -205,19 +212,41 @@ impl Session {
     /// Whether the server has the statement of this name, only a reply can tell.
     #[inline]
     fn must_wait_for(&self, name: &[u8], server: &ServerState) -> bool {
+        if self.breaks_copy {
+            return false;
+        }
         if name.is_empty() {
             return Self::is_unnamed_uncertain(server);
         }
-        match self.names.get(name).map(|named| &named.meaning) {
-            Some(Meaning::Protocol(statement)) => server.statements.is_uncertain(statement, server.queue.batch()),
-            _ => false,
-        }
+        self.are_names_uncertain(server)
+            || match self.names.get(name).map(|named| &named.meaning) {
+                Some(Meaning::Protocol(statement)) => Self::is_uncertain(statement, server),
+                _ => false,
+            }
+    }
+
+    /// The Parse of the statement belongs to an earlier batch, and its reply is due.
+    #[inline]
+    fn is_uncertain(statement: &Statement, server: &ServerState) -> bool {
+        !server.queue.is_empty() && server.statements.is_uncertain(statement, server.queue.batch())
+    }
+
+    /// An earlier batch has given or ended a name, and its replies are due.
+    #[inline]
+    pub(crate) fn are_names_uncertain(&self, server: &ServerState) -> bool {
+        self.names_since.is_some_and(|since| since != server.queue.batch()) && !server.queue.is_empty()
     }
 
     /// The Parse of the unnamed statement is outstanding in an earlier batch: an error there may yet skip it.
     #[inline]
     fn is_unnamed_uncertain(server: &ServerState) -> bool {
         server.unnamed_since.is_some_and(|since| since != server.queue.batch()) && !server.queue.is_empty()
+    }
+
+    /// The unnamed statement is about to change, at the server and perhaps for the client.
+    fn note_unnamed(&self, server: &mut ServerState) -> Note {
+        server.unnamed_since = Some(server.queue.batch());
+        Note::Unnamed { before: self.unnamed.clone(), at_server: server.unnamed.clone() }
     }
 
     /// The server's unnamed statement is the client's.
@@ -231,19 +260,18 @@ impl Session {
             return;
         }
         turn.feed.flush(&mut self.retry, turn.io);
+        let note = self.note_unnamed(server);
         match self.unnamed.clone() {
             Some(wanted) => {
                 turn.io.count(Event::ServerParse);
                 turn.io.encode_to_server(|out| frontend::parse_renamed(out, b"", wanted.rest()));
-                let note = Note::Unnamed { before: self.unnamed.clone(), at_server: server.unnamed.clone() };
-                server.unnamed_since = Some(server.queue.batch());
                 if server.queue.push(Expected::swallow(Request::Parse, note)).is_none() {
                     server.unnamed = Some(wanted);
                 }
             }
             None => {
                 turn.io.encode_to_server(|out| frontend::close(out, Kind::Statement, b""));
-                if server.queue.push(Expected::swallow(Request::Close, Note::None)).is_none() {
+                if server.queue.push(Expected::swallow(Request::Close, note)).is_none() {
                     server.unnamed = None;
                 }
             }
@@ -458,25 +486,34 @@ impl Session {
             return self.pass_unchanged(Request::Close, head, turn, server);
         }
         let server = server.filter(|_| self.attachment == Attachment::Used);
-        if close.kind == Kind::Statement && close.name.is_empty() {
-            self.unnamed = None;
-        }
         match server {
             // Without a server there is no portal, and the names are here.
             None => {
                 if close.kind == Kind::Statement {
                     self.names.remove(close.name);
+                    if close.name.is_empty() {
+                        self.unnamed = None;
+                    }
                 }
                 turn.feed.skip(head.whole(), &mut self.retry, turn.io);
                 turn.io.encode_to_client(backend::close_complete);
             }
-            Some(server) if close.kind == Kind::Portal || close.name.is_empty() => {
-                if close.kind == Kind::Statement {
-                    server.unnamed = None;
-                }
+            Some(server) if close.kind == Kind::Portal => {
                 server.queue.push(Expected::forward(Request::Close, Note::None));
                 turn.feed.pass(head.whole());
             }
+            Some(server) if close.name.is_empty() => {
+                if Self::is_unnamed_uncertain(server) {
+                    return Some(self.wait_for_replies(turn, server));
+                }
+                let note = self.note_unnamed(server);
+                if server.queue.push(Expected::forward(Request::Close, note)).is_none() {
+                    self.unnamed = None;
+                    server.unnamed = None;
+                }
+                turn.feed.pass(head.whole());
+            }
+            Some(server) if self.are_names_uncertain(server) => return Some(self.wait_for_replies(turn, server)),
             Some(server) => self.close_name(close.name, head, turn, server),
         }
         None
@@ -485,13 +522,13 @@ impl Session {
     /// A statement stays at the server for others, and for this client if it comes back. One of SQL's PREPARE is known there by
     /// this name, and ends.
     fn close_name<I: Io>(&mut self, name: &[u8], head: Head, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
-        let is_sql = server.sql_names.contains_key(name);
         if server.queue.is_skipping() {
             return turn.feed.skip(head.whole(), &mut self.retry, turn.io);
         }
         let note = self.names.remove(name).map_or(Note::None, Note::Closed);
-        if is_sql {
-            server.sql_names.remove(name);
+        self.names_since = Some(server.queue.batch());
+        let is_sql = matches!(&note, Note::Closed(named) if matches!(named.meaning, Meaning::Sql(_)));
+        if is_sql && server.sql_names.remove(name).is_some() {
             server.queue.push(Expected::forward(Request::Close, note));
             return turn.feed.pass(head.whole());
         }

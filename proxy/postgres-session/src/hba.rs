@@ -109,7 +109,7 @@ pub struct Rule {
     pub method: Method,
 }
 
-/// What rules look at.
+/// The client, as rules see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Client<'a> {
     /// Address; `None`: a Unix socket.

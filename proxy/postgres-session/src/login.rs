@@ -6,7 +6,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `policy` | what a listener decides, and what the shell knows of a connection |
+//! | `policy` | decisions of a listener, and facts of a connection that the shell knows |
 //! | `startup` | packets before the first message: encryption, cancel, version, parameters |
 //! | `options` | the parameter `options`: switches of a command line |
 //! | `proof` | passwords: clear text, MD5, SCRAM |
@@ -63,7 +63,7 @@ enum Phase {
     End,
 }
 
-/// What a startup packet says, each parameter with its last value.
+/// The content of a startup packet, each parameter with its last value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     /// User.
@@ -81,9 +81,9 @@ pub struct Start {
 /// The kind of a replication connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replication {
-    /// Of the whole server: it has no database.
+    /// One of the whole server: it has no database.
     Physical,
-    /// Of one database.
+    /// One of a database.
     Logical,
 }
 
@@ -94,20 +94,20 @@ pub struct LoggedIn {
     pub start: Start,
     /// The method that let it in.
     pub method: Method,
-    /// The user of the lookup; `None` with methods that need no password.
+    /// The user of the lookup; `None` if there is none, which only `trust` and `cert` let in.
     pub user: Option<Arc<User>>,
-    /// What the login has shown of the password: enough for a server with the same one.
+    /// The part of the password that the login has shown: enough for a server with the same one.
     pub credential: Credential,
 }
 
-/// What to do next.
+/// The next task of the shell.
 #[derive(Debug)]
 pub enum Step {
     /// Read more bytes.
     More,
     /// Run the TLS handshake as a server, then call [`ClientLogin::on_tls`]. Unconsumed bytes belong to it.
     StartTls,
-    /// Find the user, then call [`ClientLogin::on_user`].
+    /// Find the user, then call [`ClientLogin::on_user`]. With `trust` and `cert` its password is for the server alone.
     LookUp {
         /// Its name.
         user: Vec<u8>,
@@ -134,7 +134,7 @@ pub enum Step {
 pub struct Progress {
     /// Bytes of the input that the machine is done with.
     pub consumed: usize,
-    /// What to do next.
+    /// The next task of the shell.
     pub step: Step,
 }
 
@@ -170,6 +170,8 @@ impl ClientLogin {
         if is_direct && !facts.has_alpn {
             return self.refuse(Refusal::direct_tls_without_alpn(), out);
         }
+        // Inside of TLS there is nothing left to request.
+        self.encryption = Encryption::all();
         self.peer.tls = Some(facts);
         self.phase = Phase::Startup;
         Step::More
@@ -180,6 +182,10 @@ impl ClientLogin {
         match std::mem::replace(&mut self.phase, Phase::End) {
             Phase::User { start, method } => {
                 debug_assert!(user.as_ref().is_none_or(|user| user.name == start.user), "another user");
+                if matches!(method, Method::Trust | Method::Cert) {
+                    let credential = user.as_ref().map(|user| user.credential()).unwrap_or_default();
+                    return self.done(start, method, user, credential, out);
+                }
                 let name = &start.user;
                 let proof = Proof::new(method, name, user.as_deref(), &self.policy, &self.peer, &self.entropy, out);
                 self.phase = Phase::Proof { start, user, proof };
@@ -207,7 +213,6 @@ impl ClientLogin {
     /// The packet at the front of the input.
     fn on_startup(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, Step), Refusal> {
         if input.first() == Some(&packet::DIRECT_TLS_BYTE) && self.may_be_direct_tls() {
-            self.encryption.direct();
             self.phase = Phase::Tls { is_direct: true };
             return Ok((0, Step::StartTls));
         }
@@ -234,7 +239,7 @@ impl ClientLogin {
             }
             packet::Startup::Session { version, parameters } => {
                 let start = startup::read(version, parameters, &self.policy, out)?;
-                self.begin(start, out)?
+                self.begin(start)?
             }
         };
         Ok((bytes, step))
@@ -246,25 +251,25 @@ impl ClientLogin {
     }
 
     /// The rules choose the method.
-    fn begin(&mut self, start: Start, out: &mut Vec<u8>) -> Result<Step, Refusal> {
+    fn begin(&mut self, start: Start) -> Result<Step, Refusal> {
         let is_tls = self.peer.tls.is_some();
         let database = (start.replication != Some(Replication::Physical)).then_some(start.database.as_slice());
         let client = hba::Client { address: self.peer.address, is_tls, user: &start.user, database };
         let method = self.policy.rules.method(&client);
-        match method {
-            None | Some(Method::Reject) => Err(Refusal::rules(&client, method.is_some())),
-            Some(Method::Trust) => Ok(self.done(start, Method::Trust, None, Credential::None, out)),
-            Some(Method::Cert) => {
-                self.check_certificate(&start.user)?;
-                Ok(self.done(start, Method::Cert, None, Credential::None, out))
+        let method = match method {
+            None | Some(Method::Reject) => return Err(Refusal::rules(&client, method.is_some())),
+            Some(Method::Password) if self.peer.address.is_some() && !is_tls => {
+                return Err(Refusal::clear_text_without_tls());
             }
-            Some(Method::Password) if self.peer.address.is_some() && !is_tls => Err(Refusal::clear_text_without_tls()),
-            Some(method @ (Method::Password | Method::Md5 | Method::ScramSha256)) => {
-                let step = Step::LookUp { user: start.user.clone(), database: start.database.clone() };
-                self.phase = Phase::User { start, method };
-                Ok(step)
-            }
+            Some(method) => method,
+        };
+        if method == Method::Cert {
+            self.check_certificate(&start.user)?;
         }
+        // Also for a client that needs no password: the server may want one.
+        let step = Step::LookUp { user: start.user.clone(), database: start.database.clone() };
+        self.phase = Phase::User { start, method };
+        Ok(step)
     }
 
     fn check_certificate(&self, user: &[u8]) -> Result<(), Refusal> {

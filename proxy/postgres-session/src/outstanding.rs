@@ -89,8 +89,8 @@ pub(crate) enum Note {
     Evicted(Rc<Statement>, u64),
     /// The parameters that the client wants were set.
     Replayed(Rc<Variables>),
-    /// A name of SQL's PREPARE got the meaning at the server that it has for the client.
-    Aligned(Box<[u8]>),
+    /// A name of SQL's PREPARE got the meaning at the server that it has for the client; and its meaning there before.
+    Aligned(Box<[u8]>, Option<Rc<[u8]>>),
     /// A Bind of a shared statement.
     Bound(Rc<Statement>),
     /// Bytes of the gateway's own reply.
@@ -103,19 +103,21 @@ pub(crate) struct Expected {
     pub(crate) request: Request,
     pub(crate) fate: Fate,
     pub(crate) note: Note,
+    /// A Query that ends an unnamed statement.
+    pub(crate) ends_unnamed: bool,
 }
 
 impl Expected {
     pub(crate) fn forward(request: Request, note: Note) -> Self {
-        Self { request, fate: Fate::Forward, note }
+        Self { request, fate: Fate::Forward, note, ends_unnamed: false }
     }
 
     pub(crate) fn swallow(request: Request, note: Note) -> Self {
-        Self { request, fate: Fate::Swallow, note }
+        Self { request, fate: Fate::Swallow, note, ends_unnamed: false }
     }
 
     pub(crate) fn fake(request: Request, note: Note) -> Self {
-        Self { request, fate: Fate::Fake, note }
+        Self { request, fate: Fate::Fake, note, ends_unnamed: false }
     }
 }
 
@@ -127,6 +129,8 @@ pub(crate) struct Outstanding {
     is_skipping: bool,
     /// The server has got a part of an extended batch and not its Sync.
     is_open: bool,
+    /// A Flush has gone out behind the last request.
+    is_flushed: bool,
     /// Sync, Query and FunctionCall so far.
     batch: u64,
     /// Statements of the first entry that have completed.
@@ -144,6 +148,7 @@ impl Outstanding {
             self.is_skipping = false;
         }
         if entry.fate != Fate::Fake && !entry.request.is_marker() {
+            self.is_flushed = false;
             self.is_open = !entry.request.ends_with_ready();
             self.batch += u64::from(!self.is_open);
         }
@@ -182,10 +187,20 @@ impl Outstanding {
         self.is_skipping || self.is_open
     }
 
+    /// Whether a Flush is due so that the replies come; once behind each request.
+    pub(crate) fn flush_due(&mut self) -> bool {
+        self.needs_sync() && !std::mem::replace(&mut self.is_flushed, true)
+    }
+
     /// The number of the batch that the next request belongs to. An error in an earlier one cannot skip it.
     #[inline]
     pub(crate) fn batch(&self) -> u64 {
         self.batch
+    }
+
+    /// An earlier batch has no ReadyForQuery yet: the transaction status at the next request is not known.
+    pub(crate) fn is_status_unknown(&self) -> bool {
+        self.entries.iter().any(|entry| entry.request.ends_with_ready())
     }
 
     /// The only ReadyForQuery to come is that of the Sync at the end.
@@ -262,8 +277,9 @@ impl Outstanding {
             }
         }
         // No Sync has counted for the batch of the COPY.
-        if let [copy] = self.entries.make_contiguous() {
-            self.is_open = !copy.request.ends_with_ready();
+        let is_last = |entry: &Expected| entry.request.is_marker() || entry.fate == Fate::Fake;
+        if self.entries.iter().skip(1).all(is_last) {
+            self.is_open = self.entries.front().is_some_and(|copy| !copy.request.ends_with_ready());
         }
         begun
     }

@@ -13,6 +13,7 @@ use crate::pin::PinReasons;
 use crate::scan::Replies;
 use crate::server::{CopyIn, ServerState};
 use crate::share::WorkerShare;
+use crate::statements::Meaning;
 
 /// The end of a recovery, or the way to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +55,12 @@ impl Recovery {
     }
 
     /// Sends what has to be sent first. Call it once.
-    pub fn begin(&mut self, server: &mut ServerState, share: &WorkerShare, io: &impl ToServer) -> Recovered {
+    pub fn begin(&mut self, server: &mut ServerState, _: &WorkerShare, io: &impl ToServer) -> Recovered {
         if server.facts(false, false).without_client() == Verdict::Close {
             return Recovered::Unusable;
         }
         self.needs_cancel = server.is_busy() && server.copy == CopyIn::No;
-        self.proceed(server, share, io)
+        self.proceed(server, io)
     }
 
     /// A query runs that nobody waits for: cancel it, and keep the server out of the pool until the cancel connection is closed.
@@ -75,14 +76,14 @@ impl Recovery {
         share: &WorkerShare,
         io: &impl ToServer,
     ) -> Recovered {
-        let result: Result<(), Violation> = server.scan(input, &mut Silence { recovery: self, share, io });
+        let result: Result<(), Violation> = server.scan(input, &mut Silence { recovery: self, share });
         if result.is_err() {
             return Recovered::Unusable;
         }
-        self.proceed(server, share, io)
+        self.proceed(server, io)
     }
 
-    fn proceed(&mut self, server: &mut ServerState, share: &WorkerShare, io: &impl ToServer) -> Recovered {
+    fn proceed(&mut self, server: &mut ServerState, io: &impl ToServer) -> Recovered {
         // What the client began and will not end.
         if server.copy != CopyIn::No {
             server.copy = CopyIn::No;
@@ -115,10 +116,7 @@ impl Recovery {
                     None => self.send(own, server, io),
                 }
             }
-            Verdict::Clean => {
-                let _ = share;
-                Recovered::Clean
-            }
+            Verdict::Clean => Recovered::Clean,
         }
     }
 
@@ -144,28 +142,37 @@ impl Recovery {
 }
 
 /// Replies that nobody reads.
-struct Silence<'r, I> {
+struct Silence<'r> {
     recovery: &'r mut Recovery,
     share: &'r WorkerShare,
-    io: &'r I,
 }
 
-impl<I: ToServer> Replies for Silence<'_, I> {
+impl Replies for Silence<'_> {
     fn pass(&mut self, _: &[u8]) {}
 
     fn on_command(&mut self, server: &mut ServerState, note: &Note, tag: &[u8], step: u32) {
+        server.variables.on_tag(tag, false, &self.share.variables);
         let Note::Effects(facts) = note else { return };
         // State that came too late for its client is dirt.
         if !facts.effects(step).is_empty() || facts.is_opaque {
             server.dirt |= PinReasons::OPAQUE;
         }
-        let _ = tag;
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
+        if entry.request == Request::Query {
+            server.unnamed = None;
+        }
         match entry.note {
             Note::Replayed(_) => server.dirt |= PinReasons::OPAQUE,
-            Note::Aligned(_) => server.dirt |= PinReasons::SQL_PREPARE,
+            Note::Aligned(..) => server.dirt |= PinReasons::SQL_PREPARE,
+            Note::Prepared(statement) => server.statements.confirm(&statement),
+            Note::Named(named) => {
+                if let Meaning::Protocol(statement) = &named.meaning {
+                    server.statements.confirm(statement);
+                }
+            }
+            Note::Unnamed { .. } => server.unnamed_since = None,
             _ => {}
         }
     }
@@ -197,13 +204,8 @@ impl<I: ToServer> Replies for Silence<'_, I> {
     }
 
     fn on_ready(&mut self, server: &mut ServerState, _: bool) -> bool {
-        let _ = self.io;
-        if server.status == TransactionStatus::Idle && server.variables.has_changes() {
-            if server.has_failed {
-                server.variables.on_rollback(&mut self.share.variables.borrow_mut());
-            } else {
-                server.variables.on_commit();
-            }
+        if server.status == TransactionStatus::Idle {
+            server.variables.on_idle(server.has_failed, &self.share.variables);
         }
         if self.recovery.step == Step::Resets && !self.recovery.has_failed && server.queue.is_empty() {
             Recovery::on_reset(server, self.share);

@@ -31,20 +31,11 @@ impl<I: Io> Replies for Delivery<'_, I> {
     }
 
     fn on_command(&mut self, server: &mut ServerState, note: &Note, tag: &[u8], step: u32) {
-        let effects = match note {
-            Note::Effects(facts) => facts.effects(step),
-            _ => &[],
+        let is_partial = match note {
+            Note::Effects(facts) => facts.effects(step).iter().any(|effect| matches!(effect, Effect::RollbackTo(_))),
+            _ => false,
         };
-        if server.variables.has_changes() {
-            let is_partial = effects.iter().any(|effect| matches!(effect, Effect::RollbackTo(_)));
-            match tag {
-                b"COMMIT" | b"PREPARE TRANSACTION" => server.variables.on_commit(),
-                b"ROLLBACK" if !is_partial => {
-                    server.variables.on_rollback(&mut self.session.share.variables.borrow_mut());
-                }
-                _ => {}
-            }
-        }
+        server.variables.on_tag(tag, is_partial, &self.session.share.variables);
         if let Note::Effects(facts) = note {
             for effect in facts.effects(step) {
                 self.apply(effect, facts, server);
@@ -56,6 +47,13 @@ impl<I: Io> Replies for Delivery<'_, I> {
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
+        if entry.ends_unnamed {
+            server.unnamed = None;
+            server.unnamed_since = None;
+            if entry.fate == Fate::Forward {
+                self.session.unnamed = None;
+            }
+        }
         match entry.note {
             Note::Replayed(wanted) if self.session.end.is_none() => {
                 server.variables.become_like(&wanted);
@@ -68,7 +66,6 @@ impl<I: Io> Replies for Delivery<'_, I> {
             }
             Note::Prepared(statement) => server.statements.confirm(&statement),
             Note::Unnamed { .. } => server.unnamed_since = None,
-            Note::Aligned(name) if server.has_failed => drop(server.sql_names.remove(&name)),
             _ => {}
         }
     }
@@ -114,6 +111,8 @@ impl<I: Io> Replies for Delivery<'_, I> {
                 }
                 self.session.names.insert(named);
             }
+            Note::Aligned(name, Some(before)) => drop(server.sql_names.insert(name, before)),
+            Note::Aligned(name, None) => drop(server.sql_names.remove(&name)),
             Note::Evicted(statement, number) => server.statements.restore(statement, number),
             _ => {}
         }
@@ -132,7 +131,14 @@ impl<I: Io> Replies for Delivery<'_, I> {
                 self.session.end = Some(End::ParametersRefused);
                 return true;
             }
-            Note::Aligned(_) => return false,
+            Note::Aligned(name, before) => {
+                // The first of its statements is DEALLOCATE if there was something.
+                match before.filter(|_| server.queue.current_step() == 0) {
+                    Some(before) => drop(server.sql_names.insert(name, before)),
+                    None => drop(server.sql_names.remove(&name)),
+                }
+                return false;
+            }
             Note::Effects(facts) => self.apply_failed(&facts, server),
             Note::Bound(statement) if is_outdated(&fields) => {
                 if self.may_repeat(server) {
@@ -157,12 +163,8 @@ impl<I: Io> Replies for Delivery<'_, I> {
 
     #[inline]
     fn on_ready(&mut self, server: &mut ServerState, is_forwarded: bool) -> bool {
-        if server.status == TransactionStatus::Idle && server.variables.has_changes() {
-            if server.has_failed {
-                server.variables.on_rollback(&mut self.session.share.variables.borrow_mut());
-            } else {
-                server.variables.on_commit();
-            }
+        if server.status == TransactionStatus::Idle {
+            server.variables.on_idle(server.has_failed, &self.session.share.variables);
         }
         if self.session.retry.is_repeating() {
             self.repeat(server);
@@ -194,10 +196,10 @@ impl<I: Io> Delivery<'_, I> {
         let (statements, entries, bytes) = self.session.retry.take();
         self.io.count(Event::Heal);
         for statement in statements {
-            let Some(number) = server.statements.remove(&statement) else { continue };
+            // Under the same number: the bytes of the batch have it.
+            let Some(number) = server.statements.use_number(&statement) else { continue };
             self.session.write_close(number, self.io);
             server.queue.push(Expected::swallow(Request::Close, Note::None));
-            let number = server.statements.insert(statement.clone(), server.queue.batch());
             self.io.count(Event::ServerParse);
             self.io.encode_to_server(|out| {
                 frontend::parse_renamed(out, crate::statements::ServerName::new(number).bytes(), statement.rest());

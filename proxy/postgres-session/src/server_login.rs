@@ -36,6 +36,9 @@ pub const MESSAGE_BYTES_MAX: usize = 32 * 1024;
 /// of a login trigger a few thousand.
 pub const LOGIN_BYTES_MAX: usize = 256 * 1024;
 
+/// Settings that a server may report in a login. PostgreSQL 15 reports 13, and forks some more.
+pub const PARAMETERS_MAX: usize = 256;
+
 const _: () = assert!(MESSAGE_BYTES_MAX + frame::HEAD_BYTES <= LOGIN_BYTES_MAX);
 
 /// A login at a server.
@@ -75,7 +78,7 @@ enum Phase {
     End,
 }
 
-/// What a server has said in its greeting.
+/// The greeting of a server.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServerFacts {
     /// Settings that the server reports, in its order.
@@ -94,7 +97,7 @@ impl std::fmt::Debug for ServerFacts {
     }
 }
 
-/// What to do next.
+/// The next task of the shell.
 #[derive(Debug)]
 pub enum Step {
     /// Read more bytes.
@@ -114,7 +117,7 @@ pub enum Step {
 pub struct Progress {
     /// Bytes of the input that the machine is done with.
     pub consumed: usize,
-    /// What to do next.
+    /// The next task of the shell.
     pub step: Step,
 }
 
@@ -246,6 +249,9 @@ impl ServerLogin {
             backend::tag::PARAMETER_STATUS if matches!(self.phase, Phase::Greeting) => {
                 let ParameterStatus { name, value } = ParameterStatus::read(body)?;
                 self.facts.parameters.retain(|(known, _)| known != name);
+                if self.facts.parameters.len() >= PARAMETERS_MAX {
+                    return Err(Failure::rule("postgres_login_parameters"));
+                }
                 self.facts.parameters.push((name.to_vec(), value.to_vec()));
                 Step::More
             }
@@ -290,7 +296,7 @@ impl ServerLogin {
         match (phase, request) {
             // The server trusts the gateway, or its certificate.
             (Phase::Authentication, Authentication::Ok) if self.identity.binding == BindingMode::Require => {
-                Err(Failure::rule("postgres_no_channel_binding"))
+                Err(Failure::NO_BINDING)
             }
             (Phase::Authentication | Phase::Accepted, Authentication::Ok) => {
                 self.phase = Phase::Greeting;
@@ -389,7 +395,7 @@ impl ServerLogin {
     /// Another method than SCRAM with PLUS, although that is demanded.
     fn check_binding(&self) -> Result<(), Failure> {
         match self.identity.binding {
-            BindingMode::Require => Err(Failure::rule("postgres_no_channel_binding")),
+            BindingMode::Require => Err(Failure::NO_BINDING),
             BindingMode::Prefer | BindingMode::Disable => Ok(()),
         }
     }

@@ -155,6 +155,12 @@ pub struct Session {
     pub(crate) busy_since: Option<Time>,
     /// Since when none is due.
     pub(crate) idle_since: Time,
+    /// The present message comes within the data of a COPY, where it is an error.
+    pub(crate) breaks_copy: bool,
+    /// A message has been looked at that waits for replies.
+    pub(crate) is_waiting: bool,
+    /// The batch that last gave or ended a name, while its replies are due: an error there may yet undo that.
+    pub(crate) names_since: Option<u64>,
     /// What is outstanding may drop names of statements.
     pub(crate) has_barrier: bool,
     pub(crate) end: Option<End>,
@@ -190,6 +196,9 @@ impl Session {
             awaited_channel: None,
             busy_since: None,
             idle_since: now,
+            breaks_copy: false,
+            is_waiting: false,
+            names_since: None,
             has_barrier: false,
             end: None,
             retry: crate::retry::Retry::default(),
@@ -199,6 +208,7 @@ impl Session {
     /// Takes bytes of the client. `server` is the server that it holds.
     pub fn on_client(&mut self, input: &[u8], mut server: Option<&mut ServerState>, io: &impl Io) -> Taken {
         let mut feed = Feed::new(input);
+        self.is_waiting = false;
         if let Some(server) = server.as_deref_mut()
             && self.attachment == Attachment::None
         {
@@ -256,6 +266,8 @@ impl Session {
                 return Ok(ServerStep::Continue);
             }
             Attachment::Fresh | Attachment::None => return Ok(ServerStep::Continue),
+            // The message that waits for these replies needs this server.
+            Attachment::Used if self.is_waiting => return Ok(ServerStep::Continue),
             Attachment::Used => {}
         }
         if self.settings.pool_mode == PoolMode::Statement && server.status != TransactionStatus::Idle {
@@ -279,6 +291,9 @@ impl Session {
         self.variables = server.variables.now().clone();
         self.portals.clear();
         self.retry.forget();
+        self.names_since = None;
+        self.has_barrier = false;
+        server.unnamed_since = None;
         self.attachment = Attachment::None;
     }
 

@@ -60,7 +60,9 @@ impl Session {
         self.retry.forget();
         let note = match facts {
             Some(facts) => {
-                if self.is_of_protocol(&facts) && !server.queue.is_empty() {
+                // Names, and whether a block has failed, must be certain before anything is sent about them.
+                let is_unsure = facts.names_statements && !server.queue.is_empty();
+                if is_unsure && !self.breaks_copy {
                     return Some(self.wait_for_replies(turn, server));
                 }
                 if self.is_deallocated_here(&facts, head, turn, server) {
@@ -73,9 +75,11 @@ impl Session {
             None => Note::None,
         };
         turn.io.count(Event::Query);
-        if server.queue.push(Expected::forward(Request::Query, note)).is_none() {
-            self.unnamed = None;
-            server.unnamed = None;
+        let ends_unnamed = self.unnamed.is_some() || server.unnamed.is_some();
+        let batch = server.queue.batch();
+        let entry = Expected { ends_unnamed, ..Expected::forward(Request::Query, note) };
+        if server.queue.push(entry).is_none() && ends_unnamed {
+            server.unnamed_since = Some(batch);
         }
         turn.feed.pass(head.whole());
         None
@@ -124,8 +128,8 @@ impl Session {
             // The server knows a statement of the protocol by another name.
             Some(Meaning::Protocol(_)) | None => None,
         };
-        let has = server.sql_names.get(name);
-        if has == wanted.as_ref() {
+        let has = server.sql_names.get(name).cloned();
+        if has == wanted || server.queue.is_skipping() {
             return;
         }
         let mut text = Vec::new();
@@ -141,7 +145,12 @@ impl Session {
         }
         turn.feed.flush(&mut self.retry, turn.io);
         turn.io.encode_to_server(|out| frontend::query(out, &text));
-        server.queue.push(Expected::swallow(Request::Query, Note::Aligned(name.into())));
+        let ends_unnamed = server.unnamed.is_some();
+        if ends_unnamed {
+            server.unnamed_since = Some(server.queue.batch());
+        }
+        let entry = Expected::swallow(Request::Query, Note::Aligned(name.into(), has));
+        server.queue.push(Expected { ends_unnamed, ..entry });
     }
 
     /// SQL's DEALLOCATE of a statement of the protocol, whose name the server does not know. True if that was it.
@@ -158,6 +167,8 @@ impl Session {
             return false;
         }
         self.names.remove(name);
+        // As any Query does.
+        self.unnamed = None;
         turn.feed.skip(head.whole(), &mut self.retry, turn.io);
         let mut bytes = Vec::new();
         backend::command_complete(&mut bytes, b"DEALLOCATE");

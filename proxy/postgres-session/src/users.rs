@@ -75,7 +75,7 @@ impl User {
         self.password.as_ref()
     }
 
-    /// What this user can log in with at a server without more from its client: the password, or the MD5 hash.
+    /// The means of this user to log in at a server without more from its client: the password, or the MD5 hash.
     #[must_use]
     pub fn credential(&self) -> Credential {
         let password = self.password.clone().map(Credential::Password);
@@ -83,7 +83,7 @@ impl User {
     }
 }
 
-/// What the gateway can prove to a server with.
+/// The means of the gateway to log in at a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Credential {
     /// Nothing: the server must trust the gateway, or accept its certificate.

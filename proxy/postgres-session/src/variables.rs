@@ -3,6 +3,7 @@
 //! Parameters that the server reports (ParameterStatus) are known from its reports alone, which also tell of SET LOCAL and of
 //! rollbacks. All others follow the effects of the statements and are undone here when a transaction is.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -271,6 +272,29 @@ impl ServerVariables {
     #[inline]
     pub(crate) fn has_changes(&self) -> bool {
         self.before.is_some() || !self.savepoints.is_empty()
+    }
+
+    /// A statement has completed with this command tag. `is_partial`: it is ROLLBACK TO.
+    #[inline]
+    pub(crate) fn on_tag(&mut self, tag: &[u8], is_partial: bool, sets: &RefCell<VariableSets>) {
+        if !self.has_changes() {
+            return;
+        }
+        match tag {
+            b"COMMIT" | b"PREPARE TRANSACTION" => self.on_commit(),
+            b"ROLLBACK" if !is_partial => self.on_rollback(&mut sets.borrow_mut()),
+            _ => {}
+        }
+    }
+
+    /// A server is outside of a transaction again.
+    #[inline]
+    pub(crate) fn on_idle(&mut self, has_failed: bool, sets: &RefCell<VariableSets>) {
+        match self.has_changes() {
+            true if has_failed => self.on_rollback(&mut sets.borrow_mut()),
+            true => self.on_commit(),
+            false => {}
+        }
     }
 
     /// A transaction has committed.

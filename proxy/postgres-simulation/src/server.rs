@@ -25,6 +25,7 @@ struct Portal {
     argument: Option<String>,
     /// Rows that were sent.
     sent: usize,
+    is_done: bool,
 }
 
 /// COPY from the client.
@@ -375,7 +376,7 @@ impl ModelServer {
         self.state.start();
         let argument =
             arguments.values.iter().next().flatten().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        self.portals.insert(name, Portal { sql: statement.sql, argument, sent: 0 });
+        self.portals.insert(name, Portal { sql: statement.sql, argument, sent: 0, is_done: false });
         backend::bind_complete(&mut self.out);
         Ok(())
     }
@@ -418,7 +419,16 @@ impl ModelServer {
         };
         self.check_block(Some(&sql))?;
         self.interrupt()?;
+        if portal.is_done && !sql.has_rows() {
+            return Err(("55000", "portal cannot be run"));
+        }
+        let name = String::from_utf8_lossy(execute.portal).into_owned();
+        if portal.is_done {
+            self.complete(&sql, 0);
+            return Ok(());
+        }
         if sql == Sql::CopyIn {
+            self.mark_done(&name);
             self.state.start();
             backend::copy_in(&mut self.out, false, 1);
             self.copy = Some(CopyIn { rest: None, rows: 0 });
@@ -432,15 +442,21 @@ impl ModelServer {
             backend::data_row(&mut self.out, [Some(row.as_bytes())]);
         }
         if max > 0 && count == max {
-            let name = String::from_utf8_lossy(execute.portal).into_owned();
             if let Some(portal) = self.portals.get_mut(&name) {
                 portal.sent += count;
             }
             backend::portal_suspended(&mut self.out);
         } else {
+            self.mark_done(&name);
             self.complete(&sql, count);
         }
         Ok(())
+    }
+
+    fn mark_done(&mut self, portal: &str) {
+        if let Some(portal) = self.portals.get_mut(portal) {
+            portal.is_done = true;
+        }
     }
 
     fn close(&mut self, body: &[u8]) -> Result<(), Failure> {

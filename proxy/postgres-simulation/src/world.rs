@@ -120,17 +120,22 @@ impl World {
             client.left = 0;
         }
         let mut quiet = 0;
-        while quiet < 2 {
+        for _ in 0..DRAINS_MAX {
+            if quiet == 2 {
+                break;
+            }
             quiet = if self.drain() { 0 } else { quiet + 1 };
         }
         for at in 0..self.clients.len() {
             self.finish(at);
         }
-        while self.drain() {}
+        let ends = (0..DRAINS_MAX).any(|_| !self.drain());
+        assert!(ends, "bytes go round for ever\n{}", self.picture());
         for (at, client) in self.clients.iter().enumerate() {
             assert!(!client.is_waiting, "client {at} waits for ever:\n{}", self.picture());
             let missing = &client.expected[client.received..];
-            assert!(missing.is_empty(), "client {at} lacks {:?}", String::from_utf8_lossy(missing));
+            let text = String::from_utf8_lossy(missing);
+            assert!(missing.is_empty(), "client {at} lacks {text:?}\n{}\n{}", client.log.join("\n"), self.picture());
         }
     }
 
@@ -388,7 +393,12 @@ impl World {
         let differs =
             has.iter().filter(|(name, value)| known.get(name.as_bytes()).map(text) != Some(value.to_string()));
         assert_eq!(differs.collect::<Vec<_>>(), [], "known are {known:?}");
-        assert_eq!(known.iter().count(), has.len(), "known are {known:?}, set are {has:?}");
+        assert_eq!(
+            known.iter().count(),
+            has.len(),
+            "known are {known:?}, set are {has:?}\n{}",
+            self.last_log.join("\n")
+        );
         let kept = self.settings.server_statements_max + 4;
         assert!(server.model.statements() <= kept, "{} statements", server.model.statements());
         self.checked_in += 1;
@@ -429,3 +439,6 @@ impl Pooled {
         }
     }
 }
+
+/// Rounds after which everything has arrived.
+const DRAINS_MAX: u32 = 10_000;

@@ -167,7 +167,7 @@ impl CancelKeys {
             None => false,
         };
         if is_sent {
-            // One that nobody takes is dropped, which the inbox does not tell.
+            // One without a taker is dropped, and the inbox stays silent.
             let _ = timeout(CANCEL_TIMEOUT, is_over.receive()).await;
         }
     }

@@ -23,6 +23,8 @@ use crate::{
 
 /// The time of a refused client before the socket closes: a reset would destroy the reply. Default 1 s.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The same when the drain is over.
+const CUT_TIMEOUT: Duration = Duration::from_millis(100);
 /// Bytes that such a client may still send.
 const LINGER_BYTES_MAX: u64 = 256 * 1024;
 
@@ -103,7 +105,9 @@ pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture 
 /// Closes the socket; a client that does not know why gets the time to read it.
 async fn close(stream: Stream, reason: CloseReason) {
     match reason {
-        CloseReason::InternalInvariant | CloseReason::ClientReset | CloseReason::DrainCut => {}
+        CloseReason::InternalInvariant | CloseReason::ClientReset => {}
+        // The worker ends soon.
+        CloseReason::DrainCut => stream.close(CUT_TIMEOUT).await,
         CloseReason::ClientClosed => stream.close(LINGER_TIMEOUT).await,
         _ => {
             let linger = Linger { stalled: Duration::ZERO, limit: LINGER_TIMEOUT, bytes_max: LINGER_BYTES_MAX };

@@ -36,7 +36,7 @@ pub(crate) const DATABASE: &[u8] = b"pgbouncer";
 /// Longest command. Default 4 KiB: longer ones than a name and some words do not exist.
 const COMMAND_BYTES_MAX: usize = 4 * 1024;
 
-/// What a user may do here.
+/// The rights of a user here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rights {
     /// Everything.

@@ -27,12 +27,12 @@ use weir_upstream::{
 
 use crate::{derivation::derive, settings::PostgresUpstreamSettings};
 
-/// Greetings that are remembered, one for each key. Beyond it all are forgotten, and asked for again: about 2 MiB.
+/// Greetings that are remembered, one for each key. Beyond it all are forgotten, and servers send them again: about 2 MiB.
 const GREETINGS_MAX: usize = 1_024;
 /// Derived keys that are remembered: of each upstream user one.
 pub(crate) const DERIVED_KEYS_MAX: usize = 1_024;
 
-/// What makes connections of one server different: database and user, and who logs in as that user.
+/// The identity of a pool: database, user, and the proof for that user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PoolKey {
     database: Box<[u8]>,
@@ -116,7 +116,7 @@ impl PostgresServer {
         &self.settings
     }
 
-    /// What a server of `key` has reported. `None`: no connection was made yet.
+    /// The report of a server of `key`. `None`: no connection was made yet.
     pub(crate) fn greeting(&self, key: &PoolKey) -> Option<Greeting> {
         self.greetings.borrow().get(key).cloned()
     }
@@ -162,7 +162,7 @@ impl PooledProtocol for PostgresServer {
 
     async fn reset(&self, stream: &mut Stream, state: &mut ServerState) -> bool {
         let mut recovery = Recovery::new(self.settings.server_reset_query.as_deref().map(str::as_bytes));
-        let mut recovered = recovery.begin(state, &self.share, &Sink(&stream.output));
+        let mut recovered = recovery.begin(state, &Sink(&stream.output));
         loop {
             match recovered {
                 Recovered::Clean => return true,
@@ -276,7 +276,7 @@ fn failed(failure: Failure) -> LoginError {
     }
 }
 
-/// Begins TLS on a connection that nobody logs in, if its endpoint has it.
+/// Begins TLS on a connection without a login, if its endpoint has it.
 ///
 /// # Errors
 /// The server has no TLS, or the handshake failed.

@@ -60,7 +60,7 @@ pub struct Service {
     pub(crate) sessions: Sessions,
     pub(crate) metrics: ListenerMetrics,
     pub(crate) cancels: CancelKeys,
-    /// What the sessions of the worker share.
+    /// The share of all sessions of the worker.
     pub(crate) share: Rc<WorkerShare>,
     /// Keys that passwords of clients have led to.
     pub(crate) keys: RefCell<KeyCache>,

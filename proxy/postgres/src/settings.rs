@@ -10,8 +10,8 @@ use weir_upstream::pooled::PooledSettings;
 
 /// From the accepted connection to the first ReadyForQuery. Default 30 s: a login takes three round trips and a wait for a server.
 pub const CLIENT_LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// The wait of a client for a server. Default 10 s: an application gives up at about that time, and a queue that is served later is
-/// work for nobody.
+/// The wait of a client for a server. Default 10 s: an application gives up at about that time, and later
+/// replies would find no reader.
 pub const QUERY_WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// When a waiting client gets a notice. Default 5 s, as PgBouncer.
 pub const QUERY_WAIT_NOTIFY: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct PostgresListenerSettings {
     /// How clients prove who they are.
     pub auth: Method,
-    /// Users and what is known of their passwords. With [`Method::Trust`] nobody needs one.
+    /// Users and what is known of their passwords. With [`Method::Trust`] no client needs one.
     pub users: Arc<Users>,
     /// Users of the admin console that may do everything there.
     pub admin_users: Vec<String>,

@@ -132,7 +132,7 @@ fn messages_without_a_body_are_the_same_bytes() {
     });
 }
 
-/// What they found in a body is what the view finds.
+/// The view finds the same values in a body as they do.
 fn compare(tag: u8, body: &[u8], found: &Message) {
     match found {
         Message::AuthenticationOk => assert_eq!(authentication(body), backend::Authentication::Ok),
@@ -170,7 +170,7 @@ fn compare(tag: u8, body: &[u8], found: &Message) {
             let formats: Vec<_> = theirs.column_formats().map(|format| Ok(format as i16)).collect().unwrap();
             assert_eq!(ours.columns.iter().collect::<Vec<_>>(), formats);
         }
-        Message::CopyData(theirs) => assert_eq!(body, &theirs.data()[..]),
+        Message::CopyData(theirs) => assert_eq!(body, theirs.data()),
         Message::RowDescription(theirs) => compare_columns(body, theirs),
         Message::ErrorResponse(theirs) => compare_fields(body, theirs.fields()),
         Message::NoticeResponse(theirs) => compare_fields(body, theirs.fields()),

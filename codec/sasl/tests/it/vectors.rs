@@ -67,7 +67,33 @@ fn both_sides_write_the_messages_of_the_rfcs() {
     }
 }
 
-/// `create role t password 'pencil'` of PostgreSQL with this salt.
+/// `create role` of PostgreSQL 15 with the password `pencil`, and with one that SASLprep turns into `IXa`.
+#[test]
+fn verifiers_that_postgresql_has_made_accept_their_passwords() {
+    let verifiers = [
+        (
+            "SCRAM-SHA-256$4096:h4/zh78U8+5Zny0tHzXEqQ==$QfbLzdRyVhTduYZlMGc4Dv4Glmdnt7mnqCNcQnRdpl8=:\
+             6njM16uniMQ1iPjA9vLajo6pKGcsl/1PjHxLXVEIkxM=",
+            ["pencil", "pencil"],
+        ),
+        (
+            "SCRAM-SHA-256$4096:2KlEOJow5UXH8zc+UZ/VHA==$H/Os9NVDZGLIy5BCefm/IaqQ+75BICNWpSuRBs8wx3s=:\
+             iS8KdRi2dFfT9l5N5sm7jA86zhnuiEzO+ms3atHyyyg=",
+            ["IXa", "I\u{ad}X\u{aa}"],
+        ),
+    ];
+    for (text, passwords) in verifiers {
+        let verifier = ScramVerifier::parse(text.as_bytes()).expect("a verifier");
+        assert_eq!(verifier.format().expose_str(), Some(text));
+        let keys = |password: &str| {
+            Derivation::new(Mechanism::ScramSha256, &Secret::from(password), verifier.challenge().clone()).run()
+        };
+        assert!(passwords.iter().all(|password| verifier.accepts(&keys(password))));
+        assert!(!verifier.accepts(&keys("pencils")));
+    }
+}
+
+/// The verifier of RFC 7677's example, in PostgreSQL's form.
 #[test]
 fn the_text_form_is_that_of_postgresql() {
     let salt = VECTORS[1].salt;

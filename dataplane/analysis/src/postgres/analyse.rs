@@ -7,8 +7,8 @@ use super::limits::Limits;
 use super::statement::{Analysis, Flaw};
 use super::tokens::{statements, tokens};
 
-/// Analyses `text` for a session whose setting `standard_conforming_strings` is not known: where it matters for the ends
-/// of strings, the text is not whole. Never fails; the cost is linear in the text and bounded by `limits`.
+/// Analyses `text` for a session whose setting `standard_conforming_strings` is not known: where it matters for the
+/// ends of strings, the text is not whole. Never fails; the cost is linear in the text and bounded by `limits`.
 pub fn analyse(text: &[u8], limits: &Limits) -> Analysis {
     analyse_as(text, Reading::Unknown, limits)
 }

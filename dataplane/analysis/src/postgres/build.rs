@@ -148,6 +148,8 @@ impl<'a> Draft<'a> {
     /// whether the functions allow it, and the class that of an admin if one of them is.
     pub fn scan(&mut self) -> Query {
         let rest = &self.cursor.all[self.cursor.at.min(self.cursor.all.len())..];
+        // A query inside another statement may run later, never, or more than once.
+        let is_whole = self.cursor.at == 0;
         let found = query(self.cursor.text, rest);
         self.statement.tables.extend_from_slice(&found.tables);
         self.statement.is_read_only = true;
@@ -159,7 +161,7 @@ impl<'a> Draft<'a> {
             if effect.is_admin() {
                 self.statement.class = Class::Admin;
             }
-            let is_sure = function.is_outermost && !found.has_clauses && found.verb == Some(Verb::Select);
+            let is_sure = is_whole && function.is_outermost && !found.has_clauses && found.verb == Some(Verb::Select);
             let effect = match effect {
                 SideEffect::SetConfig => Some(set_config(self.cursor.text, rest, *function, is_sure)),
                 SideEffect::AdvisoryLock => Some(Effect::AdvisoryLock),

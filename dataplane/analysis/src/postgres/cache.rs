@@ -10,8 +10,8 @@ use super::limits::Limits;
 use super::statement::Analysis;
 
 /// Analyses of one worker. A hit costs a hash of the text and a comparison with the text that is kept, and allocates
-/// nothing. The comparison is no luxury: a client that could find two texts with one hash would otherwise have the facts
-/// of a harmless text for another.
+/// nothing. The comparison is no luxury: a client that could find two texts with one hash would otherwise have the
+/// facts of a harmless text for another.
 ///
 /// Pure: the same calls give the same results and the same evictions, whatever the seed.
 #[derive(Debug)]
@@ -39,12 +39,12 @@ struct Entry {
 }
 
 const NONE: usize = usize::MAX;
-/// What an entry costs beside its text and its analysis: itself, its analysis, its place in the table.
+/// Bytes of an entry beside its text and the heap of its analysis: itself, its analysis, its place in the table.
 const ENTRY_BYTES: usize = size_of::<Entry>() + size_of::<Analysis>() + 48;
 
 impl Cache {
-    /// An empty cache that keeps up to `bytes_max` bytes, texts included. `seed` should be secret and random: it decides
-    /// which texts share a hash, and of those only the last is kept.
+    /// An empty cache that keeps up to `bytes_max` bytes, texts included. `seed` should be secret and random: it
+    /// decides which texts share a hash, and of those only the last is kept.
     pub fn new(limits: Limits, bytes_max: usize, seed: u64) -> Self {
         Self {
             limits,
@@ -59,8 +59,8 @@ impl Cache {
         }
     }
 
-    /// What [`analyse_as`] finds, from memory if the text is there. A text that would take more than an eighth of the
-    /// memory is not kept, so that a few long texts cannot drive out all others.
+    /// The result of [`analyse_as`], from memory if the text is there. A text that would take more than an eighth of
+    /// the memory is not kept, so that a few long texts cannot drive out all others.
     pub fn analyse(&mut self, text: &[u8], reading: Reading) -> Rc<Analysis> {
         if text.len() > self.limits.bytes_max {
             return Rc::new(analyse_as(text, reading, &self.limits));

@@ -87,7 +87,8 @@ impl<'a> Cursor<'a> {
         Some(range)
     }
 
-    /// From the opening parenthesis here, if there is one, to behind its closing one, or to the end. Gives what is inside.
+    /// From the opening parenthesis here, if there is one, to behind its closing one, or to the end. Gives what is
+    /// inside.
     pub fn skip_parentheses(&mut self) -> &'a [Lexeme] {
         if !self.is_sign(b'(') {
             return &[];

@@ -1,4 +1,4 @@
-//! What a statement does to the session in which it runs.
+//! Changes that a statement makes to the session in which it runs.
 
 use super::range::Range;
 
@@ -19,10 +19,11 @@ pub enum Scope {
 pub enum Value {
     /// That of a session which has set nothing.
     Default,
-    /// As it was written, such that `SET name TO value` repeats it (`SET TIME ZONE value` when it begins with INTERVAL).
-    /// A string in it has the reading of the session that sent it.
+    /// As it was written, such that `SET name TO value` repeats it (`SET TIME ZONE value` when it begins with
+    /// INTERVAL). A string in it has the reading of the session that sent it.
     Sql(Box<[u8]>),
-    /// A string as it was written, such that `set_config(name, value, false)` repeats it: SET would quote a list of names.
+    /// A string as it was written, such that `set_config(name, value, false)` repeats it: SET would quote a list of
+    /// names.
     Config(Box<[u8]>),
     /// Not in the text: a parameter, an expression, the current value.
     Unknown,
@@ -73,7 +74,7 @@ pub enum Effect {
         /// In lower case: settings have no case. `SET TIME ZONE` is `timezone`, `SET NAMES` is `client_encoding`,
         /// `SET SCHEMA` is `search_path`, and so on.
         name: Name,
-        /// What it becomes.
+        /// Its new value.
         value: Value,
     },
     /// `set_config(...)` of which the name, the value or the run is not sure: a parameter, an expression, a WHERE.

@@ -1,7 +1,8 @@
 //! One number for all texts that differ only in what their author would call data.
 //!
-//! The form, which is the same in every process and version of the program until a note in CHANGELOG.md says otherwise: the
-//! fingerprint is XXH64, seed 0, of the *normal form*. That is the tokens of the text with a space between each two, where
+//! The form, which is the same in every process and version of the program until a note in CHANGELOG.md says
+//! otherwise: the fingerprint is XXH64, seed 0, of the *normal form*. That is the tokens of the text with a space
+//! between each two, where
 //!
 //! | token | becomes |
 //! |---|---|
@@ -56,7 +57,7 @@ struct Level {
     has_rows: bool,
     /// The last element that was kept.
     kept: Option<Range<usize>>,
-    /// Where the element here begins: with its comma, but for the first.
+    /// Where the element here begins. A comma belongs to the element behind it.
     start: usize,
 }
 

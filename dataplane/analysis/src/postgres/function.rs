@@ -3,7 +3,7 @@
 //! The list is PostgreSQL 15's, with names of earlier and later versions and of the usual extensions. Functions of the
 //! database's own can do the same unseen.
 
-/// What a function does besides returning a value.
+/// The deed of a function besides returning a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SideEffect {
     /// `set_config`.
@@ -139,7 +139,7 @@ const FAMILIES: &[(&str, SideEffect)] = &[
 const HARMLESS: &[&str] =
     &["lo_get", "pg_read_all_data", "pg_replication_origin_oid", "pg_replication_origin_progress"];
 
-/// What the function `name` does, whatever its schema: its last part, as [`name`](super::name) has it.
+/// The side effect of the function `name`, in any schema. `name` is its last part, as [`name`](super::name) has it.
 pub fn side_effect(name: &[u8]) -> Option<SideEffect> {
     if let Ok(at) = FUNCTIONS.binary_search_by(|row| row.0.as_bytes().cmp(name)) {
         return Some(FUNCTIONS[at].1);

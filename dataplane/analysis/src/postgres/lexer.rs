@@ -17,7 +17,8 @@ use memchr::{memchr, memchr2};
 use super::range::Range;
 use super::statement::Flaw;
 
-/// How the session reads a backslash in a plain string: its setting `standard_conforming_strings`, which servers report.
+/// How the session reads a backslash in a plain string: its setting `standard_conforming_strings`, which servers
+/// report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reading {
     /// On, the default since 2010: a backslash is a character.

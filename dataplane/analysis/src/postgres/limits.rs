@@ -1,4 +1,4 @@
-//! What one analysis may cost.
+//! The budget of one analysis.
 
 /// Budget of one text. A text beyond any of these is not whole: the analysis then knows nothing of it (case P18).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,8 @@ pub struct Limits {
     pub tokens_max: usize,
     /// Statements of the text. Default 256.
     pub statements_max: usize,
-    /// Open parentheses and brackets at one place. Default 256; a server with the usual stack gives up at some thousands.
+    /// Open parentheses and brackets at one place. Default 256; a server with the usual stack gives up at some
+    /// thousands.
     pub depth_max: usize,
 }
 

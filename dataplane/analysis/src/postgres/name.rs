@@ -9,7 +9,8 @@ use super::range::Range;
 /// A qualified name in its one form: parts without quotes, unquoted ones in lower case, each cut at 63 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QualifiedName<'a> {
-    /// The part in front of the last, if there is one. A database in front of it is dropped: it can only be the current.
+    /// The part in front of the last, if there is one. A database in front of it is dropped: it can only be the
+    /// current.
     pub schema: Option<Cow<'a, [u8]>>,
     /// The last part.
     pub object: Cow<'a, [u8]>,

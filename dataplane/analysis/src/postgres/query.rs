@@ -1,23 +1,25 @@
 //! Tables and functions of a query, data-modifying ones included: a walk over its tokens with a frame per parenthesis.
 //!
-//! | where | what it tells |
+//! | place | meaning of a name there |
 //! |---|---|
 //! | behind FROM of a SELECT, UPDATE or DELETE, behind JOIN, and behind a comma of such a list | a table, a function, or a query in parentheses |
 //! | behind INSERT INTO, UPDATE, DELETE FROM, MERGE INTO, TABLE | a table |
 //! | a name in front of a parenthesis elsewhere | a function |
 //! | `WITH name AS (` | not a table, where it is visible: behind its own query, or in it if RECURSIVE, to the end of the frame |
 //!
-//! FROM in the parentheses of EXTRACT, SUBSTRING, TRIM or OVERLAY begins no list: a frame has one only behind its SELECT.
-//! What is wrong for the server may be read in any way here, for the server refuses it.
+//! FROM in the parentheses of EXTRACT, SUBSTRING, TRIM or OVERLAY begins no list: a frame has one only behind its
+//! SELECT. A text that is wrong for the server may be read in any way here, because the server refuses it.
+
+mod items;
+mod with;
 
 use super::lexer::Kind;
-use super::name::{identifier, name};
 use super::range::Range;
 use super::tokens::Lexeme;
-use super::words::{Group, Word};
+use super::words::Word;
 use super::{cursor::Cursor, statement::Verb};
 
-/// What a walk has found.
+/// The findings of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Query {
     pub tables: Vec<Range>,
@@ -139,6 +141,8 @@ impl Walk<'_> {
             _ => {
                 self.cursor.at += 1;
                 self.frame.expects_table = false;
+                // `table *` of long ago still has an alias.
+                self.frame.expects_alias &= here.range().of(self.cursor.text) == b"*";
             }
         }
     }
@@ -174,7 +178,7 @@ impl Walk<'_> {
             self.cursor.at += 1;
             return;
         }
-        if self.frame.expects_table && self.from_item(here) {
+        if self.frame.expects_table && self.item(here) {
             return;
         }
         if self.frame.expects_alias && self.alias(here) {
@@ -209,115 +213,20 @@ impl Walk<'_> {
         self.found.functions.push(FunctionAt { range, arguments: self.cursor.at + 1, is_outermost });
     }
 
-    /// The next item of FROM; false if it is none.
-    fn from_item(&mut self, here: Lexeme) -> bool {
-        match here.word {
-            Word::Only | Word::Lateral => {
-                self.cursor.at += 1;
-                return true;
-            }
-            Word::Rows if self.cursor.word_ahead(1) == Word::From => {
-                self.cursor.at += 2;
-                self.syntax_item();
-                return true;
-            }
-            Word::Values => {
-                self.begin(Verb::Values, Phase::Rest);
-                return true;
-            }
-            word => {
-                let opens = self.cursor.all.get(self.cursor.at + 1).is_some_and(|next| next.is_sign(b'('));
-                if opens && word.group() == Group::ColumnName {
-                    // XMLTABLE and its kin.
-                    self.cursor.at += 1;
-                    self.syntax_item();
-                    return true;
-                }
-                // LEFT and RIGHT are functions in front of a parenthesis, and joins elsewhere.
-                if !word.is_table_name() && !(opens && word.group() == Group::TypeOrFunction) {
-                    self.frame.expects_table = false;
-                    return false;
-                }
-            }
-        }
-        let first = self.cursor.at;
-        let Some(range) = self.cursor.qualified() else { return false };
-        self.frame.expects_table = false;
-        if self.cursor.is_sign(b'(') {
-            self.push_function(range);
-            self.syntax_item();
-        } else {
-            self.frame.expects_alias = true;
-            if self.cursor.at > first + 1 || !self.is_with_name(range) {
-                self.found.tables.push(range);
-            }
-        }
-        true
-    }
-
-    /// An item of FROM that is neither a name nor a query: its parentheses are here.
-    fn syntax_item(&mut self) {
-        self.frame.expects_table = false;
-        if self.cursor.take_sign(b'(') {
-            self.push(Frame { is_from_item: true, ..BASE });
-        }
-    }
-
-    /// An alias behind an item of FROM, with its columns; false if it is none.
-    fn alias(&mut self, here: Lexeme) -> bool {
-        if here.word == Word::As {
-            self.cursor.at += 1;
-            // `AS (a int)`: columns without a name.
-            self.columns();
-            return true;
-        }
-        if here.word == Word::With && self.cursor.word_ahead(1) == Word::Ordinality {
-            self.cursor.at += 2;
-            return true;
-        }
-        self.frame.expects_alias = false;
-        if !here.word.is_table_name() {
-            return false;
-        }
-        self.cursor.at += 1;
-        self.columns();
-        true
-    }
-
-    /// Goes into the columns of a table or an alias, if they are here and no query.
-    fn columns(&mut self) {
-        if self.cursor.is_sign(b'(') && !self.opens_query() {
-            self.cursor.at += 1;
-            self.push(Frame { phase: Phase::Columns, ..BASE });
-        }
-    }
-
-    /// Whether the parenthesis here has a query in it.
-    fn opens_query(&self) -> bool {
-        let ahead = self.cursor.all.get(self.cursor.at..).unwrap_or_default();
-        let inside = ahead.iter().find(|lexeme| !lexeme.is_sign(b'('));
-        inside.is_some_and(|lexeme| matches!(lexeme.word, Word::Select | Word::Values | Word::With | Word::Table))
-    }
-
-    fn is_with_name(&self, range: Range) -> bool {
-        let wanted = name(self.cursor.text, range).object;
-        self.names.iter().any(|&known| name(self.cursor.text, known).object == wanted)
-    }
-
     /// A keyword of a query; false if it means nothing here.
     fn keyword(&mut self, word: Word) -> bool {
         let is_start = matches!(self.frame.phase, Phase::Start | Phase::With);
         match word {
             Word::Select => self.begin(Verb::Select, Phase::Targets),
             Word::Values if is_start => self.begin(Verb::Values, Phase::Rest),
-            Word::Table if is_start => self.table_command(),
+            Word::Table if is_start && self.is_table_command() => self.table_command(),
             Word::With => return self.with(),
             Word::Insert if is_start && self.cursor.word_ahead(1) == Word::Into => self.target(Verb::Insert, 2),
             Word::Merge if is_start && self.cursor.word_ahead(1) == Word::Into => self.target(Verb::Merge, 2),
             Word::Delete if is_start && self.cursor.word_ahead(1) == Word::From => self.target(Verb::Delete, 2),
             Word::Update if is_start && self.is_update() => self.target(Verb::Update, 1),
             Word::Into if self.frame.phase == Phase::Targets => self.select_into(),
-            Word::From => return self.from(),
+            Word::From => return self.begins_list(),
             Word::Using if self.frame.phase == Phase::Delete => self.list(),
             Word::Using => {
                 self.cursor.at += 1;
@@ -358,6 +267,14 @@ impl Walk<'_> {
     fn table_command(&mut self) {
         self.begin(Verb::Table, Phase::From);
         self.frame.expects_table = true;
+    }
+
+    /// Whether TABLE here is the command, and no part of CREATE TABLE or RETURNS TABLE: a name without columns follows.
+    fn is_table_command(&self) -> bool {
+        let mut ahead = self.cursor;
+        ahead.at += 1;
+        ahead.take(Word::Only);
+        ahead.qualified().is_some() && !ahead.is_sign(b'(')
     }
 
     /// INSERT INTO, UPDATE, DELETE FROM or MERGE INTO, of `words` words, with the table. A name of WITH is no target.
@@ -415,7 +332,7 @@ impl Walk<'_> {
         self.found.into = Some(is_temp);
     }
 
-    fn from(&mut self) -> bool {
+    fn begins_list(&mut self) -> bool {
         let is_comparison = self.before(1) == Word::Distinct && matches!(self.before(2), Word::Is | Word::Not);
         let begins = matches!(self.frame.phase, Phase::Targets | Phase::Update) && !is_comparison;
         if begins {
@@ -457,52 +374,5 @@ impl Walk<'_> {
     fn is_merge_clause(&self) -> bool {
         let ahead = [self.cursor.word_ahead(1), self.cursor.word_ahead(2)];
         self.frame.phase == Phase::From && matches!(ahead, [Word::Matched, _] | [Word::Not, Word::Matched])
-    }
-
-    /// WITH of queries; false if it is another WITH.
-    fn with(&mut self) -> bool {
-        let mut ahead = self.cursor;
-        ahead.at += 1;
-        let is_recursive = ahead.take(Word::Recursive);
-        let is_name = ahead.peek().is_some_and(|lexeme| lexeme.is_name() && lexeme.word.is_table_name());
-        ahead.at += 1;
-        ahead.skip_parentheses();
-        let is_with = is_name && ahead.take(Word::As) && {
-            ahead.skip_all(&[Word::Not, Word::Materialized]);
-            ahead.is_sign(b'(')
-        };
-        if is_with {
-            self.cursor.at += 1 + usize::from(is_recursive);
-            self.found.has_clauses = true;
-            self.frame.is_recursive = is_recursive;
-            self.frame.phase = Phase::With;
-            (self.frame.expects_table, self.frame.expects_alias) = (false, false);
-            self.with_query();
-        }
-        is_with
-    }
-
-    /// `name (columns) AS MATERIALIZED (`, up to behind the parenthesis.
-    fn with_query(&mut self) {
-        let Some(name) = self.cursor.peek().filter(|lexeme| identifier(self.cursor.text, lexeme.token).is_some())
-        else {
-            return;
-        };
-        let mut ahead = self.cursor;
-        ahead.at += 1;
-        ahead.skip_parentheses();
-        if !ahead.take(Word::As) {
-            return;
-        }
-        ahead.skip_all(&[Word::Not, Word::Materialized]);
-        if !ahead.take_sign(b'(') {
-            return;
-        }
-        self.cursor.at = ahead.at;
-        let mut defines = Some(name.range());
-        if self.frame.is_recursive {
-            self.names.extend(defines.take());
-        }
-        self.push(Frame { is_in_with: true, defines, ..BASE });
     }
 }

@@ -25,8 +25,8 @@ pub struct Quick {
 /// Proves that `text` is one plain statement, with the facts that [`analyse`](super::analyse) would find. `None` means
 /// that this pass cannot prove it: the text may be plain or not.
 ///
-/// It gives up at a second statement, at WITH, INTO or FOR behind SELECT, at a backslash in a string, at names with Unicode
-/// escapes, and at every function that is known to do more than compute.
+/// It gives up at a second statement, at WITH, INTO or FOR behind SELECT, at a backslash in a string, at names with
+/// Unicode escapes, and at every function that is known to do more than compute.
 pub fn quick(text: &[u8], limits: &Limits) -> Option<Quick> {
     if text.len() > limits.bytes_max || memchr(0, text).is_some() {
         return None;
@@ -162,7 +162,7 @@ impl Scan<'_> {
             return Some(());
         }
         let mut folded = [0; 64];
-        let Some(folded) = folded.get_mut(..name.len()) else { return None };
+        let folded = folded.get_mut(..name.len())?;
         folded.copy_from_slice(name);
         folded.make_ascii_lowercase();
         side_effect(folded).is_none().then_some(())

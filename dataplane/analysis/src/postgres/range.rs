@@ -1,7 +1,7 @@
 //! A part of a text.
 
-/// Bytes `start..end` of the text that was analysed. Four bytes each instead of the standard library's eight, and `Copy`:
-/// an analysis may hold thousands.
+/// Bytes `start..end` of the text that was analysed. Four bytes each instead of the standard library's eight, and
+/// `Copy`: an analysis may hold thousands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Range {
     /// First byte.

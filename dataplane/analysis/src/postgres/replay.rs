@@ -3,9 +3,10 @@
 use super::effect::{Effect, Value};
 
 impl Effect {
-    /// Appends a statement without a semicolon that gives another session the setting, the role or the authorization of
-    /// this effect; false, and nothing appended, if the effect is none of these or its value is not known. The statement
-    /// is for a session: the scope is not repeated. A string in the value has the reading of the session that sent it.
+    /// Appends a statement without a semicolon that gives another session the setting, the role or the authorization
+    /// of this effect; false, and nothing appended, if the effect is none of these or its value is not known. The
+    /// statement is for a session: the scope is not repeated. A string in the value has the reading of the session
+    /// that sent it.
     pub fn replay(&self, out: &mut Vec<u8>) -> bool {
         match self {
             Self::Set { name, value, .. } => setting(out, name, value),

@@ -54,7 +54,8 @@ fn tables(draft: &mut Draft<'_>) {
     loop {
         draft.cursor.take(Word::Only);
         let in_parentheses = draft.cursor.take_sign(b'(');
-        if draft.table().is_none() {
+        // TABLE begins the next list of a publication.
+        if !draft.cursor.word().is_table_name() || draft.table().is_none() {
             return;
         }
         if in_parentheses {
@@ -115,6 +116,8 @@ fn create(draft: &mut Draft<'_>) {
                 go_behind(draft, Word::From);
                 draft.table();
             }
+            Word::Schema => elements(draft),
+            Word::Publication => publication(draft),
             _ => draft.cursor.at += 1,
         }
     }
@@ -125,11 +128,29 @@ fn create(draft: &mut Draft<'_>) {
     }
 }
 
+/// Relations that CREATE SCHEMA creates with it.
+fn elements(draft: &mut Draft<'_>) {
+    let start = draft.cursor;
+    while go_behind(draft, Word::Create) {
+        if takes_relation(draft) {
+            draft.table();
+        }
+    }
+    draft.cursor = start;
+}
+
+/// `FOR TABLE a (columns), TABLE b, TABLES IN SCHEMA c` of a publication.
+fn publication(draft: &mut Draft<'_>) {
+    while go_behind(draft, Word::Table) {
+        tables(draft);
+    }
+}
+
 fn is_pg_temp(draft: &Draft<'_>, lexeme: super::tokens::Lexeme) -> bool {
     super::name::identifier(draft.cursor.text, lexeme.token).is_some_and(|name| *name == *b"pg_temp")
 }
 
-/// What stands behind the name: columns with references, or a query. Gives whether it says ON COMMIT DROP.
+/// The part behind the name: columns with references, or a query. Gives whether it says ON COMMIT DROP.
 fn definition(draft: &mut Draft<'_>) -> bool {
     let rest = draft.cursor;
     let mut drops_on_commit = false;
@@ -181,6 +202,7 @@ fn alter(draft: &mut Draft<'_>) {
     draft.is(Class::Ddl, Verb::Alter);
     match draft.cursor.word() {
         Word::System => draft.statement.class = Class::Admin,
+        Word::Publication => publication(draft),
         word if OF_RELATION.contains(&word) => {
             go_behind(draft, Word::On);
             draft.table();

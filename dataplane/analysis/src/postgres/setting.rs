@@ -61,7 +61,7 @@ fn set(draft: &mut Draft<'_>) {
                 is_local = true;
                 draft.cursor.at += 1;
             }
-            // Of `SET SESSION AUTHORIZATION` the word belongs to the name.
+            // In `SET SESSION AUTHORIZATION` the word belongs to the name.
             Word::Session if !is_part_of_name(draft.cursor.word_ahead(1)) => draft.cursor.at += 1,
             _ => {}
         }
@@ -142,7 +142,7 @@ fn set_named(draft: &mut Draft<'_>, is_local: bool, name: &[u8]) {
     if name == b"search_path"
         && memchr::memmem::find(&rest.of(draft.cursor.text).to_ascii_lowercase(), b"pg_temp").is_some()
     {
-        // What is created next is temporary without a word of it.
+        // The next object is temporary although its CREATE does not say so.
         draft.effect(Effect::CreateTemp { drops_on_commit: false });
     }
     draft.effect(effect_of(is_local, name.into(), value));

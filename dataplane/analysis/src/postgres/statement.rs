@@ -1,9 +1,9 @@
-//! What is known of a text and of each statement in it.
+//! The facts of a text and of each statement in it.
 
 use super::effect::Effect;
 use super::range::Range;
 
-/// What kind of statement. The first row that fits counts.
+/// The kind of a statement. The first row that fits counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// Runs programs, reads files of the server, or acts on the server as a whole: COPY with PROGRAM or a file, VACUUM,
@@ -104,14 +104,14 @@ pub enum CopyMedium {
 pub struct Statement {
     /// From its first token to its last, without the semicolon.
     pub range: Range,
-    /// What kind.
+    /// Its kind.
     pub class: Class,
     /// Its command word.
     pub verb: Verb,
     /// Whether it changes nothing that another session could see, takes no lock beyond that of a plain SELECT, and runs
     /// on a standby, as far as its text shows. Functions and views of the database's own can do more.
     pub is_read_only: bool,
-    /// What it does to the session, in the order of the text. Mostly empty, which allocates nothing.
+    /// Its changes to the session, in the order of the text. Mostly empty, which allocates nothing.
     pub effects: Vec<Effect>,
     /// Tables, views and sequences that it names as relations, with their schema, in the order of the text. Names of
     /// its own WITH are none. Compare with [`name`](super::name).
@@ -122,7 +122,7 @@ pub struct Statement {
     pub copy: Option<CopyPlan>,
 }
 
-/// What is known of a text.
+/// The facts of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Analysis {
     /// Its statements, in order; empty ones are none, as for the server.
@@ -132,7 +132,8 @@ pub struct Analysis {
     pub is_whole: bool,
     /// Why `is_whole` is false.
     pub flaw: Option<Flaw>,
-    /// The content of the last block comment in front of the first token, without `/*` and `*/`: where routers put hints.
+    /// The content of the last block comment in front of the first token, without `/*` and `*/`: where routers put
+    /// hints.
     pub leading_comment: Option<Range>,
     /// The content of the last block comment behind the last token: where sqlcommenter puts its pairs.
     pub trailing_comment: Option<Range>,

@@ -73,8 +73,9 @@ pub(super) fn tokens(text: &[u8], reading: Reading, limits: &Limits) -> Result<T
     Ok(found)
 }
 
-/// The tokens of each statement, without semicolons. A semicolon in parentheses (CREATE RULE) ends nothing, and one in the
-/// body of a function (BEGIN ATOMIC) neither; a statement behind such a body cannot be told from the body.
+/// The tokens of each statement, without semicolons. A semicolon in parentheses (CREATE RULE) ends nothing, and one in
+/// the body of a function (BEGIN ATOMIC) neither; a lexer cannot see where such a body ends, so a text that goes on
+/// behind it is ambiguous.
 pub(super) fn statements<'a>(all: &'a [Lexeme], limits: &Limits) -> Result<Vec<&'a [Lexeme]>, Flaw> {
     let mut found = Vec::new();
     let (mut depth, mut start, mut at) = (0_usize, 0, 0);
@@ -117,7 +118,7 @@ fn begins_atomic(all: &[Lexeme], start: usize, at: usize) -> bool {
         && all[start..at].iter().take(4).any(|lexeme| matches!(lexeme.word, Word::Function | Word::Procedure))
 }
 
-/// The end of a body that reaches to the end of the text, but for semicolons.
+/// The end of a body that reaches to the last token of the text that is no semicolon.
 fn atomic_end(all: &[Lexeme], at: usize) -> Result<usize, Flaw> {
     let end = all.iter().rposition(|lexeme| !lexeme.is_sign(b';')).map_or(all.len(), |last| last + 1);
     let ends_inside = all[at..end].windows(2).any(|pair| pair[0].word == Word::End && pair[1].is_sign(b';'));

@@ -1,9 +1,9 @@
 //! The words that mean something to the analysis. All other names are [`Word::Name`].
 //!
-//! The first three groups are complete, as PostgreSQL 15 has them (`pg_get_keywords()`): they decide what can be the name
-//! of a table or a function.
+//! The first three groups are complete, as PostgreSQL 15 has them (`pg_get_keywords()`): they decide what can be the
+//! name of a table or a function.
 
-/// What a keyword may be besides itself.
+/// The other uses of a keyword, as a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
     /// Never a name without quotes.
@@ -50,50 +50,51 @@ words! {
         Window "window" With "with"
     }
     TypeOrFunction {
-        Authorization "authorization" Binary "binary" Collation "collation" Concurrently "concurrently" Cross "cross"
-        CurrentSchema "current_schema" Freeze "freeze" Full "full" Ilike "ilike" Inner "inner" Is "is" Isnull "isnull"
-        Join "join" Left "left" Like "like" Natural "natural" Notnull "notnull" Outer "outer" Overlaps "overlaps"
-        Right "right" Similar "similar" Tablesample "tablesample" Verbose "verbose"
+        Authorization "authorization" Binary "binary" Collation "collation" Concurrently "concurrently"
+        Cross "cross" CurrentSchema "current_schema" Freeze "freeze" Full "full" Ilike "ilike" Inner "inner" Is "is"
+        Isnull "isnull" Join "join" Left "left" Like "like" Natural "natural" Notnull "notnull" Outer "outer"
+        Overlaps "overlaps" Right "right" Similar "similar" Tablesample "tablesample" Verbose "verbose"
     }
     ColumnName {
         Between "between" Bigint "bigint" Bit "bit" Boolean "boolean" Char "char" Character "character"
         Coalesce "coalesce" Dec "dec" Decimal "decimal" Exists "exists" Extract "extract" Float "float"
         Greatest "greatest" Grouping "grouping" Inout "inout" Int "int" Integer "integer" Interval "interval"
         Least "least" National "national" Nchar "nchar" None "none" Normalize "normalize" Nullif "nullif"
-        Numeric "numeric" Out "out" Overlay "overlay" Position "position" Precision "precision" Real "real" Row "row"
-        Setof "setof" Smallint "smallint" Substring "substring" Time "time" Timestamp "timestamp" Treat "treat"
-        Trim "trim" Values "values" Varchar "varchar" Xmlattributes "xmlattributes" Xmlconcat "xmlconcat"
-        Xmlelement "xmlelement" Xmlexists "xmlexists" Xmlforest "xmlforest" Xmlnamespaces "xmlnamespaces"
-        Xmlparse "xmlparse" Xmlpi "xmlpi" Xmlroot "xmlroot" Xmlserialize "xmlserialize" Xmltable "xmltable"
+        Numeric "numeric" Out "out" Overlay "overlay" Position "position" Precision "precision" Real "real"
+        Row "row" Setof "setof" Smallint "smallint" Substring "substring" Time "time" Timestamp "timestamp"
+        Treat "treat" Trim "trim" Values "values" Varchar "varchar" Xmlattributes "xmlattributes"
+        Xmlconcat "xmlconcat" Xmlelement "xmlelement" Xmlexists "xmlexists" Xmlforest "xmlforest"
+        Xmlnamespaces "xmlnamespaces" Xmlparse "xmlparse" Xmlpi "xmlpi" Xmlroot "xmlroot"
+        Xmlserialize "xmlserialize" Xmltable "xmltable"
     }
     Syntax {
-        Also "also" By "by" Conflict "conflict" Cube "cube" Exclude "exclude" Filter "filter" Include "include" Insert "insert"
-        Inherits "inherits" Key "key" Options "options" Over "over" Range "range" Repeatable "repeatable" Rollup "rollup" Set "set"
-        Sets "sets" Storage "storage" Of "of" Operator "operator"
+        Also "also" By "by" Conflict "conflict" Cube "cube" Exclude "exclude" Filter "filter" Include "include"
+        Insert "insert" Inherits "inherits" Key "key" Options "options" Over "over" Range "range"
+        Repeatable "repeatable" Rollup "rollup" Set "set" Sets "sets" Storage "storage" Of "of" Operator "operator"
     }
     Unreserved {
-        Abort "abort" Alter "alter" Atomic "atomic" Begin "begin" Call "call" Catalog "catalog"
-        Chain "chain" Characteristics "characteristics" Checkpoint "checkpoint" Close "close" Cluster "cluster"
-        Comment "comment" Commit "commit" Content "content" Copy "copy" Cursor "cursor" Data "data"
-        Database "database" Deallocate "deallocate" Declare "declare" Deferred "deferred" Delete "delete"
-        Discard "discard" Document "document" Drop "drop" Escape "escape" Execute "execute" Explain "explain"
-        First "first" Function "function" Global "global" Hold "hold" If "if" Immediate "immediate" Import "import"
-        Instead "instead" Isolation "isolation" Level "level" Listen "listen" Load "load"
-        Local "local" Lock "lock" Materialized "materialized" Matched "matched" Constraints "constraints" Merge "merge" Mode "mode" Move "move" Names "names"
-        Next "next" No "no" Nothing "nothing" Notify "notify" Off "off" Option "option" Ordinality "ordinality"
-        Partition "partition" Plans "plans" Policy "policy" Prepare "prepare" Prepared "prepared"
-        Procedure "procedure" Program "program" Publication "publication" Read "read" Reassign "reassign"
-        Recursive "recursive" Refresh "refresh" Reindex "reindex" Release "release" Replace "replace" Reset "reset"
-        Restart "restart" Revoke "revoke" Role "role" Rollback "rollback" Routine "routine" Rows "rows" Rule "rule"
-        Savepoint "savepoint" Schema "schema" Security "security" Sequence "sequence" Sequences "sequences"
-        Server "server" Session "session" Share "share" Show "show" Snapshot "snapshot" Start "start"
-        Statistics "statistics" Stdin "stdin" Stdout "stdout" System "system" Temp "temp" Temporary "temporary"
-        Transaction "transaction" Trigger "trigger" Truncate "truncate" Type "type" Uescape "uescape"
-        Unlisten "unlisten" Unlogged "unlogged" Update "update" Vacuum "vacuum" View "view" Without "without"
-        Work "work" Write "write" Xml "xml" Zone "zone" Add "add" Attach "attach" Detach "detach" Event "event"
-        Index "index" Domain "domain" Language "language" Tablespace "tablespace" Aggregate "aggregate"
-        Extension "extension" Large "large" Subscription "subscription" Increment "increment" Access "access"
-        Exclusive "exclusive"
+        Abort "abort" Alter "alter" Atomic "atomic" Begin "begin" Call "call" Catalog "catalog" Chain "chain"
+        Characteristics "characteristics" Checkpoint "checkpoint" Close "close" Cluster "cluster" Comment "comment"
+        Commit "commit" Content "content" Copy "copy" Cursor "cursor" Data "data" Database "database"
+        Deallocate "deallocate" Declare "declare" Deferred "deferred" Delete "delete" Discard "discard"
+        Document "document" Drop "drop" Escape "escape" Execute "execute" Explain "explain" First "first"
+        Function "function" Global "global" Hold "hold" If "if" Immediate "immediate" Import "import"
+        Instead "instead" Isolation "isolation" Level "level" Listen "listen" Load "load" Local "local" Lock "lock"
+        Materialized "materialized" Matched "matched" Constraints "constraints" Merge "merge" Mode "mode"
+        Move "move" Names "names" Next "next" No "no" Nothing "nothing" Notify "notify" Off "off" Option "option"
+        Ordinality "ordinality" Partition "partition" Plans "plans" Policy "policy" Prepare "prepare"
+        Prepared "prepared" Procedure "procedure" Program "program" Publication "publication" Read "read"
+        Reassign "reassign" Recursive "recursive" Refresh "refresh" Reindex "reindex" Release "release"
+        Replace "replace" Reset "reset" Restart "restart" Revoke "revoke" Role "role" Rollback "rollback"
+        Routine "routine" Rows "rows" Rule "rule" Savepoint "savepoint" Schema "schema" Security "security"
+        Sequence "sequence" Sequences "sequences" Server "server" Session "session" Share "share" Show "show"
+        Snapshot "snapshot" Start "start" Statistics "statistics" Stdin "stdin" Stdout "stdout" System "system"
+        Temp "temp" Temporary "temporary" Transaction "transaction" Trigger "trigger" Truncate "truncate"
+        Type "type" Uescape "uescape" Unlisten "unlisten" Unlogged "unlogged" Update "update" Vacuum "vacuum"
+        View "view" Without "without" Work "work" Write "write" Xml "xml" Zone "zone" Add "add" Attach "attach"
+        Detach "detach" Event "event" Index "index" Domain "domain" Language "language" Tablespace "tablespace"
+        Aggregate "aggregate" Extension "extension" Large "large" Subscription "subscription" Increment "increment"
+        Access "access" Exclusive "exclusive"
     }
 }
 
@@ -148,7 +149,7 @@ pub(super) fn word(text: &[u8]) -> Word {
     }
 }
 
-/// Of four bytes and the length, in lower case: bit 5 is the case of a letter.
+/// Mixes four bytes and the length, in lower case: bit 5 is the case of a letter.
 const fn slot(text: &[u8]) -> usize {
     let length = text.len();
     let bytes = [text[0] | 0x20, text[1] | 0x20, text[length / 2] | 0x20, text[length - 1] | 0x20];

@@ -16,7 +16,7 @@ use weir_base::time::Time;
 /// transaction. Worst case: one waits so much longer than one that came later on another worker.
 pub(super) const LEND_AFTER: Duration = Duration::from_millis(1);
 
-/// What a worker reads, without the lock, before it keeps a connection that came back.
+/// The state that a worker reads, without the lock, before it keeps a connection that came back.
 #[derive(Default)]
 pub(crate) struct Signals {
     flags: AtomicU32,
@@ -61,10 +61,6 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    pub(super) fn is_failing(&self) -> bool {
-        self.failures > 0
-    }
-
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }
@@ -72,11 +68,6 @@ impl Backoff {
     /// `under_way`: attempts now. After a failure one at a time decides.
     pub(super) fn admits(&self, under_way: u32, now: Time) -> bool {
         self.failures == 0 || (under_way == 0 && now >= self.retry_at)
-    }
-
-    /// When that is due, if it has to be waited for.
-    pub(super) fn due(&self) -> Option<Time> {
-        self.is_failing().then_some(self.retry_at)
     }
 
     pub(super) fn failed(&mut self, retry_at: Time) {
@@ -158,7 +149,7 @@ impl<W> Account<W> {
         }
     }
 
-    /// As far as the limits are concerned that it shares with nobody, a login may begin.
+    /// A login may begin, as far as no limit is concerned.
     pub(super) fn may_log_in(&self, now: Time) -> bool {
         // The first login of a key shows whether it is accepted.
         !self.is_paused && self.refusals.admits(self.logins, now) && (self.is_proven || self.logins == 0)

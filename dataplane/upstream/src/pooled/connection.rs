@@ -17,7 +17,7 @@ use super::{IdleVerdict, PooledProtocol, permit::PoolPermit, pool::Pool};
 /// Pieces that one look takes from an idle connection: a server that sends without end keeps no worker.
 const PIECES_MAX: u32 = 16;
 
-/// What stays with a connection when it moves.
+/// Facts that stay with a connection when it moves.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     /// Unique in the process.
@@ -44,7 +44,7 @@ pub(crate) struct Connection<P: PooledProtocol> {
     pub(crate) _counted: GaugeGuard,
 }
 
-/// What is found on a connection that no client has.
+/// The condition of a connection that no client has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// It may serve.
@@ -56,7 +56,7 @@ pub(crate) enum Look {
 }
 
 impl<P: PooledProtocol> Connection<P> {
-    /// Judges what has come since the last look. The socket is asked only if the last poll of all sockets found something on it.
+    /// Judges what has come since the last look. It costs a system call only if the last poll of all sockets found something on it.
     pub(crate) fn look(&mut self, protocol: &P) -> Look {
         for _ in 0..PIECES_MAX {
             match self.stream.reader.poll_receive(&mut Context::from_waker(Waker::noop())) {
@@ -117,7 +117,7 @@ impl<P: PooledProtocol> PooledConnection<P> {
         self.parts().0
     }
 
-    /// What is known of it.
+    /// The protocol's state of it.
     pub fn state(&mut self) -> &mut P::State {
         self.parts().1
     }

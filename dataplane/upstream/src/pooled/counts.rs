@@ -43,7 +43,7 @@ pub(crate) struct WorkerCounts {
 /// The connections of one key to one endpoint, over all workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolCounts<K> {
-    /// Of this key.
+    /// The key of the pool.
     pub key: K,
     /// Position of the endpoint in the settings.
     pub endpoint: usize,

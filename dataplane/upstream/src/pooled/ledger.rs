@@ -36,9 +36,9 @@ pub enum Scope<K> {
 /// Database and user of a key.
 pub(super) type Names<K> = for<'a> fn(&'a K) -> [&'a [u8]; 2];
 
-/// What happens to a connection that is free on a worker.
+/// The use of a connection that is free on a worker.
 pub(super) enum Offer<W> {
-    /// Nobody waits for it.
+    /// No client waits for it.
     Keep,
     /// It is closed.
     Close,
@@ -127,7 +127,7 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         self.waiting.clone()
     }
 
-    /// What the workers read of `key`.
+    /// The state that the workers read of `key`.
     pub(super) fn signals(&mut self, key: &K) -> Arc<Signals> {
         let account = self.account(key);
         account.signals.clone()
@@ -178,7 +178,7 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         }
     }
 
-    /// A connection of `key` is free on `worker`. `can_move`: it can go to another worker as it is.
+    /// A connection of `key` is free on `worker`. `can_move`: it can go to another worker as it is. Call [`Ledger::launch_rivals`] then.
     pub(super) fn offer(&mut self, key: &K, worker: usize, generation: u32, can_move: bool, now: Time) -> Offer<W> {
         let (limits, rival) = (self.limits.clone(), self.rival_since(key, 0, now));
         let account = self.account(key);
@@ -236,7 +236,7 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
     pub(super) fn launch(&mut self, key: &K, now: Time) -> Vec<Launch<W>> {
         let mut launched = Vec::new();
         let own = self.accounts.get(key).map_or(0, |account| account.line.len());
-        // What is free of a shared limit may be for another key.
+        // The free part of a shared limit may be for another key.
         if self.limits.has_shared() && self.waiting.load(Ordering::Relaxed) as usize > own {
             return self.launch_all(now);
         }
@@ -252,16 +252,21 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         let waiting = self.accounts.iter().filter_map(|(key, account)| Some((account.waiting_since()?, key.clone())));
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_by_key(|(since, _)| *since);
-        // One for each in turn: the first key may not take all.
-        while !waiting.is_empty() {
-            waiting.retain(|(_, key)| {
-                let waiter = self.launch_one(key, now);
-                let is_launched = waiter.is_some();
-                launched.extend(waiter);
-                is_launched
-            });
+        // One for each in turn: the first key may not take all. A key that was kept out by an older one may follow it.
+        let mut before = None;
+        while before != Some(launched.len()) {
+            before = Some(launched.len());
+            for (_, key) in &waiting {
+                launched.extend(self.launch_one(key, now));
+            }
         }
         launched
+    }
+
+    /// The same after one of another key has left its line, for which a part of a shared limit was kept.
+    pub(super) fn launch_rivals(&mut self, now: Time) -> Vec<Launch<W>> {
+        let may_be = self.limits.has_shared() && self.waiting.load(Ordering::Relaxed) > 0;
+        if may_be { self.launch_all(now) } else { Vec::new() }
     }
 
     fn launch_one(&mut self, key: &K, now: Time) -> Option<Launch<W>> {
@@ -275,7 +280,7 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         Some(launch)
     }
 
-    /// A permit for a connection that nobody waits for, if `key` has fewer than the least that it should have.
+    /// A permit for a connection that no client waits for, if `key` has fewer than the least that it should have.
     pub(super) fn top_up(&mut self, key: &K, now: Time) -> bool {
         let is_short = self.account(key).open < self.limits.min_pool_size.min(self.limits.pool_size);
         let may = is_short && self.may_open(key, now);
@@ -351,7 +356,8 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         self.closed(key);
     }
 
-    /// The login failed; its permit is returned. `pause` gives the time until the next attempt for the number of failures before.
+    /// The login failed; its permit is returned. `pause` gives the time until the next attempt for the number of failures before; at the end
+    /// of it call [`Ledger::launch_all`].
     /// `leaves`: those that wait try elsewhere after an outage. The result are those that wait no longer. A refused login ends the wait
     /// of all of its key if no connection of that is left, that of its cause if others are only being made, and none if one may come
     /// back.
@@ -391,14 +397,10 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         refused
     }
 
-    /// The next time at which [`Ledger::launch`] may do something for `key` though nothing else happens.
-    pub(super) fn next_launch(&self, key: &K, now: Time) -> Option<Time> {
-        let account = self.accounts.get(key)?;
-        let since = account.waiting_since()?;
-        let may_reserve = self.limits.reserve > 0 && account.open >= self.limits.pool_size;
-        let reserve = may_reserve.then(|| since.saturating_add(self.limits.reserve_after));
-        let times = [reserve, self.outage.due(), account.refusals.due()];
-        times.into_iter().flatten().filter(|time| *time > now).min()
+    /// When one of `key` has waited long enough for the reserve, if it is not yet.
+    pub(super) fn reserve_at(&self, key: &K, now: Time) -> Option<Time> {
+        let since = self.accounts.get(key).filter(|_| self.limits.reserve > 0)?.waiting_since()?;
+        Some(since.saturating_add(self.limits.reserve_after)).filter(|at| *at > now)
     }
 
     /// Connections of `scope` are not used, or are used again. Call [`Ledger::launch_all`] then.

@@ -58,7 +58,8 @@ impl<P: PooledProtocol> Member<P> {
     /// The one used last of those that are fit, as far as `may` says.
     pub(super) fn take(&self, protocol: &P, may: impl Fn(&Connection<P>) -> bool) -> Option<Box<Connection<P>>> {
         // At most one look at each.
-        for _ in 0..self.idle.borrow().len() {
+        let count = self.idle.borrow().len();
+        for _ in 0..count {
             let mut connection = {
                 let mut idle = self.idle.borrow_mut();
                 if !idle.last().is_some_and(|last| may(last)) {
@@ -71,7 +72,7 @@ impl<P: PooledProtocol> Member<P> {
             match connection.look(protocol) {
                 Look::Fit => return Some(connection),
                 Look::Incomplete => self.keep_last(connection),
-                Look::Over(cause) => self.close(connection, cause),
+                Look::Over(cause) => self.close(*connection, cause),
             }
         }
         None
@@ -108,8 +109,8 @@ impl<P: PooledProtocol> Member<P> {
     /// Idle connections that are checked before they serve again, by their age now.
     pub(super) fn count_used(&self, now: Time, check_delay: Duration) {
         let idle = self.idle.borrow();
-        let is_used = |connection: &&Box<Connection<P>>| now.since(connection.facts.idle_since) >= check_delay;
-        self.share.counts.used.set(idle.iter().filter(is_used).count());
+        let is_used = |connection: &Connection<P>| now.since(connection.facts.idle_since) >= check_delay;
+        self.share.counts.used.set(idle.iter().filter(|connection| is_used(connection)).count());
     }
 
     /// Keeps it for number `number`, which waits on this worker.
@@ -117,7 +118,7 @@ impl<P: PooledProtocol> Member<P> {
         self.handed.borrow_mut().push((number, connection));
     }
 
-    /// What is kept for that one.
+    /// The connection that is kept for that one.
     pub(super) fn take_handed(&self, number: u64) -> Option<Box<Connection<P>>> {
         let mut handed = self.handed.borrow_mut();
         let at = handed.iter().position(|(of, _)| *of == number)?;
@@ -141,8 +142,8 @@ impl<P: PooledProtocol> Member<P> {
     }
 
     /// Makes a parcel of it; `None`: it was lost.
-    pub(super) fn pack(&self, protocol: &P, connection: Box<Connection<P>>) -> Option<Parcel<P>> {
-        let Connection { stream, state, facts, permit, .. } = *connection;
+    pub(super) fn pack(&self, protocol: &P, connection: Connection<P>) -> Option<Parcel<P>> {
+        let Connection { stream, state, facts, permit, .. } = connection;
         match stream.release() {
             Ok(socket) => Some(Parcel { socket, state: protocol.pack(state), facts, permit }),
             Err(_) => {
@@ -153,13 +154,13 @@ impl<P: PooledProtocol> Member<P> {
     }
 
     /// Closes it; its permit is returned.
-    pub(super) fn close(&self, connection: Box<Connection<P>>, cause: LossCause) {
+    pub(super) fn close(&self, connection: Connection<P>, cause: LossCause) {
         drop(self.close_and_keep_permit(connection, cause));
     }
 
-    pub(super) fn close_and_keep_permit(&self, connection: Box<Connection<P>>, cause: LossCause) -> PoolPermit<P> {
+    pub(super) fn close_and_keep_permit(&self, connection: Connection<P>, cause: LossCause) -> PoolPermit<P> {
         self.endpoint.metrics().lane_closed(cause);
-        let Connection { stream, permit, .. } = *connection;
+        let Connection { stream, permit, .. } = connection;
         if cause == LossCause::Retired && !P::FAREWELL.is_empty() && !stream.output.is_closed() {
             stream.output.append(P::FAREWELL);
             weir_engine::spawn(stream.close(FAREWELL_TIMEOUT)).detach();

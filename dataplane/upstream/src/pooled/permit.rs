@@ -53,12 +53,16 @@ impl<P: PooledProtocol> Drop for PoolPermit<P> {
         if self.is_returned {
             return;
         }
-        self.share.ledger.change(|ledger| {
-            match self.login {
-                Some(cause) => ledger.login_dropped(&self.share.key, cause),
-                None => ledger.closed(&self.share.key),
+        self.share.ledger.change(|ledger| match self.login {
+            Some(cause) => {
+                ledger.login_dropped(&self.share.key, cause);
+                // Another key may have waited for the result.
+                ledger.launch_all(turn::now())
             }
-            ledger.launch(&self.share.key, turn::now())
+            None => {
+                ledger.closed(&self.share.key);
+                ledger.launch(&self.share.key, turn::now())
+            }
         });
     }
 }

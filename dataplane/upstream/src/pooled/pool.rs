@@ -34,7 +34,7 @@ use crate::{
 /// The number of the next connection of the process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// What all pools of one upstream on one worker share.
+/// The parts that all pools of one upstream on one worker share.
 pub(super) struct Context<P: PooledProtocol> {
     pub(super) endpoints: Rc<Endpoints>,
     pub(super) protocol: P,
@@ -45,8 +45,6 @@ pub(super) struct Context<P: PooledProtocol> {
     pub(super) worker: usize,
     pub(super) rng: RefCell<Rng>,
     pub(super) is_retired: Cell<bool>,
-    /// Those that wait.
-    pub(super) waiting: Cell<usize>,
 }
 
 /// The pool of one key on one worker. A session keeps it while it is logged in.
@@ -55,6 +53,8 @@ pub struct Pool<P: PooledProtocol> {
     key: P::Key,
     /// In the order of the endpoints.
     pub(super) members: Vec<Member<P>>,
+    /// Those that wait.
+    pub(super) waiting: Cell<usize>,
 }
 
 /// One more of a count, until it is dropped.
@@ -77,10 +77,10 @@ impl<P: PooledProtocol> Pool<P> {
     pub(super) fn new(context: &Rc<Context<P>>, key: &P::Key) -> Rc<Self> {
         let endpoints = context.endpoints.all();
         let members = endpoints.iter().map(|endpoint| Member::new(endpoint.clone(), key)).collect();
-        Rc::new(Self { context: context.clone(), key: key.clone(), members })
+        Rc::new(Self { context: context.clone(), key: key.clone(), members, waiting: Cell::new(0) })
     }
 
-    /// What makes its connections different from others.
+    /// The difference of its connections from others.
     pub fn key(&self) -> &P::Key {
         &self.key
     }
@@ -123,16 +123,16 @@ impl<P: PooledProtocol> Pool<P> {
     pub(super) fn returned(self: &Rc<Self>, number: usize, connection: Box<Connection<P>>, condition: Condition) {
         self.lease_over(number, &connection);
         match condition {
-            _ if connection.stream.output.is_closed() => self.members[number].close(connection, LossCause::Closed),
+            _ if connection.stream.output.is_closed() => self.members[number].close(*connection, LossCause::Closed),
             Condition::Clean => self.place(number, connection),
             Condition::Dirty => self.reset(number, connection),
         }
     }
 
-    /// A client is done with it, and nobody else may have it.
+    /// A client is done with it, and no other one may have it.
     pub(super) fn ended(&self, number: usize, connection: Box<Connection<P>>, cause: LossCause) {
         self.lease_over(number, &connection);
-        self.members[number].close(connection, cause);
+        self.members[number].close(*connection, cause);
     }
 
     fn reset(self: &Rc<Self>, number: usize, mut connection: Box<Connection<P>>) {
@@ -146,18 +146,18 @@ impl<P: PooledProtocol> Pool<P> {
             connection.facts.idle_since = turn::now();
             match reset {
                 Ok(true) => pool.place(number, connection),
-                Ok(false) => member.close(connection, LossCause::Closed),
-                Err(_) => member.close(connection, LossCause::Timeout),
+                Ok(false) => member.close(*connection, LossCause::Closed),
+                Err(_) => member.close(*connection, LossCause::Timeout),
             }
         })
         .detach();
     }
 
-    /// Nobody has it.
+    /// No client has it.
     pub(super) fn place(self: &Rc<Self>, number: usize, connection: Box<Connection<P>>) {
         let member = &self.members[number];
         if self.context.is_retired.get() || turn::now() >= connection.facts.ends_at {
-            member.close(connection, LossCause::Retired);
+            member.close(*connection, LossCause::Retired);
         } else if !self.needs_look(member, &connection) {
             member.keep(connection);
         } else if let Some(kept) = self.offer(number, connection) {
@@ -173,7 +173,7 @@ impl<P: PooledProtocol> Pool<P> {
             || (self.context.settings.has_shared_limits() && share.ledger.is_awaited())
     }
 
-    /// Gives a connection that nobody has to the one that it is for, or closes it; `Some`: it may be kept.
+    /// Gives a free connection to the waiter that it is for, or closes it; `Some`: it may be kept.
     pub(super) fn offer(
         self: &Rc<Self>,
         number: usize,
@@ -183,18 +183,15 @@ impl<P: PooledProtocol> Pool<P> {
         loop {
             let can_move = connection.can_move(&context.protocol);
             let generation = connection.facts.generation;
-            let offer = member
-                .share
-                .ledger
-                .with(|ledger| ledger.offer(&self.key, context.worker, generation, can_move, turn::now()));
+            let offer = member.share.ledger.offer(&self.key, context.worker, generation, can_move);
             match offer {
                 Offer::Keep => return Some(connection),
                 Offer::Close => {
-                    member.close(connection, LossCause::Retired);
+                    member.close(*connection, LossCause::Retired);
                     return None;
                 }
                 Offer::Replace((cause, slot)) => {
-                    let permit = member.close_and_keep_permit(connection, LossCause::Retired);
+                    let permit = member.close_and_keep_permit(*connection, LossCause::Retired);
                     slot.launch(permit.for_replacement(cause));
                     return None;
                 }
@@ -206,7 +203,7 @@ impl<P: PooledProtocol> Pool<P> {
                     connection = member.take_handed(queued.number)?;
                 }
                 Offer::Give(queued) => {
-                    let Some(parcel) = member.pack(&context.protocol, connection) else {
+                    let Some(parcel) = member.pack(&context.protocol, *connection) else {
                         // If it has left meanwhile, so much the better.
                         let _ = queued.waiter.deliver(Delivery::Lost);
                         return None;
@@ -221,7 +218,7 @@ impl<P: PooledProtocol> Pool<P> {
         }
     }
 
-    /// One that waits, or nobody, begins a login.
+    /// Begins the login of a connection.
     pub(super) fn log_in(self: &Rc<Self>, number: usize, permit: PoolPermit<P>) {
         let pool = self.clone();
         weir_engine::spawn(async move { pool.run_login(number, permit).await }).detach();
@@ -263,13 +260,28 @@ impl<P: PooledProtocol> Pool<P> {
     ) {
         let (member, context) = (&self.members[number], &self.context);
         let reconnect = &context.endpoints.settings().reconnect;
-        let pause = |failures| context.rng.borrow_mut().backoff(failures, reconnect.base, reconnect.max);
+        let mut retry_at = turn::now();
+        let pause = |failures| {
+            let pause = context.rng.borrow_mut().backoff(failures, reconnect.base, reconnect.max);
+            retry_at = retry_at.saturating_add(pause);
+            pause
+        };
         let (leaves, cause, now) = (self.members.len() > 1, permit.forget(), turn::now());
         let mut refused = Vec::new();
         member.share.ledger.change(|ledger| {
             refused = ledger.login_failed(&self.key, cause, failure, leaves, now, pause);
-            ledger.launch(&self.key, now)
+            // The server may have shown by its refusal that it is back.
+            ledger.launch_all(now)
         });
+        let ledger = member.share.ledger.clone();
+        weir_engine::spawn(async move {
+            // A timer may be early by a part of a tick.
+            while turn::now() < retry_at {
+                weir_engine::sleep(retry_at.since(turn::now())).await;
+            }
+            ledger.change(|ledger| ledger.launch_all(turn::now()));
+        })
+        .detach();
         let words: Option<Arc<[u8]>> = words.map(Into::into);
         for queued in refused {
             // One that has left needs no words.
@@ -301,7 +313,7 @@ impl<P: PooledProtocol> Pool<P> {
                 return None;
             }
             Look::Over(cause) => {
-                member.close(connection, cause);
+                member.close(*connection, cause);
                 return None;
             }
         }
@@ -319,7 +331,7 @@ impl<P: PooledProtocol> Pool<P> {
             Ok(false) => LossCause::Closed,
             Err(_) => LossCause::Timeout,
         };
-        member.close(connection, cause);
+        member.close(*connection, cause);
         None
     }
 }

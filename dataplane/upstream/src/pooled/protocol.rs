@@ -8,9 +8,9 @@ use crate::endpoint::Endpoint;
 
 /// A wire protocol as the pool of its connections sees it. The pool bounds the time of each of these steps.
 pub trait PooledProtocol: 'static + Sized {
-    /// What makes connections of one endpoint different: database, user, and the identity that logs in.
+    /// The difference between connections to one endpoint: database, user, and the identity that logs in.
     type Key: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static;
-    /// What is known of one connection. It travels with the connection from client to client.
+    /// The facts about one connection. They travel with the connection from client to client.
     type State: 'static;
     /// The state on its way to another worker.
     type Moved: Send + 'static;

@@ -74,5 +74,3 @@ impl Default for PooledSettings {
         }
     }
 }
-
-const _: () = assert!(MIN_POOL_SIZE <= POOL_SIZE);

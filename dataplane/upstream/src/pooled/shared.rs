@@ -18,7 +18,7 @@ use super::{
     PooledProtocol, PooledSettings,
     account::Signals,
     counts::{PoolCounts, WorkerCounts},
-    ledger::{Launch, Ledger, Names, Scope},
+    ledger::{Launch, Ledger, Names, Offer, Scope},
     permit::PoolPermit,
     slot::Slot,
 };
@@ -134,7 +134,7 @@ impl<P: PooledProtocol> EndpointLedger<P> {
         }
     }
 
-    /// Looks at the ledger, or changes what lets nobody go on.
+    /// Reads the ledger, or makes a change after which no login may begin.
     pub(super) fn with<T>(&self, with: impl FnOnce(&mut PoolLedger<P>) -> T) -> T {
         with(&mut self.state().ledger)
     }
@@ -150,6 +150,17 @@ impl<P: PooledProtocol> EndpointLedger<P> {
         });
         others.iter().for_each(|bell| bell.ring());
         number
+    }
+
+    /// See [`Ledger::offer`].
+    pub(super) fn offer(&self, key: &P::Key, worker: usize, generation: u32, can_move: bool) -> Offer<Arc<Slot<P>>> {
+        let mut offer = Offer::Keep;
+        self.change(|ledger| {
+            let now = turn::now();
+            offer = ledger.offer(key, worker, generation, can_move, now);
+            ledger.launch_rivals(now)
+        });
+        offer
     }
 
     /// All workers look at their connections.

@@ -1,4 +1,4 @@
-//! What one that waits gets, from its own worker or another one.
+//! The way to a waiter: permits and connections, from its own worker or another one.
 
 use std::{
     os::fd::OwnedFd,

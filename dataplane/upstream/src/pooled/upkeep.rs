@@ -1,4 +1,4 @@
-//! What a worker does for its pools besides its clients: it gives way to other workers, closes what is old, and keeps a least number.
+//! The work of a worker for its pools besides its clients: it gives way to other workers, closes what is old, and keeps a least number.
 
 use std::{rc::Rc, time::Duration};
 
@@ -27,9 +27,9 @@ impl<P: PooledProtocol> Pool<P> {
             // The one used last first: it is the least likely to need a check.
             while let Some(mut connection) = idle.pop() {
                 match connection.look(&self.context.protocol) {
-                    Look::Over(cause) => member.close(connection, cause),
+                    Look::Over(cause) => member.close(*connection, cause),
                     Look::Incomplete => kept.push(connection),
-                    // One that nobody wants is a reason to keep the others of its generation, too.
+                    // One that no client waits for is a reason to keep the others of its generation, too.
                     Look::Fit
                         if !self.needs_look(member, &connection)
                             || (is_over && self.is_current(number, &connection)) =>
@@ -93,7 +93,7 @@ impl<P: PooledProtocol> Pool<P> {
                 }
             }
             // A permit that is returned may come straight back.
-            unfit.into_iter().for_each(|(connection, cause)| member.close(connection, cause));
+            unfit.into_iter().for_each(|(connection, cause)| member.close(*connection, cause));
             member.count_used(now, settings.server_check_delay);
             if has_clients && settings.min_pool_size > 0 {
                 self.top_up(number);
@@ -112,7 +112,7 @@ impl<P: PooledProtocol> Pool<P> {
     /// Closes what is idle: no further client comes.
     pub(super) fn close_idle(&self) {
         for member in &self.members {
-            member.take_all().into_iter().for_each(|connection| member.close(connection, LossCause::Retired));
+            member.take_all().into_iter().for_each(|connection| member.close(*connection, LossCause::Retired));
         }
     }
 }

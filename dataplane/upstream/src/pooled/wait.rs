@@ -21,7 +21,7 @@ use crate::{breaker::BreakerState, endpoints::SelectionCriteria};
 pub struct Patience {
     /// The end of the wait. One that falls into a pause is put off by the whole wait: the operator has stopped it, and not the load.
     pub deadline: Time,
-    /// When the client is told that it waits; `None`: never.
+    /// The time of the notice that the client waits; `None`: none.
     pub notify_at: Option<Time>,
 }
 
@@ -47,7 +47,7 @@ struct Ticket<P: PooledProtocol> {
 impl<P: PooledProtocol> Ticket<P> {
     fn new(pool: &Rc<Pool<P>>, number: usize, since: Time) -> Self {
         let (context, share) = (&pool.context, &pool.members[number].share);
-        context.waiting.set(context.waiting.get() + 1);
+        pool.waiting.set(pool.waiting.get() + 1);
         let slot = Slot::new(share.clone());
         let own = share.ledger.join(&slot, since, context.worker, &context.bell);
         Self { pool: pool.clone(), number, slot, own }
@@ -70,8 +70,7 @@ impl<P: PooledProtocol> Ticket<P> {
 
 impl<P: PooledProtocol> Drop for Ticket<P> {
     fn drop(&mut self) {
-        let context = &self.pool.context;
-        context.waiting.set(context.waiting.get() - 1);
+        self.pool.waiting.set(self.pool.waiting.get() - 1);
         let share = &self.slot.share;
         share.ledger.change(|ledger| {
             ledger.leave(&share.key, self.own);
@@ -125,7 +124,7 @@ impl<P: PooledProtocol> Pool<P> {
     /// One endpoint that cannot be reached is waited for; of several, each is tried once.
     ///
     /// # Errors
-    /// None came in time, too many wait on this worker, the server refused the login, or no endpoint can be reached.
+    /// None came in time, as many wait for the key on this worker as may (`lane_waiters_max` of the settings), the server refused the login, or no endpoint can be reached.
     pub async fn acquire(
         self: &Rc<Self>,
         wanted: SelectionCriteria,
@@ -184,15 +183,15 @@ impl<P: PooledProtocol> Pool<P> {
                 return Ok(connection);
             }
         }
-        if context.waiting.get() >= context.endpoints.settings().lane_waiters_max as usize {
+        if self.waiting.get() >= context.endpoints.settings().lane_waiters_max as usize {
             return Err(error(Refusal::QueueFull, None));
         }
         let mut ticket = Ticket::new(self, number, wait.begun);
         loop {
             let ledger = &member.share.ledger;
             let now = turn::now();
-            let launch_at = ledger.with(|ledger| ledger.next_launch(self.key(), now));
-            let due = launch_at.map_or(wait.due(), |at| at.min(wait.due()));
+            let reserve_at = ledger.with(|ledger| ledger.reserve_at(self.key(), now));
+            let due = reserve_at.map_or(wait.due(), |at| at.min(wait.due()));
             match timeout(due.since(now), ticket.event()).await {
                 Ok(Event::Launch(permit)) => self.log_in(number, permit),
                 Ok(Event::End(Delivery::Refused(refusal, words))) => return Err(error(refusal, words)),

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::startup::set;
-
 /// Name and value of a setting.
 pub type Setting = (Vec<u8>, Vec<u8>);
 
@@ -33,8 +31,8 @@ impl fmt::Display for OptionsError {
     }
 }
 
-/// Settings of `options`: `-c name=value`, `-cname=value` and `--name=value`, in which a dash in a name counts as `_`. The last
-/// value of a name counts.
+/// Settings of `options`: `-c name=value`, `-cname=value` and `--name=value`, in which a dash in a name counts as `_`. They
+/// are in order; the last value of a name counts.
 ///
 /// # Errors
 /// Any other word. PostgreSQL has more switches; each is also a setting with a name.
@@ -55,7 +53,7 @@ pub fn settings(options: &[u8]) -> Result<Vec<Setting>, OptionsError> {
             return Err(OptionsError::NoValue { switch: format!("{switch}{}", shown(&assignment)) });
         };
         let name: Vec<u8> = assignment[..equals].iter().map(|byte| if *byte == b'-' { b'_' } else { *byte }).collect();
-        set(&mut settings, &name, &assignment[equals + 1..]);
+        settings.push((name, assignment[equals + 1..].to_vec()));
     }
     Ok(settings)
 }
@@ -104,7 +102,7 @@ mod tests {
             pairs(&[("geqo", "off"), ("statement_timeout", "5min")])
         );
         assert_eq!(read(r"-c search_path=a,\ b\\c"), pairs(&[("search_path", r"a, b\c")]));
-        assert_eq!(read("-c a=1 -c b=2 --A=3"), pairs(&[("b", "2"), ("A", "3")]));
+        assert_eq!(read("-c a=1 -c b=2 --A=3"), pairs(&[("a", "1"), ("b", "2"), ("A", "3")]));
         assert_eq!(read("-c a=b=c --x="), pairs(&[("a", "b=c"), ("x", "")]));
         assert_eq!(read("-c application.name=x"), pairs(&[("application.name", "x")]));
     }
@@ -119,7 +117,7 @@ mod tests {
             ("-c", format!("{unknown}-c")),
             ("-S 64", format!("{unknown}-S")),
             ("word", format!("{unknown}word")),
-            (r"\", format!("{unknown}")),
+            (r"\", unknown.to_owned()),
         ] {
             assert_eq!(read(options), Err(text), "{options}");
         }

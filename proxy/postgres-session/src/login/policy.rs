@@ -1,4 +1,4 @@
-//! What a listener decides, and what the shell knows of a connection.
+//! Decisions of a listener, and facts of a connection that the shell knows.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use weir_sasl::limits::{ITERATIONS_DEFAULT, NONCE_RANDOM_BYTES};
 
 use crate::hba::Rules;
 
-/// What a listener decides about logins. It is made once per configuration and shared.
+/// Decisions of a listener about logins. They are made once per configuration and shared.
 #[derive(Clone, Debug)]
 pub struct LoginPolicy {
     /// Methods by address, user and database.
@@ -41,7 +41,7 @@ pub struct Peer {
     pub tls: Option<TlsFacts>,
 }
 
-/// What a TLS handshake has shown.
+/// Facts that a TLS handshake has shown.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFacts {
     /// Both sides have chosen the application protocol `postgresql`. Direct TLS needs it: without it, a client of another

@@ -16,10 +16,10 @@ use crate::users::{Credential, User};
 pub(super) enum Proof {
     ClearText { verifier: ScramVerifier },
     Md5 { salt: [u8; 4] },
-    Scram { scram: Scram, method: Method },
+    Scram { scram: Box<Scram>, method: Method },
 }
 
-/// What a message of the client led to.
+/// The consequence of a message of the client.
 pub(super) enum Verdict {
     /// Another message.
     More,
@@ -79,7 +79,8 @@ impl Proof {
         let offered = plus.into_iter().chain([Mechanism::ScramSha256]).map(|mechanism| mechanism.name().as_bytes());
         backend::authentication_sasl(out, offered);
         let nonce = Nonce::from_random(&entropy.nonce);
-        Proof::Scram { scram: Scram { binding, verifier, nonce, stage: Stage::Choice }, method }
+        let scram = Box::new(Scram { binding, verifier, nonce, stage: Stage::Choice });
+        Proof::Scram { scram, method }
     }
 
     pub(super) fn is_sasl(&self) -> bool {
@@ -104,7 +105,7 @@ impl Proof {
         out: &mut Vec<u8>,
     ) -> Result<Verdict, Refusal> {
         match self {
-            Proof::Scram { scram, .. } => scram.on_message(body, name, out),
+            Proof::Scram { scram, .. } => scram.on_message(body, name, user, out),
             Proof::ClearText { verifier } => clear_text(password(body)?, verifier, name, user),
             Proof::Md5 { salt } => {
                 let candidate = password(body)?;
@@ -150,7 +151,13 @@ fn clear_text(
 }
 
 impl Scram {
-    fn on_message(&mut self, body: &[u8], name: &[u8], out: &mut Vec<u8>) -> Result<Verdict, Refusal> {
+    fn on_message(
+        &mut self,
+        body: &[u8],
+        name: &[u8],
+        user: Option<&User>,
+        out: &mut Vec<u8>,
+    ) -> Result<Verdict, Refusal> {
         match &self.stage {
             Stage::Choice => {
                 let initial = frontend::SaslInitial::read(body)?;
@@ -174,8 +181,10 @@ impl Scram {
             Stage::Final(server) => {
                 let proven = server.finish(body).map_err(|error| Refusal::scram(&error, name))?;
                 backend::authentication_sasl_final(out, &proven.message);
+                // A known password is worth more: the keys fit no server, for our own verifier has a salt of its own.
+                let known = user.and_then(User::password).cloned().map(Credential::Password);
                 let challenge = self.verifier.challenge().clone();
-                Ok(Verdict::Right(Credential::Keys { keys: proven.keys, challenge }))
+                Ok(Verdict::Right(known.unwrap_or(Credential::Keys { keys: proven.keys, challenge })))
             }
         }
     }

@@ -18,7 +18,7 @@ pub struct Refusal {
     /// Stable snake_case label for counters and logs.
     pub reason: &'static str,
     /// The FATAL error for the client; `None`: PostgreSQL closes without a word.
-    report: Option<Report>,
+    report: Option<Box<Report>>,
 }
 
 /// The kinds of refusals, which a shell treats in different ways.
@@ -41,6 +41,12 @@ struct Report {
     message: Vec<u8>,
     detail: Option<String>,
     hint: Option<&'static str>,
+}
+
+impl Report {
+    fn new(sqlstate: &'static str, message: Vec<u8>) -> Box<Report> {
+        Box::new(Report { sqlstate, message, detail: None, hint: None })
+    }
 }
 
 impl Refusal {
@@ -123,16 +129,17 @@ impl Refusal {
     /// No rule fits, or the one that fits rejects.
     pub(super) fn rules(client: &Client<'_>, is_rejected: bool) -> Refusal {
         let host = client.address.map_or_else(|| "[local]".to_owned(), |address| address.to_canonical().to_string());
-        let beginning = if is_rejected {
-            format!("pg_hba.conf rejects connection for host \"{host}\"")
-        } else {
-            format!("no pg_hba.conf entry for host \"{host}\"")
+        let beginning = match (is_rejected, client.database) {
+            (true, Some(_)) => format!("pg_hba.conf rejects connection for host \"{host}\""),
+            (true, None) => format!("pg_hba.conf rejects replication connection for host \"{host}\""),
+            (false, Some(_)) => format!("no pg_hba.conf entry for host \"{host}\""),
+            (false, None) => format!("no pg_hba.conf entry for replication connection from host \"{host}\""),
         };
         let encryption = if client.is_tls { "SSL encryption" } else { "no encryption" };
         let mut message = [beginning.as_bytes(), b", user \"", client.user].concat();
         match client.database {
             Some(database) => message.extend([b"\", database \"", database, b"\", "].concat()),
-            None => message.extend_from_slice(b"\", replication, "),
+            None => message.extend_from_slice(b"\", "),
         }
         message.extend_from_slice(encryption.as_bytes());
         let reason = if is_rejected { "postgres_rejected" } else { "postgres_no_rule" };
@@ -225,7 +232,7 @@ impl Refusal {
 impl From<StartupError> for Refusal {
     fn from(error: StartupError) -> Refusal {
         let message = error.text().into_owned().into_bytes();
-        let report = error.sqlstate().map(|sqlstate| Report { sqlstate, message, detail: None, hint: None });
+        let report = error.sqlstate().map(|sqlstate| Report::new(sqlstate, message));
         Refusal { kind: RefusalKind::Violation(error.violation()), reason: error.reason(), report }
     }
 }
@@ -241,19 +248,19 @@ impl From<FrameError> for Refusal {
 impl From<MessageError> for Refusal {
     fn from(error: MessageError) -> Refusal {
         let message = error.text().into_owned().into_bytes();
-        let report = Report { sqlstate: error.sqlstate(), message, detail: None, hint: None };
+        let report = Report::new(error.sqlstate(), message);
         let violation = error.violation(Culprit::Client);
         Refusal { kind: RefusalKind::Violation(violation), reason: error.reason(), report: Some(report) }
     }
 }
 
 fn policy(reason: &'static str, sqlstate: &'static str, message: Vec<u8>) -> Refusal {
-    let report = Report { sqlstate, message, detail: None, hint: None };
+    let report = Report::new(sqlstate, message);
     Refusal { kind: RefusalKind::Policy, reason, report: Some(report) }
 }
 
 fn rule(reason: &'static str, sqlstate: &'static str, text: &str) -> Refusal {
-    let report = Report { sqlstate, message: text.as_bytes().to_vec(), detail: None, hint: None };
+    let report = Report::new(sqlstate, text.as_bytes().to_vec());
     // A violation never quotes the peer; its reason says enough.
     let violation = Violation::rule(reason, Culprit::Client, "the client broke a rule of the login");
     Refusal { kind: RefusalKind::Violation(violation), reason, report: Some(report) }

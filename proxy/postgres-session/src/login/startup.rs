@@ -1,5 +1,7 @@
 //! Packets of a client before its first message.
 
+use std::collections::HashSet;
+
 use weir_postgres_codec::startup::Parameters;
 use weir_postgres_codec::{Version, backend};
 
@@ -21,9 +23,9 @@ impl Encryption {
         !self.has_ssl && !self.has_gss
     }
 
-    /// TLS without a request.
-    pub(super) fn direct(&mut self) {
-        *self = Encryption { has_ssl: true, has_gss: true };
+    /// Nothing may be requested any more.
+    pub(super) fn all() -> Encryption {
+        Encryption { has_ssl: true, has_gss: true }
     }
 
     /// A request for TLS. Bytes behind it were sent before the response: by an attacker that wants them to count as encrypted
@@ -60,9 +62,9 @@ pub(super) fn read(
     let database = parameters.database().unwrap_or(&user).to_vec();
     let options = parameters.get(b"options").unwrap_or_default();
     let mut settings = settings(options).map_err(|error| Refusal::options(&error))?;
-    for (name, value) in parameters.iter().filter(|(name, _)| is_setting(name)) {
-        set(&mut settings, name, value);
-    }
+    let others = parameters.iter().filter(|(name, _)| is_setting(name));
+    settings.extend(others.map(|(name, value)| (name.to_vec(), value.to_vec())));
+    let settings = last_of_each(settings);
     Ok(Start { user, database, settings, replication, version: spoken })
 }
 
@@ -71,10 +73,13 @@ fn is_setting(name: &[u8]) -> bool {
     !matches!(name, b"user" | b"database" | b"options" | b"replication") && !name.starts_with(b"_pq_.")
 }
 
-/// The last value of a name counts. Names of settings have no case.
-pub(super) fn set(settings: &mut Vec<Setting>, name: &[u8], value: &[u8]) {
-    settings.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
-    settings.push((name.to_vec(), value.to_vec()));
+/// The last value of each name, in order. Names of settings have no case.
+fn last_of_each(settings: Vec<Setting>) -> Vec<Setting> {
+    let mut seen = HashSet::new();
+    let mut kept: Vec<Setting> =
+        settings.into_iter().rev().filter(|(name, _)| seen.insert(name.to_ascii_lowercase())).collect();
+    kept.reverse();
+    kept
 }
 
 /// The parameter `replication`: `database`, or a boolean.
@@ -121,10 +126,8 @@ mod tests {
 
     #[test]
     fn the_last_value_of_a_setting_counts_whatever_its_case() {
-        let mut settings = Vec::new();
-        set(&mut settings, b"DateStyle", b"ISO");
-        set(&mut settings, b"search_path", b"a");
-        set(&mut settings, b"datestyle", b"German");
+        let settings = [("DateStyle", "ISO"), ("search_path", "a"), ("datestyle", "German")];
+        let settings = last_of_each(settings.map(|(name, value)| (name.into(), value.into())).to_vec());
         let expected = [(b"search_path".to_vec(), b"a".to_vec()), (b"datestyle".to_vec(), b"German".to_vec())];
         assert_eq!(settings, expected);
     }

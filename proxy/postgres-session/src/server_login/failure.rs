@@ -55,6 +55,9 @@ impl fmt::Debug for ServerError {
 }
 
 impl Failure {
+    pub(super) const NO_BINDING: Failure =
+        Failure::Unsupported("channel binding is required, and the server does not offer SCRAM-SHA-256-PLUS over TLS");
+
     pub(super) fn rule(reason: &'static str) -> Failure {
         Failure::Violation(Violation::rule(reason, Culprit::Upstream, "the server broke a rule of the login"))
     }

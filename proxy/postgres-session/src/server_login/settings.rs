@@ -29,7 +29,7 @@ pub enum BindingMode {
     Require,
 }
 
-/// What a login at a server says and demands.
+/// Statements and demands of a login at a server.
 #[derive(Clone, Debug)]
 pub struct ServerIdentity {
     /// User.
@@ -39,7 +39,7 @@ pub struct ServerIdentity {
     /// More parameters of the startup packet, such as `application_name` or `options`. One named `user` or `database` is not
     /// sent: the identity that was authorised is the one that reaches the server.
     pub parameters: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What the gateway can prove.
+    /// The means to prove it.
     pub credential: Credential,
     /// TLS.
     pub tls: TlsMode,

@@ -48,7 +48,10 @@ fn trust_needs_nothing_and_every_startup_parameter_reaches_the_session() {
     let settings: Vec<_> = start.settings.iter().map(|(name, value)| (text(name), text(value))).collect();
     let expected = [("geqo", "off"), ("search_path", "a b"), ("datestyle", "German"), ("application_name", "last")];
     assert_eq!(settings, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    assert_eq!((logged_in.method, &logged_in.credential), (Method::Trust, &Credential::None));
+    let known = Credential::Password(Secret::from(PASSWORD));
+    assert_eq!((logged_in.method, &logged_in.credential), (Method::Trust, &known), "the server may want a password");
+    let (End::Done(unknown), _) = once(&world, &app("anyone")) else { panic!("no login") };
+    assert_eq!((unknown.credential, unknown.user.is_none()), (Credential::None, true));
 }
 
 #[test]
@@ -204,13 +207,15 @@ fn tls_is_refused_with_n_where_there_is_none_and_the_login_goes_on() {
 #[test]
 fn p20_versions_and_options_are_negotiated() {
     let world = World::new(Method::Trust);
-    let cases: [(u32, &[(&str, &str)], Version, Option<(Version, &[&str])>); 6] = [
-        (0x3_0000, &[], Version::V3_0, None),
-        (0x3_0001, &[], Version::of(0x3_0001), None),
-        (0x3_0002, &[], Version::V3_2, None),
-        (0x3_0003, &[], Version::V3_2, Some((Version::V3_2, &[]))),
-        (0x3_270f, &[("_pq_.grease", "")], Version::V3_2, Some((Version::V3_2, &["_pq_.grease"]))),
-        (0x3_0000, &[("_pq_.a", "1"), ("_pq_.b", "2")], Version::V3_0, Some((Version::V3_0, &["_pq_.a", "_pq_.b"]))),
+    let none: &[(&str, &str)] = &[];
+    // The newest version of a NegotiateProtocolVersion, and the options that it lists.
+    let cases = [
+        (0x3_0000, none, Version::V3_0, None),
+        (0x3_0001, none, Version::of(0x3_0001), None),
+        (0x3_0002, none, Version::V3_2, None),
+        (0x3_0003, none, Version::V3_2, Some((Version::V3_2, vec![]))),
+        (0x3_270f, &[("_pq_.grease", "")], Version::V3_2, Some((Version::V3_2, vec!["_pq_.grease"]))),
+        (0x3_0000, &[("_pq_.a", "1"), ("_pq_.b", "2")], Version::V3_0, Some((Version::V3_0, vec!["_pq_.a", "_pq_.b"]))),
     ];
     for (code, options, spoken, negotiated) in cases {
         let parameters = [&[("user", "app")][..], options].concat();
@@ -254,6 +259,11 @@ fn p20_replication_is_refused_or_passed() {
         let (End::Done(logged_in), _) = once(&world, &packet(value)) else { panic!("{value}") };
         assert_eq!(logged_in.start.replication, expected, "{value}");
     }
+    let none =
+        World { policy: LoginPolicy { rules: Rules::default(), ..world.policy.clone() }, ..World::new(Method::Trust) };
+    let (_, out) = refused(&none, &packet("true"));
+    let text = "no pg_hba.conf entry for replication connection from host \"127.0.0.1\", user \"app\", no encryption";
+    assert_eq!(error(&out).1, text);
     let (_, out) = refused(&world, &packet("maybe"));
     let (sqlstate, text, _) = error(&out);
     assert_eq!((sqlstate.as_str(), text.as_str()), ("22023", "invalid value for parameter \"replication\": \"maybe\""));

@@ -1,5 +1,6 @@
-//! Cases P1 to P9 and P21: what no client may do.
+//! Cases P1 to P9 and P21: acts that no client may do.
 
+use proptest::prelude::*;
 use weir_postgres_codec::{Version, frontend};
 use weir_postgres_session::hba::Method;
 use weir_postgres_session::login::{RefusalKind, Step, TlsFacts};
@@ -315,5 +316,51 @@ fn p8_a_packet_in_two_parts_is_read_as_in_one() {
         };
         let End::Done(found) = end else { panic!("{cut}") };
         assert_eq!((found.start, &wire.out), (whole.start.clone(), &expected), "{cut}");
+    }
+}
+
+/// Packets and messages as a client may send them, and bytes that are none.
+fn packets() -> impl Strategy<Value = Vec<u8>> {
+    let names = prop::sample::select(vec!["user", "database", "options", "replication", "_pq_.x", "TimeZone"]);
+    let parameters = prop::collection::vec((names, "[ -~]{0,12}"), 0..5);
+    let session = (prop::sample::select(vec![0x3_0000_u32, 0x3_0002, 0x3_0009, 0x2_0000]), parameters).prop_map(
+        |(code, parameters)| {
+            let all: Vec<(&str, &str)> = parameters.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            startup(Version::of(code), &[&[("user", "app")][..], &all].concat())
+        },
+    );
+    let message = (prop::sample::select(b"pXQ".to_vec()), prop::collection::vec(any::<u8>(), 0..40))
+        .prop_map(|(tag, body)| [&[tag][..], &(body.len() as i32 + 4).to_be_bytes(), &body].concat());
+    let initial = "[ny],,n=,r=[!-+]{0,9}".prop_map(|text| sasl_initial("SCRAM-SHA-256", Some(&text)));
+    let bytes = prop::collection::vec(any::<u8>(), 0..20);
+    prop_oneof![Just(ssl_request()), Just(gss_request()), session, message, initial, bytes]
+}
+
+proptest! {
+    #[test]
+    fn p8_no_bytes_of_a_client_panic_pass_or_depend_on_their_cut(
+        parts in prop::collection::vec(packets(), 1..4),
+        index in 0_usize..Method::ALL.len(),
+        cut: usize,
+    ) {
+        let method = Method::ALL[index];
+        let world = World { address: None, ..World::new(method) };
+        // Each packet waits for its response, as clients do: bytes behind a request are another case.
+        let run = |cut: Option<usize>| {
+            let (mut login, mut wire) = (world.login(), Wire::default());
+            let mut end = End::More;
+            for part in &parts {
+                let (first, second) = part.split_at(cut.map_or(0, |cut| cut % (part.len() + 1)));
+                for piece in [first, second] {
+                    if matches!(end, End::More) {
+                        end = feed(&mut login, &world, &mut wire, piece);
+                    }
+                }
+            }
+            (format!("{end:?}"), matches!(end, End::Done(_)), wire.out)
+        };
+        let whole = run(None);
+        prop_assert!(!whole.1 || method == Method::Trust, "nothing here proves a password: {}", whole.0);
+        prop_assert_eq!(run(Some(cut)), whole);
     }
 }

@@ -23,7 +23,7 @@ fn started(identity: ServerIdentity) -> (ServerLogin, Vec<u8>) {
     (login, out)
 }
 
-/// What a login writes and how it ends when a server sends these messages at once.
+/// The output and the end of a login whose server sends these messages at once.
 fn run(identity: ServerIdentity, bytes: &[u8]) -> (Step, Vec<u8>) {
     let (mut login, mut out) = started(identity);
     let mut progress = login.on_bytes(bytes, &mut out);
@@ -146,6 +146,11 @@ fn an_endless_stream_of_notices_or_settings_ends() {
         };
         assert_eq!(failure.reason(), "postgres_login_bytes");
     }
+    let many = written(|bytes| {
+        backend::authentication_ok(bytes);
+        (0..1_000).for_each(|index| backend::parameter_status(bytes, index.to_string().as_bytes(), b""));
+    });
+    assert_eq!(failure(&many).reason(), "postgres_login_parameters");
     let head = [&b"N"[..], &(MESSAGE_BYTES_MAX as i32 + 5).to_be_bytes()].concat();
     assert_eq!(failure(&head).reason(), "postgres_login_bytes", "the claim alone is enough");
 }

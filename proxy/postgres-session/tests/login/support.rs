@@ -23,7 +23,7 @@ pub struct World {
     pub policy: LoginPolicy,
     pub users: Users,
     pub address: Option<IpAddr>,
-    /// What the TLS handshake will show.
+    /// The result of the TLS handshake.
     pub tls: TlsFacts,
 }
 
@@ -101,11 +101,10 @@ fn act(login: &mut ClientLogin, world: &World, wire: &mut Wire, step: Step) -> O
         Step::Cancel { pid, secret } => Some(End::Cancel(pid, secret)),
         Step::Done(logged_in) => Some(End::Done(logged_in)),
         Step::Refuse(refusal) => Some(End::Refused(refusal)),
-        Step::LookUp { user, .. } => {
-            let step = login.on_user(world.users.find(&user).cloned(), &mut wire.out);
-            assert!(matches!(step, Step::More), "{step:?}");
-            None
-        }
+        Step::LookUp { user, .. } => match login.on_user(world.users.find(&user).cloned(), &mut wire.out) {
+            Step::More => None,
+            step => act(login, world, wire, step),
+        },
         Step::Derive(derivation) => match login.on_keys(&derivation.run(), &mut wire.out) {
             Step::More => None,
             step => act(login, world, wire, step),

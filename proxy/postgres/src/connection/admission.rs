@@ -14,6 +14,7 @@ use weir_postgres_codec::{
 use weir_postgres_session::{
     Session,
     login::{ClientLogin, Entropy, LoggedIn, Peer, Progress, Refusal, RefusalKind, Start, Step, TlsFacts, greeting},
+    users::Credential,
 };
 use weir_upstream::{
     SelectionCriteria,
@@ -206,7 +207,10 @@ impl Admission<'_> {
         }
         let upstream = service.upstream();
         *self.connection.upstream.borrow_mut() = Some(upstream.clone());
-        let key = PoolKey::new(&start.user, &start.database, client.credential, upstream.protocol().settings());
+        // A password is enough for every server; keys of a proof only for one with the same verifier.
+        let known = client.user.as_ref().map(|user| user.credential());
+        let credential = known.filter(|known| *known != Credential::None).unwrap_or(client.credential);
+        let key = PoolKey::new(&start.user, &start.database, credential, upstream.protocol().settings());
         let pool = upstream.pool(&key);
         let reported = match upstream.protocol().greeting(&key) {
             Some(reported) => reported,
@@ -236,7 +240,7 @@ impl Admission<'_> {
         details.name = name.map(|(_, value)| text(value)).unwrap_or_default();
     }
 
-    /// Connects to a server, which nobody has for this database and user yet.
+    /// Connects to a server: the first one for this database and user.
     async fn greeting(
         &self,
         pool: &Rc<Pool<PostgresServer>>,

@@ -6,7 +6,6 @@ use weir_base::{
     exchange::LossCause,
     time::{Time, turn},
 };
-use weir_engine::note_waiting_clients;
 use weir_listener::Timing;
 use weir_postgres_codec::{
     backend::{self, ErrorReport, Severity},
@@ -32,8 +31,8 @@ pub(super) struct Lease {
     pub(super) acquiring: Option<Acquiring>,
     /// The output of the server was congested when the session last looked.
     pub(super) was_congested: bool,
-    /// When the client asked for a server.
-    asked: Time,
+    /// When the client wanted a server.
+    wanted: Time,
     /// When it got one.
     got: Time,
     /// Bytes that the client had been sent then.
@@ -47,7 +46,7 @@ impl Lease {
         self.server.is_some() || self.acquiring.is_some()
     }
 
-    /// What is known of the server.
+    /// The state of the server.
     pub(super) fn state(&self) -> Option<&ServerState> {
         self.server.as_ref().map(PooledConnection::state_ref)
     }
@@ -56,17 +55,15 @@ impl Lease {
 impl Life<'_> {
     /// A server that is at hand. `None`: one is on its way.
     pub(super) fn acquire(&mut self, _: Want) -> Option<PooledConnection<PostgresServer>> {
-        self.lease.asked = turn::now();
-        self.connection.handle.begins();
-        note_waiting_clients(1);
+        self.lease.wanted = turn::now();
         let wanted = SelectionCriteria::default();
         if let Some(server) = self.client.pool.try_acquire(&wanted) {
             return Some(server);
         }
         let settings = &self.client.settings;
         let patience = Patience {
-            deadline: self.lease.asked.saturating_add(settings.query_wait_timeout),
-            notify_at: settings.query_wait_notify.map(|notify| self.lease.asked.saturating_add(notify)),
+            deadline: self.lease.wanted.saturating_add(settings.query_wait_timeout),
+            notify_at: settings.query_wait_notify.map(|notify| self.lease.wanted.saturating_add(notify)),
         };
         let (pool, output) = (self.client.pool.clone(), self.output.clone());
         let note = move || {
@@ -84,7 +81,6 @@ impl Life<'_> {
         self.lease.got = turn::now();
         self.lease.appended = self.output.appended();
         self.lease.is_logged = self.connection.service.sessions.samples_access();
-        self.connection.service.metrics.in_flight.add(1);
         server.stream().output.charge_to(Some(self.connection.handle.account().clone()));
         self.lease.server = Some(server);
     }
@@ -93,7 +89,6 @@ impl Life<'_> {
     pub(super) fn release(&mut self, cleanliness: Cleanliness) {
         let Some(server) = self.lease.server.take() else { return };
         self.done("ok");
-        self.show_pin();
         give_back(server, cleanliness, &self.client.cancel);
     }
 
@@ -106,11 +101,8 @@ impl Life<'_> {
     /// Records the time that the client had a server.
     fn done(&mut self, outcome: &'static str) {
         let (service, handle) = (&self.connection.service, &self.connection.handle);
-        service.metrics.in_flight.add(-1);
-        handle.ends();
-        note_waiting_clients(-1);
         let now = turn::now();
-        let Lease { asked: arrived, got, appended, is_logged, .. } = self.lease;
+        let Lease { wanted: arrived, got, appended, is_logged, .. } = self.lease;
         let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
         service.metrics.durations.record(&timing, 1, None);
         if is_logged {
@@ -133,14 +125,12 @@ impl Life<'_> {
     /// The refusal of a client that gets no server.
     pub(super) fn refusal(&mut self, error: AcquireError) -> Refusal {
         self.lease.acquiring = None;
-        self.connection.handle.ends();
-        note_waiting_clients(-1);
         self.connection.service.metrics.shed(error.refusal.name());
         let pool = self.client.pool.key().to_string();
         match error.refusal {
             PoolRefusal::QueueTimeout | PoolRefusal::QueueFull => {
                 let waiters = self.client.upstream.counts().iter().map(|counts| counts.waiting as usize).sum();
-                Refusal::wait_timeout(&pool, waiters, turn::now().since(self.lease.asked))
+                Refusal::wait_timeout(&pool, waiters, turn::now().since(self.lease.wanted))
             }
             PoolRefusal::Unreachable | PoolRefusal::BreakerOpen => Refusal::unreachable(&pool),
             PoolRefusal::Greeting => aside::refusal_of(error.words.as_deref(), &pool),
@@ -148,11 +138,11 @@ impl Life<'_> {
     }
 
     /// Shows operators why the client keeps its server.
-    pub(super) fn show_pin(&self) {
-        let pinned = self.client.session.pin().reasons.names();
-        let mut details = self.connection.handle.entry().details();
-        if details.pinned != pinned {
-            details.pinned = pinned;
+    pub(super) fn show_pin(&mut self) {
+        let reasons = self.client.session.pin().reasons;
+        if reasons != self.shown_pin {
+            self.shown_pin = reasons;
+            self.connection.handle.entry().details().pinned = reasons.names().replace('+', ", ");
         }
     }
 
@@ -183,20 +173,20 @@ impl Life<'_> {
 
     /// The session is over: its server goes where it can be made clean.
     pub(super) fn leave(&mut self) {
-        if self.lease.acquiring.take().is_some() {
-            self.connection.handle.ends();
-            note_waiting_clients(-1);
-        }
+        self.lease.acquiring = None;
+        self.note_busy(false);
         let slot = self.client.cancel.clone();
         self.connection.service.cancels.leave(&slot);
-        // Nobody looks at them any more.
+        // No task looks at them any more.
         drop(slot.hold(slot.take()));
         let Some(mut server) = self.lease.server.take() else { return };
         self.done("client_gone");
         let (number, state) = (server.number(), server.state());
         // The pool makes its own: what it has to do is in the state.
         drop(self.client.session.on_client_gone(state, None));
-        let Some(target) = state.cancel_target().filter(|_| state.is_busy()).cloned() else {
+        // Without its client a COPY ends by itself: the pool ends its data.
+        let runs_query = state.is_busy() && !state.facts(false, false).is_copying;
+        let Some(target) = state.cancel_target().filter(|_| runs_query).cloned() else {
             return give_back(server, Cleanliness::Dirty, &slot);
         };
         let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());

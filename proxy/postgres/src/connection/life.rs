@@ -13,10 +13,10 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
-use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream};
+use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream, note_waiting_clients};
 use weir_listener::{CloseReason, DRAIN_GAP, Drain};
 use weir_postgres_codec::backend::{self, ErrorReport};
-use weir_postgres_session::{End, Next, Refusal, ServerStep, Session};
+use weir_postgres_session::{End, Next, PinReasons, Refusal, ServerStep, Session};
 use weir_upstream::pooled::{AcquireError, PooledConnection};
 
 use super::{Connection, admission::Client, lease::Lease, surroundings::Surroundings};
@@ -27,7 +27,7 @@ const CHUNKS_PER_TURN_MAX: u32 = 8;
 /// Below this the bytes that a session left are not charged to the byte budget: most statements fit.
 const CHARGED_BYTES_MIN: usize = 4 * 1024;
 
-/// What the session wants next.
+/// The next want of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     /// Bytes of the client.
@@ -68,6 +68,10 @@ pub(super) struct Life<'a> {
     stalled: Option<(Time, u64)>,
     streak: u32,
     armed: Time,
+    /// It waits for a server, or for its reply.
+    is_busy: bool,
+    /// The reasons for a pin that operators see.
+    pub(super) shown_pin: PinReasons,
 }
 
 /// The session of a client until it ends.
@@ -86,6 +90,8 @@ pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, mut c
         stalled: None,
         streak: 0,
         armed: Time::NEVER,
+        is_busy: false,
+        shown_pin: PinReasons::default(),
     };
     let reason = life.run(stream).await;
     life.leave();
@@ -95,7 +101,7 @@ pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, mut c
 impl Life<'_> {
     async fn run(&mut self, stream: &mut Stream) -> CloseReason {
         let due = weir_engine::deadline();
-        // What came behind the login.
+        // Bytes that came behind the login.
         if let Err(reason) = self.go_on() {
             return reason;
         }
@@ -176,8 +182,28 @@ impl Life<'_> {
             Event::Relieved => self.go_on()?,
             Event::Overdue => self.on_overdue()?,
         }
+        self.note_busy(self.client.session.busy_since().is_some() || self.lease.acquiring.is_some());
         self.charge();
         Ok(())
+    }
+
+    /// Counts the client among those that wait for a server or its reply, or no longer.
+    #[inline]
+    pub(super) fn note_busy(&mut self, is_busy: bool) {
+        if self.is_busy == is_busy {
+            return;
+        }
+        self.is_busy = is_busy;
+        let (handle, in_flight) = (&self.connection.handle, &self.connection.service.metrics.in_flight);
+        if is_busy {
+            handle.begins();
+            in_flight.add(1);
+            note_waiting_clients(1);
+        } else {
+            handle.ends();
+            in_flight.add(-1);
+            note_waiting_clients(-1);
+        }
     }
 
     /// Bytes of the client.
@@ -251,6 +277,9 @@ impl Life<'_> {
             Ok(ServerStep::Release(cleanliness)) => {
                 self.release(cleanliness);
                 self.active = turn::now();
+                if self.connection.service.sessions.drain_state() == Drain::Firm {
+                    self.drain()?;
+                }
             }
             Ok(ServerStep::Close(end)) => return Err(self.over(&end)),
             Err(violation) => {
@@ -258,6 +287,7 @@ impl Life<'_> {
                 return self.on_server_lost();
             }
         }
+        self.show_pin();
         if self.wanted == Wanted::Bytes && self.input.is_empty() { Ok(()) } else { self.go_on() }
     }
 

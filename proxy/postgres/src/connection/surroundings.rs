@@ -1,4 +1,4 @@
-//! What a session asks of its shell.
+//! The surroundings of a session: outputs, time, counters.
 
 use weir_base::time::{Time, turn};
 use weir_engine::Output;
@@ -54,7 +54,7 @@ impl ToServer for Surroundings<'_> {
     }
 }
 
-/// Settings of listeners do not share notifications: LISTEN pins, and nobody asks.
+/// Settings of listeners do not share notifications: LISTEN pins, and no session calls these.
 impl Feeds for Surroundings<'_> {
     fn listen(&self, _: &[u8]) -> bool {
         false

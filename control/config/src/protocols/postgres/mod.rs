@@ -85,7 +85,7 @@ impl Protocol for Postgres {
     fn process(_: &FileSection, (): (), _: &[Listener], _: &mut [Upstream], _: &mut Reader<'_>) {}
 }
 
-/// Checks `auth = "trust"`: whoever reaches the address may do everything that the upstream's user may.
+/// Checks `auth = "trust"`: every client that reaches the address may do all that the upstream's user may.
 fn check_trust(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
     let section = &of.section.own.postgres.postgres;
     let Some(bind) = &of.section.bind else { return };

@@ -1,4 +1,4 @@
-//! What an analysis costs. Measures and asserts no time: run it by hand, with the profile that users have.
+//! The cost of an analysis. Measures and asserts no time: run it by hand, with the profile that users have.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,5 +1,5 @@
 //! Texts and what is known of them: `statements.txt`. Between two blank lines stand a text and, behind `> `, a line for each
-//! of its statements. `WEIR_WRITE_GOLDEN=1` writes the lines anew; read the difference before it is committed.
+//! of its statements. `WEIR_WRITE_GOLDEN=1` writes the lines again; read the difference before it is committed.
 
 use std::fmt::Write as _;
 use std::{env, fs, path::Path};

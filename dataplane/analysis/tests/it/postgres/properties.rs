@@ -1,4 +1,4 @@
-//! What holds for every text: other white space, literals and case change nothing, and the quick pass agrees.
+//! Properties of every text: other white space, literals and case change nothing, and the quick pass agrees.
 
 use proptest::prelude::*;
 use weir_analysis::postgres::{Analysis, Flaw, Limits, Reading, analyse, analyse_as, normal_form, quick};

@@ -43,6 +43,8 @@ struct World {
     tickets: BTreeMap<Waiter, u64>,
     next: Waiter,
     signals: HashMap<Key, Arc<Signals>>,
+    /// The ends of pauses after failed logins.
+    retries: Vec<Time>,
     served: u32,
 }
 
@@ -72,6 +74,7 @@ impl World {
             tickets: BTreeMap::new(),
             next: 0,
             signals: HashMap::new(),
+            retries: Vec::new(),
             served: 0,
         }
     }
@@ -140,7 +143,9 @@ impl World {
             assert!(self.waiting.values().all(|(of, ..)| *of != key), "nobody waits for it");
             return;
         }
-        match self.ledger.offer(&key, worker, generation, can_move, self.now) {
+        let offer = self.ledger.offer(&key, worker, generation, can_move, self.now);
+        let rivals = self.ledger.launch_rivals(self.now);
+        match offer {
             Offer::Keep => self.connections[at].stage = Stage::Idle,
             Offer::Close => self.close(at),
             Offer::Give(queued) => {
@@ -167,15 +172,21 @@ impl World {
                 self.connections[at] = Connection { key, worker: to, stage: Stage::Login(Some(number)), generation };
             }
         }
+        self.launched(rivals);
     }
 
     fn close(&mut self, at: usize) {
         let Connection { key, stage, .. } = self.connections.swap_remove(at);
-        match stage {
-            Stage::Login(cause) => self.ledger.login_dropped(&key, cause),
-            Stage::Idle | Stage::Lent => self.ledger.closed(&key),
-        }
-        let launched = self.ledger.launch(&key, self.now);
+        let launched = match stage {
+            Stage::Login(cause) => {
+                self.ledger.login_dropped(&key, cause);
+                self.ledger.launch_all(self.now)
+            }
+            Stage::Idle | Stage::Lent => {
+                self.ledger.closed(&key);
+                self.ledger.launch(&key, self.now)
+            }
+        };
         self.launched(launched);
     }
 
@@ -195,12 +206,18 @@ impl World {
         };
         self.connections.swap_remove(at);
         let leaves = self.rng.below(2) == 0;
-        let pause = |failures: u32| Duration::from_millis(5 << failures.min(4));
+        let mut retry_at = self.now;
+        let pause = |failures: u32| {
+            let pause = Duration::from_millis(5 << failures.min(4));
+            retry_at = retry_at.saturating_add(pause);
+            pause
+        };
         let refused = self.ledger.login_failed(&key, cause, failure, leaves, self.now, pause);
+        self.retries.push(retry_at);
         let stands = self.connections.iter().any(|one| one.key == key && !matches!(one.stage, Stage::Login(_)));
         assert!(refused.is_empty() || failure == Failure::Broken || !stands, "one of the key may come back");
         refused.iter().for_each(|queued| self.served(queued.number));
-        let launched = self.ledger.launch(&key, self.now);
+        let launched = self.ledger.launch_all(self.now);
         self.launched(launched);
     }
 
@@ -213,12 +230,22 @@ impl World {
         }
     }
 
-    /// The timers of those that wait.
+    /// Timers come to their end: those of waiters, for the reserve, and those of failed logins.
     fn pass_time(&mut self, millis: u64) {
+        let before = self.now;
         self.now = self.now.saturating_add(Duration::from_millis(millis));
+        let now = self.now;
         let keys: HashSet<Key> = self.waiting.values().map(|(key, ..)| *key).collect();
         for key in keys {
-            let launched = self.ledger.launch(&key, self.now);
+            if self.ledger.reserve_at(&key, before).is_some_and(|at| at <= now) {
+                let launched = self.ledger.launch(&key, now);
+                self.launched(launched);
+            }
+        }
+        let is_due = self.retries.iter().any(|at| *at <= now);
+        self.retries.retain(|at| *at > now);
+        if is_due {
+            let launched = self.ledger.launch_all(now);
             self.launched(launched);
         }
     }
@@ -373,7 +400,6 @@ fn a_refused_login_is_tried_again_after_a_pause_and_says_nothing_about_another_k
     ledger.join(&refused, at(11), 0, 1);
     ledger.join(&other, at(12), 0, 2);
     assert!(ledger.launch(&refused, at(109)).is_empty());
-    assert_eq!(ledger.next_launch(&refused, at(109)), Some(at(110)));
     assert_eq!((ledger.launch(&other, at(12)).len(), ledger.launch(&refused, at(110)).len()), (1, 1));
 }
 
@@ -415,4 +441,27 @@ fn a_key_that_shares_a_limit_is_not_kept_out_by_another_one() {
     assert!(matches!(ledger.offer(&busy, 0, 0, true, at(62)), Offer::Close), "now it has");
     ledger.closed(&busy);
     assert_eq!(ledger.launch(&busy, at(61)).into_iter().map(|(_, waiter)| waiter).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn a_higher_limit_lets_more_in_and_a_lower_one_closes_what_comes_back() {
+    let (mut ledger, key) = (ledger(&PooledSettings { pool_size: 1, ..PooledSettings::default() }), (0, 0));
+    ledger.join(&key, at(0), 0, 0);
+    ledger.launch(&key, at(0));
+    ledger.logged_in(&key, Some(0));
+    ledger.join(&key, at(1), 0, 1);
+    ledger.join(&key, at(2), 0, 2);
+    assert!(matches!(ledger.offer(&key, 0, 0, true, at(3)), Offer::Give(queued) if queued.number == 0));
+    assert!(ledger.launch(&key, at(3)).is_empty(), "one is all");
+    ledger.set_limits(&PooledSettings { pool_size: 2, ..PooledSettings::default() });
+    assert_eq!(ledger.launch_all(at(4)), [(1, 1)]);
+    ledger.logged_in(&key, Some(1));
+    assert!(matches!(ledger.offer(&key, 0, 0, true, at(4)), Offer::Give(queued) if queued.number == 1));
+    let signals = ledger.signals(&key);
+    ledger.leave(&key, 2);
+    assert!(!signals.needs_look(), "connections that come back stay");
+    ledger.set_limits(&PooledSettings { pool_size: 1, ..PooledSettings::default() });
+    assert!(signals.needs_look() && matches!(ledger.offer(&key, 0, 0, true, at(5)), Offer::Close));
+    ledger.closed(&key);
+    assert!(!signals.needs_look());
 }
