@@ -55,6 +55,9 @@ const FUZZED: &[&str] = &[
     "weir-http-codec",
     "weir-websocket-codec",
     "weir-postgres-codec",
+    "weir-sasl",
+    "weir-postgres-session",
+    "weir-postgres-simulation",
     "weir-redis-session",
     "weir-redis-simulation",
     "weir-http",
@@ -82,6 +85,7 @@ const HTTP_PATHS: &[&str] = &[
     "tests/Cargo.toml",
     "examples/prometheus/",
 ];
+const POSTGRES_PATHS: &[&str] = &["tests/src/", "tests/tests/postgres/", "tests/clients/postgres/", "tests/Cargo.toml"];
 const LAB_PATHS: &[&str] = &[
     "weir/src/lab",
     "weir/src/plan",
@@ -177,6 +181,17 @@ const LANES: &[Lane] = &[
         minutes: 6,
         programs: true,
         body: |run| products::all(run, "http"),
+        ..CODE
+    },
+    Lane {
+        name: "postgres",
+        about: "PostgreSQL with real servers, drivers and programs",
+        needs: &[Part::Servers, Part::Postgres, Part::PostgresDrivers],
+        when: covers(&["weir-postgres-session"], PRODUCT, POSTGRES_PATHS),
+        core: cores::POSTGRES,
+        minutes: 5,
+        programs: true,
+        body: |run| products::all(run, "postgres"),
         ..CODE
     },
     Lane {

@@ -174,7 +174,7 @@ impl<'a> BackendKeyData<'a> {
 /// A statement has been executed (`C`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandComplete<'a> {
-    /// What was done, such as `SELECT 1` or `BEGIN`.
+    /// The action that was done, such as `SELECT 1` or `BEGIN`.
     pub tag: &'a [u8],
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::MessageError;
 
-/// What is left of a body.
+/// The unread end of a body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body<'a>(&'a [u8]);
 

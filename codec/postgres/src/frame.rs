@@ -82,7 +82,6 @@ impl Framer {
     /// # Errors
     /// As [`head`]. The framer is of no more use.
     #[inline]
-    #[expect(clippy::should_implement_trait, reason = "an iterator has no input")]
     pub fn next(&mut self, input: &[u8]) -> Result<Option<Piece>, FrameError> {
         if self.left > 0 {
             return Ok(self.more(input));

@@ -74,7 +74,7 @@ pub struct Parse<'a> {
     pub text: &'a [u8],
     /// Types of its first parameters.
     pub types: Oids<'a>,
-    /// Everything behind the name: text, NUL, types. Two statements with equal bytes here are the same but for the name.
+    /// Everything behind the name: text, NUL, types. Two statements with equal bytes here differ in the name alone.
     pub rest: &'a [u8],
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn values<'a>(out: &mut Vec<u8>, values: impl IntoIterator<Item = Opt
     counted(out, values, value);
 }
 
-/// What `one` writes for each of `all`, with their count in front.
+/// Each of `all` as `one` writes it, with their count in front.
 pub(crate) fn counted<T>(out: &mut Vec<u8>, all: impl IntoIterator<Item = T>, one: impl Fn(&mut Vec<u8>, T)) {
     let start = out.len();
     count(out, 0);

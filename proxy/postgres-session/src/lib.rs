@@ -7,6 +7,11 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `login` | a client from its first byte to its password: encryption, version, rules, proof |
+//! | `hba` | which method of authentication a client needs, by address, user, database and TLS |
+//! | `users` | passwords of users: from the configuration, a file of PgBouncer, an auth query |
+//! | `server_login` | the gateway's own login at a server |
+//! | `cancel_key` | keys that the gateway gives to its clients, and the connection that each names |
 //! | `settings` | options that an operator may choose |
 //! | `io` | the interface between a session and its shell |
 //! | `session` | one client: bytes in, what to do next |
@@ -31,13 +36,16 @@
 #![forbid(unsafe_code)]
 
 mod attach;
+pub mod cancel_key;
 pub mod checkin;
 mod client;
 mod deadline;
 mod extended;
 mod facts;
 mod feed;
+pub mod hba;
 pub mod io;
+pub mod login;
 pub mod notify;
 mod outstanding;
 mod pin;
@@ -47,11 +55,13 @@ mod replies;
 mod retry;
 mod scan;
 mod server;
+pub mod server_login;
 mod session;
 pub mod settings;
 mod share;
 mod simple;
 mod statements;
+pub mod users;
 mod variables;
 
 pub use io::Io;

@@ -3,7 +3,7 @@
 use crate::body::Body;
 use crate::error::MessageError;
 
-/// What a server wants, or says, before it accepts a client.
+/// A message of the server before it accepts a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authentication<'a> {
     /// The client is accepted.

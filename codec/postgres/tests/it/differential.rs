@@ -132,7 +132,7 @@ fn messages_without_a_body_are_the_same_bytes() {
     });
 }
 
-/// What they found in a body is what the view finds.
+/// The view finds the same values in a body as they do.
 fn compare(tag: u8, body: &[u8], found: &Message) {
     match found {
         Message::AuthenticationOk => assert_eq!(authentication(body), backend::Authentication::Ok),

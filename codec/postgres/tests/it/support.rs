@@ -13,7 +13,7 @@ pub struct Message {
     pub body: Vec<u8>,
 }
 
-/// What a stream in these pieces is: its whole messages, bytes of the last one that are not whole, and its error.
+/// A stream in pieces: its whole messages, bytes of the last one that are not whole, and its error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Followed {
     pub messages: Vec<Message>,

@@ -1,0 +1,27 @@
+//! Real PostgreSQL servers and the programs around them. Everything of a server is in one temporary folder, and ends with it.
+//!
+//! | file | content |
+//! |---|---|
+//! | `major` | which server, and where its programs are |
+//! | `server` | a cluster: initdb, start, stop, SQL by psql |
+//! | `standby` | a copy that follows another server |
+//! | `pgbouncer` | PgBouncer in front of a server, to compare with |
+//! | `pgbench` | a run of pgbench, and its figures |
+
+mod account;
+mod major;
+mod pgbench;
+mod pgbouncer;
+mod server;
+mod standby;
+
+pub use major::Major;
+pub use pgbench::{Pgbench, PgbenchFigures, Protocol, prepare};
+pub use pgbouncer::{Pgbouncer, PoolMode};
+pub use server::{Options, PASSWORD, Postgres, USER};
+
+/// A connection URL of the test user, which every driver reads.
+#[must_use]
+pub fn url(port: u16, database: &str) -> String {
+    format!("postgresql://{USER}:{PASSWORD}@127.0.0.1:{port}/{database}")
+}
