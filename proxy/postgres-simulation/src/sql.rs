@@ -143,7 +143,7 @@ fn unquote(text: &str) -> String {
     match text.as_bytes().first() {
         Some(b'\'') => text.trim_matches('\'').replace("''", "'"),
         Some(b'"') => text.trim_matches('"').replace("\"\"", "\""),
-        _ => text.to_owned(),
+        _ => text.to_ascii_lowercase(),
     }
 }
 
@@ -207,7 +207,7 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         ("CLOSE ", |name| Sql::Close(Some(name))),
         ("LISTEN ", Sql::Listen),
         ("SHOW ", |name| Sql::Show(setting(&name))),
-        ("CREATE TEMP TABLE ", |rest| Sql::CreateTemp(rest.split(' ').next().unwrap_or_default().to_owned())),
+        ("CREATE TEMP TABLE ", |rest| Sql::CreateTemp(rest.split(' ').next().unwrap_or_default().to_ascii_lowercase())),
     ];
     for (prefix, make) in by_name {
         if let Some(name) = after(prefix) {
@@ -215,7 +215,9 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         }
     }
     if let Some(rest) = after("DECLARE ") {
-        return Ok(Sql::Declare(rest.split(' ').next().unwrap_or_default().to_owned()));
+        let (name, query) = rest.split_once(' ').ok_or(())?;
+        let is_held = query.to_ascii_uppercase().starts_with("CURSOR WITH HOLD FOR ");
+        return if is_held { Ok(Sql::Declare(unquote(name))) } else { Err(()) };
     }
     if let Some(rest) = after("SELECT SET_CONFIG(") {
         let mut parts = rest.trim_end_matches(')').split(',');
