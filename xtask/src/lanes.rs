@@ -56,6 +56,8 @@ const FUZZED: &[&str] = &[
     "weir-websocket-codec",
     "weir-postgres-codec",
     "weir-sasl",
+    "weir-postgres-session",
+    "weir-postgres-simulation",
     "weir-redis-session",
     "weir-redis-simulation",
     "weir-http",
