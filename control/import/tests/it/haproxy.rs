@@ -95,6 +95,17 @@ fn what_is_refused_on_a_condition_that_no_route_has_is_closed_without_it() {
     }
 }
 
+/// Without the key a listener of TCP ends connections that are silent for 10 minutes.
+#[test]
+fn a_frontend_of_tcp_without_a_limit_has_the_longest_one() {
+    for (timeout, written) in [("", "720h"), (" timeout client 0\n", "720h"), (" timeout client 2h\n", "2h")] {
+        let front = format!("frontend db\n mode tcp\n bind 127.0.0.1:5432\n{timeout} default_backend db\n");
+        let found = read(Format::Haproxy, &format!("{front}backend db\n mode tcp\n server a 127.0.0.1:1\n"));
+        assert!(found.toml.contains(&format!("\nidle_timeout = \"{written}\"\n")), "{timeout}: {}", found.toml);
+        check(&found.toml);
+    }
+}
+
 #[test]
 fn conditions_of_the_url_do_not_become_conditions_of_its_path() {
     for test in ["url_sub cmd=", "url_reg x=[0-9]", "url_end .php", "url_beg /a?x=1", "url /a", "url_beg http://a/"] {
@@ -175,9 +186,8 @@ fn zero_and_nothing_are_no_limit() {
         check(&found.toml);
     }
     assert!(read(Format::Haproxy, &zero).toml.contains("head_timeout = \"1h\""));
-    let tcp = "listen a\n mode tcp\n bind 127.0.0.1:8080\n timeout client 0\n maxconn 0\n server x 127.0.0.1:1\n";
-    let found = read(Format::Haproxy, tcp);
-    assert!(!found.toml.contains("idle_timeout") && !found.toml.contains("connections_max"), "{}", found.toml);
+    let tcp = "listen a\n mode tcp\n bind 127.0.0.1:8080\n maxconn 0\n server x 127.0.0.1:1\n";
+    assert!(!read(Format::Haproxy, tcp).toml.contains("connections_max"));
 }
 
 #[test]
