@@ -86,6 +86,8 @@ fn what_is_refused_on_a_condition_that_no_route_has_is_closed_without_it() {
     // Nothing is left of these, and what is no refusal is left out as a whole.
     for rule in [
         format!("http-request deny if {cookie}"),
+        format!("http-request deny deny_status 429 if !{{ ssl_fc }} {cookie}"),
+        format!("http-request deny if HTTP_1.1 {cookie}"),
         format!("http-request return status 200 if {{ path /x }} {cookie}"),
         format!("use_backend other if {{ path /x }} {cookie}"),
     ] {
@@ -93,6 +95,10 @@ fn what_is_refused_on_a_condition_that_no_route_has_is_closed_without_it() {
         assert_eq!(found.toml.matches("\n[[route]]\n").count(), 1, "{rule}: {}", found.toml);
         assert!(notes(&found).contains(&format!("`{rule}`: is left out: cookies")), "{rule}: {}", notes(&found));
     }
+    let rule = format!("http-request deny if {{ ssl_fc }} {cookie}");
+    let found = read(Format::Haproxy, &site(&format!(" bind 127.0.0.1:8443 ssl crt /etc/tls/a.pem\n {rule}"), ""));
+    assert!(!found.toml.contains("status = 403"), "{}", found.toml);
+    assert!(notes(&found).contains(&format!("`{rule}`: is left out: cookies")), "{}", notes(&found));
 }
 
 /// Without the key a listener of TCP ends connections that are silent for 10 minutes.
