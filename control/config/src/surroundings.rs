@@ -365,7 +365,8 @@ mod tests {
             let found = rehearsal.listen(&Address::Socket(address), false);
             let Listening::Refused(error) = found else { panic!("{found:?}") };
             assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-            assert!(error.to_string().contains("no process listens there"), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("no process listens there") && text.contains("a process that is starting"), "{text}");
         }
         // One by one it would be half a minute.
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
