@@ -68,13 +68,17 @@ impl Connection {
     ) {
         let flushed = Time::now();
         let timing = Timing { arrived: request.arrived, sent, replied: turn::now(), flushed };
-        self.service.metrics.durations.record(&timing, 1, request.stages().as_ref());
+        // A request that got no response has no last byte of one. The time that a client waited in vain is not the gateway's.
+        let took = (outcome.status != 0).then(|| flushed.nanos_since(request.arrived));
+        if took.is_some() {
+            self.service.metrics.durations.record(&timing, 1, request.stages().as_ref());
+        }
         self.service.metrics.responded(counted, class);
         if request.is_grpc {
             self.service.metrics.called(request.grpc_status.get().unwrap_or(grpc::status_of(counted)));
         }
         if let Some(route) = request.route.get() {
-            route.responded(class, flushed.nanos_since(request.arrived));
+            route.responded(class, took);
         }
         self.log_request(request, &timing, &outcome);
     }

@@ -16,7 +16,7 @@ use crate::{
     http2::Http2Client,
     inspection::Words,
     policies::with_a_key,
-    support::{Gateway, Setup},
+    support::{Gateway, Setup, route, upstream},
 };
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -159,6 +159,27 @@ fn a_response_that_the_end_of_a_drain_cuts_is_not_blamed_on_its_client() {
         },
     );
     assert_eq!((fact.status, fact.end, &*fact.reason), (200, CompletionStatus::Aborted, "drain_cut"));
+}
+
+/// A client that gives up waits as long as it likes: that is no duration of the gateway's.
+#[test]
+fn a_request_that_gets_no_response_has_no_duration() {
+    let gateway = Gateway::start(Setup::of(vec![route("/", upstream(0), |_| {}), route("/x", upstream(0), |_| {})]));
+    gateway.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n", OK);
+    let mut client = gateway.client();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    gateway.origin.accept().request();
+    drop(client);
+    gateway.rests();
+    let of_route = [("route", "of /")];
+    for class in ["2xx", "aborted"] {
+        let classed = [of_route[0], ("class", class)];
+        assert_eq!(gateway.counter("weir_http_route_responses_total", &classed), 1, "{class}");
+    }
+    assert_eq!(gateway.count("weir_http_route_request_duration_seconds", &of_route), 1);
+    for part in ["", "upstream_", "overhead_"] {
+        assert_eq!(gateway.count(&format!("weir_request_{part}duration_seconds"), &[]), 1, "{part}");
+    }
 }
 
 /// Responses of listener and upstream in this class, with a code of 0.
