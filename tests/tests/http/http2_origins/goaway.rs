@@ -117,13 +117,18 @@ fn a_stream_that_a_goaway_acknowledges_is_not_sent_again() {
     gateway.finish();
 }
 
-/// Sends POSTs at once, each of which has a copy for an origin with this script. Returns the gateway once all copies are over.
-fn mirrored(posts: usize, script: impl Fn(usize, &mut Http2Peer) + Send + Sync + 'static) -> Gateway {
-    let (origin, copies) = (Http2Origin::start(serve), Http2Origin::start(script));
+/// Sends POSTs at once, each of which has a copy for one of so many origins with this script. Returns the gateway once all copies are
+/// over.
+fn mirrored(
+    posts: usize,
+    origins: usize,
+    script: impl Fn(usize, &mut Http2Peer) + Clone + Send + Sync + 'static,
+) -> Gateway {
+    let origin = Http2Origin::start(serve);
+    let copies: Vec<_> = (0..origins).map(|_| Http2Origin::start(script.clone()).address.text()).collect();
     let tables = format!(
         "[[route]]\nname = \"all\"\nupstream = \"server\"\nmirror = {{ upstream = \"copies\" }}\n\
-         [[upstream]]\nname = \"copies\"\nendpoints = [\"{}\"]\n{HTTP2}\n",
-        copies.address.text()
+         [[upstream]]\nname = \"copies\"\nendpoints = {copies:?}\n{HTTP2}\n"
     );
     let gateway = Gateway::start(before(&origin.address).tables(&tables));
     let mut clients: Vec<_> = (0..posts).map(|_| HttpClient::connect(&gateway.address)).collect();
@@ -136,7 +141,7 @@ fn mirrored(posts: usize, script: impl Fn(usize, &mut Http2Peer) + Send + Sync +
 #[test]
 fn a_copy_above_the_last_stream_of_a_goaway_is_sent_again_whatever_its_method() {
     const COPIES: usize = 8;
-    let gateway = mirrored(COPIES, |number, peer| {
+    let gateway = mirrored(COPIES, 1, |number, peer| {
         let count = if number == 0 { COPIES } else { COPIES - 1 };
         let streams: Vec<_> = std::iter::from_fn(|| peer.next_request()).take(count).collect();
         if number == 0 {
@@ -151,9 +156,10 @@ fn a_copy_above_the_last_stream_of_a_goaway_is_sent_again_whatever_its_method() 
 }
 
 #[test]
-fn copies_that_an_origin_drains_again_and_again_do_not_eject_it() {
-    const COPIES: usize = 8;
-    let gateway = mirrored(COPIES, |_, peer| {
+fn copies_that_their_origins_drain_again_and_again_eject_none_of_them() {
+    // More than five for each.
+    const COPIES: usize = 16;
+    let gateway = mirrored(COPIES, 2, |_, peer| {
         let Some(_) = peer.next_request() else { return };
         go_away(peer, 0, code::NO_ERROR);
         peer.rest();
