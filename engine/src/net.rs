@@ -36,7 +36,15 @@ const LISTENERS_GONE_RETRY: Duration = Duration::from_millis(5);
 /// # Errors
 /// As `bind(2)`, except `AddrInUse`.
 pub fn wait_for_sole_use(address: &Address) -> io::Result<bool> {
-    let begun = Instant::now();
+    wait_for_sole_use_since(address, Instant::now())
+}
+
+/// As [`wait_for_sole_use`], with the time counted from `begun`, so that several addresses are waited for together. Looks once in any
+/// case.
+///
+/// # Errors
+/// As `bind(2)`, except `AddrInUse`.
+pub fn wait_for_sole_use_since(address: &Address, begun: Instant) -> io::Result<bool> {
     let wait = |limit: Duration| -> io::Result<bool> {
         while !is_free(address)? {
             if begun.elapsed() > limit {

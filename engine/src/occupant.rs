@@ -60,7 +60,10 @@ pub fn in_use(address: &Address) -> io::Error {
     let text = match Occupant::of(address) {
         Some(occupant) => format!("{occupant} listens there already"),
         None if is_listened_on(address) => "another process listens there already".to_owned(),
-        None => "it is in use, and no process listens there; a connection may have the port".to_owned(),
+        None => {
+            "it is in use, and no process listens there; a connection, or a process that is starting, may have the port"
+                .to_owned()
+        }
     };
     io::Error::new(io::ErrorKind::AddrInUse, text)
 }

@@ -177,7 +177,7 @@ section! {
         /// From the first byte of a message to the end of its head; progress does not extend it.
         default head_timeout: Period = Period(listening::HEAD_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
         /// A connection without any exchange is closed after this. Absent: never, since connection pools take a close
-        /// for an error.
+        /// for an error; of TCP and TLS listeners 10 min.
         optional idle_timeout: Period => Period::millis(100)..=Period::secs(30 * 86_400);
         /// How long a connection may stay open after one direction was closed, and the other is silent.
         default half_close_timeout: Period = Period(listening::HALF_CLOSE_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;

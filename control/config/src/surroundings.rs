@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_engine::occupant::{self, Occupant};
 use weir_engine::settings::{Address, TlsClientSettings, TlsServerSettings};
@@ -115,14 +115,14 @@ pub struct Machine<'a> {
     env: &'a dyn Fn(&str) -> Option<String>,
     running: Option<Running>,
     purpose: Purpose,
-    /// An address was waited for in vain: the others have had that time too.
-    has_waited: Cell<bool>,
+    /// Addresses are waited for since then, all together.
+    waiting_since: Cell<Option<Instant>>,
 }
 
 impl<'a> Machine<'a> {
     /// `env` answers for environment variables; usually `&|name| std::env::var(name).ok()`.
     pub fn new(env: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { env, running: None, purpose: Purpose::Run, has_waited: Cell::new(false) }
+        Self { env, running: None, purpose: Purpose::Run, waiting_since: Cell::new(None) }
     }
 
     /// The same, for a check that tries what a start will need: addresses, and the file of the access log.
@@ -146,12 +146,12 @@ impl<'a> Machine<'a> {
 
     /// A start waits for a process that is about to end, so this does too. A Unix path is not waited for.
     fn becomes_free(&self, address: &Address) -> bool {
-        if matches!(address, Address::Unix(_)) || self.has_waited.get() {
+        if matches!(address, Address::Unix(_)) {
             return false;
         }
-        let is_free = net::wait_for_sole_use(address).unwrap_or(false);
-        self.has_waited.set(!is_free);
-        is_free
+        let begun = self.waiting_since.get().unwrap_or_else(Instant::now);
+        self.waiting_since.set(Some(begun));
+        net::wait_for_sole_use_since(address, begun).unwrap_or(false)
     }
 }
 
@@ -296,8 +296,8 @@ fn memory_limit(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use std::net::{SocketAddr, TcpListener};
-    use std::os::fd::AsFd as _;
-    use std::time::Instant;
+    use std::os::fd::{AsFd as _, OwnedFd};
+    use std::process::Command;
 
     use socket2::{Domain, Socket, Type};
     use weir_engine::handover::Channel;
@@ -351,6 +351,28 @@ mod tests {
         leaving.join().expect("no panic");
     }
 
+    /// A process that listens has half a second. The wait for an address without one goes on beyond that.
+    #[test]
+    fn an_address_that_another_program_holds_does_not_end_the_wait_for_the_next_one() {
+        let held = TcpListener::bind("127.77.0.11:0").expect("a free port");
+        let held_address = Address::Socket(held.local_addr().expect("bound"));
+        let mut holder = Command::new("sleep").arg("60").stdin(OwnedFd::from(held)).spawn().expect("sleep runs");
+        let next = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        next.bind(&SocketAddr::from(([127, 77, 0, 11], 0)).into()).expect("a free port");
+        let next_address = Address::Socket(next.local_addr().ok().and_then(|bound| bound.as_socket()).expect("bound"));
+        let rehearsal = Machine::new(&|_| None).rehearsing();
+        let first = rehearsal.listen(&held_address, false);
+        let leaving = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            drop(next);
+        });
+        let second = rehearsal.listen(&next_address, false);
+        holder.kill().and_then(|()| holder.wait()).expect("it ends");
+        assert!(matches!(&first, Listening::Refused(error) if error.to_string().contains("(sleep)")), "{first:?}");
+        assert!(matches!(second, Listening::Possible), "{second:?}");
+        leaving.join().expect("no panic");
+    }
+
     /// A bound socket that does not listen is as one of a connection: it is waited for as long as a process that has crashed.
     #[test]
     fn addresses_in_use_are_waited_for_together_and_no_process_is_blamed() {
@@ -365,7 +387,8 @@ mod tests {
             let found = rehearsal.listen(&Address::Socket(address), false);
             let Listening::Refused(error) = found else { panic!("{found:?}") };
             assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-            assert!(error.to_string().contains("no process listens there"), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("no process listens there") && text.contains("a process that is starting"), "{text}");
         }
         // One by one it would be half a minute.
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());

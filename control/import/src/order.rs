@@ -2,6 +2,7 @@
 //! best host decides alone. Rules become routes here so that the same rule takes each request, and what is left is noted.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 
 use crate::model::{PathMatch, Route, Target};
 use crate::note::{Note, SourceLine};
@@ -18,7 +19,7 @@ const ROUTES_MAX: usize = 512;
 /// what differs.
 const COMPARISONS_MAX: u64 = 2_000_000;
 
-/// Comparisons of a host of one rule with an earlier rule that are made to leave out hidden rules: 4,000 rules in a second or two.
+/// Comparisons with an earlier rule for the same host that are made to leave out hidden rules: those of 4,000 rules for one host.
 /// Further rules are kept, and a note says what differs.
 const HOST_COMPARISONS_MAX: usize = 8_000_000;
 
@@ -79,19 +80,24 @@ fn unsettled(rules: &mut [Rule]) {
 /// all further rules are kept.
 fn without_hidden(rules: Vec<Rule>, hides: fn(&Route, &Route) -> bool, left: &mut usize) -> Vec<Rule> {
     let mut kept: Vec<Rule> = Vec::new();
+    // The places in `kept` of the rules for each host.
+    let mut of_host: HashMap<String, Vec<usize>> = HashMap::new();
     for mut rule in rules {
-        *left = left.saturating_sub(kept.len() * rule.route.hosts.len().max(1));
+        let mut hosts = hosts_of(&rule.route);
+        let compared: usize = hosts.iter().filter_map(|host| of_host.get(host)).map(Vec::len).sum();
+        *left = left.saturating_sub(compared);
         if *left == 0 {
             kept.push(rule);
             continue;
         }
-        let mut hosts = hosts_of(&rule.route);
-        hosts.retain(|host| {
-            !kept.iter().any(|earlier| has_host(&earlier.route, host) && hides(&earlier.route, &rule.route))
-        });
+        let is_hidden = |place: &usize| hides(&kept[*place].route, &rule.route);
+        hosts.retain(|host| !of_host.get(host).is_some_and(|places| places.iter().any(is_hidden)));
         // The other program does not reach it either.
         if hosts.is_empty() {
             continue;
+        }
+        for host in &hosts {
+            of_host.entry(host.clone()).or_default().push(kept.len());
         }
         if !rule.route.hosts.is_empty() {
             rule.route.hosts = hosts;
@@ -305,6 +311,19 @@ mod tests {
         // HAProxy does not reach the second one either.
         let hidden = first_match(vec![rule(1, "", PathMatch::Any, "a"), rule(2, "", prefix("/x"), "b")]);
         assert_eq!((hidden.len(), hidden[0].notes.len()), (1, 0));
+    }
+
+    /// Each of the later rules is for all hosts, and hidden on each of them by the one rule of that host.
+    #[test]
+    fn rules_without_a_host_are_hidden_behind_the_rules_of_many_hosts() {
+        let named = |line: usize| rule(line, &format!("h{line}.example"), PathMatch::Any, &format!("u{line}"));
+        let wide = |line: usize| rule(line, "", prefix(&format!("/s{line}")), "files");
+        let mut rules: Vec<Rule> = (1..=400).map(named).chain((401..=460).map(wide)).collect();
+        spread_hosts(&mut rules).expect("few");
+        let routes = first_match(rules);
+        assert_eq!(routes.len(), 460);
+        assert!(routes[400..].iter().all(|route| route.hosts == ["*"]), "{:?}", routes[459].hosts);
+        assert!(routes.iter().all(|route| route.notes.is_empty()), "{:?}", routes[0].notes);
     }
 
     #[test]

@@ -373,20 +373,11 @@ impl<'a> Attempt<'a> {
     /// Ends a response that breaks off: the client has a part of it.
     fn abort(&self, mut lane: HttpLane, reason: CloseReason) -> AfterExchange {
         let UpstreamRequest { connection, request, routed, .. } = *self.upstream_request;
-        let is_origins = reason.culprit() == Some(Culprit::Upstream);
-        if is_origins {
+        if reason.culprit() == Some(Culprit::Upstream) {
             lane.failed(LossCause::Closed);
         } else {
             lane.answered();
             lane.ends();
-        }
-        if request.is_grpc {
-            // As the client learns it: by trailers, by the reset, or by its own.
-            request.grpc_status.set(Some(match reason {
-                EXPIRED => grpc::DEADLINE_EXCEEDED,
-                _ if is_origins => grpc::INTERNAL,
-                _ => grpc::CANCELLED,
-            }));
         }
         let status = self.response_start.get().map_or(0, |response_start| response_start.status);
         connection.record_abort(request, status, Some(self.sent), &routed.upstream.settings().name, reason);

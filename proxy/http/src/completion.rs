@@ -1,13 +1,16 @@
 //! The end of an exchange: its counters, its log line and the call of its filter.
 
-use weir_base::time::{Time, turn};
+use weir_base::{
+    error::Culprit,
+    time::{Time, turn},
+};
 use weir_listener::{CloseReason, Timing};
 
 use crate::{
     access_notes::LoggedOutcome,
     body::BodyError,
     connection::Connection,
-    failure::{AttemptFailure, STALLED, STALLED_TEXT},
+    failure::{AttemptFailure, EXPIRED, STALLED, STALLED_TEXT},
     filter::CompletionStatus,
     grpc,
     refusal::Refusal,
@@ -44,6 +47,9 @@ impl Connection {
         upstream: &str,
         reason: CloseReason,
     ) {
+        if request.is_grpc {
+            request.grpc_status.set(Some(status_of_break(reason)));
+        }
         let (class, is_gone) = (ResponseClass::of_break(reason), reason == CloseReason::ClientReset);
         let reason = reason.name();
         if reason == STALLED {
@@ -68,13 +74,17 @@ impl Connection {
     ) {
         let flushed = Time::now();
         let timing = Timing { arrived: request.arrived, sent, replied: turn::now(), flushed };
-        self.service.metrics.durations.record(&timing, 1, request.stages().as_ref());
+        // A request that got no response has no last byte of one. The time that a client waited in vain is not the gateway's.
+        let took = (outcome.status != 0).then(|| flushed.nanos_since(request.arrived));
+        if took.is_some() {
+            self.service.metrics.durations.record(&timing, 1, request.stages().as_ref());
+        }
         self.service.metrics.responded(counted, class);
         if request.is_grpc {
             self.service.metrics.called(request.grpc_status.get().unwrap_or(grpc::status_of(counted)));
         }
         if let Some(route) = request.route.get() {
-            route.responded(class, flushed.nanos_since(request.arrived));
+            route.responded(class, took);
         }
         self.log_request(request, &timing, &outcome);
     }
@@ -102,10 +112,18 @@ impl Connection {
 
     /// Counts and logs a request whose client was gone before the response began.
     pub(crate) fn record_disconnect(&self, request: &RequestContext, sent: Option<Time>, upstream: &str) {
-        if request.is_grpc {
-            request.grpc_status.set(Some(grpc::CANCELLED));
-        }
         self.record_abort(request, 0, sent, upstream, self.disconnect_reason());
+    }
+}
+
+/// The status of a gRPC call that breaks off for this reason, as its client learns it: by trailers, by its own doing, by the reset of
+/// the stream, or by the end of the connection.
+fn status_of_break(reason: CloseReason) -> u8 {
+    match reason.culprit() {
+        _ if reason == EXPIRED => grpc::DEADLINE_EXCEEDED,
+        Some(Culprit::Client) => grpc::CANCELLED,
+        Some(_) => grpc::INTERNAL,
+        None => grpc::UNAVAILABLE,
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) const CANCELLED: u8 = 1;
 pub(crate) const INTERNAL: u8 = 13;
 /// A call that took longer than it may.
 pub(crate) const DEADLINE_EXCEEDED: u8 = 4;
+/// A call that no server took, or whose connection was ended.
+pub(crate) const UNAVAILABLE: u8 = 14;
 
 /// The reason of a response that breaks off after its start: its call took longer than the client would wait.
 pub(crate) const EXPIRED: CloseReason = CloseReason::Ended("deadline_exceeded");
@@ -68,7 +70,7 @@ pub(crate) const fn status_of(http: u16) -> u8 {
         401 => 16,
         403 => 7,
         404 => 12,
-        429 | 502 | 503 => 14,
+        429 | 502 | 503 => UNAVAILABLE,
         504 => DEADLINE_EXCEEDED,
         _ => 2,
     }
@@ -80,7 +82,7 @@ pub(crate) const fn http_status(status: u8) -> u16 {
         0 => 200,
         DEADLINE_EXCEEDED => 504,
         12 => 501,
-        14 => 503,
+        UNAVAILABLE => 503,
         // Statuses of the client's own doing: 1 CANCELLED, 5 NOT_FOUND, 8 RESOURCE_EXHAUSTED, ...
         1 | 3 | 5..=11 | 16 => 400,
         // Clients take a status that gRPC does not have for UNKNOWN.

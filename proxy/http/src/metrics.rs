@@ -173,9 +173,12 @@ impl RouteMetrics {
         all
     }
 
+    /// `nanos`: the duration of the request; `None`: it got no response.
     #[inline]
-    pub(crate) fn responded(&self, class: ResponseClass, nanos: u64) {
+    pub(crate) fn responded(&self, class: ResponseClass, nanos: Option<u64>) {
         self.responses.inc(class);
-        self.request.record(nanos);
+        if let Some(nanos) = nanos {
+            self.request.record(nanos);
+        }
     }
 }

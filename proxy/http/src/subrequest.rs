@@ -85,7 +85,7 @@ impl Subrequest<'_> {
             };
             let (number, is_reused, begun) = (lane.number(), lane.is_reused(), turn::now());
             let outcome = self.send_on(&mut lane, metrics, sink, ends).await;
-            let is_repeatable = matches!(self.head.method(), b"GET" | b"HEAD") && !is_repeated;
+            let is_safe = matches!(self.head.method(), b"GET" | b"HEAD");
             match outcome {
                 Ok(response) => {
                     let took = turn::now().since(begun);
@@ -99,14 +99,18 @@ impl Subrequest<'_> {
                     return Ok(response);
                 }
                 // The connection was idle, and its peer had closed it.
-                Err(AttemptFailure::NoResponse) if is_reused && is_repeatable => {
+                Err(AttemptFailure::NoResponse) if is_reused && is_safe && !is_repeated => {
                     lane.failed(LossCause::Closed);
                     upstream.look_again(number);
                     (is_repeated, wants_fresh) = (true, true);
                 }
-                Err(AttemptFailure::NotProcessed | AttemptFailure::Drained) if is_repeatable => {
+                // It is no fault of the endpoint, and the body is whole: any method may be sent again.
+                Err(AttemptFailure::NotProcessed | AttemptFailure::Drained) => {
+                    if !tried.failed(number, endpoints) && std::mem::replace(&mut is_repeated, true) {
+                        lane.failed(LossCause::Closed);
+                        return Err(SubrequestError::Failed);
+                    }
                     lane.ends();
-                    is_repeated = !tried.failed(number, endpoints);
                 }
                 Err(failure) => {
                     upstream.note(number, failure.outcome(lane.open_since()), None);

@@ -159,7 +159,7 @@ impl State {
             return false;
         }
         let penalty = match (io.share(), io.source()) {
-            (Some(share), Some(source)) => share.guesses().penalty(source, io.now()),
+            (Some(share), Some(source)) => share.login_failures().penalty(source, io.now()),
             _ => None,
         };
         self.hold = penalty.map(Hold::Until);
@@ -208,7 +208,7 @@ impl State {
         self.auth_failures += 1;
         let (base, max) = (self.settings.auth_failure_delay, self.settings.auth_failure_delay_max);
         let delay = match (io.share(), io.source()) {
-            (Some(share), Some(source)) => share.guesses().failed(source, io.now(), base, max),
+            (Some(share), Some(source)) => share.login_failures().failed(source, io.now(), base, max),
             _ => base,
         };
         if self.auth_failures >= self.settings.auth_failures_max {

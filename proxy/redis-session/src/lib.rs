@@ -14,7 +14,7 @@
 //! | `request` / `state` | one command; what is known between two of them |
 //! | `judge` | the class of a command, whether it may pass, and which way it goes |
 //! | `access` | permissions of the client's user |
-//! | `users` / `guesses` | users that may log in, and their counts over all workers; sources of wrong passwords |
+//! | `users` / `login_failures` | users that may log in, and their counts over all workers; sources of wrong passwords |
 //! | `forward` | requests to the upstream, replies back |
 //! | `spread` | where a command goes: whole to a shard, in parts to some, or to all |
 //! | `shards` / `gather` | commands over shards; the replies of several become one |

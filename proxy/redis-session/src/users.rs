@@ -113,7 +113,7 @@ impl Users {
 #[derive(Debug, Default)]
 pub struct ListenerShare {
     log: Mutex<AclLog>,
-    guesses: Mutex<LoginFailures>,
+    login_failures: Mutex<LoginFailures>,
     limits: Mutex<HashMap<String, Arc<UserLimits>>>,
     /// Whether the clients of the listener are paused: all of them, of every user.
     pub(crate) pause: Pause,
@@ -133,8 +133,8 @@ impl ListenerShare {
     }
 
     /// The failed logins, by address.
-    pub(crate) fn guesses(&self) -> MutexGuard<'_, LoginFailures> {
-        self.guesses.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn login_failures(&self) -> MutexGuard<'_, LoginFailures> {
+        self.login_failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The limits of a user, as its settings are now.

@@ -50,7 +50,7 @@ catalog! {
         REQUESTS_TOTAL = counter "weir_requests_total" ["listener", "class"] "Requests received, by class of command, refused ones too but those that are wrong in themselves; what is queued between MULTI and EXEC is a part of its EXEC.";
         COMMAND_CALLS = counter "weir_command_calls_total" ["listener", "command"] "Requests by command; unknown commands are `unknown`.";
         HTTP_RESPONSES = counter "weir_http_responses_total" ["listener", "code"] "Responses to clients by the status that they were sent with; 0 for those that did not come to their end, or did not begin. The gateway's own to gRPC calls count by the status that they have over plain HTTP, and each WebSocket as 101.";
-        HTTP_LISTENER_RESPONSES = counter "weir_http_listener_responses_total" ["listener", "class"] "Responses to clients by class, the gateway's own too. The share of errors is `5xx` and `broken` of all.", series_each(RESPONSE_CLASSES.len());
+        HTTP_LISTENER_RESPONSES = counter "weir_http_listener_responses_total" ["listener", "class"] "Responses to clients by class, the gateway's own too. The share of errors is `5xx` and `broken` of all but `aborted`.", series_each(RESPONSE_CLASSES.len());
         HTTP_ROUTE_RESPONSES = counter "weir_http_route_responses_total" ["listener", "route", "class"] "As weir_http_listener_responses_total, by route, of listeners with routes; past 256 routes of a listener the rest is `other`.", series_each(RESPONSE_CLASSES.len());
         HTTP_ROUTE_DURATION = histogram "weir_http_route_request_duration_seconds" ["listener", "route"] "As weir_request_duration_seconds, by route.", buckets(Buckets::REQUEST);
         GRPC_RESPONSES = counter "weir_grpc_responses_total" ["listener", "status"] "Ends of gRPC calls by their status (`0` to `16`, else `other`), the gateway's own too.";
@@ -58,7 +58,7 @@ catalog! {
         HTTP_TUNNELS_CLOSED = counter "weir_http_tunnels_closed_total" ["listener", "reason"] "WebSockets that have ended, by why.";
         WEBSOCKET_FRAMES = counter "weir_websocket_frames_total" ["listener", "sender"] "WebSocket frames passed on, by who sent them: `client` or `origin`.";
         REPLY_ERRORS = counter "weir_reply_errors_total" ["listener", "kind"] "Error replies sent to clients, by the first word of the error.";
-        REQUEST_DURATION = histogram "weir_request_duration_seconds" ["listener"] "From the last byte of a request's head to its last reply byte handed to the socket.", buckets(Buckets::REQUEST);
+        REQUEST_DURATION = histogram "weir_request_duration_seconds" ["listener"] "From the last byte of a request's head to its last reply byte handed to the socket. An HTTP request that gets no response is not in it.", buckets(Buckets::REQUEST);
         REQUEST_UPSTREAM_DURATION = histogram "weir_request_upstream_duration_seconds" ["listener"] "The part of a request spent waiting for the upstream.", buckets(Buckets::REQUEST);
         REQUEST_OVERHEAD_DURATION = histogram "weir_request_overhead_duration_seconds" ["listener"] "The part of a request spent in the gateway: request minus upstream.", buckets(Buckets::REQUEST);
         REDIS_SLOW_REQUESTS = counter "weir_redis_slow_requests_total" ["listener"] "Requests that took `telemetry.slow_log.slower_than` or longer, or were lost after so long; blocking commands and streamed ones do not count.";

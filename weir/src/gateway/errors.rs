@@ -36,7 +36,7 @@ pub struct ErrorShare {
 /// The shares of HTTP listeners.
 pub type ErrorShares = BTreeMap<Arc<str>, ErrorShare>;
 
-/// Responses so far. Those that broke off are errors as a 5xx is, unless the client is at fault.
+/// Responses so far, without those that clients left. Those that broke off are errors as a 5xx is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counts {
     all: u64,
@@ -49,7 +49,7 @@ impl Counts {
         for class in catalog::RESPONSE_CLASSES {
             classes.add(class, registry.count(&catalog::HTTP_LISTENER_RESPONSES, &[listener, class]).unwrap_or(0));
         }
-        Self { all: classes.total(), errors: classes.errors() }
+        Self { all: classes.judged(), errors: classes.errors() }
     }
 
     /// Responses counted since `before`. A class may be read in one look and a moment too late for the other.
@@ -249,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn responses_that_the_origin_breaks_off_are_errors_and_those_that_clients_leave_are_not() {
+    fn responses_that_the_origin_breaks_off_are_errors_and_those_that_clients_leave_do_not_count() {
         let registry = Registry::new();
         let core = registry.core(0);
-        for (class, count) in [("2xx", 10), ("4xx", 4), ("5xx", 3), ("broken", 2), ("aborted", 1)] {
+        for (class, count) in [("2xx", 10), ("4xx", 4), ("5xx", 3), ("broken", 2), ("aborted", 500)] {
             core.counter(&catalog::HTTP_LISTENER_RESPONSES, &["web", class]).add(count);
             core.counter(&catalog::HTTP_LISTENER_RESPONSES, &["other", class]).add(1_000);
         }
-        assert_eq!(Counts::of(&registry, "web"), Counts { all: 20, errors: 5 });
+        assert_eq!(Counts::of(&registry, "web"), Counts { all: 19, errors: 5 });
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
                 core.counter(&catalog::HTTP_LISTENER_RESPONSES, &[&format!("web-{listener}"), class]).inc();
             }
         }
-        assert_eq!(Counts::of(&registry, "web-299"), Counts { all: 7, errors: 2 });
+        assert_eq!(Counts::of(&registry, "web-299"), Counts { all: 6, errors: 2 });
     }
 
     #[test]

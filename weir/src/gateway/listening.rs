@@ -157,7 +157,8 @@ fn refuse_shared(listener: &Listener) -> io::Result<()> {
     if net::wait_for_sole_use(bind).map_err(|error| refused(bind, &error))? {
         return Ok(());
     }
-    let mut text = format!("{}: stop it, or give the listener \"{name}\" another bind", occupant::in_use(bind));
+    let mut text =
+        format!("{}: free the address, or give the listener \"{name}\" another bind", occupant::in_use(bind));
     if net::bind(bind).is_ok() {
         text += "; `weir upgrade` replaces a running gateway, and reuse_port = true lets both share the connections";
     }

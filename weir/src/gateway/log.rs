@@ -89,6 +89,9 @@ fn write(event: LogEvent, suppressed: u64) {
             reason = event.reason, detail = event.detail.as_deref().unwrap_or_default(), suppressed, "upstream"
         ),
         // At the level of the lines that it stands for: a log without it would lose their number.
+        LogEvent::Suppressed(tail) if tail.reason == UpstreamChange::Up.as_str() => {
+            tracing::info!(of = %tail.of, reason = tail.reason, count = tail.count, "lines suppressed");
+        }
         LogEvent::Suppressed(tail) => {
             tracing::warn!(of = %tail.of, reason = tail.reason, count = tail.count, "lines suppressed");
         }
@@ -166,11 +169,13 @@ mod tests {
             .with_max_level(tracing::Level::WARN)
             .with_writer(move || into.clone());
         tracing::subscriber::with_default(subscriber.finish(), || {
-            let tail = Suppressed { at: at(0), of: "cache".into(), reason: "queue_full", count: 9 };
-            write(LogEvent::Suppressed(tail), 0);
+            for (reason, count) in [("queue_full", 9), (UpstreamChange::Up.as_str(), 8)] {
+                write(LogEvent::Suppressed(Suppressed { at: at(0), of: "cache".into(), reason, count }), 0);
+            }
         });
         let text = String::from_utf8(lines.0.lock().expect("no panic").clone()).expect("text");
         assert!(text.contains("lines suppressed") && text.contains("count=9"), "{text}");
+        assert!(!text.contains("count=8"), "`upstream is up` is no warning: {text}");
     }
 
     #[test]

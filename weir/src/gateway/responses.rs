@@ -61,7 +61,7 @@ mod tests {
             broken: 7,
             aborted: 2,
         };
-        assert_eq!((web, web.total(), web.errors()), (expected, 50, 18));
+        assert_eq!((web, web.total(), web.judged(), web.errors()), (expected, 50, 48, 18));
         assert_eq!(of_listener(&cells, "none"), ResponseClasses::default());
         let api = of_route(&cells, "api").expect("counted");
         assert_eq!((api.server_error, api.successful), (8, 1));

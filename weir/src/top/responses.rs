@@ -15,6 +15,8 @@ pub(super) struct ResponseRates {
     /// Some have broken off since the process started.
     pub(super) has_broken: bool,
     all: f64,
+    /// Those that the share of errors is a share of.
+    judged: f64,
 }
 
 impl ResponseRates {
@@ -29,6 +31,7 @@ impl ResponseRates {
             broken: rate(|classes| classes.broken),
             has_broken: now.broken > 0,
             all: rate(ResponseClasses::total),
+            judged: rate(ResponseClasses::judged),
         }
     }
 
@@ -37,10 +40,10 @@ impl ResponseRates {
         self.all
     }
 
-    /// At least this share of the responses are errors.
+    /// At least this share of the responses are errors. Those that clients left do not count.
     pub(super) fn fail_from(self, share: f64) -> bool {
         let errors = self.server_error + self.broken;
-        errors > 0.0 && errors >= share * self.all
+        errors > 0.0 && errors >= share * self.judged
     }
 
     /// As [`ResponseRates::fail_from`], with the share from which listeners are warned about by default.
@@ -66,5 +69,7 @@ mod tests {
         assert!(broken.fail() && broken.has_broken, "a response that the origin broke off is an error");
         let aborted = rates(ResponseClasses { aborted: 2, ..now(38, 0) });
         assert!(!aborted.fail() && !aborted.has_broken, "one that its client left is none");
+        let hung = rates(ResponseClasses { aborted: 500, ..now(0, 20) });
+        assert!(hung.fail() && hung.all() == 260.0, "clients that give up do not hide errors");
     }
 }

@@ -36,6 +36,11 @@ impl ResponseClasses {
         informational + successful + redirection + client_error + server_error + broken + aborted
     }
 
+    /// Responses that the share of errors is a share of: all but `aborted`. Clients that give up in an outage must not hide it.
+    pub fn judged(&self) -> u64 {
+        self.total() - self.aborted
+    }
+
     /// Responses for which the server or the gateway is at fault.
     pub fn errors(&self) -> u64 {
         self.server_error + self.broken
@@ -60,8 +65,8 @@ impl ResponseClasses {
 /// The share of errors among the responses of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorStatus {
-    /// Errors (5xx, and responses that the origin or the gateway broke off) as a share of all responses of the last ten seconds, or of the
-    /// last five responses within a minute; absent: there were no responses.
+    /// Errors (5xx, and responses that the origin or the gateway broke off) as a share of all responses but `aborted` of the last ten
+    /// seconds, or of the last five within a minute; absent: there were no responses.
     pub ratio: Option<f64>,
     /// Share from which the listener is warned about (`error_warn`).
     pub warn_ratio: f64,

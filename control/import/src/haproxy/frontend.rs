@@ -79,10 +79,8 @@ impl<'s> Importer<'s> {
         let (names, rest) = self.tcp_targets(section)?;
         for bind in binds {
             let mut more = self.shared_keys(section, &bind)?;
-            // 0 is no limit: so is the absent key.
-            if let Some(time) = timeout(section, "client")?.filter(|time| *time > 0) {
-                more.set("idle_timeout", Value::micros(time.clamp(100_000, 30 * DAY)));
-            }
+            // Always written: without the key, these listeners end a connection that is silent for 10 minutes.
+            more.set("idle_timeout", limit(timeout(section, "client")?, 100_000, 30 * DAY));
             if bind.tls.is_some() && !names.is_empty() {
                 let why = "TLS that is passed on by its server name is not ended here";
                 let note = Note::new(&section.place, format!("bind {}", bind.address), why, "protocol = \"tcp\"");

@@ -226,8 +226,8 @@ fn by_source(condition: &Condition) -> Option<((&'static str, Vec<String>), Cond
     Some((listed, others.into_iter().cloned().collect()))
 }
 
-/// The routes of a refusal without the tests that no route has: what is closed to some must not be open to all. Empty: no test is
-/// left, or it refuses nothing.
+/// The routes of a refusal without the tests that no route has: what is closed to some must not be open to all. Empty: no test of
+/// the request is left, or it refuses nothing.
 fn closed(base: &Route, tests: &[(bool, Test)], line: &Line, has_tls: bool) -> Vec<Route> {
     let mut kept = Vec::new();
     let mut routes = Vec::new();
@@ -237,6 +237,10 @@ fn closed(base: &Route, tests: &[(bool, Test)], line: &Line, has_tls: bool) -> V
             Ok(found) => routes = found,
             Err(_) => drop(kept.pop()),
         }
+    }
+    // Every request of the listener meets these: with no other test the whole listener would be closed.
+    if kept.iter().all(|(_, test)| matches!(test, Test::Tls | Test::Always(_))) {
+        routes.clear();
     }
     routes
 }

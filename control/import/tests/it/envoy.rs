@@ -254,8 +254,14 @@ fn connections_for_names_that_no_chain_has_go_nowhere() {
     assert!(found.toml.contains("idle_timeout = \"2h\""), "{}", found.toml);
     assert!(notes(&found).contains("`tcp_proxy.idle_timeout`: a listener has one"), "{}", notes(&found));
     check(&found.toml);
+    // No limit is the longest one. Without the key these connections would have 10 minutes.
     let found = read(Format::Envoy, &text.replacen("cluster: app }", "cluster: app, idle_timeout: 0s }", 1));
-    assert!(!found.toml.contains("idle_timeout = "), "{}", found.toml);
+    assert!(found.toml.contains("idle_timeout = \"720h\""), "{}", found.toml);
+    check(&found.toml);
+    let alone = format!("{}{}{}", &front[..before], chain("a.example"), &front[after..]);
+    let found = read(Format::Envoy, &alone.replacen("cluster: app }", "cluster: app, idle_timeout: 0s }", 1));
+    assert!(found.toml.contains("idle_timeout = \"720h\""), "{}", found.toml);
+    check(&found.toml);
 }
 
 #[test]

@@ -86,12 +86,29 @@ fn what_is_refused_on_a_condition_that_no_route_has_is_closed_without_it() {
     // Nothing is left of these, and what is no refusal is left out as a whole.
     for rule in [
         format!("http-request deny if {cookie}"),
+        format!("http-request deny deny_status 429 if !{{ ssl_fc }} {cookie}"),
+        format!("http-request deny if HTTP_1.1 {cookie}"),
         format!("http-request return status 200 if {{ path /x }} {cookie}"),
         format!("use_backend other if {{ path /x }} {cookie}"),
     ] {
         let found = read(Format::Haproxy, &site(&format!(" {rule}"), ""));
         assert_eq!(found.toml.matches("\n[[route]]\n").count(), 1, "{rule}: {}", found.toml);
         assert!(notes(&found).contains(&format!("`{rule}`: is left out: cookies")), "{rule}: {}", notes(&found));
+    }
+    let rule = format!("http-request deny if {{ ssl_fc }} {cookie}");
+    let found = read(Format::Haproxy, &site(&format!(" bind 127.0.0.1:8443 ssl crt /etc/tls/a.pem\n {rule}"), ""));
+    assert!(!found.toml.contains("status = 403"), "{}", found.toml);
+    assert!(notes(&found).contains(&format!("`{rule}`: is left out: cookies")), "{}", notes(&found));
+}
+
+/// Without the key a listener of TCP ends connections that are silent for 10 minutes.
+#[test]
+fn a_frontend_of_tcp_without_a_limit_has_the_longest_one() {
+    for (timeout, written) in [("", "720h"), (" timeout client 0\n", "720h"), (" timeout client 2h\n", "2h")] {
+        let front = format!("frontend db\n mode tcp\n bind 127.0.0.1:5432\n{timeout} default_backend db\n");
+        let found = read(Format::Haproxy, &format!("{front}backend db\n mode tcp\n server a 127.0.0.1:1\n"));
+        assert!(found.toml.contains(&format!("\nidle_timeout = \"{written}\"\n")), "{timeout}: {}", found.toml);
+        check(&found.toml);
     }
 }
 
@@ -175,9 +192,8 @@ fn zero_and_nothing_are_no_limit() {
         check(&found.toml);
     }
     assert!(read(Format::Haproxy, &zero).toml.contains("head_timeout = \"1h\""));
-    let tcp = "listen a\n mode tcp\n bind 127.0.0.1:8080\n timeout client 0\n maxconn 0\n server x 127.0.0.1:1\n";
-    let found = read(Format::Haproxy, tcp);
-    assert!(!found.toml.contains("idle_timeout") && !found.toml.contains("connections_max"), "{}", found.toml);
+    let tcp = "listen a\n mode tcp\n bind 127.0.0.1:8080\n maxconn 0\n server x 127.0.0.1:1\n";
+    assert!(!read(Format::Haproxy, tcp).toml.contains("connections_max"));
 }
 
 #[test]

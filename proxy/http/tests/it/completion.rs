@@ -16,7 +16,7 @@ use crate::{
     http2::Http2Client,
     inspection::Words,
     policies::with_a_key,
-    support::{Gateway, Setup},
+    support::{Gateway, OriginEnd, Setup, route, upstream},
 };
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -159,6 +159,82 @@ fn a_response_that_the_end_of_a_drain_cuts_is_not_blamed_on_its_client() {
         },
     );
     assert_eq!((fact.status, fact.end, &*fact.reason), (200, CompletionStatus::Aborted, "drain_cut"));
+}
+
+/// A client that gives up waits as long as it likes: that is no duration of the gateway's.
+#[test]
+fn a_request_that_gets_no_response_has_no_duration() {
+    let gateway = Gateway::start(Setup::of(vec![route("/", upstream(0), |_| {}), route("/x", upstream(0), |_| {})]));
+    gateway.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n", OK);
+    let mut client = gateway.client();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    gateway.origin.accept().request();
+    drop(client);
+    gateway.rests();
+    let of_route = [("route", "of /")];
+    for class in ["2xx", "aborted"] {
+        let classed = [of_route[0], ("class", class)];
+        assert_eq!(gateway.counter("weir_http_route_responses_total", &classed), 1, "{class}");
+    }
+    assert_eq!(gateway.count("weir_http_route_request_duration_seconds", &of_route), 1);
+    for part in ["", "upstream_", "overhead_"] {
+        assert_eq!(gateway.count(&format!("weir_request_{part}duration_seconds"), &[]), 1, "{part}");
+    }
+}
+
+/// Runs a gRPC call up to its request at the origin, and `script`, which ends it; the call must have this status.
+fn call_ends(status: &str, script: impl FnOnce(&Gateway, Http2Client, OriginEnd)) {
+    let gateway = Gateway::start(Setup::plain(|_| {}));
+    let mut client = Http2Client::new(gateway.client());
+    client.request(
+        1,
+        &[(":method", "POST"), (":path", "/a.B/C"), ("content-type", "application/grpc"), ("te", "trailers")],
+    );
+    let mut origin = gateway.origin.accept();
+    origin.request();
+    script(&gateway, client, origin);
+    gateway.rests();
+    assert_eq!(gateway.counter("weir_grpc_responses_total", &[("status", status)]), 1, "{status}");
+    assert_eq!(gateway.counter("weir_grpc_responses_total", &[]), 1, "{status}");
+}
+
+/// A part of the response, up to the client.
+fn begin(client: &mut Http2Client, origin: &mut OriginEnd) {
+    origin.send("HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nContent-Length: 10\r\n\r\nabc");
+    client.0.0.until("abc");
+}
+
+#[test]
+fn a_grpc_call_that_its_client_leaves_is_cancelled() {
+    call_ends("1", |_, client, _origin| drop(client));
+    call_ends("1", |_, mut client, mut origin| {
+        begin(&mut client, &mut origin);
+        client.reset(1);
+        drop(client);
+        origin.0.rest();
+    });
+}
+
+#[test]
+fn a_grpc_call_that_the_end_of_a_drain_cuts_is_unavailable() {
+    call_ends("14", |gateway, mut client, _origin| {
+        gateway.cut();
+        client.0.0.rest();
+    });
+    call_ends("14", |gateway, mut client, mut origin| {
+        begin(&mut client, &mut origin);
+        gateway.cut();
+        client.0.0.rest();
+    });
+}
+
+#[test]
+fn a_grpc_call_that_its_origin_breaks_off_is_internal() {
+    call_ends("13", |_, mut client, mut origin| {
+        begin(&mut client, &mut origin);
+        drop(origin);
+        assert!(client.response(1).is_reset);
+    });
 }
 
 /// Responses of listener and upstream in this class, with a code of 0.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use weir_tests::deadline::until_true;
 use weir_tests::gateway::Gateway;
 use weir_tests::http::HttpClient;
-use weir_tests::http2::{Http2Origin, code, frame, kind};
+use weir_tests::http2::{Http2Origin, Http2Peer, code, frame, kind};
 
-use super::{answer, before, go_away};
+use super::{HTTP2, answer, before, go_away, serve};
 
 #[test]
 fn streams_above_the_last_of_a_goaway_are_retried_past_the_budget() {
@@ -113,5 +114,58 @@ fn a_stream_that_a_goaway_acknowledges_is_not_sent_again() {
         assert_eq!(seen.load(Ordering::SeqCst), round);
     }
     drop(client);
+    gateway.finish();
+}
+
+/// Sends POSTs at once, each of which has a copy for one of so many origins with this script. Returns the gateway once all copies are
+/// over.
+fn mirrored(
+    posts: usize,
+    origins: usize,
+    script: impl Fn(usize, &mut Http2Peer) + Clone + Send + Sync + 'static,
+) -> Gateway {
+    let origin = Http2Origin::start(serve);
+    let copies: Vec<_> = (0..origins).map(|_| Http2Origin::start(script.clone()).address.text()).collect();
+    let tables = format!(
+        "[[route]]\nname = \"all\"\nupstream = \"server\"\nmirror = {{ upstream = \"copies\" }}\n\
+         [[upstream]]\nname = \"copies\"\nendpoints = {copies:?}\n{HTTP2}\n"
+    );
+    let gateway = Gateway::start(before(&origin.address).tables(&tables));
+    let mut clients: Vec<_> = (0..posts).map(|_| HttpClient::connect(&gateway.address)).collect();
+    clients.iter_mut().for_each(|client| client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"));
+    clients.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
+    until_true("the copies to be over", || gateway.metric("weir_http_mirrored_total") == posts as f64);
+    gateway
+}
+
+#[test]
+fn a_copy_above_the_last_stream_of_a_goaway_is_sent_again_whatever_its_method() {
+    const COPIES: usize = 8;
+    let gateway = mirrored(COPIES, 1, |number, peer| {
+        let count = if number == 0 { COPIES } else { COPIES - 1 };
+        let streams: Vec<_> = std::iter::from_fn(|| peer.next_request()).take(count).collect();
+        if number == 0 {
+            go_away(peer, streams[0], code::NO_ERROR);
+        }
+        let answered = if number == 0 { &streams[..1] } else { &streams[..] };
+        answered.iter().for_each(|stream| answer(peer, *stream, "ok"));
+        peer.rest();
+    });
+    assert_eq!(gateway.metrics().sum_where("weir_http_mirrored_total", &[("outcome", "ok")]), COPIES as f64);
+    gateway.finish();
+}
+
+#[test]
+fn copies_that_their_origins_drain_again_and_again_eject_none_of_them() {
+    // More than five for each.
+    const COPIES: usize = 16;
+    let gateway = mirrored(COPIES, 2, |_, peer| {
+        let Some(_) = peer.next_request() else { return };
+        go_away(peer, 0, code::NO_ERROR);
+        peer.rest();
+    });
+    let metrics = gateway.metrics();
+    assert_eq!(metrics.sum_where("weir_http_mirrored_total", &[("outcome", "failed")]), COPIES as f64);
+    assert_eq!(metrics.sum("weir_endpoint_ejections_total"), 0.0);
     gateway.finish();
 }

@@ -81,7 +81,8 @@ section! {
         default trace_context: TraceContext = TraceContext::Pass;
         /// Share of errors (5xx, and responses that the origin or the gateway broke off) among the responses of the last ten
         /// seconds, or among the last five within a minute, from which the listener is warned about (log, admin API, `weir top`),
-        /// above 0.0. The warning ends when the share has been below nine tenths of it for ten seconds.
+        /// above 0.0. Requests that their client left do not count. The warning ends when the share has been below nine tenths of
+        /// it for ten seconds.
         default error_warn: Ratio = Ratio(http::ERROR_WARN);
         include policies: PolicyKeys;
     }
