@@ -1,0 +1,5 @@
+//! Scenes first, then random runs.
+
+mod scene;
+mod scenes;
+mod swarm;

@@ -1,0 +1,260 @@
+//! What the random runs cannot show, one thing at a time.
+
+use std::time::Duration;
+
+use weir_postgres_codec::{frontend, frontend::Kind};
+use weir_postgres_session::io::Event;
+use weir_postgres_session::{Cleanliness, End, Next, OpaquePolicy, PinReasons, Recovered, Refusal, SessionSettings};
+
+use super::scene::{Scene, tags};
+
+fn bytes(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(&mut out);
+    out
+}
+
+fn query(text: &str) -> Vec<u8> {
+    bytes(|out| frontend::query(out, text.as_bytes()))
+}
+
+/// Bind, Describe, Execute and Sync of a statement.
+fn run(name: &str) -> Vec<u8> {
+    bytes(|out| {
+        frontend::bind(out, b"", name.as_bytes(), []);
+        frontend::describe(out, Kind::Portal, b"");
+        frontend::execute(out, b"", 0);
+        frontend::sync(out);
+    })
+}
+
+fn prepare(name: &str, text: &str) -> Vec<u8> {
+    bytes(|out| {
+        frontend::parse(out, name.as_bytes(), text.as_bytes(), &[]);
+        frontend::sync(out);
+    })
+}
+
+fn scene() -> Scene {
+    Scene::new(SessionSettings::default(), &[])
+}
+
+#[test]
+fn a_batch_leaves_in_two_pieces_and_a_query_in_one() {
+    let mut scene = scene();
+    scene.send(&query("SELECT 'a'"));
+    assert_eq!(scene.io.writes.get(), 1);
+    assert_eq!(tags(&scene.turn(usize::MAX)), "TDCZ");
+    scene.ask(&prepare("s", "SELECT 'a'"));
+    scene.io.writes.set(0);
+    scene.send(&run("s"));
+    assert_eq!(scene.io.writes.get(), 2, "the Bind with its other name, and the rest");
+    assert_eq!(tags(&scene.turn(usize::MAX)), "2TDCZ");
+    assert_eq!(scene.releases, [Cleanliness::Clean; 3]);
+}
+
+#[test]
+fn p8_messages_split_at_each_byte_give_the_same() {
+    let input = [query("BEGIN"), prepare("s", "SELECT 'a'"), run("s"), query("COMMIT")].concat();
+    let mut whole = scene();
+    let expected = whole.ask(&input);
+    let mut split = scene();
+    let mut got = Vec::new();
+    for byte in input {
+        split.send(&[byte]);
+        got.extend(split.turn(1));
+    }
+    assert_eq!(got, expected);
+    assert_eq!(split.releases, whole.releases);
+}
+
+#[test]
+fn parameters_of_the_startup_packet_are_set_before_anything_runs_and_proven_once() {
+    let mut scene = Scene::new(SessionSettings::default(), &[(b"user", b"me"), (b"application_name", b"it's me")]);
+    assert_eq!(scene.send(&query("SHOW application_name")), Next::Wait, "nobody has accepted them yet");
+    assert_eq!(scene.to_server(), query("SET \"application_name\" = 'it''s me';"));
+    let reply = scene.turn(usize::MAX);
+    assert_eq!(tags(&reply), "TDCZ", "the client sees nothing of it: it knows its name");
+    assert!(reply.windows(7).any(|part| part == b"it's me"));
+    scene.next_client(&[]);
+    scene.send(&query("SELECT 'a'"));
+    assert_eq!(scene.to_server(), [query("RESET \"application_name\";"), query("SELECT 'a'")].concat());
+    assert_eq!(tags(&scene.turn(usize::MAX)), "TDCZ");
+    assert_eq!(scene.io.count_of(Event::Replay), 2);
+}
+
+#[test]
+fn a_changed_row_type_is_healed_once_and_the_client_sees_nothing() {
+    let mut scene = scene();
+    scene.ask(&prepare("s", "SELECT 'a'"));
+    scene.ask(&query("ALTER TABLE t ADD b INT"));
+    assert_eq!(tags(&scene.ask(&run("s"))), "2TDCZ");
+    assert_eq!(scene.io.count_of(Event::Heal), 1);
+    assert_eq!(scene.model.statements(), 1, "the outdated one is closed");
+    assert_eq!(scene.releases.last(), Some(&Cleanliness::Clean));
+}
+
+#[test]
+fn in_a_block_the_error_of_a_changed_row_type_reaches_the_client() {
+    let mut scene = scene();
+    scene.ask(&prepare("s", "SELECT 'a'"));
+    scene.ask(&query("ALTER TABLE t ADD b INT"));
+    scene.ask(&query("BEGIN"));
+    assert_eq!(tags(&scene.ask(&run("s"))), "EZ");
+    assert_eq!(scene.io.count_of(Event::Heal), 0);
+    scene.ask(&query("ROLLBACK"));
+    assert_eq!(tags(&scene.ask(&run("s"))), "2TDCZ", "the statement is prepared anew");
+    assert_eq!(scene.model.statements(), 1);
+}
+
+#[test]
+fn a_refusal_of_the_pool_skips_the_batch_and_leaves_the_session() {
+    let mut scene = scene();
+    let input = [prepare("s", "SELECT 'a'"), query("SELECT 'b'")].concat();
+    assert!(matches!(scene.send_unserved(&input), Next::NeedServer(_)));
+    let refusal = Refusal::wait_timeout("app", 3, Duration::from_secs(10));
+    assert!(matches!(scene.refuse(refusal.clone()), Next::NeedServer(_)), "the Query wants a server too");
+    assert_eq!(tags(&scene.io.to_client.take()), "EZ");
+    assert_eq!(scene.refuse(refusal), Next::More);
+    assert_eq!(tags(&scene.io.to_client.take()), "EZ");
+    assert_eq!(tags(&scene.ask(&query("SELECT 'c'"))), "TDCZ");
+}
+
+#[test]
+fn a_lost_server_costs_each_request_an_error_and_a_block_its_session() {
+    let mut scene = scene();
+    scene.send(&[query("SELECT 'a'"), query("SELECT 'b'")].concat());
+    assert_eq!(scene.session.on_server_lost(&mut scene.state, &scene.io), Next::More);
+    assert_eq!(tags(&scene.io.to_client.take()), "EZEZ");
+    let mut bound = self::scene();
+    bound.ask(&query("BEGIN"));
+    assert_eq!(bound.session.on_server_lost(&mut bound.state, &bound.io), Next::Close(End::ServerLost));
+    assert_eq!(tags(&bound.io.to_client.take()), "E");
+}
+
+#[test]
+fn p17_an_idle_transaction_ends_with_25p03_and_the_server_is_rolled_back() {
+    let mut scene = scene();
+    scene.ask(&query("BEGIN"));
+    assert!(scene.session.on_deadline(Some(&scene.state), &scene.io).is_none());
+    scene.advance(Duration::from_secs(61));
+    assert!(scene.session.deadline(Some(&scene.state)) <= scene.io.now.get());
+    assert_eq!(scene.session.on_deadline(Some(&scene.state), &scene.io), Some(End::TimedOut("25P03")));
+    assert_eq!(tags(&scene.io.to_client.take()), "E");
+    let recovery = scene.session.on_client_gone(&mut scene.state, None);
+    assert_eq!(scene.recover(recovery), Recovered::Clean);
+    assert!(scene.model.state().is_pristine());
+}
+
+#[test]
+fn p15_a_client_that_vanishes_within_copy_leaves_a_clean_server() {
+    for is_extended in [false, true] {
+        let mut scene = scene();
+        scene.ask(&bytes(|out| {
+            if is_extended {
+                frontend::parse(out, b"", b"COPY t FROM STDIN", &[]);
+                frontend::bind(out, b"", b"", []);
+                frontend::execute(out, b"", 0);
+                frontend::sync(out);
+            } else {
+                frontend::query(out, b"COPY t FROM STDIN");
+            }
+        }));
+        scene.ask(&bytes(|out| frontend::copy_data(out, b"1\n")));
+        let recovery = scene.session.on_client_gone(&mut scene.state, None);
+        assert_eq!(scene.recover(recovery), Recovered::Clean);
+        assert!(scene.model.is_idle() && scene.model.state().is_pristine());
+    }
+}
+
+#[test]
+fn p12_locks_tables_and_cursors_pin_and_are_gone_with_their_client() {
+    let cases = [
+        ("SELECT pg_advisory_lock(1)", PinReasons::ADVISORY_LOCK),
+        ("CREATE TEMP TABLE t1 (a int)", PinReasons::TEMPORARY_TABLE),
+        ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", PinReasons::HELD_CURSOR),
+        ("LISTEN news", PinReasons::LISTEN),
+    ];
+    for (text, reason) in cases {
+        let mut scene = scene();
+        scene.ask(&query(text));
+        assert!(scene.is_attached, "{text}");
+        assert_eq!(scene.session.pin().reasons, reason, "{text}");
+        let recovery = scene.session.on_client_gone(&mut scene.state, None);
+        assert_eq!(scene.recover(recovery), Recovered::Clean, "{text}");
+        assert!(scene.model.state().is_pristine(), "{text}");
+    }
+}
+
+#[test]
+fn p11_half_a_message_at_a_server_makes_it_unusable() {
+    let mut scene = scene();
+    scene.send(&query("COPY t FROM STDIN"));
+    scene.turn(usize::MAX);
+    scene.send(&bytes(|out| frontend::copy_data(out, &[7; 100]))[..50]);
+    let recovery = scene.session.on_client_gone(&mut scene.state, None);
+    assert_eq!(scene.recover(recovery), Recovered::Unusable);
+}
+
+#[test]
+fn p18_a_text_that_is_too_large_streams_and_pins_or_is_refused() {
+    let settings = SessionSettings { message_bytes: 64, ..SessionSettings::default() };
+    let long = query(&format!("SELECT '{}'", "a".repeat(100)));
+    let mut scene = Scene::new(settings.clone(), &[]);
+    scene.send(&long[..80]);
+    assert_eq!(scene.to_server(), &long[..80], "it is not held");
+    scene.send(&long[80..]);
+    assert_eq!(tags(&scene.turn(3)), "TDCZ");
+    assert_eq!(scene.session.pin().reasons, PinReasons::OPAQUE);
+    let mut refusing = Scene::new(SessionSettings { opaque: OpaquePolicy::Refuse, ..settings }, &[]);
+    refusing.send(&long);
+    assert_eq!(tags(&refusing.io.to_client.take()), "EZ");
+    assert!(refusing.to_server().is_empty(), "nothing of it reaches a server");
+}
+
+#[test]
+fn a_sync_among_the_data_of_a_copy_that_fails_ends_the_session() {
+    let mut scene = scene();
+    scene.ask(&query("COPY t FROM STDIN"));
+    scene.send(&bytes(|out| {
+        frontend::copy_data(out, b"bad");
+        frontend::sync(out);
+    }));
+    let input = scene.io.to_server.take();
+    scene.model.receive(&input);
+    scene.model.run();
+    let output = scene.model.take_output();
+    let step = scene.session.on_server(&output[..output.len() - 12], &mut scene.state, &scene.io);
+    let closes = matches!(step, Ok(weir_postgres_session::ServerStep::Close(End::Violation(_))));
+    assert!(closes, "{step:?}");
+}
+
+#[test]
+fn listen_outside_of_a_transaction_goes_to_the_shared_listener() {
+    let settings = SessionSettings { shares_listen: true, ..SessionSettings::default() };
+    let mut scene = Scene::new(settings, &[]);
+    assert_eq!(scene.send(&query("LISTEN news")), Next::Wait);
+    scene.session.on_listening(Ok(()), &scene.io);
+    assert_eq!(tags(&scene.io.to_client.take()), "CZ");
+    assert!(!scene.is_attached && scene.to_server().is_empty());
+    scene.session.on_notification(7, b"news", b"x", &scene.io);
+    assert_eq!(tags(&scene.io.to_client.take()), "A");
+}
+
+#[test]
+fn messages_that_need_no_server_get_none() {
+    let mut scene = scene();
+    let input = bytes(|out| {
+        frontend::sync(out);
+        frontend::flush(out);
+        frontend::close(out, Kind::Statement, b"unknown");
+        frontend::sync(out);
+        frontend::copy_done(out);
+    });
+    assert_eq!(scene.send_unserved(&input), Next::More);
+    assert_eq!(tags(&scene.io.to_client.take()), "Z3Z");
+    assert_eq!(scene.send_unserved(&bytes(frontend::terminate)), Next::Close(End::Terminated));
+    let mut wrong = self::scene();
+    assert!(matches!(wrong.send_unserved(b"y\0\0\0\x04"), Next::Close(End::Violation(_))));
+    assert_eq!(tags(&wrong.io.to_client.take()), "E");
+}

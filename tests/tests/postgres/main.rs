@@ -1,0 +1,8 @@
+//! PostgreSQL with real servers, drivers and programs.
+#![forbid(unsafe_code)]
+
+mod drivers;
+mod gateway;
+mod logins;
+mod servers;
+mod torture;
