@@ -13,6 +13,7 @@ mod http;
 mod http_exchange;
 mod postgres;
 mod postgres_sql;
+mod postgres_session;
 mod reply;
 mod request;
 mod sasl;
@@ -25,6 +26,7 @@ pub use http::{http_answer, http_chunks, http_request};
 pub use http_exchange::http_exchange;
 pub use postgres::{postgres_messages, postgres_startup};
 pub use postgres_sql::postgres_sql;
+pub use postgres_session::postgres_session;
 pub use reply::redis_reply_framer;
 pub use request::{redis_request_parser, redis_split_invariance};
 pub use sasl::{sasl_scram_client, sasl_scram_server};
@@ -51,6 +53,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_exchange", http_exchange),
     ("postgres_sql", postgres_sql),
     ("tcp_client_hello", tcp_client_hello),
+    ("postgres_session", postgres_session),
     ("postgres_startup", postgres_startup),
     ("postgres_messages", postgres_messages),
     ("sasl_scram_server", sasl_scram_server),

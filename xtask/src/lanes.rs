@@ -56,11 +56,17 @@ const FUZZED: &[&str] = &[
     "weir-websocket-codec",
     "weir-postgres-codec",
     "weir-sasl",
+    "weir-postgres-session",
+    "weir-postgres-simulation",
     "weir-redis-session",
     "weir-redis-simulation",
     "weir-http",
     "weir-analysis",
 ];
+
+/// The packages that decide the meaning of PostgreSQL sessions.
+const POSTGRES: &[&str] =
+    &["weir-postgres", "weir-postgres-session", "weir-postgres-codec", "weir-analysis", "weir-upstream"];
 
 /// The packages of the lab. Its lane takes sixteen minutes; the other lanes test the layers below.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
@@ -141,7 +147,7 @@ const LANES: &[Lane] = &[
     Lane {
         name: "unit",
         about: "unit, property and simulation tests, generated references up to date, the corpus of the fuzzer",
-        // The synthetic server is compared with the real one.
+        // The synthetic servers are compared with the real ones.
         needs: &[Part::Servers, Part::Postgres],
         minutes: 6,
         programs: true,
@@ -185,7 +191,7 @@ const LANES: &[Lane] = &[
         name: "postgres",
         about: "PostgreSQL with real servers, drivers and programs",
         needs: &[Part::Servers, Part::Postgres, Part::PostgresDrivers],
-        when: covers(&["weir-postgres-session"], PRODUCT, POSTGRES_PATHS),
+        when: covers(&["weir-postgres"], PRODUCT, POSTGRES_PATHS),
         core: cores::POSTGRES,
         minutes: 8,
         programs: true,
@@ -337,6 +343,17 @@ const LANES: &[Lane] = &[
         ..CODE
     },
     Lane {
+        name: "suites:asyncpg",
+        about: "asyncpg's own tests through Weir: they differ from a direct connection as listed",
+        needs: &[Part::Servers, Part::Postgres, Part::AsyncpgSuite],
+        when: covers(&[], POSTGRES, &["tests/suites/", "tests/src/"]),
+        minutes: 7,
+        work: Work::Waits,
+        programs: true,
+        body: suites::asyncpg,
+        ..CODE
+    },
+    Lane {
         name: "isolation",
         about: "what one client may cost another, S1 to S12 with every protocol",
         needs: &[Part::Servers, Part::Peers],
@@ -354,7 +371,7 @@ const LANES: &[Lane] = &[
     Lane {
         name: "lab",
         about: "the lab against real servers, one test at a time: it measures",
-        needs: &[Part::Servers, Part::Peers, Part::Browser, Part::Node],
+        needs: &[Part::Servers, Part::Peers, Part::Postgres, Part::Browser, Part::Node],
         when: covers(&[], LAB, LAB_PATHS),
         core: cores::LAB,
         minutes: 20,

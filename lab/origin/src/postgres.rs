@@ -23,6 +23,7 @@
 //! | `extended` | prepared statements and portals |
 //! | `statement` | the text of a statement becomes an action |
 //! | `select` | columns and rows of a SELECT |
+//! | `value` | values of parameters and columns, as text and binary |
 //! | `tokens` | words, numbers and signs of a text |
 
 mod connection;
@@ -34,6 +35,7 @@ mod session;
 mod settings;
 mod statement;
 mod tokens;
+mod value;
 
 use std::{io, rc::Rc};
 

@@ -312,6 +312,8 @@ mod tests {
         let get = "command = [{ name = \"GET\" }]";
         check(&wrk, &scenario("http1", "connections = 64")).expect("it can");
         check(&redis, &scenario("redis", get)).expect("it can");
+        let pgbench = Load::named("pgbench").expect("pgbench");
+        check(&pgbench, &scenario("postgres", "shards = 2\npostgres.query = \"prepared\"")).expect("it can");
         let mix = "command = [{ name = \"GET\" }, { name = \"SET\" }]";
         let zipf = format!("{get}\nkeys = {{ distribution = \"zipf\", exponent = 0.9 }}");
         for (load, protocol, more, key) in [
@@ -323,6 +325,9 @@ mod tests {
             (&redis, "redis", &format!("{get}\nkeys.prefix = \"k\""), "`keys.prefix`"),
             (&redis, "redis", &zipf, "`keys.distribution`"),
             (&redis, "redis", &format!("{get}\nshards = 2"), "`shards`"),
+            (&pgbench, "postgres", "pipeline = 2", "`pipeline`"),
+            (&pgbench, "postgres", "postgres.password = \"pw\"", "`postgres.password` is set"),
+            (&pgbench, "postgres", "postgres.accounts = 7", "`postgres.accounts` is set"),
         ] {
             let refusal = check(load, &scenario(protocol, more)).expect_err(more).to_string();
             assert!(refusal.contains(key), "{key}: {refusal}");

@@ -216,13 +216,16 @@ pub(crate) fn unexpected(tag: u8) -> Violation {
     Violation::rule("postgres_unexpected_reply", Culprit::Upstream, text)
 }
 
+/// A name of SQL's PREPARE, and its text.
+type PackedName = (Box<[u8]>, Box<[u8]>);
+
 /// An idle server on its way to another worker.
 #[derive(Debug)]
 pub struct ServerParcel {
     defaults: Variables,
     now: Variables,
     statements: PackedStatements,
-    sql_names: Vec<(Box<[u8]>, Box<[u8]>)>,
+    sql_names: Vec<PackedName>,
     key: Option<CancelTarget>,
 }
 

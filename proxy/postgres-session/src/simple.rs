@@ -162,8 +162,7 @@ impl Session {
         server: &mut ServerState,
     ) -> bool {
         let Some(Effect::Deallocate(name)) = facts.only() else { return false };
-        let is_protocol = self.names.get(name).is_some_and(|named| matches!(named.meaning, Meaning::Protocol(_)));
-        if !is_protocol || server.status == TransactionStatus::Failed || server.queue.is_skipping() {
+        if !self.is_of_protocol(name) || server.status == TransactionStatus::Failed || server.queue.is_skipping() {
             return false;
         }
         self.names.remove(name);
@@ -178,9 +177,8 @@ impl Session {
         true
     }
 
-    /// It deallocates a statement of the protocol.
-    fn is_of_protocol(&self, facts: &Facts) -> bool {
-        let Some(Effect::Deallocate(name)) = facts.only() else { return false };
+    /// The name is that of a statement of the protocol.
+    fn is_of_protocol(&self, name: &[u8]) -> bool {
         self.names.get(name).is_some_and(|named| matches!(named.meaning, Meaning::Protocol(_)))
     }
 

@@ -111,7 +111,7 @@ impl ModelServer {
                 Ok(())
             }
             Sql::Prepare(name, body) => {
-                let parsed = sql::parse(body).map_err(|()| ("42601", "syntax error"))?;
+                let parsed = sql::parse(body).map_err(|_| ("42601", "syntax error"))?;
                 if self.statements.contains_key(name) {
                     return Err(TAKEN);
                 }

@@ -11,6 +11,7 @@
 //! | `server` / `execute` | the model server: messages; statements |
 //! | `client` | random messages |
 //! | `io` | the shell's side of a session |
+//! | `raw` | a client that sends any bytes |
 //! | `world` | clients, a pool, bytes that arrive in pieces, clients that vanish |
 
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@
 pub mod client;
 mod execute;
 pub mod io;
+pub mod raw;
 pub mod server;
 pub mod sql;
 pub mod state;

@@ -226,7 +226,7 @@ impl ModelServer {
         };
         self.statements.remove("");
         match sql::parse(&String::from_utf8_lossy(query.text)) {
-            Err(()) => {
+            Err(sql::SyntaxError) => {
                 self.fail(SYNTAX);
                 self.ready();
             }
@@ -342,7 +342,7 @@ impl ModelServer {
         if name.is_empty() {
             self.statements.remove("");
         }
-        let all = sql::parse(&String::from_utf8_lossy(parse.text)).map_err(|()| SYNTAX)?;
+        let all = sql::parse(&String::from_utf8_lossy(parse.text)).map_err(|_| SYNTAX)?;
         if all.len() > 1 {
             return Err(("42601", "cannot insert multiple commands into a prepared statement"));
         }

@@ -109,8 +109,15 @@ impl Sql {
     }
 }
 
-/// The statements of a text; `Err` is a syntax error.
-pub fn parse(text: &str) -> Result<Vec<Sql>, ()> {
+/// A text that is no SQL, as far as the model goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyntaxError;
+
+/// The statements of a text.
+///
+/// # Errors
+/// One of them is none.
+pub fn parse(text: &str) -> Result<Vec<Sql>, SyntaxError> {
     split(text)
         .into_iter()
         .map(|statement| one(statement.trim()))
@@ -143,7 +150,7 @@ fn unquote(text: &str) -> String {
     match text.as_bytes().first() {
         Some(b'\'') => text.trim_matches('\'').replace("''", "'"),
         Some(b'"') => text.trim_matches('"').replace("\"\"", "\""),
-        _ => text.to_owned(),
+        _ => text.to_ascii_lowercase(),
     }
 }
 
@@ -152,7 +159,7 @@ fn setting(text: &str) -> String {
     text.trim().split('.').map(unquote).collect::<Vec<_>>().join(".").to_ascii_lowercase()
 }
 
-fn one(text: &str) -> Result<Option<Sql>, ()> {
+fn one(text: &str) -> Result<Option<Sql>, SyntaxError> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -183,8 +190,11 @@ fn one(text: &str) -> Result<Option<Sql>, ()> {
     }))
 }
 
+/// A prefix, and the statement that a name behind it makes.
+type ByName = (&'static str, fn(String) -> Sql);
+
 /// Statements with a name or a value.
-fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql, ()> {
+fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql, SyntaxError> {
     if let Some(name) = after("SAVEPOINT ") {
         return Ok(Sql::Savepoint(unquote(name)));
     }
@@ -195,10 +205,10 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         return Ok(Sql::Release(unquote(name)));
     }
     if let Some(rest) = after("PREPARE ") {
-        let (name, body) = rest.split_once(" AS ").ok_or(())?;
+        let (name, body) = rest.split_once(" AS ").ok_or(SyntaxError)?;
         return Ok(Sql::Prepare(unquote(name), body.to_owned()));
     }
-    let by_name: [(&str, fn(String) -> Sql); 9] = [
+    let by_name: [ByName; 9] = [
         ("EXECUTE ", Sql::Execute),
         ("DEALLOCATE ", |name| Sql::Deallocate(Some(name))),
         ("SELECT A FROM ", Sql::Read),
@@ -207,7 +217,7 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         ("CLOSE ", |name| Sql::Close(Some(name))),
         ("LISTEN ", Sql::Listen),
         ("SHOW ", |name| Sql::Show(setting(&name))),
-        ("CREATE TEMP TABLE ", |rest| Sql::CreateTemp(rest.split(' ').next().unwrap_or_default().to_owned())),
+        ("CREATE TEMP TABLE ", |rest| Sql::CreateTemp(rest.split(' ').next().unwrap_or_default().to_ascii_lowercase())),
     ];
     for (prefix, make) in by_name {
         if let Some(name) = after(prefix) {
@@ -215,26 +225,28 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         }
     }
     if let Some(rest) = after("DECLARE ") {
-        return Ok(Sql::Declare(rest.split(' ').next().unwrap_or_default().to_owned()));
+        let (name, query) = rest.split_once(' ').ok_or(SyntaxError)?;
+        let is_held = query.to_ascii_uppercase().starts_with("CURSOR WITH HOLD FOR ");
+        return if is_held { Ok(Sql::Declare(unquote(name))) } else { Err(SyntaxError) };
     }
     if let Some(rest) = after("SELECT SET_CONFIG(") {
         let mut parts = rest.trim_end_matches(')').split(',');
-        let mut next = || parts.next().map(unquote).ok_or(());
+        let mut next = || parts.next().map(unquote).ok_or(SyntaxError);
         return Ok(Sql::SetConfig(next()?.to_ascii_lowercase(), next()?));
     }
     if let Some(rest) = after("SELECT '") {
-        let (text, rest) = rest.split_once('\'').ok_or(())?;
+        let (text, rest) = rest.split_once('\'').ok_or(SyntaxError)?;
         let rows = rest
             .trim()
             .strip_prefix("FROM generate_series(1,")
-            .map_or(Ok(1), |count| count.trim_end_matches(')').trim().parse().map_err(drop))?;
+            .map_or(Ok(1), |count| count.trim_end_matches(')').trim().parse().map_err(|_| SyntaxError))?;
         return Ok(Sql::Text(text.to_owned(), rows));
     }
     session(after, upper)
 }
 
 /// SET and its kin.
-fn session<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql, ()> {
+fn session<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql, SyntaxError> {
     let set = |name: &str, value: Option<String>| Ok(Sql::Set { name: name.to_owned(), value, is_local: false });
     if upper == "RESET ROLE" || upper == "SET ROLE NONE" {
         return set("role", None);
@@ -253,9 +265,9 @@ fn session<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<S
     }
     let (rest, is_local) = match after("SET LOCAL ") {
         Some(rest) => (rest, true),
-        None => (after("SET ").ok_or(())?, false),
+        None => (after("SET ").ok_or(SyntaxError)?, false),
     };
-    let (name, value) = rest.split_once('=').ok_or(())?;
+    let (name, value) = rest.split_once('=').ok_or(SyntaxError)?;
     let value = if value.trim() == "DEFAULT" { None } else { Some(unquote(value)) };
     Ok(Sql::Set { name: setting(name), value, is_local })
 }
@@ -281,6 +293,6 @@ mod tests {
             [Sql::SetConfig("app.x".into(), "v".into())]
         );
         assert_eq!(parse("SELECT 'm' FROM generate_series(1, 3)").unwrap(), [Sql::Text("m".into(), 3)]);
-        assert_eq!(parse("nonsense"), Err(()));
+        assert_eq!(parse("nonsense"), Err(SyntaxError));
     }
 }

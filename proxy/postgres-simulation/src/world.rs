@@ -178,10 +178,10 @@ impl World {
         for at in 0..self.servers.len() {
             let bytes = self.servers[at].to_model.len();
             moved |= bytes > 0;
-            self.to_model(at, bytes);
+            self.deliver_to_model(at, bytes);
             let bytes = self.servers[at].from_model.len();
             moved |= bytes > 0;
-            self.from_model(at, bytes);
+            self.deliver_from_model(at, bytes);
         }
         moved
     }
@@ -197,11 +197,11 @@ impl World {
             }
             5..=6 => {
                 let bytes = self.some(self.servers[server].to_model.len());
-                self.to_model(server, bytes);
+                self.deliver_to_model(server, bytes);
             }
             7..=8 => {
                 let bytes = self.some(self.servers[server].from_model.len());
-                self.from_model(server, bytes);
+                self.deliver_from_model(server, bytes);
             }
             _ if may_vanish && self.rng.below(12) == 0 => self.vanish(client),
             _ => {}
@@ -292,7 +292,7 @@ impl World {
         self.compared += to_client.len() as u64;
     }
 
-    fn to_model(&mut self, at: usize, bytes: usize) {
+    fn deliver_to_model(&mut self, at: usize, bytes: usize) {
         let server = &mut self.servers[at];
         let input: Vec<u8> = server.to_model.drain(..bytes).collect();
         server.model.receive(&input);
@@ -300,7 +300,7 @@ impl World {
         server.from_model.extend(server.model.take_output());
     }
 
-    fn from_model(&mut self, at: usize, bytes: usize) {
+    fn deliver_from_model(&mut self, at: usize, bytes: usize) {
         if bytes == 0 {
             return;
         }
@@ -381,7 +381,7 @@ impl World {
     fn check_in(&mut self, at: usize) {
         // What a server ignores may be on its way.
         let bytes = self.servers[at].to_model.len();
-        self.to_model(at, bytes);
+        self.deliver_to_model(at, bytes);
         let server = &mut self.servers[at];
         let on_the_way = (String::from_utf8_lossy(&server.to_model), String::from_utf8_lossy(&server.from_model));
         assert!(on_the_way.0.is_empty() && on_the_way.1.is_empty(), "on their way: {on_the_way:?}");

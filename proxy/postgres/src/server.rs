@@ -13,7 +13,7 @@ use weir_base::error::Culprit;
 use weir_engine::{Output, Stream};
 use weir_postgres_codec::frontend;
 use weir_postgres_session::{
-    CancelTarget, Recovered, Recovery, ServerParcel, ServerState, WorkerShare,
+    CancelTarget, Recovered, Recovery, ServerParcel, ServerState, Value, WorkerShare,
     checkin::Verdict,
     io::ToServer,
     server_login::{Failure, Progress, ServerFacts, ServerIdentity, ServerLogin, Step, TlsMode},
@@ -120,6 +120,25 @@ impl PostgresServer {
     pub(crate) fn greeting(&self, key: &PoolKey) -> Option<Greeting> {
         self.greetings.borrow().get(key).cloned()
     }
+
+    /// The greeting of a server that logged in on another worker, as its state still has it.
+    pub(crate) fn greeting_of(&self, key: &PoolKey, state: &ServerState) -> Greeting {
+        let reported = state.defaults().iter().filter_map(|(name, value)| match value {
+            Value::Literal(value) => Some((spelled(name).to_vec(), value.to_vec())),
+            _ => None,
+        });
+        self.note_greeting(key, reported.collect())
+    }
+
+    fn note_greeting(&self, key: &PoolKey, parameters: Vec<(Vec<u8>, Vec<u8>)>) -> Greeting {
+        let mut greetings = self.greetings.borrow_mut();
+        if greetings.len() >= GREETINGS_MAX {
+            greetings.clear();
+        }
+        let greeting = Rc::new(parameters);
+        greetings.insert(key.clone(), greeting.clone());
+        greeting
+    }
 }
 
 impl PooledProtocol for PostgresServer {
@@ -144,11 +163,7 @@ impl PooledProtocol for PostgresServer {
         let cancel = (facts.pid != 0).then(|| CancelTarget { pid: facts.pid, secret: facts.secret[..].into() });
         let reported = facts.parameters.iter().map(|(name, value)| (&name[..], &value[..]));
         let state = ServerState::new(reported, cancel, &self.share);
-        let mut greetings = self.greetings.borrow_mut();
-        if greetings.len() >= GREETINGS_MAX {
-            greetings.clear();
-        }
-        greetings.insert(key.clone(), Rc::new(facts.parameters));
+        self.note_greeting(key, facts.parameters);
         Ok(state)
     }
 
@@ -162,7 +177,7 @@ impl PooledProtocol for PostgresServer {
 
     async fn reset(&self, stream: &mut Stream, state: &mut ServerState) -> bool {
         let mut recovery = Recovery::new(self.settings.server_reset_query.as_deref().map(str::as_bytes));
-        let mut recovered = recovery.begin(state, &Sink(&stream.output));
+        let mut recovered = recovery.begin(state, &self.share, &Sink(&stream.output));
         loop {
             match recovered {
                 Recovered::Clean => return true,
@@ -201,6 +216,12 @@ impl PooledProtocol for PostgresServer {
     fn unpack(&self, moved: ServerParcel) -> ServerState {
         moved.unpack(&self.share)
     }
+}
+
+/// The name of a reported parameter as servers spell it: drivers compare names byte by byte.
+fn spelled(name: &[u8]) -> &[u8] {
+    let mixed: [&[u8]; 3] = [b"DateStyle", b"IntervalStyle", b"TimeZone"];
+    mixed.into_iter().find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name)
 }
 
 /// Bytes before the reply to a check: reports and notices.

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_base::rng::Rng;
 
@@ -154,12 +154,13 @@ impl Torture {
     pub fn run(&self) -> TortureReport {
         let report = Mutex::new(TortureReport::default());
         let end = Instant::now() + self.duration;
+        let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as u32);
         let mut seeds = Rng::new(self.seed);
         thread::scope(|scope| {
             for number in 0..self.clients {
                 let (rng, report) = (seeds.fork(), &report);
                 let builder = thread::Builder::new().stack_size(256 * 1024);
-                let client = TortureClient::new(self.port, number, rng, report);
+                let client = TortureClient::new(self.port, run, number, rng, report);
                 builder.spawn_scoped(scope, move || client.live_until(end)).expect("a thread for each client");
             }
         });

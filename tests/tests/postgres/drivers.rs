@@ -2,8 +2,9 @@
 
 use std::sync::OnceLock;
 
+use weir_tests::gateway::{Config, Gateway};
 use weir_tests::postgres::drivers::{Driver, list_file, of_checks, run};
-use weir_tests::postgres::{Major, Pgbouncer, PoolMode, Postgres};
+use weir_tests::postgres::{Major, PASSWORD, Pgbouncer, PoolMode, Postgres, USER};
 use weir_tests::suite::bounded::tail;
 use weir_tests::suite::list::List;
 use weir_tests::suite::outcome::{TestOutcome, TestOutcomes};
@@ -66,6 +67,22 @@ fn every_check_holds_directly() {
 fn every_check_holds_with_the_newest_server() {
     let server = Postgres::start(Major::Eighteen);
     holds(&run(&Driver::ALL, &server, server.port()));
+}
+
+/// Few server connections for all clients. One worker: the first client of a worker whose server comes from another gets no
+/// parameters.
+#[test]
+fn weir_in_transaction_mode_differs_as_its_list_says() {
+    let server = Postgres::start(Major::Fifteen);
+    let secret = "{ env = \"WEIR_TEST_PASSWORD\" }";
+    let listener = format!("[[listener.user]]\nname = \"{USER}\"\npassword = {secret}");
+    let upstream = format!("[upstream.postgres]\nuser = \"{USER}\"\npassword = {secret}\npool_size = 20");
+    let mut config = Config::to(&server.address).listener(&listener).upstream(&upstream);
+    config.environment.push(("WEIR_TEST_PASSWORD".into(), PASSWORD.into()));
+    let gateway = Gateway::start(Config { protocol: "postgres", ..config });
+    let port = gateway.address.tcp().port();
+    differs_as_listed("weir", &Driver::ALL, |drivers| run(drivers, &server, port));
+    gateway.finish();
 }
 
 /// The comparison itself is tested: PgBouncer 1.18 refuses what its list says, and in session mode nothing else. Each driver has

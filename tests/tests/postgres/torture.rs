@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use weir_tests::postgres::torture::{Kind, Torture, TortureReport, hba, prepare};
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::postgres::torture::{Finding, Kind, Torture, TortureReport, hba, prepare};
 use weir_tests::postgres::{Major, Options, Pgbouncer, PoolMode, Postgres};
 use weir_tests::{seed, soak};
 
@@ -39,6 +40,22 @@ fn a_pool_that_leaks_is_found_out() {
     for kind in [Kind::ForeignState, Kind::ForeignRow, Kind::LostState] {
         assert!(report.count(kind) > 0, "{kind:?}: {report}");
     }
+}
+
+/// Weir with few connections for many clients, on two workers.
+#[test]
+fn weir_in_transaction_mode_mixes_nothing_up() {
+    let server = server();
+    let config = Config::to(&server.address).workers(2).listener("[listener.postgres]\nauth = \"trust\"");
+    let config = config.upstream("[upstream.postgres]\npool_size = 10");
+    let gateway = Gateway::start(Config { protocol: "postgres", ..config });
+    let duration = soak::requested_duration().unwrap_or(Duration::from_secs(10));
+    let report = torture(gateway.address.tcp().port(), 60, duration);
+    let is_known =
+        |finding: &Finding| finding.kind == Kind::LostState && finding.text.starts_with("application_name: ");
+    let others: Vec<String> = report.findings.iter().filter(|one| !is_known(one)).map(ToString::to_string).collect();
+    assert!(others.is_empty(), "{}\n{report}", others.join("\n"));
+    gateway.finish();
 }
 
 /// A pool that lends a connection for a whole session, and resets it, keeps all sessions apart. It loses the application's name at

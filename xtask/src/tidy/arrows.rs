@@ -46,6 +46,7 @@ const ROOMS: &[Room] = &[
             ("weir-ai", "weir-http"),
             ("weir-flags", "weir-http"),
             ("weir-postgres", "weir-postgres-session"),
+            ("weir-postgres-simulation", "weir-postgres-session"),
             ("weir-redis", "weir-redis-session"),
             ("weir-redis-simulation", "weir-redis-session"),
         ],
@@ -79,6 +80,7 @@ pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-import", &["weir-config"]),
     ("weir-policy", &["weir-base", "weir-analysis", "weir-http-codec"]),
     ("weir-postgres-session", POSTGRES_SESSION_USES),
+    ("weir-postgres-simulation", &["weir-base", "weir-postgres-codec", "weir-postgres-session"]),
     ("weir-redis-session", REDIS_SESSION_USES),
     (
         "weir-redis-simulation",

@@ -8,7 +8,10 @@
 //! | `wire` | whole replies out of chunks: everything up to a ReadyForQuery |
 //! | `login` | from the startup packet to the first ReadyForQuery |
 
-use super::{Common, Family, OwnKey, Protocol, REMEDY, Seat, Work};
+use weir_postgres_codec::backend::{DataRow, tag};
+use weir_postgres_codec::frame::{HEAD_BYTES, head};
+
+use super::{Common, Count, Family, OwnKey, Protocol, REMEDY, Seat, Work};
 use crate::requests::Planner;
 use crate::scenario::Scenario;
 use crate::scenario::table::Table;
@@ -27,6 +30,9 @@ mod wire;
 const STATEMENT: &[u8] = b"weir_load";
 /// Its text, and that of the extended protocol.
 const PREPARED: &[u8] = b"SELECT aid, abalance FROM pgbench_accounts WHERE aid = $1";
+
+/// The login of any user, and the question about the requests of the lab's origin.
+const COUNT: &[u8] = b"\0\0\0\x14\0\x03\0\0user\0count\0\0Q\0\0\0\x25SELECT requests FROM weir_origin\0";
 
 /// See the module.
 pub(super) struct Postgres;
@@ -72,6 +78,10 @@ impl Protocol for Postgres {
         Box::new(wire::Replies::new())
     }
 
+    fn count(&self) -> Option<Count> {
+        Some(Count { question: COUNT, read: requests_answered })
+    }
+
     fn mix(&self, scenario: &Scenario) -> String {
         format!("SELECT of one account, {}", scenario.postgres.query.word())
     }
@@ -79,4 +89,17 @@ impl Protocol for Postgres {
     fn details(&self, scenario: &Scenario) -> String {
         format!(", {} accounts", scenario.postgres.accounts)
     }
+}
+
+/// The number in the only row of an answer that is whole.
+fn requests_answered(answer: &[u8]) -> Option<u64> {
+    let (mut rest, mut row) = (answer, None);
+    while let Some(head) = head(rest).ok()? {
+        let (message, more) = rest.split_at_checked(head.whole())?;
+        if head.tag == tag::DATA_ROW {
+            row = DataRow::read(&message[HEAD_BYTES..]).ok()?.iter().next().flatten();
+        }
+        rest = more;
+    }
+    std::str::from_utf8(row?).ok()?.parse().ok()
 }

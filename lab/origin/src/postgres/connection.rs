@@ -1,6 +1,12 @@
 //! One connection: chunks in, replies out.
 
-use std::{cell::Cell, io, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    io,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use socket2::Socket;
 use weir_base::{Time, limits};
@@ -9,7 +15,7 @@ use weir_postgres_codec::backend::{self, ErrorReport};
 use weir_postgres_codec::sqlstate;
 use weir_sasl::{Mechanism, ScramVerifier};
 
-use super::{session::Session, settings::PostgresOriginSettings};
+use super::{select::RowTerms, session::Session, settings::PostgresOriginSettings};
 use crate::{
     delayed_replies::{DelayedReplies, Event},
     server::{Open, WorkerStats, add},
@@ -44,6 +50,10 @@ impl Terms {
         let made = |password| ScramVerifier::from_password(Mechanism::ScramSha256, password, SALT, ITERATIONS);
         let verifier = settings.password.as_ref().map(made);
         Self { settings, stats, verifier, worker: worker as u32, next: Cell::new(0) }
+    }
+
+    pub(super) fn of_rows(&self) -> RowTerms {
+        RowTerms { payload: self.settings.payload, requests: self.stats.requests.load(Ordering::Relaxed) }
     }
 
     /// The number of the process that a connection has in PostgreSQL.

@@ -8,10 +8,10 @@ use weir_postgres_codec::frontend::{Bind, Close, Describe, Execute, Formats, Kin
 use weir_postgres_codec::sqlstate;
 
 use super::connection::Terms;
-use super::select::Value;
 use super::session::{Session, no_statement};
 use super::statement::{Action, Failure, Statement};
 use super::tokens;
+use super::value::Value;
 
 /// Prepared statements, and portals, of one client. Default 10,000, as many as a client of the gateway may have.
 const NAMES_MAX: usize = 10_000;
@@ -147,7 +147,7 @@ impl Session {
             }
             return self.perform(&statement.action, out);
         };
-        let row = if is_used { None } else { select.row(&portal.parameters, terms.settings.payload)? };
+        let row = if is_used { None } else { select.row(&portal.parameters, terms.of_rows())? };
         let Some(row) = row else {
             backend::command_complete(out, b"SELECT 0");
             return Ok(());

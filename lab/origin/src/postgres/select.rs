@@ -2,16 +2,10 @@
 
 use weir_base::rng::mix;
 use weir_postgres_codec::backend::Column;
-use weir_postgres_codec::sqlstate;
 
 use super::statement::Failure;
 use super::tokens::{Token, Tokens};
-
-/// OIDs of types.
-pub(super) const INT8: u32 = 20;
-pub(super) const INT2: u32 = 21;
-pub(super) const INT4: u32 = 23;
-pub(super) const TEXT: u32 = 25;
+use super::value::{INT2, INT4, INT8, TEXT, Value, unquoted};
 
 /// The OID that the table of accounts seems to have: the first one that PostgreSQL gives to a user's table.
 const ACCOUNTS_OID: u32 = 16_384;
@@ -27,57 +21,6 @@ const DIVISION_BY_ZERO: &str = "22012";
 pub fn abalance(aid: i32) -> i32 {
     // Below the prime number by which it is divided.
     (i64::from(aid) * 7_919 % 1_000_003) as i32
-}
-
-/// A value of a parameter or of a column.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
-    /// SQL's NULL.
-    Null,
-    /// A whole number with the OID of its type.
-    Whole(i64, u32),
-    /// Anything else, in the form in which it came.
-    Bytes(Vec<u8>),
-}
-
-impl Value {
-    /// From the wire.
-    pub(super) fn read(bytes: Option<&[u8]>, type_oid: u32, format: i16) -> Result<Self, Failure> {
-        let Some(bytes) = bytes else { return Ok(Self::Null) };
-        let whole = match (type_oid, format) {
-            (INT2 | INT4 | INT8, 0) => std::str::from_utf8(bytes).ok().and_then(|text| text.trim().parse().ok()),
-            (INT2, _) => bytes.try_into().ok().map(|bytes| i64::from(i16::from_be_bytes(bytes))),
-            (INT4, _) => bytes.try_into().ok().map(|bytes| i64::from(i32::from_be_bytes(bytes))),
-            (INT8, _) => bytes.try_into().ok().map(i64::from_be_bytes),
-            _ => return Ok(Self::Bytes(bytes.to_vec())),
-        };
-        whole.map(|whole| Self::Whole(whole, type_oid)).ok_or_else(|| {
-            let text = String::from_utf8_lossy(bytes);
-            let name = if type_oid == INT8 {
-                "bigint"
-            } else if type_oid == INT2 {
-                "smallint"
-            } else {
-                "integer"
-            };
-            Failure::new(
-                sqlstate::INVALID_TEXT_REPRESENTATION,
-                format!("invalid input syntax for type {name}: \"{text}\""),
-            )
-        })
-    }
-
-    /// For the wire.
-    pub(super) fn write(&self, format: i16) -> Option<Vec<u8>> {
-        Some(match self {
-            Self::Null => return None,
-            Self::Bytes(bytes) => bytes.clone(),
-            Self::Whole(whole, _) if format == 0 => whole.to_string().into_bytes(),
-            Self::Whole(whole, INT8) => whole.to_be_bytes().to_vec(),
-            Self::Whole(whole, INT2) => (*whole as i16).to_be_bytes().to_vec(),
-            Self::Whole(whole, _) => (*whole as i32).to_be_bytes().to_vec(),
-        })
-    }
 }
 
 /// A column of the result.
@@ -122,8 +65,19 @@ enum Source {
     Terms(Vec<Term>),
     /// A hash of the text and the parameters.
     Hash(Box<[u8]>),
+    /// How many requests this worker has answered.
+    Requests,
     /// None: the division fails.
     DivisionByZero,
+}
+
+/// Facts besides the request that a row may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowTerms {
+    /// Bytes of a hash.
+    pub(super) payload: usize,
+    /// Requests that this worker has answered.
+    pub(super) requests: u64,
 }
 
 /// A SELECT that is understood.
@@ -144,6 +98,7 @@ impl Select {
         account(&tokens)
             .or_else(|| count(&tokens))
             .or_else(|| version(&tokens))
+            .or_else(|| requests(&tokens))
             .or_else(|| division(&tokens))
             .or_else(|| terms(&tokens, declared))
             .unwrap_or_else(|| Self {
@@ -162,14 +117,15 @@ impl Select {
     }
 
     /// The row; `None`: there is no such account.
-    pub(super) fn row(&self, parameters: &[Value], payload: usize) -> Result<Option<Vec<Value>>, Failure> {
+    pub(super) fn row(&self, parameters: &[Value], terms: RowTerms) -> Result<Option<Vec<Value>>, Failure> {
         let value = |term: &Term| match term {
             Term::Value(value) => value.clone(),
             Term::Parameter(number) => parameters.get(*number).cloned().unwrap_or(Value::Null),
         };
         Ok(match &self.source {
             Source::Terms(terms) => Some(terms.iter().map(value).collect()),
-            Source::Hash(text) => Some(vec![Value::Bytes(hash(text, parameters, payload))]),
+            Source::Hash(text) => Some(vec![Value::Bytes(hash(text, parameters, terms.payload))]),
+            Source::Requests => Some(vec![Value::Whole(terms.requests as i64, INT8)]),
             Source::DivisionByZero => return self.plan().map(|()| None),
             Source::Account(term) => {
                 let Value::Whole(aid, _) = value(term) else { return Ok(None) };
@@ -226,6 +182,14 @@ fn count(tokens: &[Token<'_>]) -> Option<Select> {
     let (_, count) = tables.into_iter().find(|(name, _)| table.is(name))?;
     let source = Source::Terms(vec![Term::Value(Value::Whole(count, INT8))]);
     Some(Select { fields: vec![Field::new("count", INT8)], source, decided: Vec::new() })
+}
+
+/// `SELECT requests FROM weir_origin`
+fn requests(tokens: &[Token<'_>]) -> Option<Select> {
+    let [column, from, table] = tokens else { return None };
+    let is_meant = column.is("requests") && from.is("from") && table.is("weir_origin");
+    let fields = vec![Field::new("requests", INT8)];
+    is_meant.then(|| Select { fields, source: Source::Requests, decided: Vec::new() })
 }
 
 /// `SELECT version()`: gateways decide by it what they may ask for.
@@ -309,19 +273,6 @@ fn whole(digits: &[u8]) -> Option<Value> {
     Some(Value::Whole(number, if i32::try_from(number).is_ok() { INT4 } else { INT8 }))
 }
 
-/// A text between quotes as the value that it means.
-pub(super) fn unquoted(text: &[u8]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(text.len());
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        value.push(*byte);
-        if *byte == b'\'' {
-            bytes.next();
-        }
-    }
-    value
-}
-
 /// Hexadecimal digits that follow from the text and the parameters.
 fn hash(text: &[u8], parameters: &[Value], payload: usize) -> Vec<u8> {
     // FNV-1a; each parameter with an end, so that none runs into the next.
@@ -344,7 +295,8 @@ mod tests {
     use super::*;
 
     fn row(text: &str, parameters: &[Value]) -> Option<Vec<Option<String>>> {
-        let row = Select::read(text.as_bytes(), &[]).row(parameters, 16).expect("a row");
+        let row =
+            Select::read(text.as_bytes(), &[]).row(parameters, RowTerms { payload: 16, requests: 0 }).expect("a row");
         let text = |value: &Value| value.write(0).map(|bytes| String::from_utf8(bytes).expect("text"));
         row.map(|row| row.iter().map(text).collect())
     }
@@ -388,7 +340,10 @@ mod tests {
             assert_ne!(other.expect("a row"), first);
         }
         assert_eq!(row(text, &[Value::Whole(1, INT4), Value::Bytes(b"a".to_vec())]), Some(first));
-        let long = Select::read(b"select x from y", &[]).row(&[], 1_000).expect("a row").expect("a row");
+        let long = Select::read(b"select x from y", &[])
+            .row(&[], RowTerms { payload: 1_000, requests: 0 })
+            .expect("a row")
+            .expect("a row");
         assert_eq!(long[0].write(0).expect("no NULL").len(), 1_000);
     }
 }

@@ -178,7 +178,7 @@ impl Session {
                 self.perform(&statement.action, out)?;
                 continue;
             };
-            let row = select.row(&[], terms.settings.payload)?;
+            let row = select.row(&[], terms.of_rows())?;
             backend::row_description(out, select.fields.iter().map(|field| field.column(0)));
             let values: Option<Vec<_>> = row.as_ref().map(|row| row.iter().map(|value| value.write(0)).collect());
             if let Some(values) = &values {

@@ -2,8 +2,9 @@
 
 use weir_postgres_codec::sqlstate;
 
-use super::select::{Select, TEXT, unquoted};
+use super::select::Select;
 use super::tokens::{Token, Tokens};
+use super::value::{TEXT, unquoted};
 
 /// Parameters that a statement has at most: what a Bind can carry.
 const PARAMETERS_MAX: usize = u16::MAX as usize;
@@ -98,7 +99,7 @@ fn action(text: &[u8], declared: &[u32]) -> Result<Action, Failure> {
         b"begin" => Action::Begin("BEGIN"),
         b"start" => Action::Begin("START TRANSACTION"),
         b"commit" | b"end" => Action::Commit,
-        b"rollback" | b"abort" if tokens.clone().chain(second).any(|token| token.is("to")) => Action::RollbackTo,
+        b"rollback" | b"abort" if tokens.chain(second).any(|token| token.is("to")) => Action::RollbackTo,
         b"rollback" | b"abort" => Action::Rollback,
         b"savepoint" => Action::InBlock("SAVEPOINT"),
         b"release" => Action::InBlock("RELEASE"),
@@ -199,7 +200,7 @@ fn no_catalog(text: &[u8]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::postgres::select::INT4;
+    use crate::postgres::value::INT4;
 
     #[test]
     fn statements_are_known_by_their_first_words() {

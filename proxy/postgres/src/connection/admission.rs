@@ -250,15 +250,19 @@ impl Admission<'_> {
         let deadline = turn::now().saturating_add(self.settings.query_wait_timeout);
         let acquired = pool.acquire(SelectionCriteria::default(), Patience { deadline, notify_at: None }, || {}).await;
         match acquired {
-            Ok(server) => server.give_back(Condition::Clean),
+            Ok(server) => {
+                let (protocol, key) = (upstream.protocol(), pool.key());
+                // A server that comes from another worker logged in there.
+                let greeting = protocol.greeting(key).unwrap_or_else(|| protocol.greeting_of(key, server.state_ref()));
+                server.give_back(Condition::Clean);
+                Ok(greeting)
+            }
             Err(error) => {
                 let (code, text) = aside::login_failed(&error, pool.key());
                 self.connection.service.metrics.shed(error.refusal.name());
-                return Err(self.fatal(stream, code, &text));
+                Err(self.fatal(stream, code, &text))
             }
         }
-        // A server that came from another worker logged in there.
-        Ok(upstream.protocol().greeting(pool.key()).unwrap_or_default())
     }
 
     fn console(

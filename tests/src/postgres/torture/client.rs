@@ -49,10 +49,11 @@ pub struct TortureClient<'a> {
     port: u16,
     pub number: u32,
     life: u32,
+    run: u32,
     pub rng: Rng,
     report: &'a Mutex<TortureReport>,
     pub model: Model,
-    /// `client-life`, which is in every row and setting.
+    /// Client, life and run, which are in every row and setting.
     pub mark: String,
     /// Numbers the marked rows.
     pub sequence: u64,
@@ -62,9 +63,10 @@ pub struct TortureClient<'a> {
 
 impl<'a> TortureClient<'a> {
     /// A client that has not connected yet.
-    pub fn new(port: u16, number: u32, rng: Rng, report: &'a Mutex<TortureReport>) -> Self {
+    /// `run` differs between runs on the same tables.
+    pub fn new(port: u16, run: u32, number: u32, rng: Rng, report: &'a Mutex<TortureReport>) -> Self {
         let (model, mark) = (Model::default(), String::new());
-        Self { port, number, life: 0, rng, report, model, mark, sequence: 0, cancelled_until: None }
+        Self { port, number, life: 0, run, rng, report, model, mark, sequence: 0, cancelled_until: None }
     }
 
     /// The port that it connects to.
@@ -81,7 +83,7 @@ impl<'a> TortureClient<'a> {
     pub fn live_until(mut self, end: Instant) {
         while Instant::now() < end {
             self.life += 1;
-            self.mark = format!("m{}x{}", self.number, self.life);
+            self.mark = format!("m{}x{}r{}", self.number, self.life, self.run);
             self.model = Model::default();
             self.cancelled_until = None;
             let lived = self.live(end);

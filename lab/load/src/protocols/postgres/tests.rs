@@ -115,3 +115,20 @@ fn the_section_is_read_and_its_mistakes_have_remedies() {
         assert!(mistakes.list().len() == 1 && mistakes.to_string().contains(mistake), "{mistakes}");
     }
 }
+
+#[test]
+fn the_count_of_an_origin_is_read_once_it_is_whole() {
+    let packet = weir_postgres_codec::startup::read(super::COUNT).expect("a packet");
+    let (_, bytes) = packet.expect("whole");
+    let question = messages(&super::COUNT[bytes..]);
+    assert_eq!(frontend::Query::read(&question[0].1).expect("a Query").text, b"SELECT requests FROM weir_origin");
+    let mut answer = Vec::new();
+    backend::authentication_ok(&mut answer);
+    backend::ready_for_query(&mut answer, TransactionStatus::Idle);
+    backend::data_row(&mut answer, [Some(&b"1234"[..])]);
+    let whole = answer.len();
+    for cut in 0..whole {
+        assert_eq!(super::requests_answered(&answer[..cut]), None, "cut at {cut}");
+    }
+    assert_eq!(super::requests_answered(&answer), Some(1_234));
+}

@@ -34,6 +34,16 @@ fn every_row_follows_from_its_request_whichever_worker_answers() {
 }
 
 #[test]
+fn the_origin_counts_its_requests_for_the_lab() {
+    let origin = origin(PostgresOriginSettings::default());
+    let mut client = log_in(&origin);
+    client.query("select 1");
+    client.query("select 2");
+    let found = client.query("SELECT requests FROM weir_origin");
+    assert_eq!(found[..2], ["T requests 0 20 8 -1 0", "D [0, 1, 0, 0, 0, 1, 33]"], "three with its own");
+}
+
+#[test]
 fn a_password_is_proven_by_scram() {
     let password = Some(Secret::from("secret"));
     let origin = origin(PostgresOriginSettings { password, ..Default::default() });
