@@ -62,6 +62,7 @@ fn shape(shape: &Shape) -> Json {
         Shape::Choice(words) => json!({ "type": "string", "enum": words }),
         Shape::List(inner) => json!({ "type": "array", "items": self::shape(inner) }),
         Shape::Secret => json!({ "anyOf": [
+            { "type": "string", "pattern": "^(env|file):.+$" },
             {
                 "type": "object", "required": ["env"], "additionalProperties": false,
                 "properties": { "env": { "type": "string", "description": "Name of an environment variable." } },

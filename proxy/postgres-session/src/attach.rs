@@ -15,7 +15,7 @@ use crate::variables::difference;
 
 impl Session {
     /// Makes a server as the client wants it. Its requests may follow at once, unless the answer decides about rights or
-    /// nobody has ever accepted these parameters.
+    /// no server has ever accepted these parameters.
     pub(crate) fn attach(&mut self, server: &mut ServerState, io: &impl Io) {
         self.attachment = Attachment::Fresh;
         if !self.is_multiplexed() {

@@ -25,7 +25,7 @@ pub struct ServerFacts {
     pub is_doomed: bool,
 }
 
-/// What may be done with a server.
+/// The permitted uses of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its client keeps it.
@@ -38,7 +38,7 @@ pub enum Verdict {
     Rollback,
     /// Its state has to be reset first.
     Reset,
-    /// Nobody may have it.
+    /// No client may have it.
     Close,
 }
 
@@ -65,7 +65,7 @@ impl ServerFacts {
     /// After the client is gone.
     pub fn without_client(&self) -> Verdict {
         match () {
-            // The rest of the message can come from nobody.
+            // The rest of the message is lost with the client.
             () if self.is_doomed || self.is_half_sent => Verdict::Close,
             () if !self.is_quiet || self.is_copying || !self.is_between_messages() => Verdict::Drain,
             () if self.status != TransactionStatus::Idle => Verdict::Rollback,
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(clean, 1, "of all combinations");
     }
 
-    /// What each verdict does to a server that obeys.
+    /// The effect of each verdict on a server that obeys.
     fn apply(server: ServerFacts, verdict: Verdict) -> ServerFacts {
         match verdict {
             Verdict::Drain => {
@@ -147,7 +147,7 @@ mod tests {
             let end = loop {
                 match server.without_client() {
                     end @ (Verdict::Clean | Verdict::Close) => break end,
-                    Verdict::Keep => panic!("nobody keeps it: {start:?}"),
+                    Verdict::Keep => panic!("no client keeps it: {start:?}"),
                     verdict => server = apply(server, verdict),
                 }
                 steps += 1;

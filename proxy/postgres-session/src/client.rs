@@ -87,7 +87,7 @@ impl Session {
         }
     }
 
-    /// The next message can be judged after the replies that are due. A server keeps those of a batch until it is asked.
+    /// The next message can be judged after the replies that are due. A server keeps those of a batch until a Flush or a Sync.
     pub(crate) fn wait_for_replies<I: Io>(&mut self, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) -> Next {
         self.is_waiting = true;
         if server.queue.flush_due() {

@@ -31,7 +31,7 @@ impl Session {
         Some((self.idle_since.saturating_add(limit), Refusal::CLIENT_IDLE))
     }
 
-    /// The time of [`Session::deadline`] may have come. `Some`: it has, and the session is over; the client has been told if no message of the
+    /// The time of [`Session::deadline`] may have come. `Some`: it has, and the session is over; the client has its error if no message of the
     /// server is half sent to it.
     pub fn on_deadline(&mut self, server: Option<&ServerState>, io: &impl Io) -> Option<End> {
         let (at, refusal) = self.limit(server)?;

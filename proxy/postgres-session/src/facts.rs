@@ -1,4 +1,4 @@
-//! What a text does to the session in which it runs: the analysis, reduced to what a session keeps until the server replies.
+//! Effects of a text on the session in which it runs: the analysis, reduced to what a session keeps until the server replies.
 
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ pub(crate) struct Facts {
     pub(crate) is_barrier: bool,
 }
 
-/// What is known of a text before it is sent.
+/// Facts of a text before it is sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     /// Effects; `None`: there are none.

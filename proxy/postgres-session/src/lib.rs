@@ -17,11 +17,11 @@
 //! | `session` | one client: bytes in, what to do next |
 //! | `client` / `feed` | messages of a client, one by one; its input on the way to the server |
 //! | `simple` / `extended` | Query; Parse, Bind, Describe, Execute, Close |
-//! | `facts` | what a text does to its session |
+//! | `facts` | effects of a text on its session |
 //! | `statements` | prepared statements: texts of a worker, names of a client, slots of a server |
 //! | `variables` | SET and its kin: what a client wants, what a server has, and the difference |
 //! | `attach` | a client gets a server, or loses it |
-//! | `server` | what is known of a server connection, from its login to its end |
+//! | `server` | facts of a server connection, from its login to its end |
 //! | `outstanding` | the replies that a server owes, in order |
 //! | `scan` / `replies` | a server's bytes, message by message; their way to the client and what they change |
 //! | `retry` | a batch that runs again because its plan was outdated |
@@ -31,7 +31,7 @@
 //! | `pin` | why a client keeps its server |
 //! | `notify` | LISTEN for all clients of a database through one connection |
 //! | `refusal` | every way to say no, in PostgreSQL's words |
-//! | `share` | what the sessions of a worker share |
+//! | `share` | objects that the sessions of a worker share |
 
 #![forbid(unsafe_code)]
 

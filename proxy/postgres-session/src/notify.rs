@@ -1,4 +1,4 @@
-//! LISTEN for all clients of a database through one connection: who wants which channel, and what the connection has to be told.
+//! LISTEN for all clients of a database through one connection: who wants which channel, and which statements the connection needs.
 //!
 //! A registry without I/O. Its shell owns one server connection per database and user, sends the statements of
 //! [`Registry::statement`], and reports how they ended. A client listens from the moment the server has confirmed its channel.

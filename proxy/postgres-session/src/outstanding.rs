@@ -53,7 +53,7 @@ impl Request {
     }
 }
 
-/// What becomes of a reply.
+/// The destination of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It goes to the client.
@@ -64,7 +64,7 @@ pub(crate) enum Fate {
     Fake,
 }
 
-/// What follows from a reply.
+/// The consequence of a reply.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Note {
     /// Nothing.
@@ -285,14 +285,14 @@ impl Outstanding {
     }
 }
 
-/// What a client has sent for a COPY before the server said that it begins.
+/// Messages that a client has sent for a COPY before the server said that it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BegunCopy {
     /// Some data.
     pub(crate) has_data: bool,
     /// The end of the data.
     pub(crate) has_ended: bool,
-    /// Syncs behind data. If the COPY fails, nobody knows whether the server has read them before that.
+    /// Syncs behind data. If the COPY fails, it is unknown whether the server has read them before that.
     pub(crate) late_syncs: u32,
 }
 

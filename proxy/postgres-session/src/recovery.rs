@@ -22,7 +22,7 @@ pub enum Recovered {
     NotYet,
     /// Any client may have the server.
     Clean,
-    /// Nobody may have it: close it.
+    /// No client may have it: close it.
     Unusable,
 }
 
@@ -33,7 +33,7 @@ enum Step {
     Resets,
 }
 
-/// What happens to a server without a client.
+/// The way of a server without a client back to its pool.
 #[derive(Debug)]
 pub struct Recovery {
     step: Step,
@@ -63,7 +63,7 @@ impl Recovery {
         self.proceed(server, io)
     }
 
-    /// A query runs that nobody waits for: cancel it, and keep the server out of the pool until the cancel connection is closed.
+    /// A query runs for no client: cancel it, and keep the server out of the pool until the cancel connection is closed.
     pub fn needs_cancel(&self) -> bool {
         self.needs_cancel
     }
@@ -84,7 +84,7 @@ impl Recovery {
     }
 
     fn proceed(&mut self, server: &mut ServerState, io: &impl ToServer) -> Recovered {
-        // What the client began and will not end.
+        // The client began it and will not end it.
         if server.copy != CopyIn::No {
             server.copy = CopyIn::No;
             io.encode_to_server(|out| frontend::copy_fail(out, b"the client is gone"));
@@ -141,7 +141,7 @@ impl Recovery {
     }
 }
 
-/// Replies that nobody reads.
+/// Replies without a reader.
 struct Silence<'r> {
     recovery: &'r mut Recovery,
     share: &'r WorkerShare,
@@ -180,7 +180,7 @@ impl Replies for Silence<'_> {
     fn on_fake(&mut self, _: &mut ServerState, _: Expected) {}
 
     fn on_undone(&mut self, server: &mut ServerState, entry: Expected, _: bool) {
-        // What the server has is uncertain.
+        // The names at the server are uncertain.
         if !matches!(entry.note, Note::None) {
             server.dirt |= PinReasons::OPAQUE;
         }

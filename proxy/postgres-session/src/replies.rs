@@ -25,7 +25,7 @@ pub(crate) struct Delivery<'s, I> {
 impl<I: Io> Replies for Delivery<'_, I> {
     #[inline]
     fn pass(&mut self, bytes: &[u8]) {
-        // What the client has seen cannot be repeated.
+        // A reply that the client has seen cannot be repeated.
         self.session.retry.forget();
         self.io.to_client(bytes);
     }
@@ -127,7 +127,7 @@ impl<I: Io> Replies for Delivery<'_, I> {
         }
         match server.queue.front().map_or(Note::None, |front| front.note.clone()) {
             Note::Replayed(_) => {
-                // The client learns which of its parameters it is: it asked for them.
+                // The client learns which of its parameters it is: it requested them.
                 self.session.end = Some(End::ParametersRefused);
                 return true;
             }

@@ -33,7 +33,7 @@ pub(crate) struct Retry {
     bytes: Vec<u8>,
     /// Statements that the batch binds.
     statements: Vec<Rc<Statement>>,
-    /// What is owed for the batch.
+    /// Replies due for the batch.
     entries: Vec<Expected>,
 }
 

@@ -54,7 +54,7 @@ impl ServerState {
     /// Takes bytes of the server.
     ///
     /// # Errors
-    /// The server broke the protocol. Nobody may use the connection again.
+    /// The server broke the protocol. No client may use the connection again.
     pub(crate) fn scan(&mut self, input: &[u8], replies: &mut impl Replies) -> Result<(), Violation> {
         if self.partial.is_empty() {
             return self.scan_run(input, replies);

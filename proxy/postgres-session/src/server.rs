@@ -1,4 +1,4 @@
-//! What is known of one server connection. It travels with the connection: from its login, from client to client, and to another
+//! The facts of one server connection. It travels with the connection: from its login, from client to client, and to another
 //! worker if a client there has waited longer.
 
 use std::collections::HashMap;
@@ -48,7 +48,7 @@ pub struct ServerState {
     pub(crate) queue: Outstanding,
     pub(crate) status: TransactionStatus,
     pub(crate) copy: CopyIn,
-    /// Syncs of the client among the data of a COPY. If it fails, nobody knows to how many of them the server replies.
+    /// Syncs of the client among the data of a COPY. If it fails, it is unknown to how many of them the server replies.
     pub(crate) late_syncs: u32,
     /// An error has come since the last ReadyForQuery.
     pub(crate) has_failed: bool,
@@ -143,7 +143,7 @@ impl ServerState {
         self.variables.now()
     }
 
-    /// What decides about its next client. `has_unsent`: bytes for it wait in its output.
+    /// The facts that decide about its next client. `has_unsent`: bytes for it wait in its output.
     pub fn facts(&self, is_pinned: bool, has_unsent: bool) -> ServerFacts {
         ServerFacts {
             is_quiet: self.queue.is_quiet(),
@@ -158,7 +158,7 @@ impl ServerState {
         }
     }
 
-    /// Bytes of a server that serves nobody: reports, notices and notifications are in order.
+    /// Bytes of an idle server: reports, notices and notifications are in order.
     ///
     /// # Errors
     /// Anything else, such as the error with which a server announces its end: the connection has to be closed.

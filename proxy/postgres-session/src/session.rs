@@ -29,14 +29,14 @@ pub enum Next {
     Close(End),
 }
 
-/// What a client wants of a server.
+/// Wishes of a client for its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
     /// The next statement writes nothing, as far as its text shows, and begins no block.
     pub is_read_only: bool,
 }
 
-/// Why a session is over. The client has been told.
+/// Why a session is over. The client has its error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// The client sent Terminate.
@@ -69,7 +69,7 @@ impl End {
     }
 }
 
-/// What [`Session::on_client`] did.
+/// The result of [`Session::on_client`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Taken {
@@ -79,7 +79,7 @@ pub struct Taken {
     pub next: Next,
 }
 
-/// What follows from replies of the server.
+/// The consequence of replies of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerStep {
     /// The client keeps the server.
@@ -97,7 +97,7 @@ pub enum Cleanliness {
     Clean,
     /// A [`Recovery`](crate::Recovery) has to reset it first.
     Dirty,
-    /// Nobody may have it: close it.
+    /// No client may have it: close it.
     Unusable,
 }
 
@@ -114,7 +114,7 @@ pub(crate) enum Attachment {
     Used,
 }
 
-/// What becomes of the rest of a message that passes in pieces.
+/// The destination of the rest of a message that passes in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// To the server.
@@ -161,7 +161,7 @@ pub struct Session {
     pub(crate) is_waiting: bool,
     /// The batch that last gave or ended a name, while its replies are due: an error there may yet undo that.
     pub(crate) names_since: Option<u64>,
-    /// What is outstanding may drop names of statements.
+    /// An outstanding request may drop names of statements.
     pub(crate) has_barrier: bool,
     pub(crate) end: Option<End>,
     pub(crate) retry: crate::retry::Retry,
@@ -315,7 +315,7 @@ impl Session {
         end
     }
 
-    /// The gateway drains: ends the session if nothing of it is under way; then the client has been told.
+    /// The gateway drains: ends the session if nothing of it is under way; then the client has its error.
     pub fn on_drain(&mut self, io: &impl Io) -> Option<End> {
         let is_quiet = self.attachment == Attachment::None && self.body_left == 0 && !self.is_skipping;
         is_quiet.then(|| self.end_with(Refusal::SHUTDOWN, io))

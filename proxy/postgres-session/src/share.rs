@@ -1,4 +1,4 @@
-//! What the sessions of a worker share.
+//! Objects that the sessions of a worker share.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,13 +26,13 @@ impl WorkerShare {
         self.texts.borrow_mut().intern(rest, || self.facts_of_statement(rest))
     }
 
-    /// What a statement does; `rest` begins with its text and a NUL.
+    /// Effects of a statement; `rest` begins with its text and a NUL.
     pub(crate) fn facts_of_statement(&self, rest: &[u8]) -> Known {
         let end = memchr::memchr(0, rest).unwrap_or(rest.len());
         Facts::of(&rest[..end], MESSAGE_BYTES)
     }
 
-    /// What a text of statements does. Most have no effect, which one look shows; the others come again and again.
+    /// Effects of a text of statements. Most have no effect, which one look shows; the others come again and again.
     pub(crate) fn facts_of_query(&self, text: &[u8]) -> Known {
         if let Some(known) = Facts::quick(text, MESSAGE_BYTES) {
             return known;

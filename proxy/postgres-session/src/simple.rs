@@ -96,7 +96,7 @@ impl Session {
         None
     }
 
-    /// What has to be done at the server before a text runs there.
+    /// Prepares the server for a text.
     fn prepare_for<I: Io>(&mut self, facts: &Rc<Facts>, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
         if facts.is_opaque {
             self.note_opaque(false, server, turn.io);

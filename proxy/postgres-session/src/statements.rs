@@ -21,7 +21,7 @@ pub struct Statement {
     id: u64,
     /// Text, NUL, types of parameters, as on the wire. Other workers get it with a server.
     rest: Arc<[u8]>,
-    /// What the text does.
+    /// Effects of the text.
     facts: Option<Rc<Facts>>,
     is_read_only: bool,
 }
@@ -131,7 +131,7 @@ impl Texts {
     }
 }
 
-/// What a client's name stands for.
+/// The meaning of a client's name.
 #[derive(Clone, Debug)]
 pub(crate) enum Meaning {
     /// A Parse.

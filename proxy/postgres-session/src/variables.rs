@@ -39,7 +39,7 @@ const SETS_MAX: usize = 1_024;
 pub enum Value {
     /// The value itself.
     Literal(Box<[u8]>),
-    /// What stood behind `SET name =` in a statement.
+    /// The text behind `SET name =` in a statement.
     Expression(Box<[u8]>),
     /// The string that stood in `set_config`.
     Config(Box<[u8]>),
@@ -331,7 +331,7 @@ impl ServerVariables {
         }
     }
 
-    /// Back to `then`, but for what the server reports.
+    /// Back to `then`, except for reported ones.
     fn restore(&mut self, then: &Rc<Variables>, sets: &mut VariableSets) {
         if Rc::ptr_eq(&self.now, then) {
             return;
@@ -357,7 +357,7 @@ pub(crate) struct Difference {
     pub(crate) is_about_rights: bool,
 }
 
-/// What differs between what a server has and what a client wants.
+/// The difference between the parameters of a server and those that a client wants.
 pub(crate) fn difference(server: &ServerVariables, wanted: &Variables) -> Difference {
     let mut difference = Difference::default();
     let now = &*server.now;
@@ -463,7 +463,7 @@ fn write_value(out: &mut Vec<u8>, name: &[u8], value: &Value) {
     }
 }
 
-/// A list of names as the server prints it, each name quoted anew: what a client wrote at startup is no SQL either.
+/// A list of names as the server prints it, each name quoted again: what a client wrote at startup is no SQL either.
 fn write_names(out: &mut Vec<u8>, list: &[u8]) {
     let start = out.len();
     let mut rest = list.trim_ascii();

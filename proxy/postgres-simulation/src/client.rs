@@ -120,7 +120,7 @@ fn batch(rng: &mut Rng, mark: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// What drivers send.
+/// The batches of drivers.
 fn usual(rng: &mut Rng, mark: &str, out: &mut Vec<u8>) {
     let name = pick(rng, &["", "s1", "s2", "s3"]);
     if name.is_empty() || rng.below(3) == 0 {
@@ -200,7 +200,7 @@ fn copy_message(rng: &mut Rng, out: &mut Vec<u8>) {
     match rng.below(8) {
         0..=2 => frontend::copy_data(out, b"1\n"),
         3 => {
-            // Whoever does not know yet that the COPY has failed ends it some day.
+            // A client that does not know yet that the COPY has failed ends it some day.
             frontend::copy_data(out, b"bad");
             frontend::copy_done(out);
         }
@@ -211,7 +211,7 @@ fn copy_message(rng: &mut Rng, out: &mut Vec<u8>) {
     }
 }
 
-/// What a server ignores.
+/// Messages that a server ignores.
 fn stray(rng: &mut Rng, out: &mut Vec<u8>) {
     match rng.below(4) {
         0 => frontend::copy_data(out, b"late"),

@@ -1,4 +1,4 @@
-//! What the statements of the model server do.
+//! Effects of the statements of the model server.
 
 use weir_postgres_codec::backend;
 

@@ -31,7 +31,7 @@ struct Portal {
 /// COPY from the client.
 #[derive(Debug)]
 struct CopyIn {
-    /// What follows in the text of the Query; `None`: the COPY is an Execute.
+    /// The statements that follow in the text of the Query; `None`: the COPY is an Execute.
     rest: Option<Vec<Sql>>,
     rows: usize,
 }

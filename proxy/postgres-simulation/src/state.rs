@@ -1,4 +1,4 @@
-//! What one session has at the model server: parameters, objects, and the transaction that decides about them.
+//! Objects of one session at the model server: parameters, objects, and the transaction that decides about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

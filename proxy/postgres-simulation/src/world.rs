@@ -13,7 +13,7 @@ use crate::client;
 use crate::io::SimulatedIo;
 use crate::server::ModelServer;
 
-/// Who uses a server.
+/// The user of a server.
 enum Use {
     Idle,
     Client(usize),
@@ -45,7 +45,7 @@ struct Client {
     is_waiting: bool,
     /// Units that it will yet send.
     left: u32,
-    /// What happened to it, for the message of a failure.
+    /// Its events, for the message of a failure.
     log: Vec<String>,
 }
 
@@ -379,7 +379,7 @@ impl World {
 
     /// K5: what the next client gets is what is known.
     fn check_in(&mut self, at: usize) {
-        // What a server ignores may be on its way.
+        // Messages that a server ignores may be on their way.
         let bytes = self.servers[at].to_model.len();
         self.deliver_to_model(at, bytes);
         let server = &mut self.servers[at];

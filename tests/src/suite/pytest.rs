@@ -29,8 +29,8 @@ pub fn run(plan: &Plan<'_>, via: Via) -> Result<TestOutcomes, String> {
     command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "--timeout", seconds]);
     command.arg("--report-log").arg(&report);
     if plan.suite == Suite::Asyncpg {
-        // Its tests have no names of modules: some files of other folders are called the same.
-        command.arg("--import-mode=importlib").envs(stand.libpq_environment());
+        // As its own settings: pytest fails while it prints a deep recursion in its own form.
+        command.args(["--import-mode=importlib", "--tb=native"]).envs(stand.libpq_environment());
     } else {
         command.args(["--redis-url", &format!("redis://{}/0", stand.address())]);
     }

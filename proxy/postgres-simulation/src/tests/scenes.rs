@@ -1,4 +1,4 @@
-//! What the random runs cannot show, one thing at a time.
+//! Cases that the random runs cannot show, one at a time.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
 }
 
-/// What all runs together came to see: a run that compares nothing proves nothing.
+/// Counts of all runs together: a run that compares nothing proves nothing.
 #[derive(Debug, Default)]
 struct Sum {
     checked_in: u64,
