@@ -17,7 +17,7 @@ pub(super) fn label(entry: &Entry) -> &str {
     if entry.key == "*" { "default" } else { &entry.key }
 }
 
-/// What clients of a database need.
+/// Needs of the clients of a database.
 pub(super) struct Database<'i> {
     pub(super) entry: &'i Entry,
     pub(super) endpoints: Vec<String>,

@@ -12,7 +12,7 @@ const ADDRESSES_MAX: usize = 64;
 /// PgBouncer's own port.
 const PORT: u16 = 6432;
 
-/// What Weir binds.
+/// Addresses to bind.
 pub(super) fn binds(ini: &Ini, top: &SourceLine, notes: &mut Vec<Note>) -> Result<Vec<String>, Mistake> {
     let port = match ini.get("listen_port") {
         None => PORT,

@@ -154,7 +154,7 @@ pub(super) fn notes(
     Ok(())
 }
 
-/// What becomes of the methods that Weir does not have.
+/// Notes on the methods that Weir does not have.
 fn method(entry: &Entry, binds: &[String], notes: &mut Vec<Note>) -> Result<(), Mistake> {
     let mut note = |why: &str, nearest: &str| notes.push(Note::new(&entry.place, entry.text(), why, nearest));
     match &*entry.value {

@@ -46,7 +46,7 @@ const READ_ELSEWHERE: [&str; 42] = [
     "stats_users",
     "unix_socket_dir",
     "unix_socket_mode",
-    // Of Windows.
+    // Windows has these.
     "job_name",
     "service_name",
 ];
