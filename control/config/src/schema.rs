@@ -62,7 +62,6 @@ fn shape(shape: &Shape) -> Json {
         Shape::Choice(words) => json!({ "type": "string", "enum": words }),
         Shape::List(inner) => json!({ "type": "array", "items": self::shape(inner) }),
         Shape::Secret => json!({ "anyOf": [
-            { "type": "string", "pattern": "^(env|file):.+$" },
             {
                 "type": "object", "required": ["env"], "additionalProperties": false,
                 "properties": { "env": { "type": "string", "description": "Name of an environment variable." } },
@@ -71,6 +70,7 @@ fn shape(shape: &Shape) -> Json {
                 "type": "object", "required": ["file"], "additionalProperties": false,
                 "properties": { "file": { "type": "string", "description": "Path of a file that only its owner can read." } },
             },
+            { "type": "string", "pattern": "^(env|file):.+$" },
         ] }),
         Shape::Table(info) => table(info),
         Shape::Tables(info) => json!({ "type": "array", "minItems": 1, "items": table(info) }),

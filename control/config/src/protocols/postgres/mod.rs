@@ -20,9 +20,11 @@ pub(crate) use weir_postgres::settings::{
 use weir_upstream::pooled::PooledSettings;
 use weir_upstream::settings::BalanceSettings;
 
-use crate::checks::error_at;
+use crate::checks::{error_at, warn_at};
+use crate::diagnostic::Span;
 use crate::document::At;
 use crate::numbers::Period;
+use crate::protocols::redis::ListenerUserSection;
 use crate::protocols::{ListenerContext, NoKeys, Protocol, ProtocolName, Unfit, UpstreamContext};
 use crate::reader::Reader;
 use crate::sections::FileSection;
@@ -93,10 +95,16 @@ fn check_trust(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
         Address::Unix(_) => true,
         address => address.to_string().parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback()),
     };
-    if section.auth.value == Method::Trust && !is_local && !section.allow_trust.value {
+    let is_needed = section.auth.value == Method::Trust && !is_local;
+    let path = format!("{}.postgres", of.path);
+    if is_needed && !section.allow_trust.value {
         let what = format!("lets everybody in who reaches {}", bind.value.0);
         let help = "write auth = \"scram-sha-256\" with [[listener.user]], or allow_trust = true";
-        error_at(&section.auth, &format!("{}.postgres", of.path), "auth", &what, help, reader);
+        error_at(&section.auth, &path, "auth", &what, help, reader);
+    }
+    if section.allow_trust.value && !is_needed {
+        let what = "changes nothing here: it permits auth = \"trust\" at an address that others reach";
+        warn_at(&section.allow_trust, &path, "allow_trust", what, "remove it", reader);
     }
 }
 
@@ -123,18 +131,35 @@ fn names(list: Option<&At<Vec<At<Word>>>>) -> Vec<String> {
     list.iter().flat_map(|list| &list.value).map(|name| name.value.0.clone()).collect()
 }
 
-/// Users and their passwords. Rules and rates of a user are Redis's.
+/// Refuses the keys of a user that only Redis listeners have.
+fn refuse_redis_keys(user: &ListenerUserSection, path: &str, reader: &mut Reader<'_>) {
+    const WHAT: &str = "has no effect: only Redis listeners have a use for it";
+    const RIGHTS: &str = "grant rights at the PostgreSQL server";
+    const LOGIN: &str = "write user and password in [upstream.postgres]";
+    const LIMIT: &str = "see pool_size and max_user_connections of [upstream.postgres]";
+    let mut refuse = |key: &str, help: &str, at: Option<&Span>| {
+        let Some(span) = at else { return };
+        let path = format!("{path}.{key}");
+        reader.problems.error(span, &path, format!("`{path}` {WHAT}"), help);
+    };
+    refuse("rules", RIGHTS, user.rules.as_ref().map(|at| &at.span));
+    refuse("trust_scripts", RIGHTS, Some(&user.trust_scripts.span).filter(|_| user.trust_scripts.is_given));
+    refuse("connections_max", LIMIT, user.connections_max.as_ref().map(|at| &at.span));
+    refuse("requests_per_second", LIMIT, user.requests_per_second.as_ref().map(|at| &at.span));
+    refuse("upstream_user", LOGIN, user.upstream_user.as_ref().map(|at| &at.span));
+    refuse("upstream_password", LOGIN, user.upstream_password.as_ref().map(|at| &at.span));
+}
+
+/// Users and their passwords.
 fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> HashMap<String, Secret> {
     let mut users = HashMap::new();
     for (index, table) in of.section.own.redis.user.iter().enumerate() {
         let path = format!("{}.user[{index}]", of.path);
+        refuse_redis_keys(table, &path, reader);
         let Some(name) = &table.name else { continue };
         let secret = table.password.as_ref().map(|password| password.value.secret.clone());
         if secret.is_none() && !reader.lacks(table.password.as_ref(), &path, "password") {
             continue;
-        }
-        if let Some(rules) = &table.rules {
-            error_at(rules, &path, "rules", "are those of Redis", "grant rights at the PostgreSQL server", reader);
         }
         if users.insert(name.value.0.clone(), secret.unwrap_or_default()).is_some() {
             let what = format!("names \"{}\", and so does another user of this listener", name.value.0);
