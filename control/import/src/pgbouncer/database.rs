@@ -39,6 +39,12 @@ impl Database<'_> {
         !self.endpoints.iter().all(is_near)
     }
 
+    /// Whether clients of both reach the same data as the same user.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let keys = ["postgres.user", "postgres.password", "postgres.database"];
+        self.endpoints == other.endpoints && keys.iter().all(|key| self.more.get(key) == other.more.get(key))
+    }
+
     /// Equal for databases that can share an upstream.
     pub(super) fn form(&self) -> String {
         let mut form = format!("{:?} {}\n", self.endpoints, self.pool_mode);
@@ -53,7 +59,7 @@ struct Place {
     hosts: Vec<String>,
     port: Option<u16>,
     user: Option<String>,
-    has_password: bool,
+    password: Option<String>,
 }
 
 /// Reads an entry. `base` has the keys of all upstreams.
@@ -87,7 +93,7 @@ fn parameter(key: &str, value: &str, place: &mut Place, database: &mut Database<
             place.port = Some(port.ok_or_else(|| mistake("is no port"))?);
         }
         "user" => place.user = Some(value.to_owned()),
-        "password" => place.has_password = true,
+        "password" => place.password = Some(value.to_owned()),
         "dbname" if value == entry.key => {}
         "dbname" if amount::is_word(value) => database.more.set("postgres.database", Value::text(value)),
         "dbname" => {
@@ -179,7 +185,7 @@ fn login(place: Place, users: &mut Users, database: &mut Database<'_>) {
         database.notes.push(Note::new(&entry.place, format!("{} = ... {what}=...", entry.key), why, nearest));
     };
     let Some(user) = place.user else {
-        if place.has_password {
+        if place.password.is_some() {
             let why = "a password needs a user here: clients log in at the server with their own";
             note("password", why.to_owned(), "user and password of [upstream.postgres]");
         }
@@ -191,9 +197,9 @@ fn login(place: Place, users: &mut Users, database: &mut Database<'_>) {
         return;
     }
     let known = users.find(&user).map(|(form, variable)| (form, variable.to_owned()));
-    let variable = match (place.has_password, known) {
-        (true, _) => {
-            let variable = users.variables.unique(label(entry), "_SERVER_PASSWORD");
+    let variable = match (place.password, known) {
+        (Some(password), _) => {
+            let variable = users.variables.of_server(&user, &password, label(entry));
             note(
                 "password",
                 format!("passwords stand outside of the file: set {variable} in the environment of Weir"),
@@ -201,13 +207,13 @@ fn login(place: Place, users: &mut Users, database: &mut Database<'_>) {
             );
             Some(variable)
         }
-        (false, Some((Form::Plain, variable))) => Some(variable),
-        (false, Some((_, variable))) => {
+        (None, Some((Form::Plain, variable))) => Some(variable),
+        (None, Some((_, variable))) => {
             let why = format!("auth_file has no plain password of this user, which Weir needs: set {variable} to it");
             note("user", why, "password = { file = \"/path\" }");
             Some(variable)
         }
-        (false, None) => None,
+        (None, None) => None,
     };
     database.more.set("postgres.user", Value::text(&user));
     if let Some(variable) = variable {

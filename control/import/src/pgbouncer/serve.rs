@@ -72,12 +72,12 @@ pub(super) fn upstreams(
         config.notes.push(Note::new(top, "[databases]", why, "endpoints of the [[upstream]]"));
         return Ok(found);
     };
-    let (to, chosen_entry) = (names.unique(database::label(chosen.entry())), chosen.entry());
+    let to = names.unique(database::label(chosen.entry()));
     found = Served { name: to.clone(), pool_mode: chosen.first.pool_mode };
     reach(chosen, groups.len() == 1, &mut config.notes);
-    for (index, group) in groups.into_iter().enumerate() {
+    for (index, group) in groups.iter().enumerate() {
         let name = if index == served { to.clone() } else { names.unique(database::label(group.entry())) };
-        let upstream = upstream(&group, name, index != served, (&to, chosen_entry), &mut config.notes);
+        let upstream = upstream(group, name, (index != served).then_some((chosen, &*to)), &mut config.notes);
         config.upstreams.push(upstream);
     }
     Ok(found)
@@ -130,26 +130,26 @@ fn reach(chosen: &Group<'_>, is_alone: bool, notes: &mut Vec<Note>) {
     notes.push(Note::new(&entry.place, format!("{} = ...", entry.key), why, nearest));
 }
 
-/// The upstream of a group. One that has no listener says so for each of its databases.
+/// The upstream of a group. One that has no listener, because another one has it, says so for each of its databases.
 fn upstream(
     group: &Group<'_>,
     name: String,
-    is_spare: bool,
-    (to, chosen): (&str, &Entry),
+    instead_of: Option<(&Group<'_>, &str)>,
     notes: &mut Vec<Note>,
 ) -> Upstream {
     let mut upstream = Upstream::new(name, &group.entry().place);
     upstream.endpoints.clone_from(&group.first.endpoints);
     upstream.more = group.first.more.clone();
-    if !is_spare {
-        return upstream;
-    }
+    let Some((chosen, to)) = instead_of else { return upstream };
     upstream.is_spare = true;
     for database in group.all() {
-        let mut why = format!(
-            "a listener has one upstream, here that of `{}`: clients of this database reach `{to}` instead; its own upstream has no listener",
-            chosen.key
-        );
+        let instead = match database.is_like(&chosen.first) {
+            true => format!("clients of this database reach the same server with the settings of `{to}`"),
+            false => format!("clients of this database reach `{to}` instead"),
+        };
+        let key = &chosen.entry().key;
+        let mut why =
+            format!("a listener has one upstream, here that of `{key}`: {instead}; its own upstream has no listener");
         if upstream.endpoints.len() > 1 {
             why.push_str(", and only the first of its servers");
         }

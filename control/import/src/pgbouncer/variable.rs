@@ -3,11 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 /// Names that are in use.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Variables {
     used: HashSet<String>,
     /// The last number of a name, so that a million alike names take a million steps.
     numbers: HashMap<String, u64>,
+    /// The variable of each user and password of connection strings.
+    of_servers: HashMap<(String, String), String>,
 }
 
 impl Variables {
@@ -29,6 +31,17 @@ impl Variables {
                 return name;
             }
         }
+    }
+
+    /// The variable for the password of a user at the servers. Databases with the same ones share it, and so an upstream.
+    pub(super) fn of_server(&mut self, user: &str, password: &str, database: &str) -> String {
+        let key = (user.to_owned(), password.to_owned());
+        if let Some(known) = self.of_servers.get(&key) {
+            return known.clone();
+        }
+        let name = self.unique(database, "_SERVER_PASSWORD");
+        self.of_servers.insert(key, name.clone());
+        name
     }
 }
 

@@ -99,6 +99,25 @@ fn a_database_of_another_server_has_an_upstream_and_a_note() {
 }
 
 #[test]
+fn databases_share_an_upstream_by_what_they_need() {
+    let line = "host=10.0.0.1 user=app password=not-to-be-repeated";
+    let imported = databases(&format!("a = {line}\nb = {line}\n* = host=10.0.0.2\nc = host=10.0.0.2 pool_size=2"));
+    assert_eq!(imported.toml.matches("[[upstream]]").count(), 3, "{}", imported.toml);
+    assert!(imported.toml.contains("{ env = \"A_SERVER_PASSWORD\" }"), "{}", imported.toml);
+    let notes = notes(&imported);
+    for name in ["a", "b"] {
+        let wanted = "clients of this database reach `default` instead";
+        assert!(
+            notes.lines().any(|line| line.contains(&format!("`{name} = ...`")) && line.contains(wanted)),
+            "{notes}"
+        );
+    }
+    assert!(notes.contains(
+        "`c = ...`: a listener has one upstream, here that of `*`: clients of this database reach the same server"
+    ));
+}
+
+#[test]
 fn the_first_database_has_the_listener_without_a_fallback_and_unlisted_ones_are_noted() {
     let imported = databases("app = host=10.0.0.1\nreport = host=10.0.0.2");
     assert!(imported.toml.contains("upstream = \"app\""));
