@@ -12,6 +12,9 @@ use crate::postgres::{account, url};
 use crate::process::Process;
 use crate::stream::{Address, Stream};
 
+/// The configuration file in the folder.
+const CONFIGURATION: &str = "pgbouncer.ini";
+
 /// When a server connection goes back to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolMode {
@@ -40,7 +43,7 @@ pub struct Pgbouncer {
     /// The TCP address.
     pub address: Address,
     process: Process,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Pgbouncer {
@@ -67,7 +70,7 @@ impl Pgbouncer {
         let users = folder.path().join("users.txt");
         let trusted: String = USERS.iter().map(|user| format!("\"{user}\" \"\"\n")).collect();
         std::fs::write(&users, format!("\"{USER}\" \"{PASSWORD}\"\n{trusted}")).expect("written");
-        let config = folder.path().join("pgbouncer.ini");
+        let config = folder.path().join(CONFIGURATION);
         let text = format!(
             "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
              unix_socket_dir = {}\nauth_type = {}\nauth_file = {}\npool_mode = {}\n\
@@ -86,7 +89,16 @@ impl Pgbouncer {
         let mut process = Process::start("pgbouncer", &account::command_line(&words, "TERM"), &log, &[]);
         let address = Address::port(port);
         process.wait_ready(|| Stream::connect(&address).is_ok());
-        Self { address, process, _folder: folder }
+        Self { address, process, folder }
+    }
+
+    /// The text of its configuration file.
+    ///
+    /// # Panics
+    /// If the file is gone.
+    #[must_use]
+    pub fn configuration(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join(CONFIGURATION)).expect("the configuration")
     }
 
     /// A connection URL of the test user.

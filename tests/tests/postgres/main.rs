@@ -3,6 +3,7 @@
 
 mod drivers;
 mod gateway;
+mod import;
 mod logins;
 mod servers;
 mod torture;
