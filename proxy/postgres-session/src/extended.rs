@@ -65,8 +65,7 @@ impl Session {
             || (name.is_empty() && Self::is_unnamed_uncertain(server))
             || (is_known && server.queue.is_status_unknown());
         let is_unsure = is_unsure || self.are_names_uncertain(server) || Self::is_uncertain(&statement, server);
-        // Within COPY the message is an error, and its reply comes only behind it.
-        if is_unsure && !self.breaks_copy {
+        if is_unsure {
             return Some(self.wait_for_replies(turn, server));
         }
         turn.io.count(Event::ClientParse);
@@ -212,9 +211,6 @@ impl Session {
     /// Whether the server has the statement of this name, only a reply can tell.
     #[inline]
     fn must_wait_for(&self, name: &[u8], server: &ServerState) -> bool {
-        if self.breaks_copy {
-            return false;
-        }
         if name.is_empty() {
             return Self::is_unnamed_uncertain(server);
         }

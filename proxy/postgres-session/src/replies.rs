@@ -119,7 +119,15 @@ impl<I: Io> Replies for Delivery<'_, I> {
     }
 
     fn on_error(&mut self, server: &mut ServerState, fields: backend::ErrorFields<'_>) -> bool {
-        if server.late_syncs > 0 {
+        let breaks_protocol = fields.sqlstate() == Some(sqlstate::PROTOCOL_VIOLATION);
+        if breaks_protocol && fields.is_fatal() {
+            // A request was at the server before it said that its COPY begins, and was read as data.
+            let text = "the server lost the synchronization with the client's messages";
+            self.session.end = Some(End::Violation(Violation::rule("postgres_copy_message", Culprit::Client, text)));
+            return true;
+        }
+        // The server ends the connection itself.
+        if server.late_syncs > 0 && !breaks_protocol {
             let text = "a COPY failed that had a Sync among its data: the number of replies to come is unknown";
             self.session.end = Some(End::Violation(Violation::rule("postgres_copy_sync", Culprit::Client, text)));
             server.is_doomed = true;
@@ -157,8 +165,16 @@ impl<I: Io> Replies for Delivery<'_, I> {
         server.variables.on_report(report.name, report.value, &mut self.session.share.variables.borrow_mut());
     }
 
-    fn on_notification(&mut self, _: &[u8]) -> bool {
-        true
+    fn on_notification(&mut self, server: &ServerState, notification: backend::NotificationResponse<'_>) {
+        let backend::NotificationResponse { pid, channel, payload } = notification;
+        let of_server = server.cancel_target().map_or(0, |target| target.pid);
+        let pid = match self.session.process {
+            Some(own) if pid == of_server => own,
+            // By chance the process of another session has the number that this client knows as its own.
+            Some(own) if pid == own => of_server,
+            _ => pid,
+        };
+        self.io.encode_to_client(|out| backend::notification(out, pid, channel, payload));
     }
 
     #[inline]

@@ -25,8 +25,8 @@ pub(crate) trait Replies {
     fn on_error(&mut self, server: &mut ServerState, fields: backend::ErrorFields<'_>) -> bool;
     /// A parameter has this value now.
     fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>);
-    /// A notification; true if it goes to the client as it is.
-    fn on_notification(&mut self, body: &[u8]) -> bool;
+    /// A notification. All bytes before it have been passed.
+    fn on_notification(&mut self, server: &ServerState, notification: backend::NotificationResponse<'_>);
     /// ReadyForQuery; true if it goes to the client.
     fn on_ready(&mut self, server: &mut ServerState, is_forwarded: bool) -> bool;
 }
@@ -83,6 +83,9 @@ impl ServerState {
                 }
                 passes
             } else if end <= input.len() {
+                if head.tag == tag::NOTIFICATION {
+                    run.flush(input, replies);
+                }
                 self.on_message(head.tag, &input[run.at + HEAD_BYTES..end], replies)?
             } else if head.body > HELD_REPLY_BYTES_MAX {
                 return Err(too_large(head.body));
@@ -149,7 +152,11 @@ impl ServerState {
                 replies.on_report(self, report);
                 Ok(!self.is_swallowing())
             }
-            tag::NOTIFICATION => Ok(replies.on_notification(body)),
+            tag::NOTIFICATION => {
+                let notification = backend::NotificationResponse::read(body).map_err(of_server)?;
+                replies.on_notification(self, notification);
+                Ok(false)
+            }
             tag::COPY_IN => self.on_copy_in(tag),
             tag::COPY_OUT | tag::COPY_BOTH | tag::COPY_DONE => self.streamed_passes(tag),
             _ => Err(unexpected(tag)),

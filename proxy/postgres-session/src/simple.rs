@@ -62,7 +62,7 @@ impl Session {
             Some(facts) => {
                 // Names, and whether a block has failed, must be certain before anything is sent about them.
                 let is_unsure = facts.names_statements && !server.queue.is_empty();
-                if is_unsure && !self.breaks_copy {
+                if is_unsure {
                     return Some(self.wait_for_replies(turn, server));
                 }
                 if self.is_deallocated_here(&facts, head, turn, server) {

@@ -126,6 +126,9 @@ impl ModelServer {
     }
 
     fn message(&mut self, tag: u8, body: &[u8]) {
+        if self.has_ended {
+            return;
+        }
         if self.copy.is_some() {
             return self.copy_message(tag, body);
         }
@@ -316,7 +319,11 @@ impl ModelServer {
             }
             tag::COPY_FAIL => Some(("57014", "COPY from stdin failed")),
             tag::SYNC | tag::FLUSH => None,
-            _ => Some(("08P01", "unexpected message type during COPY from stdin")),
+            tag::TERMINATE => {
+                self.has_ended = true;
+                None
+            }
+            _ => return self.lose_synchronization(tag),
         };
         let Some(failure) = failure else { return };
         let is_query = self.copy.take().is_some_and(|copy| copy.rest.is_some());
@@ -327,6 +334,15 @@ impl ModelServer {
         } else {
             self.skips_to_sync = true;
         }
+    }
+
+    /// Within the data of a COPY, the server cannot tell data from requests any more.
+    fn lose_synchronization(&mut self, tag: u8) {
+        let text = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
+        backend::error(&mut self.out, &backend::ErrorReport::error("08P01", &text));
+        let lost = "terminating connection because protocol synchronization was lost";
+        backend::error(&mut self.out, &backend::ErrorReport::fatal("08P01", lost));
+        self.has_ended = true;
     }
 
     fn function_call(&mut self) -> Result<(), Failure> {

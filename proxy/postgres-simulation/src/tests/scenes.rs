@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use weir_postgres_codec::{frontend, frontend::Kind};
+use weir_postgres_codec::{TransactionStatus, backend, frontend, frontend::Kind};
 use weir_postgres_session::io::Event;
-use weir_postgres_session::{Cleanliness, End, Next, OpaquePolicy, PinReasons, Recovered, Refusal, SessionSettings};
+use weir_postgres_session::{
+    CancelTarget, Cleanliness, End, Next, OpaquePolicy, PinReasons, Recovered, Refusal, ServerState, ServerStep,
+    Session, SessionSettings,
+};
 
 use super::scene::{Scene, tags};
+use crate::server::ModelServer;
 
 fn bytes(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
@@ -227,6 +231,62 @@ fn a_sync_among_the_data_of_a_copy_that_fails_ends_the_session() {
     let step = scene.session.on_server(&output[..output.len() - 12], &mut scene.state, &scene.io);
     let closes = matches!(step, Ok(weir_postgres_session::ServerStep::Close(End::Violation(_))));
     assert!(closes, "{step:?}");
+}
+
+/// As PostgreSQL ends it, by the same words.
+#[test]
+fn a_request_within_the_data_of_a_copy_ends_the_connection() {
+    let close = bytes(|out| frontend::close(out, Kind::Statement, b"s"));
+    for request in [query("SELECT 'b'"), query("DEALLOCATE s"), close, prepare("s2", "SELECT 'a'"), run("s")] {
+        let mut scene = scene();
+        scene.ask(&prepare("s", "SELECT 'a'"));
+        scene.ask(&query("COPY t FROM STDIN"));
+        scene.ask(&bytes(|out| frontend::copy_data(out, b"1\n")));
+        let next = scene.send(&request);
+        assert!(matches!(&next, Next::Close(End::Violation(why)) if why.reason == "postgres_copy_message"), "{next:?}");
+        let said = scene.io.to_client.take();
+        scene.model.receive(&request);
+        scene.model.run();
+        let direct = scene.model.take_output();
+        assert!(direct.ends_with(&said) && tags(&said) == "EE", "{}", String::from_utf8_lossy(&said));
+    }
+}
+
+#[test]
+fn a_request_that_comes_before_its_copy_begins_ends_the_connection_when_the_server_does() {
+    let mut scene = scene();
+    scene.send(&[query("COPY t FROM STDIN"), query("SELECT 'b'")].concat());
+    let input = scene.io.to_server.take();
+    scene.model.receive(&input);
+    scene.model.run();
+    let step = scene.session.on_server(&scene.model.take_output(), &mut scene.state, &scene.io);
+    assert!(matches!(&step, Ok(ServerStep::Close(End::Violation(_)))), "{step:?}");
+    assert_eq!(tags(&scene.io.to_client.take()), "GEE");
+}
+
+/// Its own notifications come from itself, and those of others never do.
+#[test]
+fn notifications_come_from_the_processes_that_the_client_knows() {
+    let mut scene = scene();
+    let target = CancelTarget { pid: 100, secret: Box::new([0; 4]) };
+    scene.state = ServerState::new(ModelServer::reports(), Some(target), &scene.share);
+    let session = Session::new([], scene.settings.clone(), scene.share.clone(), scene.io.now.get());
+    scene.session = session.with_process(7);
+    scene.ask(&query("LISTEN c"));
+    for (notifier, shown) in [(100, 7), (7, 100), (8, 8)] {
+        let complete = |out: &mut Vec<u8>| backend::command_complete(out, b"SELECT 1");
+        let reply = |pid| {
+            bytes(|out| {
+                complete(out);
+                backend::notification(out, pid, b"c", b"text");
+                backend::ready_for_query(out, TransactionStatus::Idle);
+            })
+        };
+        scene.send(&query("SELECT 'a'"));
+        scene.io.to_server.take();
+        scene.reply(&reply(notifier));
+        assert_eq!(scene.io.to_client.take(), reply(shown), "from {notifier}");
+    }
 }
 
 #[test]
