@@ -27,6 +27,8 @@ pub(crate) trait Replies {
     fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>);
     /// A notification. All bytes before it have been passed.
     fn on_notification(&mut self, server: &ServerState, notification: backend::NotificationResponse<'_>);
+    /// ParameterDescription; true if it goes to the client later. All bytes before it have been passed.
+    fn holds(&mut self, body: &[u8]) -> bool;
     /// ReadyForQuery; true if it goes to the client.
     fn on_ready(&mut self, server: &mut ServerState, is_forwarded: bool) -> bool;
 }
@@ -83,7 +85,7 @@ impl ServerState {
                 }
                 passes
             } else if end <= input.len() {
-                if head.tag == tag::NOTIFICATION {
+                if matches!(head.tag, tag::NOTIFICATION | tag::PARAMETER_DESCRIPTION) {
                     run.flush(input, replies);
                 }
                 self.on_message(head.tag, &input[run.at + HEAD_BYTES..end], replies)?
@@ -115,7 +117,7 @@ impl ServerState {
     #[inline]
     fn is_streamed(&self, tag: u8) -> bool {
         match tag {
-            tag::DATA_ROW | tag::COPY_DATA | tag::FUNCTION_CALL | tag::PARAMETER_DESCRIPTION => true,
+            tag::DATA_ROW | tag::COPY_DATA | tag::FUNCTION_CALL => true,
             tag::ROW_DESCRIPTION => self.queue.front().is_some_and(|front| front.request == Request::Query),
             _ => false,
         }
@@ -157,6 +159,7 @@ impl ServerState {
                 replies.on_notification(self, notification);
                 Ok(false)
             }
+            tag::PARAMETER_DESCRIPTION => Ok(self.streamed_passes(tag)? && !replies.holds(body)),
             tag::COPY_IN => self.on_copy_in(tag),
             tag::COPY_OUT | tag::COPY_BOTH | tag::COPY_DONE => self.streamed_passes(tag),
             _ => Err(unexpected(tag)),

@@ -144,6 +144,7 @@ impl Session {
             server.sql_names.insert(name.into(), wanted.clone());
         }
         turn.feed.flush(&mut self.retry, turn.io);
+        self.retry.forget();
         turn.io.encode_to_server(|out| frontend::query(out, &text));
         let ends_unnamed = server.unnamed.is_some();
         if ends_unnamed {

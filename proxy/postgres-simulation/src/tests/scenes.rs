@@ -98,6 +98,69 @@ fn a_changed_row_type_is_healed_once_and_the_client_sees_nothing() {
     assert_eq!(scene.releases.last(), Some(&Cleanliness::Clean));
 }
 
+/// Parse, Describe, and Flush or Sync, as drivers learn the types of a statement.
+fn learn(name: &str, ends: fn(&mut Vec<u8>)) -> Vec<u8> {
+    bytes(|out| {
+        frontend::parse(out, name.as_bytes(), b"SELECT 'a'", &[]);
+        frontend::describe(out, Kind::Statement, name.as_bytes());
+        ends(out);
+    })
+}
+
+/// The server has the statement from another client, and from before the change.
+#[test]
+fn a_client_that_prepares_after_a_change_of_the_row_type_sees_no_error() {
+    for (ends, expected) in [(frontend::sync as fn(&mut Vec<u8>), "1tTZ"), (frontend::flush, "1tT")] {
+        for piece in [1, usize::MAX] {
+            let mut scene = scene();
+            scene.ask(&learn("s", frontend::sync));
+            scene.ask(&query("ALTER TABLE t ADD b INT"));
+            scene.next_client(&[]);
+            scene.send(&learn("mine", ends));
+            assert_eq!(tags(&scene.turn(piece)), expected);
+            assert_eq!(scene.io.count_of(Event::Heal), 1);
+            let rest =
+                if expected.ends_with('Z') { run("mine") } else { [bytes(frontend::sync), run("mine")].concat() };
+            let got = tags(&scene.ask(&rest));
+            assert!(got.ends_with("2TDCZ") && !got.contains('E'), "{got}");
+            assert_eq!(scene.model.statements(), 1);
+            assert_eq!(scene.releases.last(), Some(&Cleanliness::Clean));
+        }
+    }
+}
+
+/// It would misread the new rows. PostgreSQL gives it the error, and drivers prepare anew.
+#[test]
+fn a_client_that_knows_the_old_row_type_gets_the_error_and_may_prepare_anew() {
+    let mut scene = scene();
+    scene.ask(&learn("s", frontend::sync));
+    assert_eq!(tags(&scene.ask(&run("s"))), "2TDCZ");
+    scene.ask(&query("ALTER TABLE t ADD b INT"));
+    assert_eq!(tags(&scene.ask(&run("s"))), "EZ");
+    assert_eq!(scene.io.count_of(Event::Heal), 0);
+    let again = bytes(|out| frontend::close(out, Kind::Statement, b"s"));
+    assert_eq!(tags(&scene.ask(&[again, learn("s", frontend::sync)].concat())), "31tTZ");
+    assert_eq!(tags(&scene.ask(&run("s"))), "2TDCZ");
+}
+
+/// The statement that the batch prepares is not among its bytes.
+#[test]
+fn a_batch_that_makes_the_gateway_prepare_is_not_repeated() {
+    let mut scene = scene();
+    scene.ask(&prepare("s", "SELECT 'a'"));
+    scene.ask(&query("ALTER TABLE t ADD b INT"));
+    let both = bytes(|out| {
+        frontend::bind(out, b"", b"s", []);
+        frontend::execute(out, b"", 0);
+        frontend::parse(out, b"other", b"SELECT 'b'", &[]);
+        frontend::bind(out, b"", b"other", []);
+        frontend::execute(out, b"", 0);
+        frontend::sync(out);
+    });
+    assert_eq!(tags(&scene.ask(&both)), "EZ");
+    assert_eq!(tags(&scene.ask(&both)), "2DC12DCZ");
+}
+
 #[test]
 fn in_a_block_the_error_of_a_changed_row_type_reaches_the_client() {
     let mut scene = scene();
