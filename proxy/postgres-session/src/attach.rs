@@ -66,6 +66,8 @@ impl Session {
         self.busy_since = None;
         self.idle_since = io.now();
         self.retry.forget();
+        // The client gets an error in its place.
+        drop(self.retry.take_held());
         if is_mid_reply || (was_used && is_bound) {
             if !is_mid_reply {
                 self.end_with(Refusal::SERVER_LOST_FATAL, io);

@@ -40,6 +40,9 @@ impl Session {
             Some(max) if head.body > max => return Some(self.violate(too_long(head, max))),
             Some(_) => {}
         }
+        if server.as_deref().is_some_and(|server| server.copy != CopyIn::No) && !may_come_within_copy(head.tag) {
+            return Some(self.breaks_copy(head.tag, io));
+        }
         if self.is_skipping && !matches!(head.tag, tag::SYNC | tag::TERMINATE) {
             self.drop_message(head, feed, io);
             return None;
@@ -167,9 +170,6 @@ impl Session {
             return Err(Some(Next::NeedServer(Want { is_read_only })));
         };
         self.attachment = Attachment::Used;
-        // Within COPY the message is an error, which ends it.
-        self.breaks_copy = server.copy != CopyIn::No;
-        server.copy = CopyIn::No;
         if self.busy_since.is_none() {
             self.busy_since = Some(turn.io.now());
         }
@@ -319,6 +319,17 @@ impl Session {
         self.violate(Violation::rule("postgres_message_type", Culprit::Client, text))
     }
 
+    /// The words of PostgreSQL, which cannot tell data from requests any more.
+    fn breaks_copy(&mut self, tag: u8, io: &impl Io) -> Next {
+        let text = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
+        io.encode_to_client(|out| {
+            backend::error(out, &backend::ErrorReport::error(sqlstate::PROTOCOL_VIOLATION, &text));
+            let lost = "terminating connection because protocol synchronization was lost";
+            backend::error(out, &backend::ErrorReport::fatal(sqlstate::PROTOCOL_VIOLATION, lost));
+        });
+        self.violate(Violation::rule("postgres_copy_message", Culprit::Client, text))
+    }
+
     /// A text that is too large to be read: it passes in pieces, if the pool lets it.
     pub(crate) fn pass_opaque<I: Io>(
         &mut self,
@@ -344,6 +355,11 @@ impl Session {
         self.pass(head, turn, server);
         None
     }
+}
+
+/// While a server reads the data of a COPY, everything else ends the connection.
+fn may_come_within_copy(tag: u8) -> bool {
+    matches!(tag, tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL | tag::SYNC | tag::FLUSH | tag::TERMINATE)
 }
 
 fn too_long(head: Head, max: usize) -> Violation {

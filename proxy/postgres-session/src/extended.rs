@@ -65,8 +65,7 @@ impl Session {
             || (name.is_empty() && Self::is_unnamed_uncertain(server))
             || (is_known && server.queue.is_status_unknown());
         let is_unsure = is_unsure || self.are_names_uncertain(server) || Self::is_uncertain(&statement, server);
-        // Within COPY the message is an error, and its reply comes only behind it.
-        if is_unsure && !self.breaks_copy {
+        if is_unsure {
             return Some(self.wait_for_replies(turn, server));
         }
         turn.io.count(Event::ClientParse);
@@ -111,7 +110,7 @@ impl Session {
             self.ensure(&statement, turn, server);
         }
         let is_refused = is_taken || (server.status == TransactionStatus::Failed && !ends_block(&statement));
-        let named = Rc::new(Named { name: name.into(), meaning: Meaning::Protocol(statement.clone()) });
+        let named = Rc::new(Named::new(name, Meaning::Protocol(statement.clone())));
         self.names_since = Some(server.queue.batch());
         match server.statements.use_number(&statement) {
             Some(number) if is_refused => {
@@ -143,6 +142,8 @@ impl Session {
     fn write_parse<I: Io>(&mut self, statement: &Statement, number: u64, turn: &mut Turn<'_, '_, I>) {
         turn.io.count(Event::ServerParse);
         turn.feed.flush(&mut self.retry, turn.io);
+        // The batch has what its bytes do not show.
+        self.retry.forget();
         let name = ServerName::new(number);
         turn.io.encode_to_server(|out| frontend::parse_renamed(out, name.bytes(), statement.rest()));
     }
@@ -152,6 +153,7 @@ impl Session {
         while let Some((statement, number)) = server.statements.evict(self.settings.server_statements_max) {
             turn.io.count(Event::Eviction);
             turn.feed.flush(&mut self.retry, turn.io);
+            self.retry.forget();
             self.write_close(number, turn.io);
             let entry = Expected::swallow(Request::Close, Note::Evicted(statement, number));
             if let Some(Expected { note: Note::Evicted(statement, number), .. }) = server.queue.push(entry) {
@@ -169,6 +171,7 @@ impl Session {
         }
         for number in std::mem::take(&mut server.stale) {
             turn.feed.flush(&mut self.retry, turn.io);
+            self.retry.forget();
             self.write_close(number, turn.io);
             server.queue.push(Expected::swallow(Request::Close, Note::None));
         }
@@ -212,9 +215,6 @@ impl Session {
     /// Whether the server has the statement of this name, only a reply can tell.
     #[inline]
     fn must_wait_for(&self, name: &[u8], server: &ServerState) -> bool {
-        if self.breaks_copy {
-            return false;
-        }
         if name.is_empty() {
             return Self::is_unnamed_uncertain(server);
         }
@@ -260,6 +260,7 @@ impl Session {
             return;
         }
         turn.feed.flush(&mut self.retry, turn.io);
+        self.retry.forget();
         let note = self.note_unnamed(server);
         match self.unnamed.clone() {
             Some(wanted) => {
@@ -311,25 +312,28 @@ impl Session {
             self.pass(head, turn, server);
             return None;
         }
-        let statement = match self.names.get(bind.statement).map(|named| &named.meaning) {
-            Some(Meaning::Protocol(statement)) => statement.clone(),
-            meaning => {
-                let is_sql = meaning.is_some();
-                return self.bind_other(&bind, is_sql, head, turn, server);
-            }
+        let named = self.names.get(bind.statement).cloned();
+        let Some((named, statement)) = of_protocol(named.as_ref()) else {
+            return self.bind_other(&bind, named.is_some(), head, turn, server);
         };
-        if server.queue.is_quiet() && server.status == TransactionStatus::Idle && !self.retry.is_recording() {
-            turn.feed.flush(&mut self.retry, turn.io);
-            self.retry.begin();
-        }
+        self.record(turn, server);
         let number = self.ensure(&statement, turn, server);
         self.bind_portal(bind.portal, statement.facts().cloned());
         self.retry.note_statement(&statement);
-        server.queue.push(Expected::forward(Request::Bind, Note::Bound(statement)));
+        server.queue.push(Expected::forward(Request::Bind, Note::Bound(named)));
         turn.feed.flush(&mut self.retry, turn.io);
         self.write_bind(&bind, number, missing, turn.io);
         self.replaced(head, turn, server);
         None
+    }
+
+    /// The next message may begin a batch that can be repeated.
+    #[inline]
+    fn record<I: Io>(&mut self, turn: &mut Turn<'_, '_, I>, server: &ServerState) {
+        if server.queue.is_quiet() && server.status == TransactionStatus::Idle && !self.retry.is_recording() {
+            turn.feed.flush(&mut self.retry, turn.io);
+            self.retry.begin();
+        }
     }
 
     /// A Bind of a name of SQL's PREPARE, or of none that the client has.
@@ -409,12 +413,15 @@ impl Session {
         if is_sql && server.queue.is_quiet() && server.status != TransactionStatus::Failed {
             self.align(describe.name, turn, server);
         }
-        let (number, note) = match self.names.get(describe.name).map(|named| &named.meaning) {
-            Some(Meaning::Protocol(statement)) => {
-                let statement = statement.clone();
-                (Some(self.ensure(&statement, turn, server)), Note::Bound(statement))
+        let named = self.names.get(describe.name).cloned();
+        let (number, note) = match of_protocol(named.as_ref()) {
+            Some((named, statement)) => {
+                self.record(turn, server);
+                let number = self.ensure(&statement, turn, server);
+                self.retry.note_statement(&statement);
+                (Some(number), Note::Bound(named))
             }
-            _ => (None, Note::None),
+            None => (None, Note::None),
         };
         if describe.name.is_empty() {
             self.ensure_unnamed(turn, server);
@@ -563,6 +570,18 @@ impl Session {
                 Delivery { session: self, io }.on_fake(server, entry);
             }
         }
+    }
+}
+
+/// A name of a statement of the protocol, and that statement.
+#[inline]
+fn of_protocol(named: Option<&Rc<Named>>) -> Option<(Rc<Named>, Rc<Statement>)> {
+    match named {
+        Some(named) => match &named.meaning {
+            Meaning::Protocol(statement) => Some((named.clone(), statement.clone())),
+            Meaning::Sql(_) => None,
+        },
+        None => None,
     }
 }
 

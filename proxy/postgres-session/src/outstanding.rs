@@ -91,8 +91,8 @@ pub(crate) enum Note {
     Replayed(Rc<Variables>),
     /// A name of SQL's PREPARE got the meaning at the server that it has for the client; and its meaning there before.
     Aligned(Box<[u8]>, Option<Rc<[u8]>>),
-    /// A Bind of a shared statement.
-    Bound(Rc<Statement>),
+    /// A Bind or Describe of a shared statement.
+    Bound(Rc<Named>),
     /// Bytes of the gateway's own reply.
     Reply(Rc<[u8]>),
 }

@@ -199,9 +199,11 @@ impl Replies for Silence<'_> {
         server.variables.on_report(report.name, report.value, &mut self.share.variables.borrow_mut());
     }
 
-    fn on_notification(&mut self, _: &[u8]) -> bool {
+    fn holds(&mut self, _: &[u8]) -> bool {
         false
     }
+
+    fn on_notification(&mut self, _: &ServerState, _: backend::NotificationResponse<'_>) {}
 
     fn on_ready(&mut self, server: &mut ServerState, _: bool) -> bool {
         if server.status == TransactionStatus::Idle {

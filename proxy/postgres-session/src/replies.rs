@@ -10,6 +10,7 @@ use crate::facts::Facts;
 use crate::io::{Event, Io};
 use crate::outstanding::{Expected, Fate, Note, Request};
 use crate::pin::PinReasons;
+use crate::retry::Batch;
 use crate::scan::Replies;
 use crate::server::ServerState;
 use crate::session::{End, Session};
@@ -25,6 +26,7 @@ pub(crate) struct Delivery<'s, I> {
 impl<I: Io> Replies for Delivery<'_, I> {
     #[inline]
     fn pass(&mut self, bytes: &[u8]) {
+        self.show_held();
         // A reply that the client has seen cannot be repeated.
         self.session.retry.forget();
         self.io.to_client(bytes);
@@ -65,12 +67,14 @@ impl<I: Io> Replies for Delivery<'_, I> {
                 }
             }
             Note::Prepared(statement) => server.statements.confirm(&statement),
+            Note::Bound(named) => named.is_seen.set(true),
             Note::Unnamed { .. } => server.unnamed_since = None,
             _ => {}
         }
     }
 
     fn on_fake(&mut self, server: &mut ServerState, entry: Expected) {
+        self.show_held();
         self.session.retry.forget();
         let status = server.status;
         self.io.encode_to_client(|out| match (entry.request, &entry.note) {
@@ -119,7 +123,15 @@ impl<I: Io> Replies for Delivery<'_, I> {
     }
 
     fn on_error(&mut self, server: &mut ServerState, fields: backend::ErrorFields<'_>) -> bool {
-        if server.late_syncs > 0 {
+        let breaks_protocol = fields.sqlstate() == Some(sqlstate::PROTOCOL_VIOLATION);
+        if breaks_protocol && fields.is_fatal() {
+            // A request was at the server before it said that its COPY begins, and was read as data.
+            let text = "the server lost the synchronization with the client's messages";
+            self.session.end = Some(End::Violation(Violation::rule("postgres_copy_message", Culprit::Client, text)));
+            return true;
+        }
+        // The server ends the connection itself.
+        if server.late_syncs > 0 && !breaks_protocol {
             let text = "a COPY failed that had a Sync among its data: the number of replies to come is unknown";
             self.session.end = Some(End::Violation(Violation::rule("postgres_copy_sync", Culprit::Client, text)));
             server.is_doomed = true;
@@ -140,12 +152,14 @@ impl<I: Io> Replies for Delivery<'_, I> {
                 return false;
             }
             Note::Effects(facts) => self.apply_failed(&facts, server),
-            Note::Bound(statement) if is_outdated(&fields) => {
-                if self.may_repeat(server) {
-                    self.session.retry.fail();
+            Note::Bound(named) if is_outdated(&fields) => {
+                if !named.is_seen.get() && self.may_repeat(server) {
+                    self.fail_batch(server);
                     return false;
                 }
-                server.stale.extend(server.statements.remove(&statement));
+                if let Meaning::Protocol(statement) = &named.meaning {
+                    server.stale.extend(server.statements.remove(statement));
+                }
             }
             _ => {}
         }
@@ -157,8 +171,20 @@ impl<I: Io> Replies for Delivery<'_, I> {
         server.variables.on_report(report.name, report.value, &mut self.session.share.variables.borrow_mut());
     }
 
-    fn on_notification(&mut self, _: &[u8]) -> bool {
-        true
+    fn holds(&mut self, body: &[u8]) -> bool {
+        self.session.retry.hold(body)
+    }
+
+    fn on_notification(&mut self, server: &ServerState, notification: backend::NotificationResponse<'_>) {
+        let backend::NotificationResponse { pid, channel, payload } = notification;
+        let of_server = server.cancel_target().map_or(0, |target| target.pid);
+        let pid = match self.session.process {
+            Some(own) if pid == of_server => own,
+            // By chance the process of another session has the number that this client knows as its own.
+            Some(own) if pid == own => of_server,
+            _ => pid,
+        };
+        self.io.encode_to_client(|out| backend::notification(out, pid, channel, payload));
     }
 
     #[inline]
@@ -184,16 +210,35 @@ fn is_outdated(fields: &backend::ErrorFields<'_>) -> bool {
 }
 
 impl<I: Io> Delivery<'_, I> {
+    /// What was kept back comes before what the client gets next.
+    #[inline]
+    fn show_held(&mut self) {
+        if let Some(held) = self.session.retry.take_held() {
+            self.io.to_client(&held);
+        }
+    }
+
     /// The failed batch can run again: the client has seen nothing of it, it changed nothing, and it ends with what is outstanding.
     fn may_repeat(&self, server: &ServerState) -> bool {
         self.session.retry.is_recording()
             && server.status == TransactionStatus::Idle
-            && server.queue.ends_with_its_only_sync()
+            && (server.queue.ends_with_its_only_sync() || !server.queue.is_status_unknown())
+    }
+
+    /// The batch has failed, and will be repeated behind its ReadyForQuery.
+    fn fail_batch(&mut self, server: &mut ServerState) {
+        let has_sync = server.queue.is_status_unknown();
+        self.session.retry.fail(has_sync);
+        if !has_sync {
+            // The client waits for the replies before its own.
+            self.io.encode_to_server(frontend::sync);
+            server.queue.push(Expected::swallow(Request::Sync, Note::None));
+        }
     }
 
     /// Prepares the statements of the failed batch again, and sends it again.
     fn repeat(&mut self, server: &mut ServerState) {
-        let (statements, entries, bytes) = self.session.retry.take();
+        let Batch { statements, entries, bytes, has_sync } = self.session.retry.take();
         self.io.count(Event::Heal);
         for statement in statements {
             // Under the same number: the bytes of the batch have it.
@@ -210,7 +255,9 @@ impl<I: Io> Delivery<'_, I> {
         for entry in entries {
             server.queue.push(entry);
         }
-        server.queue.push(Expected::forward(Request::Sync, Note::None));
+        if has_sync {
+            server.queue.push(Expected::forward(Request::Sync, Note::None));
+        }
     }
 
     /// A statement has done what its text says.
@@ -261,7 +308,7 @@ impl<I: Io> Delivery<'_, I> {
                 if let Some(text) = facts.prepare_text(name) {
                     server.sql_names.insert(name.clone(), text.clone());
                     let meaning = Meaning::Sql(text);
-                    self.session.names.insert(Rc::new(Named { name: name.clone(), meaning }));
+                    self.session.names.insert(Rc::new(Named::new(name, meaning)));
                 }
             }
             Effect::Deallocate(name) => {

@@ -25,8 +25,10 @@ pub(crate) trait Replies {
     fn on_error(&mut self, server: &mut ServerState, fields: backend::ErrorFields<'_>) -> bool;
     /// A parameter has this value now.
     fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>);
-    /// A notification; true if it goes to the client as it is.
-    fn on_notification(&mut self, body: &[u8]) -> bool;
+    /// A notification. All bytes before it have been passed.
+    fn on_notification(&mut self, server: &ServerState, notification: backend::NotificationResponse<'_>);
+    /// ParameterDescription; true if it goes to the client later. All bytes before it have been passed.
+    fn holds(&mut self, body: &[u8]) -> bool;
     /// ReadyForQuery; true if it goes to the client.
     fn on_ready(&mut self, server: &mut ServerState, is_forwarded: bool) -> bool;
 }
@@ -83,6 +85,9 @@ impl ServerState {
                 }
                 passes
             } else if end <= input.len() {
+                if matches!(head.tag, tag::NOTIFICATION | tag::PARAMETER_DESCRIPTION) {
+                    run.flush(input, replies);
+                }
                 self.on_message(head.tag, &input[run.at + HEAD_BYTES..end], replies)?
             } else if head.body > HELD_REPLY_BYTES_MAX {
                 return Err(too_large(head.body));
@@ -112,7 +117,7 @@ impl ServerState {
     #[inline]
     fn is_streamed(&self, tag: u8) -> bool {
         match tag {
-            tag::DATA_ROW | tag::COPY_DATA | tag::FUNCTION_CALL | tag::PARAMETER_DESCRIPTION => true,
+            tag::DATA_ROW | tag::COPY_DATA | tag::FUNCTION_CALL => true,
             tag::ROW_DESCRIPTION => self.queue.front().is_some_and(|front| front.request == Request::Query),
             _ => false,
         }
@@ -149,7 +154,12 @@ impl ServerState {
                 replies.on_report(self, report);
                 Ok(!self.is_swallowing())
             }
-            tag::NOTIFICATION => Ok(replies.on_notification(body)),
+            tag::NOTIFICATION => {
+                let notification = backend::NotificationResponse::read(body).map_err(of_server)?;
+                replies.on_notification(self, notification);
+                Ok(false)
+            }
+            tag::PARAMETER_DESCRIPTION => Ok(self.streamed_passes(tag)? && !replies.holds(body)),
             tag::COPY_IN => self.on_copy_in(tag),
             tag::COPY_OUT | tag::COPY_BOTH | tag::COPY_DONE => self.streamed_passes(tag),
             _ => Err(unexpected(tag)),

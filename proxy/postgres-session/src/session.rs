@@ -155,8 +155,6 @@ pub struct Session {
     pub(crate) busy_since: Option<Time>,
     /// Since when none is due.
     pub(crate) idle_since: Time,
-    /// The present message comes within the data of a COPY, where it is an error.
-    pub(crate) breaks_copy: bool,
     /// A message has been looked at that waits for replies.
     pub(crate) is_waiting: bool,
     /// The batch that last gave or ended a name, while its replies are due: an error there may yet undo that.
@@ -165,6 +163,8 @@ pub struct Session {
     pub(crate) has_barrier: bool,
     pub(crate) end: Option<End>,
     pub(crate) retry: crate::retry::Retry,
+    /// The process number that the client knows as its own.
+    pub(crate) process: Option<u32>,
 }
 
 impl Session {
@@ -196,13 +196,18 @@ impl Session {
             awaited_channel: None,
             busy_since: None,
             idle_since: now,
-            breaks_copy: false,
             is_waiting: false,
             names_since: None,
             has_barrier: false,
             end: None,
             retry: crate::retry::Retry::default(),
+            process: None,
         }
+    }
+
+    /// The client knows its session by this process number, that of its BackendKeyData: its own notifications come with it.
+    pub fn with_process(self, pid: u32) -> Self {
+        Self { process: Some(pid), ..self }
     }
 
     /// Takes bytes of the client. `server` is the server that it holds.

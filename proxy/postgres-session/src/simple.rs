@@ -62,7 +62,7 @@ impl Session {
             Some(facts) => {
                 // Names, and whether a block has failed, must be certain before anything is sent about them.
                 let is_unsure = facts.names_statements && !server.queue.is_empty();
-                if is_unsure && !self.breaks_copy {
+                if is_unsure {
                     return Some(self.wait_for_replies(turn, server));
                 }
                 if self.is_deallocated_here(&facts, head, turn, server) {
@@ -144,6 +144,7 @@ impl Session {
             server.sql_names.insert(name.into(), wanted.clone());
         }
         turn.feed.flush(&mut self.retry, turn.io);
+        self.retry.forget();
         turn.io.encode_to_server(|out| frontend::query(out, &text));
         let ends_unnamed = server.unnamed.is_some();
         if ends_unnamed {

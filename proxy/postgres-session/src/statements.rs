@@ -1,5 +1,6 @@
 //! Prepared statements: texts of a worker, names of a client, and what each server has prepared.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::rc::Rc;
@@ -145,6 +146,14 @@ pub(crate) enum Meaning {
 pub(crate) struct Named {
     pub(crate) name: Box<[u8]>,
     pub(crate) meaning: Meaning,
+    /// The client has bound or described it: it may know the row type.
+    pub(crate) is_seen: Cell<bool>,
+}
+
+impl Named {
+    pub(crate) fn new(name: &[u8], meaning: Meaning) -> Self {
+        Self { name: name.into(), meaning, is_seen: Cell::new(false) }
+    }
 }
 
 /// The names of a client.

@@ -126,6 +126,9 @@ impl ModelServer {
     }
 
     fn message(&mut self, tag: u8, body: &[u8]) {
+        if self.has_ended {
+            return;
+        }
         if self.copy.is_some() {
             return self.copy_message(tag, body);
         }
@@ -316,7 +319,11 @@ impl ModelServer {
             }
             tag::COPY_FAIL => Some(("57014", "COPY from stdin failed")),
             tag::SYNC | tag::FLUSH => None,
-            _ => Some(("08P01", "unexpected message type during COPY from stdin")),
+            tag::TERMINATE => {
+                self.has_ended = true;
+                None
+            }
+            _ => return self.lose_synchronization(tag),
         };
         let Some(failure) = failure else { return };
         let is_query = self.copy.take().is_some_and(|copy| copy.rest.is_some());
@@ -327,6 +334,15 @@ impl ModelServer {
         } else {
             self.skips_to_sync = true;
         }
+    }
+
+    /// Within the data of a COPY, the server cannot tell data from requests any more.
+    fn lose_synchronization(&mut self, tag: u8) {
+        let text = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
+        backend::error(&mut self.out, &backend::ErrorReport::error("08P01", &text));
+        let lost = "terminating connection because protocol synchronization was lost";
+        backend::error(&mut self.out, &backend::ErrorReport::fatal("08P01", lost));
+        self.has_ended = true;
     }
 
     fn function_call(&mut self) -> Result<(), Failure> {
@@ -367,7 +383,7 @@ impl ModelServer {
         }
         self.check_block(statement.sql.as_ref())?;
         if statement.version != self.version && statement.sql.as_ref().is_some_and(Sql::has_rows) {
-            return Err(("0A000", "cached plan must not change result type"));
+            return Err(OUTDATED);
         }
         let name = String::from_utf8_lossy(bind.portal).into_owned();
         if !name.is_empty() && self.portals.contains_key(&name) {
@@ -391,9 +407,12 @@ impl ModelServer {
 
     fn describe(&mut self, body: &[u8]) -> Result<(), Failure> {
         let describe = frontend::Describe::read(body).map_err(|_| BAD_STRING)?;
-        let sql = match describe.kind {
-            Kind::Statement => self.statement(describe.name)?.sql.clone(),
-            Kind::Portal => self.portal(describe.name)?.sql.clone(),
+        let (sql, version) = match describe.kind {
+            Kind::Statement => {
+                let Prepared { sql, version } = self.statement(describe.name)?.clone();
+                (sql, version)
+            }
+            Kind::Portal => (self.portal(describe.name)?.sql.clone(), self.version),
         };
         if self.state.block == Block::Failed && sql.as_ref().is_some_and(Sql::has_rows) {
             return self.check_block(sql.as_ref());
@@ -402,6 +421,9 @@ impl ModelServer {
         if describe.kind == Kind::Statement {
             let parameters = sql.as_ref().map_or(0, Sql::parameters);
             backend::parameter_description(&mut self.out, std::iter::repeat_n(25, parameters));
+        }
+        if version != self.version && sql.as_ref().is_some_and(Sql::has_rows) {
+            return Err(OUTDATED);
         }
         match sql {
             Some(sql) if sql.has_rows() => self.row_description(&sql),
@@ -472,5 +494,6 @@ impl ModelServer {
 }
 
 const SYNTAX: Failure = ("42601", "syntax error");
+const OUTDATED: Failure = ("0A000", "cached plan must not change result type");
 const BAD_STRING: Failure = ("08P01", "invalid string in message");
 pub(crate) const TAKEN: Failure = ("42P05", "prepared statement already exists");

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weir_base::{Rng, Time};
 use weir_postgres_codec::frontend;
 use weir_postgres_session::{
-    Cleanliness, Next, Recovered, Recovery, ServerState, ServerStep, Session, SessionSettings, Value, WorkerShare,
+    Cleanliness, End, Next, Recovered, Recovery, ServerState, ServerStep, Session, SessionSettings, Value, WorkerShare,
 };
 
 use crate::client;
@@ -261,7 +261,7 @@ impl World {
                     self.servers[idle].used = Use::Client(at);
                     self.clients[at].server = Some(idle);
                 }
-                Next::Close(end) => panic!("client {at} ends: {end:?}\n{}", self.clients[at].log.join("\n")),
+                Next::Close(end) => return self.end(at, &end),
             }
         }
     }
@@ -336,11 +336,19 @@ impl World {
                     Cleanliness::Unusable => self.replace(at),
                 }
             }
-            ServerStep::Close(end) => panic!("client {client} ends: {end:?}\n{}", self.clients[client].log.join("\n")),
+            ServerStep::Close(end) => return self.end(client, &end),
         }
         if !self.clients[client].is_waiting {
             self.pump(client);
         }
+    }
+
+    /// A session ends only where a server of its own would end it, with the same words.
+    fn end(&mut self, at: usize, end: &End) {
+        let client = &self.clients[at];
+        let is_due = client.direct.has_ended && client.received == client.expected.len();
+        assert!(is_due, "client {at} ends: {end:?}\n{}", client.log.join("\n"));
+        self.vanish(at);
     }
 
     fn vanish(&mut self, at: usize) {

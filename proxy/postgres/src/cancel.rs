@@ -219,7 +219,11 @@ mod tests {
     fn p16_only_the_right_secret_reaches_the_client() {
         let keys = CancelKeys::new(0);
         let (slot, woken) = slot(&keys);
-        for change in [|secret: &mut Vec<u8>| secret[3] ^= 1, |secret| secret.push(0), |secret| secret.truncate(3)] {
+        for change in [
+            |secret: &mut Vec<u8>| secret[3] ^= 1,
+            |secret: &mut Vec<u8>| secret.push(0),
+            |secret: &mut Vec<u8>| secret.truncate(3),
+        ] {
             let wrong = message(&slot, change);
             keys.deliver(&wrong);
             assert_eq!(

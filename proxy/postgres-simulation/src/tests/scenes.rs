@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use weir_postgres_codec::{frontend, frontend::Kind};
+use weir_postgres_codec::{TransactionStatus, backend, frontend, frontend::Kind};
 use weir_postgres_session::io::Event;
-use weir_postgres_session::{Cleanliness, End, Next, OpaquePolicy, PinReasons, Recovered, Refusal, SessionSettings};
+use weir_postgres_session::{
+    CancelTarget, Cleanliness, End, Next, OpaquePolicy, PinReasons, Recovered, Refusal, ServerState, ServerStep,
+    Session, SessionSettings,
+};
 
 use super::scene::{Scene, tags};
+use crate::server::ModelServer;
 
 fn bytes(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
@@ -92,6 +96,69 @@ fn a_changed_row_type_is_healed_once_and_the_client_sees_nothing() {
     assert_eq!(scene.io.count_of(Event::Heal), 1);
     assert_eq!(scene.model.statements(), 1, "the outdated one is closed");
     assert_eq!(scene.releases.last(), Some(&Cleanliness::Clean));
+}
+
+/// Parse, Describe, and Flush or Sync, as drivers learn the types of a statement.
+fn learn(name: &str, ends: fn(&mut Vec<u8>)) -> Vec<u8> {
+    bytes(|out| {
+        frontend::parse(out, name.as_bytes(), b"SELECT 'a'", &[]);
+        frontend::describe(out, Kind::Statement, name.as_bytes());
+        ends(out);
+    })
+}
+
+/// The server has the statement from another client, and from before the change.
+#[test]
+fn a_client_that_prepares_after_a_change_of_the_row_type_sees_no_error() {
+    for (ends, expected) in [(frontend::sync as fn(&mut Vec<u8>), "1tTZ"), (frontend::flush, "1tT")] {
+        for piece in [1, usize::MAX] {
+            let mut scene = scene();
+            scene.ask(&learn("s", frontend::sync));
+            scene.ask(&query("ALTER TABLE t ADD b INT"));
+            scene.next_client(&[]);
+            scene.send(&learn("mine", ends));
+            assert_eq!(tags(&scene.turn(piece)), expected);
+            assert_eq!(scene.io.count_of(Event::Heal), 1);
+            let rest =
+                if expected.ends_with('Z') { run("mine") } else { [bytes(frontend::sync), run("mine")].concat() };
+            let got = tags(&scene.ask(&rest));
+            assert!(got.ends_with("2TDCZ") && !got.contains('E'), "{got}");
+            assert_eq!(scene.model.statements(), 1);
+            assert_eq!(scene.releases.last(), Some(&Cleanliness::Clean));
+        }
+    }
+}
+
+/// It would misread the new rows. PostgreSQL gives it the error, and drivers prepare anew.
+#[test]
+fn a_client_that_knows_the_old_row_type_gets_the_error_and_may_prepare_anew() {
+    let mut scene = scene();
+    scene.ask(&learn("s", frontend::sync));
+    assert_eq!(tags(&scene.ask(&run("s"))), "2TDCZ");
+    scene.ask(&query("ALTER TABLE t ADD b INT"));
+    assert_eq!(tags(&scene.ask(&run("s"))), "EZ");
+    assert_eq!(scene.io.count_of(Event::Heal), 0);
+    let again = bytes(|out| frontend::close(out, Kind::Statement, b"s"));
+    assert_eq!(tags(&scene.ask(&[again, learn("s", frontend::sync)].concat())), "31tTZ");
+    assert_eq!(tags(&scene.ask(&run("s"))), "2TDCZ");
+}
+
+/// The statement that the batch prepares is not among its bytes.
+#[test]
+fn a_batch_that_makes_the_gateway_prepare_is_not_repeated() {
+    let mut scene = scene();
+    scene.ask(&prepare("s", "SELECT 'a'"));
+    scene.ask(&query("ALTER TABLE t ADD b INT"));
+    let both = bytes(|out| {
+        frontend::bind(out, b"", b"s", []);
+        frontend::execute(out, b"", 0);
+        frontend::parse(out, b"other", b"SELECT 'b'", &[]);
+        frontend::bind(out, b"", b"other", []);
+        frontend::execute(out, b"", 0);
+        frontend::sync(out);
+    });
+    assert_eq!(tags(&scene.ask(&both)), "EZ");
+    assert_eq!(tags(&scene.ask(&both)), "2DC12DCZ");
 }
 
 #[test]
@@ -227,6 +294,62 @@ fn a_sync_among_the_data_of_a_copy_that_fails_ends_the_session() {
     let step = scene.session.on_server(&output[..output.len() - 12], &mut scene.state, &scene.io);
     let closes = matches!(step, Ok(weir_postgres_session::ServerStep::Close(End::Violation(_))));
     assert!(closes, "{step:?}");
+}
+
+/// As PostgreSQL ends it, by the same words.
+#[test]
+fn a_request_within_the_data_of_a_copy_ends_the_connection() {
+    let close = bytes(|out| frontend::close(out, Kind::Statement, b"s"));
+    for request in [query("SELECT 'b'"), query("DEALLOCATE s"), close, prepare("s2", "SELECT 'a'"), run("s")] {
+        let mut scene = scene();
+        scene.ask(&prepare("s", "SELECT 'a'"));
+        scene.ask(&query("COPY t FROM STDIN"));
+        scene.ask(&bytes(|out| frontend::copy_data(out, b"1\n")));
+        let next = scene.send(&request);
+        assert!(matches!(&next, Next::Close(End::Violation(why)) if why.reason == "postgres_copy_message"), "{next:?}");
+        let said = scene.io.to_client.take();
+        scene.model.receive(&request);
+        scene.model.run();
+        let direct = scene.model.take_output();
+        assert!(direct.ends_with(&said) && tags(&said) == "EE", "{}", String::from_utf8_lossy(&said));
+    }
+}
+
+#[test]
+fn a_request_that_comes_before_its_copy_begins_ends_the_connection_when_the_server_does() {
+    let mut scene = scene();
+    scene.send(&[query("COPY t FROM STDIN"), query("SELECT 'b'")].concat());
+    let input = scene.io.to_server.take();
+    scene.model.receive(&input);
+    scene.model.run();
+    let step = scene.session.on_server(&scene.model.take_output(), &mut scene.state, &scene.io);
+    assert!(matches!(&step, Ok(ServerStep::Close(End::Violation(_)))), "{step:?}");
+    assert_eq!(tags(&scene.io.to_client.take()), "GEE");
+}
+
+/// Its own notifications come from itself, and those of others never do.
+#[test]
+fn notifications_come_from_the_processes_that_the_client_knows() {
+    let mut scene = scene();
+    let target = CancelTarget { pid: 100, secret: Box::new([0; 4]) };
+    scene.state = ServerState::new(ModelServer::reports(), Some(target), &scene.share);
+    let session = Session::new([], scene.settings.clone(), scene.share.clone(), scene.io.now.get());
+    scene.session = session.with_process(7);
+    scene.ask(&query("LISTEN c"));
+    for (notifier, shown) in [(100, 7), (7, 100), (8, 8)] {
+        let complete = |out: &mut Vec<u8>| backend::command_complete(out, b"SELECT 1");
+        let reply = |pid| {
+            bytes(|out| {
+                complete(out);
+                backend::notification(out, pid, b"c", b"text");
+                backend::ready_for_query(out, TransactionStatus::Idle);
+            })
+        };
+        scene.send(&query("SELECT 'a'"));
+        scene.io.to_server.take();
+        scene.reply(&reply(notifier));
+        assert_eq!(scene.io.to_client.take(), reply(shown), "from {notifier}");
+    }
 }
 
 #[test]
