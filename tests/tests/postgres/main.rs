@@ -3,6 +3,9 @@
 
 mod drivers;
 mod gateway;
+mod hostile;
+mod hostile_logins;
+mod isolation;
 mod logins;
 mod servers;
 mod torture;
