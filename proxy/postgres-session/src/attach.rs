@@ -14,7 +14,7 @@ use crate::statements::Meaning;
 use crate::variables::difference;
 
 /// Servers in a row that a statement may lose before one has it.
-const LOST_UNUSED_MAX: u32 = 4;
+const LOST_UNUSED_MAX: u8 = 4;
 
 impl Session {
     /// Makes a server as the client wants it. Its requests may follow at once, unless the answer decides about rights or
@@ -82,7 +82,7 @@ impl Session {
         self.portals.clear();
         self.fail_outstanding(server, io);
         // The statement has gone nowhere, and another server may take it. A server that never does would be tried without end.
-        self.lost_unused += u32::from(was_preparing);
+        self.lost_unused += u8::from(was_preparing);
         if self.lost_unused >= LOST_UNUSED_MAX {
             self.lost_unused = 0;
             self.refusal = Some(Refusal::SERVER_LOST_UNUSED);

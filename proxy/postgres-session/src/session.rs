@@ -156,7 +156,7 @@ pub struct Session {
     /// Since when none is due.
     pub(crate) idle_since: Time,
     /// Servers in a row that were lost before they had the client's parameters.
-    pub(crate) lost_unused: u32,
+    pub(crate) lost_unused: u8,
     /// When the client last sent something.
     pub(crate) heard_at: Time,
     /// More bytes of the client would be taken: it is silent if none come.

@@ -12,7 +12,7 @@ use weir_tests::stream::Address;
 
 use crate::gateway::before;
 
-/// What hostile work may cost in memory, bytes.
+/// Memory that hostile work may cost, bytes.
 const GROWTH_MAX: u64 = 64 << 20;
 
 pub(crate) fn login(gateway: &Gateway) -> Wire {
@@ -102,7 +102,7 @@ fn p14_a_pipeline_with_errors_has_one_ready_for_each_sync() {
     let bad = [parse("", "select 1/0"), run("", &[])].concat();
     let mut bytes = Vec::new();
     for n in 0..200 {
-        // What is behind the error in its batch is skipped.
+        // The rest of a batch is skipped behind its error.
         let batch = if n % 3 == 1 { [bad.clone(), good(n)].concat() } else { [good(n), good(n)].concat() };
         bytes.extend([batch, SYNC.to_vec()].concat());
     }
@@ -260,7 +260,7 @@ fn serve(mut stream: TcpStream, at: usize, evil: &[u8]) {
     }
 }
 
-/// What a client of that gateway gets: an error of its login or of its query.
+/// The error of a client's login or of its query.
 fn outcome(gateway: &Gateway) -> String {
     match Wire::connect(gateway.address.tcp().port(), USER, USER, "victim") {
         Err(error) => error,
@@ -304,7 +304,7 @@ fn p19_a_server_that_breaks_the_protocol_is_closed_and_its_client_gets_an_error(
 #[test]
 fn p19_a_row_of_a_gibibyte_that_never_comes_costs_no_memory() {
     let row = [message(b'T', b"\0\0"), [&b"D"[..], &0x3000_0000_u32.to_be_bytes(), b"\0\x01"].concat()].concat();
-    // Half of a row has gone to the client: no error can follow. Of a response to its parameters it sees nothing.
+    // Half of a row has gone to the client: no error can follow. A response to its parameters is not for it.
     for (at, end) in [(2, "closed"), (1, "57014")] {
         let address = evil_server(at, row.clone());
         let config = Config { protocol: "postgres", ..Config::to(&address) };

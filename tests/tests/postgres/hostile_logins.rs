@@ -17,7 +17,7 @@ use crate::gateway::before;
 const PATIENCE: Duration = Duration::from_secs(20);
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 const GSS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 48];
-/// What a refused login may cost in memory, bytes: far below the lengths that clients claim.
+/// Memory that a refused login may cost, bytes: far below the lengths that clients claim.
 const GROWTH_MAX: u64 = 32 << 20;
 
 /// A startup packet of that version with these words.
@@ -248,7 +248,7 @@ fn p20_other_versions_and_replication_are_negotiated_or_refused() {
     assert!(newer.starts_with(b"v\0\0\0\x0c\0\x03\0\x02\0\0\0\0R"), "3.2 is the newest: {newer:?}");
 }
 
-/// A gateway in front of a port where nobody listens refuses a login with 57P03, or the first query.
+/// A gateway in front of a port without a listener refuses a login with 57P03, or the first query.
 #[test]
 fn a_gateway_without_a_server_says_so() {
     let nowhere = Address::port(port::free());

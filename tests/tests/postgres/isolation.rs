@@ -185,7 +185,7 @@ fn s7_messages_of_all_sizes_keep_their_bytes_and_their_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let gateway = Gateway::start(before(&server, folder.path(), "", "pool_size = 2"));
     let mut wire = login(&gateway);
-    // Of a message of `size` bytes with its head, what the text has beside its filling.
+    // `rest`: the bytes of a message of `size` bytes that are no filling.
     let fill = |size: usize, rest: usize| "x".repeat(size - rest);
     for size in sizes() {
         let text = |rest: usize| format!("select length('{}')", fill(size, rest));
