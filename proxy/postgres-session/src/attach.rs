@@ -13,6 +13,9 @@ use crate::session::{Attachment, End, Next, Session};
 use crate::statements::Meaning;
 use crate::variables::difference;
 
+/// Servers in a row that a statement may lose before one has it.
+const LOST_UNUSED_MAX: u8 = 4;
+
 impl Session {
     /// Makes a server as the client wants it. Its requests may follow at once, unless the answer decides about rights or
     /// no server has ever accepted these parameters.
@@ -37,6 +40,8 @@ impl Session {
         server.unnamed = None;
         if difference.is_about_rights || !self.is_proven {
             self.attachment = Attachment::Preparing;
+            // The client waits already.
+            self.busy_since.get_or_insert(io.now());
         }
     }
 
@@ -61,6 +66,7 @@ impl Session {
     pub fn on_server_lost(&mut self, server: &mut ServerState, io: &impl Io) -> Next {
         let is_mid_reply = server.body_left > 0 && server.body_passes;
         let was_used = self.attachment == Attachment::Used;
+        let was_preparing = self.attachment == Attachment::Preparing;
         let is_bound = server.status != TransactionStatus::Idle || self.pin.is_held() || server.is_half_sent;
         self.attachment = Attachment::None;
         self.busy_since = None;
@@ -77,6 +83,12 @@ impl Session {
         }
         self.portals.clear();
         self.fail_outstanding(server, io);
+        // The statement has gone nowhere, and another server may take it. A server that never does would be tried without end.
+        self.lost_unused += u8::from(was_preparing);
+        if self.lost_unused >= LOST_UNUSED_MAX {
+            self.lost_unused = 0;
+            self.refusal = Some(Refusal::SERVER_LOST_UNUSED);
+        }
         Next::More
     }
 

@@ -19,9 +19,11 @@ impl Session {
     fn limit(&self, server: Option<&ServerState>) -> Option<(Time, Refusal)> {
         let held = server.filter(|_| self.attachment != Attachment::None);
         if let Some(since) = self.busy_since {
-            let limit = self.settings.query_timeout?;
-            // While a client sends the data of a COPY, or the rest of a batch, the server waits for the client.
-            return Some((since.saturating_add(limit), Refusal::QUERY_TIMEOUT));
+            let whole = self.settings.query_timeout.map(|limit| (since.saturating_add(limit), Refusal::QUERY_TIMEOUT));
+            let is_awaited = self.is_listening && held.is_some_and(ServerState::awaits_client);
+            let silent = self.settings.idle_transaction_timeout.filter(|_| is_awaited);
+            let silent = silent.map(|limit| (self.heard_at.saturating_add(limit), Refusal::IDLE_TRANSACTION));
+            return [whole, silent].into_iter().flatten().min_by_key(|(at, _)| *at);
         }
         if held.is_some_and(|server| server.status != TransactionStatus::Idle) {
             let limit = self.settings.idle_transaction_timeout?;

@@ -187,6 +187,15 @@ impl Outstanding {
         self.is_skipping || self.is_open
     }
 
+    /// Only more of the batch lets the server go on. An Execute without its Sync may be running: that is unknown.
+    pub(crate) fn awaits_client(&self) -> bool {
+        let runs_nothing = |entry: &Expected| {
+            entry.fate == Fate::Fake
+                || matches!(entry.request, Request::Parse | Request::Bind | Request::Describe | Request::Close)
+        };
+        self.needs_sync() && self.entries.iter().all(runs_nothing)
+    }
+
     /// Whether a Flush is due so that the replies come; once behind each request.
     pub(crate) fn flush_due(&mut self) -> bool {
         self.needs_sync() && !std::mem::replace(&mut self.is_flushed, true)

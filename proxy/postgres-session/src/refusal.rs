@@ -35,6 +35,11 @@ impl Refusal {
         "the connection to the server was lost: the statement may have been executed",
         false,
     );
+    pub(crate) const SERVER_LOST_UNUSED: Self = Self::fixed(
+        sqlstate::CONNECTION_FAILURE,
+        "servers were lost before they had the statement: it has not been executed",
+        false,
+    );
     pub(crate) const OPAQUE: Self = Self::fixed(
         sqlstate::PROGRAM_LIMIT_EXCEEDED,
         "the statement is too large or too deep to be checked, and this pool refuses such statements",

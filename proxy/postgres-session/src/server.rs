@@ -133,6 +133,11 @@ impl ServerState {
         !self.queue.is_empty()
     }
 
+    /// It can do nothing before the client sends more: the data of a COPY, the rest of a message, or of a batch that executes nothing yet.
+    pub(crate) fn awaits_client(&self) -> bool {
+        self.copy != CopyIn::No || (self.is_half_sent && self.queue.len() <= 1) || self.queue.awaits_client()
+    }
+
     /// The values of the parameters that the server reports, by lower-case name, as they are after a reset.
     pub fn defaults(&self) -> &Variables {
         self.variables.defaults()

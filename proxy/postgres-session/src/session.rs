@@ -155,6 +155,12 @@ pub struct Session {
     pub(crate) busy_since: Option<Time>,
     /// Since when none is due.
     pub(crate) idle_since: Time,
+    /// Servers in a row that were lost before they had the client's parameters.
+    pub(crate) lost_unused: u8,
+    /// When the client last sent something.
+    pub(crate) heard_at: Time,
+    /// More bytes of the client would be taken: it is silent if none come.
+    pub(crate) is_listening: bool,
     /// A message has been looked at that waits for replies.
     pub(crate) is_waiting: bool,
     /// The batch that last gave or ended a name, while its replies are due: an error there may yet undo that.
@@ -196,6 +202,9 @@ impl Session {
             awaited_channel: None,
             busy_since: None,
             idle_since: now,
+            lost_unused: 0,
+            heard_at: now,
+            is_listening: true,
             is_waiting: false,
             names_since: None,
             has_barrier: false,
@@ -228,6 +237,10 @@ impl Session {
             }
         };
         feed.flush(&mut self.retry, io);
+        if !input.is_empty() {
+            self.heard_at = io.now();
+        }
+        self.is_listening = next == Next::More;
         Taken { consumed: feed.consumed(), next }
     }
 
@@ -268,6 +281,7 @@ impl Session {
         match self.attachment {
             Attachment::Preparing => {
                 self.attachment = Attachment::Fresh;
+                self.lost_unused = 0;
                 return Ok(ServerStep::Continue);
             }
             Attachment::Fresh | Attachment::None => return Ok(ServerStep::Continue),

@@ -14,7 +14,7 @@
 
 mod acts;
 mod client;
-mod wire;
+pub mod wire;
 
 use std::collections::BTreeMap;
 use std::fmt;

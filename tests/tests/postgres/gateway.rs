@@ -8,7 +8,7 @@ use weir_tests::gateway::{Config, Gateway, secret_file};
 use weir_tests::postgres::{Major, PASSWORD, Pgbench, Postgres, Protocol, USER, prepare};
 
 /// In front of `server`, which the gateway logs in at with SCRAM; clients are believed.
-fn before(server: &Postgres, folder: &std::path::Path, listener: &str, upstream: &str) -> Config {
+pub(crate) fn before(server: &Postgres, folder: &std::path::Path, listener: &str, upstream: &str) -> Config {
     let password = secret_file(folder, "server-password", PASSWORD);
     Config { protocol: "postgres", ..Config::to(&server.address) }
         .listener(&format!("[listener.postgres]\nauth = \"trust\"\nadmin_users = [\"boss\"]\n{listener}"))

@@ -3,7 +3,10 @@
 
 mod drivers;
 mod gateway;
+mod hostile;
+mod hostile_logins;
 mod import;
+mod isolation;
 mod logins;
 mod servers;
 mod torture;

@@ -214,6 +214,38 @@ fn p17_an_idle_transaction_ends_with_25p03_and_the_server_is_rolled_back() {
 }
 
 #[test]
+fn p15_a_client_for_which_its_server_waits_may_not_be_silent() {
+    let large = query(&format!("SELECT '{}'", "x".repeat(200_000)));
+    let cases = [
+        query("COPY t FROM STDIN"),
+        bytes(|out| frontend::parse(out, b"", b"SELECT 1", &[])),
+        large[..150_000].to_vec(),
+    ];
+    for input in cases {
+        let mut scene = scene();
+        scene.ask(&input);
+        scene.io.to_client.take();
+        scene.advance(Duration::from_secs(59));
+        assert!(scene.session.on_deadline(Some(&scene.state), &scene.io).is_none());
+        scene.advance(Duration::from_secs(2));
+        assert!(scene.session.deadline(Some(&scene.state)) <= scene.io.now.get());
+        assert_eq!(scene.session.on_deadline(Some(&scene.state), &scene.io), Some(End::TimedOut("25P03")));
+    }
+    // A query that runs, with or without its Sync, has its time.
+    let executed = bytes(|out| {
+        frontend::parse(out, b"", b"SELECT 1", &[]);
+        frontend::bind(out, b"", b"", []);
+        frontend::execute(out, b"", 0);
+    });
+    for input in [query("SELECT 'a'"), executed] {
+        let mut scene = scene();
+        scene.send(&input);
+        scene.advance(Duration::from_secs(600));
+        assert_eq!(scene.session.deadline(Some(&scene.state)), weir_base::time::Time::NEVER);
+    }
+}
+
+#[test]
 fn p15_a_client_that_vanishes_within_copy_leaves_a_clean_server() {
     for is_extended in [false, true] {
         let mut scene = scene();

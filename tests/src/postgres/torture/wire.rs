@@ -152,6 +152,12 @@ impl Wire {
         Ok(())
     }
 
+    /// The socket, for a client that reads at its own pace.
+    #[must_use]
+    pub fn socket(&self) -> &TcpStream {
+        &self.stream
+    }
+
     /// Leaves: without a word, by a reset, or in order.
     pub fn leave(self, way: u64) {
         match way {
@@ -161,7 +167,11 @@ impl Wire {
         }
     }
 
-    fn message(&mut self) -> Result<(u8, Vec<u8>), String> {
+    /// Reads one message: its tag and its body.
+    ///
+    /// # Errors
+    /// As [`Wire::reply`].
+    pub fn message(&mut self) -> Result<(u8, Vec<u8>), String> {
         let mut piece = [0; 16 * 1024];
         loop {
             if let Some(message) = self.buffered() {
