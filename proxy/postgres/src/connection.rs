@@ -84,7 +84,7 @@ pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture 
         let life = async {
             let admitted = Box::pin(admission::admit(&connection, &mut stream, security)).await;
             match admitted {
-                Ok(Admitted::Client(client)) => life::live(&connection, &mut stream, client).await,
+                Ok(Admitted::Client(client)) => life::live(&connection, &mut stream, *client).await,
                 Ok(Admitted::Console(rights, input)) => {
                     Box::pin(Console::new(&connection, rights).run(&mut stream, input)).await
                 }

@@ -47,7 +47,7 @@ pub(super) struct Client {
 /// The result of a login.
 pub(super) enum Admitted {
     /// A session with a server.
-    Client(Client),
+    Client(Box<Client>),
     /// A session with the admin console, and bytes that the client sent behind its login.
     Console(Rights, Vec<u8>),
 }
@@ -227,7 +227,7 @@ impl Admission<'_> {
                 .with_process(cancel.key().pid());
         service.metrics.logins.inc();
         let settings = self.settings.clone();
-        Ok(Admitted::Client(Client { session, pool, upstream, settings, cancel, input }))
+        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, settings, cancel, input })))
     }
 
     /// Shows operators who the client is.
