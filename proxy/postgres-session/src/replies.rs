@@ -210,7 +210,7 @@ fn is_outdated(fields: &backend::ErrorFields<'_>) -> bool {
 }
 
 impl<I: Io> Delivery<'_, I> {
-    /// What was kept back comes before what the client gets next.
+    /// Bytes that were kept back come before whatever the client gets next.
     #[inline]
     fn show_held(&mut self) {
         if let Some(held) = self.session.retry.take_held() {

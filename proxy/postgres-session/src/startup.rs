@@ -52,9 +52,9 @@ impl Startup {
 }
 
 impl Session {
-    /// Everything sent has its reply: gives the server again what the client has reset.
+    /// Everything sent has its reply: the server gets the reset parameters of the startup packet again.
     pub(crate) fn restore_startup(&mut self, server: &mut ServerState, io: &impl Io) {
-        // A failed block takes no SET. What it has reset comes back with its end.
+        // A failed block takes no SET. Its end brings the parameters back.
         if self.startup.reset.is_empty() || server.status == TransactionStatus::Failed {
             return;
         }

@@ -165,7 +165,7 @@ fn a_client_that_prepares_after_a_change_of_the_row_type_sees_no_error() {
     }
 }
 
-/// It would misread the new rows. PostgreSQL gives it the error, and drivers prepare anew.
+/// It would misread the new rows. PostgreSQL gives it the error, and drivers prepare the statement again.
 #[test]
 fn a_client_that_knows_the_old_row_type_gets_the_error_and_may_prepare_anew() {
     let mut scene = scene();
