@@ -71,7 +71,7 @@ impl Session {
         }
     }
 
-    /// What comes behind the text waits for its reply.
+    /// Messages behind the text wait for its reply.
     pub(crate) fn is_barrier(&self, facts: &Facts) -> bool {
         facts.is_barrier || (facts.is_reset && self.startup.has_any())
     }
