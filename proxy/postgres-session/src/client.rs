@@ -71,6 +71,11 @@ impl Session {
         }
     }
 
+    /// Messages behind the text wait for its reply.
+    pub(crate) fn is_barrier(&self, facts: &Facts) -> bool {
+        facts.is_barrier || (facts.is_reset && self.startup.has_any())
+    }
+
     fn wait_at_barrier<I: Io>(
         &mut self,
         head: Head,

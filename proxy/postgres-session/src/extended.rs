@@ -465,7 +465,7 @@ impl Session {
         let note = match self.portals.iter().find(|(name, _)| **name == *execute.portal) {
             Some((_, facts)) => {
                 let facts = facts.clone();
-                self.has_barrier |= facts.is_barrier;
+                self.has_barrier |= self.is_barrier(&facts);
                 if facts.names_statements {
                     self.add_pin(crate::pin::PinReasons::SQL_PREPARE, server, turn.io);
                 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_analysis::postgres::{Analysis, Effect, Limits, analyse, quick};
+use weir_analysis::postgres::{Analysis, Effect, Limits, Value, analyse, quick};
 
 /// The effects of a text. A text without any has no `Facts`.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Facts {
     pub(crate) begins_block: bool,
     /// Names of statements after it cannot be known before its reply.
     pub(crate) is_barrier: bool,
+    /// It gives parameters their defaults.
+    pub(crate) is_reset: bool,
 }
 
 /// Facts of a text before it is sent.
@@ -83,7 +85,11 @@ impl Facts {
             .any(|effect| matches!(effect, Effect::Prepare { .. } | Effect::Execute { .. } | Effect::Deallocate(_)));
         let begins_block = all().any(|effect| matches!(effect, Effect::Begin { .. }));
         let is_barrier = is_opaque || all().any(|effect| matches!(effect, Effect::DeallocateAll | Effect::DiscardAll));
-        let facts = Self { statements, prepares, is_opaque, names_statements, begins_block, is_barrier };
+        let is_reset = all().any(|effect| {
+            let is_default = matches!(effect, Effect::Set { value: Value::Default, .. });
+            is_default || matches!(effect, Effect::Reset(_) | Effect::ResetAll | Effect::SetRole { .. })
+        });
+        let facts = Self { statements, prepares, is_opaque, names_statements, begins_block, is_barrier, is_reset };
         Known { facts: Some(Rc::new(facts)), is_read_only }
     }
 
@@ -96,6 +102,7 @@ impl Facts {
             names_statements: false,
             begins_block: false,
             is_barrier: true,
+            is_reset: false,
         })
     }
 

@@ -20,6 +20,7 @@
 //! | `facts` | effects of a text on its session |
 //! | `statements` | prepared statements: texts of a worker, names of a client, slots of a server |
 //! | `variables` | SET and its kin: what a client wants, what a server has, and the difference |
+//! | `startup` | parameters of the startup packet, which RESET brings back |
 //! | `attach` | a client gets a server, or loses it |
 //! | `server` | facts of a server connection, from its login to its end |
 //! | `outstanding` | the replies that a server owes, in order |
@@ -60,6 +61,7 @@ mod session;
 pub mod settings;
 mod share;
 mod simple;
+mod startup;
 mod statements;
 pub mod users;
 mod variables;
@@ -72,4 +74,4 @@ pub use server::{CancelTarget, ServerParcel, ServerState};
 pub use session::{Cleanliness, End, Next, ServerStep, Session, Taken, Want};
 pub use settings::{OpaquePolicy, PoolMode, SessionSettings};
 pub use share::WorkerShare;
-pub use variables::{Value, Variables};
+pub use variables::{Value, Variables, reported_name};

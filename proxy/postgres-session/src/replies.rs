@@ -210,7 +210,7 @@ fn is_outdated(fields: &backend::ErrorFields<'_>) -> bool {
 }
 
 impl<I: Io> Delivery<'_, I> {
-    /// What was kept back comes before what the client gets next.
+    /// Bytes that were kept back come before whatever the client gets next.
     #[inline]
     fn show_held(&mut self) {
         if let Some(held) = self.session.retry.take_held() {
@@ -267,7 +267,7 @@ impl<I: Io> Delivery<'_, I> {
         match effect {
             Effect::Set { scope: Scope::Session, name, value } => match value {
                 Value::Sql(_) | Value::Config(_) => server.variables.on_set(name, kept(value), &mut sets()),
-                Value::Default => server.variables.on_reset(Some(name), &mut sets()),
+                Value::Default => self.reset(Some(name), server),
                 Value::Unknown if server.variables.reports(name) => {}
                 Value::Unknown => self.pin(PinReasons::UNKNOWN_SETTING, server),
             },
@@ -277,8 +277,8 @@ impl<I: Io> Delivery<'_, I> {
                     self.pin(PinReasons::UNKNOWN_SETTING, server);
                 }
             }
-            Effect::Reset(name) => server.variables.on_reset(Some(name), &mut sets()),
-            Effect::ResetAll => server.variables.on_reset(None, &mut sets()),
+            Effect::Reset(name) => self.reset(Some(name), server),
+            Effect::ResetAll => self.reset(None, server),
             Effect::SetRole { scope: Scope::Session, value } => self.identity(ROLE, value, server),
             Effect::SetSessionAuthorization { scope: Scope::Session, value } => {
                 self.identity(AUTHORIZATION, value, server);
@@ -290,13 +290,19 @@ impl<I: Io> Delivery<'_, I> {
         }
     }
 
+    /// A statement reset a parameter, or all of them.
+    fn reset(&mut self, name: Option<&[u8]>, server: &mut ServerState) {
+        server.variables.on_reset(name, &mut self.session.share.variables.borrow_mut());
+        self.session.startup.on_reset(name);
+    }
+
     fn identity(&mut self, name: &[u8], value: &Value, server: &mut ServerState) {
         let share = self.session.share.clone();
         match value {
             Value::Sql(_) | Value::Config(_) => {
                 server.variables.on_set(name, kept(value), &mut share.variables.borrow_mut());
             }
-            Value::Default => server.variables.on_reset(Some(name), &mut share.variables.borrow_mut()),
+            Value::Default => self.reset(Some(name), server),
             Value::Unknown => self.pin(PinReasons::UNKNOWN_SETTING, server),
         }
     }
@@ -399,6 +405,7 @@ impl<I: Io> Delivery<'_, I> {
     fn discard_all(&mut self, server: &mut ServerState) {
         self.forget_statements(server);
         server.variables.on_discard(&mut self.session.share.variables.borrow_mut());
+        self.session.startup.on_reset(None);
         if self.session.settings.shares_listen {
             self.io.unlisten(None);
         }

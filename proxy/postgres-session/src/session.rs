@@ -165,10 +165,11 @@ pub struct Session {
     pub(crate) is_waiting: bool,
     /// The batch that last gave or ended a name, while its replies are due: an error there may yet undo that.
     pub(crate) names_since: Option<u64>,
-    /// An outstanding request may drop names of statements.
+    /// An outstanding request may drop names of statements, or parameters of the startup packet.
     pub(crate) has_barrier: bool,
     pub(crate) end: Option<End>,
     pub(crate) retry: crate::retry::Retry,
+    pub(crate) startup: crate::startup::Startup,
     /// The process number that the client knows as its own.
     pub(crate) process: Option<u32>,
 }
@@ -183,8 +184,10 @@ impl Session {
     ) -> Self {
         let variables = Variables::from_startup(parameters);
         let is_proven = variables.iter().next().is_none();
+        let variables = share.variables(variables);
         Self {
-            variables: share.variables(variables),
+            startup: crate::startup::Startup::new(variables.clone()),
+            variables,
             settings,
             share,
             is_proven,
@@ -285,9 +288,11 @@ impl Session {
                 return Ok(ServerStep::Continue);
             }
             Attachment::Fresh | Attachment::None => return Ok(ServerStep::Continue),
-            // The message that waits for these replies needs this server.
-            Attachment::Used if self.is_waiting => return Ok(ServerStep::Continue),
-            Attachment::Used => {}
+            Attachment::Used => self.restore_startup(server, io),
+        }
+        // The message that waits for these replies needs this server.
+        if self.is_waiting || !server.queue.is_quiet() {
+            return Ok(ServerStep::Continue);
         }
         if self.settings.pool_mode == PoolMode::Statement && server.status != TransactionStatus::Idle {
             let end = self.end_with(Refusal::BLOCK_IN_STATEMENT_POOLING, io);

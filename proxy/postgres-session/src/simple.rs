@@ -68,7 +68,7 @@ impl Session {
                 if self.is_deallocated_here(&facts, head, turn, server) {
                     return None;
                 }
-                self.has_barrier |= facts.is_barrier;
+                self.has_barrier |= self.is_barrier(&facts);
                 self.prepare_for(&facts, turn, server);
                 Note::Effects(facts)
             }

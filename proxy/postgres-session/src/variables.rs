@@ -17,6 +17,12 @@ const FIXED: [&[u8]; 6] = [
     b"session_authorization",
 ];
 
+/// The name of a reported parameter as servers spell it: drivers compare names byte by byte.
+pub fn reported_name(name: &[u8]) -> &[u8] {
+    let mixed: [&[u8]; 3] = [b"DateStyle", b"IntervalStyle", b"TimeZone"];
+    mixed.into_iter().find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name)
+}
+
 /// Lists of names: their values are quoted already, and as one string they would be one name.
 const NAME_LISTS: [&[u8]; 5] = [
     b"search_path",

@@ -16,6 +16,7 @@ use weir_postgres_session::{
     CancelTarget, Recovered, Recovery, ServerParcel, ServerState, Value, WorkerShare,
     checkin::Verdict,
     io::ToServer,
+    reported_name,
     server_login::{Failure, Progress, ServerFacts, ServerIdentity, ServerLogin, Step, TlsMode},
     users::Credential,
 };
@@ -124,7 +125,7 @@ impl PostgresServer {
     /// The greeting of a server that logged in on another worker, as its state still has it.
     pub(crate) fn greeting_of(&self, key: &PoolKey, state: &ServerState) -> Greeting {
         let reported = state.defaults().iter().filter_map(|(name, value)| match value {
-            Value::Literal(value) => Some((spelled(name).to_vec(), value.to_vec())),
+            Value::Literal(value) => Some((reported_name(name).to_vec(), value.to_vec())),
             _ => None,
         });
         self.note_greeting(key, reported.collect())
@@ -216,12 +217,6 @@ impl PooledProtocol for PostgresServer {
     fn unpack(&self, moved: ServerParcel) -> ServerState {
         moved.unpack(&self.share)
     }
-}
-
-/// The name of a reported parameter as servers spell it: drivers compare names byte by byte.
-fn spelled(name: &[u8]) -> &[u8] {
-    let mixed: [&[u8]; 3] = [b"DateStyle", b"IntervalStyle", b"TimeZone"];
-    mixed.into_iter().find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name)
 }
 
 /// Bytes before the reply to a check: reports and notices.

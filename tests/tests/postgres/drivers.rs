@@ -69,15 +69,14 @@ fn every_check_holds_with_the_newest_server() {
     holds(&run(&Driver::ALL, &server, server.port()));
 }
 
-/// Few server connections for all clients. One worker: the first client of a worker whose server comes from another gets no
-/// parameters.
+/// Few server connections for all clients, on two workers: servers go from one to the other.
 #[test]
 fn weir_in_transaction_mode_differs_as_its_list_says() {
     let server = Postgres::start(Major::Fifteen);
     let secret = "{ env = \"WEIR_TEST_PASSWORD\" }";
     let listener = format!("[[listener.user]]\nname = \"{USER}\"\npassword = {secret}");
     let upstream = format!("[upstream.postgres]\nuser = \"{USER}\"\npassword = {secret}\npool_size = 20");
-    let mut config = Config::to(&server.address).listener(&listener).upstream(&upstream);
+    let mut config = Config::to(&server.address).workers(2).listener(&listener).upstream(&upstream);
     config.environment.push(("WEIR_TEST_PASSWORD".into(), PASSWORD.into()));
     let gateway = Gateway::start(Config { protocol: "postgres", ..config });
     let port = gateway.address.tcp().port();

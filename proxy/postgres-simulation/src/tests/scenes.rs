@@ -87,6 +87,42 @@ fn parameters_of_the_startup_packet_are_set_before_anything_runs_and_proven_once
     assert_eq!(scene.io.count_of(Event::Replay), 2);
 }
 
+/// They are the defaults of the session, as at PostgreSQL.
+#[test]
+fn resets_bring_back_the_parameters_of_the_startup_packet() {
+    for text in ["RESET ALL", "RESET application_name", "DISCARD ALL", "SET application_name = DEFAULT"] {
+        let startup: &[(&[u8], &[u8])] = &[(b"application_name", b"mine"), (b"app.x", b"own")];
+        let mut scene = Scene::new(SessionSettings::default(), startup);
+        scene.ask(&query("SET application_name = 'other'"));
+        let both = scene.ask(&[query(text), query("SHOW application_name")].concat());
+        assert!(both.windows(4).any(|part| part == b"mine"), "{text}: {}", String::from_utf8_lossy(&both));
+        let mut status = Vec::new();
+        backend::parameter_status(&mut status, b"application_name", b"mine");
+        assert!(both.windows(status.len()).any(|part| part == status), "{text}: the client learns it");
+        let own = scene.ask(&query("SHOW app.x"));
+        assert!(own.windows(3).any(|part| part == b"own"), "{text}");
+        assert_eq!(scene.releases.last(), Some(&Cleanliness::Clean));
+    }
+}
+
+#[test]
+fn in_a_block_resets_bring_back_the_startup_packet_and_a_rollback_the_values_before() {
+    let mut scene = Scene::new(SessionSettings::default(), &[(b"application_name", b"mine"), (b"app.x", b"own")]);
+    let mut shows = |text: &str, name: &str, value: &str| {
+        scene.ask(&query(text));
+        let reply = scene.ask(&query(&format!("SHOW {name}")));
+        let is_there = reply.windows(value.len()).any(|part| part == value.as_bytes());
+        assert!(is_there, "{text}, {name}: {}", String::from_utf8_lossy(&reply));
+    };
+    shows("SET application_name = 'other'", "application_name", "other");
+    shows("SET app.x = 'changed'", "app.x", "changed");
+    shows("BEGIN", "app.x", "changed");
+    shows("RESET ALL", "application_name", "mine");
+    shows("SELECT 'a'", "app.x", "own");
+    shows("ROLLBACK", "application_name", "other");
+    shows("SELECT 'a'", "app.x", "changed");
+}
+
 #[test]
 fn a_changed_row_type_is_healed_once_and_the_client_sees_nothing() {
     let mut scene = scene();
@@ -129,7 +165,7 @@ fn a_client_that_prepares_after_a_change_of_the_row_type_sees_no_error() {
     }
 }
 
-/// It would misread the new rows. PostgreSQL gives it the error, and drivers prepare anew.
+/// It would misread the new rows. PostgreSQL gives it the error, and drivers prepare the statement again.
 #[test]
 fn a_client_that_knows_the_old_row_type_gets_the_error_and_may_prepare_anew() {
     let mut scene = scene();
