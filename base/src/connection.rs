@@ -18,8 +18,10 @@ pub struct ConnectionDetails {
     pub library: String,
     /// The version of the client library.
     pub library_version: String,
-    /// The selected database. `None`: the protocol has none.
+    /// The number of the selected database. `None`: the protocol numbers none.
     pub db: Option<u32>,
+    /// The name of its database, where databases have names.
+    pub database: String,
     /// The version of the protocol that it speaks, e.g. `RESP3` or `HTTP/2`.
     pub version: &'static str,
     /// The protocol has users: a client without one has not logged in yet.
@@ -31,7 +33,7 @@ pub struct ConnectionDetails {
 impl ConnectionDetails {
     /// Bytes of all texts in it.
     pub fn text_bytes(&self) -> usize {
-        let texts = [&self.name, &self.user, &self.library, &self.library_version, &self.pinned];
+        let texts = [&self.name, &self.user, &self.library, &self.library_version, &self.database, &self.pinned];
         texts.into_iter().map(String::len).sum()
     }
 }

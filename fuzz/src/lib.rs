@@ -11,8 +11,12 @@ mod differential;
 mod gateway;
 mod http;
 mod http_exchange;
+mod postgres;
+mod postgres_session;
+mod postgres_sql;
 mod reply;
 mod request;
+mod sasl;
 mod session;
 mod tcp;
 mod websocket;
@@ -20,8 +24,12 @@ mod websocket;
 pub use differential::redis_differential_reply;
 pub use http::{http_answer, http_chunks, http_request};
 pub use http_exchange::http_exchange;
+pub use postgres::{postgres_messages, postgres_startup};
+pub use postgres_session::postgres_session;
+pub use postgres_sql::postgres_sql;
 pub use reply::redis_reply_framer;
 pub use request::{redis_request_parser, redis_split_invariance};
+pub use sasl::{sasl_scram_client, sasl_scram_server};
 pub use session::redis_session;
 pub use tcp::tcp_client_hello;
 pub use websocket::{websocket, websocket_header};
@@ -43,5 +51,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_answer", http_answer),
     ("http_chunks", http_chunks),
     ("http_exchange", http_exchange),
+    ("postgres_sql", postgres_sql),
     ("tcp_client_hello", tcp_client_hello),
+    ("postgres_session", postgres_session),
+    ("postgres_startup", postgres_startup),
+    ("postgres_messages", postgres_messages),
+    ("sasl_scram_server", sasl_scram_server),
+    ("sasl_scram_client", sasl_scram_client),
 ];

@@ -146,6 +146,11 @@ impl Gateway {
     /// Starts with the text of a configuration without `[admin]` and `[drain]`, whose listener listens on `address`, and waits until
     /// it is ready.
     pub fn with_text(text: &str, address: Address) -> Self {
+        Self::with_environment(text, address, &[])
+    }
+
+    /// The same with environment variables.
+    pub fn with_environment(text: &str, address: Address, environment: &[(String, String)]) -> Self {
         let folder = tempfile::Builder::new().prefix("weir-gateway-").tempdir().expect("a temporary folder");
         let admin_port = port::free();
         let file = folder.path().join("weir.toml");
@@ -154,7 +159,7 @@ impl Gateway {
         std::fs::write(&file, format!("{text}{tables}")).expect("the configuration can be written");
         let words = [program().to_string_lossy(), "run".into(), "--config".into(), file.to_string_lossy()];
         take_in_orphans();
-        let process = Process::start("weir", &words.map(Into::into), &folder.path().join("weir.log"), &[]);
+        let process = Process::start("weir", &words.map(Into::into), &folder.path().join("weir.log"), environment);
         let admin = Admin { address: Address::port(admin_port).tcp() };
         let mut gateway = Self { address, admin, file, process, judged: false, folder };
         gateway.process.wait_ready(|| admin.is_ready());

@@ -12,7 +12,7 @@ pub struct Imported {
     pub notes: String,
 }
 
-/// Imports a configuration of `format`: `nginx`, `haproxy`, `envoy` or `twemproxy`.
+/// Imports a configuration of `format`: `nginx`, `haproxy`, `envoy`, `twemproxy` or `pgbouncer`.
 ///
 /// # Panics
 /// If it has a mistake.

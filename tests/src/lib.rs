@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod nginx;
 pub mod parity;
 pub mod port;
+pub mod postgres;
 pub mod process;
 pub mod prometheus;
 pub mod replicated;

@@ -22,6 +22,44 @@ pub fn go(name: &str) -> PathBuf {
     installed(&format!("go/{name}")).unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup http2`"))
 }
 
+/// The interpreter of Python that has the tests' libraries, as [`python`], or the one that `cargo xtask setup` made.
+///
+/// # Panics
+/// If there is none.
+pub fn python_installed() -> PathBuf {
+    installed("python/bin/python").unwrap_or_else(python)
+}
+
+/// A program that checks a driver of PostgreSQL: `go/postgres`.
+///
+/// # Panics
+/// If it was not built.
+pub fn postgres(name: &str) -> PathBuf {
+    let found = installed(&format!("postgres/{name}"));
+    found.unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup postgres-drivers`"))
+}
+
+/// The folder of a package in the interpreter's environment.
+///
+/// # Panics
+/// If it is not installed.
+pub fn python_package(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the test has a path");
+    let environments = test.ancestors().map(|folder| folder.join("tools/python"));
+    let named = std::env::var_os("WEIR_TEST_PYTHON").map(PathBuf::from);
+    // The environment of the named interpreter is two folders above it.
+    let named = named.as_deref().and_then(|program| program.ancestors().nth(2)).map(Path::to_path_buf);
+    let libraries = named.into_iter().chain(environments).flat_map(|folder| folders(&folder.join("lib")));
+    let mut found = libraries.map(|library| library.join("site-packages").join(name));
+    found
+        .find(|folder| folder.is_dir())
+        .unwrap_or_else(|| panic!("no Python package {name}: run `cargo xtask setup postgres`"))
+}
+
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(folder).map(|entries| entries.flatten().map(|entry| entry.path()).collect()).unwrap_or_default()
+}
+
 /// In the folder of tools, which is beside the one that the test was built into.
 fn installed(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().ok()?;

@@ -26,6 +26,8 @@ mod loads;
 mod pages;
 #[path = "lab/placement.rs"]
 mod placement;
+#[path = "lab/postgres.rs"]
+mod postgres;
 #[path = "lab/pubsub.rs"]
 mod pubsub;
 #[path = "lab/tcp.rs"]

@@ -1,4 +1,4 @@
-//! `weir redis`, `weir http`, `weir tcp`: the gateway in front of a server, without a file.
+//! `weir redis`, `weir http`, `weir tcp`, `weir postgres`: the gateway in front of a server, without a file.
 //!
 //! The command line becomes the text of a `weir.toml`, which goes through the loader like any other. `--write` shows that text.
 //!
@@ -7,11 +7,12 @@
 //! | `address` | the short forms of addresses |
 //! | `file` | the configuration that a command means, as text |
 //! | `probe` | one real request to the upstream, and the finding in a line |
-//! | `redis`, `http`, `tcp` | one protocol each: its row, and its request |
+//! | `redis`, `http`, `tcp`, `postgres` | one protocol each: its row, and its request |
 
 pub mod address;
 pub mod file;
 mod http;
+mod postgres;
 pub mod probe;
 mod redis;
 mod tcp;
@@ -38,6 +39,10 @@ pub struct Protocol {
     pub listen_port: u16,
     /// The usual port of the server.
     pub server_port: u16,
+    /// Lines of TOML behind the keys of the listener: its own table; empty: none is needed.
+    pub listener_table: &'static str,
+    /// TLS to the server begins with a request in clear text; `None`: with its first byte.
+    pub tls_request: Option<TlsRequest>,
     /// Sends one request and says in a few words which server responded, and how fast.
     ///
     /// # Errors
@@ -47,8 +52,16 @@ pub struct Protocol {
     try_it: fn(&Address) -> String,
 }
 
+/// The request for TLS within a protocol.
+pub struct TlsRequest {
+    /// Bytes of the client.
+    pub request: &'static [u8],
+    /// The byte of a server that has TLS.
+    pub agreement: u8,
+}
+
 /// One row per protocol.
-pub const PROTOCOLS: &[&Protocol] = &[&redis::PROTOCOL, &http::PROTOCOL, &tcp::PROTOCOL];
+pub const PROTOCOLS: &[&Protocol] = &[&redis::PROTOCOL, &http::PROTOCOL, &tcp::PROTOCOL, &postgres::PROTOCOL];
 
 /// The protocol of this word.
 pub fn named(word: &str) -> Option<&'static Protocol> {

@@ -30,6 +30,8 @@ pub enum ImportCommand {
     Envoy(ImportArgs),
     /// nutcracker.yml of twemproxy.
     Twemproxy(ImportArgs),
+    /// pgbouncer.ini, with the files that it includes and the users of its auth_file.
+    Pgbouncer(ImportArgs),
 }
 
 /// The files that are read and written.
@@ -49,6 +51,7 @@ pub fn run(command: &ImportCommand) -> Result<(), String> {
         ImportCommand::Haproxy(args) => (Format::Haproxy, args),
         ImportCommand::Envoy(args) => (Format::Envoy, args),
         ImportCommand::Twemproxy(args) => (Format::Twemproxy, args),
+        ImportCommand::Pgbouncer(args) => (Format::Pgbouncer, args),
     };
     let text = read(&args.file).map_err(|why| format!("{}: {why}", args.file.display()))?;
     let directory = args.file.parent().unwrap_or(Path::new("")).to_owned();

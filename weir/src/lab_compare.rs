@@ -33,7 +33,7 @@ const WARMUP_SHORT: Duration = Duration::from_secs(1);
 /// origin and every gateway itself.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab compare examples/lab/redis-mixed.toml --peers envoy,haproxy,twemproxy,direct\n  weir lab compare examples/lab/http1.toml --peers nginx,haproxy,envoy,direct\n  weir lab compare examples/lab/tcp.toml --peers haproxy,envoy,direct\n  weir lab compare scenario.toml --peers envoy,./my-peer.toml --behind 127.0.0.1:6379 --json results/compared.json\n  weir lab compare scenario.toml --peers direct --quick\n  weir lab compare examples/lab/http1-closed.toml --load wrk --peers nginx,floor,direct\n  weir lab compare examples/lab/http1-closed.toml --load wrk --tls\n\nEach phase of the scenario is a row at its rate. It takes phases x blocks x arms x 2 runs. A peer that is missing is named with how to install it, and the rest still runs. --show-peer prints a built-in peer's file, the pattern for your own.\n\nExit: 0 compared, 1 nothing was or this gateway failed, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab compare examples/lab/redis-mixed.toml --peers envoy,haproxy,twemproxy,direct\n  weir lab compare examples/lab/http1.toml --peers nginx,haproxy,envoy,direct\n  weir lab compare examples/lab/tcp.toml --peers haproxy,envoy,direct\n  weir lab compare examples/lab/postgres-closed.toml --load pgbench --peers pgbouncer,direct\n  weir lab compare scenario.toml --peers envoy,./my-peer.toml --behind 127.0.0.1:6379 --json results/compared.json\n  weir lab compare scenario.toml --peers direct --quick\n  weir lab compare examples/lab/http1-closed.toml --load wrk --peers nginx,floor,direct\n  weir lab compare examples/lab/http1-closed.toml --load wrk --tls\n\nEach phase of the scenario is a row at its rate. It takes phases x blocks x arms x 2 runs. A peer that is missing is named with how to install it, and the rest still runs. --show-peer prints a built-in peer's file, the pattern for your own.\n\nExit: 0 compared, 1 nothing was or this gateway failed, 2 the command line is wrong."
 )]
 pub struct CompareArgs {
     /// The scenario, a TOML file.
@@ -47,8 +47,8 @@ pub struct CompareArgs {
     #[arg(long, value_name = "NAME|FILE.toml", value_delimiter = ',')]
     peers: Vec<String>,
 
-    /// Generator of the load: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, or a load program's TOML file. Without it: the
-    /// lab's own generator. For scenarios with mode = "closed" and integrity = false.
+    /// Generator of the load: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, pgbench, or a load program's TOML file. Without
+    /// it: the lab's own generator. For scenarios with mode = "closed" and integrity = false.
     #[arg(long, value_name = "NAME|FILE.toml")]
     load: Option<String>,
 

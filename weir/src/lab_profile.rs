@@ -22,8 +22,8 @@ pub struct ProfileArgs {
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
 
-    /// Generator of the load: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, or a load program's TOML file. Without it: the
-    /// lab's own generator.
+    /// Generator of the load: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, pgbench, or a load program's TOML file. Without
+    /// it: the lab's own generator.
     #[arg(long, value_name = "NAME|FILE.toml")]
     load: Option<String>,
 

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use clap::Subcommand;
+use weir_base::secret::Secret;
 
 mod http;
+mod postgres;
 mod redis;
 mod tcp;
 
@@ -12,6 +14,7 @@ mod tcp;
 #[derive(Debug, Subcommand)]
 pub enum OriginCommand {
     Http(http::HttpArgs),
+    Postgres(postgres::PostgresArgs),
     Redis(redis::RedisArgs),
     Tcp(tcp::TcpArgs),
 }
@@ -19,6 +22,7 @@ pub enum OriginCommand {
 pub fn run(command: &OriginCommand) -> Result<(), String> {
     match command {
         OriginCommand::Http(args) => http::run(args),
+        OriginCommand::Postgres(args) => postgres::run(args),
         OriginCommand::Redis(args) => redis::run(args),
         OriginCommand::Tcp(args) => tcp::run(args),
     }
@@ -33,6 +37,12 @@ fn serve(protocol: &str, origin: weir_origin::Origin) -> Result<(), String> {
     let stats = origin.stats();
     println!("{} requests on {} connections", stats.requests, stats.accepted);
     origin.stop().map_err(|error| error.to_string())
+}
+
+/// The value of the environment variable with this name; `None`: no name was given.
+fn password(variable: Option<&str>) -> Result<Option<Secret>, String> {
+    let value = |name| std::env::var(name).map_err(|_| format!("${name} is not set"));
+    Ok(variable.map(value).transpose()?.map(Secret::from))
 }
 
 /// A whole number and `us`, `ms` or `s`.

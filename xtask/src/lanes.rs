@@ -54,6 +54,10 @@ const FUZZED: &[&str] = &[
     "weir-resp",
     "weir-http-codec",
     "weir-websocket-codec",
+    "weir-postgres-codec",
+    "weir-sasl",
+    "weir-postgres-session",
+    "weir-postgres-simulation",
     "weir-redis-session",
     "weir-redis-simulation",
     "weir-http",
@@ -81,6 +85,7 @@ const HTTP_PATHS: &[&str] = &[
     "tests/Cargo.toml",
     "examples/prometheus/",
 ];
+const POSTGRES_PATHS: &[&str] = &["tests/src/", "tests/tests/postgres/", "tests/clients/postgres/", "tests/Cargo.toml"];
 const LAB_PATHS: &[&str] = &[
     "weir/src/lab",
     "weir/src/plan",
@@ -138,8 +143,8 @@ const LANES: &[Lane] = &[
     Lane {
         name: "unit",
         about: "unit, property and simulation tests, generated references up to date, the corpus of the fuzzer",
-        // The synthetic server is compared with the real one.
-        needs: &[Part::Servers],
+        // The synthetic servers are compared with the real ones.
+        needs: &[Part::Servers, Part::Postgres],
         minutes: 6,
         programs: true,
         body: products::unit,
@@ -176,6 +181,17 @@ const LANES: &[Lane] = &[
         minutes: 6,
         programs: true,
         body: |run| products::all(run, "http"),
+        ..CODE
+    },
+    Lane {
+        name: "postgres",
+        about: "PostgreSQL with real servers, drivers and programs",
+        needs: &[Part::Servers, Part::Postgres, Part::PostgresDrivers],
+        when: covers(&["weir-postgres"], PRODUCT, POSTGRES_PATHS),
+        core: cores::POSTGRES,
+        minutes: 8,
+        programs: true,
+        body: |run| products::all(run, "postgres"),
         ..CODE
     },
     Lane {
@@ -340,7 +356,7 @@ const LANES: &[Lane] = &[
     Lane {
         name: "lab",
         about: "the lab against real servers, one test at a time: it measures",
-        needs: &[Part::Servers, Part::Peers, Part::Browser, Part::Node],
+        needs: &[Part::Servers, Part::Peers, Part::Postgres, Part::Browser, Part::Node],
         when: covers(&[], LAB, LAB_PATHS),
         core: cores::LAB,
         minutes: 20,

@@ -4,6 +4,7 @@
 //! keys without effect follow from the list at the end of this file.
 
 pub(crate) mod http;
+pub(crate) mod postgres;
 pub(crate) mod redis;
 pub(crate) mod tcp;
 
@@ -48,6 +49,8 @@ pub(crate) trait Protocol {
     const ALPN: &'static [&'static str] = &[];
     /// Protocols of the lab's scenarios whose results are a knee of its listeners. None: they have no knee.
     const SCENARIOS: &'static [&'static str] = &[];
+    /// Keys of `[[listener]]` that another protocol declares, and that have an effect here too.
+    const SHARED_LISTENER_KEYS: &'static [&'static str] = &[];
     /// Its sessions refuse requests beyond a rate.
     const SHEDS: bool = false;
 
@@ -132,6 +135,8 @@ pub(crate) struct Row {
     pub(crate) scenarios: &'static [&'static str],
     /// See [`Protocol::SHEDS`].
     pub(crate) sheds: bool,
+    /// See [`Protocol::SHARED_LISTENER_KEYS`].
+    pub(crate) shared_listener_keys: &'static [&'static str],
     /// See [`Protocol::unfit_at_listener`].
     pub(crate) unfit_at_listener: UnfitKeys,
     /// See [`Protocol::unfit_at_upstream`].
@@ -179,6 +184,7 @@ macro_rules! protocols {
                         alpn: $folder::$protocol::ALPN,
                         scenarios: $folder::$protocol::SCENARIOS,
                         sheds: $folder::$protocol::SHEDS,
+                        shared_listener_keys: $folder::$protocol::SHARED_LISTENER_KEYS,
                         unfit_at_listener: $folder::$protocol::unfit_at_listener,
                         unfit_at_upstream: $folder::$protocol::unfit_at_upstream,
                         listener_keys: <$folder::$protocol as Protocol>::ListenerKeys::names,
@@ -323,6 +329,10 @@ protocols! {
         Tcp "tcp" "TCP"
         /// TLS, unopened, by its server name.
         Tls "tls" "TLS passthrough"
+    }
+    postgres Postgres {
+        /// PostgreSQL's protocol 3.
+        Postgres "postgres" "PostgreSQL"
     }
 }
 

@@ -20,7 +20,7 @@ remedy (`weir check weir.toml`). `weir check --schema` prints a JSON Schema for 
 | duration | `\"250us\"`, `\"500ms\"`, `\"30s\"`, `\"2m\"`, `\"1h\"`, `\"7d\"`: a whole number and its unit |
 | size | `\"512B\"`, `\"64KiB\"`, `\"1MiB\"`, `\"2GiB\"`, or a number of bytes |
 | address | `\"127.0.0.1:6379\"`, `\"[::1]:6379\"`, `\"redis.internal:6379\"` (not for `bind`), `\"unix:/run/redis.sock\"` |
-| secret | `{ env = \"NAME\" }` or `{ file = \"/path\" }`; never in plain text. A file must be readable by its owner only |
+| secret | `\"env:NAME\"` or `\"file:/path\"`, or as a table `{ env = \"NAME\" }`, `{ file = \"/path\" }`; never in plain text. A file must be readable by its owner only |
 | path | absolute, or relative to the directory of this file |
 
 A reload (SIGHUP, or `POST /api/v1/reload`) applies every change at once without dropping a connection, except of keys that

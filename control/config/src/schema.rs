@@ -70,6 +70,7 @@ fn shape(shape: &Shape) -> Json {
                 "type": "object", "required": ["file"], "additionalProperties": false,
                 "properties": { "file": { "type": "string", "description": "Path of a file that only its owner can read." } },
             },
+            { "type": "string", "pattern": "^(env|file):.+$" },
         ] }),
         Shape::Table(info) => table(info),
         Shape::Tables(info) => json!({ "type": "array", "minItems": 1, "items": table(info) }),

@@ -38,8 +38,9 @@ impl Value for SecretRef {
     }
 
     fn read(node: &Node<'_>, _: Option<&RangeInclusive<Self>>, reader: &mut Reader<'_>) -> Option<Self> {
-        let table = match node.value {
-            DeValue::Table(table) => table,
+        let source = match node.value {
+            DeValue::Table(table) => source(node, table, reader)?,
+            DeValue::String(text) if short(text).is_some() => short(text)?,
             DeValue::String(_) => {
                 let message = format!("`{}` stands in the file in plain text", node.path);
                 let help = format!("put it into the environment or a file and write {}", Shape::Secret.example());
@@ -51,7 +52,7 @@ impl Value for SecretRef {
                 return None;
             }
         };
-        match source(node, table, reader)? {
+        match source {
             Source::Env(name) => from_env(node, name, reader),
             Source::File(path) => from_file(node, path, reader),
         }
@@ -63,6 +64,14 @@ impl Value for SecretRef {
             Source::File(path) => json!({ "file": path.display().to_string() }),
         }
     }
+}
+
+/// `env:NAME` or `file:/path`, the short form of a reference.
+fn short(text: &str) -> Option<Source> {
+    let is_name = |name: &&str| !name.is_empty() && !name.contains(['=', '\0']);
+    let env = text.strip_prefix("env:").filter(is_name).map(|name| Source::Env(name.to_owned()));
+    let file = text.strip_prefix("file:").filter(|path| !path.is_empty() && !path.contains('\0'));
+    env.or_else(|| file.map(|path| Source::File(PathBuf::from(path))))
 }
 
 /// Exactly one of `env` and `file`, and nothing else.

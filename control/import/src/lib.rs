@@ -6,7 +6,8 @@
 //! nginx.conf ─┐
 //! haproxy.cfg ┼─▶ Config (listeners, routes, upstreams, notes) ─▶ TOML and notes
 //! envoy.yaml ─┤      one model                                      printed in one place
-//! nutcracker ─┘
+//! nutcracker ─┤
+//! pgbouncer ──┘
 //! ```
 //!
 //! | module | concept |
@@ -22,7 +23,7 @@
 //! | `overlap` | whether one of two routes takes requests of the other, and which is tried first |
 //! | `paths` | paths and regular expressions as a route can have them |
 //! | `yaml` | YAML and JSON as a tree with lines |
-//! | `nginx`, `haproxy`, `envoy`, `twemproxy` | one format each |
+//! | `nginx`, `haproxy`, `envoy`, `twemproxy`, `pgbouncer` | one format each |
 //!
 //! A directive without a counterpart becomes a note, and is never dropped silently. A mistake in the input is an error with its
 //! file and line.
@@ -39,6 +40,7 @@ mod note;
 mod order;
 mod overlap;
 mod paths;
+mod pgbouncer;
 mod quantity;
 mod toml;
 mod twemproxy;
@@ -57,6 +59,8 @@ pub enum Format {
     Envoy,
     /// `nutcracker.yml`.
     Twemproxy,
+    /// `pgbouncer.ini`, with its `auth_file`.
+    Pgbouncer,
 }
 
 impl Format {
@@ -67,11 +71,12 @@ impl Format {
             Self::Haproxy => "haproxy",
             Self::Envoy => "envoy",
             Self::Twemproxy => "twemproxy",
+            Self::Pgbouncer => "pgbouncer",
         }
     }
 }
 
-/// The files that a configuration includes.
+/// The files that a configuration includes or names.
 pub trait Files {
     /// The files that `pattern` names, in the order of their names, each as its name and its text. A relative pattern starts at the
     /// directory of the imported file, or at the one above if nothing is there. A pattern without `*`, `?` and `[` names one file, which must be there.
@@ -100,6 +105,7 @@ pub fn import(format: Format, name: &str, text: &str, files: &dyn Files) -> Resu
         Format::Haproxy => haproxy::read(name, text)?,
         Format::Envoy => envoy::read(name, text)?,
         Format::Twemproxy => twemproxy::read(name, text)?,
+        Format::Pgbouncer => pgbouncer::read(name, text, files)?,
     };
     Ok(config.finish(format.name(), name))
 }

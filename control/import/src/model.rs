@@ -20,6 +20,7 @@ pub(crate) const NOWHERE: &str = "nowhere";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Redis,
+    Postgres,
     Http,
     Tcp,
     /// TLS that is passed on unopened, by its server name.
@@ -30,6 +31,7 @@ impl Protocol {
     const fn word(self) -> &'static str {
         match self {
             Self::Redis => "redis",
+            Self::Postgres => "postgres",
             Self::Http => "http",
             Self::Tcp => "tcp",
             Self::Tls => "tls",
@@ -59,12 +61,21 @@ pub(crate) struct Upstream {
     pub(crate) notes: Vec<Note>,
     /// Where it is defined, or first named.
     pub(crate) place: SourceLine,
+    /// Printed although no listener has it: a note says so.
+    pub(crate) is_spare: bool,
 }
 
 impl Upstream {
     /// An upstream without endpoints.
     pub(crate) fn new(name: String, place: &SourceLine) -> Self {
-        Self { name, endpoints: Vec::new(), more: Table::default(), notes: Vec::new(), place: place.clone() }
+        Self {
+            name,
+            endpoints: Vec::new(),
+            more: Table::default(),
+            notes: Vec::new(),
+            place: place.clone(),
+            is_spare: false,
+        }
     }
 }
 
@@ -284,7 +295,8 @@ impl Config {
                 Target::Redirect(_) | Target::Response(_) => {}
             }
         }
-        let (kept, unused) = std::mem::take(&mut self.upstreams).into_iter().partition(|one| used.contains(&one.name));
+        let (kept, unused) =
+            std::mem::take(&mut self.upstreams).into_iter().partition(|one| one.is_spare || used.contains(&one.name));
         self.upstreams = kept;
         for one in unused {
             let why = "nothing that was imported sends requests to it; it is left out";

@@ -127,7 +127,7 @@ impl Table {
     /// The value at `path`.
     pub(crate) fn get(&self, path: &str) -> Option<&Value> {
         match path.split_once('.') {
-            Some((table, rest)) => self.tables.iter().find(|(name, _)| name == table)?.1.get(rest),
+            Some((table, rest)) => self.get_table(table)?.get(rest),
             None => self.keys.iter().find(|(key, _)| key == path).map(|(_, value)| value),
         }
     }
@@ -139,6 +139,11 @@ impl Table {
             self.tables.len() - 1
         });
         &mut self.tables[place].1
+    }
+
+    /// The table called `name`, if it is there.
+    pub(crate) fn get_table(&self, name: &str) -> Option<&Table> {
+        self.tables.iter().find(|(known, _)| known == name).map(|(_, table)| table)
     }
 
     /// The texts under `key` in the tables of the list called `name`.

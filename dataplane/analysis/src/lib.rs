@@ -4,6 +4,7 @@
 //! | module | input | facts |
 //! |---|---|---|
 //! | [`redis`] | command name and arguments | command, class, access, arity, keys |
+//! | [`postgres`] | text of a query | statements: class, effects on the session, tables, functions, fingerprint |
 //! | [`http`] | path, authority, query and Cookie of a request | the one form of each that is matched and forwarded |
 //!
 //! The Redis command table is generated from what real servers say about themselves (`redis/table.rs`); what they
@@ -15,4 +16,5 @@
 #![forbid(unsafe_code)]
 
 pub mod http;
+pub mod postgres;
 pub mod redis;

@@ -3,6 +3,7 @@
 //! | module | facts | verdict |
 //! |---|---|---|
 //! | [`http`] | head of a request, its peer; the policies of a listener or route | an answer of the gateway's own, or none |
+//! | [`postgres`] | statements of a text; the rules of a user | whether the user may run it |
 //! | [`redis`] | command, keys, channels of a request; a user's rules | whether the user may run it |
 //!
 //! Rules are read and compiled once, when a configuration is loaded. Asking costs a bit test for the command and a match
@@ -10,4 +11,5 @@
 #![forbid(unsafe_code)]
 
 pub mod http;
+pub mod postgres;
 pub mod redis;

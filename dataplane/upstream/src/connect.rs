@@ -1,11 +1,11 @@
 //! Making one upstream connection: connect, TLS, greeting, each within its time.
 
-use std::{io, time::Duration};
+use std::{io, os::fd::OwnedFd, time::Duration};
 
 use weir_base::{exchange::Refusal, limits};
 use weir_engine::{Stream, StreamOptions, Watermarks, net, settings::Address, timeout, tls};
 
-use crate::{protocol::Handshake, settings::UpstreamSettings};
+use crate::{pooled::LoginError, protocol::Handshake, settings::UpstreamSettings};
 
 /// Bytes of requests that may wait for an upstream that does not read, on a lane of requests.
 const LANE_OUTPUT: Watermarks = Watermarks { high: 1 << 20, low: 1 << 18 };
@@ -58,18 +58,51 @@ impl Connector {
     }
 
     async fn stream(&self, marks: Watermarks) -> Result<Stream, ConnectError> {
+        let mut stream = self.plain(marks).await?;
+        if self.tls.is_some() {
+            self.start_tls(&mut stream, &[]).await?;
+        }
+        Ok(stream)
+    }
+
+    async fn plain(&self, marks: Watermarks) -> Result<Stream, ConnectError> {
         let socket = match net::connect(&self.endpoint, self.connect_timeout).await {
             Ok(socket) => socket,
             Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(unreachable("timed out", TIMEOUT)),
             Err(error) => return Err(unreachable(error, "connect")),
         };
-        let mut stream = Stream::new(socket, StreamOptions { marks }).map_err(|error| unreachable(error, "connect"))?;
-        if let Some(tls) = &self.tls {
-            let session = client_session(tls, &self.endpoint)?;
-            let shaken = timeout(self.handshake_timeout, stream.start_tls(session, &[])).await;
-            bounded(shaken, "tls")?;
+        Stream::new(socket, StreamOptions { marks }).map_err(|error| unreachable(error, "connect"))
+    }
+
+    /// Puts TLS between a stream to the endpoint and its queues, within its time; `received` was read before.
+    pub(crate) async fn start_tls(&self, stream: &mut Stream, received: &[u8]) -> Result<(), ConnectError> {
+        let Some(tls) = &self.tls else { return Err(unreachable("the upstream has no TLS settings", "tls")) };
+        let session = client_session(tls, &self.endpoint)?;
+        let shaken = timeout(self.handshake_timeout, stream.start_tls(session, received)).await;
+        bounded(shaken, "tls")
+    }
+
+    /// A stream to the endpoint for a whole session; without TLS if the protocol begins it later.
+    pub(crate) async fn connect_for_session(&self, negotiates_tls: bool) -> Result<Stream, ConnectError> {
+        if negotiates_tls { self.plain(EXCHANGE_OUTPUT).await } else { self.connect().await }
+    }
+
+    /// A stream on which `login` has logged in; connect and login may take the connect timeout each. An error comes with the words of
+    /// the server, if it was the server that refused the login.
+    pub(crate) async fn log_in<T>(
+        &self,
+        negotiates_tls: bool,
+        login: impl AsyncFnOnce(&mut Stream) -> Result<T, LoginError>,
+    ) -> Result<(Stream, T), (ConnectError, Option<Vec<u8>>)> {
+        let mut stream = self.connect_for_session(negotiates_tls).await.map_err(|error| (error, None))?;
+        match timeout(self.connect_timeout, login(&mut stream)).await {
+            Ok(Ok(state)) => Ok((stream, state)),
+            Ok(Err(LoginError::Refused { words, text })) => {
+                Err((ConnectError { refusal: Refusal::Greeting, reason: "greeting", text }, Some(words)))
+            }
+            Ok(Err(LoginError::Broken(error))) => Err((unreachable(error, "greeting"), None)),
+            Err(_) => Err((unreachable("timed out", TIMEOUT), None)),
         }
-        Ok(stream)
     }
 
     /// Connects to the endpoint and runs `begin` on the stream; each of the two may take the connect timeout.
@@ -96,6 +129,11 @@ impl Connector {
             greeted => Ok((stream, bounded(greeted, "greeting")?)),
         }
     }
+}
+
+/// A stream on a connection that another worker has made by [`Connector::log_in`].
+pub(crate) fn adopt(socket: OwnedFd) -> io::Result<Stream> {
+    Stream::new(socket.into(), StreamOptions { marks: EXCHANGE_OUTPUT })
 }
 
 fn client_session(tls: &tls::TlsClient, endpoint: &Address) -> Result<tls::TlsSession, ConnectError> {

@@ -22,6 +22,7 @@ use crate::{
     ejection::{Ejection, ExchangeOutcome, ResponseVerdict},
     health::{EndpointState, Health},
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
+    pooled::{LoginError, PoolShare},
     protocol::Handshake,
     quota::Quota,
     settings::{EjectionSettings, UpstreamSettings},
@@ -37,6 +38,8 @@ pub struct EndpointShare {
     pub health: Arc<Health>,
     /// The connections that all workers together may have to it.
     pub quota: Quota,
+    /// Keyed pools of whole connections to it.
+    pub pools: PoolShare,
 }
 
 /// One server on one worker.
@@ -105,6 +108,11 @@ impl Endpoint {
 
     pub(crate) fn health(&self) -> &Health {
         &self.share.health
+    }
+
+    /// Its keyed pools.
+    pub(crate) fn pools(&self) -> &PoolShare {
+        &self.share.pools
     }
 
     /// The connections that all workers may have to it.
@@ -255,6 +263,19 @@ impl Endpoint {
         let (begun, _attempt) = (turn::now(), self.attempt());
         let opened = self.connector.connect_and(begin).await;
         self.note_opened(kind, begun, opened.as_ref().err(), true);
+        opened
+    }
+
+    /// As [`Endpoint::connect`], and then the login of one key, within the same time again. That the server refuses one login says
+    /// nothing against the server.
+    pub(crate) async fn log_in<T>(
+        self: &Rc<Self>,
+        negotiates_tls: bool,
+        login: impl AsyncFnOnce(&mut Stream) -> Result<T, LoginError>,
+    ) -> Result<(Stream, T), (ConnectError, Option<Vec<u8>>)> {
+        let (begun, _attempt) = (turn::now(), self.attempt());
+        let opened = self.connector.log_in(negotiates_tls, login).await;
+        self.note_opened(LaneKind::Pooled, begun, opened.as_ref().err().map(|(error, _)| error), false);
         opened
     }
 

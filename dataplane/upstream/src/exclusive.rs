@@ -20,6 +20,7 @@ use weir_telemetry::CoreMetrics;
 
 use crate::{
     acquiring::{Acquiring, Connecting},
+    bell::Bell,
     breaker::BreakerState,
     carrier::{Carrier, CarrierEntry, Multiplexer},
     connect::ConnectError,
@@ -31,7 +32,7 @@ use crate::{
     idle::{Idle, IdleCheck, Remains},
     member::Member,
     metrics::{LaneKind, UpstreamMetrics},
-    quota::{QuotaBell, QuotaPermit},
+    quota::QuotaPermit,
     room::Permit,
     settings::{Affinity, ExclusiveSettings, PoolSettings, UpstreamSettings},
 };
@@ -46,7 +47,7 @@ pub struct ExclusiveUpstream<M: Multiplexer> {
     affinity: Affinity,
     pool: PoolSettings,
     /// Rung when another worker waits for a connection.
-    keeper: Arc<QuotaBell>,
+    keeper: Arc<Bell>,
     /// `None`: a connection carries one exchange at a time.
     multiplexer: Option<M>,
     /// In the order of the endpoints, as far as they have been used.
@@ -72,7 +73,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     ) -> io::Result<Rc<Self>> {
         let ExclusiveSettings { balancing, affinity, pool } = lanes;
         shares.iter().for_each(|share| share.quota.set_limit(pool.connections_max));
-        let keeper = Arc::<QuotaBell>::default();
+        let keeper = Arc::<Bell>::default();
         shares.iter().for_each(|share| share.quota.enter(&keeper));
         let endpoints = Endpoints::new(settings, balancing, shares, metrics)?;
         let upstream = Rc::new_cyclic(|me| Self {

@@ -24,6 +24,8 @@
 //! | `member` / `idle` | one endpoint of those with its connections and who waits for one; connections that no exchange has |
 //! | `room` | the connections that a pool has, and those that wait for one |
 //! | `quota` | the connections that the pools of all workers may have to one endpoint |
+//! | `bell` | how a worker calls the others |
+//! | `pooled` | whole connections for one client at a time, key by key, with one limit for all workers |
 //! | `carrier` / `draining` | connections that have room for several such lanes; those of them that end with their last lane |
 //! | `balance` / `consistent` | which endpoint is next; which one has what stays together |
 //! | `choice` | which endpoints may be next, by what is known of them |
@@ -42,6 +44,7 @@
 
 mod acquiring;
 mod balance;
+mod bell;
 mod breaker;
 mod carrier;
 mod choice;
@@ -60,6 +63,7 @@ mod lane;
 mod member;
 mod metrics;
 mod pinned;
+pub mod pooled;
 mod protocol;
 mod quota;
 mod replicas;

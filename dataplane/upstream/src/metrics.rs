@@ -20,10 +20,11 @@ pub(crate) enum LaneKind {
     Subscription,
     Tracking,
     Exclusive,
+    Pooled,
 }
 
 /// Label values, in the order of [`LaneKind`].
-const LANE_KINDS: [&str; 5] = ["shared", "pinned", "subscription", "tracking", "exclusive"];
+const LANE_KINDS: [&str; 6] = ["shared", "pinned", "subscription", "tracking", "exclusive", "pooled"];
 
 /// The parts from which the metric cells of an upstream's endpoints are made.
 pub struct UpstreamMetrics {
@@ -63,6 +64,7 @@ pub(crate) struct EndpointMetrics {
     pinned: Gauge,
     received: Counter,
     written: Counter,
+    moves: Counter,
     requests: Counter,
     in_flight: Gauge,
     breaker: Gauge,
@@ -101,6 +103,7 @@ impl EndpointMetrics {
             pinned: core.gauge(&catalog::PINNED_SESSIONS, &own),
             received: core.counter(&catalog::UPSTREAM_READ_BYTES, &own),
             written: core.counter(&catalog::UPSTREAM_WRITTEN_BYTES, &own),
+            moves: core.counter(&catalog::LANE_MOVES, &own),
             requests: core.counter(&catalog::UPSTREAM_REQUESTS, &own),
             in_flight: core.gauge(&catalog::LANE_REQUESTS_IN_FLIGHT, &own),
             breaker: core.gauge(&catalog::BREAKER_STATE, &own),
@@ -138,6 +141,11 @@ impl EndpointMetrics {
 
     pub(crate) fn lane_opened(&self, kind: LaneKind) -> GaugeGuard {
         self.open[kind as usize].guard()
+    }
+
+    /// A connection came from another worker.
+    pub(crate) fn lane_moved(&self) {
+        self.moves.inc();
     }
 
     pub(crate) fn connected(&self, kind: LaneKind, took: Duration) {

@@ -5,12 +5,11 @@
 //! oldest exchange of all workers is next, whichever worker it is on.
 //!
 //! A connection stays on its worker. Where another worker waits, an idle connection is closed and its permit moves: a new ticket rings
-//! the [`QuotaBell`] of every other worker, and a worker looks at the line before it keeps a connection that has come back. A worker whose
+//! the [`Bell`] of every other worker, and a worker looks at the line before it keeps a connection that has come back. A worker whose
 //! own exchanges wait gives a connection away only to a ticket that is older by [`MOVE_AFTER`]. An exchange with a connection at hand
 //! takes no lock and touches no atomic to have it; to give it back it reads the length of the line.
 
 use std::{
-    future::poll_fn,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU32, Ordering},
@@ -21,7 +20,10 @@ use std::{
 use weir_base::time::Time;
 use weir_engine::wake_elsewhere;
 
-use crate::room::MOVE_AFTER;
+use crate::{
+    bell::{Bell, Bells},
+    room::MOVE_AFTER,
+};
 
 /// The connections of the process to one endpoint. Clones share the count.
 #[derive(Clone)]
@@ -41,7 +43,7 @@ struct Shared {
 struct Line {
     number: u64,
     queued: Vec<Queued>,
-    keepers: Vec<Weak<QuotaBell>>,
+    keepers: Bells,
     /// Connections that are being closed for those that wait.
     reclaimed: u32,
 }
@@ -49,7 +51,7 @@ struct Line {
 struct Queued {
     number: u64,
     since: Time,
-    keeper: Weak<QuotaBell>,
+    keeper: Weak<Bell>,
     waker: Option<Waker>,
 }
 
@@ -73,10 +75,8 @@ impl Quota {
     }
 
     /// The pool of a worker: its keeper is rung when another worker waits.
-    pub(crate) fn enter(&self, keeper: &Arc<QuotaBell>) {
-        let mut line = self.line();
-        line.keepers.retain(|keeper| keeper.strong_count() > 0);
-        line.keepers.push(Arc::downgrade(keeper));
+    pub(crate) fn enter(&self, keeper: &Arc<Bell>) {
+        self.line().keepers.enter(keeper);
     }
 
     /// A permit, if one is free and no worker waits for it.
@@ -97,15 +97,14 @@ impl Quota {
     }
 
     /// Waits for a permit since `since`, for the worker of `keeper`.
-    pub(crate) fn wait(&self, since: Time, keeper: &Arc<QuotaBell>) -> Ticket {
+    pub(crate) fn wait(&self, since: Time, keeper: &Arc<Bell>) -> Ticket {
         let mut line = self.line();
         let number = line.number;
         line.number += 1;
         let at = line.queued.partition_point(|queued| queued.since <= since);
         line.queued.insert(at, Queued { number, since, keeper: Arc::downgrade(keeper), waker: None });
         self.publish(&mut line);
-        let others: Vec<_> =
-            line.keepers.iter().filter_map(Weak::upgrade).filter(|one| !Arc::ptr_eq(one, keeper)).collect();
+        let others = line.keepers.others(keeper);
         drop(line);
         others.iter().for_each(|keeper| keeper.ring());
         Ticket { quota: self.clone(), number }
@@ -113,7 +112,7 @@ impl Quota {
 
     /// Whether the worker of `keeper` closes a connection that it could keep, because another worker waits. `own`: since when an
     /// exchange of its own has waited for one. Each yes is for one connection.
-    pub(crate) fn reclaims(&self, keeper: &Arc<QuotaBell>, own: Option<Time>) -> bool {
+    pub(crate) fn reclaims(&self, keeper: &Arc<Bell>, own: Option<Time>) -> bool {
         if self.0.waiting.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -225,38 +224,6 @@ impl Drop for Ticket {
     }
 }
 
-/// The bell of the pool of one worker: another worker waits for a connection that is idle here.
-#[derive(Default)]
-pub(crate) struct QuotaBell(Mutex<(bool, Option<Waker>)>);
-
-impl QuotaBell {
-    fn ring(&self) {
-        let waker = {
-            let mut bell = self.bell();
-            bell.0 = true;
-            bell.1.take()
-        };
-        waker.into_iter().for_each(wake_elsewhere);
-    }
-
-    /// Waits until it is rung.
-    pub(crate) async fn rung(&self) {
-        poll_fn(|context| {
-            let mut bell = self.bell();
-            if std::mem::take(&mut bell.0) {
-                return Poll::Ready(());
-            }
-            bell.1 = Some(context.waker().clone());
-            Poll::Pending
-        })
-        .await;
-    }
-
-    fn bell(&self) -> MutexGuard<'_, (bool, Option<Waker>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -285,9 +252,9 @@ mod tests {
         quota
     }
 
-    fn keepers<const N: usize>(quota: &Quota) -> [Arc<QuotaBell>; N] {
+    fn keepers<const N: usize>(quota: &Quota) -> [Arc<Bell>; N] {
         std::array::from_fn(|_| {
-            let keeper = Arc::<QuotaBell>::default();
+            let keeper = Arc::<Bell>::default();
             quota.enter(&keeper);
             keeper
         })
@@ -304,8 +271,8 @@ mod tests {
         }
     }
 
-    fn is_rung(keeper: &QuotaBell) -> bool {
-        std::mem::take(&mut keeper.bell().0)
+    fn is_rung(keeper: &Bell) -> bool {
+        keeper.take_ring()
     }
 
     #[test]
@@ -422,7 +389,7 @@ mod tests {
     }
 
     /// Waits as a worker does: parked until it is woken.
-    fn take(quota: &Quota, keeper: &Arc<QuotaBell>, since: Time) -> QuotaPermit {
+    fn take(quota: &Quota, keeper: &Arc<Bell>, since: Time) -> QuotaPermit {
         struct Parked(thread::Thread);
         impl Wake for Parked {
             fn wake(self: Arc<Self>) {

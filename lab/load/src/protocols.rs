@@ -5,6 +5,7 @@
 //! | `redis` | RESP2: a mix of commands over a key space; `redis-pubsub`: messages to channels, heard by all that subscribe |
 //! | `http1`, `http2` | a GET for each request, over HTTP/1.1 or HTTP/2 in clear text |
 //! | `websocket` | a message there and the same back, behind an upgrade of HTTP/1.1 |
+//! | `postgres` | a SELECT of one account for each request: simple, extended or prepared |
 //! | `tcp` | a message there and the same back, with nothing around it |
 //! | `http` | common parts of the versions of HTTP and of WebSocket: `[request]`, paths, bodies |
 //! | `messages` | common parts of echoes: the plan of messages and their check |
@@ -19,7 +20,7 @@ use weir_engine::Stream;
 use crate::requests::Planner;
 use crate::scenario::mistake::Problems;
 use crate::scenario::table::Table;
-use crate::scenario::{Command, KeySpace, Payload, Request, Scenario};
+use crate::scenario::{Command, KeySpace, Payload, Postgres, Request, Scenario};
 use crate::shard::Shard;
 use crate::url::{Scheme, Url};
 use crate::wire::{Pending, Wire};
@@ -28,13 +29,21 @@ mod http;
 mod http1;
 mod http2;
 mod messages;
+mod postgres;
 pub(crate) mod redis;
 mod tcp;
 mod websocket;
 
 /// Every protocol. The first stands in for a word that is none of them, so that the other mistakes of a scenario are found.
-pub const ALL: &[&dyn Protocol] =
-    &[&redis::Redis, &redis::PubSub, &http1::Http1, &http2::Http2, &websocket::WebSocket, &tcp::Tcp];
+pub const ALL: &[&dyn Protocol] = &[
+    &redis::Redis,
+    &redis::PubSub,
+    &http1::Http1,
+    &http2::Http2,
+    &websocket::WebSocket,
+    &postgres::Postgres,
+    &tcp::Tcp,
+];
 
 /// One protocol of the lab. A scenario is read by [`read`](Self::read); each shard then makes a [`planner`](Self::planner),
 /// and each of its connections a [`wire`](Self::wire).
@@ -49,6 +58,11 @@ pub trait Protocol: Sync + 'static {
     /// `pipeline`. A gateway may need a connection behind it for each.
     fn is_multiplexed(&self) -> bool {
         false
+    }
+
+    /// Whether a scenario chooses the size of what is sent or comes back.
+    fn has_payload(&self) -> bool {
+        true
     }
 
     /// Whether a web server with one file can stand behind a gateway.
@@ -197,6 +211,7 @@ pub struct Work {
     pub(crate) keys: KeySpace,
     pub(crate) commands: Vec<Command>,
     pub(crate) request: Request,
+    pub(crate) postgres: Postgres,
     pub(crate) channels: u32,
 }
 

@@ -40,7 +40,7 @@
 //! ```
 //!
 //! `redis-pubsub` has `channels = 100` in place of keys and commands: connections are subscribers then, and rates count the
-//! messages that they hear. HTTP, WebSocket and TCP have no keys and no commands. For HTTP and WebSocket, `[request]`
+//! messages that they hear. HTTP, WebSocket, PostgreSQL and TCP have no keys and no commands. For HTTP and WebSocket, `[request]`
 //! describes the requests further:
 //!
 //! ```text
@@ -59,11 +59,24 @@
 //! rate = 10_000
 //! duration = "10s"
 //! ```
+//!
+//! PostgreSQL has a section of its own, and no payload:
+//!
+//! ```text
+//! protocol = "postgres"
+//! [postgres]
+//! query = "prepared"            # simple | extended | prepared, as pgbench -M
+//! user = "app"                  # default postgres
+//! database = "shop"             # default the user
+//! password = "env:PGPASSWORD"   # or the password itself; left out: none
+//! accounts = 100_000            # of pgbench_accounts: 100,000 for each step of the scale
+//! ```
 
 use std::fmt;
 use std::time::Duration;
 
 use weir_base::ByteSize;
+use weir_base::secret::Secret;
 
 use crate::arrivals::{Arrival, Rate};
 use crate::keys::Distribution;
@@ -136,6 +149,8 @@ pub struct Scenario {
     pub commands: Vec<Command>,
     /// Path and host of HTTP and WebSocket requests.
     pub request: Request,
+    /// Login and form of the requests of PostgreSQL.
+    pub postgres: Postgres,
     /// Channels to which the connections are subscribed, evenly: what one further connection of each shard publishes is
     /// heard by all of a channel, and each message that one of them hears is a request of its own. 0: a connection hears the
     /// replies to what it sent.
@@ -158,12 +173,13 @@ impl Scenario {
         threshold::with_target(&self.thresholds, self.slo_p99)
     }
 
-    /// Size or sizes of values in words. `any length`: a response may have any.
+    /// Size or sizes of values in words. `any length`: a response may have any; `one row`: the protocol decides.
     #[must_use]
     pub fn payload_words(&self) -> String {
-        match self.request.has_any_length {
-            true => "any length".to_owned(),
-            false => self.payload.to_string(),
+        match (self.protocol.has_payload(), self.request.has_any_length) {
+            (false, _) => "one row".to_owned(),
+            (true, true) => "any length".to_owned(),
+            (true, false) => self.payload.to_string(),
         }
     }
 
@@ -324,6 +340,59 @@ pub struct Request {
     pub path: Option<String>,
     /// Value of Host, or of the authority.
     pub host: String,
+}
+
+/// How the connections of a scenario of PostgreSQL log in, and what they send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Postgres {
+    /// Form of the requests.
+    pub query: QueryForm,
+    /// The user. Default `postgres`.
+    pub user: String,
+    /// The database. Default the name of the user.
+    pub database: String,
+    /// The password; `None`: the server lets the user in without one.
+    pub password: Option<Secret>,
+    /// Accounts from which each request draws one, from 1 on. Default 100,000: those of `pgbench -i` with scale 1.
+    pub accounts: u32,
+}
+
+impl Default for Postgres {
+    fn default() -> Self {
+        Self {
+            query: QueryForm::Simple,
+            user: "postgres".to_owned(),
+            database: "postgres".to_owned(),
+            password: None,
+            accounts: 100_000,
+        }
+    }
+}
+
+/// How a statement is sent: the words of `pgbench -M`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryForm {
+    /// As a text with its values, in one Query.
+    Simple,
+    /// Parsed and bound for each request.
+    Extended,
+    /// Parsed once for each connection, and bound for each request.
+    Prepared,
+}
+
+impl QueryForm {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Simple, Self::Extended, Self::Prepared];
+
+    /// Its word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Simple => "simple",
+            Self::Extended => "extended",
+            Self::Prepared => "prepared",
+        }
+    }
 }
 
 /// One kind of request and how often it comes.

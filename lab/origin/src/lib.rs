@@ -6,6 +6,7 @@
 //! | module | protocol |
 //! |---|---|
 //! | [`http`] | HTTP/1.1, HTTP/2 by prior knowledge: fixed replies of any size; WebSocket: echo |
+//! | [`postgres`] | PostgreSQL 3.0: rows that follow from the request, transaction blocks, prepared statements |
 //! | [`redis`] | RESP2 and RESP3: a small store in memory, or fixed replies |
 //! | [`tcp`] | TCP: every byte comes back |
 //!
@@ -14,6 +15,7 @@
 
 mod delayed_replies;
 pub mod http;
+pub mod postgres;
 pub mod redis;
 pub mod relay;
 mod server;

@@ -14,6 +14,8 @@
 //! | `{payload}` | bytes of a value, or of the body of an answer |
 //! | `{path}`, `{name}` | target of an HTTP request, and its host |
 //! | `{command}`, `{keys}` | which command of a mix, and how many keys there are |
+//! | `{user}`, `{database}` | the login of PostgreSQL |
+//! | `{query}` | `simple`, `extended` or `prepared` |
 //!
 //! A setting of the scenario that no word names must have its simplest value; the start of the program checks that. For the
 //! parsing of the output see [`output`].
@@ -41,9 +43,9 @@ macro_rules! loads {
 }
 
 /// Those that the lab knows.
-const ALL: &[&str] = loads!["wrk", "h2load", "redis-benchmark"];
+const ALL: &[&str] = loads!["wrk", "h2load", "redis-benchmark", "pgbench"];
 
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 17] = [
     "{host}",
     "{port}",
     "{scheme}",
@@ -58,6 +60,9 @@ const WORDS: [&str; 14] = [
     "{name}",
     "{command}",
     "{keys}",
+    "{user}",
+    "{database}",
+    "{query}",
 ];
 
 /// Pause between two looks at a program that runs: its end must be seen at once, because CPU time is read then.
@@ -127,6 +132,12 @@ pub struct Run<'a> {
     pub command: &'a str,
     /// How many there are.
     pub keys: u64,
+    /// The user of PostgreSQL.
+    pub user: &'a str,
+    /// Its database.
+    pub database: &'a str,
+    /// How a statement is sent to it.
+    pub query: &'a str,
 }
 
 /// The reason why a run ends.
@@ -257,6 +268,9 @@ impl Run<'_> {
         words.add("{name}", self.name);
         words.add("{command}", self.command);
         words.add("{keys}", self.keys.to_string());
+        words.add("{user}", self.user);
+        words.add("{database}", self.database);
+        words.add("{query}", self.query);
         words
     }
 }
@@ -330,6 +344,9 @@ mod tests {
             name: "lab.example",
             command: "get",
             keys: 1,
+            user: "app",
+            database: "shop",
+            query: "prepared",
         }
     }
 
@@ -340,13 +357,14 @@ mod tests {
             let command = load.command(&run(length)).expect("all words are known").join(" ");
             assert!(command.starts_with(&load.program) && !command.contains('{'), "{command}");
             assert!(command.contains("7000") && command.contains("50"), "{command}");
-            let tls = load.command(&Run { is_tls: true, ..run(length) }).expect("it speaks TLS").join(" ");
-            assert_ne!(tls, command);
+            let tls = load.command(&Run { is_tls: true, ..run(length) });
+            assert_eq!(tls.is_ok(), load.tls.is_some(), "{command}");
+            assert!(tls.map_or(true, |tls| tls.join(" ") != command));
         }
         let refusal = Load::named("ab").expect_err("it is none").to_string();
         assert_eq!(
             refusal,
-            "no load program `ab`; there are wrk, h2load, redis-benchmark, or a file that ends in .toml"
+            "no load program `ab`; there are wrk, h2load, redis-benchmark, pgbench, or a file that ends in .toml"
         );
     }
 

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::getuid;
 use serde::Deserialize;
 
 use crate::certificate;
@@ -103,6 +104,9 @@ pub struct Peer {
     pub workers_max: Option<u32>,
     /// Arguments of the command that starts it in the foreground.
     pub arguments: Vec<String>,
+    /// More of them where the lab runs as root: some programs then want the name of another user.
+    #[serde(default)]
+    pub root_arguments: Vec<String>,
     /// Arguments with which it tells its version; empty: it cannot.
     #[serde(default)]
     pub version: Vec<String>,
@@ -213,6 +217,7 @@ impl Peer {
         ensure!(!peer.program.is_empty(), "{file}: `program` is empty; write the name of the program, or its path");
         ensure!(!peer.protocols.is_empty(), "{file}: `protocols` is empty; write [\"redis\"]");
         check_known(file, &peer.arguments, &WORDS)?;
+        check_known(file, &peer.root_arguments, &WORDS)?;
         let config = peer.config.as_ref();
         let is_named = |word: &str| {
             peer.arguments.iter().any(|argument| argument.contains(word))
@@ -301,7 +306,8 @@ impl Peer {
             }
         };
         let all = |words: &Words| {
-            self.arguments.iter().map(|argument| words.fill(argument, &WORDS)).collect::<Result<Vec<_>>>()
+            let more = if getuid().is_root() { &self.root_arguments[..] } else { &[] };
+            self.arguments.iter().chain(more).map(|argument| words.fill(argument, &WORDS)).collect::<Result<Vec<_>>>()
         };
         let (arguments, shown) = (all(&filled)?, all(&named)?);
         let command = format!("{} {}", self.program, shown.join(" "));
@@ -422,11 +428,12 @@ arguments = ["{port}", "{origin}"]
     fn the_built_in_peers_are_right_and_have_names_of_their_own() {
         let names: Vec<String> = Peer::all_built_in().map(|peer| peer.name).collect();
         let ours = ["weir", "weir-telemetry-off", "weir-capture-all", "weir-polling"];
-        let ours = [&ours[..], &["weir-cache"], &ours, &ours].concat();
+        // Redis, HTTP, PostgreSQL, TCP.
+        let ours = [&ours[..], &["weir-cache"], &ours, &ours, &ours].concat();
         let (weir, others) = names.split_at(ours.len());
         assert_eq!(weir, ours);
         assert!(others.is_sorted_by(|one, next| one < next), "a name twice, or out of order: {others:?}");
-        assert!(others.len() >= 13 && !others.contains(&"nginx-origin".to_owned()), "{others:?}");
+        assert!(others.len() >= 15 && !others.contains(&"nginx-origin".to_owned()), "{others:?}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use weir_knee::Trial;
 use weir_knee::trial::Latency;
 use weir_load::keys::Distribution;
 use weir_load::record::Resources;
-use weir_load::scenario::{Mode, Phase};
+use weir_load::scenario::{Mode, Phase, Postgres};
 use weir_load::{Event, Scenario, StepRecord};
 use weir_parties::load::{Length, LoadFigures, Run};
 use weir_parties::peer::Change;
@@ -58,6 +58,10 @@ pub(crate) fn check(load: &Load, scenario: &Scenario) -> Result<()> {
     if !scenario.commands.is_empty() {
         check_command(load, scenario)?;
     }
+    let Scenario { postgres, .. } = scenario;
+    must(postgres.password.is_none(), "postgres.password", "is set, and it sends none; let the user in without one")?;
+    let has_accounts = postgres.accounts == Postgres::default().accounts;
+    must(has_accounts, "postgres.accounts", "is set, and it takes the accounts of the tables behind; leave it out")?;
     if let Some(keys) = &load.keys {
         let Scenario { keys: wanted, .. } = scenario;
         let remedy = format!("is not the one of its keys; write prefix = \"{}\"", keys.prefix);
@@ -119,6 +123,9 @@ impl<'a> Program<'a> {
             name: &scenario.request.host,
             command: command.map_or("", String::as_str),
             keys: scenario.keys.count,
+            user: &scenario.postgres.user,
+            database: &scenario.postgres.database,
+            query: scenario.postgres.query.word(),
         }
     }
 
@@ -305,6 +312,8 @@ mod tests {
         let get = "command = [{ name = \"GET\" }]";
         check(&wrk, &scenario("http1", "connections = 64")).expect("it can");
         check(&redis, &scenario("redis", get)).expect("it can");
+        let pgbench = Load::named("pgbench").expect("pgbench");
+        check(&pgbench, &scenario("postgres", "shards = 2\npostgres.query = \"prepared\"")).expect("it can");
         let mix = "command = [{ name = \"GET\" }, { name = \"SET\" }]";
         let zipf = format!("{get}\nkeys = {{ distribution = \"zipf\", exponent = 0.9 }}");
         for (load, protocol, more, key) in [
@@ -316,6 +325,9 @@ mod tests {
             (&redis, "redis", &format!("{get}\nkeys.prefix = \"k\""), "`keys.prefix`"),
             (&redis, "redis", &zipf, "`keys.distribution`"),
             (&redis, "redis", &format!("{get}\nshards = 2"), "`shards`"),
+            (&pgbench, "postgres", "pipeline = 2", "`pipeline`"),
+            (&pgbench, "postgres", "postgres.password = \"pw\"", "`postgres.password` is set"),
+            (&pgbench, "postgres", "postgres.accounts = 7", "`postgres.accounts` is set"),
         ] {
             let refusal = check(load, &scenario(protocol, more)).expect_err(more).to_string();
             assert!(refusal.contains(key), "{key}: {refusal}");

@@ -62,6 +62,13 @@ catalog! {
         REQUEST_UPSTREAM_DURATION = histogram "weir_request_upstream_duration_seconds" ["listener"] "The part of a request spent waiting for the upstream.", buckets(Buckets::REQUEST);
         REQUEST_OVERHEAD_DURATION = histogram "weir_request_overhead_duration_seconds" ["listener"] "The part of a request spent in the gateway: request minus upstream.", buckets(Buckets::REQUEST);
         REDIS_SLOW_REQUESTS = counter "weir_redis_slow_requests_total" ["listener"] "Requests that took `telemetry.slow_log.slower_than` or longer, or were lost after so long; blocking commands and streamed ones do not count.";
+        POSTGRES_LOGINS = counter "weir_postgres_logins_total" ["listener"] "PostgreSQL clients that logged in.";
+        POSTGRES_QUERIES = counter "weir_postgres_queries_total" ["listener"] "Query, Execute and FunctionCall messages that went to a server.";
+        POSTGRES_TRANSACTIONS = counter "weir_postgres_transactions_total" ["listener"] "Times that a client gave its server back: in transaction pooling the transactions, in session pooling the sessions.";
+        POSTGRES_PARSES = counter "weir_postgres_parses_total" ["listener", "side"] "Parse messages: of clients (`client`), and those that went to servers (`server`).";
+        POSTGRES_BINDS = counter "weir_postgres_binds_total" ["listener"] "Bind messages of clients.";
+        POSTGRES_SESSION_EVENTS = counter "weir_postgres_session_events_total" ["listener", "event"] "Sessions whose parameters were set at a server (`replay`), prepared statements closed because a server has too many (`eviction`), statements prepared again after a change of their tables (`heal`), errors of the gateway's own (`refusal`), sessions that began to keep their server (`pin`).";
+        POSTGRES_CANCELS = counter "weir_postgres_cancels_total" ["listener", "outcome"] "Cancel requests: `forwarded` to the server; dropped, as the client holds none (`idle`) or its source sends too many (`limited`); `failed`, as the server could not be reached. Those with a wrong key are not counted.";
         REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "The overhead by stage.";
     }
     "Limits and refusals" {
@@ -87,6 +94,7 @@ catalog! {
         LANE_CONNECT_FAILURES = counter "weir_lane_connect_failures_total" ["upstream", "endpoint", "reason"] "Upstream connections that could not be made.";
         LANE_CONNECT_DURATION = histogram "weir_lane_connect_duration_seconds" ["upstream", "endpoint"] "Time to make an upstream connection, handshake included.";
         LANE_CLOSES = counter "weir_lane_closes_total" ["upstream", "endpoint", "reason"] "Upstream connections that ended, by why.";
+        LANE_MOVES = counter "weir_lane_moves_total" ["upstream", "endpoint"] "Upstream connections that went from one worker to another, where somebody waited for one.";
         LANE_REQUESTS_IN_FLIGHT = gauge "weir_lane_requests_in_flight" ["upstream", "endpoint"] "Requests written to an upstream whose reply is not complete.";
         LANE_POOL_WAITERS = gauge "gateway_lane_pool_waiters" ["upstream", "endpoint"] "Exchanges waiting for a lane now.";
         LANE_POOL_ACQUIRE_WAIT = histogram "gateway_lane_pool_acquire_wait_seconds" ["upstream", "endpoint"] "Time an exchange waited for a lane.", buckets(Buckets::REQUEST);

@@ -40,7 +40,7 @@ pub fn build(source: &Path) -> Result<PathBuf, String> {
 /// If the suite cannot be started.
 pub fn run(plan: &Plan<'_>, program: &Path, via: Via) -> Result<TestOutcomes, String> {
     check_files(plan)?;
-    let stand = Stand::start(via);
+    let stand = Stand::redis(via);
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let (output, report) = (folder.path().join("specs.log"), folder.path().join("report.json"));
     // The suite takes fixed ports unless these variables name a database elsewhere.

@@ -11,10 +11,10 @@ use crate::suite::stand::Via;
 /// Why a test that passes directly does not pass through Weir.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub enum Kind {
-    /// The gateway does this differently on purpose; docs/guide/redis.md says so.
+    /// The gateway does this differently on purpose; the guide of the protocol says so.
     #[serde(rename = "by design")]
     ByDesign,
-    /// The gateway cannot do this yet; "Known limits" in docs/guide/redis.md says so.
+    /// The gateway cannot do this yet; "Known limits" in the guide of the protocol says so.
     #[serde(rename = "known limit")]
     KnownLimit,
     /// The test looks at the server's own side of its connection, which is the gateway's.

@@ -1,4 +1,4 @@
-//! Test suites that others wrote: Redis's own, redis-py's, go-redis's. Each runs directly against a server and through Weir at
+//! Test suites that others wrote: Redis's own, redis-py's, go-redis's, asyncpg's. Each runs directly against a server and through Weir at
 //! the same time, and what differs is held against a committed list (`tests/suites/*.toml`) with a reason for each test. A change
 //! of the gateway cannot reach the direct side: the list may stand for it. TESTING.md says what the lists hold and how a line
 //! gets in and out.
@@ -28,11 +28,13 @@ pub enum Suite {
     RedisPy,
     /// The specs in go-redis's module.
     GoRedis,
+    /// The tests in asyncpg's source distribution, for an existing server.
+    Asyncpg,
 }
 
 impl Suite {
     /// All.
-    pub const ALL: [Self; 3] = [Self::Redis, Self::RedisPy, Self::GoRedis];
+    pub const ALL: [Self; 4] = [Self::Redis, Self::RedisPy, Self::GoRedis, Self::Asyncpg];
 
     /// As the lanes, the lists and the command line call it.
     pub fn name(self) -> &'static str {
@@ -40,6 +42,7 @@ impl Suite {
             Self::Redis => "redis",
             Self::RedisPy => "redis-py",
             Self::GoRedis => "go-redis",
+            Self::Asyncpg => "asyncpg",
         }
     }
 
@@ -47,7 +50,7 @@ impl Suite {
     pub fn part_of(self, test: &str) -> &str {
         let end = match self {
             Self::Redis => ": ",
-            Self::RedisPy => "::",
+            Self::RedisPy | Self::Asyncpg => "::",
             Self::GoRedis => return "",
         };
         test.split_once(end).map_or("", |(part, _)| part)
@@ -60,7 +63,7 @@ pub struct Plan<'a> {
     pub suite: Suite,
     /// Its source tree.
     pub source: &'a Path,
-    /// Interpreter of the environment that has pytest; only redis-py needs it.
+    /// Interpreter of the environment that has pytest; only redis-py and asyncpg need it.
     pub python: &'a Path,
     /// Tests to leave out, and known differences.
     pub list: &'a List,
@@ -99,11 +102,11 @@ impl Plan<'_> {
 pub fn run_both(plan: &Plan<'_>) -> Result<(TestOutcomes, TestOutcomes), String> {
     let built: Option<PathBuf> = match plan.suite {
         Suite::GoRedis => Some(ginkgo::build(plan.source)?),
-        Suite::Redis | Suite::RedisPy => None,
+        Suite::Redis | Suite::RedisPy | Suite::Asyncpg => None,
     };
     let side = |via: Via| match plan.suite {
         Suite::Redis => tcl::run(plan, via),
-        Suite::RedisPy => pytest::run(plan, via),
+        Suite::RedisPy | Suite::Asyncpg => pytest::run(plan, via),
         Suite::GoRedis => ginkgo::run(plan, built.as_deref().unwrap_or(Path::new("")), via),
     };
     if plan.direct == Direct::Listed {

@@ -1,4 +1,4 @@
-//! redis-py's own tests, by pytest. Outcomes come from its report log, which is one JSON object a line.
+//! redis-py's and asyncpg's own tests, by pytest. Outcomes come from its report log, which is one JSON object a line.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,28 +6,34 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::suite::Plan;
 use crate::suite::bounded::{self, End};
 use crate::suite::outcome::{TestOutcome, TestOutcomes};
 use crate::suite::stand::{Stand, Via};
+use crate::suite::{Plan, Suite};
 
 const DEADLINE: Duration = Duration::from_secs(420);
 
-/// For one test; the suite's own setting is the same.
-const TEST_SECONDS: &str = "30";
+/// For one test. redis-py's own setting is 30 s; asyncpg has tests that wait for timeouts.
+const TEST_SECONDS: [(Suite, &str); 2] = [(Suite::RedisPy, "30"), (Suite::Asyncpg, "60")];
 
 /// Runs one side.
 ///
 /// # Errors
 /// If the suite cannot be started.
 pub fn run(plan: &Plan<'_>, via: Via) -> Result<TestOutcomes, String> {
-    let stand = Stand::start(via);
+    let stand = if plan.suite == Suite::Asyncpg { Stand::postgres(via) } else { Stand::redis(via) };
+    let seconds = TEST_SECONDS.into_iter().find(|(suite, _)| *suite == plan.suite).map_or("30", |(_, seconds)| seconds);
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let (output, report) = (folder.path().join("pytest.log"), folder.path().join("report.jsonl"));
     let mut command = Command::new(plan.python);
-    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "--timeout", TEST_SECONDS]);
+    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "--timeout", seconds]);
     command.arg("--report-log").arg(&report);
-    command.args(["--redis-url", &format!("redis://{}/0", stand.address())]);
+    if plan.suite == Suite::Asyncpg {
+        // As its own settings: pytest fails while it prints a deep recursion in its own form.
+        command.args(["--import-mode=importlib", "--tb=native"]).envs(stand.libpq_environment());
+    } else {
+        command.args(["--redis-url", &format!("redis://{}/0", stand.address())]);
+    }
     let tests = plan.list.tests_not_run(via);
     let markers: Vec<&str> = plan.list.markers_left_out().collect();
     command.args(["-p", PLUGIN]).env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("suites"));
@@ -55,7 +61,7 @@ const PLUGIN_REASON: &str = "left out by the list";
 /// Every file with tests, as paths in the source tree.
 fn files(plan: &Plan<'_>) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
-    collect(plan.source, Path::new("tests"), &mut found).map_err(|error| format!("the tests of redis-py: {error}"))?;
+    collect(plan.source, Path::new("tests"), &mut found).map_err(|error| format!("the tests of the suite: {error}"))?;
     found.sort();
     match plan.list.parts_left_out().find(|part| !found.iter().any(|file| file == part)) {
         Some(part) => Err(format!("stale: the suite has no file `{part}`, which the list leaves out")),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::gateway::{Config, Gateway};
+use crate::postgres::{Major, PASSWORD, Postgres};
 use crate::server::{Kind, Options, Server};
 
 /// Which side.
@@ -15,10 +16,16 @@ pub enum Via {
     Weir,
 }
 
+/// The server of a stand.
+enum Backend {
+    Redis(Server),
+    Postgres(Postgres),
+}
+
 /// A server without data, and what is in front of it.
 pub struct Stand {
     gateway: Option<Gateway>,
-    server: Server,
+    server: Backend,
 }
 
 impl Stand {
@@ -26,7 +33,7 @@ impl Stand {
     ///
     /// # Panics
     /// If the server or the gateway does not start.
-    pub fn start(via: Via) -> Self {
+    pub fn redis(via: Via) -> Self {
         let words = ["--enable-protected-configs", "yes", "--enable-module-command", "yes"];
         let flags = words.map(str::to_owned).to_vec();
         let server = Server::start_with(Kind::Redis, Options { flags, ..Options::default() });
@@ -36,12 +43,45 @@ impl Stand {
             // Some tests keep the server busy for seconds.
             Gateway::start(config.upstream("request_timeout = \"60s\""))
         });
-        Self { gateway, server }
+        Self { gateway, server: Backend::Redis(server) }
+    }
+
+    /// PostgreSQL 15, where the suite is a superuser; the gateway pools by transaction.
+    ///
+    /// # Panics
+    /// If the server or the gateway does not start.
+    pub fn postgres(via: Via) -> Self {
+        let server = Postgres::start(Major::Fifteen);
+        let gateway = (via == Via::Weir).then(|| {
+            let user = "user = \"postgres\"\npassword = { env = \"WEIR_TEST_PASSWORD\" }\npool_size = 50";
+            let listener = "[[listener.user]]\nname = \"postgres\"\npassword = { env = \"WEIR_TEST_PASSWORD\" }";
+            let config = Config::to(&server.address).workers(2).listener(listener);
+            let mut config = config.upstream(&format!("[upstream.postgres]\n{user}"));
+            config.environment.push(("WEIR_TEST_PASSWORD".into(), PASSWORD.into()));
+            Gateway::start(Config { protocol: "postgres", ..config })
+        });
+        Self { gateway, server: Backend::Postgres(server) }
+    }
+
+    /// The variables that libpq and its relatives read: address and login of the superuser.
+    pub fn libpq_environment(&self) -> Vec<(&'static str, String)> {
+        let address = self.address();
+        vec![
+            ("PGHOST", address.ip().to_string()),
+            ("PGPORT", address.port().to_string()),
+            ("PGUSER", "postgres".into()),
+            ("PGDATABASE", "postgres".into()),
+            ("PGPASSWORD", PASSWORD.into()),
+        ]
     }
 
     /// Where the suite connects.
     pub fn address(&self) -> SocketAddr {
-        self.gateway.as_ref().map_or(&self.server.address, |gateway| &gateway.address).tcp()
+        let server = match &self.server {
+            Backend::Redis(server) => &server.address,
+            Backend::Postgres(server) => &server.address,
+        };
+        self.gateway.as_ref().map_or(server, |gateway| &gateway.address).tcp()
     }
 
     /// Ends both. The gateway is judged as after every end-to-end test: at rest, clean exit, no panic.

@@ -60,7 +60,7 @@ fn on_stand(plan: &Plan<'_>, via: Via, unit: &str, ports: &Ports) -> Result<(Str
     let prefix = format!("{unit}: ");
     let not_run = plan.list.tests_not_run(via);
     let not_run: Vec<&str> = not_run.into_iter().filter_map(|name| name.strip_prefix(&prefix)).collect();
-    let stand = Stand::start(via);
+    let stand = Stand::redis(via);
     let started = Instant::now();
     let text = run_unit(plan.source, unit, ports, &stand, &not_run)?;
     if started.elapsed() > LONG {

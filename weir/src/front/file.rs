@@ -41,9 +41,10 @@ impl GeneratedConfig<'_> {
         }
         let _ = write!(
             text,
-            "\n[[listener]]\nname = \"{word}\"\nprotocol = \"{word}\"\nbind = {}\nupstream = \"{UPSTREAM}\"\n\n\
+            "\n[[listener]]\nname = \"{word}\"\nprotocol = \"{word}\"\nbind = {}\nupstream = \"{UPSTREAM}\"\n{}\n\
              [[upstream]]\nname = \"{UPSTREAM}\"\nendpoints = [{}]\n",
             self::quoted(&self.listen.to_string()),
+            self.protocol.listener_table,
             quoted.join(", ")
         );
         if self.is_tls {

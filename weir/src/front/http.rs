@@ -13,6 +13,8 @@ pub const PROTOCOL: Protocol = Protocol {
     about: "Put the gateway in front of an HTTP server, without a file",
     listen_port: 8080,
     server_port: 3000,
+    listener_table: "",
+    tls_request: None,
     ask,
     try_it,
 };

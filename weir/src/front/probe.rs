@@ -16,7 +16,7 @@ use weir_engine::{
     tls,
 };
 
-use super::Protocol;
+use super::{Protocol, TlsRequest};
 
 /// To connect, and again for each read and write. Default 2 s: a server that takes longer is a finding.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -89,7 +89,7 @@ fn line(findings: &[Finding<'_>], otherwise: &str) -> String {
 
 /// The finding about one server.
 fn ask(protocol: &Protocol, address: &Address, tls: Option<&TlsClientSettings>) -> Result<String, String> {
-    let mut contact = connect(address, tls)?;
+    let mut contact = connect(protocol, address, tls)?;
     (protocol.ask)(&mut contact)
 }
 
@@ -98,9 +98,13 @@ pub fn millis(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
-fn connect<'a>(address: &'a Address, tls: Option<&TlsClientSettings>) -> Result<ProbeConnection<'a>, String> {
+fn connect<'a>(
+    protocol: &Protocol,
+    address: &'a Address,
+    tls: Option<&TlsClientSettings>,
+) -> Result<ProbeConnection<'a>, String> {
     let begun = Instant::now();
-    let plain: Box<dyn Wire> = match address {
+    let mut plain: Box<dyn Wire> = match address {
         Address::Unix(path) => {
             let stream = UnixStream::connect(path).map_err(|error| reason(&error))?;
             bounded(stream.set_read_timeout(Some(LIMIT)), stream.set_write_timeout(Some(LIMIT)))?;
@@ -110,7 +114,10 @@ fn connect<'a>(address: &'a Address, tls: Option<&TlsClientSettings>) -> Result<
     };
     let wire = match tls {
         None => plain,
-        Some(settings) => encrypted(plain, address, settings)?,
+        Some(settings) => {
+            request_tls(&mut *plain, protocol.tls_request.as_ref())?;
+            encrypted(plain, address, settings)?
+        }
     };
     Ok(ProbeConnection { wire, address, connect_time: begun.elapsed() })
 }
@@ -140,6 +147,17 @@ fn tcp(address: &Address) -> Result<TcpStream, String> {
 
 fn bounded(read: io::Result<()>, write: io::Result<()>) -> Result<(), String> {
     read.and(write).map_err(|error| reason(&error))
+}
+
+/// Requests TLS, where the protocol has it within.
+fn request_tls(wire: &mut dyn Wire, request: Option<&TlsRequest>) -> Result<(), String> {
+    let Some(TlsRequest { request, agreement }) = request else { return Ok(()) };
+    let mut reply = [0];
+    wire.write_all(request).and_then(|()| wire.read_exact(&mut reply)).map_err(|error| reason(&error))?;
+    match reply[0] == *agreement {
+        true => Ok(()),
+        false => Err("the server has no TLS".to_owned()),
+    }
 }
 
 /// With the settings of the gateway's own connections.

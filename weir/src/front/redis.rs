@@ -13,6 +13,8 @@ pub const PROTOCOL: Protocol = Protocol {
     about: "Put the gateway in front of a Redis or Valkey server, without a file",
     listen_port: 6380,
     server_port: 6379,
+    listener_table: "",
+    tls_request: None,
     ask,
     try_it,
 };

@@ -13,6 +13,8 @@ pub const PROTOCOL: Protocol = Protocol {
     about: "Put the gateway in front of a server of any TCP protocol, without a file",
     listen_port: 5432,
     server_port: 5433,
+    listener_table: "",
+    tls_request: None,
     ask,
     try_it,
 };

@@ -380,6 +380,7 @@ fn connection_status(entry: &ConnectionEntry, now: Time) -> ConnectionStatus {
         name: some(&details.name),
         user: some(&details.user),
         db: details.db,
+        database: some(&details.database),
         protocol_version: details.version.to_owned(),
         state: match (details.has_users && details.user.is_empty(), pinned_by.is_empty(), in_flight) {
             (true, ..) => ConnectionState::Unauthenticated,

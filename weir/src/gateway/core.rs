@@ -226,7 +226,7 @@ impl Core {
                 self.old.borrow_mut().push(kept.upstream);
             }
             let shares = plan.shares.get(&name).cloned().unwrap_or_default();
-            match protocols::upstream(&self.share, config, hard_cap, &shares) {
+            match protocols::upstream(&self.share, &self.protocols, config, hard_cap, &shares) {
                 Ok(upstream) => {
                     upstreams.0.insert(name, BuiltUpstream { config: config.clone(), hard_cap, upstream });
                 }

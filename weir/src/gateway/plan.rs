@@ -125,7 +125,7 @@ impl Plan {
                 match old.settings.health.is_some() == upstream.settings.health.is_some() {
                     true => Some(share.clone()),
                     // Health found before the probe began, or ended, is no longer valid; the connections still exist.
-                    false => Some(Arc::new(EndpointShare { quota: share.quota.clone(), ..EndpointShare::default() })),
+                    false => Some(Arc::new(EndpointShare { health: Arc::default(), ..(**share).clone() })),
                 }
             };
             let endpoints = upstream.settings.endpoints.iter();

@@ -1,6 +1,7 @@
 //! The protocols of the gateway: one file each behind the trait [`Protocol`], and the list from which the rest derives.
 
 mod http;
+mod postgres;
 mod redis;
 mod tcp;
 
@@ -9,6 +10,7 @@ use std::{any::Any, collections::HashMap, io, rc::Rc, sync::Arc};
 use weir_base::time::Time;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_listener::{CoreShare, Service, settings::ListenerSettings};
+use weir_postgres::WorkerShare;
 use weir_redis::{Insight, InsightShare, RedisShare};
 use weir_upstream::{EndpointShare, ExclusiveUpstream, Multiplexer, UpstreamMetrics, settings::UpstreamSettings};
 
@@ -32,7 +34,7 @@ impl ProcessProtocols {
     pub fn on_worker(self, worker: usize) -> WorkerProtocols {
         let seed = Time::now().as_nanos() ^ (worker as u64) << 48;
         let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker, seed));
-        WorkerProtocols { worker, redis: RedisShare { waiting: Rc::default(), insight } }
+        WorkerProtocols { worker, redis: RedisShare { waiting: Rc::default(), insight }, postgres: Rc::default() }
     }
 }
 
@@ -40,6 +42,7 @@ impl ProcessProtocols {
 pub struct WorkerProtocols {
     pub worker: usize,
     pub redis: RedisShare,
+    pub postgres: Rc<WorkerShare>,
 }
 
 /// The state that the workers share of one listener, in the form of its protocol.
@@ -89,6 +92,7 @@ impl Upstreams {
 /// The parts of an upstream, besides the settings of its protocol.
 struct UpstreamParts<'a> {
     core: &'a CoreShare,
+    protocols: &'a WorkerProtocols,
     settings: UpstreamSettings,
     shares: &'a [Arc<EndpointShare>],
     metrics: UpstreamMetrics,
@@ -216,7 +220,8 @@ macro_rules! protocols {
 protocols! {
     redis Redis,
     http Http,
-    tcp Tcp
+    tcp Tcp,
+    postgres Postgres
 }
 
 /// Makes an upstream of one worker.
@@ -225,6 +230,7 @@ protocols! {
 /// See [`Protocol::upstream`].
 pub fn upstream(
     core: &CoreShare,
+    protocols: &WorkerProtocols,
     config: &weir_config::Upstream,
     hard_cap: usize,
     shares: &[Arc<EndpointShare>],
@@ -233,7 +239,7 @@ pub fn upstream(
     let metrics = UpstreamMetrics::new(&core.metrics, core.events.clone(), settings.name.clone());
     // One worker probes for all: the server need not answer the same question once per core.
     let probes = core.worker == 0;
-    make_upstream(UpstreamParts { core, settings, shares, metrics, hard_cap, probes }, &config.protocol)
+    make_upstream(UpstreamParts { core, protocols, settings, shares, metrics, hard_cap, probes }, &config.protocol)
 }
 
 /// Makes a listener of one worker. `None`: an upstream could not be made, and the log says why.

@@ -3,7 +3,7 @@
 use std::{str::FromStr, time::Duration};
 
 use clap::{Args, ValueEnum};
-use weir_base::{secret::Secret, size::ByteSize};
+use weir_base::size::ByteSize;
 use weir_engine::settings::Address;
 use weir_origin::redis::{Faults, Mode, OriginSettings, Stall};
 
@@ -62,10 +62,6 @@ pub struct RedisArgs {
 }
 
 pub fn run(args: &RedisArgs) -> Result<(), String> {
-    let password = match &args.password_env {
-        None => None,
-        Some(name) => Some(Secret::from(std::env::var(name).map_err(|_| format!("${name} is not set"))?)),
-    };
     let settings = OriginSettings {
         bind: args.bind.clone(),
         workers: args.workers,
@@ -80,7 +76,7 @@ pub fn run(args: &RedisArgs) -> Result<(), String> {
             stall: args.stall,
             ..Faults::default()
         },
-        password,
+        password: super::password(args.password_env.as_deref())?,
         ..OriginSettings::default()
     };
     let origin = weir_origin::redis::start(settings).map_err(|error| error.to_string())?;

@@ -65,6 +65,8 @@ pub const ISOLATION: &[&str] = &[
     "refusals::s8_a_refusal_leaves_no_state_behind",
 ];
 
+pub const POSTGRES: &[&str] = &["servers::every_major_serves_its_user_with_scram"];
+
 pub const LAB: &[&str] = &[
     "a_comparison_without_a_gateway_shows_the_cost_of_the_gateway",
     "a_wrong_peer_is_refused_before_any_load",

@@ -23,7 +23,7 @@ pub const PRODUCT_TESTS: &str = "weir-tests";
 const OF_THE_HARNESS: [&str; 2] = ["weir_tests", "law"];
 
 /// Its programs that do, each with a lane of its own.
-const OF_THE_PRODUCT: [&str; 5] = ["e2e", "hostile", "http", "isolation", "lab"];
+const OF_THE_PRODUCT: [&str; 6] = ["e2e", "hostile", "http", "isolation", "lab", "postgres"];
 
 /// Programs that no lane runs.
 pub fn without_a_lane(programs: &Programs) -> impl Iterator<Item = &TestProgram> {

@@ -1,6 +1,6 @@
 //! Client libraries of Node, Go and Java, in the versions that their own lock files name.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
@@ -13,16 +13,20 @@ pub fn suite_folder(workspace: &Workspace, language: &str) -> PathBuf {
     workspace.root.join("tests/clients").join(language)
 }
 
-/// `npm ci`, when the lock file is newer than what is installed.
+/// The modules of the Redis and HTTP clients.
 pub fn node(workspace: &Workspace) -> Result<()> {
     need(&["node", "npm"], "Node.js 20 or later with npm")?;
-    let folder = suite_folder(workspace, "node");
+    npm(&suite_folder(workspace, "node"))
+}
+
+/// `npm ci` in a folder, when its lock file is newer than what is installed.
+pub fn npm(folder: &Path) -> Result<()> {
     let lock = std::fs::read_to_string(folder.join("package-lock.json"))?;
     let stamp = folder.join("node_modules/.installed-lock.json");
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == lock) {
         return Ok(());
     }
-    run_with_retries(&folder, &["npm", "ci", "--no-audit", "--no-fund"], &[])?;
+    run_with_retries(folder, &["npm", "ci", "--no-audit", "--no-fund"], &[])?;
     std::fs::write(&stamp, lock)?;
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 pub mod clients;
 mod packages;
+mod postgres;
 mod python;
 pub mod suites;
 
@@ -60,11 +61,17 @@ pub enum Part {
     RedisPySuite,
     /// go-redis's own tests: its module, and what they need.
     GoRedisSuite,
+    /// PostgreSQL 15 with its programs, PgBouncer and Pgpool-II (system packages), PostgreSQL 16 and 18 (a wheel with both servers).
+    Postgres,
+    /// psycopg 2 and 3, asyncpg, SQLAlchemy, pgx, lib/pq, JDBC, node-postgres and tokio-postgres, each with the program that checks it.
+    PostgresDrivers,
+    /// asyncpg's own tests: its source distribution.
+    AsyncpgSuite,
 }
 
 impl Part {
     /// In the order of their declaration.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Compiler,
         Self::Servers,
         Self::Peers,
@@ -79,6 +86,9 @@ impl Part {
         Self::RedisSuite,
         Self::RedisPySuite,
         Self::GoRedisSuite,
+        Self::Postgres,
+        Self::PostgresDrivers,
+        Self::AsyncpgSuite,
     ];
 
     /// The word of the command line.
@@ -98,12 +108,20 @@ impl Part {
             Self::RedisSuite => "suite-redis",
             Self::RedisPySuite => "suite-redis-py",
             Self::GoRedisSuite => "suite-go-redis",
+            Self::Postgres => "postgres",
+            Self::PostgresDrivers => "postgres-drivers",
+            Self::AsyncpgSuite => "suite-asyncpg",
         }
     }
 
     /// It has a virtual environment of Python.
     fn needs_python(self) -> bool {
-        matches!(self, Self::Servers | Self::Peers | Self::Packaging | Self::Python | Self::RedisPySuite)
+        match self {
+            Self::Servers | Self::Peers | Self::Packaging | Self::Python | Self::RedisPySuite => true,
+            Self::Postgres | Self::PostgresDrivers | Self::AsyncpgSuite => true,
+            Self::Compiler | Self::Http2 | Self::Browser | Self::Prometheus => false,
+            Self::Node | Self::Go | Self::Java | Self::RedisSuite | Self::GoRedisSuite => false,
+        }
     }
 
     /// No word: all parts.
@@ -216,7 +234,7 @@ fn install(workspace: &Workspace, part: Part) -> Result<()> {
             println!("setup: Valkey server at {}", server.display());
             Ok(())
         }
-        Part::Peers | Part::Packaging | Part::Python => python::ensure(workspace),
+        Part::Peers | Part::Packaging | Part::Python | Part::Postgres => python::ensure(workspace),
         Part::Http2 => go_programs(workspace),
         Part::Node => clients::node(workspace),
         Part::Go => clients::go(workspace),
@@ -224,6 +242,8 @@ fn install(workspace: &Workspace, part: Part) -> Result<()> {
         Part::RedisSuite => suites::redis(workspace),
         Part::RedisPySuite => suites::redis_py(workspace),
         Part::GoRedisSuite => suites::go_redis(workspace),
+        Part::PostgresDrivers => postgres::drivers(workspace),
+        Part::AsyncpgSuite => suites::asyncpg(workspace),
     }
 }
 

@@ -54,6 +54,15 @@ fn programs(part: Part) -> &'static [(&'static str, &'static str)] {
             ("tclsh", "tcl"),
             ("dpkg-source", "dpkg-dev"),
         ],
+        // Debian keeps the server's own programs off the PATH, a folder for each major.
+        Part::Postgres => &[
+            ("/usr/lib/postgresql/15/bin/postgres", "postgresql-15"),
+            ("/usr/lib/postgresql/15/bin/pg_basebackup", "postgresql-client-15"),
+            ("psql", "postgresql-client-15"),
+            ("pgbouncer", "pgbouncer"),
+            ("pgpool", "pgpool2"),
+        ],
+        Part::PostgresDrivers | Part::AsyncpgSuite => &[],
         Part::Python | Part::Node | Part::Go | Part::Java | Part::RedisPySuite | Part::GoRedisSuite => &[],
     }
 }

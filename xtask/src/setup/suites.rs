@@ -1,6 +1,6 @@
 //! The source trees of the suites that others wrote, each below `target/tools/suites`: Redis from its Debian source package,
-//! redis-py from its source distribution, go-redis from its module. The versions are those of the server and of the client
-//! lanes.
+//! redis-py and asyncpg from their source distributions, go-redis from its module. The versions are those of the server and of
+//! the client lanes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use weir_parties::peer::find_program;
 /// Upstream version of Debian 12's Redis. Debian's own revisions, which mend security, may differ.
 const REDIS_VERSION: &str = "7.0.15";
 const REQUIREMENTS: &str = "tests/suites/redis-py-requirements.txt";
+const ASYNCPG_REQUIREMENTS: &str = "tests/suites/asyncpg-requirements.txt";
 const GO_REDIS: &str = "github.com/redis/go-redis/v9";
 
 /// Where a suite's source tree is.
@@ -25,6 +26,11 @@ pub fn source(workspace: &Workspace, suite: &str) -> PathBuf {
 /// The environment that runs redis-py's tests.
 pub fn redis_py_environment(workspace: &Workspace) -> PathBuf {
     workspace.tools().join("suites/redis-py-environment")
+}
+
+/// The environment that runs asyncpg's tests.
+fn asyncpg_environment(workspace: &Workspace) -> PathBuf {
+    workspace.tools().join("suites/asyncpg-environment")
 }
 
 /// Redis's source package.
@@ -105,14 +111,33 @@ fn source_lines(text: &str) -> String {
 
 /// redis-py's source distribution, and an environment with pytest.
 pub fn redis_py(workspace: &Workspace) -> Result<()> {
-    python::ensure_in(workspace, &redis_py_environment(workspace), &workspace.root.join(REQUIREMENTS))?;
-    let folder = source(workspace, "redis-py");
+    let environment = redis_py_environment(workspace);
+    python::ensure_in(workspace, &environment, &workspace.root.join(REQUIREMENTS))?;
     let wanted = pinned(&fs::read_to_string(workspace.root.join(python::REQUIREMENTS))?, "redis")?;
-    if is_installed(&folder, &wanted) {
+    source_distribution(workspace, &environment, "redis-py", &wanted, "tests/conftest.py")
+}
+
+/// asyncpg's source distribution without its library, and an environment with the built one and pytest.
+pub fn asyncpg(workspace: &Workspace) -> Result<()> {
+    let environment = asyncpg_environment(workspace);
+    let requirements = workspace.root.join(ASYNCPG_REQUIREMENTS);
+    python::ensure_in(workspace, &environment, &requirements)?;
+    let wanted = pinned(&fs::read_to_string(requirements)?, "asyncpg")?;
+    source_distribution(workspace, &environment, "asyncpg", &wanted, "tests/test_prepare.py")?;
+    // Its sources would hide the library that is installed: they hold no compiled modules.
+    remove(&source(workspace, "asyncpg").join("asyncpg"))
+}
+
+/// Unpacks a source distribution into the folder of its suite, unless it is there. `wanted` is its line in a requirements file,
+/// and `test` a file that it must have.
+fn source_distribution(workspace: &Workspace, environment: &Path, suite: &str, wanted: &str, test: &str) -> Result<()> {
+    let folder = source(workspace, suite);
+    if is_installed(&folder, wanted) {
         return Ok(());
     }
-    let work = Scratch::new(workspace, "redis-py")?;
-    let python = redis_py_environment(workspace).join("bin/python");
+    let work = Scratch::new(workspace, suite)?;
+    let python = environment.join("bin/python");
+    let name = wanted.split("==").next().unwrap_or(wanted);
     let words = [
         &*python.to_string_lossy(),
         "-m",
@@ -122,8 +147,8 @@ pub fn redis_py(workspace: &Workspace) -> Result<()> {
         "--disable-pip-version-check",
         "--no-deps",
         "--no-binary",
-        "redis",
-        &wanted,
+        name,
+        wanted,
     ];
     run_with_retries(&work.0, &words, &[])?;
     let archive = entry_that_ends(&work.0, ".tar.gz")?;
@@ -132,7 +157,7 @@ pub fn redis_py(workspace: &Workspace) -> Result<()> {
     let words =
         ["tar", "--extract", "--strip-components=1", "--file", &archive, "--directory", &folder.to_string_lossy()];
     command::run(&mut command::command(&work.0, &words))?;
-    ensure!(folder.join("tests/conftest.py").is_file(), "the source distribution {wanted} has no tests");
+    ensure!(folder.join(test).is_file(), "the source distribution {wanted} has no tests");
     fs::write(folder.join(STAMP), wanted)?;
     Ok(())
 }

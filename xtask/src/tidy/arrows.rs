@@ -45,6 +45,8 @@ const ROOMS: &[Room] = &[
         besides: &[
             ("weir-ai", "weir-http"),
             ("weir-flags", "weir-http"),
+            ("weir-postgres", "weir-postgres-session"),
+            ("weir-postgres-simulation", "weir-postgres-session"),
             ("weir-redis", "weir-redis-session"),
             ("weir-redis-simulation", "weir-redis-session"),
         ],
@@ -72,16 +74,20 @@ const ROOMS: &[Room] = &[
 /// Crates without I/O, and the crates of the tree that each may use: fewer than its room may.
 pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-placement", &[]),
+    ("weir-sasl", &["weir-base"]),
     ("weir-analysis", &["weir-base"]),
     // In its tests alone.
     ("weir-import", &["weir-config"]),
     ("weir-policy", &["weir-base", "weir-analysis", "weir-http-codec"]),
+    ("weir-postgres-session", POSTGRES_SESSION_USES),
+    ("weir-postgres-simulation", &["weir-base", "weir-postgres-codec", "weir-postgres-session"]),
     ("weir-redis-session", REDIS_SESSION_USES),
     (
         "weir-redis-simulation",
         &["weir-base", "weir-resp", "weir-analysis", "weir-placement", "weir-policy", "weir-redis-session"],
     ),
 ];
+const POSTGRES_SESSION_USES: &[&str] = &["weir-base", "weir-postgres-codec", "weir-sasl", "weir-analysis"];
 const REDIS_SESSION_USES: &[&str] =
     &["weir-base", "weir-resp", "weir-telemetry", "weir-analysis", "weir-placement", "weir-policy"];
 

@@ -18,6 +18,9 @@ const UNSAFE_CRATE: &str = "engine/";
 /// Files that a command writes: a table of commands is long by nature.
 const GENERATED_MARK: &str = "@generated";
 
+/// Roots of crates that are no members of the workspace: the dependencies of Weir are not theirs.
+const ROOTS_OUTSIDE: [&str; 1] = ["tests/clients/postgres/rust/src/main.rs"];
+
 /// One source file.
 pub struct SourceFile {
     /// From the workspace root, with `/`.
@@ -96,7 +99,7 @@ pub fn collect(folder: &Path, target: &Path, endings: &[&str], paths: &mut Vec<P
 
 /// `lib.rs`, `main.rs`, binaries, test and bench binaries: the files rustc is started on.
 pub fn crate_roots(workspace: &Workspace) -> Vec<PathBuf> {
-    let mut roots = Vec::new();
+    let mut roots: Vec<PathBuf> = ROOTS_OUTSIDE.iter().map(|root| workspace.root.join(root)).collect();
     for package in workspace.metadata.workspace_packages() {
         for target in &package.targets {
             roots.push(target.src_path.clone().into_std_path_buf());

@@ -75,8 +75,10 @@ pub struct ConnectionStatus {
     pub name: Option<String>,
     /// User it authenticated as.
     pub user: Option<String>,
-    /// Database it selected.
+    /// Number of the database it selected, where databases have numbers.
     pub db: Option<u32>,
+    /// Name of its database, where databases have names.
+    pub database: Option<String>,
     /// Version of the protocol it speaks, such as `RESP3` or `HTTP/2`.
     pub protocol_version: String,
     /// Its present activity.

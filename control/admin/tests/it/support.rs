@@ -326,6 +326,7 @@ fn connection(id: u64, worker: u32) -> ConnectionStatus {
         name: None,
         user: Some("default".to_owned()),
         db: Some(0),
+        database: None,
         protocol_version: "RESP3".to_owned(),
         state: ConnectionState::Pinned,
         pinned_by: vec!["watch".to_owned()],

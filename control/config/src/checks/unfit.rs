@@ -11,14 +11,20 @@ const KNEE: [&str; 3] = ["knee", "knee_warn", "knee_action"];
 /// Checks a listener.
 pub(super) fn listener(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
     if let Some(protocol) = &section.protocol {
-        let table = Table { keys: |row| row.listener_keys, unfit: |row| row.unfit_at_listener, has_knee: true };
+        let table = Table {
+            keys: |row| row.listener_keys,
+            unfit: |row| row.unfit_at_listener,
+            shared: |row| row.shared_listener_keys,
+            has_knee: true,
+        };
         table.refuse(section, protocol.value, path, reader);
     }
 }
 
 /// Checks an upstream whose listeners and routes speak `protocol`.
 pub(super) fn upstream(section: &UpstreamSection, protocol: ProtocolName, path: &str, reader: &mut Reader<'_>) {
-    let table = Table { keys: |row| row.upstream_keys, unfit: |row| row.unfit_at_upstream, has_knee: false };
+    let table =
+        Table { keys: |row| row.upstream_keys, unfit: |row| row.unfit_at_upstream, shared: |_| &[], has_knee: false };
     table.refuse(section, protocol, path, reader);
 }
 
@@ -26,6 +32,8 @@ pub(super) fn upstream(section: &UpstreamSection, protocol: ProtocolName, path: 
 struct Table {
     keys: fn(&Row) -> KeyNames,
     unfit: fn(&Row) -> UnfitKeys,
+    /// Keys of other protocols that have an effect.
+    shared: fn(&Row) -> &'static [&'static str],
     has_knee: bool,
 }
 
@@ -53,6 +61,9 @@ impl Table {
         let row = protocol.row();
         if let Some(Unfit(_, help)) = (self.unfit)(&row)(protocol).iter().find(|Unfit(keys, _)| keys.contains(&key)) {
             return Some((*help).to_owned());
+        }
+        if (self.shared)(&row).contains(&key) {
+            return None;
         }
         if self.has_knee && row.scenarios.is_empty() && KNEE.contains(&key) {
             return Some("remove it; connections_max bounds what the listener takes".to_owned());

@@ -9,7 +9,7 @@ mod samples;
 
 use std::path::Path;
 
-use self::samples::{COMPANY, MORE_KEYS, SAMPLES};
+use self::samples::{COMPANY, MORE_KEYS, POSTGRES_USER, SAMPLES};
 use crate::support::Memory;
 use serde_json::Value as Json;
 use toml::{Table, Value};
@@ -172,7 +172,17 @@ fn differs(one: &Snapshot, other: &Snapshot) -> bool {
         ListenerProtocol::Redis(redis) => Some(redis.clone()),
         _ => None,
     };
-    one.upstreams != other.upstreams || redis(one) != redis(other) || shown(one) != shown(other)
+    let password = |snapshot: &Snapshot| match &snapshot.listeners[0].protocol {
+        ListenerProtocol::Postgres(own) => {
+            let user = own.users.find(b"alice").or_else(|| own.users.find(b"other"));
+            user.and_then(|user| user.password().map(|password| password.expose().to_vec()))
+        }
+        _ => None,
+    };
+    one.upstreams != other.upstreams
+        || redis(one) != redis(other)
+        || password(one) != password(other)
+        || shown(one) != shown(other)
 }
 
 /// The keys without which `name` has no effect.
@@ -181,6 +191,7 @@ fn company(name: &str, protocol: ProtocolName) -> Table {
     let found = COMPANY.iter().filter(|(start, _)| begins(start)).max_by_key(|(start, _)| start.len());
     let text = match (name, protocol.name()) {
         ("listener.half_close_timeout", "http") => "http.half_close = true",
+        ("listener.user.name" | "listener.user.password", "postgres") => POSTGRES_USER,
         _ => found.map_or("", |(_, text)| text),
     };
     text.parse().expect("keys")

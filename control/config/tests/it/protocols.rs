@@ -14,7 +14,7 @@ use weir_config::{Diagnostics, ProtocolName, check, schema};
 /// Keys without which no protocol has a file.
 const FIXED: [&str; 5] = ["name", "bind", "protocol", "upstream", "endpoints"];
 
-/// Keys and whole tables that a protocol uses.
+/// Keys, whole tables, and keys of tables (`user.name`) that a protocol uses.
 struct Uses {
     protocol: ProtocolName,
     own: Table,
@@ -30,8 +30,18 @@ impl Uses {
         ProtocolName::ALL.iter().map(of).collect()
     }
 
-    fn has(&self, list: &str, key: &str) -> bool {
-        self.own[list].as_array().expect("a list").iter().any(|own| own.as_str() == Some(key))
+    fn entries(&self, list: &str) -> impl Iterator<Item = &str> {
+        self.own[list].as_array().expect("a list").iter().filter_map(Value::as_str)
+    }
+
+    /// Whether the protocol has a use for the key or table at `path`, or for all of the table around it.
+    fn has(&self, list: &str, path: &[String]) -> bool {
+        self.entries(list).any(|own| own == path[0] || own == path.join("."))
+    }
+
+    /// Whether the protocol has a use for some keys of the table `key`.
+    fn has_parts(&self, list: &str, key: &str) -> bool {
+        self.entries(list).any(|own| own.split_once('.').is_some_and(|(table, _)| table == key))
     }
 }
 
@@ -43,7 +53,14 @@ fn mistakes(file: &Table) -> Diagnostics {
         surroundings.files.insert(path.leak(), surroundings.files[from].clone());
     }
     surroundings.files.insert("results/redis-real.json", surroundings.files["knee.json"].clone());
-    let variables = ["REDIS_CLIENT_PASSWORD", "REDIS_USER_PASSWORD", "REDIS_SERVER_PASSWORD", "REPORTS_API_KEY"];
+    let variables = [
+        "REDIS_CLIENT_PASSWORD",
+        "REDIS_USER_PASSWORD",
+        "REDIS_SERVER_PASSWORD",
+        "REPORTS_API_KEY",
+        "APP_PASSWORD",
+        "PG_PASSWORD",
+    ];
     surroundings.variables.extend(variables.map(|name| (name, "0123456789abcdef".to_owned())));
     let source = toml::to_string(file).expect("a file");
     match check(&source, "weir.toml", Path::new(""), &surroundings) {
@@ -130,7 +147,7 @@ fn every_key_has_an_effect_for_the_protocol_of_its_table_or_is_refused() {
             if FIXED.contains(&key) {
                 continue;
             }
-            let is_known = uses.iter().any(|one| one.has(list, key));
+            let is_known = uses.iter().any(|one| one.has(list, &path[..1]));
             assert!(is_known, "`{list}.{key}` is new: say in tests/uses which protocols have a use for it");
             let whole = [std::slice::from_ref(&list.to_owned()), &path[..]].concat();
             // A key of the same table of a route has the same form.
@@ -140,6 +157,10 @@ fn every_key_has_an_effect_for_the_protocol_of_its_table_or_is_refused() {
             let Some(value) = value else { panic!("no example has {}", whole.join(".")) };
             for one in &uses {
                 let protocol = one.protocol;
+                if path.len() == 1 && one.has_parts(list, key) {
+                    // A table of another protocol, of which this one has a part.
+                    continue;
+                }
                 let mut file = smallest(protocol);
                 let owner = &mut file.get_mut(list).and_then(Value::as_array_mut).expect("a list")[0];
                 put(owner.as_table_mut().expect("a table"), own, &path, value);
@@ -147,7 +168,7 @@ fn every_key_has_an_effect_for_the_protocol_of_its_table_or_is_refused() {
                 let place = format!("{list}[0].{key}");
                 let refusal = found.iter().find(|one| one.message.contains("has no effect: only "));
                 let is_refused = refusal.is_some_and(|one| one.path.starts_with(&place));
-                let is_useful = one.has(list, key);
+                let is_useful = one.has(list, &path);
                 let name = path.join(".");
                 assert_eq!(is_refused, !is_useful, "{list}.{name} = {value} with {protocol}: {found}");
                 let has_remedy = refusal.is_none_or(|one| one.help.is_some() && one.line > 0);

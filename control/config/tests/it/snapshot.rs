@@ -104,6 +104,21 @@ fn the_view_shows_defaults_and_no_secret() {
 }
 
 #[test]
+fn a_reference_to_a_secret_has_a_short_form() {
+    let long = "redis.password = { env = \"REDIS_PASSWORD\" }";
+    let short = varied("redis.password = \"env:REDIS_PASSWORD\"", "redis.password = \"file:password\"", "");
+    let snapshot = good(&short);
+    assert_eq!(snapshot, good(&varied(long, "redis.password = { file = \"password\" }", "")));
+    let view = redacted(&snapshot);
+    assert_eq!(view["listener"][0]["redis"]["password"], json!({ "env": "REDIS_PASSWORD" }));
+    for literal in ["env:", "file:", "env:A=B", "ENV:REDIS_PASSWORD", "hunter2"] {
+        let source = varied(&format!("redis.password = \"{literal}\""), "", "");
+        let refused = check(&source, "weir.toml", Path::new(""), &Memory::furnished()).expect_err(literal).to_string();
+        assert!(refused.contains("stands in the file in plain text") && !refused.contains(literal), "{refused}");
+    }
+}
+
+#[test]
 fn a_change_is_reported_by_key_and_by_effect() {
     let old = good(&varied("idle_timeout = \"1m\"", "", ""));
     let rest = "[runtime]\nworkers = 2\n[admin]\nbind = \"127.0.0.1:9901\"\nhosts = [\"a\"]\n[telemetry]\nlevel = \"counters\"\nlog_level = \"debug\"\naccess_log.target = \"stderr\"";

@@ -1,4 +1,4 @@
-//! Configurations of the four programs, the `weir.toml` that each becomes, and its notes.
+//! Configurations of the five programs, the `weir.toml` that each becomes, and its notes.
 //!
 //! Each input has two files beside it: `NAME.toml` and `NAME.notes`. `WEIR_WRITE_GOLDEN=1` writes them; read the difference then.
 //! The modules have the name of a program, and hold what differs between it and Weir.
@@ -6,6 +6,7 @@
 mod envoy;
 mod haproxy;
 mod nginx;
+mod pgbouncer;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,13 +25,24 @@ impl Files for NoFiles {
     }
 }
 
+/// The files beside the inputs of a format, by the last part of their names.
+struct Beside(Format);
+
+impl Files for Beside {
+    fn matching(&self, pattern: &str) -> Result<Vec<(String, String)>, String> {
+        let name = pattern.rsplit('/').next().unwrap_or(pattern);
+        let text = fs::read_to_string(folder(self.0).join(name)).map_err(|_| format!("{pattern} is not there"))?;
+        Ok(vec![(name.to_owned(), text)])
+    }
+}
+
 fn folder(format: Format) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(format.name())
 }
 
 fn imported(format: Format, file: &str) -> Imported {
     let text = fs::read_to_string(folder(format).join(file)).expect("the input");
-    import(format, file, &text, &NoFiles).unwrap_or_else(|mistake| panic!("{mistake}"))
+    import(format, file, &text, &Beside(format)).unwrap_or_else(|mistake| panic!("{mistake}"))
 }
 
 /// The import of a text as the file `f`.
@@ -98,7 +110,7 @@ fn mistakes(directory: &TempDir, toml: &str) -> Vec<String> {
     let here = format!("\"{}/etc/", directory.path().display());
     let file = directory.path().join("weir.toml");
     fs::write(&file, toml.replace("\"/etc/", &here)).expect("written");
-    let secret = |name: &str| (name == "REDIS_PASSWORD").then(|| "canary".to_owned());
+    let secret = |name: &str| name.ends_with("_PASSWORD").then(|| "canary".to_owned());
     let shown = |found: &weir_config::Diagnostics| {
         let errors = found.iter().filter(|one| one.severity == weir_config::Severity::Error);
         errors.map(|one| format!("{}: {} (line {})", one.path, one.message, one.line)).collect()
@@ -155,10 +167,29 @@ fn envoy_redis_and_tcp_in_json() {
 }
 
 #[test]
+fn pgbouncer_with_several_servers_and_users() {
+    golden(Format::Pgbouncer, "full.ini");
+}
+
+#[test]
+fn pgbouncer_that_believes_its_clients() {
+    golden(Format::Pgbouncer, "trust.ini");
+}
+
+#[test]
+fn pgbouncer_as_debian_installs_it() {
+    golden(Format::Pgbouncer, "debian.ini");
+}
+
+#[test]
 fn passwords_of_the_input_are_in_no_output() {
-    let imported = imported(Format::Twemproxy, "pools.yml");
-    let notes = notes(&imported);
-    assert!(!imported.toml.contains("not-to-be-repeated") && !notes.contains("not-to-be-repeated"));
+    for (format, file) in [(Format::Twemproxy, "pools.yml"), (Format::Pgbouncer, "full.ini")] {
+        let imported = imported(format, file);
+        let text = imported.toml.clone() + &notes(&imported);
+        for secret in ["not-to-be-repeated", "SCRAM-SHA-256$", "md545f2603610af569b6155c45067268c6b"] {
+            assert!(!text.contains(secret), "{text}");
+        }
+    }
 }
 
 /// The lines of a file that mean something, without comments.
@@ -172,7 +203,7 @@ fn the_pairs_of_the_guide_are_results_of_an_import() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/migration.md");
     let guide = fs::read_to_string(guide).expect("the guide");
     let mut seen = 0;
-    for format in [Format::Nginx, Format::Haproxy, Format::Twemproxy, Format::Envoy] {
+    for format in [Format::Nginx, Format::Haproxy, Format::Twemproxy, Format::Pgbouncer, Format::Envoy] {
         let title = guide.lines().find(|line| line.eq_ignore_ascii_case(&format!("### {}", format.name())));
         let title = title.unwrap_or_else(|| panic!("the guide has no part on {}", format.name()));
         let part = guide.split_once(&format!("{title}\n")).expect("the part").1;
@@ -184,7 +215,7 @@ fn the_pairs_of_the_guide_are_results_of_an_import() {
         check(&imported.toml);
         seen += 1;
     }
-    assert_eq!(seen, 4);
+    assert_eq!(seen, 5);
 }
 
 /// Every input with each of its lines left out, and with each of its lines cut in the middle.
@@ -199,6 +230,8 @@ fn a_truncated_input_is_imported_well_or_refused_with_its_line() {
         (Format::Twemproxy, "pools.yml"),
         (Format::Envoy, "front.yaml"),
         (Format::Envoy, "redis.json"),
+        (Format::Pgbouncer, "full.ini"),
+        (Format::Pgbouncer, "trust.ini"),
     ];
     let directory = furnished();
     // Half a name of a file is none that is there.
@@ -211,7 +244,7 @@ fn a_truncated_input_is_imported_well_or_refused_with_its_line() {
         for at in 0..lines.len() {
             let (before, after) = (lines[..at].join("\n"), lines[at + 1..].join("\n"));
             for middle in ["", &lines[at][..lines[at].len() / 2]] {
-                match import(format, file, &format!("{before}\n{middle}\n{after}"), &NoFiles) {
+                match import(format, file, &format!("{before}\n{middle}\n{after}"), &Beside(format)) {
                     Ok(result) => {
                         let found = mistakes(&directory, &result.toml).into_iter().filter(|found| !is_of_file(found));
                         bad.extend(found.map(|found| format!("{file} with `{middle}` in line {}: {found}", at + 1)));

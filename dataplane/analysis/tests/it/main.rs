@@ -2,3 +2,4 @@
 mod classes;
 mod golden;
 mod http;
+mod postgres;

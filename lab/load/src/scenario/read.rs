@@ -128,6 +128,7 @@ fn read_root(root: &Table<'_>, more: &[Threshold], problems: &Problems<'_>) -> O
         payload: payload?,
         commands: work.commands,
         request: work.request,
+        postgres: work.postgres,
         channels: work.channels,
         phases,
     })

@@ -1,5 +1,6 @@
 //! Tests of the load generator against synthetic origins.
 mod http;
+mod postgres;
 mod pubsub;
 mod record;
 mod run;

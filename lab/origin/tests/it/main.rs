@@ -2,5 +2,6 @@
 mod commands;
 mod faults;
 mod limits;
+mod postgres;
 mod support;
 mod tools;

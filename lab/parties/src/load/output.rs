@@ -267,21 +267,10 @@ time for connect:      234us      5.20ms      2.72ms      3.51ms   100.00%
         assert!(output("wrk").read(&WRK.replace("27088 requests", "0 requests")).is_err());
     }
 
-    #[test]
-    fn a_program_of_another_protocol_is_one_more_file() {
-        let file = r#"
-name = "pgbench"
-protocols = ["postgres"]
-program = "pgbench"
-install = "apt install postgresql-contrib"
-version = ["--version"]
-arguments = ["-n", "-S", "-h", "{host}", "-p", "{port}", "-c", "{connections}", "-j", "{shards}", "-T", "{seconds}"]
-[output]
-completed = "transactions actually processed: {value}"
-rate = "tps = {value}"
-errors = ["failed transactions: {value}", "pgbench: error:"]
-"#;
-        let printed = "\
+    /// Printed by pgbench 15.18, shortened.
+    const PGBENCH: &str = "\
+pgbench (15.18 (Debian 15.18-0+deb12u1))
+transaction type: <builtin: select only>
 scaling factor: 1
 query mode: simple
 number of clients: 8
@@ -291,11 +280,17 @@ latency average = 0.398 ms
 initial connection time = 8.311 ms
 tps = 20091.862517 (without initial connection time)
 ";
-        let output = Load::parse("pgbench.toml", file).expect("right").output;
-        let figures = output.read(printed).expect("whole");
-        assert_eq!((figures.completed, figures.p50_us, output.error(printed)), (60_211, None, None));
-        let failed = output.error(&printed.replace(": 0 (", ": 3 ("));
+
+    #[test]
+    fn pgbench_tells_no_percentiles_and_its_failures_fail_the_run() {
+        let output = output("pgbench");
+        let figures = output.read(PGBENCH).expect("whole");
+        let wanted = LoadFigures { completed: 60_211, rate: 20_091.862517, p50_us: None, p99_us: None, read: None };
+        assert_eq!((figures, output.error(PGBENCH)), (wanted, None));
+        let failed = output.error(&PGBENCH.replace(": 0 (", ": 3 ("));
         assert_eq!(failed.as_deref(), Some("failed transactions: 3 (0.000%)"));
+        let refused = output.error("pgbench: error: client 0 aborted in command 1: no\n");
+        assert_eq!(refused.as_deref(), Some("pgbench: error: client 0 aborted in command 1: no"));
     }
 
     #[test]

@@ -164,6 +164,11 @@ mod tests {
             let floor = Peer::built_in_for("floor", protocol).expect("it is there");
             assert!(floor.speaks(protocol) && floor.is_weir(), "{protocol}");
         }
+        for name in ["pgbouncer", "pgpool"] {
+            let peer = Peer::built_in_for(name, "postgres").expect("it is there");
+            assert!(peer.speaks("postgres") && !peer.is_weir(), "{name}");
+        }
+        assert!(Peer::weir(Telemetry::On, "postgres").is_some_and(|peer| peer.is_weir()));
         assert_eq!(Peer::nginx_origin().name, "nginx-origin");
         let name = |name, protocol| Peer::built_in_for(name, protocol).map(|peer| peer.name);
         assert_eq!(name("nginx", "websocket").as_deref(), Some("nginx-websocket"));

@@ -14,6 +14,7 @@ mod rules;
 mod upstream;
 mod users;
 
+pub(crate) use self::keys::ListenerUserSection;
 pub(crate) use weir_redis_session::insight::settings::InsightSettings as ProcessSettings;
 pub(crate) use weir_redis_session::settings::{
     RedisListenerSettings as ListenerSettings, RedisUpstreamSettings as UpstreamSettings,

@@ -53,6 +53,7 @@ pub const COMPANY: &[(&str, &str)] = &[
     ("listener.redis.cache_value_bytes_max", "redis.cache_bytes_max = \"1MiB\""),
     ("listener.redis.cache_age_max", "redis.cache_bytes_max = \"1MiB\""),
     ("listener.redis.cache_prefixes", "redis.cache_bytes_max = \"1MiB\""),
+    ("listener.postgres.allow_trust", "bind = \"203.0.113.1:6380\"\npostgres.auth = \"trust\""),
     ("listener.user", "user = [{ name = \"alice\", rules = \"on >secret ~a* +get\" }]"),
     ("listener.user.upstream_user", LOGIN),
     ("listener.user.upstream_password", LOGIN),
@@ -94,6 +95,7 @@ pub const COMPANY: &[(&str, &str)] = &[
     ("upstream.http.health_host", "http.health_path = \"/a\""),
     ("upstream.tls.cert_file", "tls = { cert_file = \"server.crt\", key_file = \"server.key\" }"),
     ("upstream.tls.key_file", "tls = { cert_file = \"server.crt\", key_file = \"server.key\" }"),
+    ("upstream.postgres.password", "postgres.user = \"app\""),
     ("upstream.redis.user", "redis.password = { env = \"ADMIN_TOKEN\" }"),
     ("upstream.read_from", "topology = \"cluster\""),
     ("upstream.zone", "topology = \"cluster\"\nread_from = \"any\""),
@@ -104,6 +106,9 @@ pub const COMPANY: &[(&str, &str)] = &[
     ),
     ("upstream.sharding", "endpoints = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nsharding.distribution = \"modula\""),
 ];
+
+/// A user of a PostgreSQL listener.
+pub const POSTGRES_USER: &str = "user = [{ name = \"alice\", password = { env = \"ADMIN_TOKEN\" } }]";
 
 const LOGIN: &str = "user = [{ name = \"alice\", rules = \"on >secret ~a* +get\", upstream_user = \"a\", \
                      upstream_password = { env = \"ADMIN_TOKEN\" } }]";

@@ -1,0 +1,5 @@
+//! Exchanges of both sides, byte for byte.
+
+mod exchange;
+mod hostile;
+mod vectors;

@@ -1,0 +1,100 @@
+//! The keys that only PostgreSQL has.
+
+use weir_postgres::settings::{self as postgres, Method, PoolMode};
+use weir_upstream::pooled as pools;
+
+use crate::document::At;
+use crate::numbers::Period;
+use crate::secret::SecretRef;
+use crate::section::section;
+use crate::sections::{COUNT_MAX, DEADLINE_MIN, PATH_PERIOD_MAX};
+use crate::texts::{Choice, Text, Word};
+
+section! {
+    /// Keys of a listener.
+    pub(crate) struct ListenerKeys {
+        /// Settings of PostgreSQL listeners only. Its users are tables `[[listener.user]]` with `name` and `password`.
+        table postgres: ListenerPostgresSection;
+    }
+}
+
+section! {
+    /// Settings of PostgreSQL listeners only. Its users are tables `[[listener.user]]` with `name` and `password`.
+    pub(crate) struct ListenerPostgresSection {
+        /// How clients prove who they are: `scram-sha-256`, `md5` for old clients, `cert` (TLS with `client_auth = "required"`; the
+        /// certificate names the user), or `trust`: everybody is believed.
+        default auth: Method = Method::ScramSha256;
+        /// Permit `auth = "trust"` at an address that is not a loopback address or a Unix socket.
+        default allow_trust: bool = false;
+        /// How long a client keeps a server connection: until its `transaction` ends, until it disconnects (`session`), or until its
+        /// `statement` ends, where transaction blocks are refused.
+        default pool_mode: PoolMode = PoolMode::Transaction;
+        /// Users that may do everything in the admin console, which is the database `pgbouncer`.
+        optional admin_users: Vec<At<Word>>;
+        /// Users that may use SHOW in the admin console.
+        optional stats_users: Vec<At<Word>>;
+        /// From the accepted connection to the end of the login.
+        default client_login_timeout: Period = Period(postgres::CLIENT_LOGIN_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
+        /// How long a client waits for a server connection; then it gets SQLSTATE 53300.
+        default query_wait_timeout: Period = Period(postgres::QUERY_WAIT_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
+        /// A client that waits so long for a server connection gets a notice. 0: none.
+        default query_wait_notify: Period = Period(postgres::QUERY_WAIT_NOTIFY) => Period::secs(0)..=PATH_PERIOD_MAX;
+        /// From a request to the end of its response; then the query is cancelled and the client disconnected. 0: no limit.
+        default query_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(86_400);
+        /// A client that is silent so long within a transaction, a COPY of its data or a message is disconnected, and its transaction rolled back. 0: no limit.
+        default idle_transaction_timeout: Period = Period(postgres::IDLE_TRANSACTION_TIMEOUT) => Period::secs(0)..=Period::secs(86_400);
+        /// A client that is silent so long outside of a transaction is disconnected. 0: no limit.
+        default client_idle_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(30 * 86_400);
+    }
+}
+
+section! {
+    /// Keys of an upstream.
+    pub(crate) struct UpstreamKeys {
+        /// Settings of upstreams of PostgreSQL listeners only.
+        table postgres: UpstreamPostgresSection;
+    }
+}
+
+section! {
+    /// Settings of upstreams of PostgreSQL listeners only. Counts of connections hold for all workers together, per endpoint.
+    pub(crate) struct UpstreamPostgresSection {
+        /// User that logs in at the servers. Absent: that of the client.
+        optional user: Word;
+        /// Its password.
+        optional password: SecretRef;
+        /// Database at the servers. Absent: that of the client.
+        optional database: Word;
+        /// Statements that make a connection clean after a client that left state behind. Absent: those that the gateway knows to be
+        /// necessary, which keep prepared statements.
+        optional server_reset_query: Text;
+        /// Connections per database and user.
+        default pool_size: u32 = pools::POOL_SIZE => 1..=COUNT_MAX;
+        /// Connections per database and user that stay open while there are clients.
+        default min_pool_size: u32 = pools::MIN_POOL_SIZE => 0..=COUNT_MAX;
+        /// Connections per database and user above `pool_size`, for a client that has waited for `reserve_pool_timeout`.
+        default reserve_pool_size: u32 = pools::RESERVE_POOL_SIZE => 0..=COUNT_MAX;
+        /// See `reserve_pool_size`.
+        default reserve_pool_timeout: Period = Period(pools::RESERVE_POOL_TIMEOUT) => Period::secs(0)..=PATH_PERIOD_MAX;
+        /// Connections per database, of all users together. Absent: no limit.
+        optional max_db_connections: u32 => 1..=COUNT_MAX;
+        /// Connections per user, to all databases together. Absent: no limit.
+        optional max_user_connections: u32 => 1..=COUNT_MAX;
+        /// A connection older than this is closed once no client has it. 0: no limit.
+        default server_lifetime: Period = Period(pools::SERVER_LIFETIME) => Period::secs(0)..=Period::secs(30 * 86_400);
+        /// A connection that no client had for so long is closed. 0: no limit.
+        default server_idle_timeout: Period = Period(pools::SERVER_IDLE_TIMEOUT) => Period::secs(0)..=Period::secs(30 * 86_400);
+        /// A connection that no client had for so long is checked before it serves one. 0: each time.
+        default server_check_delay: Period = Period(pools::SERVER_CHECK_DELAY) => Period::secs(0)..=Period::secs(86_400);
+    }
+}
+
+impl Choice for Method {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("scram-sha-256", Self::ScramSha256), ("md5", Self::Md5), ("cert", Self::Cert), ("trust", Self::Trust)];
+}
+
+impl Choice for PoolMode {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("transaction", Self::Transaction), ("session", Self::Session), ("statement", Self::Statement)];
+}

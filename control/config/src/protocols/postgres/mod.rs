@@ -1,0 +1,197 @@
+//! PostgreSQL.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `keys` | the declarations |
+
+mod keys;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_base::Secret;
+use weir_engine::settings::Address;
+use weir_postgres::settings::{Method, users};
+pub(crate) use weir_postgres::settings::{
+    PostgresListenerSettings as ListenerSettings, PostgresUpstreamSettings as UpstreamSettings,
+};
+use weir_upstream::pooled::PooledSettings;
+use weir_upstream::settings::BalanceSettings;
+
+use crate::checks::{error_at, warn_at};
+use crate::diagnostic::Span;
+use crate::document::At;
+use crate::numbers::Period;
+use crate::protocols::redis::ListenerUserSection;
+use crate::protocols::{ListenerContext, NoKeys, Protocol, ProtocolName, Unfit, UpstreamContext};
+use crate::reader::Reader;
+use crate::sections::FileSection;
+use crate::snapshot::{Listener, Upstream};
+use crate::texts::Word;
+
+/// Its listeners share nothing.
+pub(crate) type ProcessSettings = ();
+
+/// See [`Protocol`].
+pub(crate) struct Postgres;
+
+impl Protocol for Postgres {
+    type ListenerKeys = keys::ListenerKeys;
+    type UpstreamKeys = keys::UpstreamKeys;
+    type FileKeys = NoKeys;
+    type TelemetryKeys = NoKeys;
+    type Listener = ListenerSettings;
+    type Upstream = UpstreamSettings;
+    type Process = ProcessSettings;
+    type File<'f> = ();
+
+    const ALPN: &'static [&'static str] = &["postgresql"];
+    const SHARED_LISTENER_KEYS: &'static [&'static str] = &["user"];
+
+    fn unfit_at_listener(_: ProtocolName) -> &'static [Unfit] {
+        &[
+            Unfit(&["output_hard_cap"], "remove it: a client that reads slowly holds up nobody but itself"),
+            Unfit(&["redis", "users_file"], "write [[listener.user]] with name and password"),
+            Unfit(&["server_name"], "write protocol = \"tls\", or remove it"),
+            Unfit(&["head_timeout"], "see client_login_timeout of [listener.postgres]"),
+            Unfit(&["idle_timeout"], "see client_idle_timeout of [listener.postgres]"),
+        ]
+    }
+
+    fn unfit_at_upstream(_: ProtocolName) -> &'static [Unfit] {
+        const LANES: &[&str] = &["shared_lanes", "pinned_lanes_max", "pinned_lanes_idle_max", "lane_in_flight_max"];
+        const ENDPOINTS: &[&str] = &["topology", "read_from", "zone", "sentinel"];
+        &[
+            Unfit(&["request_timeout"], "see query_timeout of [listener.postgres]"),
+            Unfit(&["lane_wait_timeout"], "see query_wait_timeout of [listener.postgres]"),
+            Unfit(LANES, "see pool_size of [upstream.postgres]"),
+            Unfit(ENDPOINTS, "remove it"),
+            Unfit(&["sharding", "reconnect"], "remove it"),
+            Unfit(&["redis", "http", "tcp"], "write [upstream.postgres]"),
+        ]
+    }
+
+    fn file(_: &FileSection, _: &mut Reader<'_>) {}
+
+    fn listener((): &(), of: &mut ListenerContext<'_>, reader: &mut Reader<'_>) -> Option<ListenerSettings> {
+        check_trust(of, reader);
+        Some(listener(of, reader))
+    }
+
+    fn upstream(of: &mut UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
+        upstream(of, reader)
+    }
+
+    fn process(_: &FileSection, (): (), _: &[Listener], _: &mut [Upstream], _: &mut Reader<'_>) {}
+}
+
+/// Checks `auth = "trust"`: every client that reaches the address may do all that the upstream's user may.
+fn check_trust(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
+    let section = &of.section.own.postgres.postgres;
+    let Some(bind) = &of.section.bind else { return };
+    let is_local = match &bind.value.0 {
+        Address::Unix(_) => true,
+        address => address.to_string().parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback()),
+    };
+    let is_needed = section.auth.value == Method::Trust && !is_local;
+    let path = format!("{}.postgres", of.path);
+    if is_needed && !section.allow_trust.value {
+        let what = format!("lets everybody in who reaches {}", bind.value.0);
+        let help = "write auth = \"scram-sha-256\" with [[listener.user]], or allow_trust = true";
+        error_at(&section.auth, &path, "auth", &what, help, reader);
+    }
+    if section.allow_trust.value && !is_needed {
+        let what = "changes nothing here: it permits auth = \"trust\" at an address that others reach";
+        warn_at(&section.allow_trust, &path, "allow_trust", what, "remove it", reader);
+    }
+}
+
+/// Settings of a listener.
+fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettings {
+    let section = &of.section.own.postgres.postgres;
+    let limit = |period: &Period| Some(period.0).filter(|limit| *limit > Duration::ZERO);
+    ListenerSettings {
+        auth: section.auth.value,
+        users: Arc::new(users(listed(of, reader).iter().map(|(name, secret)| (&**name, secret)))),
+        admin_users: names(section.admin_users.as_ref()),
+        stats_users: names(section.stats_users.as_ref()),
+        pool_mode: section.pool_mode.value,
+        client_login_timeout: section.client_login_timeout.value.0,
+        query_wait_timeout: section.query_wait_timeout.value.0,
+        query_wait_notify: limit(&section.query_wait_notify.value),
+        query_timeout: limit(&section.query_timeout.value),
+        idle_transaction_timeout: limit(&section.idle_transaction_timeout.value),
+        client_idle_timeout: limit(&section.client_idle_timeout.value),
+    }
+}
+
+fn names(list: Option<&At<Vec<At<Word>>>>) -> Vec<String> {
+    list.iter().flat_map(|list| &list.value).map(|name| name.value.0.clone()).collect()
+}
+
+/// Refuses the keys of a user that only Redis listeners have.
+fn refuse_redis_keys(user: &ListenerUserSection, path: &str, reader: &mut Reader<'_>) {
+    const WHAT: &str = "has no effect: only Redis listeners have a use for it";
+    const RIGHTS: &str = "grant rights at the PostgreSQL server";
+    const LOGIN: &str = "write user and password in [upstream.postgres]";
+    const LIMIT: &str = "see pool_size and max_user_connections of [upstream.postgres]";
+    let mut refuse = |key: &str, help: &str, at: Option<&Span>| {
+        let Some(span) = at else { return };
+        let path = format!("{path}.{key}");
+        reader.problems.error(span, &path, format!("`{path}` {WHAT}"), help);
+    };
+    refuse("rules", RIGHTS, user.rules.as_ref().map(|at| &at.span));
+    refuse("trust_scripts", RIGHTS, Some(&user.trust_scripts.span).filter(|_| user.trust_scripts.is_given));
+    refuse("connections_max", LIMIT, user.connections_max.as_ref().map(|at| &at.span));
+    refuse("requests_per_second", LIMIT, user.requests_per_second.as_ref().map(|at| &at.span));
+    refuse("upstream_user", LOGIN, user.upstream_user.as_ref().map(|at| &at.span));
+    refuse("upstream_password", LOGIN, user.upstream_password.as_ref().map(|at| &at.span));
+}
+
+/// Users and their passwords.
+fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> HashMap<String, Secret> {
+    let mut users = HashMap::new();
+    for (index, table) in of.section.own.redis.user.iter().enumerate() {
+        let path = format!("{}.user[{index}]", of.path);
+        refuse_redis_keys(table, &path, reader);
+        let Some(name) = &table.name else { continue };
+        let secret = table.password.as_ref().map(|password| password.value.secret.clone());
+        if secret.is_none() && !reader.lacks(table.password.as_ref(), &path, "password") {
+            continue;
+        }
+        if users.insert(name.value.0.clone(), secret.unwrap_or_default()).is_some() {
+            let what = format!("names \"{}\", and so does another user of this listener", name.value.0);
+            error_at(name, &path, "name", &what, "give each user one table", reader);
+        }
+    }
+    users
+}
+
+/// Settings of an upstream.
+fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
+    let (section, path) = (&of.section.own.postgres.postgres, format!("{}.postgres", of.path));
+    if let (Some(password), None) = (&section.password, &section.user) {
+        error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
+    }
+    UpstreamSettings {
+        user: section.user.as_ref().map(|user| user.value.0.clone()),
+        password: section.password.as_ref().map(|password| password.value.secret.clone()),
+        database: section.database.as_ref().map(|database| database.value.0.clone()),
+        server_reset_query: section.server_reset_query.as_ref().map(|query| query.value.0.clone()),
+        pool: PooledSettings {
+            balancing: BalanceSettings::default(),
+            pool_size: section.pool_size.value,
+            min_pool_size: section.min_pool_size.value,
+            reserve_pool_size: section.reserve_pool_size.value,
+            reserve_pool_timeout: section.reserve_pool_timeout.value.0,
+            max_db_connections: section.max_db_connections.as_ref().map(|count| count.value),
+            max_user_connections: section.max_user_connections.as_ref().map(|count| count.value),
+            server_lifetime: section.server_lifetime.value.0,
+            server_idle_timeout: section.server_idle_timeout.value.0,
+            server_check_delay: section.server_check_delay.value.0,
+            ..PooledSettings::default()
+        },
+    }
+}

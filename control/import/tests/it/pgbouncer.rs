@@ -1,0 +1,233 @@
+//! PgBouncer: security, users and databases.
+
+use super::*;
+
+const HEAD: &str = "[databases]\n* = host=10.0.0.1\n[pgbouncer]\nunix_socket_dir =\nlisten_addr = 10.0.0.9\n";
+
+/// The import of PgBouncer's keys in front of one server.
+fn with(lines: &str) -> Imported {
+    import(Format::Pgbouncer, "f", &format!("{HEAD}{lines}"), &Beside(Format::Pgbouncer))
+        .unwrap_or_else(|mistake| panic!("{mistake}\n{lines}"))
+}
+
+/// The import of these databases.
+fn databases(lines: &str) -> Imported {
+    let text = format!("[databases]\n{lines}\n[pgbouncer]\nunix_socket_dir = /run\nauth_type = trust\n");
+    import(Format::Pgbouncer, "f", &text, &NoFiles).unwrap_or_else(|mistake| panic!("{mistake}\n{lines}"))
+}
+
+#[test]
+fn trust_beyond_this_machine_becomes_a_password_and_says_so() {
+    for method in ["trust", "any"] {
+        let far = with(&format!("auth_type = {method}\n"));
+        let has = |imported: &Imported, line: &str| meaning(&imported.toml).contains(&line);
+        let (believed, proven) = ("auth = \"trust\"", "auth = \"scram-sha-256\"");
+        assert!(has(&far, proven) && !has(&far, believed), "{}", far.toml);
+        let (near, notes) = (with(&format!("auth_type = {method}\nlisten_addr = ::1\n")), notes(&far));
+        assert!(notes.contains("clients need a password") && notes.contains("every client is believed"), "{notes}");
+        assert!(has(&near, believed) && !has(&near, proven), "{}", near.toml);
+        assert!(!has(&far, "allow_trust = true") && !has(&near, "allow_trust = true"));
+        assert!(super::notes(&near).contains("every client is believed"));
+    }
+}
+
+#[test]
+fn methods_that_weir_does_not_have_become_scram_and_say_so() {
+    for (method, words) in [("hba", "no rules"), ("pam", "other programs"), ("plain", "clear text")] {
+        let imported = with(&format!("auth_type = {method}\n"));
+        assert!(imported.toml.contains("auth = \"scram-sha-256\""), "{}", imported.toml);
+        assert!(notes(&imported).contains(words), "{}", notes(&imported));
+    }
+    let imported = with("auth_type = pam\nauth_file = users.txt\n");
+    assert!(!meaning(&imported.toml).contains(&"[[listener.user]]") && notes(&imported).contains("ignores the file"));
+    let imported = with("auth_file = none.txt\n");
+    assert!(notes(&imported).contains("the file cannot be read"), "{}", notes(&imported));
+    assert!(notes(&imported).contains("no client can log in"), "{}", notes(&imported));
+}
+
+#[test]
+fn every_mode_of_server_tls_below_verify_full_says_what_weir_does() {
+    let cases = [
+        ("", "newer versions of PgBouncer take TLS", ""),
+        ("server_tls_sslmode = prefer\n", "are in clear text", ""),
+        ("server_tls_sslmode = allow\n", "are in clear text", ""),
+        ("server_tls_sslmode = require\n", "any certificate", "insecure_skip_verify = true"),
+        ("server_tls_sslmode = verify-ca\n", "name in the server's certificate", "[upstream.tls]\n"),
+    ];
+    for (lines, words, toml) in cases {
+        let imported = with(lines);
+        assert!(notes(&imported).contains(words), "{lines}{}", notes(&imported));
+        assert!(imported.toml.contains(toml), "{lines}{}", imported.toml);
+    }
+    let (full, off) = (with("server_tls_sslmode = verify-full\n"), with("server_tls_sslmode = disable\n"));
+    assert!(full.toml.contains("[upstream.tls]") && !full.toml.contains("insecure"), "{}", full.toml);
+    for imported in [&full, &off] {
+        assert!(!notes(imported).contains("server_tls") && !notes(imported).contains("clear text"));
+    }
+    assert!(!off.toml.contains("[upstream.tls]"));
+}
+
+#[test]
+fn a_demand_for_tls_of_clients_that_weir_does_not_make_is_noted() {
+    let files = "client_tls_cert_file = /etc/tls/shop.crt\nclient_tls_key_file = /etc/tls/shop.key\n";
+    let authority = "client_tls_ca_file = /etc/tls/ca.crt\n";
+    let required = with(&format!("client_tls_sslmode = require\n{files}"));
+    assert!(notes(&required).contains("a client without TLS is served too"));
+    let verified = with(&format!("client_tls_sslmode = verify-full\n{files}{authority}"));
+    assert!(notes(&verified).contains("without a certificate, is served too"));
+    assert!(verified.toml.contains("client_auth = \"required\""), "{}", verified.toml);
+    let cert = with(&format!("client_tls_sslmode = verify-full\nauth_type = cert\n{files}{authority}"));
+    assert!(cert.toml.contains("auth = \"cert\"") && !notes(&cert).contains("served too"), "{}", notes(&cert));
+    let lacks = mistake(Format::Pgbouncer, &format!("{HEAD}client_tls_sslmode = verify-ca\n{files}"));
+    assert!(lacks.ends_with("Weir trusts no authority by itself"), "{lacks}");
+}
+
+#[test]
+fn a_database_of_another_server_has_an_upstream_and_a_note() {
+    let imported = databases("app = host=10.0.0.1\nreport = host=10.0.0.2\n* = host=10.0.0.3\nsame = host=10.0.0.3");
+    assert!(table(&imported.toml, "listener", "pgbouncer-unix").contains("upstream = \"default\""));
+    for (name, host) in [("app", "10.0.0.1"), ("report", "10.0.0.2"), ("default", "10.0.0.3")] {
+        assert!(table(&imported.toml, "upstream", name).contains(host), "{}", imported.toml);
+    }
+    let notes = notes(&imported);
+    for name in ["app", "report"] {
+        let wanted = format!("`{name} = ...`: a listener has one upstream, here that of `*`");
+        assert!(notes.contains(&wanted), "{notes}");
+    }
+    assert!(!notes.contains("`same = ...`") && !notes.contains("PgBouncer refuses databases"), "{notes}");
+    check(&imported.toml);
+}
+
+#[test]
+fn databases_share_an_upstream_by_what_they_need() {
+    let line = "host=10.0.0.1 user=app password=not-to-be-repeated";
+    let imported = databases(&format!("a = {line}\nb = {line}\n* = host=10.0.0.2\nc = host=10.0.0.2 pool_size=2"));
+    assert_eq!(imported.toml.matches("[[upstream]]").count(), 3, "{}", imported.toml);
+    assert!(imported.toml.contains("{ env = \"A_SERVER_PASSWORD\" }"), "{}", imported.toml);
+    let notes = notes(&imported);
+    for name in ["a", "b"] {
+        let wanted = "clients of this database reach `default` instead";
+        assert!(
+            notes.lines().any(|line| line.contains(&format!("`{name} = ...`")) && line.contains(wanted)),
+            "{notes}"
+        );
+    }
+    assert!(notes.contains(
+        "`c = ...`: a listener has one upstream, here that of `*`: clients of this database reach the same server"
+    ));
+}
+
+#[test]
+fn the_first_database_has_the_listener_without_a_fallback_and_unlisted_ones_are_noted() {
+    let imported = databases("app = host=10.0.0.1\nreport = host=10.0.0.2");
+    assert!(imported.toml.contains("upstream = \"app\""));
+    assert!(notes(&imported).contains("here clients reach every database"), "{}", notes(&imported));
+    let imported = databases("app = host=10.0.0.1 dbname=app_prod");
+    assert!(imported.toml.contains("database = \"app_prod\""));
+    assert!(notes(&imported).contains("here every client reaches this one"), "{}", notes(&imported));
+}
+
+#[test]
+fn forms_of_hosts() {
+    let hosts = [
+        ("", "unix:/run/.s.PGSQL.5432"),
+        ("host=/tmp port=6000", "unix:/tmp/.s.PGSQL.6000"),
+        ("host=2001:db8::7", "[2001:db8::7]:5432"),
+        ("host='db.internal'", "db.internal:5432"),
+        ("host=10.0.0.1,10.0.0.2,10.0.0.1", "10.0.0.1:5432\", \"10.0.0.2:5432"),
+    ];
+    for (text, endpoints) in hosts {
+        let imported = databases(&format!("* = {text}"));
+        assert!(imported.toml.contains(&format!("endpoints = [\"{endpoints}\"]")), "{text}\n{}", imported.toml);
+        check(&imported.toml);
+    }
+    let abstract_socket = databases("* = host=@name");
+    assert!(abstract_socket.toml.contains("127.0.0.1:9") && notes(&abstract_socket).contains("no path"));
+}
+
+#[test]
+fn a_user_for_the_servers_has_the_password_of_its_line_or_of_the_file() {
+    let text = |line: &str| {
+        let text = format!("[databases]\n{line}\n[pgbouncer]\nunix_socket_dir = /run\nauth_file = users.txt\n");
+        import(Format::Pgbouncer, "f", &text, &Beside(Format::Pgbouncer)).unwrap_or_else(|mistake| panic!("{mistake}"))
+    };
+    let own = text("* = user=app password=not-to-be-repeated");
+    assert!(own.toml.contains("password = { env = \"DEFAULT_SERVER_PASSWORD\" }"), "{}", own.toml);
+    let listed = text("* = user=app");
+    assert!(table(&listed.toml, "upstream", "default").contains("password = { env = \"APP_PASSWORD\" }"));
+    let hashed = text("* = user=batch");
+    assert!(notes(&hashed).contains("set BATCH_PASSWORD to it"), "{}", notes(&hashed));
+    assert!(!table(&text("* = user=nobody").toml, "upstream", "default").contains("password"));
+}
+
+#[test]
+fn limits_of_pgbouncer_are_written_where_weir_has_others() {
+    let toml = with("").toml;
+    for line in [
+        "connections = 100",
+        "connections_per_source = 100",
+        "backlog = 128",
+        "pool_mode = \"session\"",
+        "client_login_timeout = \"1m\"",
+        "query_wait_timeout = \"2m\"",
+        "idle_transaction_timeout = \"0s\"",
+        "connect_timeout = \"15s\"",
+        "auth = \"md5\"",
+    ] {
+        assert!(toml.lines().any(|one| one == line), "{line}:\n{toml}");
+    }
+    let toml =
+        with("query_wait_timeout = 0\nreserve_pool_size = 2\nreserve_pool_timeout = 0\nmin_pool_size = 99\n").toml;
+    assert!(toml.contains("query_wait_timeout = \"1h\"") && !toml.contains("reserve_pool"), "{toml}");
+    assert!(toml.contains("min_pool_size = 20"), "{toml}");
+}
+
+#[test]
+fn mistakes_have_their_line_and_no_password() {
+    let cases = [
+        ("a = b\n".to_owned(), "f:1: the line stands before the first section"),
+        ("[pgbouncer]\n[peeers]\n".to_owned(), "f:2: `[peeers]` is no section: databases, users, pgbouncer or peers"),
+        ("[pgbouncer\n".to_owned(), "f:1: the section has no `]`"),
+        ("[databases]\n".to_owned(), "f:1: there is no section [pgbouncer] with entries"),
+        (
+            format!("{HEAD}pool_mode = sesion\n"),
+            "f:6: `pool_mode = sesion` is no mode: session, transaction or statement",
+        ),
+        (format!("{HEAD}max_client_con = 1\n"), "f:6: `max_client_con` is no key of [pgbouncer]"),
+        (format!("{HEAD}query_timeout = soon\n"), "f:6: `query_timeout = soon` is no number of seconds"),
+        (
+            format!("{HEAD}listen_addr =\n"),
+            "f:1: there is no address: listen_addr or unix_socket_dir with an address to bind",
+        ),
+        (
+            format!("{HEAD}[databases]\napp = host=a password=x canary\n"),
+            "f:7: the connection string of `app`: a parameter has no `=`",
+        ),
+        (
+            format!("{HEAD}[databases]\napp = host=a pasword=canary\n"),
+            "f:7: the connection string of `app` has a parameter that PgBouncer does not know",
+        ),
+        (
+            format!("{HEAD}[databases]\napp host=a password=canary\n"),
+            "f:7: the line is neither a comment nor a section, and has no `name = value`",
+        ),
+        (format!("{HEAD}[databases]\napp = port=x\n"), "f:7: port of `app` is no port"),
+        (format!("{HEAD}%include none.ini\n"), "f:6: %include none.ini: none.ini is not there"),
+    ];
+    for (text, wanted) in cases {
+        assert_eq!(mistake(Format::Pgbouncer, &text), wanted, "{text}");
+    }
+}
+
+#[test]
+fn many_databases_and_users_end_soon() {
+    let distinct: String = (0..5_000).map(|n| format!("d{n} = host=h{n}\n")).collect();
+    let text = format!("[databases]\n{distinct}[pgbouncer]\nunix_socket_dir = /run\n");
+    assert_eq!(mistake(Format::Pgbouncer, &text), "f:1026: there are more than 1024 different servers");
+    let alike: String = (0..50_000).map(|n| format!("\"d!{n}\" = host=h\n")).collect();
+    let text = format!("[databases]\n{alike}[pgbouncer]\nunix_socket_dir = /run\n");
+    assert!(read(Format::Pgbouncer, &text).toml.contains("\"h:5432\""));
+    let addresses: String = (0..100).map(|n| format!("10.0.0.{n},")).collect();
+    let text = format!("[pgbouncer]\nlisten_addr = {addresses}\n");
+    assert_eq!(mistake(Format::Pgbouncer, &text), "f:2: there are more than 64 addresses");
+}

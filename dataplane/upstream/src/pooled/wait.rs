@@ -1,0 +1,217 @@
+//! Waiting for a connection.
+
+use std::{future::poll_fn, rc::Rc, sync::Arc, time::Duration};
+
+use weir_base::{
+    exchange::Refusal,
+    time::{Time, turn},
+};
+use weir_engine::timeout;
+
+use super::{
+    PooledProtocol,
+    connection::{Connection, PooledConnection},
+    pool::Pool,
+    slot::{Delivery, Event, Slot},
+};
+use crate::{breaker::BreakerState, endpoints::SelectionCriteria};
+
+/// How long one waits for a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// The end of the wait. One that falls into a pause is put off by the whole wait: the operator has stopped it, and not the load.
+    pub deadline: Time,
+    /// The time of the notice that the client waits; `None`: none.
+    pub notify_at: Option<Time>,
+}
+
+/// Why there is no connection.
+#[derive(Clone, Debug)]
+pub struct AcquireError {
+    /// The reason.
+    pub refusal: Refusal,
+    /// The endpoint that was chosen, if one was.
+    pub endpoint: Option<usize>,
+    /// The words of the server, if it refused the login.
+    pub words: Option<Arc<[u8]>>,
+}
+
+/// A place in the line of a key, until it is dropped.
+struct Ticket<P: PooledProtocol> {
+    pool: Rc<Pool<P>>,
+    number: usize,
+    slot: Arc<Slot<P>>,
+    own: u64,
+}
+
+impl<P: PooledProtocol> Ticket<P> {
+    fn new(pool: &Rc<Pool<P>>, number: usize, since: Time) -> Self {
+        let (context, share) = (&pool.context, &pool.members[number].share);
+        pool.waiting.set(pool.waiting.get() + 1);
+        let slot = Slot::new(share.clone());
+        let own = share.ledger.join(&slot, since, context.worker, &context.bell);
+        Self { pool: pool.clone(), number, slot, own }
+    }
+
+    async fn event(&self) -> Event<P> {
+        poll_fn(|context| self.slot.poll(context)).await
+    }
+
+    /// The connection that has come.
+    fn take(&self, delivery: Delivery<P>) -> Option<Box<Connection<P>>> {
+        let member = &self.pool.members[self.number];
+        match delivery {
+            Delivery::Here => member.take_handed(self.own),
+            Delivery::Moved(parcel) => member.adopt(&self.pool.context.protocol, parcel),
+            Delivery::Lost | Delivery::Refused(..) => None,
+        }
+    }
+}
+
+impl<P: PooledProtocol> Drop for Ticket<P> {
+    fn drop(&mut self) {
+        self.pool.waiting.set(self.pool.waiting.get() - 1);
+        let share = &self.slot.share;
+        share.ledger.change(|ledger| {
+            ledger.leave(&share.key, self.own);
+            // The next one may have waited long enough for the reserve.
+            ledger.launch(&share.key, turn::now())
+        });
+        let (delivery, permits) = self.slot.close();
+        drop(permits);
+        if let Some(connection) = delivery.and_then(|delivery| self.take(delivery)) {
+            self.pool.place(self.number, connection);
+        }
+    }
+}
+
+/// The wait of one client.
+struct Wait<F> {
+    begun: Time,
+    patience: Patience,
+    on_wait: Option<F>,
+}
+
+impl<F: FnOnce()> Wait<F> {
+    /// The next time at which something is to do here.
+    fn due(&self) -> Time {
+        let notify_at = self.patience.notify_at.filter(|_| self.on_wait.is_some());
+        notify_at.map_or(self.patience.deadline, |at| at.min(self.patience.deadline))
+    }
+
+    /// Does what is due; true: the wait is over.
+    fn is_over(&mut self, is_paused: bool) -> bool {
+        let now = turn::now();
+        if self.patience.notify_at.is_some_and(|at| now >= at)
+            && let Some(on_wait) = self.on_wait.take()
+        {
+            on_wait();
+        }
+        if now < self.patience.deadline {
+            return false;
+        }
+        if is_paused {
+            let whole = self.patience.deadline.since(self.begun).max(Duration::from_secs(1));
+            self.patience.deadline = now.saturating_add(whole);
+        }
+        !is_paused
+    }
+}
+
+impl<P: PooledProtocol> Pool<P> {
+    /// A connection, in the order of those that wait for one on all workers. `on_wait` runs once, at the time that `patience` says.
+    ///
+    /// One endpoint that cannot be reached is waited for; of several, each is tried once.
+    ///
+    /// # Errors
+    /// None came in time, as many wait for the key on this worker as may (`lane_waiters_max` of the settings), the server refused the login, or no endpoint can be reached.
+    pub async fn acquire(
+        self: &Rc<Self>,
+        wanted: SelectionCriteria,
+        patience: Patience,
+        on_wait: impl FnOnce(),
+    ) -> Result<PooledConnection<P>, AcquireError> {
+        if let Some(connection) = self.try_acquire(&wanted) {
+            return Ok(connection);
+        }
+        let wait = Wait { begun: turn::now(), patience, on_wait: Some(on_wait) };
+        // In a box: those that need not wait do not pay for its size.
+        Box::pin(self.wait(wanted, wait)).await
+    }
+
+    async fn wait(
+        self: &Rc<Self>,
+        mut wanted: SelectionCriteria,
+        mut wait: Wait<impl FnOnce()>,
+    ) -> Result<PooledConnection<P>, AcquireError> {
+        loop {
+            let number =
+                self.choose(&wanted).map_err(|refusal| AcquireError { refusal, endpoint: None, words: None })?;
+            let metrics = self.members[number].endpoint.metrics();
+            let counted = metrics.waiting();
+            let waited = self.wait_at(number, &mut wait).await;
+            drop(counted);
+            match waited {
+                Ok(connection) => {
+                    metrics.waited(turn::now().since(wait.begun), 1);
+                    return Ok(self.lend(number, connection));
+                }
+                Err(error) if error.refusal == Refusal::Unreachable && turn::now() < wait.patience.deadline => {
+                    if !wanted.tried.failed(number, self.members.len()) {
+                        return Err(error);
+                    }
+                }
+                Err(error) => {
+                    metrics.waited(turn::now().since(wait.begun), 1);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The same at one endpoint.
+    async fn wait_at(
+        self: &Rc<Self>,
+        number: usize,
+        wait: &mut Wait<impl FnOnce()>,
+    ) -> Result<Box<Connection<P>>, AcquireError> {
+        let (member, context) = (&self.members[number], &self.context);
+        let error = |refusal, words| AcquireError { refusal, endpoint: Some(number), words };
+        // Those that need a check.
+        while let Some(connection) = member.take(&context.protocol, |_| true) {
+            if let Some(connection) = self.fit(number, connection).await {
+                return Ok(connection);
+            }
+        }
+        if self.waiting.get() >= context.endpoints.settings().lane_waiters_max as usize {
+            return Err(error(Refusal::QueueFull, None));
+        }
+        let mut ticket = Ticket::new(self, number, wait.begun);
+        loop {
+            let ledger = &member.share.ledger;
+            let now = turn::now();
+            let reserve_at = ledger.with(|ledger| ledger.reserve_at(self.key(), now));
+            let due = reserve_at.map_or(wait.due(), |at| at.min(wait.due()));
+            match timeout(due.since(now), ticket.event()).await {
+                Ok(Event::Launch(permit)) => self.log_in(number, permit),
+                Ok(Event::End(Delivery::Refused(refusal, words))) => return Err(error(refusal, words)),
+                Ok(Event::End(delivery)) => {
+                    let connection = ticket.take(delivery);
+                    // A login that began for it is of use to others, and what was for it and is lost is no reason to wait longer.
+                    drop(ticket);
+                    if let Some(connection) = connection
+                        && let Some(connection) = self.fit(number, connection).await
+                    {
+                        return Ok(connection);
+                    }
+                    ticket = Ticket::new(self, number, wait.begun);
+                }
+                Err(_) if wait.is_over(member.share.signals.is_paused()) => {
+                    let is_unreachable = member.endpoint.breaker_state() != BreakerState::Closed;
+                    return Err(error(if is_unreachable { Refusal::Unreachable } else { Refusal::QueueTimeout }, None));
+                }
+                Err(_) => ledger.change(|ledger| ledger.launch(self.key(), turn::now())),
+            }
+        }
+    }
+}

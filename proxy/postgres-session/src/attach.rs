@@ -1,0 +1,129 @@
+//! A client gets a server, and loses one.
+
+use std::rc::Rc;
+
+use weir_postgres_codec::{TransactionStatus, backend, frontend};
+
+use crate::io::{Event, Io};
+use crate::outstanding::{Expected, Fate, Note, Request};
+use crate::pin::PinReasons;
+use crate::refusal::Refusal;
+use crate::server::ServerState;
+use crate::session::{Attachment, End, Next, Session};
+use crate::statements::Meaning;
+use crate::variables::difference;
+
+/// Servers in a row that a statement may lose before one has it.
+const LOST_UNUSED_MAX: u8 = 4;
+
+impl Session {
+    /// Makes a server as the client wants it. Its requests may follow at once, unless the answer decides about rights or
+    /// no server has ever accepted these parameters.
+    pub(crate) fn attach(&mut self, server: &mut ServerState, io: &impl Io) {
+        self.attachment = Attachment::Fresh;
+        if !self.is_multiplexed() {
+            self.add_pin(PinReasons::SESSION_POOLING, server, io);
+        }
+        if Rc::ptr_eq(&self.variables, server.variables.now()) && server.sql_names.is_empty() {
+            return;
+        }
+        let mut difference = difference(&server.variables, &self.variables);
+        self.drop_names_of_others(server, &mut difference.text);
+        if difference.text.is_empty() {
+            return server.variables.become_like(&self.variables);
+        }
+        io.count(Event::Replay);
+        io.encode_to_server(|out| frontend::query(out, &difference.text));
+        let note = Note::Replayed(self.variables.clone());
+        server.queue.push(Expected::swallow(Request::Query, note));
+        // A simple Query ends the unnamed statement.
+        server.unnamed = None;
+        if difference.is_about_rights || !self.is_proven {
+            self.attachment = Attachment::Preparing;
+            // The client waits already.
+            self.busy_since.get_or_insert(io.now());
+        }
+    }
+
+    /// No EXECUTE may reach what another client has prepared.
+    fn drop_names_of_others(&self, server: &mut ServerState, text: &mut Vec<u8>) {
+        server.sql_names.retain(|name, has| {
+            let own = self.names.get(name).map(|named| &named.meaning);
+            let is_own = matches!(own, Some(Meaning::Sql(wanted)) if wanted == has);
+            if !is_own {
+                text.extend_from_slice(b"DEALLOCATE ");
+                crate::variables::quote_name(text, name);
+                text.push(b';');
+            }
+            is_own
+        });
+    }
+
+    /// The connection to the server is lost. Its state is of no more use.
+    ///
+    /// The session goes on if the client can know all that it lost: it gets an error for each request without a reply. No request is
+    /// sent again: the server may have executed it.
+    pub fn on_server_lost(&mut self, server: &mut ServerState, io: &impl Io) -> Next {
+        let is_mid_reply = server.body_left > 0 && server.body_passes;
+        let was_used = self.attachment == Attachment::Used;
+        let was_preparing = self.attachment == Attachment::Preparing;
+        let is_bound = server.status != TransactionStatus::Idle || self.pin.is_held() || server.is_half_sent;
+        self.attachment = Attachment::None;
+        self.busy_since = None;
+        self.idle_since = io.now();
+        self.retry.forget();
+        // The client gets an error in its place.
+        drop(self.retry.take_held());
+        if is_mid_reply || (was_used && is_bound) {
+            if !is_mid_reply {
+                self.end_with(Refusal::SERVER_LOST_FATAL, io);
+            }
+            self.end = Some(End::ServerLost);
+            return Next::Close(End::ServerLost);
+        }
+        self.portals.clear();
+        self.fail_outstanding(server, io);
+        // The statement has gone nowhere, and another server may take it. A server that never does would be tried without end.
+        self.lost_unused += u8::from(was_preparing);
+        if self.lost_unused >= LOST_UNUSED_MAX {
+            self.lost_unused = 0;
+            self.refusal = Some(Refusal::SERVER_LOST_UNUSED);
+        }
+        Next::More
+    }
+
+    /// An error for each request that the lost server leaves without a reply.
+    fn fail_outstanding(&mut self, server: &mut ServerState, io: &impl Io) {
+        let mut is_failed = server.queue.is_skipping();
+        let refuse = || {
+            io.count(Event::Refusal);
+            io.encode_to_client(|out| backend::error(out, &Refusal::SERVER_LOST.report()));
+        };
+        let mut error_sent_for_front = server.has_failed;
+        while let Some(entry) = server.queue.pop() {
+            if entry.fate == Fate::Swallow {
+                continue;
+            }
+            match entry.request {
+                Request::CopyEnd | Request::CopyData => {}
+                Request::Query | Request::FunctionCall | Request::Sync | Request::LocalReady => {
+                    let owes_error = entry.request != Request::LocalReady && !error_sent_for_front && !is_failed;
+                    if owes_error {
+                        refuse();
+                    }
+                    io.encode_to_client(|out| backend::ready_for_query(out, TransactionStatus::Idle));
+                    is_failed = false;
+                }
+                _ if is_failed => {}
+                _ => {
+                    refuse();
+                    is_failed = true;
+                }
+            }
+            error_sent_for_front = false;
+        }
+        // The Sync of the batch is still to come from the client.
+        self.is_skipping = is_failed;
+        self.unnamed = None;
+    }
+}

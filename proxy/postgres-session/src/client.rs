@@ -1,0 +1,373 @@
+//! Messages of the client, one by one: what each needs, and where it goes.
+
+use weir_base::{error::Culprit, violation::Violation};
+use weir_postgres_codec::{MessageError, backend, frame, frame::Head, frontend, frontend::tag, sqlstate};
+
+use crate::facts::Facts;
+use crate::feed::Feed;
+use crate::io::{Event, Io};
+use crate::outstanding::{Expected, Note, Request};
+use crate::refusal::Refusal;
+use crate::server::{CopyIn, ServerState};
+use crate::session::{Attachment, End, Next, Session, Want, Way};
+
+/// The client of one message, and its server.
+pub(crate) struct Turn<'t, 'i, I> {
+    pub(crate) feed: &'t mut Feed<'i>,
+    pub(crate) io: &'t I,
+}
+
+impl Session {
+    /// Takes the next message, or as much of it as is there. `Some`: no further one can be taken.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        feed: &mut Feed<'_>,
+        mut server: Option<&mut ServerState>,
+        io: &impl Io,
+    ) -> Option<Next> {
+        if self.body_left > 0 {
+            return self.take_body(feed, server, io);
+        }
+        let head = match frame::head(feed.rest()) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Some(Next::More),
+            // As PostgreSQL: without a word.
+            Err(error) => return Some(self.violate(error.violation(Culprit::Client))),
+        };
+        match frontend::body_bytes_max(head.tag) {
+            None => return Some(self.unknown_type(head.tag, io)),
+            Some(max) if head.body > max => return Some(self.violate(too_long(head, max))),
+            Some(_) => {}
+        }
+        if server.as_deref().is_some_and(|server| server.copy != CopyIn::No) && !may_come_within_copy(head.tag) {
+            return Some(self.breaks_copy(head.tag, io));
+        }
+        if self.is_skipping && !matches!(head.tag, tag::SYNC | tag::TERMINATE) {
+            self.drop_message(head, feed, io);
+            return None;
+        }
+        let turn = &mut Turn { feed, io };
+        if self.has_barrier
+            && let Some(next) = self.wait_at_barrier(head, turn, server.as_deref_mut())
+        {
+            return Some(next);
+        }
+        match head.tag {
+            tag::QUERY => self.on_query(head, turn, server),
+            tag::PARSE => self.on_parse(head, turn, server),
+            tag::BIND => self.on_bind(head, turn, server),
+            tag::DESCRIBE => self.on_describe(head, turn, server),
+            tag::EXECUTE => self.on_execute(head, turn, server),
+            tag::CLOSE => self.on_close(head, turn, server),
+            tag::SYNC => self.on_sync(head, turn, server),
+            tag::FUNCTION_CALL => self.on_function_call(head, turn, server),
+            tag::FLUSH => self.on_flush(head, turn, server),
+            tag::TERMINATE => {
+                self.end = Some(End::Terminated);
+                Some(Next::Close(End::Terminated))
+            }
+            _ => self.on_copy_message(head, turn, server),
+        }
+    }
+
+    /// Messages behind the text wait for its reply.
+    pub(crate) fn is_barrier(&self, facts: &Facts) -> bool {
+        facts.is_barrier || (facts.is_reset && self.startup.has_any())
+    }
+
+    fn wait_at_barrier<I: Io>(
+        &mut self,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) -> Option<Next> {
+        let changes_names =
+            matches!(head.tag, tag::QUERY | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE);
+        match server {
+            Some(server) if !server.queue.is_empty() && server.copy == CopyIn::No => {
+                changes_names.then(|| self.wait_for_replies(turn, server))
+            }
+            _ => {
+                self.has_barrier = false;
+                None
+            }
+        }
+    }
+
+    /// The next message can be judged after the replies that are due. A server keeps those of a batch until a Flush or a Sync.
+    pub(crate) fn wait_for_replies<I: Io>(&mut self, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) -> Next {
+        self.is_waiting = true;
+        if server.queue.flush_due() {
+            turn.feed.flush(&mut self.retry, turn.io);
+            turn.io.encode_to_server(frontend::flush);
+        }
+        Next::Wait
+    }
+
+    /// The next bytes of a message that passes in pieces.
+    fn take_body(&mut self, feed: &mut Feed<'_>, server: Option<&mut ServerState>, io: &impl Io) -> Option<Next> {
+        let bytes = self.body_left.min(feed.rest().len());
+        if bytes == 0 {
+            return Some(Next::More);
+        }
+        self.body_left -= bytes;
+        match self.way {
+            Way::Pass => feed.pass(bytes),
+            Way::Drop => feed.skip(bytes, &mut self.retry, io),
+        }
+        if let Some(server) = server {
+            server.is_half_sent = self.body_left > 0 && self.way == Way::Pass;
+        }
+        None
+    }
+
+    /// The rest of the message whose first part is here goes the same way. `Some`: it is not whole.
+    #[inline]
+    fn follow(&mut self, head: Head, here: usize, way: Way, server: Option<&mut ServerState>) {
+        self.body_left = head.whole() - here;
+        self.way = way;
+        if let Some(server) = server {
+            server.is_half_sent = self.body_left > 0 && way == Way::Pass;
+        }
+    }
+
+    /// The message goes to the server as it is, now and in pieces.
+    #[inline]
+    pub(crate) fn pass<I: Io>(&mut self, head: Head, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
+        let here = head.whole().min(turn.feed.rest().len());
+        turn.feed.pass(here);
+        if here < head.whole() {
+            self.follow(head, here, Way::Pass, Some(server));
+        }
+    }
+
+    /// The first part of the message has gone to the server in another form; what is here is done with.
+    pub(crate) fn replaced<I: Io>(&mut self, head: Head, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
+        let here = head.whole().min(turn.feed.rest().len());
+        turn.feed.skip(here, &mut self.retry, turn.io);
+        if here < head.whole() {
+            self.follow(head, here, Way::Pass, Some(server));
+        }
+    }
+
+    /// The message goes nowhere.
+    pub(crate) fn drop_message(&mut self, head: Head, feed: &mut Feed<'_>, io: &impl Io) {
+        let here = head.whole().min(feed.rest().len());
+        feed.skip(here, &mut self.retry, io);
+        self.follow(head, here, Way::Drop, None);
+    }
+
+    /// Whether a server is there that may get the next message. Otherwise what to do.
+    #[inline]
+    pub(crate) fn ready<'s, I: Io>(
+        &mut self,
+        is_read_only: bool,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&'s mut ServerState>,
+    ) -> Result<&'s mut ServerState, Option<Next>> {
+        let Some(server) = server else {
+            if let Some(refusal) = self.refusal.take() {
+                self.refuse(&refusal, head, turn, None);
+                return Err(None);
+            }
+            return Err(Some(Next::NeedServer(Want { is_read_only })));
+        };
+        self.attachment = Attachment::Used;
+        if self.busy_since.is_none() {
+            self.busy_since = Some(turn.io.now());
+        }
+        Ok(server)
+    }
+
+    /// Refuses a message in its place, with an error of the gateway's own.
+    pub(crate) fn refuse<I: Io>(
+        &mut self,
+        refusal: &Refusal,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) {
+        turn.io.count(Event::Refusal);
+        let is_batch = !matches!(head.tag, tag::QUERY | tag::FUNCTION_CALL);
+        self.is_skipping = is_batch;
+        self.drop_message(head, turn.feed, turn.io);
+        match server {
+            Some(server) if !server.queue.is_quiet() => {
+                let mut bytes = Vec::new();
+                backend::error(&mut bytes, &refusal.report());
+                server.queue.push(Expected::fake(Request::LocalError, Note::Reply(bytes.into())));
+                if !is_batch {
+                    server.queue.push(Expected::fake(Request::LocalReady, Note::None));
+                }
+            }
+            server => {
+                let status = server.map_or(weir_postgres_codec::TransactionStatus::Idle, |server| server.status);
+                turn.io.encode_to_client(|out| {
+                    backend::error(out, &refusal.report());
+                    if !is_batch {
+                        backend::ready_for_query(out, status);
+                    }
+                });
+            }
+        }
+    }
+
+    /// The body of a message is not what its type has.
+    pub(crate) fn refuse_body<I: Io>(
+        &mut self,
+        error: MessageError,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) -> Option<Next> {
+        self.refuse(&Refusal::error(error.sqlstate(), error.text()), head, turn, server);
+        None
+    }
+
+    fn on_sync<I: Io>(
+        &mut self,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) -> Option<Next> {
+        if turn.feed.rest().len() < head.whole() {
+            return Some(Next::More);
+        }
+        self.is_skipping = false;
+        let Some(server) = server.filter(|_| self.attachment == Attachment::Used) else {
+            turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+            turn.io.encode_to_client(|out| {
+                backend::ready_for_query(out, weir_postgres_codec::TransactionStatus::Idle);
+            });
+            return None;
+        };
+        turn.feed.pass(head.whole());
+        if let CopyIn::Reads { has_data } = server.copy {
+            server.late_syncs += u32::from(has_data);
+            return None;
+        }
+        if self.busy_since.is_none() {
+            self.busy_since = Some(turn.io.now());
+        }
+        server.queue.push(Expected::forward(Request::Sync, Note::None));
+        None
+    }
+
+    fn on_flush<I: Io>(
+        &mut self,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) -> Option<Next> {
+        match server.filter(|server| !server.queue.is_empty()) {
+            Some(server) => self.pass(head, turn, server),
+            None => self.drop_message(head, turn.feed, turn.io),
+        }
+        None
+    }
+
+    fn on_function_call<I: Io>(
+        &mut self,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) -> Option<Next> {
+        let server = match self.ready(false, head, turn, server) {
+            Ok(server) => server,
+            Err(next) => return next,
+        };
+        turn.io.count(Event::Query);
+        self.retry.forget();
+        server.queue.push(Expected::forward(Request::FunctionCall, Note::None));
+        self.pass(head, turn, server);
+        None
+    }
+
+    /// CopyData, CopyDone, CopyFail. Outside of COPY a server ignores them.
+    fn on_copy_message<I: Io>(
+        &mut self,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) -> Option<Next> {
+        // A COPY may be about to begin with what is outstanding; otherwise nothing reads the message.
+        let Some(server) = server.filter(|server| !server.queue.is_empty()) else {
+            self.drop_message(head, turn.feed, turn.io);
+            return None;
+        };
+        if head.tag != tag::COPY_DATA && turn.feed.rest().len() < head.whole() {
+            return Some(Next::More);
+        }
+        match (server.copy, head.tag) {
+            (CopyIn::Reads { .. }, tag::COPY_DATA) => server.copy = CopyIn::Reads { has_data: true },
+            (CopyIn::Reads { .. }, _) => server.copy = CopyIn::No,
+            (CopyIn::No, tag::COPY_DATA) => server.queue.push_data(),
+            (CopyIn::No, _) => drop(server.queue.push(Expected::forward(Request::CopyEnd, Note::None))),
+        }
+        self.pass(head, turn, server);
+        None
+    }
+
+    pub(crate) fn violate(&mut self, violation: Violation) -> Next {
+        let end = End::Violation(violation);
+        self.end = Some(end.clone());
+        Next::Close(end)
+    }
+
+    fn unknown_type(&mut self, tag: u8, io: &impl Io) -> Next {
+        let text = format!("invalid frontend message type {tag}");
+        io.encode_to_client(|out| {
+            backend::error(out, &backend::ErrorReport::fatal(sqlstate::PROTOCOL_VIOLATION, &text));
+        });
+        self.violate(Violation::rule("postgres_message_type", Culprit::Client, text))
+    }
+
+    /// The words of PostgreSQL, which cannot tell data from requests any more.
+    fn breaks_copy(&mut self, tag: u8, io: &impl Io) -> Next {
+        let text = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
+        io.encode_to_client(|out| {
+            backend::error(out, &backend::ErrorReport::error(sqlstate::PROTOCOL_VIOLATION, &text));
+            let lost = "terminating connection because protocol synchronization was lost";
+            backend::error(out, &backend::ErrorReport::fatal(sqlstate::PROTOCOL_VIOLATION, lost));
+        });
+        self.violate(Violation::rule("postgres_copy_message", Culprit::Client, text))
+    }
+
+    /// A text that is too large to be read: it passes in pieces, if the pool lets it.
+    pub(crate) fn pass_opaque<I: Io>(
+        &mut self,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+        request: Request,
+    ) -> Option<Next> {
+        if self.is_multiplexed() && self.settings.opaque == crate::settings::OpaquePolicy::Refuse {
+            self.refuse(&Refusal::OPAQUE, head, turn, server);
+            return None;
+        }
+        let server = match self.ready(false, head, turn, server) {
+            Ok(server) => server,
+            Err(next) => return next,
+        };
+        self.retry.forget();
+        // Its effects are unknown from its first byte on, whatever the reply says.
+        self.note_opaque(request == Request::Parse, server, turn.io);
+        self.has_barrier |= self.is_multiplexed();
+        let note = if self.is_multiplexed() { Note::Effects(Facts::opaque()) } else { Note::None };
+        server.queue.push(Expected::forward(request, note));
+        self.pass(head, turn, server);
+        None
+    }
+}
+
+/// While a server reads the data of a COPY, everything else ends the connection.
+fn may_come_within_copy(tag: u8) -> bool {
+    matches!(tag, tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL | tag::SYNC | tag::FLUSH | tag::TERMINATE)
+}
+
+fn too_long(head: Head, max: usize) -> Violation {
+    let text = "a message is longer than its type allows";
+    Violation::limit("postgres_message_length", Culprit::Client, text, head.body as u64, max as u64)
+}

@@ -1,0 +1,59 @@
+//! Time limits, and the client that is gone.
+
+use weir_base::time::Time;
+use weir_postgres_codec::TransactionStatus;
+
+use crate::io::Io;
+use crate::recovery::Recovery;
+use crate::refusal::Refusal;
+use crate::server::ServerState;
+use crate::session::{Attachment, End, Session};
+
+impl Session {
+    /// When [`Session::on_deadline`] has to be called; [`Time::NEVER`]: not at all. `server` is the one that the client holds.
+    pub fn deadline(&self, server: Option<&ServerState>) -> Time {
+        self.limit(server).map_or(Time::NEVER, |(at, _)| at)
+    }
+
+    /// The limit that passes first, and how the client learns of it.
+    fn limit(&self, server: Option<&ServerState>) -> Option<(Time, Refusal)> {
+        let held = server.filter(|_| self.attachment != Attachment::None);
+        if let Some(since) = self.busy_since {
+            let whole = self.settings.query_timeout.map(|limit| (since.saturating_add(limit), Refusal::QUERY_TIMEOUT));
+            let is_awaited = self.is_listening && held.is_some_and(ServerState::awaits_client);
+            let silent = self.settings.idle_transaction_timeout.filter(|_| is_awaited);
+            let silent = silent.map(|limit| (self.heard_at.saturating_add(limit), Refusal::IDLE_TRANSACTION));
+            return [whole, silent].into_iter().flatten().min_by_key(|(at, _)| *at);
+        }
+        if held.is_some_and(|server| server.status != TransactionStatus::Idle) {
+            let limit = self.settings.idle_transaction_timeout?;
+            return Some((self.idle_since.saturating_add(limit), Refusal::IDLE_TRANSACTION));
+        }
+        let limit = self.settings.client_idle_timeout?;
+        Some((self.idle_since.saturating_add(limit), Refusal::CLIENT_IDLE))
+    }
+
+    /// The time of [`Session::deadline`] may have come. `Some`: it has, and the session is over; the client has its error if no message of the
+    /// server is half sent to it.
+    pub fn on_deadline(&mut self, server: Option<&ServerState>, io: &impl Io) -> Option<End> {
+        let (at, refusal) = self.limit(server)?;
+        if io.now() < at || self.end.is_some() {
+            return None;
+        }
+        let end = End::TimedOut(refusal.sqlstate);
+        if Self::is_between_replies(server) {
+            self.end_with(refusal, io);
+        }
+        self.end = Some(end.clone());
+        Some(end)
+    }
+
+    /// The client is gone, or its session is over, while it holds a server. The shell runs the result in the background.
+    pub fn on_client_gone(&mut self, server: &mut ServerState, reset_query: Option<&[u8]>) -> Recovery {
+        if self.pin.is_held() {
+            server.dirt |= self.pin.reasons;
+        }
+        self.detach(server);
+        Recovery::new(reset_query)
+    }
+}

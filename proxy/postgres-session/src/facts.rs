@@ -1,0 +1,138 @@
+//! Effects of a text on the session in which it runs: the analysis, reduced to what a session keeps until the server replies.
+
+use std::rc::Rc;
+
+use weir_analysis::postgres::{Analysis, Effect, Limits, Value, analyse, quick};
+
+/// The effects of a text. A text without any has no `Facts`.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    /// The effects of each statement, in order.
+    statements: Vec<Vec<Effect>>,
+    /// For each PREPARE, in order: the whole statement.
+    prepares: Vec<Rc<[u8]>>,
+    /// Nothing is known of the text.
+    pub(crate) is_opaque: bool,
+    /// It names prepared statements of SQL.
+    pub(crate) names_statements: bool,
+    /// It begins a transaction block.
+    pub(crate) begins_block: bool,
+    /// Names of statements after it cannot be known before its reply.
+    pub(crate) is_barrier: bool,
+    /// It gives parameters their defaults.
+    pub(crate) is_reset: bool,
+}
+
+/// Facts of a text before it is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    /// Effects; `None`: there are none.
+    pub(crate) facts: Option<Rc<Facts>>,
+    /// It writes nothing, as far as its text shows.
+    pub(crate) is_read_only: bool,
+}
+
+/// Effects that only the transaction feels, which the status byte and the command tags show.
+fn is_plain(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::Commit { .. }
+            | Effect::Rollback { .. }
+            | Effect::FinishPrepared
+            | Effect::SetTransaction { .. }
+            | Effect::SetConstraints
+            | Effect::Notify
+            | Effect::DeclareCursor { hold: false, .. }
+            | Effect::CreateTemp { drops_on_commit: true }
+            | Effect::DiscardPlans
+            | Effect::PrepareTransaction
+    )
+}
+
+impl Facts {
+    /// One look at a text shows that it has no effects.
+    #[inline]
+    pub(crate) fn quick(text: &[u8], bytes_max: usize) -> Option<Known> {
+        let limits = Limits { bytes_max, ..Limits::default() };
+        quick(text, &limits).map(|quick| Known { facts: None, is_read_only: quick.is_read_only })
+    }
+
+    /// The effects of `text`.
+    pub(crate) fn of(text: &[u8], bytes_max: usize) -> Known {
+        if let Some(known) = Self::quick(text, bytes_max) {
+            return known;
+        }
+        let limits = Limits { bytes_max, ..Limits::default() };
+        Self::from_analysis(text, analyse(text, &limits))
+    }
+
+    fn from_analysis(text: &[u8], analysis: Analysis) -> Known {
+        let is_read_only = analysis.is_read_only();
+        let is_opaque = !analysis.is_whole;
+        let mut prepares = Vec::new();
+        let mut statements = Vec::with_capacity(analysis.statements.len());
+        for statement in analysis.statements {
+            if statement.effects.iter().any(|effect| matches!(effect, Effect::Prepare { .. })) {
+                prepares.push(statement.range.of(text).into());
+            }
+            statements.push(statement.effects);
+        }
+        let all = || statements.iter().flatten();
+        if !is_opaque && all().all(is_plain) {
+            return Known { facts: None, is_read_only };
+        }
+        let names_statements = all()
+            .any(|effect| matches!(effect, Effect::Prepare { .. } | Effect::Execute { .. } | Effect::Deallocate(_)));
+        let begins_block = all().any(|effect| matches!(effect, Effect::Begin { .. }));
+        let is_barrier = is_opaque || all().any(|effect| matches!(effect, Effect::DeallocateAll | Effect::DiscardAll));
+        let is_reset = all().any(|effect| {
+            let is_default = matches!(effect, Effect::Set { value: Value::Default, .. });
+            is_default || matches!(effect, Effect::Reset(_) | Effect::ResetAll | Effect::SetRole { .. })
+        });
+        let facts = Self { statements, prepares, is_opaque, names_statements, begins_block, is_barrier, is_reset };
+        Known { facts: Some(Rc::new(facts)), is_read_only }
+    }
+
+    /// A text that was not read.
+    pub(crate) fn opaque() -> Rc<Self> {
+        Rc::new(Self {
+            statements: Vec::new(),
+            prepares: Vec::new(),
+            is_opaque: true,
+            names_statements: false,
+            begins_block: false,
+            is_barrier: true,
+            is_reset: false,
+        })
+    }
+
+    /// The effects of a statement, by its place in the text.
+    pub(crate) fn effects(&self, step: u32) -> &[Effect] {
+        self.statements.get(step as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// All effects, in the order of the text.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Effect> {
+        self.statements.iter().flatten()
+    }
+
+    /// The only effect of the only statement.
+    pub(crate) fn only(&self) -> Option<&Effect> {
+        match &self.statements[..] {
+            [statement] => match &statement[..] {
+                [effect] => Some(effect),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The text of the PREPARE with this name.
+    pub(crate) fn prepare_text(&self, wanted: &[u8]) -> Option<Rc<[u8]>> {
+        let names = self.all().filter_map(|effect| match effect {
+            Effect::Prepare { name, .. } => Some(name),
+            _ => None,
+        });
+        names.zip(&self.prepares).filter(|(name, _)| ***name == *wanted).last().map(|(_, text)| text.clone())
+    }
+}

@@ -1,0 +1,69 @@
+//! Decisions of a listener, and facts of a connection that the shell knows.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use weir_base::secret::Secret;
+use weir_sasl::ChannelBinding;
+use weir_sasl::limits::{ITERATIONS_DEFAULT, NONCE_RANDOM_BYTES};
+
+use crate::hba::Rules;
+
+/// Decisions of a listener about logins. They are made once per configuration and shared.
+#[derive(Clone, Debug)]
+pub struct LoginPolicy {
+    /// Methods by address, user and database.
+    pub rules: Rules,
+    /// TLS is offered. It is never offered on a Unix socket.
+    pub tls: bool,
+    /// Replication connections may log in.
+    pub replication: bool,
+    /// Makes the salt of users that do not exist. It stays the same as long as attackers may compare: for a process at least.
+    pub mock_secret: Secret,
+    /// Iterations that a user sees that does not exist: those of the other users.
+    pub mock_iterations: u32,
+}
+
+impl LoginPolicy {
+    /// The policy of one method for all, without TLS and replication.
+    #[must_use]
+    pub fn new(rules: Rules, mock_secret: Secret) -> LoginPolicy {
+        LoginPolicy { rules, tls: false, replication: false, mock_secret, mock_iterations: ITERATIONS_DEFAULT }
+    }
+}
+
+/// The other end of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// Address of the client; `None`: a Unix socket.
+    pub address: Option<IpAddr>,
+    /// TLS, once its handshake is over.
+    pub tls: Option<TlsFacts>,
+}
+
+/// Facts that a TLS handshake has shown.
+#[derive(Clone, Debug, Default)]
+pub struct TlsFacts {
+    /// Both sides have chosen the application protocol `postgresql`. Direct TLS needs it: without it, a client of another
+    /// protocol could be led here.
+    pub has_alpn: bool,
+    /// Hash of our certificate, for the PLUS mechanism.
+    pub binding: ChannelBinding,
+    /// Names of the client's certificate, which has been verified; none if it has sent none.
+    pub client_names: Vec<Vec<u8>>,
+}
+
+/// Randomness of a login. It comes from the system's source.
+#[derive(Clone)]
+pub struct Entropy {
+    /// For the nonce of SCRAM.
+    pub nonce: [u8; NONCE_RANDOM_BYTES],
+    /// For the salt of MD5.
+    pub salt: [u8; 4],
+}
+
+impl fmt::Debug for Entropy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Entropy")
+    }
+}

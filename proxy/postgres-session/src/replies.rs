@@ -1,0 +1,446 @@
+//! Replies of the server on their way to the client, and what they change.
+
+use std::rc::Rc;
+
+use weir_analysis::postgres::{Effect, Scope, Value};
+use weir_base::{error::Culprit, violation::Violation};
+use weir_postgres_codec::{TransactionStatus, backend, frontend, sqlstate};
+
+use crate::facts::Facts;
+use crate::io::{Event, Io};
+use crate::outstanding::{Expected, Fate, Note, Request};
+use crate::pin::PinReasons;
+use crate::retry::Batch;
+use crate::scan::Replies;
+use crate::server::ServerState;
+use crate::session::{End, Session};
+use crate::statements::{Meaning, Named};
+use crate::variables::{AUTHORIZATION, ROLE};
+
+/// Delivers replies to the client of a session.
+pub(crate) struct Delivery<'s, I> {
+    pub(crate) session: &'s mut Session,
+    pub(crate) io: &'s I,
+}
+
+impl<I: Io> Replies for Delivery<'_, I> {
+    #[inline]
+    fn pass(&mut self, bytes: &[u8]) {
+        self.show_held();
+        // A reply that the client has seen cannot be repeated.
+        self.session.retry.forget();
+        self.io.to_client(bytes);
+    }
+
+    fn on_command(&mut self, server: &mut ServerState, note: &Note, tag: &[u8], step: u32) {
+        let is_partial = match note {
+            Note::Effects(facts) => facts.effects(step).iter().any(|effect| matches!(effect, Effect::RollbackTo(_))),
+            _ => false,
+        };
+        server.variables.on_tag(tag, is_partial, &self.session.share.variables);
+        if let Note::Effects(facts) = note {
+            for effect in facts.effects(step) {
+                self.apply(effect, facts, server);
+            }
+            if facts.is_opaque {
+                self.apply_tag(tag, server);
+            }
+        }
+    }
+
+    fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
+        if entry.ends_unnamed {
+            server.unnamed = None;
+            server.unnamed_since = None;
+            if entry.fate == Fate::Forward {
+                self.session.unnamed = None;
+            }
+        }
+        match entry.note {
+            Note::Replayed(wanted) if self.session.end.is_none() => {
+                server.variables.become_like(&wanted);
+                self.session.is_proven = true;
+            }
+            Note::Named(named) if entry.fate == Fate::Forward => {
+                if let Meaning::Protocol(statement) = &named.meaning {
+                    server.statements.confirm(statement);
+                }
+            }
+            Note::Prepared(statement) => server.statements.confirm(&statement),
+            Note::Bound(named) => named.is_seen.set(true),
+            Note::Unnamed { .. } => server.unnamed_since = None,
+            _ => {}
+        }
+    }
+
+    fn on_fake(&mut self, server: &mut ServerState, entry: Expected) {
+        self.show_held();
+        self.session.retry.forget();
+        let status = server.status;
+        self.io.encode_to_client(|out| match (entry.request, &entry.note) {
+            (Request::Parse, _) => backend::parse_complete(out),
+            (Request::Close, _) => backend::close_complete(out),
+            (Request::LocalReady, _) => backend::ready_for_query(out, status),
+            (_, Note::Reply(bytes)) => out.extend_from_slice(bytes),
+            (request, note) => debug_assert!(false, "no reply of the gateway's own: {request:?}, {note:?}"),
+        });
+    }
+
+    fn on_undone(&mut self, server: &mut ServerState, entry: Expected, has_failed: bool) {
+        if self.session.retry.is_repeating() {
+            return self.session.retry.keep(entry);
+        }
+        match entry.note {
+            Note::Named(named) => {
+                self.session.names.undo(&named);
+                if let (Fate::Forward, Meaning::Protocol(statement)) = (entry.fate, &named.meaning) {
+                    server.statements.remove(statement);
+                }
+            }
+            Note::Prepared(statement) => drop(server.statements.remove(&statement)),
+            // A Parse that fails ends the unnamed statement first; one that is skipped does not.
+            Note::Unnamed { .. } if has_failed => {
+                server.unnamed = None;
+                if entry.fate == Fate::Forward {
+                    self.session.unnamed = None;
+                }
+            }
+            Note::Unnamed { before, at_server } => {
+                server.unnamed = at_server;
+                self.session.unnamed = before;
+            }
+            Note::Closed(named) => {
+                if let (Fate::Forward, Meaning::Sql(text)) = (entry.fate, &named.meaning) {
+                    server.sql_names.insert(named.name.clone(), text.clone());
+                }
+                self.session.names.insert(named);
+            }
+            Note::Aligned(name, Some(before)) => drop(server.sql_names.insert(name, before)),
+            Note::Aligned(name, None) => drop(server.sql_names.remove(&name)),
+            Note::Evicted(statement, number) => server.statements.restore(statement, number),
+            _ => {}
+        }
+    }
+
+    fn on_error(&mut self, server: &mut ServerState, fields: backend::ErrorFields<'_>) -> bool {
+        let breaks_protocol = fields.sqlstate() == Some(sqlstate::PROTOCOL_VIOLATION);
+        if breaks_protocol && fields.is_fatal() {
+            // A request was at the server before it said that its COPY begins, and was read as data.
+            let text = "the server lost the synchronization with the client's messages";
+            self.session.end = Some(End::Violation(Violation::rule("postgres_copy_message", Culprit::Client, text)));
+            return true;
+        }
+        // The server ends the connection itself.
+        if server.late_syncs > 0 && !breaks_protocol {
+            let text = "a COPY failed that had a Sync among its data: the number of replies to come is unknown";
+            self.session.end = Some(End::Violation(Violation::rule("postgres_copy_sync", Culprit::Client, text)));
+            server.is_doomed = true;
+            return true;
+        }
+        match server.queue.front().map_or(Note::None, |front| front.note.clone()) {
+            Note::Replayed(_) => {
+                // The client learns which of its parameters it is: it requested them.
+                self.session.end = Some(End::ParametersRefused);
+                return true;
+            }
+            Note::Aligned(name, before) => {
+                // The first of its statements is DEALLOCATE if there was something.
+                match before.filter(|_| server.queue.current_step() == 0) {
+                    Some(before) => drop(server.sql_names.insert(name, before)),
+                    None => drop(server.sql_names.remove(&name)),
+                }
+                return false;
+            }
+            Note::Effects(facts) => self.apply_failed(&facts, server),
+            Note::Bound(named) if is_outdated(&fields) => {
+                if !named.is_seen.get() && self.may_repeat(server) {
+                    self.fail_batch(server);
+                    return false;
+                }
+                if let Meaning::Protocol(statement) = &named.meaning {
+                    server.stale.extend(server.statements.remove(statement));
+                }
+            }
+            _ => {}
+        }
+        // An error of a request that the gateway made is the error of the client's message that needed it.
+        true
+    }
+
+    fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>) {
+        server.variables.on_report(report.name, report.value, &mut self.session.share.variables.borrow_mut());
+    }
+
+    fn holds(&mut self, body: &[u8]) -> bool {
+        self.session.retry.hold(body)
+    }
+
+    fn on_notification(&mut self, server: &ServerState, notification: backend::NotificationResponse<'_>) {
+        let backend::NotificationResponse { pid, channel, payload } = notification;
+        let of_server = server.cancel_target().map_or(0, |target| target.pid);
+        let pid = match self.session.process {
+            Some(own) if pid == of_server => own,
+            // By chance the process of another session has the number that this client knows as its own.
+            Some(own) if pid == own => of_server,
+            _ => pid,
+        };
+        self.io.encode_to_client(|out| backend::notification(out, pid, channel, payload));
+    }
+
+    #[inline]
+    fn on_ready(&mut self, server: &mut ServerState, is_forwarded: bool) -> bool {
+        if server.status == TransactionStatus::Idle {
+            server.variables.on_idle(server.has_failed, &self.session.share.variables);
+        }
+        if self.session.retry.is_repeating() {
+            self.repeat(server);
+            return false;
+        }
+        self.session.retry.forget();
+        is_forwarded
+    }
+}
+
+/// The error of a plan whose row type has changed.
+fn is_outdated(fields: &backend::ErrorFields<'_>) -> bool {
+    let is_same = |text: &[u8]| text == b"cached plan must not change result type";
+    // In another language the routine of the server still has its name.
+    fields.sqlstate() == Some(sqlstate::FEATURE_NOT_SUPPORTED)
+        && (fields.message().is_some_and(is_same) || fields.get(b'R') == Some(b"RevalidateCachedQuery"))
+}
+
+impl<I: Io> Delivery<'_, I> {
+    /// Bytes that were kept back come before whatever the client gets next.
+    #[inline]
+    fn show_held(&mut self) {
+        if let Some(held) = self.session.retry.take_held() {
+            self.io.to_client(&held);
+        }
+    }
+
+    /// The failed batch can run again: the client has seen nothing of it, it changed nothing, and it ends with what is outstanding.
+    fn may_repeat(&self, server: &ServerState) -> bool {
+        self.session.retry.is_recording()
+            && server.status == TransactionStatus::Idle
+            && (server.queue.ends_with_its_only_sync() || !server.queue.is_status_unknown())
+    }
+
+    /// The batch has failed, and will be repeated behind its ReadyForQuery.
+    fn fail_batch(&mut self, server: &mut ServerState) {
+        let has_sync = server.queue.is_status_unknown();
+        self.session.retry.fail(has_sync);
+        if !has_sync {
+            // The client waits for the replies before its own.
+            self.io.encode_to_server(frontend::sync);
+            server.queue.push(Expected::swallow(Request::Sync, Note::None));
+        }
+    }
+
+    /// Prepares the statements of the failed batch again, and sends it again.
+    fn repeat(&mut self, server: &mut ServerState) {
+        let Batch { statements, entries, bytes, has_sync } = self.session.retry.take();
+        self.io.count(Event::Heal);
+        for statement in statements {
+            // Under the same number: the bytes of the batch have it.
+            let Some(number) = server.statements.use_number(&statement) else { continue };
+            self.session.write_close(number, self.io);
+            server.queue.push(Expected::swallow(Request::Close, Note::None));
+            self.io.count(Event::ServerParse);
+            self.io.encode_to_server(|out| {
+                frontend::parse_renamed(out, crate::statements::ServerName::new(number).bytes(), statement.rest());
+            });
+            server.queue.push(Expected::swallow(Request::Parse, Note::Prepared(statement)));
+        }
+        self.io.to_server(&bytes);
+        for entry in entries {
+            server.queue.push(entry);
+        }
+        if has_sync {
+            server.queue.push(Expected::forward(Request::Sync, Note::None));
+        }
+    }
+
+    /// A statement has done what its text says.
+    fn apply(&mut self, effect: &Effect, facts: &Rc<Facts>, server: &mut ServerState) {
+        let share = self.session.share.clone();
+        let sets = || share.variables.borrow_mut();
+        match effect {
+            Effect::Set { scope: Scope::Session, name, value } => match value {
+                Value::Sql(_) | Value::Config(_) => server.variables.on_set(name, kept(value), &mut sets()),
+                Value::Default => self.reset(Some(name), server),
+                Value::Unknown if server.variables.reports(name) => {}
+                Value::Unknown => self.pin(PinReasons::UNKNOWN_SETTING, server),
+            },
+            Effect::SetConfig { name, is_local } => {
+                let is_reported = name.as_ref().is_some_and(|name| server.variables.reports(name));
+                if !is_reported && *is_local != Some(true) {
+                    self.pin(PinReasons::UNKNOWN_SETTING, server);
+                }
+            }
+            Effect::Reset(name) => self.reset(Some(name), server),
+            Effect::ResetAll => self.reset(None, server),
+            Effect::SetRole { scope: Scope::Session, value } => self.identity(ROLE, value, server),
+            Effect::SetSessionAuthorization { scope: Scope::Session, value } => {
+                self.identity(AUTHORIZATION, value, server);
+            }
+            Effect::Savepoint(name) => server.variables.on_savepoint(name),
+            Effect::Release(name) => server.variables.on_release(name),
+            Effect::RollbackTo(name) => server.variables.on_rollback_to(name, &mut sets()),
+            _ => self.apply_object(effect, facts, server),
+        }
+    }
+
+    /// A statement reset a parameter, or all of them.
+    fn reset(&mut self, name: Option<&[u8]>, server: &mut ServerState) {
+        server.variables.on_reset(name, &mut self.session.share.variables.borrow_mut());
+        self.session.startup.on_reset(name);
+    }
+
+    fn identity(&mut self, name: &[u8], value: &Value, server: &mut ServerState) {
+        let share = self.session.share.clone();
+        match value {
+            Value::Sql(_) | Value::Config(_) => {
+                server.variables.on_set(name, kept(value), &mut share.variables.borrow_mut());
+            }
+            Value::Default => self.reset(Some(name), server),
+            Value::Unknown => self.pin(PinReasons::UNKNOWN_SETTING, server),
+        }
+    }
+
+    /// Effects on what the session has at the server besides its parameters.
+    fn apply_object(&mut self, effect: &Effect, facts: &Rc<Facts>, server: &mut ServerState) {
+        match effect {
+            Effect::Prepare { name, .. } => {
+                if let Some(text) = facts.prepare_text(name) {
+                    server.sql_names.insert(name.clone(), text.clone());
+                    let meaning = Meaning::Sql(text);
+                    self.session.names.insert(Rc::new(Named::new(name, meaning)));
+                }
+            }
+            Effect::Deallocate(name) => {
+                self.session.names.remove(name);
+                server.sql_names.remove(name);
+            }
+            Effect::DeallocateAll => self.forget_statements(server),
+            Effect::DeclareCursor { name, hold: true } => {
+                self.session.cursors.push(name.clone());
+                self.pin(PinReasons::HELD_CURSOR, server);
+            }
+            Effect::CloseCursor(name) => {
+                self.session.cursors.retain(|open| open != name);
+                self.unpin_cursors(server);
+            }
+            Effect::CloseAllCursors => {
+                self.session.cursors.clear();
+                self.unpin_cursors(server);
+            }
+            Effect::CreateTemp { drops_on_commit: false } => self.pin(PinReasons::TEMPORARY_TABLE, server),
+            Effect::DiscardTemp if is_final(facts, server) => self.unpin(PinReasons::TEMPORARY_TABLE, server),
+            Effect::DiscardAll => self.discard_all(server),
+            Effect::Load => self.pin(PinReasons::LOAD, server),
+            Effect::Opaque if self.session.settings.opaque != crate::settings::OpaquePolicy::Pass => {
+                server.dirt |= PinReasons::OPAQUE;
+            }
+            Effect::Listen(_) => self.pin(PinReasons::LISTEN, server),
+            Effect::Unlisten(channel) if self.session.settings.shares_listen => self.io.unlisten(Some(channel)),
+            Effect::UnlistenAll => {
+                if self.session.settings.shares_listen {
+                    self.io.unlisten(None);
+                }
+                if is_final(facts, server) {
+                    self.unpin(PinReasons::LISTEN, server);
+                }
+            }
+            _ => self.apply_lock(effect, server),
+        }
+    }
+
+    fn apply_lock(&mut self, effect: &Effect, server: &mut ServerState) {
+        match effect {
+            Effect::AdvisoryLock => {
+                self.session.locks += 1;
+                self.pin(PinReasons::ADVISORY_LOCK, server);
+            }
+            Effect::AdvisoryUnlock => {
+                self.session.locks = self.session.locks.saturating_sub(1);
+                if self.session.locks == 0 {
+                    // The count may be wrong: the server is still dirty, and whatever is left goes with its reset.
+                    self.session.pin.end(PinReasons::ADVISORY_LOCK);
+                }
+            }
+            Effect::AdvisoryUnlockAll => {
+                self.session.locks = 0;
+                self.unpin(PinReasons::ADVISORY_LOCK, server);
+            }
+            _ => {}
+        }
+    }
+
+    /// Effects that an error does not undo, of the statement that failed: it may have come as far as them.
+    fn apply_failed(&mut self, facts: &Rc<Facts>, server: &mut ServerState) {
+        let step = server.queue.current_step();
+        for effect in facts.effects(step) {
+            if matches!(effect, Effect::AdvisoryLock) {
+                self.apply_lock(effect, server);
+            }
+        }
+    }
+
+    /// Effects of a text that was not read, as far as its command tag shows them.
+    fn apply_tag(&mut self, tag: &[u8], server: &mut ServerState) {
+        match tag {
+            b"DISCARD ALL" => self.discard_all(server),
+            b"DEALLOCATE ALL" => self.forget_statements(server),
+            _ => {}
+        }
+    }
+
+    fn forget_statements(&mut self, server: &mut ServerState) {
+        self.session.names.clear();
+        server.statements.clear();
+        server.sql_names.clear();
+        server.stale.clear();
+    }
+
+    fn discard_all(&mut self, server: &mut ServerState) {
+        self.forget_statements(server);
+        server.variables.on_discard(&mut self.session.share.variables.borrow_mut());
+        self.session.startup.on_reset(None);
+        if self.session.settings.shares_listen {
+            self.io.unlisten(None);
+        }
+        self.session.locks = 0;
+        self.session.cursors.clear();
+        let kept = PinReasons::SESSION_POOLING | PinReasons::LOAD;
+        self.unpin(PinReasons::all() - kept, server);
+    }
+
+    fn unpin_cursors(&mut self, server: &mut ServerState) {
+        if self.session.cursors.is_empty() {
+            self.unpin(PinReasons::HELD_CURSOR, server);
+        }
+    }
+
+    fn pin(&mut self, reasons: PinReasons, server: &mut ServerState) {
+        self.session.add_pin(reasons, server, self.io);
+    }
+
+    fn unpin(&mut self, reasons: PinReasons, server: &mut ServerState) {
+        server.dirt -= reasons;
+        self.session.pin.end(reasons);
+    }
+}
+
+/// Nothing can undo what the statement has just done: it is alone in its text, and in no block.
+fn is_final(facts: &Facts, server: &ServerState) -> bool {
+    facts.only().is_some() && server.status == TransactionStatus::Idle
+}
+
+/// A value as the session keeps it.
+fn kept(value: &Value) -> crate::variables::Value {
+    match value {
+        Value::Config(string) => crate::variables::Value::Config(string.clone()),
+        Value::Sql(text) => crate::variables::Value::Expression(text.clone()),
+        Value::Default | Value::Unknown => unreachable!("callers have seen the value"),
+    }
+}

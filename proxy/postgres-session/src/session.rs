@@ -1,0 +1,388 @@
+//! One client after its login: what it sent, what it may send next, and the server that it holds.
+
+use std::rc::Rc;
+
+use weir_base::{time::Time, violation::Violation};
+use weir_postgres_codec::{TransactionStatus, backend};
+
+use crate::facts::Facts;
+use crate::feed::Feed;
+use crate::io::Io;
+use crate::pin::{Pin, PinReasons};
+use crate::refusal::Refusal;
+use crate::server::ServerState;
+use crate::settings::{PoolMode, SessionSettings};
+use crate::share::WorkerShare;
+use crate::statements::{Names, Statement};
+use crate::variables::Variables;
+
+/// The shell's next action for a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Give it more bytes of the client, behind those that it left.
+    More,
+    /// Acquire a server; then call [`Session::on_client`] with it and the bytes that were left, or [`Session::on_acquire_failed`].
+    NeedServer(Want),
+    /// Call [`Session::on_client`] again after the next reply of the server, or when its output has room.
+    Wait,
+    /// Send what is buffered, then close. If it holds a server, call [`Session::on_client_gone`].
+    Close(End),
+}
+
+/// Wishes of a client for its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// The next statement writes nothing, as far as its text shows, and begins no block.
+    pub is_read_only: bool,
+}
+
+/// Why a session is over. The client has its error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The client sent Terminate.
+    Terminated,
+    /// The client broke the protocol.
+    Violation(Violation),
+    /// The gateway refused to go on, with this SQLSTATE.
+    Refused(&'static str),
+    /// A time limit passed, with this SQLSTATE.
+    TimedOut(&'static str),
+    /// The server is lost, and with it what the client had there.
+    ServerLost,
+    /// A server refused the parameters of the client.
+    ParametersRefused,
+}
+
+impl End {
+    /// A stable snake_case word for the close reason.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Terminated => "client_terminated",
+            Self::Violation(violation) => violation.reason,
+            Self::Refused(_) => "refused",
+            Self::TimedOut(weir_postgres_codec::sqlstate::IDLE_IN_TRANSACTION_TIMEOUT) => "idle_transaction_timeout",
+            Self::TimedOut(weir_postgres_codec::sqlstate::IDLE_SESSION_TIMEOUT) => "idle_timeout",
+            Self::TimedOut(_) => "query_timeout",
+            Self::ServerLost => "server_lost",
+            Self::ParametersRefused => "parameters_refused",
+        }
+    }
+}
+
+/// The result of [`Session::on_client`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Taken {
+    /// Bytes at the front of the input that are done with. The shell keeps the rest.
+    pub consumed: usize,
+    /// The next action.
+    pub next: Next,
+}
+
+/// The consequence of replies of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerStep {
+    /// The client keeps the server.
+    Continue,
+    /// The client needs the server no longer.
+    Release(Cleanliness),
+    /// The session is over; see [`Next::Close`].
+    Close(End),
+}
+
+/// How a server is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cleanliness {
+    /// Any client may have it.
+    Clean,
+    /// A [`Recovery`](crate::Recovery) has to reset it first.
+    Dirty,
+    /// No client may have it: close it.
+    Unusable,
+}
+
+/// The relation to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attachment {
+    /// It holds none.
+    None,
+    /// It holds one, which is being made as the client wants it: nothing of the client goes there yet.
+    Preparing,
+    /// It holds one, and nothing of the client has gone there.
+    Fresh,
+    /// It holds one.
+    Used,
+}
+
+/// The destination of the rest of a message that passes in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// To the server.
+    Pass,
+    /// Nowhere.
+    Drop,
+}
+
+/// One client's session. The shell gives it the client's bytes with [`Session::on_client`] and the server's with
+/// [`Session::on_server`]; after each it does what the result says, and arms a timer for [`Session::deadline`].
+pub struct Session {
+    pub(crate) settings: Rc<SessionSettings>,
+    pub(crate) share: Rc<WorkerShare>,
+    /// The parameters that the client wants while it holds no server. Then they are those of its server.
+    pub(crate) variables: Rc<Variables>,
+    /// A server has accepted them.
+    pub(crate) is_proven: bool,
+    pub(crate) names: Names,
+    pub(crate) unnamed: Option<Rc<Statement>>,
+    /// Portals whose statements have effects.
+    pub(crate) portals: Vec<(Box<[u8]>, Rc<Facts>)>,
+    pub(crate) pin: Pin,
+    /// Session-level advisory locks that were taken and not released.
+    pub(crate) locks: u64,
+    /// Open cursors WITH HOLD.
+    pub(crate) cursors: Vec<Box<[u8]>>,
+    pub(crate) attachment: Attachment,
+    /// Bytes to come of a message that passes in pieces.
+    pub(crate) body_left: usize,
+    pub(crate) way: Way,
+    /// The gateway refused a message of a batch: nothing counts up to the Sync.
+    pub(crate) is_skipping: bool,
+    /// No server could be had for the message that comes next.
+    pub(crate) refusal: Option<Refusal>,
+    /// Waits for the shared listener to have this channel.
+    pub(crate) awaited_channel: Option<Box<[u8]>>,
+    /// Since when a reply is due.
+    pub(crate) busy_since: Option<Time>,
+    /// Since when none is due.
+    pub(crate) idle_since: Time,
+    /// Servers in a row that were lost before they had the client's parameters.
+    pub(crate) lost_unused: u8,
+    /// When the client last sent something.
+    pub(crate) heard_at: Time,
+    /// More bytes of the client would be taken: it is silent if none come.
+    pub(crate) is_listening: bool,
+    /// A message has been looked at that waits for replies.
+    pub(crate) is_waiting: bool,
+    /// The batch that last gave or ended a name, while its replies are due: an error there may yet undo that.
+    pub(crate) names_since: Option<u64>,
+    /// An outstanding request may drop names of statements, or parameters of the startup packet.
+    pub(crate) has_barrier: bool,
+    pub(crate) end: Option<End>,
+    pub(crate) retry: crate::retry::Retry,
+    pub(crate) startup: crate::startup::Startup,
+    /// The process number that the client knows as its own.
+    pub(crate) process: Option<u32>,
+}
+
+impl Session {
+    /// A session after the client's login. `parameters` are those of its startup packet.
+    pub fn new<'a>(
+        parameters: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+        settings: Rc<SessionSettings>,
+        share: Rc<WorkerShare>,
+        now: Time,
+    ) -> Self {
+        let variables = Variables::from_startup(parameters);
+        let is_proven = variables.iter().next().is_none();
+        let variables = share.variables(variables);
+        Self {
+            startup: crate::startup::Startup::new(variables.clone()),
+            variables,
+            settings,
+            share,
+            is_proven,
+            names: Names::default(),
+            unnamed: None,
+            portals: Vec::new(),
+            pin: Pin::default(),
+            locks: 0,
+            cursors: Vec::new(),
+            attachment: Attachment::None,
+            body_left: 0,
+            way: Way::Drop,
+            is_skipping: false,
+            refusal: None,
+            awaited_channel: None,
+            busy_since: None,
+            idle_since: now,
+            lost_unused: 0,
+            heard_at: now,
+            is_listening: true,
+            is_waiting: false,
+            names_since: None,
+            has_barrier: false,
+            end: None,
+            retry: crate::retry::Retry::default(),
+            process: None,
+        }
+    }
+
+    /// The client knows its session by this process number, that of its BackendKeyData: its own notifications come with it.
+    pub fn with_process(self, pid: u32) -> Self {
+        Self { process: Some(pid), ..self }
+    }
+
+    /// Takes bytes of the client. `server` is the server that it holds.
+    pub fn on_client(&mut self, input: &[u8], mut server: Option<&mut ServerState>, io: &impl Io) -> Taken {
+        let mut feed = Feed::new(input);
+        self.is_waiting = false;
+        if let Some(server) = server.as_deref_mut()
+            && self.attachment == Attachment::None
+        {
+            self.attach(server, io);
+        }
+        let next = loop {
+            if let Some(next) = self.obstacle(server.as_deref(), io) {
+                break next;
+            }
+            if let Some(next) = self.take(&mut feed, server.as_deref_mut(), io) {
+                break next;
+            }
+        };
+        feed.flush(&mut self.retry, io);
+        if !input.is_empty() {
+            self.heard_at = io.now();
+        }
+        self.is_listening = next == Next::More;
+        Taken { consumed: feed.consumed(), next }
+    }
+
+    /// Why no message can be taken just now.
+    #[inline]
+    fn obstacle(&self, server: Option<&ServerState>, io: &impl Io) -> Option<Next> {
+        if let Some(end) = &self.end {
+            return Some(Next::Close(end.clone()));
+        }
+        let server = server?;
+        let must_wait = self.attachment == Attachment::Preparing
+            || self.retry.is_repeating()
+            || server.queue.len() >= OUTSTANDING_MAX
+            || io.is_server_congested();
+        must_wait.then_some(Next::Wait)
+    }
+
+    /// Takes bytes of the server that the client holds.
+    ///
+    /// # Errors
+    /// The server broke the protocol: close it, and call [`Session::on_server_lost`].
+    pub fn on_server(&mut self, input: &[u8], server: &mut ServerState, io: &impl Io) -> Result<ServerStep, Violation> {
+        server.scan(input, &mut crate::replies::Delivery { session: self, io })?;
+        if let Some(end) = self.end.clone() {
+            return Ok(ServerStep::Close(end));
+        }
+        if !server.queue.is_quiet() {
+            return Ok(ServerStep::Continue);
+        }
+        self.settle(server, io)
+    }
+
+    /// Everything sent has its reply.
+    fn settle(&mut self, server: &mut ServerState, io: &impl Io) -> Result<ServerStep, Violation> {
+        if self.busy_since.take().is_some() {
+            self.idle_since = io.now();
+        }
+        match self.attachment {
+            Attachment::Preparing => {
+                self.attachment = Attachment::Fresh;
+                self.lost_unused = 0;
+                return Ok(ServerStep::Continue);
+            }
+            Attachment::Fresh | Attachment::None => return Ok(ServerStep::Continue),
+            Attachment::Used => self.restore_startup(server, io),
+        }
+        // The message that waits for these replies needs this server.
+        if self.is_waiting || !server.queue.is_quiet() {
+            return Ok(ServerStep::Continue);
+        }
+        if self.settings.pool_mode == PoolMode::Statement && server.status != TransactionStatus::Idle {
+            let end = self.end_with(Refusal::BLOCK_IN_STATEMENT_POOLING, io);
+            return Ok(ServerStep::Close(end));
+        }
+        use crate::checkin::Verdict;
+        let cleanliness = match server.facts(self.pin.is_held(), false).after_reply() {
+            Verdict::Clean => Cleanliness::Clean,
+            Verdict::Reset => Cleanliness::Dirty,
+            Verdict::Close => Cleanliness::Unusable,
+            Verdict::Keep | Verdict::Drain | Verdict::Rollback => return Ok(ServerStep::Continue),
+        };
+        self.detach(server);
+        io.count(crate::io::Event::Transaction);
+        Ok(ServerStep::Release(cleanliness))
+    }
+
+    /// The client wants what its server has.
+    pub(crate) fn detach(&mut self, server: &mut ServerState) {
+        self.variables = server.variables.now().clone();
+        self.portals.clear();
+        self.retry.forget();
+        self.names_since = None;
+        self.has_barrier = false;
+        server.unnamed_since = None;
+        self.attachment = Attachment::None;
+    }
+
+    /// No server could be had; the bytes that were left are still there.
+    pub fn on_acquire_failed(&mut self, refusal: Refusal, io: &impl Io) -> Next {
+        if refusal.is_fatal {
+            return Next::Close(self.end_with(refusal, io));
+        }
+        self.refusal = Some(refusal);
+        Next::More
+    }
+
+    /// Tells the client why its session ends.
+    pub(crate) fn end_with(&mut self, refusal: Refusal, io: &impl Io) -> End {
+        io.count(crate::io::Event::Refusal);
+        io.encode_to_client(|out| backend::error(out, &refusal.fatal()));
+        let end = End::Refused(refusal.sqlstate);
+        self.end = Some(end.clone());
+        end
+    }
+
+    /// The gateway drains: ends the session if nothing of it is under way; then the client has its error.
+    pub fn on_drain(&mut self, io: &impl Io) -> Option<End> {
+        let is_quiet = self.attachment == Attachment::None && self.body_left == 0 && !self.is_skipping;
+        is_quiet.then(|| self.end_with(Refusal::SHUTDOWN, io))
+    }
+
+    /// Why the client keeps its server beyond the transaction, and since when.
+    pub fn pin(&self) -> Pin {
+        self.pin
+    }
+
+    /// The client holds a server, or is about to.
+    pub fn is_attached(&self) -> bool {
+        self.attachment != Attachment::None
+    }
+
+    /// Since when a reply is due; `None`: none is.
+    pub fn busy_since(&self) -> Option<Time> {
+        self.busy_since
+    }
+
+    /// Names of prepared statements that the client has.
+    pub fn statements(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The parameters that the client wants while it holds no server.
+    pub fn variables(&self) -> &Variables {
+        &self.variables
+    }
+
+    pub(crate) fn add_pin(&mut self, reasons: PinReasons, server: &mut ServerState, io: &impl Io) {
+        server.dirt |= reasons;
+        if self.pin.add(reasons, io.now()) {
+            io.count(crate::io::Event::Pin);
+        }
+    }
+
+    /// Statements and parameters stay with the client, not with its server.
+    #[inline]
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.settings.pool_mode != PoolMode::Session
+    }
+}
+
+/// Requests of one client without a reply. Beyond, it is not read: a pipeline holds this many entries of some 40 bytes.
+const OUTSTANDING_MAX: usize = 16 * 1024;

@@ -1,0 +1,88 @@
+//! Options that an operator may choose.
+
+use std::time::Duration;
+
+/// How long a client keeps a server. The names are PgBouncer's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PoolMode {
+    /// Until it disconnects.
+    Session,
+    /// Until its transaction ends.
+    #[default]
+    Transaction,
+    /// Until its statement ends; transaction blocks are refused.
+    Statement,
+}
+
+impl PoolMode {
+    /// The word of the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Transaction => "transaction",
+            Self::Statement => "statement",
+        }
+    }
+}
+
+/// The treatment of a statement whose effects on the session are unknown: its text is larger than the analysis reads, or it
+/// defeats the lexer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OpaquePolicy {
+    /// The client keeps its server until it disconnects; the server is reset afterwards.
+    #[default]
+    Pin,
+    /// SQLSTATE 54000.
+    Refuse,
+    /// As any other statement: the operator knows that it leaves nothing behind.
+    Pass,
+}
+
+/// Bytes of a Query or Parse that are held for the analysis. Larger ones are streamed and opaque.
+/// Default 128 KiB: statements that people and programs write are smaller. Worst case: as much for each client.
+pub const MESSAGE_BYTES: usize = 128 * 1024;
+
+/// Names of prepared statements of one client. Worst case with texts of 5 kB, none of them shared: 2.5 MB.
+pub const CLIENT_STATEMENTS_MAX: usize = 512;
+
+/// Prepared statements at one server, as PgBouncer's `max_prepared_statements` since 1.24.
+pub const SERVER_STATEMENTS_MAX: usize = 200;
+
+/// The settings of the sessions of one listener and database.
+#[derive(Clone, Debug)]
+pub struct SessionSettings {
+    /// How long a client keeps a server.
+    pub pool_mode: PoolMode,
+    /// Longest time from a request to its ReadyForQuery; `None`: no limit.
+    pub query_timeout: Option<Duration>,
+    /// Longest time in a transaction without a request; `None`: no limit.
+    pub idle_transaction_timeout: Option<Duration>,
+    /// Longest time outside of a transaction without a request; `None`: no limit.
+    pub client_idle_timeout: Option<Duration>,
+    /// Bytes of a Query or Parse that are held for the analysis; see [`MESSAGE_BYTES`].
+    pub message_bytes: usize,
+    /// Names of prepared statements of one client; see [`CLIENT_STATEMENTS_MAX`].
+    pub client_statements_max: usize,
+    /// Prepared statements at one server; see [`SERVER_STATEMENTS_MAX`].
+    pub server_statements_max: usize,
+    /// The treatment of statements that are not understood.
+    pub opaque: OpaquePolicy,
+    /// LISTEN outside of a transaction goes to the shared listener of the database and does not pin.
+    pub shares_listen: bool,
+}
+
+impl Default for SessionSettings {
+    fn default() -> Self {
+        Self {
+            pool_mode: PoolMode::Transaction,
+            query_timeout: None,
+            idle_transaction_timeout: Some(Duration::from_secs(60)),
+            client_idle_timeout: None,
+            message_bytes: MESSAGE_BYTES,
+            client_statements_max: CLIENT_STATEMENTS_MAX,
+            server_statements_max: SERVER_STATEMENTS_MAX,
+            opaque: OpaquePolicy::Pin,
+            shares_listen: false,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Objects that the sessions of a worker share.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::facts::{Facts, Known};
+use crate::settings::MESSAGE_BYTES;
+use crate::statements::{Statement, Texts};
+use crate::variables::{VariableSets, Variables};
+
+/// Texts, and sets of parameters. One per worker.
+#[derive(Default)]
+pub struct WorkerShare {
+    pub(crate) texts: RefCell<Texts>,
+    pub(crate) variables: RefCell<VariableSets>,
+}
+
+impl WorkerShare {
+    /// A share without content.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The one statement with this text and these types.
+    pub(crate) fn statement(&self, rest: &[u8]) -> Rc<Statement> {
+        self.texts.borrow_mut().intern(rest, || self.facts_of_statement(rest))
+    }
+
+    /// Effects of a statement; `rest` begins with its text and a NUL.
+    pub(crate) fn facts_of_statement(&self, rest: &[u8]) -> Known {
+        let end = memchr::memchr(0, rest).unwrap_or(rest.len());
+        Facts::of(&rest[..end], MESSAGE_BYTES)
+    }
+
+    /// Effects of a text of statements. Most have no effect, which one look shows; the others come again and again.
+    pub(crate) fn facts_of_query(&self, text: &[u8]) -> Known {
+        if let Some(known) = Facts::quick(text, MESSAGE_BYTES) {
+            return known;
+        }
+        if text.len() > REMEMBERED_BYTES_MAX {
+            return Facts::of(text, MESSAGE_BYTES);
+        }
+        let statement = self.texts.borrow_mut().intern(text, || Facts::of(text, MESSAGE_BYTES));
+        Known { facts: statement.facts().cloned(), is_read_only: statement.is_read_only() }
+    }
+
+    /// The one set with these parameters.
+    pub(crate) fn variables(&self, variables: Variables) -> Rc<Variables> {
+        self.variables.borrow_mut().intern(variables)
+    }
+}
+
+/// Texts of Query up to this size are remembered with their effects. Longer ones seldom come twice.
+const REMEMBERED_BYTES_MAX: usize = 1_024;

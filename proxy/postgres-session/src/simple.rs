@@ -1,0 +1,256 @@
+//! Query: a text of statements.
+
+use std::rc::Rc;
+
+use weir_analysis::postgres::Effect;
+use weir_postgres_codec::{TransactionStatus, backend, frame::HEAD_BYTES, frame::Head, frontend};
+
+use crate::client::Turn;
+use crate::facts::{Facts, Known};
+use crate::io::{Event, Io};
+use crate::outstanding::{Expected, Note, Request};
+use crate::pin::PinReasons;
+use crate::refusal::Refusal;
+use crate::server::ServerState;
+use crate::session::{Next, Session};
+use crate::settings::{OpaquePolicy, PoolMode};
+use crate::statements::Meaning;
+
+/// The body of a message that is there as a whole.
+#[inline]
+pub(crate) fn whole(head: Head, rest: &[u8]) -> Option<&[u8]> {
+    rest.get(HEAD_BYTES..head.whole())
+}
+
+impl Session {
+    pub(crate) fn on_query<I: Io>(
+        &mut self,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) -> Option<Next> {
+        if head.body > self.settings.message_bytes {
+            return self.pass_opaque(head, turn, server, Request::Query);
+        }
+        let Some(body) = whole(head, turn.feed.rest()) else { return Some(Next::More) };
+        let text = match frontend::Query::read(body) {
+            Ok(query) => query.text,
+            Err(error) => return self.refuse_body(error, head, turn, server),
+        };
+        let Known { facts, is_read_only } = if self.is_multiplexed() {
+            self.share.facts_of_query(text)
+        } else {
+            Known { facts: None, is_read_only: false }
+        };
+        if let Some(facts) = &facts {
+            if let Some(refusal) = self.policy(facts) {
+                self.refuse(&refusal, head, turn, server);
+                return None;
+            }
+            if server.is_none()
+                && let Some(next) = self.on_listen_statement(facts, head, turn)
+            {
+                return next;
+            }
+        }
+        let server = match self.ready(is_read_only, head, turn, server) {
+            Ok(server) => server,
+            Err(next) => return next,
+        };
+        self.retry.forget();
+        let note = match facts {
+            Some(facts) => {
+                // Names, and whether a block has failed, must be certain before anything is sent about them.
+                let is_unsure = facts.names_statements && !server.queue.is_empty();
+                if is_unsure {
+                    return Some(self.wait_for_replies(turn, server));
+                }
+                if self.is_deallocated_here(&facts, head, turn, server) {
+                    return None;
+                }
+                self.has_barrier |= self.is_barrier(&facts);
+                self.prepare_for(&facts, turn, server);
+                Note::Effects(facts)
+            }
+            None => Note::None,
+        };
+        turn.io.count(Event::Query);
+        let ends_unnamed = self.unnamed.is_some() || server.unnamed.is_some();
+        let batch = server.queue.batch();
+        let entry = Expected { ends_unnamed, ..Expected::forward(Request::Query, note) };
+        if server.queue.push(entry).is_none() && ends_unnamed {
+            server.unnamed_since = Some(batch);
+        }
+        turn.feed.pass(head.whole());
+        None
+    }
+
+    /// Why a text is refused although no server has seen it.
+    pub(crate) fn policy(&self, facts: &Facts) -> Option<Refusal> {
+        if facts.is_opaque && self.settings.opaque == OpaquePolicy::Refuse {
+            return Some(Refusal::OPAQUE);
+        }
+        if facts.begins_block && self.settings.pool_mode == PoolMode::Statement {
+            return Some(Refusal { is_fatal: false, ..Refusal::BLOCK_IN_STATEMENT_POOLING });
+        }
+        None
+    }
+
+    /// Prepares the server for a text.
+    fn prepare_for<I: Io>(&mut self, facts: &Rc<Facts>, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
+        if facts.is_opaque {
+            self.note_opaque(false, server, turn.io);
+        }
+        // A failed block refuses everything but its end.
+        if facts.names_statements && server.status != TransactionStatus::Failed {
+            for effect in facts.all() {
+                if let Effect::Prepare { name, .. } | Effect::Execute { name, .. } | Effect::Deallocate(name) = effect {
+                    self.align(name, turn, server);
+                }
+            }
+        }
+    }
+
+    /// A text of unknown effects goes to the server. A Parse leaves at least its name there.
+    pub(crate) fn note_opaque(&mut self, is_parse: bool, server: &mut ServerState, io: &impl Io) {
+        if !self.is_multiplexed() {
+            return;
+        }
+        if is_parse || self.settings.opaque == OpaquePolicy::Pin {
+            self.add_pin(PinReasons::OPAQUE, server, io);
+        }
+    }
+
+    /// Gives a name of SQL's PREPARE the same meaning at the server as it has for the client.
+    pub(crate) fn align<I: Io>(&mut self, name: &[u8], turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
+        let wanted = match self.names.get(name).map(|named| &named.meaning) {
+            Some(Meaning::Sql(text)) => Some(text.clone()),
+            // The server knows a statement of the protocol by another name.
+            Some(Meaning::Protocol(_)) | None => None,
+        };
+        let has = server.sql_names.get(name).cloned();
+        if has == wanted || server.queue.is_skipping() {
+            return;
+        }
+        let mut text = Vec::new();
+        if has.is_some() {
+            text.extend_from_slice(b"DEALLOCATE ");
+            crate::variables::quote_name(&mut text, name);
+            text.push(b';');
+            server.sql_names.remove(name);
+        }
+        if let Some(wanted) = &wanted {
+            text.extend_from_slice(wanted);
+            server.sql_names.insert(name.into(), wanted.clone());
+        }
+        turn.feed.flush(&mut self.retry, turn.io);
+        self.retry.forget();
+        turn.io.encode_to_server(|out| frontend::query(out, &text));
+        let ends_unnamed = server.unnamed.is_some();
+        if ends_unnamed {
+            server.unnamed_since = Some(server.queue.batch());
+        }
+        let entry = Expected::swallow(Request::Query, Note::Aligned(name.into(), has));
+        server.queue.push(Expected { ends_unnamed, ..entry });
+    }
+
+    /// SQL's DEALLOCATE of a statement of the protocol, whose name the server does not know. True if that was it.
+    fn is_deallocated_here<I: Io>(
+        &mut self,
+        facts: &Facts,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: &mut ServerState,
+    ) -> bool {
+        let Some(Effect::Deallocate(name)) = facts.only() else { return false };
+        if !self.is_of_protocol(name) || server.status == TransactionStatus::Failed || server.queue.is_skipping() {
+            return false;
+        }
+        self.names.remove(name);
+        // As any Query does.
+        self.unnamed = None;
+        turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+        let mut bytes = Vec::new();
+        backend::command_complete(&mut bytes, b"DEALLOCATE");
+        server.queue.push(Expected::fake(Request::LocalCommand, Note::Reply(bytes.into())));
+        server.queue.push(Expected::fake(Request::LocalReady, Note::None));
+        self.emit_due(server, turn.io);
+        true
+    }
+
+    /// The name is that of a statement of the protocol.
+    fn is_of_protocol(&self, name: &[u8]) -> bool {
+        self.names.get(name).is_some_and(|named| matches!(named.meaning, Meaning::Protocol(_)))
+    }
+
+    /// LISTEN and UNLISTEN outside of a transaction, for clients that share a listener.
+    fn on_listen_statement<I: Io>(
+        &mut self,
+        facts: &Facts,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+    ) -> Option<Option<Next>> {
+        if !self.settings.shares_listen {
+            return None;
+        }
+        let is_done = match facts.only()? {
+            Effect::Listen(channel) => {
+                let is_there = turn.io.listen(channel);
+                if !is_there {
+                    self.awaited_channel = Some(channel.clone());
+                }
+                is_there.then_some(&b"LISTEN"[..])
+            }
+            Effect::Unlisten(channel) => {
+                turn.io.unlisten(Some(channel));
+                Some(&b"UNLISTEN"[..])
+            }
+            Effect::UnlistenAll => {
+                turn.io.unlisten(None);
+                Some(&b"UNLISTEN"[..])
+            }
+            _ => return None,
+        };
+        turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+        self.unnamed = None;
+        Some(match is_done {
+            Some(command) => {
+                answer(command, turn.io);
+                None
+            }
+            None => Some(Next::Wait),
+        })
+    }
+
+    /// The shared listener has the channel that the client waits for, or cannot get it.
+    pub fn on_listening(&mut self, result: Result<(), Refusal>, io: &impl Io) {
+        if self.awaited_channel.take().is_none() {
+            return;
+        }
+        match result {
+            Ok(()) => answer(b"LISTEN", io),
+            Err(refusal) => io.encode_to_client(|out| {
+                backend::error(out, &refusal.report());
+                backend::ready_for_query(out, TransactionStatus::Idle);
+            }),
+        }
+    }
+
+    /// A notification for a channel that the client listens to. `pid` is that of the notifying process, in the client's view.
+    /// Call it only while no message of a server is half sent to the client; see [`Session::is_between_replies`].
+    pub fn on_notification(&mut self, pid: u32, channel: &[u8], payload: &[u8], io: &impl Io) {
+        io.encode_to_client(|out| backend::notification(out, pid, channel, payload));
+    }
+
+    /// No message of the server is half sent to the client.
+    pub fn is_between_replies(server: Option<&ServerState>) -> bool {
+        server.is_none_or(|server| server.body_left == 0 || !server.body_passes)
+    }
+}
+
+fn answer(command: &[u8], io: &impl Io) {
+    io.encode_to_client(|out| {
+        backend::command_complete(out, command);
+        backend::ready_for_query(out, TransactionStatus::Idle);
+    });
+}

@@ -1,0 +1,388 @@
+//! Prepared statements: texts of a worker, names of a client, and what each server has prepared.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::facts::{Facts, Known};
+
+/// Texts of a worker that are kept although nothing uses them.
+const TEXTS_MAX: usize = 10_000;
+/// Bytes of these texts. Worst case: as much per worker, besides the texts in use.
+const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The beginning of each name at a server.
+pub(crate) const PREFIX: &[u8] = b"weir_";
+
+/// A statement without its name: what stands behind the name in a Parse.
+pub struct Statement {
+    /// Unique in the worker.
+    id: u64,
+    /// Text, NUL, types of parameters, as on the wire. Other workers get it with a server.
+    rest: Arc<[u8]>,
+    /// Effects of the text.
+    facts: Option<Rc<Facts>>,
+    is_read_only: bool,
+}
+
+impl Statement {
+    /// It writes nothing, as far as its text shows.
+    #[inline]
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    /// Text, NUL, types.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.rest
+    }
+
+    /// Effects on the session; `None`: it has none.
+    #[inline]
+    pub(crate) fn facts(&self) -> Option<&Rc<Facts>> {
+        self.facts.as_ref()
+    }
+}
+
+impl std::fmt::Debug for Statement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Statement").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Numbers are spread already.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are numbers")
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+pub(crate) type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<NumberHasher>>;
+
+/// The texts of a worker. Equal statements are one object.
+#[derive(Default)]
+pub(crate) struct Texts {
+    /// Strangers choose the texts: the hash is keyed.
+    hashes: RandomState,
+    /// By hash; content decides.
+    buckets: ByNumber<Vec<Rc<Statement>>>,
+    count: usize,
+    bytes: usize,
+    last_id: u64,
+}
+
+impl Texts {
+    /// The one object of this statement. `known` runs if it is new.
+    pub(crate) fn intern(&mut self, rest: &[u8], known: impl FnOnce() -> Known) -> Rc<Statement> {
+        let hash = self.hashes.hash_one(rest);
+        if let Some(known) = self.buckets.get(&hash).and_then(|bucket| bucket.iter().find(|known| *known.rest == *rest))
+        {
+            return known.clone();
+        }
+        self.insert(hash, rest.into(), known())
+    }
+
+    /// The same for a text that comes with a server of another worker.
+    fn adopt(&mut self, rest: Arc<[u8]>, known: impl FnOnce() -> Known) -> Rc<Statement> {
+        let hash = self.hashes.hash_one(&*rest);
+        if let Some(known) = self.buckets.get(&hash).and_then(|bucket| bucket.iter().find(|known| known.rest == rest)) {
+            return known.clone();
+        }
+        self.insert(hash, rest, known())
+    }
+
+    fn insert(&mut self, hash: u64, rest: Arc<[u8]>, known: Known) -> Rc<Statement> {
+        if self.count >= TEXTS_MAX || self.bytes >= TEXT_BYTES_MAX {
+            self.sweep();
+        }
+        self.last_id += 1;
+        let statement =
+            Rc::new(Statement { id: self.last_id, rest, facts: known.facts, is_read_only: known.is_read_only });
+        // Clients and servers bound the texts in use; past the limit, only those are remembered that were there before.
+        if self.count < TEXTS_MAX && self.bytes < TEXT_BYTES_MAX {
+            self.count += 1;
+            self.bytes += statement.rest.len();
+            self.buckets.entry(hash).or_default().push(statement.clone());
+        }
+        statement
+    }
+
+    /// Drops what nothing uses.
+    fn sweep(&mut self) {
+        self.buckets.retain(|_, bucket| {
+            bucket.retain(|statement| Rc::strong_count(statement) > 1);
+            !bucket.is_empty()
+        });
+        let kept = || self.buckets.values().flatten();
+        self.count = kept().count();
+        self.bytes = kept().map(|statement| statement.rest.len()).sum();
+    }
+}
+
+/// The meaning of a client's name.
+#[derive(Clone, Debug)]
+pub(crate) enum Meaning {
+    /// A Parse.
+    Protocol(Rc<Statement>),
+    /// SQL's PREPARE: the whole statement.
+    Sql(Rc<[u8]>),
+}
+
+/// A name that a client gave to a statement.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) name: Box<[u8]>,
+    pub(crate) meaning: Meaning,
+    /// The client has bound or described it: it may know the row type.
+    pub(crate) is_seen: Cell<bool>,
+}
+
+impl Named {
+    pub(crate) fn new(name: &[u8], meaning: Meaning) -> Self {
+        Self { name: name.into(), meaning, is_seen: Cell::new(false) }
+    }
+}
+
+/// The names of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Names(HashMap<Box<[u8]>, Rc<Named>>);
+
+impl Names {
+    #[inline]
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&Rc<Named>> {
+        self.0.get(name)
+    }
+
+    pub(crate) fn insert(&mut self, named: Rc<Named>) {
+        self.0.insert(named.name.clone(), named);
+    }
+
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Rc<Named>> {
+        self.0.remove(name)
+    }
+
+    /// Removes a name if it still stands for this.
+    pub(crate) fn undo(&mut self, named: &Rc<Named>) {
+        if self.0.get(&named.name).is_some_and(|now| Rc::ptr_eq(now, named)) {
+            self.0.remove(&named.name);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A statement at a server.
+#[derive(Debug)]
+struct Slot {
+    statement: Rc<Statement>,
+    /// Its name there is `weir_` and this.
+    number: u64,
+    /// When it was used last.
+    used: u64,
+    /// The batch of its Parse, while that has no reply.
+    since: Option<u64>,
+}
+
+/// The statements of one server.
+#[derive(Debug, Default)]
+pub(crate) struct ServerStatements {
+    slots: ByNumber<Slot>,
+    last_number: u64,
+    clock: u64,
+}
+
+impl ServerStatements {
+    /// The number of a statement that the server has.
+    #[inline]
+    pub(crate) fn use_number(&mut self, statement: &Statement) -> Option<u64> {
+        self.clock += 1;
+        let slot = self.slots.get_mut(&statement.id)?;
+        slot.used = self.clock;
+        Some(slot.number)
+    }
+
+    /// Enters a statement whose Parse belongs to this batch: its new number.
+    pub(crate) fn insert(&mut self, statement: Rc<Statement>, batch: u64) -> u64 {
+        self.last_number += 1;
+        let id = statement.id;
+        self.restore(statement, self.last_number);
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.since = Some(batch);
+        }
+        self.last_number
+    }
+
+    /// The Parse has its reply.
+    pub(crate) fn confirm(&mut self, statement: &Statement) {
+        if let Some(slot) = self.slots.get_mut(&statement.id) {
+            slot.since = None;
+        }
+    }
+
+    /// Its Parse is outstanding, in an earlier batch than this: an error there may yet skip it.
+    #[inline]
+    pub(crate) fn is_uncertain(&self, statement: &Statement, batch: u64) -> bool {
+        self.slots.get(&statement.id).and_then(|slot| slot.since).is_some_and(|since| since != batch)
+    }
+
+    /// Enters a statement that the server has under this number after all.
+    pub(crate) fn restore(&mut self, statement: Rc<Statement>, number: u64) {
+        self.clock += 1;
+        self.slots.insert(statement.id, Slot { statement, number, used: self.clock, since: None });
+    }
+
+    /// The server does not have the statement.
+    pub(crate) fn remove(&mut self, statement: &Statement) -> Option<u64> {
+        self.slots.remove(&statement.id).map(|slot| slot.number)
+    }
+
+    /// Removes the statement that was not used for the longest time, if there are `max` or more.
+    pub(crate) fn evict(&mut self, max: usize) -> Option<(Rc<Statement>, u64)> {
+        if self.slots.len() < max.max(1) {
+            return None;
+        }
+        let oldest = self.slots.iter().min_by_key(|(_, slot)| slot.used).map(|(&id, _)| id)?;
+        self.slots.remove(&oldest).map(|slot| (slot.statement, slot.number))
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.slots.clear();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Texts and numbers, for another worker.
+    pub(crate) fn pack(self) -> PackedStatements {
+        let slots =
+            self.slots.into_values().map(|slot| (slot.number, slot.used, slot.statement.rest.clone())).collect();
+        PackedStatements { slots, last_number: self.last_number, clock: self.clock }
+    }
+}
+
+/// The statements of a server on its way to another worker.
+#[derive(Debug)]
+pub(crate) struct PackedStatements {
+    slots: Vec<(u64, u64, Arc<[u8]>)>,
+    last_number: u64,
+    clock: u64,
+}
+
+impl PackedStatements {
+    pub(crate) fn unpack(self, texts: &mut Texts, mut known: impl FnMut(&[u8]) -> Known) -> ServerStatements {
+        let mut slots = ByNumber::default();
+        for (number, used, rest) in self.slots {
+            let statement = texts.adopt(rest.clone(), || known(&rest));
+            slots.insert(statement.id, Slot { statement, number, used, since: None });
+        }
+        ServerStatements { slots, last_number: self.last_number, clock: self.clock }
+    }
+}
+
+/// A name at a server, on the stack.
+pub(crate) struct ServerName {
+    bytes: [u8; 25],
+    len: usize,
+}
+
+impl ServerName {
+    #[inline]
+    pub(crate) fn new(number: u64) -> Self {
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(number).as_bytes();
+        let mut bytes = [0; 25];
+        bytes[..PREFIX.len()].copy_from_slice(PREFIX);
+        let len = PREFIX.len() + digits.len();
+        bytes[PREFIX.len()..len].copy_from_slice(digits);
+        Self { bytes, len }
+    }
+
+    /// A name under which no server has a statement.
+    pub(crate) fn none() -> Self {
+        let mut bytes = [0; 25];
+        bytes[..PREFIX.len()].copy_from_slice(PREFIX);
+        bytes[PREFIX.len()..PREFIX.len() + 4].copy_from_slice(b"none");
+        Self { bytes, len: PREFIX.len() + 4 }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: Known = Known { facts: None, is_read_only: false };
+
+    #[test]
+    fn equal_statements_are_one_and_others_are_not() {
+        let mut texts = Texts::default();
+        let one = texts.intern(b"select 1\0\0\0", || NOTHING);
+        assert!(Rc::ptr_eq(&one, &texts.intern(b"select 1\0\0\0", || panic!("it is known"))));
+        let typed = texts.intern(b"select 1\0\0\x01\0\0\0\x17", || NOTHING);
+        assert!(!Rc::ptr_eq(&one, &typed));
+    }
+
+    #[test]
+    fn texts_are_bounded_and_those_in_use_stay() {
+        let mut texts = Texts::default();
+        let used = texts.intern(b"used\0\0\0", || NOTHING);
+        for number in 0..3 * TEXTS_MAX {
+            texts.intern(format!("{number}\0\0\0").as_bytes(), || NOTHING);
+        }
+        assert!(texts.count <= TEXTS_MAX);
+        assert!(Rc::ptr_eq(&used, &texts.intern(b"used\0\0\0", || NOTHING)));
+    }
+
+    #[test]
+    fn p13_the_least_recently_used_statement_leaves_first() {
+        let mut texts = Texts::default();
+        let mut server = ServerStatements::default();
+        let [a, b, c] = [b"a", b"b", b"c"].map(|text| texts.intern(text, || NOTHING));
+        server.insert(a.clone(), 0);
+        server.insert(b.clone(), 0);
+        assert!(server.evict(3).is_none());
+        server.use_number(&a);
+        let (evicted, number) = server.evict(2).unwrap();
+        assert!(Rc::ptr_eq(&evicted, &b));
+        assert_eq!(number, 2);
+        assert_eq!(server.insert(c, 0), 3, "no number comes twice");
+    }
+
+    #[test]
+    fn a_server_that_moves_keeps_its_statements() {
+        let mut here = Texts::default();
+        let mut server = ServerStatements::default();
+        let statement = here.intern(b"select 1\0\0\0", || NOTHING);
+        let number = server.insert(statement, 0);
+        let mut there = Texts::default();
+        there.intern(b"other\0\0\0", || NOTHING);
+        let known = there.intern(b"select 1\0\0\0", || NOTHING);
+        let mut moved = server.pack().unpack(&mut there, |_| NOTHING);
+        assert_eq!(moved.use_number(&known), Some(number));
+        assert_eq!(ServerName::new(u64::MAX).bytes(), b"weir_18446744073709551615");
+    }
+}

@@ -1,0 +1,527 @@
+//! Run-time parameters (`SET`): what a client set, what a server has, and the statements that make the second like the first.
+//!
+//! Parameters that the server reports (ParameterStatus) are known from its reports alone, which also tell of SET LOCAL and of
+//! rollbacks. All others follow the effects of the statements and are undone here when a transaction is.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+/// Reported parameters that no client can set.
+const FIXED: [&[u8]; 6] = [
+    b"server_version",
+    b"server_encoding",
+    b"in_hot_standby",
+    b"integer_datetimes",
+    b"is_superuser",
+    b"session_authorization",
+];
+
+/// The name of a reported parameter as servers spell it: drivers compare names byte by byte.
+pub fn reported_name(name: &[u8]) -> &[u8] {
+    let mixed: [&[u8]; 3] = [b"DateStyle", b"IntervalStyle", b"TimeZone"];
+    mixed.into_iter().find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name)
+}
+
+/// Lists of names: their values are quoted already, and as one string they would be one name.
+const NAME_LISTS: [&[u8]; 5] = [
+    b"search_path",
+    b"temp_tablespaces",
+    b"local_preload_libraries",
+    b"session_preload_libraries",
+    b"unix_socket_directories",
+];
+
+/// The name under which SET ROLE is kept.
+pub(crate) const ROLE: &[u8] = b"role";
+/// The name under which SET SESSION AUTHORIZATION is kept.
+pub(crate) const AUTHORIZATION: &[u8] = b"session_authorization";
+
+/// Sets of parameters kept per worker before unused ones are dropped.
+const SETS_MAX: usize = 1_024;
+
+/// The value of a parameter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// The value itself.
+    Literal(Box<[u8]>),
+    /// The text behind `SET name =` in a statement.
+    Expression(Box<[u8]>),
+    /// The string that stood in `set_config`.
+    Config(Box<[u8]>),
+}
+
+/// Parameters that differ from the defaults of their session, by lower-case name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Variables(Vec<(Box<[u8]>, Value)>);
+
+impl Variables {
+    /// The parameters of a startup packet: all but those that say who connects where.
+    pub fn from_startup<'a>(parameters: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        let mut variables = Self::default();
+        for (name, value) in parameters {
+            match name {
+                b"user" | b"database" | b"replication" => {}
+                b"options" => variables.add_options(value),
+                _ if name.starts_with(b"_pq_.") => {}
+                _ => variables.set(name, Value::Literal(value.into())),
+            }
+        }
+        variables
+    }
+
+    /// `-c name=value` and `--name=value`; a backslash keeps a space or another backslash.
+    fn add_options(&mut self, options: &[u8]) {
+        let mut is_value = false;
+        for word in words(options) {
+            let setting = match word.strip_prefix(b"--") {
+                Some(long) => long,
+                None if is_value => &word,
+                None => match word.strip_prefix(b"-c") {
+                    Some([]) => {
+                        is_value = true;
+                        continue;
+                    }
+                    Some(short) => short,
+                    None => continue,
+                },
+            };
+            is_value = false;
+            if let Some(at) = memchr::memchr(b'=', setting) {
+                let name: Vec<u8> = setting[..at].iter().map(|&byte| if byte == b'-' { b'_' } else { byte }).collect();
+                self.set(&name, Value::Literal(setting[at + 1..].into()));
+            }
+        }
+    }
+
+    /// The value of a parameter, by lower-case name.
+    pub fn get(&self, name: &[u8]) -> Option<&Value> {
+        self.position(name).ok().map(|at| &self.0[at].1)
+    }
+
+    /// Sets a parameter.
+    pub(crate) fn set(&mut self, name: &[u8], value: Value) {
+        let name = name.to_ascii_lowercase();
+        match self.position(&name) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (name.into(), value)),
+        }
+    }
+
+    /// Forgets a parameter: it has its default again.
+    pub(crate) fn unset(&mut self, name: &[u8]) {
+        if let Ok(at) = self.position(&name.to_ascii_lowercase()) {
+            self.0.remove(at);
+        }
+    }
+
+    /// In the order of names.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Value)> {
+        self.0.iter().map(|(name, value)| (&**name, value))
+    }
+
+    fn position(&self, name: &[u8]) -> Result<usize, usize> {
+        self.0.binary_search_by(|(other, _)| (**other).cmp(name))
+    }
+}
+
+/// Words of `options`, as PostgreSQL's `pg_split_opts` reads them.
+fn words(options: &[u8]) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    let mut word: Option<Vec<u8>> = None;
+    let mut bytes = options.iter();
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b'\\' => word.get_or_insert_default().extend(bytes.next()),
+            _ if byte.is_ascii_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(byte),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// Equal sets are one object: most comparisons are of pointers.
+#[derive(Debug, Default)]
+pub(crate) struct VariableSets(HashSet<Rc<Variables>>);
+
+impl VariableSets {
+    /// The one object with this content.
+    pub(crate) fn intern(&mut self, variables: Variables) -> Rc<Variables> {
+        if let Some(known) = self.0.get(&variables) {
+            return known.clone();
+        }
+        if self.0.len() >= SETS_MAX {
+            self.0.retain(|set| Rc::strong_count(set) > 1);
+        }
+        let set = Rc::new(variables);
+        if self.0.len() < SETS_MAX {
+            self.0.insert(set.clone());
+        }
+        set
+    }
+}
+
+/// The parameters of one server.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerVariables {
+    /// The values that the server reported at its login: those that RESET brings back.
+    defaults: Variables,
+    now: Rc<Variables>,
+    /// As they were when the transaction began; `None`: none of it changed them.
+    before: Option<Rc<Variables>>,
+    savepoints: Vec<(Box<[u8]>, Rc<Variables>)>,
+}
+
+impl ServerVariables {
+    pub(crate) fn new(reported: Variables, none: Rc<Variables>) -> Self {
+        Self { defaults: reported, now: none, before: None, savepoints: Vec::new() }
+    }
+
+    pub(crate) fn now(&self) -> &Rc<Variables> {
+        &self.now
+    }
+
+    pub(crate) fn defaults(&self) -> &Variables {
+        &self.defaults
+    }
+
+    fn is_reported(&self, name: &[u8]) -> bool {
+        self.defaults.position(name).is_ok() && !FIXED.contains(&name)
+    }
+
+    /// The server reports each change of the parameter, by lower-case name.
+    pub(crate) fn reports(&self, name: &[u8]) -> bool {
+        self.is_reported(name)
+    }
+
+    /// ParameterStatus.
+    pub(crate) fn on_report(&mut self, name: &[u8], value: &[u8], sets: &mut VariableSets) {
+        let name = name.to_ascii_lowercase();
+        let value = Value::Literal(value.into());
+        if FIXED.contains(&&*name) || self.defaults.get(&name).is_none() {
+            self.defaults.set(&name, value);
+            return;
+        }
+        let is_default = self.defaults.get(&name) == Some(&value);
+        self.change(sets, |now| if is_default { now.unset(&name) } else { now.set(&name, value) });
+    }
+
+    /// A statement set a parameter, for longer than its transaction if that commits.
+    pub(crate) fn on_set(&mut self, name: &[u8], value: Value, sets: &mut VariableSets) {
+        let name = name.to_ascii_lowercase();
+        if self.is_reported(&name) {
+            return;
+        }
+        self.begin_change();
+        // The server drops the role with the user that took it.
+        let drops_role = name == AUTHORIZATION;
+        self.change(sets, |now| {
+            now.set(&name, value);
+            if drops_role {
+                now.unset(ROLE);
+            }
+        });
+    }
+
+    /// A statement reset a parameter, or all of them.
+    pub(crate) fn on_reset(&mut self, name: Option<&[u8]>, sets: &mut VariableSets) {
+        self.begin_change();
+        match name {
+            Some(name) => {
+                let name = name.to_ascii_lowercase();
+                if !self.is_reported(&name) {
+                    self.change(sets, |now| now.unset(&name));
+                }
+            }
+            None => {
+                // Reported ones follow by their reports; RESET ALL leaves users and roles.
+                let reported = self.defaults.clone();
+                self.change(sets, |now| {
+                    now.0.retain(|(name, _)| {
+                        **name == *ROLE || **name == *AUTHORIZATION || reported.position(name).is_ok()
+                    });
+                });
+            }
+        }
+    }
+
+    /// DISCARD ALL, outside of a transaction: everything is as after the login.
+    pub(crate) fn on_discard(&mut self, sets: &mut VariableSets) {
+        self.now = sets.intern(Variables::default());
+        self.before = None;
+        self.savepoints.clear();
+    }
+
+    /// SAVEPOINT.
+    pub(crate) fn on_savepoint(&mut self, name: &[u8]) {
+        self.savepoints.push((name.into(), self.now.clone()));
+    }
+
+    /// ROLLBACK TO: the savepoint stays.
+    pub(crate) fn on_rollback_to(&mut self, name: &[u8], sets: &mut VariableSets) {
+        if let Some(at) = self.savepoints.iter().rposition(|(other, _)| **other == *name) {
+            self.savepoints.truncate(at + 1);
+            let then = self.savepoints[at].1.clone();
+            self.restore(&then, sets);
+        }
+    }
+
+    /// RELEASE.
+    pub(crate) fn on_release(&mut self, name: &[u8]) {
+        if let Some(at) = self.savepoints.iter().rposition(|(other, _)| **other == *name) {
+            self.savepoints.truncate(at);
+        }
+    }
+
+    /// A transaction has changed something that its end decides about.
+    #[inline]
+    pub(crate) fn has_changes(&self) -> bool {
+        self.before.is_some() || !self.savepoints.is_empty()
+    }
+
+    /// A statement has completed with this command tag. `is_partial`: it is ROLLBACK TO.
+    #[inline]
+    pub(crate) fn on_tag(&mut self, tag: &[u8], is_partial: bool, sets: &RefCell<VariableSets>) {
+        if !self.has_changes() {
+            return;
+        }
+        match tag {
+            b"COMMIT" | b"PREPARE TRANSACTION" => self.on_commit(),
+            b"ROLLBACK" if !is_partial => self.on_rollback(&mut sets.borrow_mut()),
+            _ => {}
+        }
+    }
+
+    /// A server is outside of a transaction again.
+    #[inline]
+    pub(crate) fn on_idle(&mut self, has_failed: bool, sets: &RefCell<VariableSets>) {
+        match self.has_changes() {
+            true if has_failed => self.on_rollback(&mut sets.borrow_mut()),
+            true => self.on_commit(),
+            false => {}
+        }
+    }
+
+    /// A transaction has committed.
+    #[inline]
+    pub(crate) fn on_commit(&mut self) {
+        self.before = None;
+        self.savepoints.clear();
+    }
+
+    /// A transaction was rolled back.
+    pub(crate) fn on_rollback(&mut self, sets: &mut VariableSets) {
+        self.savepoints.clear();
+        if let Some(before) = self.before.take() {
+            self.restore(&before, sets);
+        }
+    }
+
+    /// The server was made like this, or is like this in another form.
+    pub(crate) fn become_like(&mut self, wanted: &Rc<Variables>) {
+        self.now = wanted.clone();
+    }
+
+    fn begin_change(&mut self) {
+        if self.before.is_none() {
+            self.before = Some(self.now.clone());
+        }
+    }
+
+    fn change(&mut self, sets: &mut VariableSets, change: impl FnOnce(&mut Variables)) {
+        let mut now = (*self.now).clone();
+        change(&mut now);
+        if now != *self.now {
+            self.now = sets.intern(now);
+        }
+    }
+
+    /// Back to `then`, except for reported ones.
+    fn restore(&mut self, then: &Rc<Variables>, sets: &mut VariableSets) {
+        if Rc::ptr_eq(&self.now, then) {
+            return;
+        }
+        let is_reported = |name: &[u8]| self.is_reported(name);
+        let mut restored = Variables::default();
+        for (name, value) in then.iter().filter(|(name, _)| !is_reported(name)) {
+            restored.set(name, value.clone());
+        }
+        for (name, value) in self.now.iter().filter(|(name, _)| is_reported(name)) {
+            restored.set(name, value.clone());
+        }
+        self.now = sets.intern(restored);
+    }
+}
+
+/// The statements that make a server as a client wants it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Statements, each with its semicolon; empty: nothing differs.
+    pub(crate) text: Vec<u8>,
+    /// One of them decides on rights: nothing of the client may go out before it is known to have worked.
+    pub(crate) is_about_rights: bool,
+}
+
+/// The difference between the parameters of a server and those that a client wants.
+pub(crate) fn difference(server: &ServerVariables, wanted: &Variables) -> Difference {
+    let mut difference = Difference::default();
+    let now = &*server.now;
+    let differs = |name: &[u8]| now.get(name) != wanted.get(name);
+    let identity_differs = differs(AUTHORIZATION) || differs(ROLE);
+    if identity_differs {
+        difference.is_about_rights = true;
+        // Everything else is set with the rights of the login.
+        difference.text.extend_from_slice(b"RESET ROLE;");
+        if differs(AUTHORIZATION) {
+            assign(&mut difference.text, AUTHORIZATION, wanted.get(AUTHORIZATION));
+        }
+    }
+    for (name, _) in now.iter() {
+        if wanted.get(name).is_none() && !is_identity(name) {
+            assign(&mut difference.text, name, None);
+        }
+    }
+    for (name, value) in wanted.iter() {
+        let has = now.get(name).or_else(|| server.defaults.get(name));
+        if has != Some(value) && !is_identity(name) {
+            assign(&mut difference.text, name, Some(value));
+        }
+    }
+    if identity_differs && wanted.get(ROLE).is_some() {
+        assign(&mut difference.text, ROLE, wanted.get(ROLE));
+    }
+    difference
+}
+
+fn is_identity(name: &[u8]) -> bool {
+    name == ROLE || name == AUTHORIZATION
+}
+
+/// One statement; `None` is the default.
+fn assign(out: &mut Vec<u8>, name: &[u8], value: Option<&Value>) {
+    match (name, value) {
+        (_, Some(Value::Config(string))) => {
+            out.extend_from_slice(b"SELECT pg_catalog.set_config(");
+            quote(out, name, b'\'');
+            out.push(b',');
+            out.extend_from_slice(string);
+            out.extend_from_slice(b",false);");
+        }
+        (AUTHORIZATION, None) => out.extend_from_slice(b"SET SESSION AUTHORIZATION DEFAULT;"),
+        (AUTHORIZATION, Some(value)) => {
+            out.extend_from_slice(b"SET SESSION AUTHORIZATION ");
+            write_value(out, name, value);
+            out.push(b';');
+        }
+        (ROLE, None) => out.extend_from_slice(b"RESET ROLE;"),
+        (ROLE, Some(value)) => {
+            out.extend_from_slice(b"SET ROLE ");
+            write_value(out, name, value);
+            out.push(b';');
+        }
+        (_, None) => {
+            out.extend_from_slice(b"RESET ");
+            write_name(out, name);
+            out.push(b';');
+        }
+        (_, Some(value)) => {
+            out.extend_from_slice(b"SET ");
+            write_name(out, name);
+            out.extend_from_slice(b" = ");
+            write_value(out, name, value);
+            out.push(b';');
+        }
+    }
+}
+
+/// Each part of a name in quotes: a client chose it, and it is no SQL.
+fn write_name(out: &mut Vec<u8>, name: &[u8]) {
+    for (index, part) in name.split(|&byte| byte == b'.').enumerate() {
+        if index > 0 {
+            out.push(b'.');
+        }
+        quote(out, part, b'"');
+    }
+}
+
+/// A name of anything, in quotes.
+pub(crate) fn quote_name(out: &mut Vec<u8>, name: &[u8]) {
+    quote(out, name, b'"');
+}
+
+fn write_value(out: &mut Vec<u8>, name: &[u8], value: &Value) {
+    match value {
+        Value::Expression(text) | Value::Config(text) => out.extend_from_slice(text),
+        Value::Literal(text) if NAME_LISTS.contains(&name) => write_names(out, text),
+        Value::Literal(text) => {
+            // In this form a backslash has one meaning, whatever `standard_conforming_strings` says.
+            if text.contains(&b'\\') {
+                out.extend_from_slice(b" E");
+                let doubled: Vec<u8> = text
+                    .iter()
+                    .flat_map(|&byte| std::iter::repeat_n(byte, if byte == b'\\' { 2 } else { 1 }))
+                    .collect();
+                return quote(out, &doubled, b'\'');
+            }
+            quote(out, text, b'\'');
+        }
+    }
+}
+
+/// A list of names as the server prints it, each name quoted again: what a client wrote at startup is no SQL either.
+fn write_names(out: &mut Vec<u8>, list: &[u8]) {
+    let start = out.len();
+    let mut rest = list.trim_ascii();
+    while !rest.is_empty() {
+        if out.len() > start {
+            out.push(b',');
+        }
+        let name;
+        (name, rest) = next_name(rest);
+        quote(out, &name, b'"');
+    }
+    if out.len() == start {
+        out.extend_from_slice(b"''");
+    }
+}
+
+/// The first name of a list, and what stands behind its comma.
+fn next_name(list: &[u8]) -> (Vec<u8>, &[u8]) {
+    let mut name = Vec::new();
+    let mut is_quoted = false;
+    let mut at = 0;
+    while at < list.len() {
+        match list[at] {
+            b'"' if is_quoted && list.get(at + 1) == Some(&b'"') => {
+                name.push(b'"');
+                at += 1;
+            }
+            b'"' => is_quoted = !is_quoted,
+            b',' if !is_quoted => return (trim_end(name), list[at + 1..].trim_ascii_start()),
+            byte if is_quoted => name.push(byte),
+            byte => name.push(byte.to_ascii_lowercase()),
+        }
+        at += 1;
+    }
+    (trim_end(name), &[])
+}
+
+fn trim_end(mut name: Vec<u8>) -> Vec<u8> {
+    name.truncate(name.trim_ascii_end().len());
+    name
+}
+
+fn quote(out: &mut Vec<u8>, text: &[u8], mark: u8) {
+    out.push(mark);
+    for &byte in text.iter().filter(|&&byte| byte != 0) {
+        if byte == mark {
+            out.push(mark);
+        }
+        out.push(byte);
+    }
+    out.push(mark);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+use super::*;
+
+fn literal(text: &str) -> Value {
+    Value::Literal(text.as_bytes().into())
+}
+
+fn expression(text: &str) -> Value {
+    Value::Expression(text.as_bytes().into())
+}
+
+fn server(sets: &mut VariableSets) -> ServerVariables {
+    let mut reported = Variables::default();
+    for (name, value) in [("DateStyle", "ISO, MDY"), ("TimeZone", "Etc/UTC"), ("server_version", "15.1")] {
+        reported.set(name.as_bytes(), literal(value));
+    }
+    ServerVariables::new(reported, sets.intern(Variables::default()))
+}
+
+fn text_for(server: &ServerVariables, wanted: &Variables) -> String {
+    String::from_utf8(difference(server, wanted).text).unwrap()
+}
+
+#[test]
+fn what_a_client_sent_at_startup_cannot_become_sql() {
+    let sets = &mut VariableSets::default();
+    let wanted = Variables::from_startup([
+        (&b"user"[..], &b"me"[..]),
+        (b"application_name", b"it's'; drop table t; --"),
+        (b"a\"; select 1; --", b"x"),
+        (b"search_path", b"\"A\"\"b\", public; drop table t"),
+        (b"local.backslash", b"a\\'; select 2"),
+    ]);
+    assert_eq!(
+        text_for(&server(sets), &wanted),
+        "SET \"a\"\"; select 1; --\" = 'x';SET \"application_name\" = 'it''s''; drop table t; --';\
+         SET \"local\".\"backslash\" =  E'a\\\\''; select 2';SET \"search_path\" = \"A\"\"b\",\"public; drop table t\";"
+    );
+}
+
+#[test]
+fn options_are_read_as_the_server_reads_them() {
+    let wanted = Variables::from_startup([(&b"options"[..], &b"-c a=1 --b-c=2 -cd=x\\ y -e"[..])]);
+    let all: Vec<_> = wanted.iter().map(|(name, value)| (name.to_vec(), value.clone())).collect();
+    assert_eq!(all, [(b"a".to_vec(), literal("1")), (b"b_c".to_vec(), literal("2")), (b"d".to_vec(), literal("x y"))]);
+}
+
+#[test]
+fn a_default_that_a_client_asks_for_is_no_difference() {
+    let sets = &mut VariableSets::default();
+    let wanted = Variables::from_startup([(&b"timezone"[..], &b"Etc/UTC"[..])]);
+    assert_eq!(text_for(&server(sets), &wanted), "");
+}
+
+#[test]
+fn reported_parameters_follow_the_reports_and_others_the_statements() {
+    let sets = &mut VariableSets::default();
+    let mut server = server(sets);
+    server.on_set(b"TimeZone", expression("'Europe/Berlin'"), sets);
+    assert_eq!(server.now().get(b"timezone"), None, "the report follows");
+    server.on_report(b"TimeZone", b"Europe/Berlin", sets);
+    server.on_set(b"work_mem", expression("'1MB'"), sets);
+    server.on_commit();
+    assert_eq!(
+        text_for(&server, &Variables::default()),
+        "RESET \"timezone\";RESET \"work_mem\";",
+        "another client gets the defaults"
+    );
+    server.on_report(b"TimeZone", b"Etc/UTC", sets);
+    assert_eq!(text_for(&server, &Variables::default()), "RESET \"work_mem\";");
+}
+
+#[test]
+fn a_rollback_undoes_statements_and_keeps_reports() {
+    let sets = &mut VariableSets::default();
+    let mut server = server(sets);
+    server.on_set(b"a.b", expression("1"), sets);
+    server.on_commit();
+    server.on_set(b"a.b", expression("2"), sets);
+    server.on_report(b"DateStyle", b"German", sets);
+    server.on_savepoint(b"s");
+    server.on_set(b"a.b", expression("3"), sets);
+    server.on_rollback_to(b"s", sets);
+    assert_eq!(server.now().get(b"a.b"), Some(&Value::Expression(b"2"[..].into())));
+    server.on_rollback(sets);
+    assert_eq!(server.now().get(b"a.b"), Some(&Value::Expression(b"1"[..].into())));
+    assert_eq!(server.now().get(b"datestyle"), Some(&literal("German")), "the server reports the end itself");
+}
+
+#[test]
+fn a_role_is_taken_last_and_waits_for_its_answer() {
+    let sets = &mut VariableSets::default();
+    let server = server(sets);
+    let mut wanted = Variables::default();
+    wanted.set(ROLE, Value::Expression(b"weak"[..].into()));
+    wanted.set(b"work_mem", Value::Expression(b"1".as_slice().into()));
+    let difference = difference(&server, &wanted);
+    assert!(difference.is_about_rights);
+    assert_eq!(difference.text, b"RESET ROLE;SET \"work_mem\" = 1;SET ROLE weak;");
+}
+
+#[test]
+fn equal_sets_are_one_object() {
+    let sets = &mut VariableSets::default();
+    let mut one = server(sets);
+    let mut other = server(sets);
+    one.on_set(b"x.y", expression("1"), sets);
+    other.on_set(b"X.Y", expression("1"), sets);
+    assert!(Rc::ptr_eq(one.now(), other.now()));
+}

@@ -1,0 +1,6 @@
+//! Scenes first, then random runs.
+
+mod raw;
+mod scene;
+mod scenes;
+mod swarm;

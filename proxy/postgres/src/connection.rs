@@ -1,0 +1,117 @@
+//! One client connection: its login, its session, and its end.
+
+mod admission;
+mod lease;
+mod life;
+mod surroundings;
+
+use std::{any::Any, cell::RefCell, net::IpAddr, panic::AssertUnwindSafe, rc::Rc, time::Duration};
+
+use futures_util::FutureExt as _;
+use weir_base::violation::Violation;
+use weir_engine::Stream;
+use weir_listener::{
+    Arrival, CloseReason, ConnectionFuture, ConnectionHandle, Linger, Session as ListedSession, Sessions,
+};
+use weir_telemetry::log::Peer;
+
+use self::admission::Admitted;
+use crate::{
+    console::Console,
+    service::{PostgresUpstream, Service},
+};
+
+/// The time of a refused client before the socket closes: a reset would destroy the reply. Default 1 s.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The same when the drain is over.
+const CUT_TIMEOUT: Duration = Duration::from_millis(100);
+/// Bytes that such a client may still send.
+const LINGER_BYTES_MAX: u64 = 256 * 1024;
+
+/// One client connection, as its listener sees it.
+pub(crate) struct Connection {
+    pub(crate) service: Rc<Service>,
+    pub(crate) handle: ConnectionHandle,
+    /// The upstream of its session; `None` before the login.
+    pub(crate) upstream: RefCell<Option<Rc<PostgresUpstream>>>,
+}
+
+impl ListedSession for Connection {
+    fn handle(&self) -> &ConnectionHandle {
+        &self.handle
+    }
+}
+
+impl Connection {
+    /// The address of the client. `None`: a Unix socket.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self.handle.peer() {
+            Peer::Ip(address) => Some(address.ip().to_canonical()),
+            _ => None,
+        }
+    }
+
+    fn violated(&self, violation: &Violation) -> CloseReason {
+        self.service.sessions.violated(&self.handle, violation)
+    }
+}
+
+/// Whether a session of the listener uses that upstream.
+pub(crate) fn uses(sessions: &Sessions, upstream: &dyn Any) -> bool {
+    let Some(upstream) = upstream.downcast_ref::<PostgresUpstream>() else { return false };
+    let connections = sessions.all().into_iter().filter_map(|session| (session as Rc<dyn Any>).downcast().ok());
+    connections.into_iter().any(|connection: Rc<Connection>| {
+        connection.upstream.borrow().as_ref().is_some_and(|own| std::ptr::eq(&**own, upstream))
+    })
+}
+
+/// Serves one admitted connection until it ends.
+///
+/// Rare work goes into boxes: an idle connection pays for the size of this future.
+pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture {
+    Box::pin(async move {
+        let Arrival { mut stream, guard, peer, security, .. } = arrival;
+        let handle = ConnectionHandle::new(guard, peer, None, &service.sessions.core().bytes);
+        stream.output.charge_to(Some(handle.account().clone()));
+        stream.count_into(service.sessions.traffic());
+        {
+            let mut details = handle.entry().details();
+            (details.version, details.has_users) = ("PostgreSQL 3", true);
+        }
+        let connection = Rc::new(Connection { service, handle, upstream: RefCell::new(None) });
+        let sessions = &connection.service.sessions;
+        let opened = sessions.open(connection.clone());
+        let life = async {
+            let admitted = Box::pin(admission::admit(&connection, &mut stream, security)).await;
+            match admitted {
+                Ok(Admitted::Client(client)) => life::live(&connection, &mut stream, *client).await,
+                Ok(Admitted::Console(rights, input)) => {
+                    Box::pin(Console::new(&connection, rights).run(&mut stream, input)).await
+                }
+                Err(reason) => reason,
+            }
+        };
+        let reason = match AssertUnwindSafe(life).catch_unwind().await {
+            Ok(reason) => reason,
+            Err(_) => sessions.panicked(&connection.handle, "the session of a connection panicked"),
+        };
+        connection.handle.entry().leave();
+        connection.upstream.take();
+        opened.close(reason);
+        Box::pin(close(*stream, reason)).await;
+    })
+}
+
+/// Closes the socket; a client that does not know why gets the time to read it.
+async fn close(stream: Stream, reason: CloseReason) {
+    match reason {
+        CloseReason::InternalInvariant | CloseReason::ClientReset => {}
+        // The worker ends soon.
+        CloseReason::DrainCut => stream.close(CUT_TIMEOUT).await,
+        CloseReason::ClientClosed => stream.close(LINGER_TIMEOUT).await,
+        _ => {
+            let linger = Linger { stalled: Duration::ZERO, limit: LINGER_TIMEOUT, bytes_max: LINGER_BYTES_MAX };
+            linger.close(stream).await;
+        }
+    }
+}

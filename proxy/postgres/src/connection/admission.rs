@@ -1,0 +1,296 @@
+//! From the first byte of a client to its session: encryption, proof, the pool of its database, the greeting of a server.
+
+use std::{future::poll_fn, mem, pin::pin, rc::Rc};
+
+use futures_util::future::{Either, select};
+use weir_base::{limits, time::turn};
+use weir_engine::{Stream, timeout, tls::AltName};
+use weir_listener::{CloseReason, Drain, Security};
+use weir_postgres_codec::{
+    Version,
+    backend::{self, ErrorReport},
+    sqlstate,
+};
+use weir_postgres_session::{
+    Session,
+    login::{ClientLogin, Entropy, LoggedIn, Peer, Progress, Refusal, RefusalKind, Start, Step, TlsFacts, greeting},
+    users::Credential,
+};
+use weir_upstream::{
+    SelectionCriteria,
+    pooled::{Condition, Patience, Pool},
+};
+
+use super::Connection;
+use crate::{
+    aside,
+    cancel::CancelSlot,
+    console::{self, Rights},
+    derivation::derive,
+    metrics::CancelOutcome,
+    server::{Greeting, PoolKey, PostgresServer},
+    service::PostgresUpstream,
+    settings::PostgresListenerSettings,
+};
+
+/// A client that is logged in.
+pub(super) struct Client {
+    pub(super) session: Session,
+    pub(super) pool: Rc<Pool<PostgresServer>>,
+    pub(super) upstream: Rc<PostgresUpstream>,
+    pub(super) settings: Rc<PostgresListenerSettings>,
+    pub(super) cancel: Rc<CancelSlot>,
+    /// Bytes that the client sent behind its login.
+    pub(super) input: Vec<u8>,
+}
+
+/// The result of a login.
+pub(super) enum Admitted {
+    /// A session with a server.
+    Client(Box<Client>),
+    /// A session with the admin console, and bytes that the client sent behind its login.
+    Console(Rights, Vec<u8>),
+}
+
+/// Lets a client in.
+pub(super) async fn admit(
+    connection: &Rc<Connection>,
+    stream: &mut Stream,
+    security: Security,
+) -> Result<Admitted, CloseReason> {
+    let settings = connection.service.settings();
+    let limit = settings.client_login_timeout;
+    let ended = poll_fn(|context| {
+        let ending = connection.handle.poll_ending(context);
+        let is_draining = connection.service.sessions.drain_state() != Drain::Off;
+        ending.or(is_draining.then_some(CloseReason::Drained)).map_or(std::task::Poll::Pending, std::task::Poll::Ready)
+    });
+    let mut admission = Admission { connection, settings, security };
+    let admitted = pin!(timeout(limit, admission.run(stream)));
+    match select(admitted, pin!(ended)).await {
+        Either::Left((Ok(admitted), _)) => admitted,
+        Either::Left((Err(_), _)) => {
+            let refusal = Refusal::timeout(limit.as_millis() as u64);
+            Err(violation(connection, &refusal))
+        }
+        Either::Right((reason, _)) => Err(reason),
+    }
+}
+
+/// The reason of a close that a refusal causes.
+fn violation(connection: &Connection, refusal: &Refusal) -> CloseReason {
+    match &refusal.kind {
+        RefusalKind::Violation(violation) => connection.violated(violation),
+        _ => CloseReason::Ended(refusal.reason),
+    }
+}
+
+struct Admission<'a> {
+    connection: &'a Rc<Connection>,
+    settings: Rc<PostgresListenerSettings>,
+    security: Security,
+}
+
+impl Admission<'_> {
+    async fn run(&mut self, stream: &mut Stream) -> Result<Admitted, CloseReason> {
+        let mut login = self.login()?;
+        let (mut input, mut out) = (Vec::new(), Vec::new());
+        loop {
+            match stream.reader.receive().await {
+                Ok(Some(chunk)) => input.extend_from_slice(&chunk),
+                Ok(None) => return Err(CloseReason::ClientClosed),
+                Err(_) => return Err(CloseReason::ClientReset),
+            }
+            let mut is_over = false;
+            while !is_over {
+                let Progress { consumed, mut step } = login.on_bytes(&input, &mut out);
+                input.drain(..consumed);
+                // Without progress the machine waits for bytes.
+                is_over = matches!(step, Step::More);
+                loop {
+                    if let Step::Refuse(refusal) = &step {
+                        return Err(self.refused(refusal, stream, &out).await);
+                    }
+                    stream.output.append(&mem::take(&mut out));
+                    step = match step {
+                        Step::More => break,
+                        Step::StartTls => {
+                            let facts = self.start_tls(stream, mem::take(&mut input)).await?;
+                            login.on_tls(facts, &mut out)
+                        }
+                        Step::LookUp { user, .. } => {
+                            let found = self.settings.users.find(&user).cloned();
+                            login.on_user(found, &mut out)
+                        }
+                        Step::Derive(derivation) => {
+                            let keys = derive(derivation, &self.connection.service.keys).await;
+                            login.on_keys(&keys, &mut out)
+                        }
+                        Step::Cancel { pid, secret } => return Err(self.cancel(pid, &secret).await),
+                        Step::Done(client) => return self.logged_in(*client, stream, input).await,
+                        Step::Refuse(refusal) => return Err(violation(self.connection, &refusal)),
+                    };
+                }
+            }
+        }
+    }
+
+    fn login(&self) -> Result<ClientLogin, CloseReason> {
+        let (mut nonce, mut salt) = ([0; _], [0; 4]);
+        let is_random = aws_lc_rs::rand::fill(&mut nonce).is_ok() && aws_lc_rs::rand::fill(&mut salt).is_ok();
+        if !is_random {
+            return Err(CloseReason::InternalInvariant);
+        }
+        let peer = Peer { address: self.connection.address(), tls: None };
+        Ok(ClientLogin::new(self.connection.service.policy(), peer, Entropy { nonce, salt }))
+    }
+
+    /// Makes the TLS handshake, behind the byte that accepts it.
+    async fn start_tls(&self, stream: &mut Stream, received: Vec<u8>) -> Result<TlsFacts, CloseReason> {
+        let Security::Offer(acceptor) = &self.security else { return Err(CloseReason::InternalInvariant) };
+        // The byte goes in clear text.
+        if !stream.output.drained(limits::WRITE_IDLE_TIMEOUT).await {
+            return Err(CloseReason::ClientReset);
+        }
+        let handshake = acceptor.accept(stream, &received).await;
+        handshake.map_err(|_| CloseReason::of_client("tls_handshake"))?;
+        let client_names = stream.peer_identity().map_or_else(Vec::new, |identity| {
+            let common = identity.common_name.into_iter();
+            let dns = identity.alt_names.into_iter().filter_map(|name| match name {
+                AltName::Dns(name) => Some(name),
+                _ => None,
+            });
+            common.chain(dns).map(String::into_bytes).collect()
+        });
+        Ok(TlsFacts { has_alpn: stream.has_agreed_on(b"postgresql"), client_names, ..TlsFacts::default() })
+    }
+
+    /// Sends a cancel request on its way. The client is shown nothing, whatever comes of it.
+    async fn cancel(&self, pid: u32, secret: &[u8]) -> CloseReason {
+        let service = &self.connection.service;
+        match service.cancels.admits(self.connection.address()) {
+            true => service.cancel(pid, secret).await,
+            false => service.metrics.cancelled(CancelOutcome::Limited),
+        }
+        CloseReason::Ended("cancel_request")
+    }
+
+    /// Counts a refusal; a client with a wrong password waits for it.
+    async fn refused(&self, refusal: &Refusal, stream: &Stream, words: &[u8]) -> CloseReason {
+        let service = &self.connection.service;
+        if refusal.kind == RefusalKind::WrongPassword {
+            service.metrics.auth_failures.inc();
+            if let Some(address) = self.connection.address() {
+                weir_engine::sleep(service.penalties.failed(address, turn::now())).await;
+            }
+        }
+        stream.output.append(words);
+        violation(self.connection, refusal)
+    }
+
+    /// The client is who it says. Finds its pool and what a server of it has to say.
+    async fn logged_in(&self, client: LoggedIn, stream: &mut Stream, input: Vec<u8>) -> Result<Admitted, CloseReason> {
+        let service = &self.connection.service;
+        let start = client.start;
+        self.show(&start);
+        let wake = Rc::downgrade(self.connection);
+        let wake = move || {
+            if let Some(connection) = wake.upgrade() {
+                connection.handle.wake();
+            }
+        };
+        let Some(cancel) = service.cancels.enter(start.version, Rc::new(wake)) else {
+            return Err(self.fatal(stream, sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
+        };
+        if start.database == console::DATABASE {
+            return self.console(&start, stream, &cancel, input);
+        }
+        let upstream = service.upstream();
+        *self.connection.upstream.borrow_mut() = Some(upstream.clone());
+        // A password is enough for every server; keys of a proof only for one with the same verifier.
+        let known = client.user.as_ref().map(|user| user.credential());
+        let credential = known.filter(|known| *known != Credential::None).unwrap_or(client.credential);
+        let key = PoolKey::new(&start.user, &start.database, credential, upstream.protocol().settings());
+        let pool = upstream.pool(&key);
+        let reported = match upstream.protocol().greeting(&key) {
+            Some(reported) => reported,
+            None => self.greeting(&pool, &upstream, stream).await?,
+        };
+        let settings: Vec<_> = start.settings.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        let shown = reported.iter().map(|(name, value)| {
+            let own = settings.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
+            (&name[..], own.map_or(&value[..], |(_, value)| value))
+        });
+        stream.output.with(|out| greeting(out, shown, cancel.key()));
+        let session =
+            Session::new(settings.iter().copied(), service.session_settings(), service.share.clone(), turn::now())
+                .with_process(cancel.key().pid());
+        service.metrics.logins.inc();
+        let settings = self.settings.clone();
+        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, settings, cancel, input })))
+    }
+
+    /// Shows operators who the client is.
+    fn show(&self, start: &Start) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut details = self.connection.handle.entry().details();
+        details.user = text(&start.user);
+        details.database = text(&start.database);
+        details.version = if start.version >= Version::V3_2 { "PostgreSQL 3.2" } else { "PostgreSQL 3.0" };
+        let name = start.settings.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"application_name"));
+        details.name = name.map(|(_, value)| text(value)).unwrap_or_default();
+    }
+
+    /// Connects to a server: the first one for this database and user.
+    async fn greeting(
+        &self,
+        pool: &Rc<Pool<PostgresServer>>,
+        upstream: &PostgresUpstream,
+        stream: &Stream,
+    ) -> Result<Greeting, CloseReason> {
+        let deadline = turn::now().saturating_add(self.settings.query_wait_timeout);
+        let acquired = pool.acquire(SelectionCriteria::default(), Patience { deadline, notify_at: None }, || {}).await;
+        match acquired {
+            Ok(server) => {
+                let (protocol, key) = (upstream.protocol(), pool.key());
+                // A server that comes from another worker logged in there.
+                let greeting = protocol.greeting(key).unwrap_or_else(|| protocol.greeting_of(key, server.state_ref()));
+                server.give_back(Condition::Clean);
+                Ok(greeting)
+            }
+            Err(error) => {
+                let (code, text) = aside::login_failed(&error, pool.key());
+                self.connection.service.metrics.shed(error.refusal.name());
+                Err(self.fatal(stream, code, &text))
+            }
+        }
+    }
+
+    fn console(
+        &self,
+        start: &Start,
+        stream: &Stream,
+        cancel: &CancelSlot,
+        input: Vec<u8>,
+    ) -> Result<Admitted, CloseReason> {
+        self.connection.service.cancels.leave(cancel);
+        let Some(rights) = Rights::of(&start.user, &self.settings) else {
+            return Err(self.fatal(stream, sqlstate::INSUFFICIENT_PRIVILEGE, "not allowed"));
+        };
+        let parameters: [(&[u8], &[u8]); 6] = [
+            (b"server_version", b"1.24.1/weir"),
+            (b"client_encoding", b"UTF8"),
+            (b"server_encoding", b"UTF8"),
+            (b"DateStyle", b"ISO"),
+            (b"TimeZone", b"GMT"),
+            (b"standard_conforming_strings", b"on"),
+        ];
+        stream.output.with(|out| greeting(out, parameters, cancel.key()));
+        Ok(Admitted::Console(rights, input))
+    }
+
+    fn fatal(&self, stream: &Stream, code: &str, text: &str) -> CloseReason {
+        stream.output.with(|out| backend::error(out, &ErrorReport::fatal(code, text)));
+        CloseReason::Ended("login_refused")
+    }
+}

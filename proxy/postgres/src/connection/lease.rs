@@ -1,0 +1,218 @@
+//! The server of a client: how it is acquired, and how it goes back.
+
+use std::{pin::Pin, rc::Rc};
+
+use weir_base::{
+    exchange::LossCause,
+    time::{Time, turn},
+};
+use weir_listener::Timing;
+use weir_postgres_codec::{
+    backend::{self, ErrorReport, Severity},
+    sqlstate,
+};
+use weir_postgres_session::{Cleanliness, Refusal, ServerState, Want};
+use weir_telemetry::access::AccessRecord;
+use weir_upstream::{
+    Refusal as PoolRefusal, SelectionCriteria,
+    pooled::{AcquireError, Condition, Patience, PooledConnection},
+};
+
+use super::life::Life;
+use crate::{aside, cancel::CancelSlot, metrics::CancelOutcome, server::PostgresServer};
+
+/// A server on its way.
+pub(super) type Acquiring = Pin<Box<dyn Future<Output = Result<PooledConnection<PostgresServer>, AcquireError>>>>;
+
+/// The server that a client holds, or waits for.
+#[derive(Default)]
+pub(super) struct Lease {
+    pub(super) server: Option<PooledConnection<PostgresServer>>,
+    pub(super) acquiring: Option<Acquiring>,
+    /// The output of the server was congested when the session last looked.
+    pub(super) was_congested: bool,
+    /// When the client wanted a server.
+    wanted: Time,
+    /// When it got one.
+    got: Time,
+    /// Bytes that the client had been sent then.
+    appended: u64,
+    is_logged: bool,
+}
+
+impl Lease {
+    /// The client holds a server, or waits for one.
+    pub(super) fn is_taken(&self) -> bool {
+        self.server.is_some() || self.acquiring.is_some()
+    }
+
+    /// The state of the server.
+    pub(super) fn state(&self) -> Option<&ServerState> {
+        self.server.as_ref().map(PooledConnection::state_ref)
+    }
+}
+
+impl Life<'_> {
+    /// A server that is at hand. `None`: one is on its way.
+    pub(super) fn acquire(&mut self, _: Want) -> Option<PooledConnection<PostgresServer>> {
+        self.lease.wanted = turn::now();
+        let wanted = SelectionCriteria::default();
+        if let Some(server) = self.client.pool.try_acquire(&wanted) {
+            return Some(server);
+        }
+        let settings = &self.client.settings;
+        let patience = Patience {
+            deadline: self.lease.wanted.saturating_add(settings.query_wait_timeout),
+            notify_at: settings.query_wait_notify.map(|notify| self.lease.wanted.saturating_add(notify)),
+        };
+        let (pool, output) = (self.client.pool.clone(), self.output.clone());
+        let note = move || {
+            let text = "no server connection available in postgres backend, client being queued";
+            let report = ErrorReport::new(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, text);
+            output.with(|out| backend::notice(out, &report));
+        };
+        self.lease.acquiring = Some(Box::pin(async move { pool.acquire(wanted, patience, note).await }));
+        None
+    }
+
+    /// The client holds `server` from now on.
+    pub(super) fn attach(&mut self, mut server: PooledConnection<PostgresServer>) {
+        self.lease.acquiring = None;
+        self.lease.got = turn::now();
+        self.lease.appended = self.output.appended();
+        self.lease.is_logged = self.connection.service.sessions.samples_access();
+        server.stream().output.charge_to(Some(self.connection.handle.account().clone()));
+        self.lease.server = Some(server);
+    }
+
+    /// The client needs its server no longer.
+    pub(super) fn release(&mut self, cleanliness: Cleanliness) {
+        let Some(server) = self.lease.server.take() else { return };
+        self.done("ok");
+        give_back(server, cleanliness, &self.client.cancel);
+    }
+
+    /// The server is gone.
+    pub(super) fn lose(&mut self, server: PooledConnection<PostgresServer>) {
+        server.close(LossCause::Closed);
+        self.done("server_lost");
+    }
+
+    /// Records the time that the client had a server.
+    fn done(&mut self, outcome: &'static str) {
+        let (service, handle) = (&self.connection.service, &self.connection.handle);
+        let now = turn::now();
+        let Lease { wanted: arrived, got, appended, is_logged, .. } = self.lease;
+        let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
+        service.metrics.durations.record(&timing, 1, None);
+        if is_logged {
+            service.sessions.log_access(&AccessRecord {
+                listener: service.sessions.name(),
+                peer: handle.peer(),
+                connection: handle.id(),
+                command: "transaction",
+                upstream: Some(&self.client.upstream.settings().name),
+                duration_nanos: now.nanos_since(arrived),
+                upstream_nanos: now.nanos_since(got),
+                request_bytes: 0,
+                reply_bytes: self.output.appended() - appended,
+                outcome,
+                http: None,
+            });
+        }
+    }
+
+    /// The refusal of a client that gets no server.
+    pub(super) fn refusal(&mut self, error: AcquireError) -> Refusal {
+        self.lease.acquiring = None;
+        self.connection.service.metrics.shed(error.refusal.name());
+        let pool = self.client.pool.key().to_string();
+        match error.refusal {
+            PoolRefusal::QueueTimeout | PoolRefusal::QueueFull => {
+                let waiters = self.client.upstream.counts().iter().map(|counts| counts.waiting as usize).sum();
+                Refusal::wait_timeout(&pool, waiters, turn::now().since(self.lease.wanted))
+            }
+            PoolRefusal::Unreachable | PoolRefusal::BreakerOpen => Refusal::unreachable(&pool),
+            PoolRefusal::Greeting => aside::refusal_of(error.words.as_deref(), &pool),
+        }
+    }
+
+    /// Shows operators why the client keeps its server.
+    pub(super) fn show_pin(&mut self) {
+        let reasons = self.client.session.pin().reasons;
+        if reasons != self.shown_pin {
+            self.shown_pin = reasons;
+            self.connection.handle.entry().details().pinned = reasons.names().replace('+', ", ");
+        }
+    }
+
+    /// Forwards the cancel requests that have come, if the client waits for a server's reply.
+    pub(super) fn forward_cancel(&mut self) {
+        let slot = &self.client.cancel;
+        let requests = slot.take();
+        if requests.is_empty() {
+            return;
+        }
+        let hold = slot.hold(requests);
+        let metrics = &self.connection.service.metrics;
+        let Some(server) = self.lease.server.as_ref().filter(|server| server.state_ref().is_busy()) else {
+            return metrics.cancelled(CancelOutcome::Idle);
+        };
+        let (number, target) = (server.number(), server.state_ref().cancel_target().cloned());
+        let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());
+        weir_engine::spawn(async move {
+            let outcome = match target {
+                Some(target) => aside::cancel(&upstream, number, &target).await,
+                None => CancelOutcome::Failed,
+            };
+            service.metrics.cancelled(outcome);
+            drop(hold);
+        })
+        .detach();
+    }
+
+    /// The session is over: its server goes where it can be made clean.
+    pub(super) fn leave(&mut self) {
+        self.lease.acquiring = None;
+        self.note_busy(false);
+        let slot = self.client.cancel.clone();
+        self.connection.service.cancels.leave(&slot);
+        // No task looks at them any more.
+        drop(slot.hold(slot.take()));
+        let Some(mut server) = self.lease.server.take() else { return };
+        self.done("client_gone");
+        let (number, state) = (server.number(), server.state());
+        // The pool makes its own: what it has to do is in the state.
+        drop(self.client.session.on_client_gone(state, None));
+        // Without its client a COPY ends by itself: the pool ends its data.
+        let runs_query = state.is_busy() && !state.facts(false, false).is_copying;
+        let Some(target) = state.cancel_target().filter(|_| runs_query).cloned() else {
+            return give_back(server, Cleanliness::Dirty, &slot);
+        };
+        let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());
+        weir_engine::spawn(async move {
+            service.metrics.cancelled(aside::cancel(&upstream, number, &target).await);
+            give_back(server, Cleanliness::Dirty, &slot);
+        })
+        .detach();
+    }
+}
+
+/// Gives a server back as it is left. One whose query is being cancelled waits until that is over: a late signal would end the query
+/// of the next client.
+fn give_back(server: PooledConnection<PostgresServer>, cleanliness: Cleanliness, slot: &Rc<CancelSlot>) {
+    let condition = match cleanliness {
+        Cleanliness::Clean => Condition::Clean,
+        Cleanliness::Dirty => Condition::Dirty,
+        Cleanliness::Unusable => return server.close(LossCause::Retired),
+    };
+    if !slot.is_held() {
+        return server.give_back(condition);
+    }
+    let slot = slot.clone();
+    weir_engine::spawn(async move {
+        slot.released().await;
+        server.give_back(condition);
+    })
+    .detach();
+}

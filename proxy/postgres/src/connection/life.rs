@@ -1,0 +1,402 @@
+//! The session of a client that is logged in: bytes both ways, its deadlines, and its end.
+
+use std::{
+    future::poll_fn,
+    io, mem,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use weir_base::{
+    error::Culprit,
+    limits,
+    time::{Time, turn},
+    violation::Violation,
+};
+use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream, note_waiting_clients};
+use weir_listener::{CloseReason, DRAIN_GAP, Drain};
+use weir_postgres_codec::backend::{self, ErrorReport};
+use weir_postgres_session::{End, Next, PinReasons, Refusal, ServerStep, Session};
+use weir_upstream::pooled::{AcquireError, PooledConnection};
+
+use super::{Connection, admission::Client, lease::Lease, surroundings::Surroundings};
+use crate::server::PostgresServer;
+
+/// Chunks of one client and its server that are worked on before other tasks get their turn.
+const CHUNKS_PER_TURN_MAX: u32 = 8;
+/// Below this the bytes that a session left are not charged to the byte budget: most statements fit.
+const CHARGED_BYTES_MIN: usize = 4 * 1024;
+
+/// The next want of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// Bytes of the client.
+    Bytes,
+    /// A server.
+    Server,
+    /// A reply of the server, or room in its output.
+    Reply,
+}
+
+/// An event of a session.
+enum Event {
+    Ended(CloseReason),
+    Woken,
+    Client(io::Result<Option<Chunk>>),
+    Server(io::Result<Option<Chunk>>),
+    Acquired(Result<PooledConnection<PostgresServer>, AcquireError>),
+    /// The client is gone while it waits.
+    Gone,
+    /// An output has room again.
+    Relieved,
+    Overdue,
+}
+
+/// A client's session with what it holds.
+pub(super) struct Life<'a> {
+    pub(super) connection: &'a Rc<Connection>,
+    pub(super) client: Client,
+    pub(super) output: Output,
+    /// Bytes of the client that the session has left.
+    input: Vec<u8>,
+    charged: usize,
+    pub(super) lease: Lease,
+    wanted: Wanted,
+    watch: PeerWatch,
+    active: Time,
+    /// Since when the client takes nothing, and how much it had taken.
+    stalled: Option<(Time, u64)>,
+    streak: u32,
+    armed: Time,
+    /// It waits for a server, or for its reply.
+    is_busy: bool,
+    /// The reasons for a pin that operators see.
+    pub(super) shown_pin: PinReasons,
+}
+
+/// The session of a client until it ends.
+pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, mut client: Client) -> CloseReason {
+    let input = mem::take(&mut client.input);
+    let mut life = Life {
+        connection,
+        client,
+        output: stream.output.clone(),
+        input,
+        charged: 0,
+        lease: Lease::default(),
+        wanted: Wanted::Bytes,
+        watch: stream.reader.peer_watch(),
+        active: turn::now(),
+        stalled: None,
+        streak: 0,
+        armed: Time::NEVER,
+        is_busy: false,
+        shown_pin: PinReasons::default(),
+    };
+    let reason = life.run(stream).await;
+    life.leave();
+    reason
+}
+
+impl Life<'_> {
+    async fn run(&mut self, stream: &mut Stream) -> CloseReason {
+        let due = weir_engine::deadline();
+        // Bytes that came behind the login.
+        if let Err(reason) = self.go_on() {
+            return reason;
+        }
+        loop {
+            self.arm(&due);
+            let event = poll_fn(|context| self.poll_event(context, stream, &due)).await;
+            if let Err(reason) = self.on_event(event) {
+                return reason;
+            }
+        }
+    }
+
+    fn poll_event(&mut self, context: &mut Context<'_>, stream: &mut Stream, due: &Deadline) -> Poll<Event> {
+        let handle = &self.connection.handle;
+        if let Some(reason) = handle.poll_ending(context) {
+            return Poll::Ready(Event::Ended(reason));
+        }
+        if handle.take_woken() {
+            return Poll::Ready(Event::Woken);
+        }
+        if self.output.is_closed() {
+            return Poll::Ready(Event::Gone);
+        }
+        if self.streak >= CHUNKS_PER_TURN_MAX {
+            self.streak = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        // The client takes nothing: no more is taken from either side.
+        let has_room = self.output.poll_relieved(context).is_ready();
+        if has_room && let Some(server) = &mut self.lease.server {
+            let server = server.stream();
+            if let Poll::Ready(received) = server.reader.poll_receive(context) {
+                self.streak += 1;
+                return Poll::Ready(Event::Server(received));
+            }
+            if self.wanted == Wanted::Reply
+                && self.lease.was_congested
+                && server.output.poll_relieved(context).is_ready()
+            {
+                return Poll::Ready(Event::Relieved);
+            }
+        }
+        if let Some(acquiring) = &mut self.lease.acquiring
+            && let Poll::Ready(acquired) = acquiring.as_mut().poll(context)
+        {
+            return Poll::Ready(Event::Acquired(acquired));
+        }
+        if has_room && self.wanted == Wanted::Bytes {
+            if let Poll::Ready(received) = stream.reader.poll_receive(context) {
+                self.streak += 1;
+                return Poll::Ready(Event::Client(received));
+            }
+        } else if self.watch.poll_ended(context).is_ready() {
+            return Poll::Ready(Event::Gone);
+        }
+        self.streak = 0;
+        if due.poll_expired(context).is_ready() {
+            return Poll::Ready(Event::Overdue);
+        }
+        Poll::Pending
+    }
+
+    fn on_event(&mut self, event: Event) -> Result<(), CloseReason> {
+        match event {
+            Event::Ended(reason) => return Err(self.ended(reason)),
+            Event::Woken => self.on_woken()?,
+            Event::Client(Ok(Some(chunk))) => self.on_chunk(&chunk)?,
+            Event::Client(Ok(None)) | Event::Gone => return Err(CloseReason::ClientClosed),
+            Event::Client(Err(_)) => return Err(CloseReason::ClientReset),
+            Event::Server(Ok(Some(chunk))) => self.on_reply(&chunk)?,
+            Event::Server(Ok(None) | Err(_)) => self.on_server_lost()?,
+            Event::Acquired(Ok(server)) => {
+                self.attach(server);
+                self.go_on()?;
+            }
+            Event::Acquired(Err(error)) => self.on_acquire_failed(error)?,
+            Event::Relieved => self.go_on()?,
+            Event::Overdue => self.on_overdue()?,
+        }
+        self.note_busy(self.client.session.busy_since().is_some() || self.lease.acquiring.is_some());
+        self.charge();
+        Ok(())
+    }
+
+    /// Counts the client among those that wait for a server or its reply, or no longer.
+    #[inline]
+    pub(super) fn note_busy(&mut self, is_busy: bool) {
+        if self.is_busy == is_busy {
+            return;
+        }
+        self.is_busy = is_busy;
+        let (handle, in_flight) = (&self.connection.handle, &self.connection.service.metrics.in_flight);
+        if is_busy {
+            handle.begins();
+            in_flight.add(1);
+            note_waiting_clients(1);
+        } else {
+            handle.ends();
+            in_flight.add(-1);
+            note_waiting_clients(-1);
+        }
+    }
+
+    /// Bytes of the client.
+    fn on_chunk(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
+        self.active = turn::now();
+        if self.input.is_empty() {
+            let consumed = self.offer(chunk)?;
+            self.input.extend_from_slice(&chunk[consumed..]);
+            return Ok(());
+        }
+        self.input.extend_from_slice(chunk);
+        self.go_on()
+    }
+
+    /// The session looks again at the bytes that it left.
+    pub(super) fn go_on(&mut self) -> Result<(), CloseReason> {
+        let mut input = mem::take(&mut self.input);
+        let consumed = self.offer(&input)?;
+        input.drain(..consumed);
+        // A buffer of a large statement is not kept for small ones.
+        if input.is_empty() && input.capacity() > CHARGED_BYTES_MIN {
+            input = Vec::new();
+        }
+        self.input = input;
+        Ok(())
+    }
+
+    /// Gives bytes to the session, with a server if it needs one and one is at hand. Returns how many it took.
+    fn offer(&mut self, input: &[u8]) -> Result<usize, CloseReason> {
+        let mut at = 0;
+        loop {
+            let metrics = &self.connection.service.metrics;
+            let taken = match &mut self.lease.server {
+                Some(server) => {
+                    let (stream, state) = server.parts();
+                    let io = Surroundings { client: &self.output, server: Some(&stream.output), metrics };
+                    let taken = self.client.session.on_client(&input[at..], Some(state), &io);
+                    self.lease.was_congested = stream.output.is_congested();
+                    taken
+                }
+                None => {
+                    let io = Surroundings { client: &self.output, server: None, metrics };
+                    self.client.session.on_client(&input[at..], None, &io)
+                }
+            };
+            at += taken.consumed;
+            self.wanted = match taken.next {
+                Next::More => Wanted::Bytes,
+                Next::Wait => Wanted::Reply,
+                Next::Close(end) => return Err(self.over(&end)),
+                Next::NeedServer(want) => match self.acquire(want) {
+                    Some(server) => {
+                        self.attach(server);
+                        continue;
+                    }
+                    None => Wanted::Server,
+                },
+            };
+            return Ok(at);
+        }
+    }
+
+    /// Bytes of the server.
+    fn on_reply(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
+        let Some(server) = &mut self.lease.server else { return Ok(()) };
+        let (stream, state) = server.parts();
+        let metrics = &self.connection.service.metrics;
+        let io = Surroundings { client: &self.output, server: Some(&stream.output), metrics };
+        match self.client.session.on_server(chunk, state, &io) {
+            Ok(ServerStep::Continue) => {}
+            Ok(ServerStep::Release(cleanliness)) => {
+                self.release(cleanliness);
+                self.active = turn::now();
+                if self.connection.service.sessions.drain_state() == Drain::Firm {
+                    self.drain()?;
+                }
+            }
+            Ok(ServerStep::Close(end)) => return Err(self.over(&end)),
+            Err(violation) => {
+                self.connection.service.sessions.report(&self.connection.handle, &violation);
+                return self.on_server_lost();
+            }
+        }
+        self.show_pin();
+        if self.wanted == Wanted::Bytes && self.input.is_empty() { Ok(()) } else { self.go_on() }
+    }
+
+    fn on_server_lost(&mut self) -> Result<(), CloseReason> {
+        let Some(mut server) = self.lease.server.take() else { return Ok(()) };
+        let metrics = &self.connection.service.metrics;
+        let io = Surroundings { client: &self.output, server: None, metrics };
+        let next = self.client.session.on_server_lost(server.state(), &io);
+        self.lose(server);
+        match next {
+            Next::Close(end) => Err(self.over(&end)),
+            _ => self.go_on(),
+        }
+    }
+
+    fn on_acquire_failed(&mut self, error: AcquireError) -> Result<(), CloseReason> {
+        let refusal = self.refusal(error);
+        let metrics = &self.connection.service.metrics;
+        let io = Surroundings { client: &self.output, server: None, metrics };
+        match self.client.session.on_acquire_failed(refusal, &io) {
+            Next::Close(end) => Err(self.over(&end)),
+            _ => self.go_on(),
+        }
+    }
+
+    fn on_woken(&mut self) -> Result<(), CloseReason> {
+        self.forward_cancel();
+        if self.connection.service.sessions.drain_state() == Drain::Firm {
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the session if nothing of it is under way.
+    fn drain(&mut self) -> Result<(), CloseReason> {
+        if !self.input.is_empty() || self.lease.is_taken() {
+            return Ok(());
+        }
+        let io = Surroundings { client: &self.output, server: None, metrics: &self.connection.service.metrics };
+        self.client.session.on_drain(&io).map_or(Ok(()), |_| Err(CloseReason::Drained))
+    }
+
+    /// The listener ends the connection.
+    fn ended(&mut self, reason: CloseReason) -> CloseReason {
+        if Session::is_between_replies(self.lease.state()) {
+            let refusal = Refusal::shutdown();
+            let report = ErrorReport::fatal(refusal.sqlstate, &*refusal.text);
+            self.output.with(|out| backend::error(out, &report));
+        }
+        reason
+    }
+
+    fn over(&self, end: &End) -> CloseReason {
+        match end {
+            End::Terminated => CloseReason::ClientClosed,
+            End::Violation(violation) => self.connection.violated(violation),
+            End::ServerLost => CloseReason::of_upstream(end.reason()),
+            End::Refused(_) | End::TimedOut(_) | End::ParametersRefused => CloseReason::Ended(end.reason()),
+        }
+    }
+}
+
+/// Deadlines.
+impl Life<'_> {
+    fn arm(&mut self, deadline: &Deadline) {
+        self.stalled = match self.stalled {
+            _ if !self.output.is_congested() => None,
+            Some((since, progress)) if progress == self.output.progress() => Some((since, progress)),
+            _ => Some((turn::now(), self.output.progress())),
+        };
+        let due = self.due();
+        if due != self.armed || deadline.is_expired() {
+            self.armed = due;
+            deadline.set(due);
+        }
+    }
+
+    fn due(&self) -> Time {
+        let mut due = self.client.session.deadline(self.lease.state());
+        if let Some((since, _)) = self.stalled {
+            due = due.min(since.saturating_add(limits::WRITE_IDLE_TIMEOUT));
+        }
+        if self.connection.service.sessions.drain_state() == Drain::Gentle && !self.lease.is_taken() {
+            due = due.min(self.active.saturating_add(DRAIN_GAP));
+        }
+        due
+    }
+
+    fn on_overdue(&mut self) -> Result<(), CloseReason> {
+        let now = turn::now();
+        if self.stalled.is_some_and(|(since, _)| now >= since.saturating_add(limits::WRITE_IDLE_TIMEOUT)) {
+            let violation = Violation::rule("slow_reader", Culprit::Client, "the client takes no replies");
+            return Err(self.connection.violated(&violation));
+        }
+        if self.connection.service.sessions.drain_state() == Drain::Gentle
+            && now >= self.active.saturating_add(DRAIN_GAP)
+        {
+            self.drain()?;
+        }
+        let io = Surroundings { client: &self.output, server: None, metrics: &self.connection.service.metrics };
+        self.client.session.on_deadline(self.lease.state(), &io).map_or(Ok(()), |end| Err(self.over(&end)))
+    }
+
+    /// Charges the bytes that the session has left to the byte budget of the process.
+    fn charge(&mut self) {
+        let held = self.input.capacity();
+        let charged = if held < CHARGED_BYTES_MIN { 0 } else { held };
+        if charged != self.charged && self.connection.handle.account().charge(self.charged, charged) {
+            self.charged = charged;
+        }
+    }
+}

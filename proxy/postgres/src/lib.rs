@@ -1,0 +1,32 @@
+//! The shell of the PostgreSQL session: where listener and upstream meet the state machines of `weir-postgres-session`.
+//!
+//! The logic of a login and of a session is without I/O in `weir-postgres-session`; this crate owns the sockets, the pools, the tasks
+//! and the deadlines. States, owners and invariants: `LIFECYCLE.md`.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `settings` | options that an operator may choose |
+//! | `service` | one listener on one worker: settings, upstream, cells |
+//! | `connection` | one client: its login (`admission`), its session (`life`), its server (`lease`) |
+//! | `server` | servers as their pools see them: login, reset, check, probe |
+//! | `cancel` / `aside` | cancel requests: keys and routes; the connection that carries one to a server |
+//! | `console` | the admin console, database `pgbouncer` |
+//! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
+//! | `metrics` | the cells this room writes |
+
+#![forbid(unsafe_code)]
+
+mod aside;
+mod cancel;
+mod connection;
+mod console;
+mod derivation;
+mod metrics;
+mod penalty;
+mod server;
+mod service;
+pub mod settings;
+
+pub use server::{LoginProbe, PoolKey, PostgresServer};
+pub use service::{PostgresUpstream, Service};
+pub use weir_postgres_session::{WorkerShare, users};

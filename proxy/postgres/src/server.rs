@@ -1,0 +1,356 @@
+//! PostgreSQL servers as their pools see them: login, reset, check, the way to another worker.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    fmt,
+    hash::{Hash, Hasher},
+    io,
+    rc::Rc,
+};
+
+use weir_base::error::Culprit;
+use weir_engine::{Output, Stream};
+use weir_postgres_codec::frontend;
+use weir_postgres_session::{
+    CancelTarget, Recovered, Recovery, ServerParcel, ServerState, Value, WorkerShare,
+    checkin::Verdict,
+    io::ToServer,
+    reported_name,
+    server_login::{Failure, Progress, ServerFacts, ServerIdentity, ServerLogin, Step, TlsMode},
+    users::Credential,
+};
+use weir_sasl::{ChannelBinding, KeyCache, limits::NONCE_RANDOM_BYTES};
+use weir_upstream::{
+    Probe,
+    pooled::{IdleVerdict, LoginError, LoginTarget, PooledProtocol},
+};
+
+use crate::{derivation::derive, settings::PostgresUpstreamSettings};
+
+/// Greetings that are remembered, one for each key. Beyond it all are forgotten, and servers send them again: about 2 MiB.
+const GREETINGS_MAX: usize = 1_024;
+/// Derived keys that are remembered: of each upstream user one.
+pub(crate) const DERIVED_KEYS_MAX: usize = 1_024;
+
+/// The identity of a pool: database, user, and the proof for that user.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PoolKey {
+    database: Box<[u8]>,
+    user: Box<[u8]>,
+    credential: Credential,
+}
+
+impl PoolKey {
+    /// The pool of a client with that user, database and credential, at an upstream with these settings.
+    pub(crate) fn new(
+        user: &[u8],
+        database: &[u8],
+        credential: Credential,
+        settings: &PostgresUpstreamSettings,
+    ) -> Self {
+        let database = settings.database.as_ref().map_or(database, |name| name.as_bytes()).into();
+        match &settings.user {
+            Some(user) => {
+                let password = settings.password.clone().map_or(Credential::None, Credential::Password);
+                Self { database, user: user.as_bytes().into(), credential: password }
+            }
+            None => Self { database, user: user.into(), credential },
+        }
+    }
+
+    pub(crate) fn database_name(&self) -> String {
+        String::from_utf8_lossy(&self.database).into_owned()
+    }
+
+    pub(crate) fn user_name(&self) -> String {
+        String::from_utf8_lossy(&self.user).into_owned()
+    }
+
+    fn identity(&self) -> ServerIdentity {
+        ServerIdentity::new(&self.user, &self.database, self.credential.clone())
+    }
+}
+
+impl Hash for PoolKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.database.hash(state);
+        self.user.hash(state);
+    }
+}
+
+impl fmt::Display for PoolKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.user_name(), self.database_name())
+    }
+}
+
+impl fmt::Debug for PoolKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The parameters that a server reports after a login, in its order and with its names.
+pub(crate) type Greeting = Rc<Vec<(Vec<u8>, Vec<u8>)>>;
+
+/// The servers of one upstream on one worker.
+pub struct PostgresServer {
+    settings: PostgresUpstreamSettings,
+    share: Rc<WorkerShare>,
+    greetings: RefCell<HashMap<PoolKey, Greeting>>,
+    keys: RefCell<KeyCache>,
+}
+
+impl PostgresServer {
+    /// Servers with these settings; sessions of the worker share `share`.
+    pub fn new(settings: PostgresUpstreamSettings, share: Rc<WorkerShare>) -> Self {
+        let mut seed = [0; 32];
+        // Without randomness no login succeeds, and the cache stays empty.
+        let _ = aws_lc_rs::rand::fill(&mut seed);
+        let keys = RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, seed));
+        Self { settings, share, greetings: RefCell::default(), keys }
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &PostgresUpstreamSettings {
+        &self.settings
+    }
+
+    /// The report of a server of `key`. `None`: no connection was made yet.
+    pub(crate) fn greeting(&self, key: &PoolKey) -> Option<Greeting> {
+        self.greetings.borrow().get(key).cloned()
+    }
+
+    /// The greeting of a server that logged in on another worker, as its state still has it.
+    pub(crate) fn greeting_of(&self, key: &PoolKey, state: &ServerState) -> Greeting {
+        let reported = state.defaults().iter().filter_map(|(name, value)| match value {
+            Value::Literal(value) => Some((reported_name(name).to_vec(), value.to_vec())),
+            _ => None,
+        });
+        self.note_greeting(key, reported.collect())
+    }
+
+    fn note_greeting(&self, key: &PoolKey, parameters: Vec<(Vec<u8>, Vec<u8>)>) -> Greeting {
+        let mut greetings = self.greetings.borrow_mut();
+        if greetings.len() >= GREETINGS_MAX {
+            greetings.clear();
+        }
+        let greeting = Rc::new(parameters);
+        greetings.insert(key.clone(), greeting.clone());
+        greeting
+    }
+}
+
+impl PooledProtocol for PostgresServer {
+    type Key = PoolKey;
+    type State = ServerState;
+    type Moved = ServerParcel;
+
+    const NEGOTIATES_TLS: bool = true;
+    /// Terminate.
+    const FAREWELL: &'static [u8] = b"X\0\0\0\x04";
+
+    fn database(key: &PoolKey) -> &[u8] {
+        &key.database
+    }
+
+    fn user(key: &PoolKey) -> &[u8] {
+        &key.user
+    }
+
+    async fn login(&self, stream: &mut Stream, target: &LoginTarget, key: &PoolKey) -> Result<ServerState, LoginError> {
+        let facts = log_in(stream, target, key.identity(), &self.keys).await?;
+        let cancel = (facts.pid != 0).then(|| CancelTarget { pid: facts.pid, secret: facts.secret[..].into() });
+        let reported = facts.parameters.iter().map(|(name, value)| (&name[..], &value[..]));
+        let state = ServerState::new(reported, cancel, &self.share);
+        self.note_greeting(key, facts.parameters);
+        Ok(state)
+    }
+
+    fn on_idle_bytes(&self, state: &mut ServerState, bytes: &[u8]) -> IdleVerdict {
+        match state.on_idle_bytes(bytes, &self.share) {
+            Ok(()) if state.facts(false, false).is_half_received => IdleVerdict::Incomplete,
+            Ok(()) => IdleVerdict::Keep,
+            Err(_) => IdleVerdict::Close,
+        }
+    }
+
+    async fn reset(&self, stream: &mut Stream, state: &mut ServerState) -> bool {
+        let mut recovery = Recovery::new(self.settings.server_reset_query.as_deref().map(str::as_bytes));
+        let mut recovered = recovery.begin(state, &self.share, &Sink(&stream.output));
+        loop {
+            match recovered {
+                Recovered::Clean => return true,
+                Recovered::Unusable => return false,
+                Recovered::NotYet => {}
+            }
+            let Ok(Some(chunk)) = stream.reader.receive().await else { return false };
+            recovered = recovery.on_server(&chunk, state, &self.share, &Sink(&stream.output));
+        }
+    }
+
+    /// A Sync, which has one reply whatever the state of the server.
+    async fn check(&self, stream: &mut Stream, state: &mut ServerState) -> bool {
+        const READY: [u8; 6] = [b'Z', 0, 0, 0, 5, b'I'];
+        stream.output.with(frontend::sync);
+        let mut received = Vec::new();
+        while received.len() < READY.len() || !received.ends_with(&READY) {
+            let Ok(Some(chunk)) = stream.reader.receive().await else { return false };
+            received.extend_from_slice(&chunk);
+            if received.len() > CHECK_BYTES_MAX {
+                return false;
+            }
+        }
+        received.truncate(received.len() - READY.len());
+        state.on_idle_bytes(&received, &self.share).is_ok() && !state.facts(false, false).is_half_received
+    }
+
+    fn is_movable(&self, state: &ServerState) -> bool {
+        state.facts(false, false).after_reply() == Verdict::Clean
+    }
+
+    fn pack(&self, state: ServerState) -> ServerParcel {
+        state.pack().expect("a movable server is idle and clean")
+    }
+
+    fn unpack(&self, moved: ServerParcel) -> ServerState {
+        moved.unpack(&self.share)
+    }
+}
+
+/// Bytes before the reply to a check: reports and notices.
+const CHECK_BYTES_MAX: usize = 64 * 1024;
+
+/// The output of a server without a client.
+struct Sink<'a>(&'a Output);
+
+impl ToServer for Sink<'_> {
+    fn to_server(&self, bytes: &[u8]) {
+        self.0.append(bytes);
+    }
+
+    fn encode_to_server(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.0.with(encode);
+    }
+
+    fn is_server_congested(&self) -> bool {
+        self.0.is_congested()
+    }
+}
+
+/// TLS as the settings of an endpoint have it.
+fn tls_mode(target: &LoginTarget) -> TlsMode {
+    if target.has_tls() { TlsMode::Require } else { TlsMode::Disable }
+}
+
+/// Logs a fresh connection in.
+async fn log_in(
+    stream: &mut Stream,
+    target: &LoginTarget,
+    identity: ServerIdentity,
+    keys: &RefCell<KeyCache>,
+) -> Result<ServerFacts, LoginError> {
+    let mut random = [0; NONCE_RANDOM_BYTES];
+    aws_lc_rs::rand::fill(&mut random).map_err(|_| io::Error::other("the system has no randomness"))?;
+    let mut login = ServerLogin::new(ServerIdentity { tls: tls_mode(target), ..identity }, &random);
+    stream.output.with(|out| login.start(out));
+    let mut input = Vec::new();
+    loop {
+        match stream.reader.receive().await? {
+            Some(chunk) => input.extend_from_slice(&chunk),
+            None => return Err(failed(login.on_closed())),
+        }
+        let Progress { consumed, mut step } = stream.output.with(|out| login.on_bytes(&input, out));
+        input.drain(..consumed);
+        loop {
+            step = match step {
+                Step::More => break,
+                Step::StartTls => {
+                    target.start_tls(stream, &std::mem::take(&mut input)).await?;
+                    stream.output.with(|out| login.on_tls(ChannelBinding::None, out))
+                }
+                Step::Derive(derivation) => {
+                    let derived = derive(derivation, keys).await;
+                    stream.output.with(|out| login.on_keys(&derived, out))
+                }
+                Step::Done(facts) => return Ok(*facts),
+                Step::Failed(failure) => return Err(failed(*failure)),
+            };
+        }
+    }
+}
+
+fn failed(failure: Failure) -> LoginError {
+    match failure {
+        // A refusal of the gateway's own password is not for clients.
+        Failure::Refused(error) if error.is_authenticated || error.sqlstate.as_deref() != Some("28P01") => {
+            LoginError::Refused { words: error.message, text: error.text }
+        }
+        Failure::Refused(error) => LoginError::Refused { words: Vec::new(), text: error.text },
+        other => LoginError::Refused { words: Vec::new(), text: other.to_string() },
+    }
+}
+
+/// Begins TLS on a connection without a login, if its endpoint has it.
+///
+/// # Errors
+/// The server has no TLS, or the handshake failed.
+pub(crate) async fn encrypt(stream: &mut Stream, target: &LoginTarget) -> io::Result<()> {
+    if tls_mode(target) == TlsMode::Disable {
+        return Ok(());
+    }
+    stream.output.with(frontend::ssl_request);
+    match stream.reader.receive().await? {
+        Some(chunk) if *chunk == *b"S" => target.start_tls(stream, &[]).await,
+        _ => Err(io::Error::other("the server has no TLS")),
+    }
+}
+
+/// The health check of a server: it takes a connection and replies to the request of a session, whatever it replies. A server that starts,
+/// ends or recovers says so with class 57, and is down.
+pub struct LoginProbe {
+    user: Box<[u8]>,
+    database: Box<[u8]>,
+}
+
+impl LoginProbe {
+    /// The probe of an upstream with these settings. It proves no password: a request for one is a reply.
+    pub fn new(settings: &PostgresUpstreamSettings) -> Self {
+        let user = settings.user.as_deref().unwrap_or("weir");
+        let database = settings.database.as_deref().unwrap_or("postgres");
+        Self { user: user.as_bytes().into(), database: database.as_bytes().into() }
+    }
+}
+
+impl Probe for LoginProbe {
+    async fn check(&self, mut stream: Stream) -> io::Result<Option<Stream>> {
+        let identity = ServerIdentity::new(&self.user, &self.database, Credential::None);
+        let mut login = ServerLogin::new(identity, &[0; NONCE_RANDOM_BYTES]);
+        stream.output.with(|out| login.start(out));
+        let mut input = Vec::new();
+        loop {
+            match stream.reader.receive().await? {
+                Some(chunk) => input.extend_from_slice(&chunk),
+                None => return Err(io::Error::other("the server closed the connection")),
+            }
+            let Progress { consumed, step } = stream.output.with(|out| login.on_bytes(&input, out));
+            input.drain(..consumed);
+            match step {
+                Step::More => {}
+                Step::Failed(failure) => match *failure {
+                    Failure::Refused(error) if error.sqlstate.as_deref().is_some_and(|code| code.starts_with("57")) => {
+                        return Err(io::Error::other(error.text));
+                    }
+                    Failure::Violation(violation) if violation.culprit == Culprit::Upstream => {
+                        return Err(io::Error::other(violation.to_string()));
+                    }
+                    _ => break,
+                },
+                Step::Done(_) | Step::Derive(_) | Step::StartTls => break,
+            }
+        }
+        stream.output.append(PostgresServer::FAREWELL);
+        Ok(None)
+    }
+}

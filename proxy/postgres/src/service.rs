@@ -1,0 +1,170 @@
+//! One PostgreSQL listener on one worker: what its sessions share.
+
+use std::{
+    any::Any,
+    cell::RefCell,
+    rc::Rc,
+    sync::{Arc, OnceLock},
+};
+
+use weir_base::Secret;
+use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, is_among, settings::ListenerSettings};
+use weir_postgres_session::{SessionSettings, WorkerShare, hba::Rules, login::LoginPolicy};
+use weir_sasl::KeyCache;
+use weir_upstream::pooled::PooledUpstream;
+
+use crate::{
+    cancel::{CancelKeys, CancelMessage},
+    connection,
+    metrics::ListenerMetrics,
+    penalty::Penalties,
+    server::{DERIVED_KEYS_MAX, PostgresServer},
+    settings::PostgresListenerSettings,
+};
+
+/// An upstream of PostgreSQL on one worker.
+pub type PostgresUpstream = PooledUpstream<PostgresServer>;
+
+/// FATAL with SQLSTATE 53300, as PostgreSQL beyond `max_connections`.
+const TOO_MANY_CLIENTS: &[u8] = b"E\0\0\0;SFATAL\0VFATAL\0C53300\0Msorry, too many clients already\0\0";
+
+/// Settings, and what follows from them.
+struct Made {
+    settings: Rc<PostgresListenerSettings>,
+    session: Rc<SessionSettings>,
+    policy: Arc<LoginPolicy>,
+}
+
+impl Made {
+    fn new(listener: &ListenerSettings, settings: PostgresListenerSettings) -> Self {
+        let rules = Rules::of(settings.auth);
+        let tls = listener.tls.is_some();
+        let policy = LoginPolicy { tls, ..LoginPolicy::new(rules, Secret::from(&mock_secret()[..])) };
+        Self { session: Rc::new(settings.session()), settings: Rc::new(settings), policy: Arc::new(policy) }
+    }
+}
+
+/// Random bytes of the process: users that do not exist have the same salt at all its workers.
+fn mock_secret() -> &'static [u8; 32] {
+    static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
+    SECRET.get_or_init(|| {
+        let mut bytes = [0; 32];
+        // Without randomness no login gets as far as to show a salt.
+        let _ = aws_lc_rs::rand::fill(&mut bytes);
+        bytes
+    })
+}
+
+/// One listener on one worker.
+pub struct Service {
+    pub(crate) sessions: Sessions,
+    pub(crate) metrics: ListenerMetrics,
+    pub(crate) cancels: CancelKeys,
+    /// The share of all sessions of the worker.
+    pub(crate) share: Rc<WorkerShare>,
+    /// Keys that passwords of clients have led to.
+    pub(crate) keys: RefCell<KeyCache>,
+    pub(crate) penalties: Penalties,
+    made: RefCell<Made>,
+    upstream: RefCell<Rc<PostgresUpstream>>,
+}
+
+impl Service {
+    /// A listener with its settings and upstream.
+    pub fn new(
+        (core, share): (CoreShare, Rc<WorkerShare>),
+        listener: ListenerSettings,
+        settings: PostgresListenerSettings,
+        upstream: Rc<PostgresUpstream>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            share,
+            metrics: ListenerMetrics::new(&core, &listener.name),
+            cancels: CancelKeys::new(core.worker),
+            keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *mock_secret())),
+            penalties: Penalties::default(),
+            made: RefCell::new(Made::new(&listener, settings)),
+            upstream: RefCell::new(upstream),
+            sessions: Sessions::new(core, listener),
+        })
+    }
+
+    /// New settings, for clients that log in from now on.
+    pub fn update(
+        &self,
+        listener: ListenerSettings,
+        settings: PostgresListenerSettings,
+        upstream: Rc<PostgresUpstream>,
+    ) {
+        *self.made.borrow_mut() = Made::new(&listener, settings);
+        self.sessions.update(listener);
+        *self.upstream.borrow_mut() = upstream;
+        self.sessions.wake_all();
+    }
+
+    pub(crate) fn settings(&self) -> Rc<PostgresListenerSettings> {
+        self.made.borrow().settings.clone()
+    }
+
+    pub(crate) fn session_settings(&self) -> Rc<SessionSettings> {
+        self.made.borrow().session.clone()
+    }
+
+    pub(crate) fn policy(&self) -> Arc<LoginPolicy> {
+        self.made.borrow().policy.clone()
+    }
+
+    pub(crate) fn upstream(&self) -> Rc<PostgresUpstream> {
+        self.upstream.borrow().clone()
+    }
+
+    /// Sends a cancel request to the worker that owns its client, and waits until it is over.
+    pub(crate) async fn cancel(&self, pid: u32, secret: &[u8]) {
+        let (core, name) = (self.sessions.core(), self.sessions.name());
+        self.cancels.route(pid, secret, |worker, message| (core.post)(worker, name, Box::new(message))).await;
+    }
+}
+
+impl weir_listener::Service for Service {
+    fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    fn serve(self: Rc<Self>, arrival: Arrival) -> ConnectionFuture {
+        connection::serve(self, arrival)
+    }
+
+    fn refusal(&self) -> &'static [u8] {
+        TOO_MANY_CLIENTS
+    }
+
+    fn starts_tls(&self) -> bool {
+        true
+    }
+
+    fn uses(&self, upstream: &dyn Any) -> bool {
+        is_among(upstream, std::slice::from_ref(&*self.upstream.borrow())) || connection::uses(&self.sessions, upstream)
+    }
+
+    fn deliver(&self, message: &dyn Any) {
+        if let Some(message) = message.downcast_ref::<CancelMessage>() {
+            self.cancels.deliver(message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_postgres_codec::{backend::ErrorFields, frame};
+
+    use super::*;
+
+    #[test]
+    fn the_refusal_is_a_whole_error_message() {
+        let head = frame::head(TOO_MANY_CLIENTS).expect("a length").expect("a head");
+        assert_eq!((head.tag, head.whole()), (b'E', TOO_MANY_CLIENTS.len()));
+        let fields = ErrorFields::read(&TOO_MANY_CLIENTS[frame::HEAD_BYTES..]).expect("fields");
+        assert_eq!(fields.sqlstate(), Some("53300"));
+        assert_eq!(fields.message(), Some(&b"sorry, too many clients already"[..]));
+    }
+}

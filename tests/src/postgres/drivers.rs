@@ -1,0 +1,211 @@
+//! The drivers of PostgreSQL, each as a program that runs a list of checks against a URL (`tests/clients/postgres`), and the
+//! outcomes of their checks.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use crate::postgres::{Postgres, programs, url};
+use crate::suite::bounded::{self, End};
+use crate::suite::outcome::{TestOutcome, TestOutcomes};
+use crate::tools;
+
+/// For all checks of a driver; each check has 30 s by itself.
+const DEADLINE: Duration = Duration::from_secs(240);
+
+/// Drivers that run at a time.
+const AT_A_TIME: usize = 3;
+
+/// A driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// psycopg 3, blocking.
+    Psycopg3,
+    /// psycopg 3 with asyncio.
+    Psycopg3Async,
+    /// psycopg2.
+    Psycopg2,
+    /// asyncpg.
+    Asyncpg,
+    /// SQLAlchemy over the three.
+    Sqlalchemy,
+    /// pgx.
+    Pgx,
+    /// lib/pq.
+    Pq,
+    /// JDBC.
+    Jdbc,
+    /// node-postgres.
+    Node,
+    /// tokio-postgres.
+    Tokio,
+    /// psql, pg_dump, pg_restore and pgbench.
+    Programs,
+}
+
+impl Driver {
+    /// All, the slow ones first.
+    pub const ALL: [Self; 11] = [
+        Self::Psycopg3,
+        Self::Jdbc,
+        Self::Programs,
+        Self::Sqlalchemy,
+        Self::Asyncpg,
+        Self::Node,
+        Self::Tokio,
+        Self::Pgx,
+        Self::Psycopg3Async,
+        Self::Psycopg2,
+        Self::Pq,
+    ];
+
+    /// The first part of the names of its checks.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Psycopg3 => "psycopg 3",
+            Self::Psycopg3Async => "psycopg 3 async",
+            Self::Psycopg2 => "psycopg2",
+            Self::Asyncpg => "asyncpg",
+            Self::Sqlalchemy => "SQLAlchemy",
+            Self::Pgx => "pgx",
+            Self::Pq => "lib/pq",
+            Self::Jdbc => "JDBC",
+            Self::Node => "node-postgres",
+            Self::Tokio => "tokio-postgres",
+            Self::Programs => "programs",
+        }
+    }
+
+    /// A name for a database of its own.
+    fn database(self) -> String {
+        self.name().replace([' ', '/', '-'], "_").to_lowercase()
+    }
+
+    fn command(self) -> Command {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/postgres");
+        let python = |script: &str| command(&tools::python_installed(), [sources.join("python").join(script)]);
+        let go = |driver: &str| command(&tools::postgres("go/postgres"), [driver]);
+        match self {
+            Self::Psycopg3 => python("psycopg3_sync.py"),
+            Self::Psycopg3Async => python("psycopg3_async.py"),
+            Self::Psycopg2 => python("psycopg2_driver.py"),
+            Self::Asyncpg => python("asyncpg_driver.py"),
+            Self::Sqlalchemy => python("sqlalchemy_driver.py"),
+            Self::Pgx => go("pgx"),
+            Self::Pq => go("pq"),
+            Self::Jdbc => {
+                let classes = tools::postgres("java/classes/drivers/Main.class");
+                let folder = classes.ancestors().nth(3).expect("a folder of builds").display();
+                let path = format!("{folder}/classes:{folder}/libraries/*");
+                command(Path::new("java"), ["-XX:TieredStopAtLevel=1", "-cp", &path, "drivers.Main"])
+            }
+            Self::Node => command(Path::new("node"), [sources.join("node/driver.js")]),
+            Self::Tokio => command(&tools::postgres("rust/debug/tokio-postgres-driver"), [""; 0]),
+            Self::Programs => unreachable!("they run one by one"),
+        }
+    }
+
+    /// Runs its checks in a database of `server`, connected to `port`: the server's own, or that of a gateway.
+    fn run(self, server: &Postgres, port: u16) -> TestOutcomes {
+        let database = self.database();
+        server.sql(&format!("drop database if exists \"{database}\" with (force)"));
+        server.create_database(&database);
+        if self == Self::Programs {
+            return programs::run(self.name(), server.major, port, &database);
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let output = folder.path().join("output");
+        let mut command = self.command();
+        command.arg(url(port, &database)).env("PYTHONDONTWRITEBYTECODE", "1").current_dir(folder.path());
+        let end = bounded::run(&mut command, &output, DEADLINE);
+        read(self.name(), &bounded::written(&output), &end)
+    }
+}
+
+/// Runs the checks of `drivers` through `port`, some drivers at a time.
+///
+/// # Panics
+/// If a program cannot be started.
+#[must_use]
+pub fn run(drivers: &[Driver], server: &Postgres, port: u16) -> TestOutcomes {
+    let (waiting, all) = (Mutex::new(drivers.iter()), Mutex::new(TestOutcomes::default()));
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                loop {
+                    let Some(driver) = waiting.lock().expect("a driver").next() else { break };
+                    let outcomes = driver.run(server, port);
+                    let mut all = all.lock().expect("the outcomes");
+                    all.tests.extend(outcomes.tests);
+                    all.problems.extend(outcomes.problems);
+                }
+            });
+        }
+    });
+    all.into_inner().expect("the outcomes")
+}
+
+fn command<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(program: &Path, words: I) -> Command {
+    let mut command = Command::new(program);
+    command.args(words);
+    command
+}
+
+/// Reads the lines of a program. It must say how many checks it has: one that dies half-way has no problem otherwise.
+fn read(driver: &str, text: &str, end: &Result<End, String>) -> TestOutcomes {
+    let mut outcomes = TestOutcomes::default();
+    let mut count = None;
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("ok ") {
+            outcomes.add(format!("{driver}: {name}"), TestOutcome::Passed);
+        } else if let Some((name, reason)) = line.strip_prefix("failed ").and_then(|rest| rest.split_once(": ")) {
+            outcomes.add(format!("{driver}: {name}"), TestOutcome::Failed(reason.to_owned()));
+        } else if let Some(number) = line.strip_prefix("end ").and_then(|rest| rest.strip_suffix(" checks")) {
+            count = number.parse().ok();
+        }
+    }
+    if count != Some(outcomes.tests.len()) || matches!(end, Ok(End::Deadline) | Err(_)) {
+        let shown = bounded::tail(text, 12);
+        let (ran, expected) = (outcomes.tests.len(), count.unwrap_or(0));
+        outcomes.problems.push(format!("{driver}: {ran} checks of {expected} ran, {end:?}; its last lines:\n{shown}"));
+    }
+    outcomes
+}
+
+/// The drivers whose checks `names` are.
+#[must_use]
+pub fn of_checks<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Driver> {
+    let named: Vec<&str> = names.filter_map(|name| name.split_once(": ")).map(|(driver, _)| driver).collect();
+    Driver::ALL.into_iter().filter(|driver| named.contains(&driver.name())).collect()
+}
+
+/// The list of the checks that differ through `gateway`: `tests/clients/postgres/<gateway>.toml`.
+#[must_use]
+pub fn list_file(gateway: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/postgres").join(format!("{gateway}.toml"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_become_outcomes_and_a_program_that_dies_is_a_problem() {
+        let whole = read("x", "noise\nok one\nfailed two: E: no\nend 2 checks\n", &Ok(End::Failure));
+        assert_eq!(whole.tests["x: one"], TestOutcome::Passed);
+        assert_eq!(whole.tests["x: two"], TestOutcome::Failed("E: no".into()));
+        assert!(whole.problems.is_empty(), "{:?}", whole.problems);
+        assert_eq!(read("x", "ok one\n", &Ok(End::Failure)).problems.len(), 1);
+        assert_eq!(read("x", "ok one\nend 2 checks\n", &Ok(End::Success)).problems.len(), 1);
+        assert_eq!(read("x", "ok one\nend 1 checks\n", &Ok(End::Deadline)).problems.len(), 1);
+    }
+
+    #[test]
+    fn the_driver_of_a_check_is_known_by_its_name() {
+        let names = ["psycopg 3 async: a", "lib/pq: b", "lib/pq: c"];
+        assert_eq!(of_checks(names.into_iter()), [Driver::Psycopg3Async, Driver::Pq]);
+    }
+}

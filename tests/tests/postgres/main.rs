@@ -1,0 +1,12 @@
+//! PostgreSQL with real servers, drivers and programs.
+#![forbid(unsafe_code)]
+
+mod drivers;
+mod gateway;
+mod hostile;
+mod hostile_logins;
+mod import;
+mod isolation;
+mod logins;
+mod servers;
+mod torture;

@@ -1,0 +1,57 @@
+//! PostgreSQL: its upstreams and listeners.
+
+use std::{io, rc::Rc};
+
+use weir_listener::{Service, settings::ListenerSettings};
+use weir_postgres::{
+    LoginProbe, PostgresServer, PostgresUpstream,
+    settings::{PostgresListenerSettings, PostgresUpstreamSettings},
+};
+
+use super::{AnyUpstream, ListenerParts, Protocol, UpstreamParts, Upstreams};
+
+impl AnyUpstream for PostgresUpstream {
+    fn retire(&self) {
+        PostgresUpstream::retire(self);
+    }
+}
+
+/// See [`Protocol`].
+pub(super) struct Postgres;
+
+impl Protocol for Postgres {
+    type Listener = PostgresListenerSettings;
+    type Upstream = PostgresUpstreamSettings;
+    type Service = weir_postgres::Service;
+
+    fn upstream(of: UpstreamParts<'_>, own: &PostgresUpstreamSettings) -> io::Result<Rc<dyn AnyUpstream>> {
+        let share = of.protocols.postgres.clone();
+        let probe = of.probes.then(|| LoginProbe::new(own));
+        let pools = own.pool.clone();
+        Ok(PostgresUpstream::new(
+            of.settings,
+            pools,
+            PostgresServer::new(own.clone(), share),
+            of.shares,
+            of.metrics,
+            probe,
+        )?)
+    }
+
+    fn service(of: ListenerParts<'_>, own: &PostgresListenerSettings) -> Option<Rc<dyn Service>> {
+        let upstream = of.upstreams.named::<PostgresUpstream>(of.upstream)?;
+        let core = (of.core.clone(), of.protocols.postgres.clone());
+        Some(weir_postgres::Service::new(core, of.settings, own.clone(), upstream))
+    }
+
+    fn update(
+        service: &weir_postgres::Service,
+        settings: ListenerSettings,
+        own: &PostgresListenerSettings,
+        upstream: &str,
+        upstreams: &Upstreams,
+    ) -> Option<()> {
+        service.update(settings, own.clone(), upstreams.named(upstream)?);
+        Some(())
+    }
+}
