@@ -188,7 +188,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ),
     (
         "kind",
-        "for lanes `shared`, `pinned`, `subscription`, `tracking`, `exclusive`; for error replies the known first words of Redis errors in lower case, and `other`",
+        "for lanes `shared`, `pinned`, `subscription`, `tracking`, `exclusive`, `pooled`; for error replies the known first words of Redis errors in lower case, and `other`",
     ),
     ("reason", "stable words from the code, never from input"),
     ("culprit", "`client`, `upstream`, `gateway`, `config`"),
@@ -198,6 +198,8 @@ pub const LABELS: &[(&str, &str)] = &[
     ("cut", "`connection`, `request`"),
     ("family", "metric names"),
     ("route", "route patterns of the admin API; names of the routes of HTTP listeners, and `other`"),
+    ("side", "`client` or `server`"),
+    ("event", "stable words for what happened in a PostgreSQL session"),
     ("code", "HTTP status codes"),
     ("sender", "who sent a WebSocket frame: `client`, `origin`"),
     ("status", "what a gRPC call ended with: `0` to `16`, else `other`"),
