@@ -132,13 +132,18 @@ impl Recovery {
     fn on_reset(server: &mut ServerState, share: &WorkerShare) {
         let unknown = PinReasons::OPAQUE | PinReasons::SESSION_POOLING | PinReasons::SQL_PREPARE;
         if server.dirt.intersects(unknown) {
-            server.statements.clear();
-            server.sql_names.clear();
-            server.stale.clear();
+            forget_statements(server);
         }
         server.variables.on_discard(&mut share.variables.borrow_mut());
         server.dirt = PinReasons::empty();
     }
+}
+
+/// The server has no prepared statement any more.
+fn forget_statements(server: &mut ServerState) {
+    server.statements.clear();
+    server.sql_names.clear();
+    server.stale.clear();
 }
 
 /// Replies without a reader.
@@ -152,6 +157,10 @@ impl Replies for Silence<'_> {
 
     fn on_command(&mut self, server: &mut ServerState, note: &Note, tag: &[u8], step: u32) {
         server.variables.on_tag(tag, false, &self.share.variables);
+        // A reset of the configuration may take the prepared statements along.
+        if matches!(tag, b"DISCARD ALL" | b"DEALLOCATE ALL") {
+            forget_statements(server);
+        }
         let Note::Effects(facts) = note else { return };
         // State that came too late for its client is dirt.
         if !facts.effects(step).is_empty() || facts.is_opaque {

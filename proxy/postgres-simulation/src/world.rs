@@ -52,6 +52,8 @@ struct Client {
 /// The world.
 pub struct World {
     rng: Rng,
+    /// The reset of the configuration, if it has one.
+    reset_query: Option<&'static [u8]>,
     share: Rc<WorkerShare>,
     settings: Rc<SessionSettings>,
     io: SimulatedIo,
@@ -69,11 +71,19 @@ pub struct World {
 }
 
 impl World {
+    /// Servers are reset by `query` of the configuration from now on.
+    #[must_use]
+    pub fn with_reset_query(mut self, query: &'static [u8]) -> Self {
+        self.reset_query = Some(query);
+        self
+    }
+
     /// A world of so many clients and servers.
     pub fn new(seed: u64, clients: usize, servers: usize, settings: SessionSettings) -> Self {
         let share = Rc::new(WorkerShare::new());
         let mut world = Self {
             rng: Rng::new(seed),
+            reset_query: None,
             settings: Rc::new(settings),
             io: SimulatedIo::default(),
             clients: Vec::new(),
@@ -332,7 +342,7 @@ impl World {
                 self.last_log = self.clients[client].log.clone();
                 match cleanliness {
                     Cleanliness::Clean => self.check_in(at),
-                    Cleanliness::Dirty => self.recover(at, Recovery::new(None)),
+                    Cleanliness::Dirty => self.recover(at, Recovery::new(self.reset_query)),
                     Cleanliness::Unusable => self.replace(at),
                 }
             }

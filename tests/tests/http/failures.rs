@@ -101,6 +101,8 @@ fn a_response_that_its_client_leaves_is_counted_and_no_error() {
     let counts = |of: &Value| ["2xx", "broken", "aborted"].map(|name| class(of, name));
     until_true("all to be counted", || counts(&listener(&gateway)) == [0, 0, 6]);
     assert_eq!(counts(&endpoint(&gateway)), [0, 0, 6]);
+    // Responses that their clients left are not judged. A whole one gives the share.
+    assert_eq!(HttpClient::connect(&gateway.address).get("/large").status, 200);
     until_true("the share to be known", || listener(&gateway)["errors"]["ratio"].is_number());
     let errors = listener(&gateway)["errors"].clone();
     assert_eq!((errors["ratio"].as_f64(), errors["warned"].as_bool()), (Some(0.0), Some(false)));

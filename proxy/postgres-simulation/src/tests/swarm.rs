@@ -63,6 +63,12 @@ fn p13_few_slots_for_statements_change_nothing() {
     each_seed(|seed| World::new(seed, 8, 3, settings.clone()));
 }
 
+/// PgBouncer's reset takes the gateway's statements along.
+#[test]
+fn a_reset_of_the_configuration_changes_nothing_for_clients() {
+    each_seed(|seed| World::new(seed, 8, 3, SessionSettings::default()).with_reset_query(b"DISCARD ALL"));
+}
+
 #[test]
 fn in_session_pooling_a_client_has_its_server_to_itself() {
     let settings = SessionSettings { pool_mode: PoolMode::Session, ..SessionSettings::default() };
