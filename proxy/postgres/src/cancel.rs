@@ -35,7 +35,20 @@ pub(crate) struct CancelSlot {
     requests: RefCell<Vec<Mailbox<()>>>,
     /// Forwarded requests whose connections are open.
     under_way: Cell<u32>,
-    waiter: RefCell<Option<Waker>>,
+    waiters: RefCell<Vec<Waker>>,
+    clients: Weak<Clients>,
+}
+
+/// The clients of a worker by their numbers.
+type Clients = RefCell<HashMap<u32, Client>>;
+
+impl Drop for CancelSlot {
+    fn drop(&mut self) {
+        let Some(clients) = self.clients.upgrade() else { return };
+        let is_own = clients.borrow().get(&self.number).is_some_and(|(slot, _)| std::ptr::eq(slot.as_ptr(), self));
+        // The waker of the client may end with it, outside of the borrow.
+        let _gone = is_own.then(|| clients.borrow_mut().remove(&self.number));
+    }
 }
 
 impl CancelSlot {
@@ -60,13 +73,16 @@ impl CancelSlot {
         self.under_way.get() > 0
     }
 
-    /// Waits until none is. One task waits at a time.
+    /// Waits until none is.
     pub(crate) async fn released(&self) {
         poll_fn(|context| {
             if !self.is_held() {
                 return Poll::Ready(());
             }
-            *self.waiter.borrow_mut() = Some(context.waker().clone());
+            let mut waiters = self.waiters.borrow_mut();
+            if !waiters.iter().any(|waiter| waiter.will_wake(context.waker())) {
+                waiters.push(context.waker().clone());
+            }
             Poll::Pending
         })
         .await;
@@ -84,9 +100,7 @@ impl Drop for CancelHold {
         let slot = &self.slot;
         slot.under_way.set(slot.under_way.get() - 1);
         self.requests.iter().for_each(|request| request.send(()));
-        if let Some(waiter) = slot.waiter.borrow_mut().take() {
-            waiter.wake();
-        }
+        slot.waiters.take().into_iter().for_each(Waker::wake);
     }
 }
 
@@ -104,7 +118,7 @@ type Client = (Weak<CancelSlot>, Rc<dyn Fn()>);
 pub(crate) struct CancelKeys {
     place: Place,
     next: Cell<u32>,
-    clients: RefCell<HashMap<u32, Client>>,
+    clients: Rc<Clients>,
     sources: RefCell<HashMap<IpAddr, LocalRate>>,
 }
 
@@ -112,7 +126,7 @@ impl CancelKeys {
     pub(crate) fn new(worker: usize) -> Self {
         let process = std::process::id() % PROCESSES_MAX + 1;
         let place = Place { process, worker: worker as u32, slot: 0 };
-        Self { place, next: Cell::new(0), clients: RefCell::default(), sources: RefCell::default() }
+        Self { place, next: Cell::new(0), clients: Rc::default(), sources: RefCell::default() }
     }
 
     /// A key for a client of that version of the protocol; `wake` lets its task look at the slot. `None`: the system has no
@@ -132,8 +146,14 @@ impl CancelKeys {
             }
         };
         let key = CancelKey::new(Place { slot: number, ..self.place }, version, secret)?;
-        let (requests, waiter) = (RefCell::default(), RefCell::default());
-        let slot = Rc::new(CancelSlot { number, key, requests, under_way: Cell::new(0), waiter });
+        let slot = Rc::new(CancelSlot {
+            number,
+            key,
+            requests: RefCell::default(),
+            under_way: Cell::new(0),
+            waiters: RefCell::default(),
+            clients: Rc::downgrade(&self.clients),
+        });
         clients.insert(number, (Rc::downgrade(&slot), wake));
         Some(slot)
     }
@@ -193,6 +213,13 @@ impl CancelKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicU32, Ordering},
+        },
+        task::Wake,
+    };
 
     fn message(slot: &CancelSlot, change: impl FnOnce(&mut Vec<u8>)) -> CancelMessage {
         let mut secret = slot.key().secret().to_vec();
@@ -242,5 +269,33 @@ mod tests {
         keys.leave(&slot);
         keys.deliver(&right);
         assert_eq!((woken.get(), slot.take().len()), (1, 0));
+    }
+
+    #[test]
+    fn a_slot_that_is_dropped_leaves_no_entry_and_all_that_wait_for_a_request_are_woken() {
+        use std::{pin::pin, task::Context};
+        let keys = CancelKeys::new(0);
+        let slot = keys.enter(Version::V3_0, Rc::new(|| {})).expect("a slot");
+        let hold = slot.hold(Vec::new());
+        let (mut first, mut second) = (pin!(slot.released()), pin!(slot.released()));
+        let counts = [Arc::new(WakeCount::default()), Arc::new(WakeCount::default())];
+        for (future, count) in [first.as_mut(), second.as_mut()].into_iter().zip(&counts) {
+            let waker = Waker::from(count.clone());
+            assert!(Future::poll(future, &mut Context::from_waker(&waker)).is_pending());
+        }
+        drop(hold);
+        assert_eq!(counts.map(|count| count.0.load(Ordering::Relaxed)), [1, 1]);
+        assert_eq!(keys.clients.borrow().len(), 1);
+        drop(keys.enter(Version::V3_0, Rc::new(|| {})).expect("a slot of a login that fails"));
+        assert_eq!(keys.clients.borrow().len(), 1);
+    }
+
+    #[derive(Default)]
+    struct WakeCount(AtomicU32);
+
+    impl Wake for WakeCount {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
