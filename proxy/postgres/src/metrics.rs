@@ -1,7 +1,5 @@
 //! The cells that one listener writes on one worker.
 
-use std::cell::RefCell;
-
 use weir_listener::{CoreShare, Durations};
 use weir_postgres_session::io::Event;
 use weir_telemetry::{CoreMetrics, Counter, Gauge, catalog};
@@ -53,7 +51,6 @@ pub(crate) struct ListenerMetrics {
     server_parses: Counter,
     binds: Counter,
     events: [Counter; SESSION_EVENTS.len()],
-    sheds: RefCell<Vec<(&'static str, Counter)>>,
 }
 
 impl ListenerMetrics {
@@ -71,7 +68,6 @@ impl ListenerMetrics {
             server_parses: core.counter(&catalog::POSTGRES_PARSES, &[listener, "server"]),
             binds: core.counter(&catalog::POSTGRES_BINDS, &own),
             events: SESSION_EVENTS.map(|(_, name)| core.counter(&catalog::POSTGRES_SESSION_EVENTS, &[listener, name])),
-            sheds: RefCell::default(),
             core: core.clone(),
             listener: listener.to_owned(),
         }
@@ -94,15 +90,9 @@ impl ListenerMetrics {
         }
     }
 
-    /// Counts a client that was refused a server.
+    /// Counts a client that was refused a server. Looked up each time: it is rare.
     pub(crate) fn shed(&self, reason: &'static str) {
-        let mut sheds = self.sheds.borrow_mut();
-        if let Some((_, cell)) = sheds.iter().find(|(known, _)| *known == reason) {
-            return cell.inc();
-        }
-        let cell = self.core.counter(&catalog::SHED, &[&self.listener, reason]);
-        cell.inc();
-        sheds.push((reason, cell));
+        self.core.counter(&catalog::SHED, &[&self.listener, reason]).inc();
     }
 
     /// Counts a cancel request. Looked up each time: it is rare.

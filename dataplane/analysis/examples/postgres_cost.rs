@@ -1,4 +1,4 @@
-//! The cost of an analysis. Measures and asserts no time: run it by hand, with the profile that users have.
+//! Measures the cost of an analysis: `cargo run --release -p weir-analysis --example postgres_cost`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -37,9 +37,7 @@ fn nanoseconds<T>(mut call: impl FnMut() -> T) -> u128 {
 
 const CALLS: u32 = 100;
 
-#[test]
-#[ignore = "a measurement: cargo test --release -p weir-analysis --test it cost -- --ignored --nocapture"]
-fn cost_of_three_texts() {
+fn main() {
     let limits = Limits::default();
     let mut cache = Cache::new(limits, 1 << 20, 1);
     let pgbench = "SELECT abalance FROM pgbench_accounts WHERE aid = 1234567;".to_owned();
