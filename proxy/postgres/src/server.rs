@@ -244,6 +244,11 @@ fn tls_mode(target: &LoginTarget) -> TlsMode {
     if target.has_tls() { TlsMode::Require } else { TlsMode::Disable }
 }
 
+/// The binding of a login to the TLS below it, on both sides: the hash of the certificate of the one that is the server.
+pub(crate) fn channel_binding(stream: &Stream) -> ChannelBinding {
+    stream.with_server_certificate(ChannelBinding::of_certificate).unwrap_or_default()
+}
+
 /// Logs a fresh connection in.
 async fn log_in(
     stream: &mut Stream,
@@ -268,7 +273,8 @@ async fn log_in(
                 Step::More => break,
                 Step::StartTls => {
                     target.start_tls(stream, &std::mem::take(&mut input)).await?;
-                    stream.output.with(|out| login.on_tls(ChannelBinding::None, out))
+                    let binding = channel_binding(stream);
+                    stream.output.with(|out| login.on_tls(binding, out))
                 }
                 Step::Derive(derivation) => {
                     let derived = derive(derivation, keys).await;

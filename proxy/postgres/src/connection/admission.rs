@@ -28,7 +28,7 @@ use crate::{
     console::{self, Rights},
     derivation::derive,
     metrics::CancelOutcome,
-    server::{Greeting, PoolKey, PostgresServer},
+    server::{Greeting, PoolKey, PostgresServer, channel_binding},
     service::PostgresUpstream,
     settings::PostgresListenerSettings,
 };
@@ -162,7 +162,7 @@ impl Admission<'_> {
             });
             common.chain(dns).map(String::into_bytes).collect()
         });
-        Ok(TlsFacts { has_alpn: stream.has_agreed_on(b"postgresql"), client_names, ..TlsFacts::default() })
+        Ok(TlsFacts { has_alpn: stream.has_agreed_on(b"postgresql"), client_names, binding: channel_binding(stream) })
     }
 
     /// Sends a cancel request on its way. The client is shown nothing, whatever comes of it.
