@@ -7,6 +7,7 @@ use std::{
     hash::{Hash, Hasher},
     io,
     rc::Rc,
+    time::Duration,
 };
 
 use weir_base::error::Culprit;
@@ -26,12 +27,18 @@ use weir_upstream::{
     pooled::{IdleVerdict, LoginError, LoginTarget, PooledProtocol},
 };
 
-use crate::{derivation::derive, settings::PostgresUpstreamSettings};
+use crate::{
+    derivation::derive,
+    settings::{AuthQuerySettings, PostgresUpstreamSettings},
+};
 
 /// Greetings that are remembered, one for each key. Beyond it all are forgotten, and servers send them again: about 2 MiB.
 const GREETINGS_MAX: usize = 1_024;
 /// Derived keys that are remembered: of each upstream user one.
 pub(crate) const DERIVED_KEYS_MAX: usize = 1_024;
+
+/// The `application_name` of connections that run auth queries.
+const LOOKUPS: &str = "weir auth_query";
 
 /// The identity of a pool: database, user, and the proof for that user.
 #[derive(Clone, PartialEq, Eq)]
@@ -39,6 +46,8 @@ pub struct PoolKey {
     database: Box<[u8]>,
     user: Box<[u8]>,
     credential: Credential,
+    /// Longest time of a statement, if its connections run auth queries. No client ever has one of them.
+    lookup_timeout: Option<Duration>,
 }
 
 impl PoolKey {
@@ -53,10 +62,16 @@ impl PoolKey {
         match &settings.user {
             Some(user) => {
                 let password = settings.password.clone().map_or(Credential::None, Credential::Password);
-                Self { database, user: user.as_bytes().into(), credential: password }
+                Self { database, user: user.as_bytes().into(), credential: password, lookup_timeout: None }
             }
-            None => Self { database, user: user.into(), credential },
+            None => Self { database, user: user.into(), credential, lookup_timeout: None },
         }
+    }
+
+    /// The pool of the connections that run auth queries.
+    pub(crate) fn of_lookups(settings: &AuthQuerySettings) -> Self {
+        let (database, user) = (settings.database.as_bytes().into(), settings.user.as_bytes().into());
+        Self { database, user, credential: settings.credential.clone(), lookup_timeout: Some(settings.timeout) }
     }
 
     pub(crate) fn database_name(&self) -> String {
@@ -68,7 +83,14 @@ impl PoolKey {
     }
 
     fn identity(&self) -> ServerIdentity {
-        ServerIdentity::new(&self.user, &self.database, self.credential.clone())
+        let mut identity = ServerIdentity::new(&self.user, &self.database, self.credential.clone());
+        if let Some(timeout) = self.lookup_timeout {
+            // No setting of a client comes here, and no schema but the system's is searched (CVE-2025-12819).
+            let timeout = timeout.as_millis().max(1).to_string();
+            let own = [("search_path", "pg_catalog"), ("application_name", LOOKUPS), ("statement_timeout", &timeout)];
+            identity.parameters = own.map(|(name, value)| (name.into(), value.into())).to_vec();
+        }
+        identity
     }
 }
 
@@ -160,7 +182,10 @@ impl PooledProtocol for PostgresServer {
     }
 
     async fn login(&self, stream: &mut Stream, target: &LoginTarget, key: &PoolKey) -> Result<ServerState, LoginError> {
-        let facts = log_in(stream, target, key.identity(), &self.keys).await?;
+        let facts = log_in(stream, target, key.identity(), &self.keys).await.inspect_err(|_| {
+            // A client of this key is not let in before a server has accepted it again.
+            self.greetings.borrow_mut().remove(key);
+        })?;
         let cancel = (facts.pid != 0).then(|| CancelTarget { pid: facts.pid, secret: facts.secret[..].into() });
         let reported = facts.parameters.iter().map(|(name, value)| (&name[..], &value[..]));
         let state = ServerState::new(reported, cancel, &self.share);

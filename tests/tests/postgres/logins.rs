@@ -3,6 +3,9 @@
 
 mod binding;
 mod client;
+mod lookup;
+mod rules;
 mod server;
 mod shell;
 mod through;
+mod userlist;

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use weir_tests::gateway::Gateway;
-use weir_tests::postgres::{Major, USER};
+use weir_tests::postgres::USER;
 
 /// Bytes of a program's output, trimmed.
 pub fn text(bytes: &[u8]) -> String {
@@ -14,14 +14,13 @@ pub fn text(bytes: &[u8]) -> String {
 /// `statement`, or the errors.
 pub fn login(
     gateway: &Gateway,
-    major: Major,
     words: &str,
     (user, password): (&str, &str),
     statement: &str,
 ) -> Result<String, String> {
     let port = gateway.address.tcp().port();
     let target = format!("host=127.0.0.1 port={port} user='{user}' dbname={USER} {words}");
-    let mut psql = Command::new(major.program("psql"));
+    let mut psql = Command::new("psql");
     psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=verbose", &target, "-c", statement]);
     psql.env("PGPASSWORD", password).env("PGCONNECT_TIMEOUT", "30").env_remove("PGOPTIONS").stdin(Stdio::null());
     let output = psql.output().expect("psql starts: `cargo xtask setup postgres` installs it");
