@@ -40,8 +40,11 @@ const RESULT_LIFETIME: Duration = Duration::from_secs(10);
 /// A wrong password within this time after the query does not lead to another one. Default 1 s: the password may have been
 /// changed meanwhile, and guesses must cost no query each.
 const DOUBT_AFTER: Duration = Duration::from_secs(1);
-/// Results that are kept per listener and worker. Default 1,024, about 500 KiB; beyond it all are forgotten.
+/// Users whose results are kept per listener and worker. Default 1,024, about 600 KiB; beyond it all are forgotten.
 const RESULTS_MAX: usize = 1_024;
+/// Bytes of a name that is looked for. Default 255; PostgreSQL cuts names at 63, and a query of the operator's own may have longer
+/// ones.
+const NAME_BYTES_MAX: usize = 255;
 /// Bytes of the reply to a query. A row has about 200.
 const REPLY_BYTES_MAX: usize = 64 * 1024;
 
@@ -87,6 +90,9 @@ impl Lookups {
         upstream: &Rc<PostgresUpstream>,
         share: &Rc<WorkerShare>,
     ) -> Found {
+        if name.len() > NAME_BYTES_MAX {
+            return Ok(None);
+        }
         let running = match self.known(name) {
             Ok(user) => return Ok(user),
             Err(Some(running)) => running,
@@ -95,15 +101,24 @@ impl Lookups {
                 let query = look_up(name.into(), settings.clone(), upstream.clone(), share.clone());
                 let query = async move { timeout(limit, query).await.unwrap_or(Err(LookupFailure::Timeout)) };
                 let running = query.boxed_local().shared();
-                if let Some(weak) = running.downgrade() {
-                    self.0.borrow_mut().insert(name.into(), Entry::Running(weak));
-                }
+                self.begin(name, &running);
                 running
             }
         };
-        let found = running.await;
-        self.keep(name, &found);
+        let found = running.clone().await;
+        self.keep(name, &running, &found);
         found
+    }
+
+    /// A query of which the next clients take part. The entry does not keep it alive.
+    fn begin(&self, name: &[u8], running: &Shared<Query>) {
+        let mut entries = self.0.borrow_mut();
+        if entries.len() >= RESULTS_MAX {
+            entries.clear();
+        }
+        if let Some(weak) = running.downgrade() {
+            entries.insert(name.into(), Entry::Running(weak));
+        }
     }
 
     /// A result that counts, or else a query that runs.
@@ -115,20 +130,18 @@ impl Lookups {
         }
     }
 
-    /// The first client that sees a result keeps it for the others. A failure is none.
-    fn keep(&self, name: &[u8], found: &Found) {
+    /// The first client that sees a result keeps it for the others. A failure is none, nor is a result that was forgotten
+    /// while the query ran.
+    fn keep(&self, name: &[u8], running: &Shared<Query>, found: &Found) {
         let mut entries = self.0.borrow_mut();
-        if !matches!(entries.get(name), Some(Entry::Running(_))) {
+        let Some(Entry::Running(current)) = entries.get(name) else { return };
+        if !current.upgrade().is_some_and(|current| current.ptr_eq(running)) {
             return;
         }
-        let Ok(user) = found else {
-            entries.remove(name);
-            return;
+        match found {
+            Ok(user) => entries.insert(name.into(), Entry::Known { user: user.clone(), since: turn::now() }),
+            Err(_) => entries.remove(name),
         };
-        if entries.len() > RESULTS_MAX {
-            entries.clear();
-        }
-        entries.insert(name.into(), Entry::Known { user: user.clone(), since: turn::now() });
     }
 
     /// A client's password is wrong: perhaps the result is out of date.
@@ -255,5 +268,61 @@ async fn reply(
             }
         }
         input.drain(..at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::{pending, ready};
+
+    use super::*;
+
+    fn query(found: Found) -> Shared<Query> {
+        ready(found).boxed_local().shared()
+    }
+
+    #[test]
+    fn clients_of_one_user_share_a_query_and_its_result() {
+        let lookups = Lookups::default();
+        assert!(matches!(lookups.known(b"app"), Err(None)), "the first one has to begin");
+        let running = query(Ok(None));
+        lookups.begin(b"app", &running);
+        assert!(matches!(lookups.known(b"app"), Err(Some(shared)) if shared.ptr_eq(&running)));
+        assert!(matches!(lookups.known(b"other"), Err(None)));
+        lookups.keep(b"app", &running, &Ok(None));
+        assert!(matches!(lookups.known(b"app"), Ok(None)));
+        // A wrong password at once says nothing about the result.
+        lookups.doubt(b"app");
+        assert!(matches!(lookups.known(b"app"), Ok(None)));
+        lookups.forget(b"app");
+        assert!(matches!(lookups.known(b"app"), Err(None)));
+    }
+
+    #[test]
+    fn a_failure_and_a_result_that_was_forgotten_meanwhile_are_not_kept() {
+        let lookups = Lookups::default();
+        let failed = query(Err(LookupFailure::Timeout));
+        lookups.begin(b"app", &failed);
+        lookups.keep(b"app", &failed, &Err(LookupFailure::Timeout));
+        assert!(matches!(lookups.known(b"app"), Err(None)));
+        let (old, new) = (query(Ok(None)), query(Ok(None)));
+        lookups.begin(b"app", &old);
+        lookups.clear();
+        lookups.begin(b"app", &new);
+        lookups.keep(b"app", &old, &Ok(None));
+        assert!(matches!(lookups.known(b"app"), Err(Some(running)) if running.ptr_eq(&new)));
+    }
+
+    #[test]
+    fn a_query_that_no_client_waits_for_is_gone_and_names_are_bounded() {
+        let lookups = Lookups::default();
+        let running = pending().boxed_local().shared();
+        lookups.begin(b"app", &running);
+        drop(running);
+        assert!(matches!(lookups.known(b"app"), Err(None)), "its connection is closed with it");
+        for number in 0..3 * RESULTS_MAX {
+            lookups.begin(format!("user {number}").as_bytes(), &query(Ok(None)));
+            assert!(lookups.0.borrow().len() <= RESULTS_MAX);
+        }
     }
 }

@@ -173,10 +173,13 @@ impl Rule {
             }
             "cert" if !has_certificates => (
                 "reject",
-                Some(("the listener requests no certificate: nobody is let in", "client_auth = \"optional\"")),
+                Some((
+                    "the listener requests no certificate: the rule lets no client in",
+                    "client_auth = \"optional\"",
+                )),
             ),
             known if METHODS.contains(&known) => (known, None),
-            _ => ("reject", Some(("the method has no counterpart: nobody is let in", "scram-sha-256"))),
+            _ => ("reject", Some(("the method has no counterpart: the rule lets no client in", "scram-sha-256"))),
         }
     }
 }

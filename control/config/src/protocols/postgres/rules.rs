@@ -125,7 +125,7 @@ fn check_method(
             let asks = |auth: ClientAuth| auth != ClientAuth::Off;
             let has_certificates = of.section.tls.as_ref().is_some_and(|tls| asks(tls.client_auth.value));
             if !has_certificates {
-                let what = "lets nobody in: the listener requests no certificate";
+                let what = "lets no client in: the listener requests no certificate";
                 let help = "write [listener.tls] with client_ca_file and client_auth = \"optional\"";
                 error_at(method, path, "method", what, help, reader);
             }
