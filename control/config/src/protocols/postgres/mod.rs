@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `keys` | the declarations |
 //! | `lookup` | users that the server knows |
-//! | `rules` | who may log in, and how |
+//! | `rules` | clients that may log in, and how |
 //! | `userlist` | users from a file |
 
 mod keys;
