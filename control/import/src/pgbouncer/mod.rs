@@ -74,7 +74,7 @@ fn listeners(
     limits::listener(ini, served.pool_mode, &mut more, &mut config.notes)?;
     tls::listener(ini, &mut more, &mut config.notes)?;
     users.write(ini, &mut more);
-    login::lookup(ini, &mut more, &mut config.notes);
+    login::lookup(ini, &mut more, &mut config.notes)?;
     let mut names = Names::default();
     for bind in binds {
         let is_socket = bind.starts_with("unix:");
