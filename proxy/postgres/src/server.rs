@@ -4,9 +4,10 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     fmt,
-    hash::{Hash, Hasher},
+    hash::{BuildHasher as _, Hash, Hasher, RandomState},
     io,
     rc::Rc,
+    sync::{Arc, LazyLock},
 };
 
 use weir_base::error::Culprit;
@@ -33,12 +34,16 @@ const GREETINGS_MAX: usize = 1_024;
 /// Derived keys that are remembered: of each upstream user one.
 pub(crate) const DERIVED_KEYS_MAX: usize = 1_024;
 
-/// The identity of a pool: database, user, and the proof for that user.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PoolKey {
+/// The identity of a pool: database, user, and the proof for that user. Clones share it.
+#[derive(Clone)]
+pub struct PoolKey(Arc<Identity>);
+
+struct Identity {
     database: Box<[u8]>,
     user: Box<[u8]>,
     credential: Credential,
+    /// Of the names: each transaction that waits for a server looks its pool up.
+    hash: u64,
 }
 
 impl PoolKey {
@@ -49,33 +54,50 @@ impl PoolKey {
         credential: Credential,
         settings: &PostgresUpstreamSettings,
     ) -> Self {
-        let database = settings.database.as_ref().map_or(database, |name| name.as_bytes()).into();
+        let database = settings.database.as_ref().map_or(database, |name| name.as_bytes());
         match &settings.user {
             Some(user) => {
                 let password = settings.password.clone().map_or(Credential::None, Credential::Password);
-                Self { database, user: user.as_bytes().into(), credential: password }
+                Self::with(database, user.as_bytes(), password)
             }
-            None => Self { database, user: user.into(), credential },
+            None => Self::with(database, user, credential),
         }
     }
 
+    fn with(database: &[u8], user: &[u8], credential: Credential) -> Self {
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let hash = HASHER.hash_one((database, user));
+        Self(Arc::new(Identity { database: database.into(), user: user.into(), credential, hash }))
+    }
+
     pub(crate) fn database_name(&self) -> String {
-        String::from_utf8_lossy(&self.database).into_owned()
+        String::from_utf8_lossy(&self.0.database).into_owned()
     }
 
     pub(crate) fn user_name(&self) -> String {
-        String::from_utf8_lossy(&self.user).into_owned()
+        String::from_utf8_lossy(&self.0.user).into_owned()
     }
 
     fn identity(&self) -> ServerIdentity {
-        ServerIdentity::new(&self.user, &self.database, self.credential.clone())
+        ServerIdentity::new(&self.0.user, &self.0.database, self.0.credential.clone())
     }
 }
 
+impl PartialEq for PoolKey {
+    fn eq(&self, other: &Self) -> bool {
+        let (own, other) = (&*self.0, &*other.0);
+        let is_same = |own: &Identity, other: &Identity| {
+            own.database == other.database && own.user == other.user && own.credential == other.credential
+        };
+        std::ptr::eq(own, other) || (own.hash == other.hash && is_same(own, other))
+    }
+}
+
+impl Eq for PoolKey {}
+
 impl Hash for PoolKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.database.hash(state);
-        self.user.hash(state);
+        state.write_u64(self.0.hash);
     }
 }
 
@@ -152,11 +174,11 @@ impl PooledProtocol for PostgresServer {
     const FAREWELL: &'static [u8] = b"X\0\0\0\x04";
 
     fn database(key: &PoolKey) -> &[u8] {
-        &key.database
+        &key.0.database
     }
 
     fn user(key: &PoolKey) -> &[u8] {
-        &key.user
+        &key.0.user
     }
 
     async fn login(&self, stream: &mut Stream, target: &LoginTarget, key: &PoolKey) -> Result<ServerState, LoginError> {
