@@ -173,7 +173,7 @@ impl Replies for Silence<'_> {
             server.unnamed = None;
         }
         match entry.note {
-            Note::Replayed(_) => server.dirt |= PinReasons::OPAQUE,
+            Note::Replayed { .. } => server.dirt |= PinReasons::OPAQUE,
             Note::Aligned(..) => server.dirt |= PinReasons::SQL_PREPARE,
             Note::Prepared(statement) => server.statements.confirm(&statement),
             Note::Named(named) => {

@@ -13,7 +13,7 @@ use crate::pin::PinReasons;
 use crate::retry::Batch;
 use crate::scan::Replies;
 use crate::server::ServerState;
-use crate::session::{End, Session};
+use crate::session::{Attachment, End, Session};
 use crate::statements::{Meaning, Named};
 use crate::variables::{AUTHORIZATION, ROLE};
 
@@ -57,7 +57,9 @@ impl<I: Io> Replies for Delivery<'_, I> {
             }
         }
         match entry.note {
-            Note::Replayed(wanted) if self.session.end.is_none() => {
+            Note::Replayed { wanted, .. }
+                if self.session.end.is_none() && self.session.attachment != Attachment::Spoiled =>
+            {
                 server.variables.become_like(&wanted);
                 self.session.is_proven = true;
             }
@@ -138,7 +140,13 @@ impl<I: Io> Replies for Delivery<'_, I> {
             return true;
         }
         match server.queue.front().map_or(Note::None, |front| front.note.clone()) {
-            Note::Replayed(_) => {
+            Note::Replayed { has_foreign: true, .. } if self.session.attachment == Attachment::Preparing => {
+                // Another server will do. This one is reset.
+                self.session.attachment = Attachment::Spoiled;
+                server.dirt |= PinReasons::OPAQUE;
+                return false;
+            }
+            Note::Replayed { .. } => {
                 // The client learns which of its parameters it is: it requested them.
                 self.session.end = Some(End::ParametersRefused);
                 return true;
@@ -266,12 +274,20 @@ impl<I: Io> Delivery<'_, I> {
         let sets = || share.variables.borrow_mut();
         match effect {
             Effect::Set { scope: Scope::Session, name, value } => match value {
-                Value::Sql(_) | Value::Config(_) => server.variables.on_set(name, kept(value), &mut sets()),
+                Value::Sql(_) | Value::Config(_) => {
+                    if server.variables.needs_identity(name) {
+                        self.pin(PinReasons::UNKNOWN_SETTING, server);
+                    }
+                    server.variables.on_set(name, kept(value), &mut sets());
+                }
                 Value::Default => self.reset(Some(name), server),
                 Value::Unknown if server.variables.reports(name) => {}
                 Value::Unknown => self.pin(PinReasons::UNKNOWN_SETTING, server),
             },
             Effect::SetConfig { name, is_local } => {
+                if name.as_ref().is_none_or(|name| matches!(&**name, ROLE | AUTHORIZATION)) {
+                    server.variables.on_local_identity();
+                }
                 let is_reported = name.as_ref().is_some_and(|name| server.variables.reports(name));
                 if !is_reported && *is_local != Some(true) {
                     self.pin(PinReasons::UNKNOWN_SETTING, server);
@@ -282,6 +298,10 @@ impl<I: Io> Delivery<'_, I> {
             Effect::SetRole { scope: Scope::Session, value } => self.identity(ROLE, value, server),
             Effect::SetSessionAuthorization { scope: Scope::Session, value } => {
                 self.identity(AUTHORIZATION, value, server);
+            }
+            Effect::SetRole { scope: Scope::Local, .. }
+            | Effect::SetSessionAuthorization { scope: Scope::Local, .. } => {
+                server.variables.on_local_identity();
             }
             Effect::Savepoint(name) => server.variables.on_savepoint(name),
             Effect::Release(name) => server.variables.on_release(name),

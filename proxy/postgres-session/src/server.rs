@@ -8,7 +8,7 @@ use weir_base::{error::Culprit, violation::Violation};
 use weir_postgres_codec::{TransactionStatus, backend, backend::tag, frame};
 
 use crate::checkin::ServerFacts;
-use crate::outstanding::Outstanding;
+use crate::outstanding::{Note, Outstanding};
 use crate::pin::PinReasons;
 use crate::share::WorkerShare;
 use crate::statements::{PackedStatements, ServerStatements, Statement};
@@ -131,6 +131,11 @@ impl ServerState {
     /// Some reply is to come: a cancel request has something to cancel.
     pub fn is_busy(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    /// A cancel request would hit a request of the client, and not the parameters that go before it.
+    pub fn runs_request(&self) -> bool {
+        self.queue.front().is_some_and(|front| !matches!(front.note, Note::Replayed { .. }))
     }
 
     /// It can do nothing before the client sends more: the data of a COPY, the rest of a message, or of a batch that executes nothing yet.

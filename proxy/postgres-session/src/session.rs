@@ -108,6 +108,8 @@ pub(crate) enum Attachment {
     None,
     /// It holds one, which is being made as the client wants it: nothing of the client goes there yet.
     Preparing,
+    /// It holds one that does not become as the client wants it, because of what others have left there.
+    Spoiled,
     /// It holds one, and nothing of the client has gone there.
     Fresh,
     /// It holds one.
@@ -254,7 +256,7 @@ impl Session {
             return Some(Next::Close(end.clone()));
         }
         let server = server?;
-        let must_wait = self.attachment == Attachment::Preparing
+        let must_wait = matches!(self.attachment, Attachment::Preparing | Attachment::Spoiled)
             || self.retry.is_repeating()
             || server.queue.len() >= OUTSTANDING_MAX
             || io.is_server_congested();
@@ -286,6 +288,10 @@ impl Session {
                 self.attachment = Attachment::Fresh;
                 self.lost_unused = 0;
                 return Ok(ServerStep::Continue);
+            }
+            Attachment::Spoiled => {
+                self.attachment = Attachment::None;
+                return Ok(ServerStep::Release(Cleanliness::Dirty));
             }
             Attachment::Fresh | Attachment::None => return Ok(ServerStep::Continue),
             Attachment::Used => self.restore_startup(server, io),

@@ -62,7 +62,7 @@ fn text(rng: &mut Rng, mark: &str) -> String {
 }
 
 fn setting(rng: &mut Rng, mark: &str) -> String {
-    let name = pick(rng, &["app.x", "app.y", "TimeZone", "application_name"]);
+    let name = pick(rng, &["app.x", "app.y", "TimeZone", "application_name", "work_mem", "log_statement"]);
     match rng.below(9) {
         0..=2 => format!("SET {name} = '{mark}{}'", rng.below(3)),
         3 => format!("SET LOCAL {name} = '{mark}'"),
@@ -70,7 +70,7 @@ fn setting(rng: &mut Rng, mark: &str) -> String {
         5 => format!("SHOW {name}"),
         6 => pick(rng, &["RESET ALL", "DISCARD ALL", "RESET ROLE"]).to_owned(),
         7 => format!("SELECT set_config('{name}', '{mark}c', false)"),
-        _ => format!("SET ROLE '{mark}'"),
+        _ => format!("SET {}ROLE '{}'", pick(rng, &["", "", "LOCAL "]), pick(rng, &[mark, "adm"])),
     }
 }
 

@@ -27,10 +27,15 @@ impl ModelServer {
             Sql::Fails => return Err(("22012", "division by zero")),
             Sql::Show(name) => vec![self.state.value(name)],
             Sql::SetConfig(name, value) => {
+                self.may_set(name)?;
                 self.state.set(name, Some(value), false);
                 vec![value.clone()]
             }
             Sql::Execute(name) => return self.execute_prepared(name, is_single),
+            Sql::LibraryCall => {
+                self.state.load_library();
+                vec![String::new()]
+            }
             Sql::Lock => {
                 self.state.locks += 1;
                 vec![String::new()]
@@ -65,6 +70,17 @@ impl ModelServer {
         })
     }
 
+    /// Rights, and libraries that know all names with their prefix.
+    fn may_set(&self, name: &str) -> Result<(), Failure> {
+        if name == "log_statement" && self.state.user() != "adm" {
+            return Err(("42501", "permission denied to set parameter"));
+        }
+        if name.starts_with("lib.") && self.state.has_library {
+            return Err(("42602", "invalid configuration parameter name"));
+        }
+        Ok(())
+    }
+
     fn has_table(&self, name: &str) -> Result<(), Failure> {
         if self.state.objects.temporary.contains(name) { Ok(()) } else { Err(NO_TABLE) }
     }
@@ -88,6 +104,7 @@ impl ModelServer {
                 self.act_on_transaction(sql)
             }
             Sql::Set { name, value, is_local } => {
+                self.may_set(name)?;
                 if *is_local && is_single && self.state.block == Block::None {
                     self.warn("25P01", "SET LOCAL can only be used in transaction blocks");
                     return Ok(());

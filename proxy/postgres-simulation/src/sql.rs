@@ -48,6 +48,8 @@ pub enum Sql {
     Execute(String),
     /// `DEALLOCATE name`; `None` is ALL.
     Deallocate(Option<String>),
+    /// `SELECT lib_call()`: a function, whose library is loaded with its first call.
+    LibraryCall,
     /// `SELECT pg_advisory_lock(n)`.
     Lock,
     /// `SELECT pg_advisory_unlock(n)`.
@@ -95,6 +97,7 @@ impl Sql {
                 | SetConfig(..)
                 | Show(_)
                 | Execute(_)
+                | LibraryCall
                 | Lock
                 | Unlock
                 | UnlockAll
@@ -180,6 +183,7 @@ fn one(text: &str) -> Result<Option<Sql>, SyntaxError> {
         "UNLISTEN *" => Sql::Unlisten,
         "SELECT $1::TEXT" => Sql::Parameter,
         "SELECT 1/0" => Sql::Fails,
+        "SELECT LIB_CALL()" => Sql::LibraryCall,
         "SELECT PG_ADVISORY_LOCK(1)" => Sql::Lock,
         "SELECT PG_ADVISORY_UNLOCK(1)" => Sql::Unlock,
         "SELECT PG_ADVISORY_UNLOCK_ALL()" => Sql::UnlockAll,
@@ -253,6 +257,9 @@ fn session<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<S
     }
     if upper == "SET SESSION AUTHORIZATION DEFAULT" {
         return set("session_authorization", None);
+    }
+    if let Some(role) = after("SET LOCAL ROLE ") {
+        return Ok(Sql::Set { name: "role".to_owned(), value: Some(unquote(role)), is_local: true });
     }
     if let Some(role) = after("SET ROLE ") {
         return set("role", Some(unquote(role)));

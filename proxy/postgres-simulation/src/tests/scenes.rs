@@ -10,38 +10,8 @@ use weir_postgres_session::{
 };
 
 use super::scene::{Scene, tags};
+use super::{bytes, prepare, query, run, scene};
 use crate::server::ModelServer;
-
-fn bytes(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut out = Vec::new();
-    encode(&mut out);
-    out
-}
-
-fn query(text: &str) -> Vec<u8> {
-    bytes(|out| frontend::query(out, text.as_bytes()))
-}
-
-/// Bind, Describe, Execute and Sync of a statement.
-fn run(name: &str) -> Vec<u8> {
-    bytes(|out| {
-        frontend::bind(out, b"", name.as_bytes(), []);
-        frontend::describe(out, Kind::Portal, b"");
-        frontend::execute(out, b"", 0);
-        frontend::sync(out);
-    })
-}
-
-fn prepare(name: &str, text: &str) -> Vec<u8> {
-    bytes(|out| {
-        frontend::parse(out, name.as_bytes(), text.as_bytes(), &[]);
-        frontend::sync(out);
-    })
-}
-
-fn scene() -> Scene {
-    Scene::new(SessionSettings::default(), &[])
-}
 
 #[test]
 fn a_batch_leaves_in_two_pieces_and_a_query_in_one() {
@@ -229,7 +199,7 @@ fn a_lost_server_costs_each_request_an_error_and_a_block_its_session() {
     scene.send(&[query("SELECT 'a'"), query("SELECT 'b'")].concat());
     assert_eq!(scene.session.on_server_lost(&mut scene.state, &scene.io), Next::More);
     assert_eq!(tags(&scene.io.to_client.take()), "EZEZ");
-    let mut bound = self::scene();
+    let mut bound = super::scene();
     bound.ask(&query("BEGIN"));
     assert_eq!(bound.session.on_server_lost(&mut bound.state, &bound.io), Next::Close(End::ServerLost));
     assert_eq!(tags(&bound.io.to_client.take()), "E");
@@ -445,7 +415,7 @@ fn messages_that_need_no_server_get_none() {
     assert_eq!(scene.send_unserved(&input), Next::More);
     assert_eq!(tags(&scene.io.to_client.take()), "Z3Z");
     assert_eq!(scene.send_unserved(&bytes(frontend::terminate)), Next::Close(End::Terminated));
-    let mut wrong = self::scene();
+    let mut wrong = super::scene();
     assert!(matches!(wrong.send_unserved(b"y\0\0\0\x04"), Next::Close(End::Violation(_))));
     assert_eq!(tags(&wrong.io.to_client.take()), "E");
 }

@@ -1,0 +1,59 @@
+//! Nothing that one client leaves at a server reaches another (K5): cases that the random runs cannot show.
+
+use weir_postgres_session::{Cleanliness, End, Next, PinReasons, Recovered, ServerStep, SessionSettings};
+
+use super::scene::{Scene, tags};
+use super::{query, scene};
+
+/// A replay is one transaction: with one statement that fails, all that the last client wanted stays.
+#[test]
+fn nothing_runs_before_a_replay_that_may_fail_and_a_spoiled_server_is_exchanged() {
+    let mut scene = scene();
+    scene.ask(&query("SET lib.x = 'a'; SET application_name = 'a'"));
+    scene.ask(&query("SELECT lib_call()"));
+    scene.next_client(&[]);
+    assert_eq!(scene.send(&query("SHOW application_name")), Next::Wait);
+    assert_eq!(
+        scene.to_server(),
+        query("RESET \"application_name\";RESET \"lib.x\";".replace("lib.x", "lib\".\"x").as_str())
+    );
+    let reply = scene.turn(usize::MAX);
+    assert_eq!(tags(&reply), "TDCZ", "the client sees nothing of it");
+    assert_eq!(scene.releases, [Cleanliness::Clean, Cleanliness::Clean, Cleanliness::Dirty, Cleanliness::Clean]);
+    assert!(scene.model.state().objects.settings.is_empty());
+}
+
+/// On a server without anything of others, the parameters of the client are at fault.
+#[test]
+fn a_client_whose_own_parameters_fail_is_ended_and_its_statement_does_not_run() {
+    let mut scene = Scene::new(SessionSettings::default(), &[(b"log_statement", b"all")]);
+    assert_eq!(scene.send(&query("SELECT 'a'")), Next::Wait);
+    let input = scene.io.to_server.take();
+    scene.model.receive(&input);
+    scene.model.run();
+    let step = scene.session.on_server(&scene.model.take_output(), &mut scene.state, &scene.io);
+    assert!(matches!(step, Ok(ServerStep::Close(End::ParametersRefused))), "{step:?}");
+    assert_eq!(tags(&scene.io.to_client.take()), "E");
+    assert!(scene.to_server().is_empty());
+}
+
+/// At another server the login may not set what a role may set.
+#[test]
+fn a_parameter_that_only_a_role_may_set_pins_and_is_reset_with_its_client() {
+    for [before, after] in [["SET ROLE 'adm'", "RESET ROLE"], ["BEGIN; SET LOCAL ROLE 'adm'", "COMMIT"]] {
+        for set in ["SET log_statement = 'all'", "SELECT set_config('log_statement', 'all', false)"] {
+            let mut scene = scene();
+            scene.ask(&query(before));
+            scene.ask(&query(set));
+            scene.ask(&query(after));
+            assert!(scene.is_attached, "{before}; {set}");
+            assert_eq!(scene.session.pin().reasons, PinReasons::UNKNOWN_SETTING);
+            let recovery = scene.session.on_client_gone(&mut scene.state, None);
+            assert_eq!(scene.recover(recovery), Recovered::Clean);
+            assert!(scene.model.state().objects.settings.is_empty());
+        }
+    }
+    let mut scene = scene();
+    scene.ask(&query("SET ROLE 'adm'; SET work_mem = '1MB'; SET app.x = '1'"));
+    assert!(!scene.is_attached, "every user may set these");
+}
