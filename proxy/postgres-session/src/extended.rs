@@ -52,6 +52,10 @@ impl Session {
             self.refuse(&Refusal::TOO_MANY_STATEMENTS, head, turn, server);
             return None;
         }
+        if facts.is_some_and(|facts| facts.names_reserved.is_some()) {
+            self.refuse(&Refusal::NO_STATEMENT, head, turn, server);
+            return None;
+        }
         let name = parse.name;
         let server = match self.ready(is_read_only, head, turn, server) {
             Ok(server) => server,

@@ -4,6 +4,8 @@ use std::rc::Rc;
 
 use weir_analysis::postgres::{Analysis, Effect, Limits, Value, analyse, quick};
 
+use crate::statements::PREFIX;
+
 /// The effects of a text. A text without any has no `Facts`.
 #[derive(Debug)]
 pub(crate) struct Facts {
@@ -15,12 +17,33 @@ pub(crate) struct Facts {
     pub(crate) is_opaque: bool,
     /// It names prepared statements of SQL.
     pub(crate) names_statements: bool,
+    /// One of these names may be that of a statement of the gateway.
+    pub(crate) names_reserved: Option<Reserved>,
     /// It begins a transaction block.
     pub(crate) begins_block: bool,
     /// Names of statements after it cannot be known before its reply.
     pub(crate) is_barrier: bool,
     /// It gives parameters their defaults.
     pub(crate) is_reset: bool,
+}
+
+/// A use of a name that only the gateway gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserved {
+    /// EXECUTE, DEALLOCATE: the client has no such statement.
+    Used,
+    /// PREPARE: it may not take the name.
+    Taken,
+}
+
+/// The use of such a name among effects.
+fn reserved(effects: &mut dyn Iterator<Item = &Effect>) -> Option<Reserved> {
+    let uses = effects.filter_map(|effect| match effect {
+        Effect::Prepare { name, .. } if name.starts_with(PREFIX) => Some(Reserved::Taken),
+        Effect::Execute { name, .. } | Effect::Deallocate(name) if name.starts_with(PREFIX) => Some(Reserved::Used),
+        _ => None,
+    });
+    uses.max_by_key(|found| *found == Reserved::Taken)
 }
 
 /// Facts of a text before it is sent.
@@ -83,13 +106,23 @@ impl Facts {
         }
         let names_statements = all()
             .any(|effect| matches!(effect, Effect::Prepare { .. } | Effect::Execute { .. } | Effect::Deallocate(_)));
+        let names_reserved = reserved(&mut all());
         let begins_block = all().any(|effect| matches!(effect, Effect::Begin { .. }));
         let is_barrier = is_opaque || all().any(|effect| matches!(effect, Effect::DeallocateAll | Effect::DiscardAll));
         let is_reset = all().any(|effect| {
             let is_default = matches!(effect, Effect::Set { value: Value::Default, .. });
             is_default || matches!(effect, Effect::Reset(_) | Effect::ResetAll | Effect::SetRole { .. })
         });
-        let facts = Self { statements, prepares, is_opaque, names_statements, begins_block, is_barrier, is_reset };
+        let facts = Self {
+            statements,
+            prepares,
+            is_opaque,
+            names_statements,
+            names_reserved,
+            begins_block,
+            is_barrier,
+            is_reset,
+        };
         Known { facts: Some(Rc::new(facts)), is_read_only }
     }
 
@@ -100,6 +133,7 @@ impl Facts {
             prepares: Vec::new(),
             is_opaque: true,
             names_statements: false,
+            names_reserved: None,
             begins_block: false,
             is_barrier: true,
             is_reset: false,

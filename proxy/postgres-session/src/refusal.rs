@@ -48,6 +48,14 @@ impl Refusal {
     pub(crate) const TOO_MANY_STATEMENTS: Self =
         Self::fixed(sqlstate::INSUFFICIENT_RESOURCES, "too many prepared statements", false);
 
+    pub(crate) const NO_STATEMENT: Self =
+        Self::fixed(sqlstate::INVALID_SQL_STATEMENT_NAME, "prepared statement does not exist", false);
+    pub(crate) const RESERVED_NAME: Self = Self::fixed(
+        sqlstate::DUPLICATE_PREPARED_STATEMENT,
+        "names of prepared statements that begin with \"weir_\" are the gateway's",
+        false,
+    );
+
     const fn fixed(sqlstate: &'static str, text: &'static str, is_fatal: bool) -> Self {
         Self { sqlstate, text: Cow::Borrowed(text), is_fatal }
     }

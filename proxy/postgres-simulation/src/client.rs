@@ -76,10 +76,12 @@ fn setting(rng: &mut Rng, mark: &str) -> String {
 
 fn sql_statement(rng: &mut Rng, mark: &str) -> String {
     let name = pick(rng, &["q1", "q2"]);
-    match rng.below(6) {
+    let reserved = pick(rng, &["weir_1", "weir_2", "weir_3"]);
+    match rng.below(7) {
         0..=1 => format!("PREPARE {name} AS SELECT '{mark}q'"),
         2..=3 => format!("EXECUTE {name}"),
         4 => format!("DEALLOCATE {name}"),
+        5 => format!("{} {reserved}", pick(rng, &["EXECUTE", "DEALLOCATE"])),
         _ => "DEALLOCATE ALL".to_owned(),
     }
 }

@@ -3,7 +3,7 @@
 use weir_postgres_session::{Cleanliness, End, Next, PinReasons, Recovered, ServerStep, SessionSettings};
 
 use super::scene::{Scene, tags};
-use super::{query, scene};
+use super::{prepare, query, run, scene};
 
 /// A replay is one transaction: with one statement that fails, all that the last client wanted stays.
 #[test]
@@ -35,6 +35,32 @@ fn a_client_whose_own_parameters_fail_is_ended_and_its_statement_does_not_run() 
     assert!(matches!(step, Ok(ServerStep::Close(End::ParametersRefused))), "{step:?}");
     assert_eq!(tags(&scene.io.to_client.take()), "E");
     assert!(scene.to_server().is_empty());
+}
+
+/// The gateway's statements are at the server for all clients.
+#[test]
+fn the_statements_of_the_gateway_are_out_of_reach_for_sql() {
+    for text in ["EXECUTE weir_1", "EXECUTE \"weir_1\"", "DEALLOCATE weir_1", "SELECT 'b'; EXECUTE weir_1"] {
+        let mut scene = scene();
+        scene.ask(&prepare("s", "SELECT 'secret'"));
+        scene.next_client(&[]);
+        let reply = scene.ask(&query(text));
+        assert_eq!(tags(&reply), "EZ", "{text}");
+        assert!(reply.windows(5).any(|part| part == b"26000"), "{text}");
+        assert_eq!(scene.model.statements(), 1, "{text}");
+        assert_eq!(tags(&scene.ask(&[prepare("s", "SELECT 'secret'"), run("s")].concat())), "1Z2TDCZ");
+        scene.ask(&query("BEGIN"));
+        assert_eq!(scene.ask(&query(text)).last(), Some(&b'E'), "{text}: the block has failed, as without a gateway");
+        scene.ask(&query("ROLLBACK"));
+        assert_eq!(scene.releases.last(), Some(&Cleanliness::Clean));
+        let batch = [prepare("own", text), run("own")].concat();
+        assert!(tags(&scene.ask(&batch)).starts_with("EZ"), "{text}");
+        assert_eq!(scene.model.statements(), 1, "{text}");
+    }
+    let mut scene = scene();
+    let reply = scene.ask(&query("PREPARE weir_1 AS SELECT 'mine'"));
+    assert!(tags(&reply) == "EZ" && reply.windows(5).any(|part| part == b"42P05"));
+    assert_eq!(tags(&scene.ask(&[prepare("s", "SELECT 'a'"), run("s")].concat())), "1Z2TDCZ", "the name is free");
 }
 
 /// At another server the login may not set what a role may set.
