@@ -318,7 +318,7 @@ impl Session {
         }
         let named = self.names.get(bind.statement).cloned();
         let Some((named, statement)) = of_protocol(named.as_ref()) else {
-            return self.bind_other(&bind, named.is_some(), head, turn, server);
+            return self.bind_other(&bind, named.as_ref(), head, turn, server);
         };
         self.record(turn, server);
         let number = self.ensure(&statement, turn, server);
@@ -344,15 +344,16 @@ impl Session {
     fn bind_other<I: Io>(
         &mut self,
         bind: &frontend::Bind<'_>,
-        is_sql: bool,
+        named: Option<&Rc<Named>>,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
         server: &mut ServerState,
     ) -> Option<Next> {
+        let is_sql = named.is_some();
         if is_sql && server.queue.is_quiet() && server.status != TransactionStatus::Failed {
             self.align(bind.statement, turn, server);
         }
-        self.bind_portal(bind.portal, None);
+        self.bind_portal(bind.portal, named.and_then(|named| named.effects.clone()));
         server.queue.push(Expected::forward(Request::Bind, Note::None));
         if is_sql || !is_of_others(bind.statement, server) {
             self.pass(head, turn, server);

@@ -11,8 +11,8 @@ use crate::statements::PREFIX;
 pub(crate) struct Facts {
     /// The effects of each statement, in order.
     statements: Vec<Vec<Effect>>,
-    /// For each PREPARE, in order: the whole statement.
-    prepares: Vec<Rc<[u8]>>,
+    /// For each PREPARE, in order.
+    prepares: Vec<Prepare>,
     /// Nothing is known of the text.
     pub(crate) is_opaque: bool,
     /// It names prepared statements of SQL.
@@ -25,6 +25,15 @@ pub(crate) struct Facts {
     pub(crate) is_barrier: bool,
     /// It gives parameters their defaults.
     pub(crate) is_reset: bool,
+}
+
+/// SQL's PREPARE.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepare {
+    /// The whole statement.
+    pub(crate) text: Rc<[u8]>,
+    /// Effects of each EXECUTE of it; `None`: there are none.
+    pub(crate) effects: Option<Rc<Facts>>,
 }
 
 /// A use of a name that only the gateway gives.
@@ -86,17 +95,20 @@ impl Facts {
             return known;
         }
         let limits = Limits { bytes_max, ..Limits::default() };
-        Self::from_analysis(text, analyse(text, &limits))
+        Self::from_analysis(text, analyse(text, &limits), &limits)
     }
 
-    fn from_analysis(text: &[u8], analysis: Analysis) -> Known {
+    fn from_analysis(text: &[u8], analysis: Analysis, limits: &Limits) -> Known {
         let is_read_only = analysis.is_read_only();
         let is_opaque = !analysis.is_whole;
         let mut prepares = Vec::new();
         let mut statements = Vec::with_capacity(analysis.statements.len());
         for statement in analysis.statements {
-            if statement.effects.iter().any(|effect| matches!(effect, Effect::Prepare { .. })) {
-                prepares.push(statement.range.of(text).into());
+            for effect in &statement.effects {
+                if let Effect::Prepare { body, .. } = effect {
+                    let effects = Self::of(body.of(text), limits.bytes_max).facts;
+                    prepares.push(Prepare { text: statement.range.of(text).into(), effects });
+                }
             }
             statements.push(statement.effects);
         }
@@ -161,12 +173,12 @@ impl Facts {
         }
     }
 
-    /// The text of the PREPARE with this name.
-    pub(crate) fn prepare_text(&self, wanted: &[u8]) -> Option<Rc<[u8]>> {
+    /// The PREPARE with this name.
+    pub(crate) fn prepare(&self, wanted: &[u8]) -> Option<&Prepare> {
         let names = self.all().filter_map(|effect| match effect {
             Effect::Prepare { name, .. } => Some(name),
             _ => None,
         });
-        names.zip(&self.prepares).filter(|(name, _)| ***name == *wanted).last().map(|(_, text)| text.clone())
+        names.zip(&self.prepares).filter(|(name, _)| ***name == *wanted).last().map(|(_, prepare)| prepare)
     }
 }

@@ -331,12 +331,12 @@ impl<I: Io> Delivery<'_, I> {
     fn apply_object(&mut self, effect: &Effect, facts: &Rc<Facts>, server: &mut ServerState) {
         match effect {
             Effect::Prepare { name, .. } => {
-                if let Some(text) = facts.prepare_text(name) {
-                    server.sql_names.insert(name.clone(), text.clone());
-                    let meaning = Meaning::Sql(text);
-                    self.session.names.insert(Rc::new(Named::new(name, meaning)));
+                if let Some(prepare) = facts.prepare(name) {
+                    server.sql_names.insert(name.clone(), prepare.text.clone());
+                    self.session.names.insert(Rc::new(Named::of_sql(name, prepare)));
                 }
             }
+            Effect::Execute { name, .. } => self.apply_executed(name, server),
             Effect::Deallocate(name) => {
                 self.session.names.remove(name);
                 server.sql_names.remove(name);
@@ -375,6 +375,22 @@ impl<I: Io> Delivery<'_, I> {
         }
     }
 
+    /// EXECUTE has done what its statement does.
+    fn apply_executed(&mut self, name: &[u8], server: &mut ServerState) {
+        match self.session.names.get(name).cloned() {
+            Some(named) => {
+                for facts in &named.effects {
+                    facts.effects(0).iter().for_each(|effect| self.apply(effect, facts, server));
+                    if facts.is_opaque {
+                        server.dirt |= PinReasons::OPAQUE;
+                    }
+                }
+            }
+            // Something that was not read has prepared it.
+            None => server.dirt |= PinReasons::OPAQUE,
+        }
+    }
+
     fn apply_lock(&mut self, effect: &Effect, server: &mut ServerState) {
         match effect {
             Effect::AdvisoryLock => {
@@ -400,8 +416,16 @@ impl<I: Io> Delivery<'_, I> {
     fn apply_failed(&mut self, facts: &Rc<Facts>, server: &mut ServerState) {
         let step = server.queue.current_step();
         for effect in facts.effects(step) {
-            if matches!(effect, Effect::AdvisoryLock) {
-                self.apply_lock(effect, server);
+            match effect {
+                Effect::AdvisoryLock => self.apply_lock(effect, server),
+                Effect::Execute { name, .. } => {
+                    let named = self.session.names.get(name).cloned();
+                    let effects = named.iter().flat_map(|named| &named.effects).flat_map(|facts| facts.effects(0));
+                    if effects.into_iter().any(|effect| matches!(effect, Effect::AdvisoryLock)) {
+                        self.apply_lock(&Effect::AdvisoryLock, server);
+                    }
+                }
+                _ => {}
             }
         }
     }

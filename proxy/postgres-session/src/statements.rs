@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::facts::{Facts, Known};
+use crate::facts::{Facts, Known, Prepare};
 
 /// Texts of a worker that are kept although nothing uses them.
 const TEXTS_MAX: usize = 10_000;
@@ -141,18 +141,32 @@ pub(crate) enum Meaning {
     Sql(Rc<[u8]>),
 }
 
+impl Meaning {
+    /// SQL's PREPARE, not a Parse.
+    pub(crate) fn is_sql(&self) -> bool {
+        matches!(self, Self::Sql(_))
+    }
+}
+
 /// A name that a client gave to a statement.
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) name: Box<[u8]>,
     pub(crate) meaning: Meaning,
+    /// Effects of a statement of SQL's PREPARE when it is executed. Those of the protocol have their own.
+    pub(crate) effects: Option<Rc<Facts>>,
     /// The client has bound or described it: it may know the row type.
     pub(crate) is_seen: Cell<bool>,
 }
 
 impl Named {
     pub(crate) fn new(name: &[u8], meaning: Meaning) -> Self {
-        Self { name: name.into(), meaning, is_seen: Cell::new(false) }
+        Self { name: name.into(), meaning, effects: None, is_seen: Cell::new(false) }
+    }
+
+    /// A name of SQL's PREPARE.
+    pub(crate) fn of_sql(name: &[u8], prepare: &Prepare) -> Self {
+        Self { effects: prepare.effects.clone(), ..Self::new(name, Meaning::Sql(prepare.text.clone())) }
     }
 }
 

@@ -78,11 +78,21 @@ fn sql_statement(rng: &mut Rng, mark: &str) -> String {
     let name = pick(rng, &["q1", "q2"]);
     let reserved = pick(rng, &["weir_1", "weir_2", "weir_3"]);
     match rng.below(7) {
-        0..=1 => format!("PREPARE {name} AS SELECT '{mark}q'"),
+        0..=1 => format!("PREPARE {name} AS {}", prepared(rng, mark)),
         2..=3 => format!("EXECUTE {name}"),
         4 => format!("DEALLOCATE {name}"),
         5 => format!("{} {reserved}", pick(rng, &["EXECUTE", "DEALLOCATE"])),
         _ => "DEALLOCATE ALL".to_owned(),
+    }
+}
+
+/// What SQL's PREPARE prepares.
+fn prepared(rng: &mut Rng, mark: &str) -> String {
+    match rng.below(6) {
+        0 => "SELECT pg_advisory_lock(1)".to_owned(),
+        1 => format!("SELECT set_config('app.x', '{mark}e', false)"),
+        2 => pick(rng, &["SELECT pg_advisory_unlock_all()", "SELECT 1/0"]).to_owned(),
+        _ => format!("SELECT '{mark}q'"),
     }
 }
 

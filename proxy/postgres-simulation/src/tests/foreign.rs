@@ -83,3 +83,32 @@ fn a_parameter_that_only_a_role_may_set_pins_and_is_reset_with_its_client() {
     scene.ask(&query("SET ROLE 'adm'; SET work_mem = '1MB'; SET app.x = '1'"));
     assert!(!scene.is_attached, "every user may set these");
 }
+
+/// The text of EXECUTE does not show what it does.
+#[test]
+fn an_execute_does_what_its_statement_does() {
+    let cases = [
+        ("SELECT pg_advisory_lock(1)", PinReasons::ADVISORY_LOCK),
+        ("SELECT set_config('log_statement', $1, false)", PinReasons::UNKNOWN_SETTING),
+    ];
+    let direct = |name: &str| query(&format!("EXECUTE {name}"));
+    for (text, reason) in cases {
+        for execute in [direct, run] {
+            let mut scene = scene();
+            scene.ask(&query(&format!("PREPARE p AS {text}")));
+            assert_eq!(scene.releases, [Cleanliness::Clean], "{text}");
+            scene.ask(&query("SET ROLE 'adm'"));
+            scene.ask(&execute("p"));
+            assert!(scene.is_attached && scene.session.pin().reasons == reason, "{text}");
+            let recovery = scene.session.on_client_gone(&mut scene.state, None);
+            assert_eq!(scene.recover(recovery), Recovered::Clean);
+            assert!(scene.model.state().is_pristine() && scene.model.state().objects.settings.is_empty(), "{text}");
+        }
+    }
+    let mut scene = scene();
+    scene.ask(&query("PREPARE p AS SELECT set_config('app.x', 'mine', false)"));
+    scene.ask(&query("EXECUTE p"));
+    scene.next_client(&[]);
+    let reply = scene.ask(&query("SHOW app.x"));
+    assert!(!reply.windows(4).any(|part| part == b"mine"), "the setting is known, and goes with its client");
+}
