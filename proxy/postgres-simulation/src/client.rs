@@ -3,7 +3,7 @@
 use weir_base::Rng;
 use weir_postgres_codec::{frontend, frontend::Kind};
 
-use crate::server::ModelServer;
+use crate::server::{ADVISORY_LOCK, ModelServer};
 use crate::state::Block;
 
 /// The next messages of a client. `direct` is its own server, `mark` its own text.
@@ -21,7 +21,8 @@ pub fn messages(rng: &mut Rng, mark: &str, direct: &ModelServer) -> Vec<u8> {
         15 => frontend::sync(&mut out),
         16 => copy(rng, &mut out),
         17 => stray(rng, &mut out),
-        18 => frontend::function_call(&mut out, 1, []),
+        // Most are those of large objects: others pin.
+        18 => frontend::function_call(&mut out, [952, 952, 957, ADVISORY_LOCK][rng.below(4) as usize], []),
         _ => frontend::query(&mut out, b""),
     }
     out

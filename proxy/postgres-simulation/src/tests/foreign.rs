@@ -1,9 +1,11 @@
 //! Nothing that one client leaves at a server reaches another (K5): cases that the random runs cannot show.
 
+use weir_postgres_codec::frontend;
 use weir_postgres_session::{Cleanliness, End, Next, PinReasons, Recovered, ServerStep, SessionSettings};
 
 use super::scene::{Scene, tags};
-use super::{prepare, query, run, scene};
+use super::{bytes, prepare, query, run, scene};
+use crate::server::ADVISORY_LOCK;
 
 /// A replay is one transaction: with one statement that fails, all that the last client wanted stays.
 #[test]
@@ -111,4 +113,20 @@ fn an_execute_does_what_its_statement_does() {
     scene.next_client(&[]);
     let reply = scene.ask(&query("SHOW app.x"));
     assert!(!reply.windows(4).any(|part| part == b"mine"), "the setting is known, and goes with its client");
+}
+
+#[test]
+fn a_function_call_pins_unless_it_is_about_large_objects() {
+    let call = |function: u32| bytes(|out| frontend::function_call(out, function, []));
+    let mut scene = scene();
+    assert_eq!(tags(&scene.ask(&call(952))), "VZ");
+    assert_eq!(scene.releases, [Cleanliness::Clean]);
+    for at in 1..call(ADVISORY_LOCK).len() {
+        let (first, rest) = (&call(ADVISORY_LOCK)[..at], &call(ADVISORY_LOCK)[at..]);
+        scene.send(first);
+        assert_eq!(tags(&scene.ask(rest)), "VZ", "split at {at}");
+        assert_eq!(scene.session.pin().reasons, PinReasons::OPAQUE);
+        scene.ask(&query("DISCARD ALL"));
+        assert!(!scene.is_attached && scene.model.state().is_pristine());
+    }
 }
