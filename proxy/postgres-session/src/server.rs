@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_base::{error::Culprit, violation::Violation};
 use weir_postgres_codec::{TransactionStatus, backend, backend::tag, frame};
@@ -211,7 +212,9 @@ impl ServerState {
             defaults: self.variables.defaults().clone(),
             now: (**self.variables.now()).clone(),
             statements: self.statements.pack(),
+            unnamed: self.unnamed.map(|statement| statement.shared_rest()),
             sql_names: self.sql_names.iter().map(|(name, text)| (name.clone(), text[..].into())).collect(),
+            stale: self.stale,
             key: self.key,
         })
     }
@@ -235,7 +238,9 @@ pub struct ServerParcel {
     defaults: Variables,
     now: Variables,
     statements: PackedStatements,
+    unnamed: Option<Arc<[u8]>>,
     sql_names: Vec<PackedName>,
+    stale: Vec<u64>,
     key: Option<CancelTarget>,
 }
 
@@ -244,7 +249,11 @@ impl ServerParcel {
     pub fn unpack(self, share: &WorkerShare) -> ServerState {
         let now = share.variables.borrow_mut().intern(self.now);
         let mut state = ServerState::with(ServerVariables::new(self.defaults, now), self.key);
-        state.statements = self.statements.unpack(&mut share.texts.borrow_mut(), |rest| share.facts_of_statement(rest));
+        let texts = &mut share.texts.borrow_mut();
+        let adopted = |rest: Arc<[u8]>| texts.adopt(rest.clone(), || share.facts_of_statement(&rest));
+        state.unnamed = self.unnamed.map(adopted);
+        state.statements = self.statements.unpack(texts, |rest| share.facts_of_statement(rest));
+        state.stale = self.stale;
         state.sql_names = self.sql_names.into_iter().map(|(name, text)| (name, text[..].into())).collect();
         state
     }

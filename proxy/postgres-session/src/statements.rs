@@ -39,6 +39,11 @@ impl Statement {
         &self.rest
     }
 
+    /// The same for another worker.
+    pub(crate) fn shared_rest(&self) -> Arc<[u8]> {
+        self.rest.clone()
+    }
+
     /// Effects on the session; `None`: it has none.
     #[inline]
     pub(crate) fn facts(&self) -> Option<&Rc<Facts>> {
@@ -96,7 +101,7 @@ impl Texts {
     }
 
     /// The same for a text that comes with a server of another worker.
-    fn adopt(&mut self, rest: Arc<[u8]>, known: impl FnOnce() -> Known) -> Rc<Statement> {
+    pub(crate) fn adopt(&mut self, rest: Arc<[u8]>, known: impl FnOnce() -> Known) -> Rc<Statement> {
         let hash = self.hashes.hash_one(&*rest);
         if let Some(known) = self.buckets.get(&hash).and_then(|bucket| bucket.iter().find(|known| known.rest == rest)) {
             return known.clone();

@@ -420,7 +420,17 @@ impl World {
         let kept = self.settings.server_statements_max + 4;
         assert!(server.model.statements() <= kept, "{} statements", server.model.statements());
         self.checked_in += 1;
+        if self.rng.below(4) == 0 {
+            self.move_to_worker(at);
+        }
         self.serve(at);
+    }
+
+    /// Another worker gets the server: only what it packs is known of it there.
+    fn move_to_worker(&mut self, at: usize) {
+        let there = ServerState::new(ModelServer::reports(), None, &self.share);
+        let parcel = std::mem::replace(&mut self.servers[at].state, there).pack().expect("it is clean");
+        self.servers[at].state = parcel.unpack(&self.share);
     }
 
     fn replace(&mut self, at: usize) {

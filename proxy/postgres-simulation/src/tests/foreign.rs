@@ -130,3 +130,18 @@ fn a_function_call_pins_unless_it_is_about_large_objects() {
         assert!(!scene.is_attached && scene.model.state().is_pristine());
     }
 }
+
+#[test]
+fn the_unnamed_statement_of_another_client_is_unknown_behind_a_move_to_another_worker() {
+    let mut scene = scene();
+    let whole = bytes(|out| {
+        frontend::parse(out, b"", b"SELECT 'secret'", &[]);
+        out.extend_from_slice(&run(""));
+    });
+    assert_eq!(tags(&scene.ask(&whole)), "12TDCZ");
+    scene.move_to_worker();
+    scene.next_client(&[]);
+    let reply = scene.ask(&run(""));
+    assert_eq!(tags(&reply), "EZ", "{}", String::from_utf8_lossy(&reply));
+    assert!(reply.windows(5).any(|part| part == b"26000"));
+}

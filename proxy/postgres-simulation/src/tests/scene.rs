@@ -50,6 +50,15 @@ impl Scene {
             Session::new(parameters.iter().copied(), self.settings.clone(), self.share.clone(), self.io.now.get());
     }
 
+    /// The server moves to another worker, which has nothing of this one.
+    pub(super) fn move_to_worker(&mut self) {
+        assert!(!self.is_attached, "a client has the server");
+        self.share = Rc::new(WorkerShare::new());
+        let there = ServerState::new(ModelServer::reports(), None, &self.share);
+        let parcel = std::mem::replace(&mut self.state, there).pack().expect("it is clean");
+        self.state = parcel.unpack(&self.share);
+    }
+
     /// The client sends bytes; the server processes nothing yet.
     pub(super) fn send(&mut self, bytes: &[u8]) -> Next {
         self.held.extend_from_slice(bytes);
