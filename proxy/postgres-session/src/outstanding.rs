@@ -96,6 +96,8 @@ pub(crate) enum Note {
     },
     /// A name of SQL's PREPARE got the meaning at the server that it has for the client; and its meaning there before.
     Aligned(Box<[u8]>, Option<Rc<[u8]>>),
+    /// The server counts the advisory locks of the session.
+    LocksCounted,
     /// A Bind or Describe of a shared statement.
     Bound(Rc<Named>),
     /// Bytes of the gateway's own reply.

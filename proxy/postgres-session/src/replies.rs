@@ -38,6 +38,9 @@ impl<I: Io> Replies for Delivery<'_, I> {
             _ => false,
         };
         server.variables.on_tag(tag, is_partial, &self.session.share.variables);
+        if matches!((note, tag), (Note::LocksCounted, b"SELECT 0")) {
+            self.unpin(PinReasons::ADVISORY_LOCK, server);
+        }
         if let Note::Effects(facts) = note {
             for effect in facts.effects(step) {
                 self.apply(effect, facts, server);
@@ -393,20 +396,9 @@ impl<I: Io> Delivery<'_, I> {
 
     fn apply_lock(&mut self, effect: &Effect, server: &mut ServerState) {
         match effect {
-            Effect::AdvisoryLock => {
-                self.session.locks += 1;
-                self.pin(PinReasons::ADVISORY_LOCK, server);
-            }
-            Effect::AdvisoryUnlock => {
-                self.session.locks = self.session.locks.saturating_sub(1);
-                if self.session.locks == 0 {
-                    // The count may be wrong: the server is still dirty, and whatever is left goes with its reset.
-                    self.session.pin.end(PinReasons::ADVISORY_LOCK);
-                }
-            }
-            Effect::AdvisoryUnlockAll => {
-                self.session.locks = 0;
-                self.unpin(PinReasons::ADVISORY_LOCK, server);
+            Effect::AdvisoryLock => self.pin(PinReasons::ADVISORY_LOCK, server),
+            Effect::AdvisoryUnlock | Effect::AdvisoryUnlockAll => {
+                self.session.has_unlocked = self.session.pin.reasons.contains(PinReasons::ADVISORY_LOCK);
             }
             _ => {}
         }
@@ -453,7 +445,7 @@ impl<I: Io> Delivery<'_, I> {
         if self.session.settings.shares_listen {
             self.io.unlisten(None);
         }
-        self.session.locks = 0;
+        self.session.has_unlocked = false;
         self.session.cursors.clear();
         let kept = PinReasons::SESSION_POOLING | PinReasons::LOAD;
         self.unpin(PinReasons::all() - kept, server);

@@ -3,11 +3,12 @@
 use std::rc::Rc;
 
 use weir_base::{time::Time, violation::Violation};
-use weir_postgres_codec::{TransactionStatus, backend};
+use weir_postgres_codec::{TransactionStatus, backend, frontend};
 
 use crate::facts::Facts;
 use crate::feed::Feed;
 use crate::io::Io;
+use crate::outstanding::{Expected, Note, Request};
 use crate::pin::{Pin, PinReasons};
 use crate::refusal::Refusal;
 use crate::server::ServerState;
@@ -139,8 +140,8 @@ pub struct Session {
     /// Portals whose statements have effects.
     pub(crate) portals: Vec<(Box<[u8]>, Rc<Facts>)>,
     pub(crate) pin: Pin,
-    /// Session-level advisory locks that were taken and not released.
-    pub(crate) locks: u64,
+    /// An advisory lock may have been given back: the server has to say whether one is left.
+    pub(crate) has_unlocked: bool,
     /// Open cursors WITH HOLD.
     pub(crate) cursors: Vec<Box<[u8]>>,
     pub(crate) attachment: Attachment,
@@ -197,7 +198,7 @@ impl Session {
             unnamed: None,
             portals: Vec::new(),
             pin: Pin::default(),
-            locks: 0,
+            has_unlocked: false,
             cursors: Vec::new(),
             attachment: Attachment::None,
             body_left: 0,
@@ -294,7 +295,10 @@ impl Session {
                 return Ok(ServerStep::Release(Cleanliness::Dirty));
             }
             Attachment::Fresh | Attachment::None => return Ok(ServerStep::Continue),
-            Attachment::Used => self.restore_startup(server, io),
+            Attachment::Used => {
+                self.restore_startup(server, io);
+                self.count_locks(server, io);
+            }
         }
         // The message that waits for these replies needs this server.
         if self.is_waiting || !server.queue.is_quiet() {
@@ -314,6 +318,18 @@ impl Session {
         self.detach(server);
         io.count(crate::io::Event::Transaction);
         Ok(ServerStep::Release(cleanliness))
+    }
+
+    /// Has the server count the advisory locks that are left behind an unlock. Its reply may be false, of several rows, or never
+    /// have been computed: the text does not show it.
+    fn count_locks(&mut self, server: &mut ServerState, io: &impl Io) {
+        if !self.has_unlocked || server.status != TransactionStatus::Idle {
+            return;
+        }
+        self.has_unlocked = false;
+        io.encode_to_server(|out| frontend::query(out, LOCKS));
+        server.queue.push(Expected::swallow(Request::Query, Note::LocksCounted));
+        server.unnamed = None;
     }
 
     /// The client wants what its server has.
@@ -389,6 +405,10 @@ impl Session {
         self.settings.pool_mode != PoolMode::Session
     }
 }
+
+/// One row for each advisory lock of the session, whatever its `search_path` is.
+const LOCKS: &[u8] = b"SELECT FROM pg_catalog.pg_locks WHERE locktype OPERATOR(pg_catalog.=) 'advisory' \
+                       AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
 
 /// Requests of one client without a reply. Beyond, it is not read: a pipeline holds this many entries of some 40 bytes.
 const OUTSTANDING_MAX: usize = 16 * 1024;

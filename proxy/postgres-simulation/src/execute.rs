@@ -45,6 +45,8 @@ impl ModelServer {
                 self.state.locks = self.state.locks.saturating_sub(1);
                 vec![if had { "t" } else { "f" }.to_owned()]
             }
+            Sql::UnlockOther => vec!["f".to_owned()],
+            Sql::CountLocks => vec![String::new(); self.state.locks as usize],
             Sql::UnlockAll => {
                 self.state.locks = 0;
                 vec![String::new()]

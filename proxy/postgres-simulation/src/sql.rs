@@ -54,6 +54,10 @@ pub enum Sql {
     Lock,
     /// `SELECT pg_advisory_unlock(n)`.
     Unlock,
+    /// `SELECT pg_advisory_unlock(99)`, of a lock that nobody has.
+    UnlockOther,
+    /// The gateway's own look at `pg_locks`: a row for each lock.
+    CountLocks,
     /// `SELECT pg_advisory_unlock_all()`.
     UnlockAll,
     /// `CREATE TEMP TABLE name (a int)`.
@@ -100,6 +104,8 @@ impl Sql {
                 | LibraryCall
                 | Lock
                 | Unlock
+                | UnlockOther
+                | CountLocks
                 | UnlockAll
                 | Read(_)
                 | Fetch(_)
@@ -186,6 +192,10 @@ fn one(text: &str) -> Result<Option<Sql>, SyntaxError> {
         "SELECT LIB_CALL()" => Sql::LibraryCall,
         "SELECT PG_ADVISORY_LOCK(1)" => Sql::Lock,
         "SELECT PG_ADVISORY_UNLOCK(1)" => Sql::Unlock,
+        "SELECT PG_ADVISORY_UNLOCK(99)" => Sql::UnlockOther,
+        "SELECT FROM PG_LOCKS WHERE LOCKTYPE OPERATOR(=) 'ADVISORY' AND PID OPERATOR(=) PG_BACKEND_PID()" => {
+            Sql::CountLocks
+        }
         "SELECT PG_ADVISORY_UNLOCK_ALL()" => Sql::UnlockAll,
         "COPY T FROM STDIN" => Sql::CopyIn,
         "COPY T TO STDOUT" => Sql::CopyOut,

@@ -145,3 +145,23 @@ fn the_unnamed_statement_of_another_client_is_unknown_behind_a_move_to_another_w
     assert_eq!(tags(&reply), "EZ", "{}", String::from_utf8_lossy(&reply));
     assert!(reply.windows(5).any(|part| part == b"26000"));
 }
+
+/// The text of an unlock does not show whether there was a lock.
+#[test]
+fn a_client_keeps_its_server_until_it_has_no_advisory_lock() {
+    let mut scene = scene();
+    scene.ask(&query("SELECT pg_advisory_lock(1)"));
+    scene.ask(&query("SELECT pg_advisory_lock(1)"));
+    for unlock in ["SELECT pg_advisory_unlock(99)", "SELECT pg_advisory_unlock(1)", "SELECT pg_advisory_unlock(99)"] {
+        assert_eq!(tags(&scene.ask(&query(unlock))), "TDCZ");
+        assert!(scene.is_attached && scene.model.state().locks > 0, "{unlock}");
+        assert_eq!(scene.session.pin().reasons, PinReasons::ADVISORY_LOCK);
+    }
+    scene.ask(&query("BEGIN"));
+    scene.ask(&query("SELECT pg_advisory_unlock(1)"));
+    assert_eq!(tags(&scene.ask(&query("COMMIT"))), "CZ");
+    assert_eq!(scene.releases, [Cleanliness::Clean], "nothing is left to reset");
+    scene.ask(&query("SELECT pg_advisory_lock(1)"));
+    scene.ask(&query("SELECT pg_advisory_unlock_all()"));
+    assert_eq!(scene.releases.len(), 2);
+}
