@@ -308,6 +308,9 @@ impl Session {
             let end = self.end_with(Refusal::BLOCK_IN_STATEMENT_POOLING, io);
             return Ok(ServerStep::Close(end));
         }
+        if server.variables.has_temporary_path() && self.is_multiplexed() {
+            self.add_pin(PinReasons::TEMPORARY_TABLE, server, io);
+        }
         use crate::checkin::Verdict;
         let cleanliness = match server.facts(self.pin.is_held(), false).after_reply() {
             Verdict::Clean => Cleanliness::Clean,

@@ -311,6 +311,16 @@ impl ServerVariables {
         self.now = wanted.clone();
     }
 
+    /// New objects are temporary although their CREATE does not say so.
+    #[inline]
+    pub(crate) fn has_temporary_path(&self) -> bool {
+        let names_temp = |value: &Value| {
+            let (Value::Literal(path) | Value::Expression(path) | Value::Config(path)) = value;
+            memchr::memmem::find(&path.to_ascii_lowercase(), b"pg_temp").is_some()
+        };
+        !self.now.0.is_empty() && self.now.get(b"search_path").is_some_and(names_temp)
+    }
+
     fn begin_change(&mut self) {
         if self.before.is_none() {
             self.before = Some(self.now.clone());

@@ -99,7 +99,18 @@ fn prepared(rng: &mut Rng, mark: &str) -> String {
 
 fn object(rng: &mut Rng) -> String {
     let table = pick(rng, &["t1", "t2"]);
-    match rng.below(12) {
+    match rng.below(14) {
+        12 => format!("CREATE TABLE {table} (a int)"),
+        13 => pick(
+            rng,
+            &[
+                "SET search_path = pg_temp",
+                "SET LOCAL search_path = pg_temp",
+                "SELECT set_config('search_path', 'pg_temp', false)",
+                "SET search_path = public",
+            ],
+        )
+        .to_owned(),
         0 => format!("CREATE TEMP TABLE {table} (a int)"),
         1..=3 => format!("SELECT a FROM {table}"),
         4 => format!("DROP TABLE {table}"),

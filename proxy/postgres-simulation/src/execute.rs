@@ -147,6 +147,11 @@ impl ModelServer {
                 self.version += 1;
                 Ok(())
             }
+            // PostgreSQL 15 lets only the owner of a database create tables in `public`.
+            Sql::Create(_) if !self.state.value("search_path").starts_with("pg_temp") => {
+                Err(("42501", "permission denied for schema public"))
+            }
+            Sql::Create(name) => self.act_on_objects(&Sql::CreateTemp(name.clone())),
             _ => self.act_on_objects(sql),
         }
     }
@@ -230,7 +235,7 @@ impl ModelServer {
             Sql::Prepare(..) => "PREPARE",
             Sql::Deallocate(Some(_)) => "DEALLOCATE",
             Sql::Deallocate(None) => "DEALLOCATE ALL",
-            Sql::CreateTemp(_) => "CREATE TABLE",
+            Sql::CreateTemp(_) | Sql::Create(_) => "CREATE TABLE",
             Sql::Drop(_) => "DROP TABLE",
             Sql::Declare(_) => "DECLARE CURSOR",
             Sql::Close(Some(_)) => "CLOSE CURSOR",

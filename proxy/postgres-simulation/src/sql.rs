@@ -62,6 +62,8 @@ pub enum Sql {
     UnlockAll,
     /// `CREATE TEMP TABLE name (a int)`.
     CreateTemp(String),
+    /// `CREATE TABLE name (a int)`: only in the schema of temporary ones, if that is first in the path.
+    Create(String),
     /// `SELECT a FROM name`: empty if it exists.
     Read(String),
     /// `DROP TABLE name`.
@@ -222,7 +224,7 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         let (name, body) = rest.split_once(" AS ").ok_or(SyntaxError)?;
         return Ok(Sql::Prepare(unquote(name), body.to_owned()));
     }
-    let by_name: [ByName; 9] = [
+    let by_name: [ByName; 10] = [
         ("EXECUTE ", Sql::Execute),
         ("DEALLOCATE ", |name| Sql::Deallocate(Some(name))),
         ("SELECT A FROM ", Sql::Read),
@@ -231,6 +233,7 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         ("CLOSE ", |name| Sql::Close(Some(name))),
         ("LISTEN ", Sql::Listen),
         ("SHOW ", |name| Sql::Show(setting(&name))),
+        ("CREATE TABLE ", |rest| Sql::Create(rest.split(' ').next().unwrap_or_default().to_ascii_lowercase())),
         ("CREATE TEMP TABLE ", |rest| Sql::CreateTemp(rest.split(' ').next().unwrap_or_default().to_ascii_lowercase())),
     ];
     for (prefix, make) in by_name {

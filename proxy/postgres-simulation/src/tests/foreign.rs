@@ -165,3 +165,22 @@ fn a_client_keeps_its_server_until_it_has_no_advisory_lock() {
     scene.ask(&query("SELECT pg_advisory_unlock_all()"));
     assert_eq!(scene.releases.len(), 2);
 }
+
+/// The CREATE does not say that its table is temporary.
+#[test]
+fn a_path_of_temporary_objects_pins_wherever_it_comes_from() {
+    let startup: [&[(&[u8], &[u8])]; 2] = [&[(b"search_path", b"pg_temp")], &[(b"options", b"-c search_path=pg_temp")]];
+    let texts = ["SELECT set_config('search_path', 'pg_temp', false)", "SET search_path = pg_temp", "DISCARD ALL"];
+    let cases = texts.map(|text| (&[][..], text)).into_iter().take(2);
+    for (startup, text) in cases.chain(startup.map(|startup| (startup, "SELECT 'a'"))).chain([(startup[0], texts[2])]) {
+        let mut scene = Scene::new(SessionSettings::default(), startup);
+        scene.ask(&query(text));
+        assert_eq!(tags(&scene.ask(&query("CREATE TABLE t1 (a int)"))), "CZ", "{text}");
+        assert_eq!(scene.session.pin().reasons, PinReasons::TEMPORARY_TABLE, "{text}");
+        let recovery = scene.session.on_client_gone(&mut scene.state, None);
+        assert_eq!(scene.recover(recovery), Recovered::Clean, "{text}");
+        scene.next_client(&[]);
+        let reply = scene.ask(&query("SELECT a FROM t1"));
+        assert!(reply.windows(5).any(|part| part == b"42P01"), "{text}");
+    }
+}
