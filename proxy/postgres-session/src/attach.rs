@@ -73,6 +73,8 @@ impl Session {
         self.attachment = Attachment::None;
         self.busy_since = None;
         self.idle_since = io.now();
+        // Its error was kept back, and nothing is repeated any more.
+        let hides_error = self.retry.is_repeating();
         self.retry.forget();
         // The client gets an error in its place.
         drop(self.retry.take_held());
@@ -84,7 +86,7 @@ impl Session {
             return Next::Close(End::ServerLost);
         }
         self.portals.clear();
-        self.fail_outstanding(server, io);
+        self.fail_outstanding(server, hides_error, io);
         // The statement has gone nowhere, and another server may take it. A server that never does would be tried without end.
         self.lost_unused += u8::from(was_preparing);
         if self.lost_unused >= LOST_UNUSED_MAX {
@@ -95,12 +97,16 @@ impl Session {
     }
 
     /// An error for each request that the lost server leaves without a reply.
-    fn fail_outstanding(&mut self, server: &mut ServerState, io: &impl Io) {
+    fn fail_outstanding(&mut self, server: &mut ServerState, hides_error: bool, io: &impl Io) {
         let mut is_failed = server.queue.is_skipping();
         let refuse = || {
             io.count(Event::Refusal);
             io.encode_to_client(|out| backend::error(out, &Refusal::SERVER_LOST.report()));
         };
+        if hides_error {
+            refuse();
+            is_failed = true;
+        }
         let mut error_sent_for_front = server.has_failed;
         while let Some(entry) = server.queue.pop() {
             if entry.fate == Fate::Swallow {

@@ -192,8 +192,7 @@ fn sets_temp_path(text: &[u8], all: &[Lexeme], function: FunctionAt) -> bool {
     let arguments = all.get(function.arguments..).unwrap_or_default();
     let setting = arguments.first().and_then(|lexeme| plain_text(text, lexeme.token));
     let may_be_path = setting.is_none_or(|name| name.eq_ignore_ascii_case(b"search_path"));
-    let value = arguments.get(2).filter(|value| value.kind() != Kind::Parameter);
-    may_be_path && value.is_some_and(|value| setting::may_name_temp(value.range().of(text)))
+    may_be_path && arguments.get(2).is_some_and(|value| setting::may_name_temp(value.range().of(text)))
 }
 
 /// `set_config(name, value, is_local)`. With texts, and sure to run once, it is a SET.

@@ -205,6 +205,34 @@ fn a_lost_server_costs_each_request_an_error_and_a_block_its_session() {
     assert_eq!(tags(&bound.io.to_client.take()), "E");
 }
 
+/// The error of the outdated plan was kept back.
+#[test]
+fn a_server_that_is_lost_before_a_batch_is_repeated_costs_it_an_error() {
+    for (ends, expected) in [(frontend::sync as fn(&mut Vec<u8>), "EZ"), (frontend::flush, "E")] {
+        let mut scene = scene();
+        scene.ask(&prepare("s", "SELECT 'a'"));
+        scene.ask(&query("ALTER TABLE t ADD b INT"));
+        scene.send(&bytes(|out| {
+            frontend::bind(out, b"", b"s", []);
+            frontend::execute(out, b"", 0);
+            ends(out);
+        }));
+        let input = scene.io.to_server.take();
+        scene.model.receive(&input);
+        scene.model.run();
+        let output = scene.model.take_output();
+        let error = weir_postgres_codec::frame::head(&output).expect("a message").expect("it is whole").whole();
+        let step = scene.session.on_server(&output[..error], &mut scene.state, &scene.io);
+        assert_eq!((step, scene.io.to_client.take()), (Ok(ServerStep::Continue), Vec::new()), "the error is kept back");
+        assert_eq!(scene.session.on_server_lost(&mut scene.state, &scene.io), Next::More);
+        assert_eq!(tags(&scene.io.to_client.take()), expected);
+        scene.is_attached = false;
+        let rest = if expected == "E" { bytes(frontend::sync) } else { Vec::new() };
+        assert_eq!(scene.send_unserved(&rest), Next::More);
+        assert_eq!(tags(&scene.io.to_client.take()), if expected == "E" { "Z" } else { "" });
+    }
+}
+
 #[test]
 fn p17_an_idle_transaction_ends_with_25p03_and_the_server_is_rolled_back() {
     let mut scene = scene();
