@@ -208,6 +208,10 @@ impl<I: Io> Replies for Delivery<'_, I> {
             return false;
         }
         self.session.retry.forget();
+        // With pipelined requests, the time of the next begins where that of the last ends.
+        if let Some(since) = &mut self.session.busy_since {
+            *since = self.io.now();
+        }
         is_forwarded
     }
 }

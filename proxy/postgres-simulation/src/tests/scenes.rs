@@ -234,6 +234,24 @@ fn a_server_that_is_lost_before_a_batch_is_repeated_costs_it_an_error() {
 }
 
 #[test]
+fn query_timeout_is_for_each_query_of_a_pipeline() {
+    let settings = SessionSettings { query_timeout: Some(Duration::from_secs(5)), ..SessionSettings::default() };
+    let mut scene = Scene::new(settings, &[]);
+    scene.send(&query("SELECT 'a'"));
+    for _ in 0..4 {
+        scene.send(&query("SELECT 'a'"));
+        scene.advance(Duration::from_secs(3));
+        assert!(scene.session.on_deadline(Some(&scene.state), &scene.io).is_none());
+        scene.reply(&bytes(|out| {
+            backend::command_complete(out, b"SELECT 1");
+            backend::ready_for_query(out, TransactionStatus::Idle);
+        }));
+    }
+    scene.advance(Duration::from_secs(6));
+    assert_eq!(scene.session.on_deadline(Some(&scene.state), &scene.io), Some(End::TimedOut("57014")));
+}
+
+#[test]
 fn p17_an_idle_transaction_ends_with_25p03_and_the_server_is_rolled_back() {
     let mut scene = scene();
     scene.ask(&query("BEGIN"));
