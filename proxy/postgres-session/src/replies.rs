@@ -368,13 +368,25 @@ impl<I: Io> Delivery<'_, I> {
             Effect::Opaque if self.session.settings.opaque != crate::settings::OpaquePolicy::Pass => {
                 server.dirt |= PinReasons::OPAQUE;
             }
-            Effect::Listen(_) => self.pin(PinReasons::LISTEN, server),
+            Effect::Listen(channel) => {
+                if !self.session.channels.contains(channel) {
+                    self.session.channels.push(channel.clone());
+                }
+                self.pin(PinReasons::LISTEN, server);
+            }
             Effect::Unlisten(channel) if self.session.settings.shares_listen => self.io.unlisten(Some(channel)),
+            Effect::Unlisten(channel) if is_final(facts, server) => {
+                self.session.channels.retain(|known| known != channel);
+                if self.session.channels.is_empty() {
+                    self.unpin(PinReasons::LISTEN, server);
+                }
+            }
             Effect::UnlistenAll => {
                 if self.session.settings.shares_listen {
                     self.io.unlisten(None);
                 }
                 if is_final(facts, server) {
+                    self.session.channels.clear();
                     self.unpin(PinReasons::LISTEN, server);
                 }
             }
@@ -451,6 +463,7 @@ impl<I: Io> Delivery<'_, I> {
         }
         self.session.has_unlocked = false;
         self.session.cursors.clear();
+        self.session.channels.clear();
         let kept = PinReasons::SESSION_POOLING | PinReasons::LOAD;
         self.unpin(PinReasons::all() - kept, server);
     }

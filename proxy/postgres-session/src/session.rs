@@ -142,6 +142,8 @@ pub struct Session {
     pub(crate) pin: Pin,
     /// An advisory lock may have been given back: the server has to say whether one is left.
     pub(crate) has_unlocked: bool,
+    /// Channels of LISTEN, without a shared listener.
+    pub(crate) channels: Vec<Box<[u8]>>,
     /// Open cursors WITH HOLD.
     pub(crate) cursors: Vec<Box<[u8]>>,
     pub(crate) attachment: Attachment,
@@ -199,6 +201,7 @@ impl Session {
             portals: Vec::new(),
             pin: Pin::default(),
             has_unlocked: false,
+            channels: Vec::new(),
             cursors: Vec::new(),
             attachment: Attachment::None,
             body_left: 0,

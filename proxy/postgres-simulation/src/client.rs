@@ -117,7 +117,7 @@ fn object(rng: &mut Rng) -> String {
         5 => "DECLARE c1 CURSOR WITH HOLD FOR SELECT 1".to_owned(),
         6 => "FETCH 1 FROM c1".to_owned(),
         7 => pick(rng, &["CLOSE c1", "CLOSE ALL"]).to_owned(),
-        8 => pick(rng, &["LISTEN news", "UNLISTEN *"]).to_owned(),
+        8 => pick(rng, &["LISTEN news", "LISTEN more", "UNLISTEN news", "UNLISTEN more", "UNLISTEN *"]).to_owned(),
         9 => "SELECT pg_advisory_lock(1)".to_owned(),
         10 => pick(rng, &["SELECT pg_advisory_unlock(1)", "SELECT pg_advisory_unlock(99)"]).to_owned(),
         _ => pick(rng, &["DISCARD TEMP", "SELECT pg_advisory_unlock_all()"]).to_owned(),

@@ -182,8 +182,8 @@ impl ModelServer {
                 objects.channels.insert(name.clone());
                 Ok(())
             }
-            Sql::Unlisten => {
-                objects.channels.clear();
+            Sql::Unlisten(name) => {
+                objects.channels.retain(|known| name.as_ref().is_some_and(|name| name != known));
                 Ok(())
             }
             _ => Ok(()),
@@ -241,7 +241,7 @@ impl ModelServer {
             Sql::Close(Some(_)) => "CLOSE CURSOR",
             Sql::Close(None) => "CLOSE CURSOR ALL",
             Sql::Listen(_) => "LISTEN",
-            Sql::Unlisten => "UNLISTEN",
+            Sql::Unlisten(_) => "UNLISTEN",
             Sql::Alter => "ALTER TABLE",
             Sql::Fetch(_) => return format!("FETCH {rows}"),
             Sql::CopyOut => "COPY 1",

@@ -76,8 +76,8 @@ pub enum Sql {
     Close(Option<String>),
     /// `LISTEN name`.
     Listen(String),
-    /// `UNLISTEN *`.
-    Unlisten,
+    /// `UNLISTEN name`; `None` is all.
+    Unlisten(Option<String>),
     /// `COPY t FROM STDIN`.
     CopyIn,
     /// `COPY t TO STDOUT`.
@@ -188,7 +188,7 @@ fn one(text: &str) -> Result<Option<Sql>, SyntaxError> {
         "DISCARD PLANS" | "DISCARD SEQUENCES" => Sql::DiscardNothing(upper.clone()),
         "DEALLOCATE ALL" => Sql::Deallocate(None),
         "CLOSE ALL" => Sql::Close(None),
-        "UNLISTEN *" => Sql::Unlisten,
+        "UNLISTEN *" => Sql::Unlisten(None),
         "SELECT $1::TEXT" => Sql::Parameter,
         "SELECT 1/0" => Sql::Fails,
         "SELECT LIB_CALL()" => Sql::LibraryCall,
@@ -224,7 +224,7 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         let (name, body) = rest.split_once(" AS ").ok_or(SyntaxError)?;
         return Ok(Sql::Prepare(unquote(name), body.to_owned()));
     }
-    let by_name: [ByName; 10] = [
+    let by_name: [ByName; 11] = [
         ("EXECUTE ", Sql::Execute),
         ("DEALLOCATE ", |name| Sql::Deallocate(Some(name))),
         ("SELECT A FROM ", Sql::Read),
@@ -232,6 +232,7 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         ("FETCH 1 FROM ", Sql::Fetch),
         ("CLOSE ", |name| Sql::Close(Some(name))),
         ("LISTEN ", Sql::Listen),
+        ("UNLISTEN ", |name| Sql::Unlisten(Some(name))),
         ("SHOW ", |name| Sql::Show(setting(&name))),
         ("CREATE TABLE ", |rest| Sql::Create(rest.split(' ').next().unwrap_or_default().to_ascii_lowercase())),
         ("CREATE TEMP TABLE ", |rest| Sql::CreateTemp(rest.split(' ').next().unwrap_or_default().to_ascii_lowercase())),

@@ -184,3 +184,15 @@ fn a_path_of_temporary_objects_pins_wherever_it_comes_from() {
         assert!(reply.windows(5).any(|part| part == b"42P01"), "{text}");
     }
 }
+
+#[test]
+fn the_end_of_the_last_channel_ends_the_pin() {
+    let mut scene = scene();
+    for text in ["LISTEN a", "LISTEN a", "LISTEN b", "UNLISTEN a"] {
+        scene.ask(&query(text));
+        assert!(scene.is_attached, "{text}");
+    }
+    scene.ask(&query("UNLISTEN b"));
+    assert!(!scene.is_attached && scene.model.state().is_pristine());
+    assert_eq!(scene.releases, [Cleanliness::Clean], "nothing is left to reset");
+}
