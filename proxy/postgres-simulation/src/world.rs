@@ -374,8 +374,9 @@ impl World {
 
     fn recover(&mut self, at: usize, mut recovery: Recovery) {
         let server = &mut self.servers[at];
+        let runs_query = server.state.is_busy() && !server.state.facts(false, false).is_copying;
         let recovered = recovery.begin(&mut server.state, &self.share, &self.io);
-        if recovery.needs_cancel() && self.rng.below(2) == 0 && recovered == Recovered::NotYet {
+        if runs_query && self.rng.below(2) == 0 && recovered == Recovered::NotYet {
             server.model.cancel();
         }
         server.used = Use::Recovery(recovery);
