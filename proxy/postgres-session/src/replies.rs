@@ -398,7 +398,7 @@ impl<I: Io> Delivery<'_, I> {
     fn apply_executed(&mut self, name: &[u8], server: &mut ServerState) {
         match self.session.names.get(name).cloned() {
             Some(named) => {
-                for facts in &named.effects {
+                if let Some(facts) = &named.effects {
                     facts.effects(0).iter().for_each(|effect| self.apply(effect, facts, server));
                     if facts.is_opaque {
                         server.dirt |= PinReasons::OPAQUE;

@@ -77,7 +77,8 @@ fn setting(rng: &mut Rng, mark: &str) -> String {
 
 fn sql_statement(rng: &mut Rng, mark: &str) -> String {
     let name = pick(rng, &["q1", "q2"]);
-    let reserved = pick(rng, &["weir_1", "weir_2", "weir_3"]);
+    // A client has `weir_1` itself, by Parse: SQL of these is a known difference.
+    let reserved = pick(rng, &["weir_2", "weir_3", "weir_4"]);
     match rng.below(7) {
         0..=1 => format!("PREPARE {name} AS {}", prepared(rng, mark)),
         2..=3 => format!("EXECUTE {name}"),
