@@ -48,7 +48,7 @@ impl Session {
             self.refuse(&refusal, head, turn, server);
             return None;
         }
-        if !parse.name.is_empty() && self.names.len() >= self.settings.client_statements_max {
+        if !parse.name.is_empty() && !self.has_room_for(1, parse.name.len() + parse.rest.len()) {
             self.refuse(&Refusal::TOO_MANY_STATEMENTS, head, turn, server);
             return None;
         }
@@ -82,6 +82,12 @@ impl Session {
             self.parse_named(name, statement, head, turn, server);
         }
         None
+    }
+
+    /// The client may have so many prepared statements more, of so many bytes together.
+    pub(crate) fn has_room_for(&self, statements: usize, bytes: usize) -> bool {
+        self.names.len() + statements <= self.settings.client_statements_max
+            && self.names.bytes() + bytes <= self.settings.client_statement_bytes_max
     }
 
     fn parse_unnamed<I: Io>(

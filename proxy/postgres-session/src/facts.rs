@@ -173,6 +173,11 @@ impl Facts {
         }
     }
 
+    /// All PREPAREs, in the order of the text.
+    pub(crate) fn prepares(&self) -> &[Prepare] {
+        &self.prepares
+    }
+
     /// The PREPARE with this name.
     pub(crate) fn prepare(&self, wanted: &[u8]) -> Option<&Prepare> {
         let names = self.all().filter_map(|effect| match effect {

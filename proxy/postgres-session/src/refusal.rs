@@ -45,8 +45,11 @@ impl Refusal {
         "the statement is too large or too deep to be checked, and this pool refuses such statements",
         false,
     );
-    pub(crate) const TOO_MANY_STATEMENTS: Self =
-        Self::fixed(sqlstate::INSUFFICIENT_RESOURCES, "too many prepared statements", false);
+    pub(crate) const TOO_MANY_STATEMENTS: Self = Self::fixed(
+        sqlstate::INSUFFICIENT_RESOURCES,
+        "too many prepared statements, or too many bytes of them: close some that are not needed",
+        false,
+    );
 
     pub(crate) const NO_STATEMENT: Self =
         Self::fixed(sqlstate::INVALID_SQL_STATEMENT_NAME, "prepared statement does not exist", false);

@@ -47,6 +47,10 @@ impl Session {
                 self.refuse(&refusal, head, turn, server);
                 return None;
             }
+            if !self.has_room_for_prepares(facts) {
+                self.refuse(&Refusal::TOO_MANY_STATEMENTS, head, turn, server);
+                return None;
+            }
             if server.is_none()
                 && let Some(next) = self.on_listen_statement(facts, head, turn)
             {
@@ -87,6 +91,13 @@ impl Session {
         }
         turn.feed.pass(head.whole());
         None
+    }
+
+    /// The client may have what a text prepares by SQL.
+    fn has_room_for_prepares(&self, facts: &Facts) -> bool {
+        let prepares = facts.prepares();
+        prepares.is_empty()
+            || self.has_room_for(prepares.len(), prepares.iter().map(|prepare| prepare.text.len()).sum())
     }
 
     /// Why a text is refused although no server has seen it.

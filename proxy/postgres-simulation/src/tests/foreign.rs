@@ -196,3 +196,27 @@ fn the_end_of_the_last_channel_ends_the_pin() {
     assert!(!scene.is_attached && scene.model.state().is_pristine());
     assert_eq!(scene.releases, [Cleanliness::Clean], "nothing is left to reset");
 }
+
+/// What a client has prepared stays with it: each of its names costs memory.
+#[test]
+fn p13_statements_of_sql_and_their_bytes_count_as_those_of_the_protocol_do() {
+    let settings =
+        SessionSettings { client_statements_max: 3, client_statement_bytes_max: 950, ..SessionSettings::default() };
+    let sql = |name: &str, text: &str| query(&format!("PREPARE {name} AS SELECT '{text}'"));
+    let large = "x".repeat(900);
+    let mut scene = Scene::new(settings, &[]);
+    scene.ask(&sql("a", "1"));
+    scene.ask(&prepare("b", "SELECT 'b'"));
+    assert_eq!(tags(&scene.ask(&sql("c", &large))), "EZ", "bytes");
+    assert_eq!(tags(&scene.ask(&prepare("c", &format!("SELECT '{large}'")))), "EZ");
+    assert_eq!(tags(&scene.ask(&query("PREPARE c AS SELECT '1'; PREPARE d AS SELECT '1'"))), "EZ", "names");
+    assert_eq!(tags(&scene.ask(&sql("c", "3"))), "CZ");
+    let refused = scene.ask(&sql("d", "4"));
+    assert!(tags(&refused) == "EZ" && refused.windows(5).any(|part| part == b"53000"));
+    for end in ["DEALLOCATE a", "DEALLOCATE ALL"] {
+        scene.ask(&query(end));
+        assert_eq!(tags(&scene.ask(&sql("a", "5"))), "CZ", "{end}");
+    }
+    assert_eq!(tags(&scene.ask(&sql("l", &large))), "CZ", "there is room again");
+    assert_eq!(scene.session.statements(), 2);
+}
