@@ -57,6 +57,13 @@ impl Session {
             return None;
         }
         let name = parse.name;
+        if server.is_none() && self.is_prepared_here(name, &statement) {
+            turn.io.count(Event::ClientParse);
+            self.names.insert(Rc::new(Named::new(name, Meaning::Protocol(statement))));
+            turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+            turn.io.encode_to_client(backend::parse_complete);
+            return None;
+        }
         let server = match self.ready(is_read_only, head, turn, server) {
             Ok(server) => server,
             Err(next) => return next,
@@ -82,6 +89,13 @@ impl Session {
             self.parse_named(name, statement, head, turn, server);
         }
         None
+    }
+
+    /// The name is free, and a server has taken the text before: whichever serves the client next will get it with its first Bind.
+    /// A client that waits for this reply before others of its process end their transactions would wait for its own servers.
+    fn is_prepared_here(&self, name: &[u8], statement: &Statement) -> bool {
+        let is_proven = || self.pool.as_ref().is_some_and(|pool| statement.is_proven(pool, &self.variables));
+        !name.is_empty() && self.names.get(name).is_none() && is_proven()
     }
 
     /// The client may have so many prepared statements more, of so many bytes together.

@@ -14,7 +14,7 @@ use crate::retry::Batch;
 use crate::scan::Replies;
 use crate::server::ServerState;
 use crate::session::{Attachment, End, Session};
-use crate::statements::{Meaning, Named};
+use crate::statements::{Meaning, Named, Statement};
 use crate::variables::{AUTHORIZATION, ROLE};
 
 /// Delivers replies to the client of a session.
@@ -68,10 +68,10 @@ impl<I: Io> Replies for Delivery<'_, I> {
             }
             Note::Named(named) if entry.fate == Fate::Forward => {
                 if let Meaning::Protocol(statement) = &named.meaning {
-                    server.statements.confirm(statement);
+                    self.on_prepared(statement, server);
                 }
             }
-            Note::Prepared(statement) => server.statements.confirm(&statement),
+            Note::Prepared(statement) => self.on_prepared(&statement, server),
             Note::Bound(named) => named.is_seen.set(true),
             Note::Unnamed { .. } => server.unnamed_since = None,
             _ => {}
@@ -225,6 +225,16 @@ fn is_outdated(fields: &backend::ErrorFields<'_>) -> bool {
 }
 
 impl<I: Io> Delivery<'_, I> {
+    /// The server has taken a statement.
+    fn on_prepared(&self, statement: &Statement, server: &mut ServerState) {
+        server.statements.confirm(statement);
+        // Within a block, or with objects of its own, the client has what others have not.
+        let is_for_all = server.status == TransactionStatus::Idle && !self.session.pin.is_held();
+        if let Some(pool) = self.session.pool.as_ref().filter(|_| is_for_all) {
+            statement.prove(pool, server.variables.now());
+        }
+    }
+
     /// Bytes that were kept back come before whatever the client gets next.
     #[inline]
     fn show_held(&mut self) {

@@ -177,6 +177,8 @@ pub struct Session {
     pub(crate) startup: crate::startup::Startup,
     /// The process number that the client knows as its own.
     pub(crate) process: Option<u32>,
+    /// The pool of its servers.
+    pub(crate) pool: Option<Rc<str>>,
 }
 
 impl Session {
@@ -220,7 +222,13 @@ impl Session {
             end: None,
             retry: crate::retry::Retry::default(),
             process: None,
+            pool: None,
         }
+    }
+
+    /// All its servers are of this pool: a statement that one of them has taken needs no server to be prepared.
+    pub fn with_pool(self, pool: &str) -> Self {
+        Self { pool: Some(pool.into()), ..self }
     }
 
     /// The client knows its session by this process number, that of its BackendKeyData: its own notifications come with it.

@@ -1,12 +1,13 @@
 //! Prepared statements: texts of a worker, names of a client, and what each server has prepared.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::facts::{Facts, Known, Prepare};
+use crate::variables::Variables;
 
 /// Texts of a worker that are kept although nothing uses them.
 const TEXTS_MAX: usize = 10_000;
@@ -25,6 +26,15 @@ pub struct Statement {
     /// Effects of the text.
     facts: Option<Rc<Facts>>,
     is_read_only: bool,
+    proof: RefCell<Option<Proof>>,
+}
+
+/// A server has taken the statement.
+struct Proof {
+    /// The pool of the server.
+    pool: Rc<str>,
+    /// The parameters with which it did.
+    variables: Rc<Variables>,
 }
 
 impl Statement {
@@ -37,6 +47,17 @@ impl Statement {
     /// Text, NUL, types.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.rest
+    }
+
+    /// A server of this pool has taken it, with these parameters.
+    pub(crate) fn prove(&self, pool: &Rc<str>, variables: &Rc<Variables>) {
+        *self.proof.borrow_mut() = Some(Proof { pool: pool.clone(), variables: variables.clone() });
+    }
+
+    /// A server of the pool would take it, unless the schema has changed.
+    pub(crate) fn is_proven(&self, pool: &str, variables: &Rc<Variables>) -> bool {
+        let proof = self.proof.borrow();
+        proof.as_ref().is_some_and(|proof| *proof.pool == *pool && Rc::ptr_eq(&proof.variables, variables))
     }
 
     /// The same for another worker.
@@ -117,8 +138,13 @@ impl Texts {
             self.sweep();
         }
         self.last_id += 1;
-        let statement =
-            Rc::new(Statement { id: self.last_id, rest, facts: known.facts, is_read_only: known.is_read_only });
+        let statement = Rc::new(Statement {
+            id: self.last_id,
+            rest,
+            facts: known.facts,
+            is_read_only: known.is_read_only,
+            proof: RefCell::default(),
+        });
         // Limits of clients and servers bound the texts in use.
         self.count += 1;
         self.bytes += statement.rest.len();

@@ -107,7 +107,7 @@ impl World {
         self.names += 1;
         let mark = format!("m{}", self.names);
         Client {
-            session: Session::new([], self.settings.clone(), self.share.clone(), Time::ZERO),
+            session: Session::new([], self.settings.clone(), self.share.clone(), Time::ZERO).with_pool("pool"),
             direct: ModelServer::new(),
             mark,
             sent: Vec::new(),

@@ -31,7 +31,8 @@ impl Scene {
         let settings = Rc::new(settings);
         Self {
             io: SimulatedIo::default(),
-            session: Session::new(parameters.iter().copied(), settings.clone(), share.clone(), Time::ZERO),
+            session: Session::new(parameters.iter().copied(), settings.clone(), share.clone(), Time::ZERO)
+                .with_pool("pool"),
             model: ModelServer::new(),
             state: ServerState::new(ModelServer::reports(), None, &share),
             is_attached: false,
@@ -47,7 +48,8 @@ impl Scene {
         assert!(!self.is_attached, "the first still has the server");
         self.held.clear();
         self.session =
-            Session::new(parameters.iter().copied(), self.settings.clone(), self.share.clone(), self.io.now.get());
+            Session::new(parameters.iter().copied(), self.settings.clone(), self.share.clone(), self.io.now.get())
+                .with_pool("pool");
     }
 
     /// The server moves to another worker, which has nothing of this one.

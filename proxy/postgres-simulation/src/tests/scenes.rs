@@ -251,6 +251,28 @@ fn query_timeout_is_for_each_query_of_a_pipeline() {
     assert_eq!(scene.session.on_deadline(Some(&scene.state), &scene.io), Some(End::TimedOut("57014")));
 }
 
+/// pgbench waits for each ParseComplete before its other clients may go on, and these may have all servers in their transactions.
+#[test]
+fn a_statement_that_a_server_has_taken_before_is_prepared_without_one() {
+    let mut scene = scene();
+    assert!(matches!(scene.send_unserved(&prepare("s", "SELECT 'a'")), Next::NeedServer(_)));
+    scene.ask(b"");
+    scene.next_client(&[]);
+    assert_eq!(scene.send_unserved(&prepare("mine", "SELECT 'a'")), Next::More);
+    assert_eq!(tags(&scene.io.to_client.take()), "1Z");
+    assert!(matches!(scene.send_unserved(&prepare("mine", "SELECT 'a'")), Next::NeedServer(_)), "the name is taken");
+    assert_eq!(tags(&scene.ask(&run("mine"))), "EZ2TDCZ");
+    scene.next_client(&[]);
+    scene.send_unserved(&query("SET work_mem = '1MB'"));
+    scene.ask(b"");
+    assert!(matches!(scene.send_unserved(&prepare("s", "SELECT 'a'")), Next::NeedServer(_)), "with other parameters");
+    assert_eq!(tags(&scene.ask(b"")), "1Z");
+    scene.next_client(&[]);
+    scene.session =
+        Session::new([], scene.settings.clone(), scene.share.clone(), scene.io.now.get()).with_pool("other");
+    assert!(matches!(scene.send_unserved(&prepare("s", "SELECT 'a'")), Next::NeedServer(_)), "in another database");
+}
+
 #[test]
 fn p17_an_idle_transaction_ends_with_25p03_and_the_server_is_rolled_back() {
     let mut scene = scene();
