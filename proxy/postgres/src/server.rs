@@ -4,9 +4,10 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     fmt,
-    hash::{Hash, Hasher},
+    hash::{BuildHasher as _, Hash, Hasher, RandomState},
     io,
     rc::Rc,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
@@ -40,9 +41,14 @@ pub(crate) const DERIVED_KEYS_MAX: usize = 1_024;
 /// The `application_name` of connections that run auth queries.
 const LOOKUPS: &str = "weir auth_query";
 
-/// The identity of a pool: database, user, and the proof for that user.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PoolKey {
+/// The identity of a pool: database, user, and the proof for that user. Clones share it.
+#[derive(Clone)]
+pub struct PoolKey(Arc<Identity>);
+
+#[derive(PartialEq, Eq)]
+struct Identity {
+    /// Of the names: each transaction that waits for a server looks its pool up.
+    hash: u64,
     database: Box<[u8]>,
     user: Box<[u8]>,
     credential: Credential,
@@ -58,33 +64,39 @@ impl PoolKey {
         credential: Credential,
         settings: &PostgresUpstreamSettings,
     ) -> Self {
-        let database = settings.database.as_ref().map_or(database, |name| name.as_bytes()).into();
+        let database = settings.database.as_ref().map_or(database, |name| name.as_bytes());
         match &settings.user {
             Some(user) => {
                 let password = settings.password.clone().map_or(Credential::None, Credential::Password);
-                Self { database, user: user.as_bytes().into(), credential: password, lookup_timeout: None }
+                Self::with(database, user.as_bytes(), password, None)
             }
-            None => Self { database, user: user.into(), credential, lookup_timeout: None },
+            None => Self::with(database, user, credential, None),
         }
     }
 
     /// The pool of the connections that run auth queries.
     pub(crate) fn of_lookups(settings: &AuthQuerySettings) -> Self {
-        let (database, user) = (settings.database.as_bytes().into(), settings.user.as_bytes().into());
-        Self { database, user, credential: settings.credential.clone(), lookup_timeout: Some(settings.timeout) }
+        let (database, user) = (settings.database.as_bytes(), settings.user.as_bytes());
+        Self::with(database, user, settings.credential.clone(), Some(settings.timeout))
+    }
+
+    fn with(database: &[u8], user: &[u8], credential: Credential, lookup_timeout: Option<Duration>) -> Self {
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let hash = HASHER.hash_one((database, user));
+        Self(Arc::new(Identity { hash, database: database.into(), user: user.into(), credential, lookup_timeout }))
     }
 
     pub(crate) fn database_name(&self) -> String {
-        String::from_utf8_lossy(&self.database).into_owned()
+        String::from_utf8_lossy(&self.0.database).into_owned()
     }
 
     pub(crate) fn user_name(&self) -> String {
-        String::from_utf8_lossy(&self.user).into_owned()
+        String::from_utf8_lossy(&self.0.user).into_owned()
     }
 
     fn identity(&self) -> ServerIdentity {
-        let mut identity = ServerIdentity::new(&self.user, &self.database, self.credential.clone());
-        if let Some(timeout) = self.lookup_timeout {
+        let mut identity = ServerIdentity::new(&self.0.user, &self.0.database, self.0.credential.clone());
+        if let Some(timeout) = self.0.lookup_timeout {
             // No setting of a client comes here, and no schema but the system's is searched (CVE-2025-12819).
             let timeout = timeout.as_millis().max(1).to_string();
             let own = [("search_path", "pg_catalog"), ("application_name", LOOKUPS), ("statement_timeout", &timeout)];
@@ -94,10 +106,17 @@ impl PoolKey {
     }
 }
 
+impl PartialEq for PoolKey {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Eq for PoolKey {}
+
 impl Hash for PoolKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.database.hash(state);
-        self.user.hash(state);
+        state.write_u64(self.0.hash);
     }
 }
 
@@ -174,11 +193,11 @@ impl PooledProtocol for PostgresServer {
     const FAREWELL: &'static [u8] = b"X\0\0\0\x04";
 
     fn database(key: &PoolKey) -> &[u8] {
-        &key.database
+        &key.0.database
     }
 
     fn user(key: &PoolKey) -> &[u8] {
-        &key.user
+        &key.0.user
     }
 
     async fn login(&self, stream: &mut Stream, target: &LoginTarget, key: &PoolKey) -> Result<ServerState, LoginError> {
