@@ -244,3 +244,20 @@ fn a_function_call_waits_for_a_discard_before_it() {
     assert_eq!(tags(&scene.ask(&[query("DISCARD ALL"), call].concat())), "CZVZ");
     assert!(scene.is_attached && scene.session.pin().reasons == PinReasons::OPAQUE);
 }
+
+/// Of two that are outstanding the first has its reply; the second fails yet, and takes no later one along.
+#[test]
+fn an_unnamed_statement_behind_one_that_fails_is_known() {
+    let mut scene = scene();
+    let parse = |text: &str| bytes(|out| frontend::parse(out, b"", text.as_bytes(), &[]));
+    scene.send(&[parse("SELECT 'a'"), parse("nonsense"), bytes(frontend::sync)].concat());
+    scene.model.receive(&scene.io.to_server.take());
+    scene.model.run();
+    let output = scene.model.take_output();
+    scene.reply(&output[..5]);
+    scene.send(&[parse("SELECT 'secret'"), bytes(frontend::sync)].concat());
+    scene.reply(&output[5..]);
+    assert_eq!(tags(&scene.turn(usize::MAX)), "1EZ1Z");
+    scene.next_client(&[]);
+    assert_eq!(tags(&scene.ask(&run(""))), "EZ");
+}
