@@ -78,6 +78,10 @@ impl Session {
                 }
                 self.has_barrier |= self.is_barrier(&facts);
                 self.prepare_for(&facts, turn, server);
+                if facts.names_statements {
+                    // Messages behind it with names wait.
+                    self.names_since = Some(server.queue.batch());
+                }
                 Note::Effects(facts)
             }
             None => Note::None,

@@ -1,6 +1,6 @@
 //! Nothing that one client leaves at a server reaches another (K5): cases that the random runs cannot show.
 
-use weir_postgres_codec::frontend;
+use weir_postgres_codec::{frontend, frontend::Kind};
 use weir_postgres_session::{Cleanliness, End, Next, PinReasons, Recovered, ServerStep, SessionSettings};
 
 use super::scene::{Scene, tags};
@@ -260,4 +260,17 @@ fn an_unnamed_statement_behind_one_that_fails_is_known() {
     assert_eq!(tags(&scene.turn(usize::MAX)), "1EZ1Z");
     scene.next_client(&[]);
     assert_eq!(tags(&scene.ask(&run(""))), "EZ");
+}
+
+/// The name is there only with the reply.
+#[test]
+fn a_close_behind_a_prepare_of_sql_closes_it() {
+    let mut scene = scene();
+    let close = bytes(|out| {
+        frontend::close(out, Kind::Statement, b"q");
+        frontend::sync(out);
+    });
+    assert_eq!(tags(&scene.ask(&[query("PREPARE q AS SELECT 'q'"), close].concat())), "CZ3Z");
+    assert_eq!(tags(&scene.ask(&query("EXECUTE q"))), "EZ");
+    assert_eq!(scene.model.statements(), 0);
 }
