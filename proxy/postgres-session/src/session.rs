@@ -154,6 +154,8 @@ pub struct Session {
     pub(crate) is_skipping: bool,
     /// No server could be had for the message that comes next.
     pub(crate) refusal: Option<Refusal>,
+    /// The facts of the Query for which a server is wanted: it is the next message.
+    pub(crate) awaiting_server: Option<crate::facts::Known>,
     /// Waits for the shared listener to have this channel.
     pub(crate) awaited_channel: Option<Box<[u8]>>,
     /// Since when a reply is due.
@@ -210,6 +212,7 @@ impl Session {
             way: Way::Drop,
             is_skipping: false,
             refusal: None,
+            awaiting_server: None,
             awaited_channel: None,
             busy_since: None,
             idle_since: now,

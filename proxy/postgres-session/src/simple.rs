@@ -37,11 +37,11 @@ impl Session {
             Ok(query) => query.text,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
-        let Known { facts, is_read_only } = if self.is_multiplexed() {
-            self.share.facts_of_query(text)
-        } else {
-            Known { facts: None, is_read_only: false }
-        };
+        let known = self.awaiting_server.take().unwrap_or_else(|| {
+            let is_read = self.is_multiplexed();
+            if is_read { self.share.facts_of_query(text) } else { Known { facts: None, is_read_only: false } }
+        });
+        let Known { facts, is_read_only } = known;
         if let Some(facts) = &facts {
             if let Some(refusal) = self.policy(facts) {
                 self.refuse(&refusal, head, turn, server);
@@ -59,7 +59,11 @@ impl Session {
         }
         let server = match self.ready(is_read_only, head, turn, server) {
             Ok(server) => server,
-            Err(next) => return next,
+            Err(next) => {
+                // The text comes again, with a server: it is read once.
+                self.awaiting_server = next.is_some().then_some(Known { facts, is_read_only });
+                return next;
+            }
         };
         self.retry.forget();
         let note = match facts {

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ pub(crate) type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<NumberHasher>>;
 #[derive(Default)]
 pub(crate) struct Texts {
     /// Strangers choose the texts: the hash is keyed.
-    hashes: RandomState,
+    hashes: foldhash::quality::RandomState,
     /// By hash; content decides.
     buckets: ByNumber<Vec<Rc<Statement>>>,
     count: usize,

@@ -6,6 +6,7 @@ use weir_base::{
     exchange::LossCause,
     time::{Time, turn},
 };
+use weir_engine::note_reply_time;
 use weir_listener::Timing;
 use weir_postgres_codec::{
     backend::{self, ErrorReport, Severity},
@@ -71,7 +72,7 @@ impl Life<'_> {
             let report = ErrorReport::new(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, text);
             output.with(|out| backend::notice(out, &report));
         };
-        self.lease.acquiring = Some(Box::pin(async move { pool.acquire(wanted, patience, note).await }));
+        self.lease.acquiring = Some(Box::pin(async move { pool.wait(wanted, patience, note).await }));
         None
     }
 
@@ -105,6 +106,7 @@ impl Life<'_> {
         let Lease { wanted: arrived, got, appended, is_logged, .. } = self.lease;
         let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
         service.metrics.durations.record(&timing, 1, None);
+        note_reply_time(now.since(got));
         if is_logged {
             service.sessions.log_access(&AccessRecord {
                 listener: service.sessions.name(),
