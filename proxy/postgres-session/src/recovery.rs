@@ -175,7 +175,6 @@ impl Replies for Silence<'_> {
                     server.statements.confirm(statement);
                 }
             }
-            Note::Unnamed { .. } => server.unnamed_since = None,
             _ => {}
         }
     }

@@ -82,12 +82,17 @@ impl Session {
                 }
                 self.has_barrier |= self.is_barrier(&facts);
                 self.prepare_for(&facts, turn, server);
+                if facts.names_statements {
+                    // Messages behind it with names wait.
+                    self.names_since = Some(server.queue.batch());
+                }
                 Note::Effects(facts)
             }
             None => Note::None,
         };
         turn.io.count(Event::Query);
-        let ends_unnamed = self.unnamed.is_some() || server.unnamed.is_some();
+        // One that an outstanding request ends is there again if that fails.
+        let ends_unnamed = self.unnamed.is_some() || server.unnamed.is_some() || server.queue.changes_unnamed();
         let batch = server.queue.batch();
         let entry = Expected { ends_unnamed, ..Expected::forward(Request::Query, note) };
         if server.queue.push(entry).is_none() && ends_unnamed {

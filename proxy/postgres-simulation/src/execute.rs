@@ -2,7 +2,7 @@
 
 use weir_postgres_codec::backend;
 
-use crate::server::{Failure, ModelServer, Prepared, TAKEN};
+use crate::server::{DIVISION, Failure, ModelServer, Prepared, TAKEN};
 use crate::sql::{self, Sql};
 use crate::state::Block;
 
@@ -24,7 +24,7 @@ impl ModelServer {
         Ok(match sql {
             Sql::Text(text, rows) => vec![text.clone(); *rows],
             Sql::Parameter => vec![argument.unwrap_or_default().to_owned()],
-            Sql::Fails => return Err(("22012", "division by zero")),
+            Sql::Fails => return Err(DIVISION),
             Sql::Show(name) => vec![self.state.value(name)],
             Sql::SetConfig(name, value) => {
                 self.may_set(name)?;

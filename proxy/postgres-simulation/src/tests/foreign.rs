@@ -1,6 +1,6 @@
 //! Nothing that one client leaves at a server reaches another (K5): cases that the random runs cannot show.
 
-use weir_postgres_codec::frontend;
+use weir_postgres_codec::{frontend, frontend::Kind};
 use weir_postgres_session::{Cleanliness, End, Next, PinReasons, Recovered, ServerStep, SessionSettings};
 
 use super::scene::{Scene, tags};
@@ -243,4 +243,34 @@ fn a_function_call_waits_for_a_discard_before_it() {
     let call = bytes(|out| frontend::function_call(out, ADVISORY_LOCK, []));
     assert_eq!(tags(&scene.ask(&[query("DISCARD ALL"), call].concat())), "CZVZ");
     assert!(scene.is_attached && scene.session.pin().reasons == PinReasons::OPAQUE);
+}
+
+/// Of two that are outstanding the first has its reply; the second fails yet, and takes no later one along.
+#[test]
+fn an_unnamed_statement_behind_one_that_fails_is_known() {
+    let mut scene = scene();
+    let parse = |text: &str| bytes(|out| frontend::parse(out, b"", text.as_bytes(), &[]));
+    scene.send(&[parse("SELECT 'a'"), parse("nonsense"), bytes(frontend::sync)].concat());
+    scene.model.receive(&scene.io.to_server.take());
+    scene.model.run();
+    let output = scene.model.take_output();
+    scene.reply(&output[..5]);
+    scene.send(&[parse("SELECT 'secret'"), bytes(frontend::sync)].concat());
+    scene.reply(&output[5..]);
+    assert_eq!(tags(&scene.turn(usize::MAX)), "1EZ1Z");
+    scene.next_client(&[]);
+    assert_eq!(tags(&scene.ask(&run(""))), "EZ");
+}
+
+/// The name is there only with the reply.
+#[test]
+fn a_close_behind_a_prepare_of_sql_closes_it() {
+    let mut scene = scene();
+    let close = bytes(|out| {
+        frontend::close(out, Kind::Statement, b"q");
+        frontend::sync(out);
+    });
+    assert_eq!(tags(&scene.ask(&[query("PREPARE q AS SELECT 'q'"), close].concat())), "CZ3Z");
+    assert_eq!(tags(&scene.ask(&query("EXECUTE q"))), "EZ");
+    assert_eq!(scene.model.statements(), 0);
 }
