@@ -10,6 +10,7 @@
 //! | `connection` | one client: its login (`admission`), its session (`life`), its server (`lease`) |
 //! | `server` | servers as their pools see them: login, reset, check, probe |
 //! | `cancel` / `aside` | cancel requests: keys and routes; the connection that carries one to a server |
+//! | `route` | which upstream serves a database |
 //! | `console` | the admin console, database `pgbouncer` |
 //! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
 //! | `metrics` | the cells this room writes |
@@ -23,6 +24,7 @@ mod console;
 mod derivation;
 mod metrics;
 mod penalty;
+mod route;
 mod server;
 mod service;
 pub mod settings;

@@ -26,7 +26,10 @@ use weir_upstream::{
     pooled::{IdleVerdict, LoginError, LoginTarget, PooledProtocol},
 };
 
-use crate::{derivation::derive, settings::PostgresUpstreamSettings};
+use crate::{
+    derivation::derive,
+    settings::{PostgresDatabaseSettings, PostgresUpstreamSettings},
+};
 
 /// Greetings that are remembered, one for each key. Beyond it all are forgotten, and servers send them again: about 2 MiB.
 const GREETINGS_MAX: usize = 1_024;
@@ -36,31 +39,40 @@ pub(crate) const DERIVED_KEYS_MAX: usize = 1_024;
 /// The identity of a pool: database, user, and the proof for that user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PoolKey {
+    /// The database as operators and limits know it: the name that clients give, if entries of the listener lead from names to databases.
+    name: Box<[u8]>,
+    /// The database at the server.
     database: Box<[u8]>,
     user: Box<[u8]>,
     credential: Credential,
 }
 
 impl PoolKey {
-    /// The pool of a client with that user, database and credential, at an upstream with these settings.
+    /// The pool of a client with that user, database and credential, at an upstream with these settings. `entry` is that of the database,
+    /// if the listener has entries.
     pub(crate) fn new(
         user: &[u8],
         database: &[u8],
         credential: Credential,
         settings: &PostgresUpstreamSettings,
+        entry: Option<&PostgresDatabaseSettings>,
     ) -> Self {
-        let database = settings.database.as_ref().map_or(database, |name| name.as_bytes()).into();
-        match &settings.user {
-            Some(user) => {
-                let password = settings.password.clone().map_or(Credential::None, Credential::Password);
-                Self { database, user: user.as_bytes().into(), credential: password }
+        let own = entry.and_then(|entry| entry.database.as_ref()).or(settings.database.as_ref());
+        let real: Box<[u8]> = own.map_or(database, |name| name.as_bytes()).into();
+        let name = if entry.is_some() { database.into() } else { real.clone() };
+        let of_entry = entry.and_then(|entry| Some((entry.user.as_ref()?, &entry.password)));
+        let login = of_entry.or_else(|| Some((settings.user.as_ref()?, &settings.password)));
+        let (user, credential) = match login {
+            Some((user, password)) => {
+                (user.as_bytes(), password.clone().map_or(Credential::None, Credential::Password))
             }
-            None => Self { database, user: user.into(), credential },
-        }
+            None => (user, credential),
+        };
+        Self { name, database: real, user: user.into(), credential }
     }
 
     pub(crate) fn database_name(&self) -> String {
-        String::from_utf8_lossy(&self.database).into_owned()
+        String::from_utf8_lossy(&self.name).into_owned()
     }
 
     pub(crate) fn user_name(&self) -> String {
@@ -74,7 +86,7 @@ impl PoolKey {
 
 impl Hash for PoolKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.database.hash(state);
+        self.name.hash(state);
         self.user.hash(state);
     }
 }
@@ -152,7 +164,7 @@ impl PooledProtocol for PostgresServer {
     const FAREWELL: &'static [u8] = b"X\0\0\0\x04";
 
     fn database(key: &PoolKey) -> &[u8] {
-        &key.database
+        &key.name
     }
 
     fn user(key: &PoolKey) -> &[u8] {

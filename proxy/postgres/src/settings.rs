@@ -31,6 +31,10 @@ pub struct PostgresListenerSettings {
     pub stats_users: Vec<String>,
     /// See [`PoolMode`].
     pub pool_mode: PoolMode,
+    /// The names of the upstreams, the listener's own first.
+    pub upstreams: Vec<Arc<str>>,
+    /// The databases that clients may name. Empty: all of the first upstream.
+    pub databases: Vec<PostgresDatabaseSettings>,
     /// See [`CLIENT_LOGIN_TIMEOUT`].
     pub client_login_timeout: Duration,
     /// See [`QUERY_WAIT_TIMEOUT`].
@@ -46,16 +50,33 @@ pub struct PostgresListenerSettings {
 }
 
 impl PostgresListenerSettings {
-    /// The part that sessions need.
-    pub(crate) fn session(&self) -> SessionSettings {
+    /// The part that sessions with this pool mode need.
+    pub(crate) fn session(&self, pool_mode: PoolMode) -> SessionSettings {
         SessionSettings {
-            pool_mode: self.pool_mode,
+            pool_mode,
             query_timeout: self.query_timeout,
             idle_transaction_timeout: self.idle_transaction_timeout,
             client_idle_timeout: self.client_idle_timeout,
             ..SessionSettings::default()
         }
     }
+}
+
+/// A database as clients name it, or all that have no entry of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresDatabaseSettings {
+    /// The name that clients give; `None`: every name that no other entry has.
+    pub name: Option<String>,
+    /// The place of its upstream in [`PostgresListenerSettings::upstreams`].
+    pub upstream: usize,
+    /// The database at the servers; `None`: that of the upstream, or else the name that the client gives.
+    pub database: Option<String>,
+    /// See [`PoolMode`].
+    pub pool_mode: PoolMode,
+    /// The user that logs in at the servers; `None`: that of the upstream.
+    pub user: Option<String>,
+    /// Its password.
+    pub password: Option<Secret>,
 }
 
 /// A PostgreSQL upstream.

@@ -28,7 +28,7 @@ use crate::{
     console::{self, Rights},
     derivation::derive,
     metrics::CancelOutcome,
-    server::{Greeting, PoolKey, PostgresServer},
+    server::{Greeting, PostgresServer},
     service::PostgresUpstream,
     settings::PostgresListenerSettings,
 };
@@ -205,12 +205,17 @@ impl Admission<'_> {
         if start.database == console::DATABASE {
             return self.console(&start, stream, &cancel, input);
         }
-        let upstream = service.upstream();
+        let routes = service.routes();
+        let Some(route) = routes.find(&start.database) else {
+            let text = format!("database \"{}\" does not exist", String::from_utf8_lossy(&start.database));
+            return Err(self.fatal(stream, sqlstate::INVALID_CATALOG_NAME, &text));
+        };
+        let upstream = route.upstream.clone();
         *self.connection.upstream.borrow_mut() = Some(upstream.clone());
         // A password is enough for every server; keys of a proof only for one with the same verifier.
         let known = client.user.as_ref().map(|user| user.credential());
         let credential = known.filter(|known| *known != Credential::None).unwrap_or(client.credential);
-        let key = PoolKey::new(&start.user, &start.database, credential, upstream.protocol().settings());
+        let key = route.key(&start.user, &start.database, credential);
         let pool = upstream.pool(&key);
         let reported = match upstream.protocol().greeting(&key) {
             Some(reported) => reported,
@@ -223,7 +228,7 @@ impl Admission<'_> {
         });
         stream.output.with(|out| greeting(out, shown, cancel.key()));
         let session =
-            Session::new(settings.iter().copied(), service.session_settings(), service.share.clone(), turn::now())
+            Session::new(settings.iter().copied(), route.session.clone(), service.share.clone(), turn::now())
                 .with_process(cancel.key().pid());
         service.metrics.logins.inc();
         let settings = self.settings.clone();

@@ -3,6 +3,7 @@
 use weir_postgres::settings::{self as postgres, Method, PoolMode};
 use weir_upstream::pooled as pools;
 
+use super::database::DatabaseSection;
 use crate::document::At;
 use crate::numbers::Period;
 use crate::secret::SecretRef;
@@ -45,6 +46,8 @@ section! {
         default idle_transaction_timeout: Period = Period(postgres::IDLE_TRANSACTION_TIMEOUT) => Period::secs(0)..=Period::secs(86_400);
         /// A client that is silent so long outside of a transaction is disconnected. 0: no limit.
         default client_idle_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(30 * 86_400);
+        /// Databases that clients may name. Absent: all names are served by the `upstream` of the listener.
+        tables database: DatabaseSection;
     }
 }
 

@@ -3,7 +3,9 @@
 //! | file | concept |
 //! |---|---|
 //! | `keys` | the declarations |
+//! | `database` | the databases that clients may name |
 
+mod database;
 mod keys;
 
 use std::collections::HashMap;
@@ -29,7 +31,7 @@ use crate::protocols::{ListenerContext, NoKeys, Protocol, ProtocolName, Unfit, U
 use crate::reader::Reader;
 use crate::sections::FileSection;
 use crate::snapshot::{Listener, Upstream};
-use crate::texts::Word;
+use crate::texts::{Name, Word};
 
 /// Its listeners share nothing.
 pub(crate) type ProcessSettings = ();
@@ -73,6 +75,10 @@ impl Protocol for Postgres {
         ]
     }
 
+    fn upstreams_of_listener(keys: &keys::ListenerKeys) -> Vec<&At<Name>> {
+        keys.postgres.database.iter().filter_map(|one| one.upstream.as_ref()).collect()
+    }
+
     fn file(_: &FileSection, _: &mut Reader<'_>) {}
 
     fn listener((): &(), of: &mut ListenerContext<'_>, reader: &mut Reader<'_>) -> Option<ListenerSettings> {
@@ -112,7 +118,10 @@ fn check_trust(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
 fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettings {
     let section = &of.section.own.postgres.postgres;
     let limit = |period: &Period| Some(period.0).filter(|limit| *limit > Duration::ZERO);
+    let (upstreams, databases) = database::databases(of, reader);
     ListenerSettings {
+        upstreams,
+        databases,
         auth: section.auth.value,
         users: Arc::new(users(listed(of, reader).iter().map(|(name, secret)| (&**name, secret)))),
         admin_users: names(section.admin_users.as_ref()),

@@ -1,0 +1,87 @@
+//! The databases that clients of a listener may name.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use weir_postgres::settings::{PoolMode, PostgresDatabaseSettings};
+
+use crate::checks::{error_at, find_upstream};
+use crate::protocols::ListenerContext;
+use crate::reader::Reader;
+use crate::secret::SecretRef;
+use crate::section::section;
+use crate::texts::{Name, Word};
+
+/// Every name that no other entry has.
+const OTHERS: &str = "*";
+/// The name of the admin console.
+const CONSOLE: &str = "pgbouncer";
+
+section! {
+    /// A database that clients of a PostgreSQL listener may name. With an entry, every other name is refused with SQLSTATE 3D000. Without
+    /// any, all names are served by the `upstream` of the listener.
+    pub(crate) struct DatabaseSection {
+        /// The name that clients give. `*`: every name that no other entry has.
+        required name: Word;
+        /// The upstream. Absent: that of the listener.
+        optional upstream: Name;
+        /// The database at the servers. Absent: that of the upstream, or else the name that the client gives.
+        optional database: Word;
+        /// As `pool_mode` of `[listener.postgres]`. Absent: that one.
+        optional pool_mode: PoolMode;
+        /// User that logs in at the servers. Absent: that of the upstream.
+        optional user: Word;
+        /// Its password.
+        optional password: SecretRef;
+    }
+}
+
+/// The names of all upstreams of a listener, its own first, and its databases.
+pub(super) fn databases(
+    of: &ListenerContext<'_>,
+    reader: &mut Reader<'_>,
+) -> (Vec<Arc<str>>, Vec<PostgresDatabaseSettings>) {
+    let section = &of.section.own.postgres.postgres;
+    let mut upstreams: Vec<Arc<str>> = of.section.upstream.iter().map(|name| name.value.0.clone()).collect();
+    let (mut databases, mut names, mut is_own_used) = (Vec::new(), HashSet::new(), section.database.is_empty());
+    for (index, one) in section.database.iter().enumerate() {
+        let path = format!("{}.postgres.database[{index}]", of.path);
+        let number = match &one.upstream {
+            None => 0,
+            Some(upstream) => {
+                find_upstream(of.file, upstream, &path, "upstream", reader);
+                let number = upstreams.iter().position(|known| *known == upstream.value.0);
+                number.unwrap_or_else(|| {
+                    upstreams.push(upstream.value.0.clone());
+                    upstreams.len() - 1
+                })
+            }
+        };
+        is_own_used |= number == 0;
+        if let (Some(password), None) = (&one.password, &one.user) {
+            error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
+        }
+        let Some(name) = &one.name else { continue };
+        if name.value.0 == CONSOLE {
+            error_at(name, &path, "name", "is the name of the admin console", "give it another name", reader);
+        }
+        if !names.insert(&name.value.0) {
+            let what = format!("names \"{}\", and so does another database of this listener", name.value.0);
+            error_at(name, &path, "name", &what, "give each database one table", reader);
+        }
+        databases.push(PostgresDatabaseSettings {
+            name: Some(name.value.0.clone()).filter(|name| name != OTHERS),
+            upstream: number,
+            database: one.database.as_ref().map(|database| database.value.0.clone()),
+            pool_mode: one.pool_mode.as_ref().map_or(section.pool_mode.value, |mode| mode.value),
+            user: one.user.as_ref().map(|user| user.value.0.clone()),
+            password: one.password.as_ref().map(|password| password.value.secret.clone()),
+        });
+    }
+    if let Some(own) = of.section.upstream.as_ref().filter(|_| !is_own_used) {
+        let what = "has no effect: each database names another upstream";
+        let help = "name the upstream of one of them here";
+        error_at(own, of.path, "upstream", what, help, reader);
+    }
+    (upstreams, databases)
+}
