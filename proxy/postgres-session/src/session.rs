@@ -172,6 +172,7 @@ pub struct Session {
     pub(crate) startup: crate::startup::Startup,
     /// The process number that the client knows as its own.
     pub(crate) process: Option<u32>,
+    pub(crate) route: crate::route::Route,
 }
 
 impl Session {
@@ -214,6 +215,7 @@ impl Session {
             end: None,
             retry: crate::retry::Retry::default(),
             process: None,
+            route: crate::route::Route::default(),
         }
     }
 

@@ -27,11 +27,7 @@ use weir_upstream::pooled::Scope;
 
 use self::command::Command;
 use crate::{
-    connection::Connection,
-    route::Routes,
-    server::PoolKey,
-    service::Service,
-    settings::PostgresListenerSettings,
+    connection::Connection, route::Routes, server::PoolKey, service::Service, settings::PostgresListenerSettings,
 };
 
 /// The database of the console.

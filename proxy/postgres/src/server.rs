@@ -23,12 +23,13 @@ use weir_postgres_session::{
 use weir_sasl::{ChannelBinding, KeyCache, limits::NONCE_RANDOM_BYTES};
 use weir_upstream::{
     Probe,
-    pooled::{IdleVerdict, LoginError, LoginTarget, PooledProtocol},
+    pooled::{Fitness, IdleVerdict, LoginError, LoginTarget, PooledProtocol},
 };
 
 use crate::{
     derivation::derive,
-    settings::{PostgresDatabaseSettings, PostgresUpstreamSettings},
+    role::RoleWatch,
+    settings::{PostgresDatabaseSettings, PostgresUpstreamSettings, TargetSessionAttrs},
 };
 
 /// Greetings that are remembered, one for each key. Beyond it all are forgotten, and servers send them again: about 2 MiB.
@@ -129,6 +130,19 @@ impl PostgresServer {
         &self.settings
     }
 
+    /// The identity of the upstream itself, without a client.
+    pub(crate) fn own_identity(&self) -> ServerIdentity {
+        let user = self.settings.user.as_deref().unwrap_or_default();
+        let database = self.settings.database.as_deref().unwrap_or("postgres");
+        let credential = self.settings.password.clone().map_or(Credential::None, Credential::Password);
+        ServerIdentity::new(user.as_bytes(), database.as_bytes(), credential)
+    }
+
+    /// Keys that its passwords have led to.
+    pub(crate) fn keys(&self) -> &RefCell<KeyCache> {
+        &self.keys
+    }
+
     /// The report of a server of `key`. `None`: no connection was made yet.
     pub(crate) fn greeting(&self, key: &PoolKey) -> Option<Greeting> {
         self.greetings.borrow().get(key).cloned()
@@ -158,6 +172,7 @@ impl PooledProtocol for PostgresServer {
     type Key = PoolKey;
     type State = ServerState;
     type Moved = ServerParcel;
+    type Watch = RoleWatch;
 
     const NEGOTIATES_TLS: bool = true;
     /// Terminate.
@@ -169,6 +184,18 @@ impl PooledProtocol for PostgresServer {
 
     fn user(key: &PoolKey) -> &[u8] {
         &key.user
+    }
+
+    fn judges(&self) -> bool {
+        self.settings.target_session_attrs != TargetSessionAttrs::Any
+    }
+
+    fn fitness(&self, watch: &RoleWatch) -> Fitness {
+        if self.judges() { watch.fitness() } else { Fitness::Fit }
+    }
+
+    fn on_trouble(&self, watch: &RoleWatch) {
+        watch.suspect();
     }
 
     async fn login(&self, stream: &mut Stream, target: &LoginTarget, key: &PoolKey) -> Result<ServerState, LoginError> {
@@ -257,7 +284,7 @@ fn tls_mode(target: &LoginTarget) -> TlsMode {
 }
 
 /// Logs a fresh connection in.
-async fn log_in(
+pub(crate) async fn log_in(
     stream: &mut Stream,
     target: &LoginTarget,
     identity: ServerIdentity,

@@ -18,6 +18,23 @@ pub const QUERY_WAIT_NOTIFY: Duration = Duration::from_secs(5);
 /// A client that is silent within a transaction. Default 60 s: it keeps a server from all others.
 pub const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The time between two looks at the role of a server. Default 1 s: a look costs a server some 50 us.
+pub const ROLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The servers of an upstream that take sessions, by their role. The words are those of libpq.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetSessionAttrs {
+    /// All of them.
+    #[default]
+    Any,
+    /// The primary.
+    Primary,
+    /// Standbys.
+    Standby,
+    /// Standbys, or the primary while there is none.
+    PreferStandby,
+}
+
 /// A PostgreSQL listener.
 #[derive(Clone, Debug)]
 pub struct PostgresListenerSettings {
@@ -90,6 +107,10 @@ pub struct PostgresUpstreamSettings {
     pub database: Option<String>,
     /// Makes a server clean that a client has left in another state; `None`: what the gateway knows to be necessary.
     pub server_reset_query: Option<String>,
+    /// Which of the servers take sessions.
+    pub target_session_attrs: TargetSessionAttrs,
+    /// See [`ROLE_INTERVAL`].
+    pub role_interval: Duration,
     /// Sizes and ages of the pools.
     pub pool: PooledSettings,
 }

@@ -8,5 +8,6 @@ mod hostile_logins;
 mod import;
 mod isolation;
 mod logins;
+mod routing;
 mod servers;
 mod torture;

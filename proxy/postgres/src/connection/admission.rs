@@ -227,9 +227,8 @@ impl Admission<'_> {
             (&name[..], own.map_or(&value[..], |(_, value)| value))
         });
         stream.output.with(|out| greeting(out, shown, cancel.key()));
-        let session =
-            Session::new(settings.iter().copied(), route.session.clone(), service.share.clone(), turn::now())
-                .with_process(cancel.key().pid());
+        let session = Session::new(settings.iter().copied(), route.session.clone(), service.share.clone(), turn::now())
+            .with_process(cancel.key().pid());
         service.metrics.logins.inc();
         let settings = self.settings.clone();
         Ok(Admitted::Client(Box::new(Client { session, pool, upstream, settings, cancel, input })))

@@ -89,6 +89,10 @@ impl Life<'_> {
     pub(super) fn release(&mut self, cleanliness: Cleanliness) {
         let Some(server) = self.lease.server.take() else { return };
         self.done("ok");
+        if self.client.session.has_seen_read_only() {
+            // The server may be a standby by now.
+            server.pool().suspect(server.number());
+        }
         give_back(server, cleanliness, &self.client.cancel);
     }
 

@@ -28,14 +28,12 @@ impl Protocol for Postgres {
         let share = of.protocols.postgres.clone();
         let probe = of.probes.then(|| LoginProbe::new(own));
         let pools = own.pool.clone();
-        Ok(PostgresUpstream::new(
-            of.settings,
-            pools,
-            PostgresServer::new(own.clone(), share),
-            of.shares,
-            of.metrics,
-            probe,
-        )?)
+        let server = PostgresServer::new(own.clone(), share);
+        let upstream = PostgresUpstream::new(of.settings, pools, server, of.shares, of.metrics, probe)?;
+        if of.probes {
+            weir_postgres::watch(&upstream);
+        }
+        Ok(upstream)
     }
 
     fn service(of: ListenerParts<'_>, own: &PostgresListenerSettings) -> Option<Rc<dyn Service>> {

@@ -10,7 +10,7 @@ use crate::protocols::ListenerContext;
 use crate::reader::Reader;
 use crate::secret::SecretRef;
 use crate::section::section;
-use crate::texts::{Name, Word};
+use crate::texts::{Name, Text, Word};
 
 /// Every name that no other entry has.
 const OTHERS: &str = "*";
@@ -22,11 +22,11 @@ section! {
     /// any, all names are served by the `upstream` of the listener.
     pub(crate) struct DatabaseSection {
         /// The name that clients give. `*`: every name that no other entry has.
-        required name: Word;
+        required name: Text;
         /// The upstream. Absent: that of the listener.
         optional upstream: Name;
         /// The database at the servers. Absent: that of the upstream, or else the name that the client gives.
-        optional database: Word;
+        optional database: Text;
         /// As `pool_mode` of `[listener.postgres]`. Absent: that one.
         optional pool_mode: PoolMode;
         /// User that logs in at the servers. Absent: that of the upstream.
@@ -62,6 +62,11 @@ pub(super) fn databases(
             error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
         }
         let Some(name) = &one.name else { continue };
+        for (key, text) in [("name", Some(name)), ("database", one.database.as_ref())] {
+            if let Some(text) = text.filter(|text| text.value.0.is_empty() || text.value.0.contains('\0')) {
+                error_at(text, &path, key, "is no name of a database", "write a name", reader);
+            }
+        }
         if name.value.0 == CONSOLE {
             error_at(name, &path, "name", "is the name of the admin console", "give it another name", reader);
         }

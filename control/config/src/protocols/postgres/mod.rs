@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use weir_base::Secret;
 use weir_engine::settings::Address;
-use weir_postgres::settings::{Method, users};
+use weir_postgres::settings::{Method, TargetSessionAttrs, users};
 pub(crate) use weir_postgres::settings::{
     PostgresListenerSettings as ListenerSettings, PostgresUpstreamSettings as UpstreamSettings,
 };
@@ -178,16 +178,50 @@ fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> HashMap<String, 
     users
 }
 
+/// Checks the keys of roles.
+fn check_roles(of: &UpstreamContext<'_>, path: &str, reader: &mut Reader<'_>) {
+    let section = &of.section.own.postgres.postgres;
+    let attrs = &section.target_session_attrs;
+    if attrs.value == TargetSessionAttrs::Any {
+        if section.role_interval.is_given {
+            let what = "has no effect: servers of every role take sessions";
+            error_at(
+                &section.role_interval,
+                path,
+                "role_interval",
+                what,
+                "set target_session_attrs, or remove it",
+                reader,
+            );
+        }
+        return;
+    }
+    if section.user.is_none() {
+        let what = "stands without user: the gateway logs in to see the role of a server";
+        error_at(attrs, path, "target_session_attrs", what, "add user, and password", reader);
+    }
+    if of.endpoints.len() > ENDPOINTS_MAX {
+        let what = format!("holds for {ENDPOINTS_MAX} endpoints at the most");
+        error_at(attrs, path, "target_session_attrs", &what, "split the upstream", reader);
+    }
+}
+
+/// Endpoints whose roles are known: sessions keep a bit for each.
+const ENDPOINTS_MAX: usize = 64;
+
 /// Settings of an upstream.
 fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
     let (section, path) = (&of.section.own.postgres.postgres, format!("{}.postgres", of.path));
     if let (Some(password), None) = (&section.password, &section.user) {
         error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
     }
+    check_roles(of, &path, reader);
     UpstreamSettings {
         user: section.user.as_ref().map(|user| user.value.0.clone()),
         password: section.password.as_ref().map(|password| password.value.secret.clone()),
         database: section.database.as_ref().map(|database| database.value.0.clone()),
+        target_session_attrs: section.target_session_attrs.value,
+        role_interval: section.role_interval.value.0,
         server_reset_query: section.server_reset_query.as_ref().map(|query| query.value.0.clone()),
         pool: PooledSettings {
             balancing: BalanceSettings::default(),
