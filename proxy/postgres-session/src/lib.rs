@@ -74,6 +74,7 @@ pub use io::Io;
 pub use pin::{Pin, PinReasons};
 pub use recovery::{Recovered, Recovery};
 pub use refusal::Refusal;
+pub use route::Access;
 pub use server::{CancelTarget, ServerParcel, ServerState};
 pub use session::{Cleanliness, End, Next, ServerStep, Session, Taken, Want};
 pub use settings::{OpaquePolicy, PoolMode, SessionSettings};

@@ -1,6 +1,7 @@
 //! Which writes a standby has: positions in the log of a primary, and the times at which they were read.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use weir_base::time::Time;
 
@@ -10,6 +11,13 @@ const POSITIONS_MAX: usize = 1_024;
 /// The positions of a primary. Both times and positions rise.
 #[derive(Debug, Default)]
 pub struct Positions(VecDeque<(Time, u64)>);
+
+/// Whether a standby may serve a statement that only reads. `seen`: what was written before is there. `wrote_at`: the client's own last write
+/// was over then. `lag_max`: the most that it may be behind.
+pub fn may_serve(seen: Option<Time>, wrote_at: Option<Time>, lag_max: Option<Duration>, now: Time) -> bool {
+    wrote_at.is_none_or(|wrote_at| seen.is_some_and(|seen| seen > wrote_at))
+        && lag_max.is_none_or(|lag_max| seen.is_some_and(|seen| now.since(seen) <= lag_max))
+}
 
 impl Positions {
     /// At `at` the primary had not written beyond `position`: the position was read later than that.

@@ -10,6 +10,7 @@ use crate::feed::Feed;
 use crate::io::Io;
 use crate::pin::{Pin, PinReasons};
 use crate::refusal::Refusal;
+use crate::route::Access;
 use crate::server::ServerState;
 use crate::settings::{PoolMode, SessionSettings};
 use crate::share::WorkerShare;
@@ -34,6 +35,8 @@ pub enum Next {
 pub struct Want {
     /// The next statement writes nothing, as far as its text shows, and begins no block.
     pub is_read_only: bool,
+    /// The servers that serve the next unit.
+    pub access: Access,
 }
 
 /// Why a session is over. The client has its error.

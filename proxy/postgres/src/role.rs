@@ -179,19 +179,15 @@ pub(crate) fn judge(wanted: TargetSessionAttrs, servers: &[Standing]) -> Vec<Fit
     servers.iter().map(|server| fitness_of(wanted, server, timeline(server) == latest, has_standby)).collect()
 }
 
-/// `is_latest`: no primary is on a later timeline. `has_standby`: another server, or this one, is a standby that replies.
+/// `is_latest`: no primary is on a later timeline. `has_standby`: one of the servers is a standby that replies.
 fn fitness_of(wanted: TargetSessionAttrs, server: &Standing, is_latest: bool, has_standby: bool) -> Fitness {
     match (wanted, server.role) {
         (TargetSessionAttrs::Any, _) => Fitness::Fit,
         (TargetSessionAttrs::Primary, Role::Primary { .. }) if is_latest => Fitness::Fit,
         (TargetSessionAttrs::PreferStandby, Role::Primary { .. }) if is_latest => Fitness::Spare,
-        (TargetSessionAttrs::Standby | TargetSessionAttrs::PreferStandby, Role::Standby) => {
-            // One that gives no reply is the last resort, where there is another one.
-            match server.is_reachable || !has_standby {
-                true => Fitness::Fit,
-                false => Fitness::Unfit,
-            }
-        }
+        (TargetSessionAttrs::PreferStandby, Role::Standby) if server.is_reachable => Fitness::Fit,
+        // One that gives no reply is the last resort.
+        (TargetSessionAttrs::Standby, Role::Standby) if server.is_reachable || !has_standby => Fitness::Fit,
         _ => Fitness::Unfit,
     }
 }
@@ -390,6 +386,7 @@ mod tests {
     fn a_standby_that_gives_no_reply_is_the_last_resort() {
         assert_eq!(judge(Standby, &[SILENT, STANDBY]), [Unfit, Fit]);
         assert_eq!(judge(Standby, &[SILENT, SILENT]), [Fit, Fit]);
+        assert_eq!(judge(PreferStandby, &[primary(1), SILENT]), [Spare, Unfit]);
     }
 
     #[test]

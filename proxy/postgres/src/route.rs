@@ -1,27 +1,43 @@
 //! The upstream of a client: the database that it names decides.
 
-use std::{collections::HashMap, rc::Rc};
+use std::{collections::HashMap, rc::Rc, time::Duration};
 
 use weir_postgres_session::{SessionSettings, users::Credential};
 
 use crate::{
+    connection::SeenBy,
     server::PoolKey,
     service::PostgresUpstream,
     settings::{PostgresDatabaseSettings, PostgresListenerSettings},
 };
 
+/// The standbys of a database.
+pub(crate) struct StandbyRoute {
+    pub(crate) upstream: Rc<PostgresUpstream>,
+    pub(crate) lag_max: Option<Duration>,
+    pub(crate) seen: Rc<SeenBy>,
+}
+
 /// The way of the clients of one database.
 pub(crate) struct Route {
     pub(crate) upstream: Rc<PostgresUpstream>,
     pub(crate) session: Rc<SessionSettings>,
+    /// Where statements may go that only read.
+    pub(crate) standbys: Option<StandbyRoute>,
     /// `None`: the listener has no entries, and every name is served.
     pub(crate) entry: Option<PostgresDatabaseSettings>,
 }
 
 impl Route {
-    /// The pool of a client that is logged in.
-    pub(crate) fn key(&self, user: &[u8], database: &[u8], credential: Credential) -> PoolKey {
-        PoolKey::new(user, database, credential, self.upstream.protocol().settings(), self.entry.as_ref())
+    /// The pool of a client that is logged in, at one of its upstreams.
+    pub(crate) fn key(
+        &self,
+        upstream: &PostgresUpstream,
+        user: &[u8],
+        database: &[u8],
+        credential: Credential,
+    ) -> PoolKey {
+        PoolKey::new(user, database, credential, upstream.protocol().settings(), self.entry.as_ref())
     }
 
     /// The database at the servers for clients that name `database`.
@@ -49,18 +65,23 @@ impl Routes {
     /// The routes of these settings; `upstreams` are those that they name, in the same order.
     pub(crate) fn new(settings: &PostgresListenerSettings, upstreams: Vec<Rc<PostgresUpstream>>) -> Self {
         let (mut named, mut others) = (HashMap::new(), None);
-        let session = Rc::new(settings.session(settings.pool_mode));
+        let session = Rc::new(settings.session(settings.pool_mode, false));
         if settings.databases.is_empty() {
             let upstream = upstreams[0].clone();
-            others = Some(Rc::new(Route { upstream, session: session.clone(), entry: None }));
+            others = Some(Rc::new(Route { upstream, session: session.clone(), standbys: None, entry: None }));
         }
         for entry in &settings.databases {
             let upstream = upstreams[entry.upstream].clone();
-            let session = match entry.pool_mode == settings.pool_mode {
+            let standbys = entry.read_upstream.map(|number| StandbyRoute {
+                upstream: upstreams[number].clone(),
+                lag_max: entry.replica_lag_max,
+                seen: Rc::default(),
+            });
+            let session = match entry.pool_mode == settings.pool_mode && standbys.is_none() {
                 true => session.clone(),
-                false => Rc::new(settings.session(entry.pool_mode)),
+                false => Rc::new(settings.session(entry.pool_mode, standbys.is_some())),
             };
-            let route = Rc::new(Route { upstream, session, entry: Some(entry.clone()) });
+            let route = Rc::new(Route { upstream, session, standbys, entry: Some(entry.clone()) });
             match &entry.name {
                 Some(name) => drop(named.insert(name.as_bytes().into(), route)),
                 None => others = Some(route),

@@ -68,9 +68,10 @@ pub struct PostgresListenerSettings {
 
 impl PostgresListenerSettings {
     /// The part that sessions with this pool mode need.
-    pub(crate) fn session(&self, pool_mode: PoolMode) -> SessionSettings {
+    pub(crate) fn session(&self, pool_mode: PoolMode, splits_reads: bool) -> SessionSettings {
         SessionSettings {
             pool_mode,
+            splits_reads,
             query_timeout: self.query_timeout,
             idle_transaction_timeout: self.idle_transaction_timeout,
             client_idle_timeout: self.client_idle_timeout,
@@ -86,6 +87,10 @@ pub struct PostgresDatabaseSettings {
     pub name: Option<String>,
     /// The place of its upstream in [`PostgresListenerSettings::upstreams`].
     pub upstream: usize,
+    /// The same for the upstream whose standbys serve statements that only read.
+    pub read_upstream: Option<usize>,
+    /// A standby that is further behind serves none; `None`: no limit.
+    pub replica_lag_max: Option<Duration>,
     /// The database at the servers; `None`: that of the upstream, or else the name that the client gives.
     pub database: Option<String>,
     /// See [`PoolMode`].

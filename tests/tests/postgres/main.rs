@@ -8,6 +8,7 @@ mod hostile_logins;
 mod import;
 mod isolation;
 mod logins;
+mod reads;
 mod routing;
 mod servers;
 mod torture;

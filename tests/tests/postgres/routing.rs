@@ -19,13 +19,13 @@ fn psql(gateway: &Gateway, user: &str, database: &str, texts: &[&str]) -> Output
 }
 
 /// The rows of the statements, or the errors.
-fn run(gateway: &Gateway, database: &str, texts: &[&str]) -> Result<String, String> {
+pub(crate) fn run(gateway: &Gateway, database: &str, texts: &[&str]) -> Result<String, String> {
     let output = psql(gateway, USER, database, texts);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-fn sql(gateway: &Gateway, database: &str, text: &str) -> String {
+pub(crate) fn sql(gateway: &Gateway, database: &str, text: &str) -> String {
     run(gateway, database, &[text]).unwrap_or_else(|error| panic!("{text}: {error}\n{}", gateway.log()))
 }
 
@@ -35,7 +35,7 @@ fn console(gateway: &Gateway, command: &str) -> Result<String, String> {
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-fn password(folder: &tempfile::TempDir) -> String {
+pub(crate) fn password(folder: &tempfile::TempDir) -> String {
     format!("{{ file = \"{}\" }}", secret_file(folder.path(), "server-password", PASSWORD))
 }
 
@@ -129,7 +129,7 @@ fn a_star_serves_every_name_that_has_no_entry() {
 }
 
 /// A primary that logs connections, and its standby.
-fn pair() -> (Postgres, Postgres) {
+pub(crate) fn pair() -> (Postgres, Postgres) {
     let settings = vec!["log_connections=on".to_owned(), "wal_receiver_status_interval=1".to_owned()];
     let primary = Postgres::start_with(Major::Fifteen, Options { settings, ..Options::default() });
     primary.sql_in(USER, "create table marks (n int primary key); alter table marks owner to app");

@@ -54,6 +54,13 @@ impl<P: PooledProtocol> Pool<P> {
                 continue;
             }
             let has_idle = |number: usize| self.members[number].has_idle();
+            // The usual case: one endpoint, with a connection at hand.
+            let mut left = (0..self.members.len()).filter(|number| is_left(*number));
+            if let (Some(only), None) = (left.next(), left.next())
+                && has_idle(only)
+            {
+                return Ok(only);
+            }
             if let Some(chosen) = self.context.endpoints.choose_among(wanted, has_idle, is_off) {
                 return Ok(chosen.number);
             }
@@ -86,6 +93,11 @@ impl<P: PooledProtocol> PooledUpstream<P> {
     /// What the protocol knows of endpoint number `number`, on all workers.
     pub fn watch(&self, number: usize) -> Arc<P::Watch> {
         self.ledgers[number].watch.clone()
+    }
+
+    /// The same, to look at.
+    pub fn watch_ref(&self, number: usize) -> &P::Watch {
+        &self.ledgers[number].watch
     }
 
     /// The protocol judges endpoint number `number` otherwise than before. `is_over`: its connections are closed when they are free, and those

@@ -3,4 +3,5 @@
 mod raw;
 mod scene;
 mod scenes;
+mod split;
 mod swarm;

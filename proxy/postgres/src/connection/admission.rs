@@ -21,7 +21,7 @@ use weir_upstream::{
     pooled::{Condition, Patience, Pool},
 };
 
-use super::Connection;
+use super::{Connection, place::Standbys};
 use crate::{
     aside,
     cancel::CancelSlot,
@@ -38,6 +38,8 @@ pub(super) struct Client {
     pub(super) session: Session,
     pub(super) pool: Rc<Pool<PostgresServer>>,
     pub(super) upstream: Rc<PostgresUpstream>,
+    /// `None`: all its statements go to `pool`.
+    pub(super) standbys: Option<Standbys>,
     pub(super) settings: Rc<PostgresListenerSettings>,
     pub(super) cancel: Rc<CancelSlot>,
     /// Bytes that the client sent behind its login.
@@ -211,11 +213,25 @@ impl Admission<'_> {
             return Err(self.fatal(stream, sqlstate::INVALID_CATALOG_NAME, &text));
         };
         let upstream = route.upstream.clone();
-        *self.connection.upstream.borrow_mut() = Some(upstream.clone());
+        let standbys = route.standbys.as_ref();
+        let all = std::iter::once(&upstream).chain(standbys.map(|standbys| &standbys.upstream));
+        *self.connection.upstreams.borrow_mut() = all.cloned().collect();
         // A password is enough for every server; keys of a proof only for one with the same verifier.
         let known = client.user.as_ref().map(|user| user.credential());
         let credential = known.filter(|known| *known != Credential::None).unwrap_or(client.credential);
-        let key = route.key(&start.user, &start.database, credential);
+        let standbys = standbys.map(|standbys| Standbys {
+            pool: standbys.upstream.pool(&route.key(
+                &standbys.upstream,
+                &start.user,
+                &start.database,
+                credential.clone(),
+            )),
+            upstream: standbys.upstream.clone(),
+            lag_max: standbys.lag_max,
+            seen: standbys.seen.clone(),
+            wrote_at: None,
+        });
+        let key = route.key(&upstream, &start.user, &start.database, credential);
         let pool = upstream.pool(&key);
         let reported = match upstream.protocol().greeting(&key) {
             Some(reported) => reported,
@@ -231,7 +247,7 @@ impl Admission<'_> {
             .with_process(cancel.key().pid());
         service.metrics.logins.inc();
         let settings = self.settings.clone();
-        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, settings, cancel, input })))
+        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, standbys, settings, cancel, input })))
     }
 
     /// Shows operators who the client is.

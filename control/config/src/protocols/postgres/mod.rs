@@ -76,7 +76,8 @@ impl Protocol for Postgres {
     }
 
     fn upstreams_of_listener(keys: &keys::ListenerKeys) -> Vec<&At<Name>> {
-        keys.postgres.database.iter().filter_map(|one| one.upstream.as_ref()).collect()
+        let all = keys.postgres.database.iter();
+        all.flat_map(|one| [one.upstream.as_ref(), one.read_upstream.as_ref()]).flatten().collect()
     }
 
     fn file(_: &FileSection, _: &mut Reader<'_>) {}
