@@ -5,7 +5,7 @@
 //! server that a unit has got for reading serves further reading units, and is given back before anything else is sent.
 
 use weir_analysis::postgres::{Class, Effect, Range, Statement, Verb, name, only_reads};
-use weir_postgres_codec::{frame, frame::HEAD_BYTES, frame::Head, frontend, frontend::tag};
+use weir_postgres_codec::{frame, frame::HEAD_BYTES, frame::Head, frontend, frontend::Kind, frontend::tag};
 
 use crate::server::ServerState;
 use crate::session::{Attachment, Next, Session};
@@ -136,7 +136,13 @@ impl Session {
                     unit.parsed.push(parse.name);
                 }
                 tag::BIND => self.read_named(frontend::Bind::read(body).ok()?.statement, unit)?,
-                tag::DESCRIBE | tag::EXECUTE | tag::CLOSE | tag::FLUSH => {}
+                tag::DESCRIBE => {
+                    let describe = frontend::Describe::read(body).ok()?;
+                    if describe.kind == Kind::Statement {
+                        self.read_named(describe.name, unit)?;
+                    }
+                }
+                tag::EXECUTE | tag::CLOSE | tag::FLUSH => {}
                 // Execute runs what the unit binds: a portal of an earlier unit is gone.
                 tag::SYNC => return unit.has_text.then_some(()),
                 _ => return None,

@@ -9,13 +9,14 @@ use std::{
 
 use weir_base::Secret;
 use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, is_among, settings::ListenerSettings};
-use weir_postgres_session::{WorkerShare, hba::Rules, login::LoginPolicy};
+use weir_postgres_session::{WorkerShare, login::LoginPolicy};
 use weir_sasl::KeyCache;
 use weir_upstream::pooled::PooledUpstream;
 
 use crate::{
     cancel::{CancelKeys, CancelMessage},
     connection,
+    lookup::Lookups,
     metrics::ListenerMetrics,
     penalty::Penalties,
     route::Routes,
@@ -42,16 +43,19 @@ impl Made {
         settings: PostgresListenerSettings,
         upstreams: Vec<Rc<PostgresUpstream>>,
     ) -> Self {
-        let rules = Rules::of(settings.auth);
         let tls = listener.tls.is_some();
-        let policy = LoginPolicy { tls, ..LoginPolicy::new(rules, Secret::from(&mock_secret()[..])) };
+        let policy = LoginPolicy { tls, ..LoginPolicy::new(settings.rules.clone(), mock_secret()) };
         let routes = Rc::new(Routes::new(&settings, upstreams));
         Self { routes, settings: Rc::new(settings), policy: Arc::new(policy) }
     }
 }
 
 /// Random bytes of the process: users that do not exist have the same salt at all its workers.
-fn mock_secret() -> &'static [u8; 32] {
+pub(crate) fn mock_secret() -> Secret {
+    Secret::from(&random_bytes()[..])
+}
+
+fn random_bytes() -> &'static [u8; 32] {
     static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
     SECRET.get_or_init(|| {
         let mut bytes = [0; 32];
@@ -71,6 +75,8 @@ pub struct Service {
     /// Keys that passwords of clients have led to.
     pub(crate) keys: RefCell<KeyCache>,
     pub(crate) penalties: Penalties,
+    /// Users that the server knows.
+    pub(crate) lookups: Lookups,
     made: RefCell<Made>,
 }
 
@@ -86,8 +92,9 @@ impl Service {
             share,
             metrics: ListenerMetrics::new(&core, &listener.name),
             cancels: CancelKeys::new(core.worker),
-            keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *mock_secret())),
+            keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *random_bytes())),
             penalties: Penalties::default(),
+            lookups: Lookups::default(),
             made: RefCell::new(Made::new(&listener, settings, upstreams)),
             sessions: Sessions::new(core, listener),
         })
@@ -101,6 +108,7 @@ impl Service {
         upstreams: Vec<Rc<PostgresUpstream>>,
     ) {
         *self.made.borrow_mut() = Made::new(&listener, settings, upstreams);
+        self.lookups.clear();
         self.sessions.update(listener);
         self.sessions.wake_all();
     }
@@ -111,6 +119,11 @@ impl Service {
 
     pub(crate) fn policy(&self) -> Arc<LoginPolicy> {
         self.made.borrow().policy.clone()
+    }
+
+    /// The upstream of the listener itself.
+    pub(crate) fn upstream(&self) -> Rc<PostgresUpstream> {
+        self.made.borrow().routes.upstreams()[0].clone()
     }
 
     pub(crate) fn routes(&self) -> Rc<Routes> {

@@ -6,6 +6,7 @@ use weir_base::{
     exchange::LossCause,
     time::{Time, turn},
 };
+use weir_engine::note_reply_time;
 use weir_listener::Timing;
 use weir_postgres_codec::{
     backend::{self, ErrorReport, Severity},
@@ -73,9 +74,9 @@ impl Life<'_> {
         };
         self.lease.acquiring = Some(Box::pin(async move {
             if !wanted.is_optional {
-                return pool.acquire(wanted, patience, note).await;
+                return pool.wait(wanted, patience, note).await;
             }
-            match pool.acquire(wanted, patience, note.clone()).await {
+            match pool.wait(wanted, patience, note.clone()).await {
                 // The primary serves what no standby does.
                 Err(error) if error.refusal == PoolRefusal::Unreachable => {
                     primary.acquire(SelectionCriteria::default(), patience, note).await
@@ -121,6 +122,7 @@ impl Life<'_> {
         let Lease { wanted: arrived, got, appended, is_logged, .. } = self.lease;
         let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
         service.metrics.durations.record(&timing, 1, None);
+        note_reply_time(now.since(got));
         if is_logged {
             service.sessions.log_access(&AccessRecord {
                 listener: service.sessions.name(),
@@ -171,7 +173,7 @@ impl Life<'_> {
         }
         let hold = slot.hold(requests);
         let metrics = &self.connection.service.metrics;
-        let Some(server) = self.lease.server.as_ref().filter(|server| server.state_ref().is_busy()) else {
+        let Some(server) = self.lease.server.as_ref().filter(|server| server.state_ref().runs_request()) else {
             return metrics.cancelled(CancelOutcome::Idle);
         };
         let (number, target) = (server.number(), server.state_ref().cancel_target().cloned());

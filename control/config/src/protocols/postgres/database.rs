@@ -86,7 +86,8 @@ pub(super) fn databases(
 ) -> (Vec<Arc<str>>, Vec<PostgresDatabaseSettings>) {
     let section = &of.section.own.postgres.postgres;
     let mut upstreams: Vec<Arc<str>> = of.section.upstream.iter().map(|name| name.value.0.clone()).collect();
-    let (mut databases, mut names, mut is_own_used) = (Vec::new(), HashSet::new(), section.database.is_empty());
+    let (mut databases, mut names, mut is_own_used) =
+        (Vec::new(), HashSet::new(), section.database.is_empty() || section.auth_user.is_some());
     for (index, one) in section.database.iter().enumerate() {
         let path = format!("{}.postgres.database[{index}]", of.path);
         let mut number_of = |upstream: &At<Name>| {
