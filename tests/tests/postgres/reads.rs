@@ -22,11 +22,11 @@ fn split(primary: &Postgres, standby: &Postgres, folder: &tempfile::TempDir, key
     );
     let reads = format!(
         "[[upstream]]\nname = \"reads\"\nendpoints = [\"{}\", \"{}\"]\n{}",
-        primary.address,
-        standby.address,
+        primary.address.text(),
+        standby.address.text(),
         login("prefer-standby")
     );
-    let config = Config { protocol: "postgres", ..Config::to_all([&primary.address, &standby.address]) };
+    let config = Config { protocol: "postgres", ..Config::to_all([&primary.address.text(), &standby.address]) };
     let gateway = Gateway::start(config.listener(&listener).upstream(&format!("{}{reads}", login("primary"))));
     until_true("a read at the standby", || sql(&gateway, USER, PORT) == standby.port().to_string());
     gateway

@@ -55,7 +55,7 @@ fn a_database_has_its_server_its_name_there_its_mode_and_its_login() {
          [[listener.postgres.database]]\nname = \"audit\"\nupstream = \"two\"\ndatabase = \"reports\"\nuser = \"auditor\"\n\
          password = {password}\n"
     );
-    let second = format!("[[upstream]]\nname = \"two\"\nendpoints = [\"{}\"]\n{login}", two.address);
+    let second = format!("[[upstream]]\nname = \"two\"\nendpoints = [\"{}\"]\n{login}", two.address.text());
     let config = Config { protocol: "postgres", ..Config::to(&one.address) };
     let gateway = Gateway::start(config.listener(&listener).upstream(&format!("{login}\n{second}")).workers(2));
     let place = "select current_database() || ' ' || current_user || ' ' || current_setting('port')";
@@ -117,7 +117,7 @@ fn a_star_serves_every_name_that_has_no_entry() {
     let listener = "[listener.postgres]\nauth = \"trust\"\n\
          [[listener.postgres.database]]\nname = \"*\"\n\
          [[listener.postgres.database]]\nname = \"second\"\nupstream = \"two\"\ndatabase = \"postgres\"\n";
-    let second = format!("[[upstream]]\nname = \"two\"\nendpoints = [\"{}\"]\n{login}", two.address);
+    let second = format!("[[upstream]]\nname = \"two\"\nendpoints = [\"{}\"]\n{login}", two.address.text());
     let config = Config { protocol: "postgres", ..Config::to(&one.address) };
     let gateway = Gateway::start(config.listener(listener).upstream(&format!("{login}\n{second}")));
     let port = "select current_setting('port')";
