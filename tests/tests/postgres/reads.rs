@@ -26,7 +26,7 @@ fn split(primary: &Postgres, standby: &Postgres, folder: &tempfile::TempDir, key
         standby.address.text(),
         login("prefer-standby")
     );
-    let config = Config { protocol: "postgres", ..Config::to_all([&primary.address.text(), &standby.address]) };
+    let config = Config { protocol: "postgres", ..Config::to_all([&primary.address, &standby.address]) };
     let gateway = Gateway::start(config.listener(&listener).upstream(&format!("{}{reads}", login("primary"))));
     until_true("a read at the standby", || sql(&gateway, USER, PORT) == standby.port().to_string());
     gateway
