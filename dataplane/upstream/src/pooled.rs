@@ -14,10 +14,12 @@
 //! | `connection` | one connection, idle or lent |
 //! | `member` / `pool` | the connections of a key on one worker, at one endpoint and at all |
 //! | `wait` | one client's wait |
+//! | `aside` | a connection beside the pools |
 //! | `upkeep` | idle connections: age, checks, other workers |
 //! | `counts` | figures for operators |
 
 mod account;
+mod aside;
 mod connection;
 mod counts;
 mod ledger;
@@ -53,6 +55,7 @@ use weir_engine::{JoinHandle, Stream, timeout};
 use weir_telemetry::CoreMetrics;
 
 pub use self::{
+    aside::AsideConnection,
     connection::{Condition, PooledConnection},
     counts::PoolCounts,
     ledger::Scope,

@@ -72,6 +72,7 @@ impl Session {
         self.busy_since = None;
         self.idle_since = io.now();
         self.retry.forget();
+        self.lose_transaction(io);
         // The client gets an error in its place.
         drop(self.retry.take_held());
         if is_mid_reply || (was_used && is_bound) {

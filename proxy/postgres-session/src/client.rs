@@ -48,7 +48,8 @@ impl Session {
             return None;
         }
         let turn = &mut Turn { feed, io };
-        if self.has_barrier
+        let is_notifying = self.listening.as_ref().is_some_and(|listening| listening.is_notifying());
+        if (self.has_barrier || is_notifying)
             && let Some(next) = self.wait_at_barrier(head, turn, server.as_deref_mut())
         {
             return Some(next);
@@ -82,8 +83,10 @@ impl Session {
         turn: &mut Turn<'_, '_, I>,
         server: Option<&mut ServerState>,
     ) -> Option<Next> {
-        let changes_names =
-            matches!(head.tag, tag::QUERY | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE);
+        let changes_names = matches!(
+            head.tag,
+            tag::QUERY | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE | tag::FUNCTION_CALL
+        );
         match server {
             Some(server) if !server.queue.is_empty() && server.copy == CopyIn::No => {
                 changes_names.then(|| self.wait_for_replies(turn, server))

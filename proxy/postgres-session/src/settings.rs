@@ -67,7 +67,7 @@ pub struct SessionSettings {
     pub server_statements_max: usize,
     /// The treatment of statements that are not understood.
     pub opaque: OpaquePolicy,
-    /// LISTEN outside of a transaction goes to the shared listener of the database and does not pin.
+    /// LISTEN goes to the hub of server, database and user, and does not pin. In session pooling it stays with the client's server.
     pub shares_listen: bool,
 }
 
@@ -82,7 +82,7 @@ impl Default for SessionSettings {
             client_statements_max: CLIENT_STATEMENTS_MAX,
             server_statements_max: SERVER_STATEMENTS_MAX,
             opaque: OpaquePolicy::Pin,
-            shares_listen: false,
+            shares_listen: true,
         }
     }
 }

@@ -217,7 +217,7 @@ impl ModelServer {
             Sql::Close(Some(_)) => "CLOSE CURSOR",
             Sql::Close(None) => "CLOSE CURSOR ALL",
             Sql::Listen(_) => "LISTEN",
-            Sql::Unlisten => "UNLISTEN",
+            Sql::Unlisten | Sql::UnlistenNothing => "UNLISTEN",
             Sql::Alter => "ALTER TABLE",
             Sql::Fetch(_) => return format!("FETCH {rows}"),
             Sql::CopyOut => "COPY 1",

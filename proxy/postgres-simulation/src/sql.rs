@@ -70,6 +70,8 @@ pub enum Sql {
     Listen(String),
     /// `UNLISTEN *`.
     Unlisten,
+    /// UNLISTEN of a channel that does not exist: the gateway's own, in place of LISTEN.
+    UnlistenNothing,
     /// `COPY t FROM STDIN`.
     CopyIn,
     /// `COPY t TO STDOUT`.
@@ -178,6 +180,7 @@ fn one(text: &str) -> Result<Option<Sql>, SyntaxError> {
         "DEALLOCATE ALL" => Sql::Deallocate(None),
         "CLOSE ALL" => Sql::Close(None),
         "UNLISTEN *" => Sql::Unlisten,
+        "UNLISTEN WEIR_NONE" => Sql::UnlistenNothing,
         "SELECT $1::TEXT" => Sql::Parameter,
         "SELECT 1/0" => Sql::Fails,
         "SELECT PG_ADVISORY_LOCK(1)" => Sql::Lock,

@@ -3,6 +3,7 @@
 mod admission;
 mod lease;
 mod life;
+mod news;
 mod surroundings;
 
 use std::{any::Any, cell::RefCell, net::IpAddr, panic::AssertUnwindSafe, rc::Rc, time::Duration};

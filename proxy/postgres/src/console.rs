@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `command` | the commands |
 //! | `show` | the tables of SHOW |
+//! | `listeners` | that of SHOW LISTENERS |
 //! | `table` | columns, rows and their form on the wire |
 
 mod command;
+mod listeners;
 mod show;
 mod table;
 

@@ -11,6 +11,7 @@
 //! | `server` | servers as their pools see them: login, reset, check, probe |
 //! | `cancel` / `aside` | cancel requests: keys and routes; the connection that carries one to a server |
 //! | `console` | the admin console, database `pgbouncer` |
+//! | `listen` | LISTEN for all clients through one connection |
 //! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
 //! | `metrics` | the cells this room writes |
 
@@ -21,6 +22,7 @@ mod cancel;
 mod connection;
 mod console;
 mod derivation;
+mod listen;
 mod metrics;
 mod penalty;
 mod server;

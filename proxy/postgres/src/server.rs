@@ -26,7 +26,7 @@ use weir_upstream::{
     pooled::{IdleVerdict, LoginError, LoginTarget, PooledProtocol},
 };
 
-use crate::{derivation::derive, settings::PostgresUpstreamSettings};
+use crate::{derivation::derive, listen::Hubs, settings::PostgresUpstreamSettings};
 
 /// Greetings that are remembered, one for each key. Beyond it all are forgotten, and servers send them again: about 2 MiB.
 const GREETINGS_MAX: usize = 1_024;
@@ -100,6 +100,7 @@ pub struct PostgresServer {
     share: Rc<WorkerShare>,
     greetings: RefCell<HashMap<PoolKey, Greeting>>,
     keys: RefCell<KeyCache>,
+    hubs: Hubs,
 }
 
 impl PostgresServer {
@@ -109,12 +110,17 @@ impl PostgresServer {
         // Without randomness no login succeeds, and the cache stays empty.
         let _ = aws_lc_rs::rand::fill(&mut seed);
         let keys = RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, seed));
-        Self { settings, share, greetings: RefCell::default(), keys }
+        Self { settings, share, greetings: RefCell::default(), keys, hubs: Hubs::default() }
     }
 
     /// The settings.
     pub fn settings(&self) -> &PostgresUpstreamSettings {
         &self.settings
+    }
+
+    /// The clients that listen.
+    pub(crate) fn hubs(&self) -> &Hubs {
+        &self.hubs
     }
 
     /// The report of a server of `key`. `None`: no connection was made yet.

@@ -1,5 +1,6 @@
 //! Scenes first, then random runs.
 
+mod listening;
 mod raw;
 mod scene;
 mod scenes;

@@ -27,6 +27,7 @@ use crate::{
     cancel::CancelSlot,
     console::{self, Rights},
     derivation::derive,
+    listen::ClientFeed,
     metrics::CancelOutcome,
     server::{Greeting, PoolKey, PostgresServer},
     service::PostgresUpstream,
@@ -40,6 +41,7 @@ pub(super) struct Client {
     pub(super) upstream: Rc<PostgresUpstream>,
     pub(super) settings: Rc<PostgresListenerSettings>,
     pub(super) cancel: Rc<CancelSlot>,
+    pub(super) feed: ClientFeed,
     /// Bytes that the client sent behind its login.
     pub(super) input: Vec<u8>,
 }
@@ -199,7 +201,8 @@ impl Admission<'_> {
                 connection.handle.wake();
             }
         };
-        let Some(cancel) = service.cancels.enter(start.version, Rc::new(wake)) else {
+        let wake: Rc<dyn Fn()> = Rc::new(wake);
+        let Some(cancel) = service.cancels.enter(start.version, wake.clone()) else {
             return Err(self.fatal(stream, sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
         };
         if start.database == console::DATABASE {
@@ -227,7 +230,8 @@ impl Admission<'_> {
                 .with_process(cancel.key().pid());
         service.metrics.logins.inc();
         let settings = self.settings.clone();
-        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, settings, cancel, input })))
+        let feed = ClientFeed::new(&upstream, &pool, wake);
+        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, settings, cancel, feed, input })))
     }
 
     /// Shows operators who the client is.
