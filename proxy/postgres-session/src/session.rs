@@ -332,6 +332,7 @@ impl Session {
 
     /// No server could be had; the bytes that were left are still there.
     pub fn on_acquire_failed(&mut self, refusal: Refusal, io: &impl Io) -> Next {
+        self.lose_transaction(io);
         if refusal.is_fatal {
             return Next::Close(self.end_with(refusal, io));
         }
