@@ -301,7 +301,7 @@ mod tests {
         registry.on_done(true);
         assert_eq!(registry.statement().as_deref(), Some(&b"UNLISTEN \"a\""[..]));
         assert_eq!(registry.listen(2, A), Listening::Later, "the server is about to drop it");
-        assert_eq!(registry.on_done(true), None, "nobody has it yet");
+        assert_eq!(registry.on_done(true), None, "none has it yet");
         assert_eq!(registry.statement().as_deref(), Some(&b"LISTEN \"a\""[..]));
         assert_eq!(registry.on_done(true).expect("one waits").listeners, [2]);
         registry.unlisten(2, A);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_server_is_a_gap_and_every_channel_is_asked_for_again() {
+    fn a_lost_server_is_a_gap_and_every_channel_is_requested_again() {
         let mut registry = connected();
         for channel in [A, b"b", b"c"] {
             registry.listen(1, channel);
@@ -331,13 +331,13 @@ mod tests {
         registry.on_connected();
         let mut texts = settle(&mut registry);
         texts.sort_unstable();
-        assert_eq!(texts, ["LISTEN \"a\"", "LISTEN \"c\""], "nobody wants b");
+        assert_eq!(texts, ["LISTEN \"a\"", "LISTEN \"c\""], "b is not wanted");
         assert_eq!(heard(&registry, A), [1, 2, 4]);
         assert!(registry.is_complete());
     }
 
     #[test]
-    fn a_refused_listen_is_reported_and_asked_for_again_only_by_those_that_had_it() {
+    fn a_refused_listen_is_reported_and_requested_again_only_by_those_that_had_it() {
         let mut registry = connected();
         registry.listen(1, A);
         registry.statement().expect("LISTEN");
@@ -430,7 +430,7 @@ mod tests {
             let expected: BTreeSet<Vec<u8>> = wanted.iter().map(|(_, channel)| channel.clone()).collect();
             assert_eq!(server, expected, "seed {seed}");
             for channel in &expected {
-                let of: Vec<_> = wanted.iter().filter(|(_, name)| name == channel).map(|(who, _)| *who).collect();
+                let of: Vec<_> = wanted.iter().filter(|(_, name)| name == channel).map(|(listener, _)| *listener).collect();
                 assert_eq!(heard(&registry, channel), of, "seed {seed}");
             }
         }

@@ -88,7 +88,7 @@ fn transactions_decide_about_listen_as_at_the_server() {
     notify("within");
     std::thread::sleep(Duration::from_millis(100));
     wires[0].idle_messages().expect("nothing");
-    assert_eq!(wires[0].heard, [], "PostgreSQL delivers between transactions");
+    assert!(wires[0].heard.is_empty(), "PostgreSQL delivers between transactions");
     do_all(&mut wires[0], &["rollback"]);
     all_hear(&mut wires, &[("kept", "within")]);
     do_all(&mut wires[0], &["listen news; select 1", "unlisten kept"]);
@@ -146,7 +146,7 @@ fn an_own_notification_comes_before_ready_and_with_the_own_process_number() {
         one.send(&query("select 7")).expect("sent");
         assert_eq!(messages(&mut one), ("CAZ".to_owned(), vec![own.clone()]));
         assert_eq!(messages(&mut one).0, "TDCZ");
-        until_true("two hears one", || two.idle_messages().is_ok() && two.heard.len() >= 8 * (round + 1) - 1);
+        until_true("two hears one", || two.idle_messages().is_ok() && two.heard.len() >= 7 * (round + 1));
     }
     gateway.finish();
 }
@@ -306,6 +306,6 @@ fn drivers_listen_with_more_clients_than_servers() {
     let output = python.args(["-c", PYTHON, &url]).output().expect("Python starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     assert_eq!((text(&output.stdout), text(&output.stderr)), ("done".to_owned(), String::new()));
-    assert_eq!(listening_servers(&server), "1");
+    assert_eq!(gateway.metrics().sum_where("weir_lanes_open", &[("kind", "subscription")]), 1.0);
     gateway.finish();
 }

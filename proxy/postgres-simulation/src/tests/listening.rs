@@ -242,8 +242,8 @@ fn its_own_notifications_come_before_ready_and_with_its_own_number() {
         assert!(scene.is_attached, "the server's process is its own until then");
         scene.io.notify(SERVER, "news", "own");
         scene.session.on_fence(Some(&scene.state), &scene.io);
-        let told = words(&scene.io.to_client.take());
-        assert_eq!(told, [format!("own by {OWN}"), "I".to_owned()]);
+        let sent = words(&scene.io.to_client.take());
+        assert_eq!(sent, [format!("own by {OWN}"), "I".to_owned()]);
         scene.reply(&[]);
         assert_eq!(words(&scene.turn(usize::MAX)), ["SELECT 1", "I"]);
         assert!(!scene.is_attached);
@@ -262,7 +262,7 @@ fn a_client_that_listens_to_nothing_notifies_without_a_fence() {
 }
 
 #[test]
-fn a_ready_that_waits_is_told_though_the_server_is_lost() {
+fn a_ready_that_waits_is_sent_though_the_server_is_lost() {
     let mut scene = scene();
     replies(&mut scene, &query("LISTEN news"));
     scene.send(&query("SELECT pg_notify('news', 'x')"));
