@@ -14,6 +14,7 @@
 //! | `connection` | one connection, idle or lent |
 //! | `member` / `pool` | the connections of a key on one worker, at one endpoint and at all |
 //! | `wait` | one client's wait |
+//! | `fitness` | which endpoints take connections |
 //! | `aside` | a connection beside the pools |
 //! | `upkeep` | idle connections: age, checks, other workers |
 //! | `counts` | figures for operators |
@@ -22,6 +23,7 @@ mod account;
 mod aside;
 mod connection;
 mod counts;
+mod fitness;
 mod ledger;
 mod member;
 mod permit;
@@ -58,6 +60,7 @@ pub use self::{
     aside::AsideConnection,
     connection::{Condition, PooledConnection},
     counts::PoolCounts,
+    fitness::Fitness,
     ledger::Scope,
     pool::Pool,
     protocol::{IdleVerdict, LoginError, LoginTarget, PooledProtocol},

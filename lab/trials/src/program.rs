@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use weir_base::secret::Secret;
 use weir_engine::settings::Address;
 use weir_knee::Trial;
 use weir_knee::trial::Latency;
@@ -11,7 +12,7 @@ use weir_load::keys::Distribution;
 use weir_load::record::Resources;
 use weir_load::scenario::{Mode, Phase, Postgres};
 use weir_load::{Event, Scenario, StepRecord};
-use weir_parties::load::{Length, LoadFigures, Run};
+use weir_parties::load::{Length, LoadFigures, LoadOutput, Run};
 use weir_parties::peer::Change;
 use weir_parties::{Load, interrupt};
 
@@ -59,7 +60,12 @@ pub(crate) fn check(load: &Load, scenario: &Scenario) -> Result<()> {
         check_command(load, scenario)?;
     }
     let Scenario { postgres, .. } = scenario;
-    must(postgres.password.is_none(), "postgres.password", "is set, and it sends none; let the user in without one")?;
+    let sends_password = postgres.password.is_none() || load.has_password();
+    must(sends_password, "postgres.password", "is set, and it sends none; let the user in without one")?;
+    let is_its_script = postgres.script == Postgres::default().script || load.has("{script}");
+    must(is_its_script, "postgres.script", "is set, and it sends statements of its own; leave it out")?;
+    let may_churn = !scenario.churn || load.churn.is_some();
+    must(may_churn, "churn", "is true, and it keeps its connections; leave it out")?;
     let has_accounts = postgres.accounts == Postgres::default().accounts;
     must(has_accounts, "postgres.accounts", "is set, and it takes the accounts of the tables behind; leave it out")?;
     if let Some(keys) = &load.keys {
@@ -114,6 +120,7 @@ impl<'a> Program<'a> {
             host,
             port,
             is_tls: self.is_tls(),
+            is_churn: scenario.churn,
             connections: scenario.connections,
             pipeline: scenario.pipeline,
             shards: scenario.shards,
@@ -126,6 +133,8 @@ impl<'a> Program<'a> {
             user: &scenario.postgres.user,
             database: &scenario.postgres.database,
             query: scenario.postgres.query.word(),
+            script: scenario.postgres.script.word(),
+            password: scenario.postgres.password.as_ref().map(Secret::expose),
         }
     }
 
@@ -136,15 +145,15 @@ impl<'a> Program<'a> {
         Ok(command.iter().map(quoted).collect::<Vec<_>>().join(" "))
     }
 
-    /// Runs the program once against an arm and returns its figures; `each` is called while it runs.
-    fn send(
+    /// Runs the program once against an arm and returns its output; `each` is called while it runs.
+    fn drive(
         self,
         scenario: &Scenario,
         subject: &Subject<'_>,
         length: Length,
         fleet: &Fleet,
         each: impl FnMut() -> Result<()>,
-    ) -> Result<LoadFigures> {
+    ) -> Result<LoadOutput> {
         let target = subject.target.to_string();
         let Some((host, port)) = target.rsplit_once(':').filter(|(scheme, _)| *scheme != "unix") else {
             bail!("{} needs an address with a port, and {target} has none", self.load.name);
@@ -157,12 +166,24 @@ impl<'a> Program<'a> {
             Length::Requests(requests) => Duration::from_secs(requests / SLOWEST) + PATIENCE,
         };
         let started = self.load.start(&run, Some(&list_of(subject.generator_cpus)), fleet.stage.folder())?;
-        let figures = started.finish(limit, each)?.figures(self.load)?;
+        started.finish(limit, each)
+    }
+
+    /// As [`Self::drive`], with the figures, which must be those of a whole run.
+    fn send(
+        self,
+        scenario: &Scenario,
+        subject: &Subject<'_>,
+        length: Length,
+        fleet: &Fleet,
+        each: impl FnMut() -> Result<()>,
+    ) -> Result<LoadFigures> {
+        let figures = self.drive(scenario, subject, length, fleet, each)?.figures(self.load)?;
         if let Length::Requests(requests) = length {
             let LoadFigures { completed, .. } = figures;
             ensure!(completed >= requests, "{} completed {completed} of {requests} requests", self.load.name);
         }
-        let bodies = figures.completed as f64 * run.payload as f64;
+        let bodies = figures.completed as f64 * scenario.payload.bytes_max() as f64;
         if let Some(read) = figures.read.filter(|read| *read < bodies * ROUNDED) {
             bail!("{} read {read} bytes, and the bodies alone have {bodies}", self.load.name);
         }
@@ -210,7 +231,8 @@ impl<'a> Program<'a> {
     ) -> Result<(Trial, Resources)> {
         let [phase] = &scenario.phases[..] else { bail!("a trial has one phase, not {}", scenario.phases.len()) };
         if let Some(warm_up) = self.warm_up(scenario, phase, length) {
-            self.send(scenario, subject, warm_up, fleet, || Ok(()))?;
+            // Many connects may take all of a short one.
+            self.drive(scenario, subject, warm_up, fleet, || Ok(()))?;
         }
         let before = fleet.stage.count()?;
         let mut window = Window::open(&trial::served_parties(subject))?;
@@ -314,6 +336,8 @@ mod tests {
         check(&redis, &scenario("redis", get)).expect("it can");
         let pgbench = Load::named("pgbench").expect("pgbench");
         check(&pgbench, &scenario("postgres", "shards = 2\npostgres.query = \"prepared\"")).expect("it can");
+        check(&pgbench, &scenario("postgres", "churn = true\npostgres.password = \"pw\"")).expect("it can");
+        let bare = Load { churn: None, environment: Default::default(), ..pgbench.clone() };
         let mix = "command = [{ name = \"GET\" }, { name = \"SET\" }]";
         let zipf = format!("{get}\nkeys = {{ distribution = \"zipf\", exponent = 0.9 }}");
         for (load, protocol, more, key) in [
@@ -326,7 +350,8 @@ mod tests {
             (&redis, "redis", &zipf, "`keys.distribution`"),
             (&redis, "redis", &format!("{get}\nshards = 2"), "`shards`"),
             (&pgbench, "postgres", "pipeline = 2", "`pipeline`"),
-            (&pgbench, "postgres", "postgres.password = \"pw\"", "`postgres.password` is set"),
+            (&bare, "postgres", "postgres.password = \"pw\"", "`postgres.password` is set"),
+            (&bare, "postgres", "churn = true", "`churn` is true"),
             (&pgbench, "postgres", "postgres.accounts = 7", "`postgres.accounts` is set"),
         ] {
             let refusal = check(load, &scenario(protocol, more)).expect_err(more).to_string();

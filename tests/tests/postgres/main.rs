@@ -9,5 +9,8 @@ mod import;
 mod isolation;
 mod listen;
 mod logins;
+mod model;
+mod reads;
+mod routing;
 mod servers;
 mod torture;

@@ -9,6 +9,7 @@ use weir_telemetry::cells::GaugeGuard;
 use super::{AcquireError, LoginTarget, PooledProtocol, PooledUpstream};
 use crate::{
     endpoint::Endpoint,
+    endpoints::SelectionCriteria,
     metrics::{EndpointMetrics, LaneKind},
 };
 
@@ -18,8 +19,6 @@ pub struct AsideConnection<P: PooledProtocol> {
     pub stream: Stream,
     /// The protocol's state of it.
     pub state: P::State,
-    /// Position of its endpoint in the settings.
-    pub number: usize,
     metrics: Rc<EndpointMetrics>,
     _open: GaugeGuard,
 }
@@ -41,11 +40,13 @@ impl<P: PooledProtocol> AsideConnection<P> {
 }
 
 impl<P: PooledProtocol> PooledUpstream<P> {
-    /// Makes such a connection to endpoint number `number`.
+    /// Makes such a connection, to an endpoint as the pool of `key` would choose it.
     ///
     /// # Errors
-    /// The endpoint cannot be reached, or refuses the login.
-    pub async fn log_in_aside(&self, number: usize, key: &P::Key) -> Result<AsideConnection<P>, AcquireError> {
+    /// No endpoint takes connections, can be reached, or accepts the login.
+    pub async fn log_in_aside(&self, key: &P::Key) -> Result<AsideConnection<P>, AcquireError> {
+        let chosen = self.pool(key).choose(&SelectionCriteria::default());
+        let number = chosen.map_err(|refusal| AcquireError { refusal, endpoint: None, words: None })?;
         let endpoint: Rc<Endpoint> = self.context.endpoints.get(number).clone();
         let target = LoginTarget { endpoint: endpoint.clone(), number };
         let login = async |stream: &mut Stream| self.context.protocol.login(stream, &target, key).await;
@@ -54,7 +55,7 @@ impl<P: PooledProtocol> PooledUpstream<P> {
                 let metrics = endpoint.metrics().clone();
                 stream.count_into(metrics.clone());
                 let _open = metrics.lane_opened(LaneKind::Subscription);
-                Ok(AsideConnection { stream, state, number, metrics, _open })
+                Ok(AsideConnection { stream, state, metrics, _open })
             }
             Err((error, words)) => {
                 let words: Option<Arc<[u8]>> = words.map(Into::into);

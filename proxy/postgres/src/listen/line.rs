@@ -416,7 +416,7 @@ async fn connect(
     view: Arc<LineView>,
 ) -> Result<AsideConnection<PostgresServer>, Refusal> {
     let key = &view.key.pool;
-    upstream.log_in_aside(0, key).await.map_err(|error| {
+    upstream.log_in_aside(key).await.map_err(|error| {
         let (code, text) = aside::login_failed(&error, key);
         Refusal::error(code, text)
     })
