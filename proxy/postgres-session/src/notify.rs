@@ -430,7 +430,8 @@ mod tests {
             let expected: BTreeSet<Vec<u8>> = wanted.iter().map(|(_, channel)| channel.clone()).collect();
             assert_eq!(server, expected, "seed {seed}");
             for channel in &expected {
-                let of: Vec<_> = wanted.iter().filter(|(_, name)| name == channel).map(|(listener, _)| *listener).collect();
+                let of: Vec<_> =
+                    wanted.iter().filter(|(_, name)| name == channel).map(|(listener, _)| *listener).collect();
                 assert_eq!(heard(&registry, channel), of, "seed {seed}");
             }
         }

@@ -10,6 +10,7 @@
 
 mod command;
 mod databases;
+mod listeners;
 mod show;
 mod table;
 
