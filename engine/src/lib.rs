@@ -62,7 +62,7 @@ pub use compio::{
     time::{sleep, timeout},
 };
 pub use driver::Driver;
-pub use mailbox::{Mailbox, mailbox, wake_elsewhere};
+pub use mailbox::{Inbox, Mailbox, mailbox, wake_elsewhere};
 pub use output::{Account, Output, Watermarks};
 pub use reader::{PeerWatch, Reader};
 pub use stream::{Cutter, Stream, StreamOptions};

@@ -270,12 +270,13 @@ impl Endpoint {
     /// nothing against the server.
     pub(crate) async fn log_in<T>(
         self: &Rc<Self>,
+        kind: LaneKind,
         negotiates_tls: bool,
         login: impl AsyncFnOnce(&mut Stream) -> Result<T, LoginError>,
     ) -> Result<(Stream, T), (ConnectError, Option<Vec<u8>>)> {
         let (begun, _attempt) = (turn::now(), self.attempt());
         let opened = self.connector.log_in(negotiates_tls, login).await;
-        self.note_opened(LaneKind::Pooled, begun, opened.as_ref().err().map(|(error, _)| error), false);
+        self.note_opened(kind, begun, opened.as_ref().err().map(|(error, _)| error), false);
         opened
     }
 

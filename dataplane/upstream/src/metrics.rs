@@ -213,6 +213,12 @@ impl EndpointMetrics {
         self.core.counter(&catalog::SUBSCRIPTION_GAPS, &[&self.upstream, &self.endpoint]).inc();
     }
 
+    /// Notifications of `channels` channels may be lost, as the connection that listens was.
+    pub(crate) fn listen_gap(&self, channels: usize) {
+        self.report_change(UpstreamChange::SubscriptionGap, "lost", Some(&format!("{channels} channels")));
+        self.core.counter(&catalog::POSTGRES_LISTEN_GAPS, &[&self.upstream, &self.endpoint]).inc();
+    }
+
     /// It was not known for a moment which keys change there.
     pub(crate) fn tracking_gap(&self) {
         self.core.counter(&catalog::TRACKING_GAPS, &[&self.upstream, &self.endpoint]).inc();

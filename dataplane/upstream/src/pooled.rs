@@ -15,10 +15,12 @@
 //! | `member` / `pool` | the connections of a key on one worker, at one endpoint and at all |
 //! | `wait` | one client's wait |
 //! | `fitness` | which endpoints take connections |
+//! | `aside` | a connection beside the pools |
 //! | `upkeep` | idle connections: age, checks, other workers |
 //! | `counts` | figures for operators |
 
 mod account;
+mod aside;
 mod connection;
 mod counts;
 mod fitness;
@@ -55,6 +57,7 @@ use weir_engine::{JoinHandle, Stream, timeout};
 use weir_telemetry::CoreMetrics;
 
 pub use self::{
+    aside::AsideConnection,
     connection::{Condition, PooledConnection},
     counts::PoolCounts,
     fitness::Fitness,

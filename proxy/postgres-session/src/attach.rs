@@ -76,6 +76,7 @@ impl Session {
         // Its error was kept back, and nothing is repeated any more.
         let hides_error = self.retry.is_repeating();
         self.retry.forget();
+        self.lose_transaction(io);
         // The client gets an error in its place.
         drop(self.retry.take_held());
         if is_mid_reply || (was_used && is_bound) {

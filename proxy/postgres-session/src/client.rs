@@ -48,7 +48,8 @@ impl Session {
             return None;
         }
         let turn = &mut Turn { feed, io };
-        if self.has_barrier
+        let is_notifying = self.listening.as_ref().is_some_and(|listening| listening.is_notifying());
+        if (self.has_barrier || is_notifying)
             && let Some(next) = self.wait_at_barrier(head, turn, server.as_deref_mut())
         {
             return Some(next);

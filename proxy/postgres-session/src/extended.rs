@@ -1,5 +1,6 @@
 //! Parse, Bind, Describe, Execute and Close: the names of a client become those of its server.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use weir_postgres_codec::{TransactionStatus, backend, frame::HEAD_BYTES, frame::Head, frontend, frontend::Kind};
@@ -115,9 +116,16 @@ impl Session {
         let note = self.note_unnamed(server);
         if server.queue.push(Expected::forward(Request::Parse, note)).is_none() {
             server.unnamed = Some(statement.clone());
-            self.unnamed = Some(statement);
+            self.unnamed = Some(statement.clone());
         }
-        turn.feed.pass(head.whole());
+        match statement.at_server(self.shares_listen()) {
+            Cow::Borrowed(_) => turn.feed.pass(head.whole()),
+            Cow::Owned(rest) => {
+                turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+                self.retry.forget();
+                turn.io.encode_to_server(|out| frontend::parse_renamed(out, b"", &rest));
+            }
+        }
     }
 
     fn parse_named<I: Io>(
@@ -169,7 +177,8 @@ impl Session {
         // The batch has what its bytes do not show.
         self.retry.forget();
         let name = ServerName::new(number);
-        turn.io.encode_to_server(|out| frontend::parse_renamed(out, name.bytes(), statement.rest()));
+        let rest = statement.at_server(self.shares_listen());
+        turn.io.encode_to_server(|out| frontend::parse_renamed(out, name.bytes(), &rest));
     }
 
     /// Closes statements at the server until there is room for one more.
@@ -289,7 +298,8 @@ impl Session {
         match self.unnamed.clone() {
             Some(wanted) => {
                 turn.io.count(Event::ServerParse);
-                turn.io.encode_to_server(|out| frontend::parse_renamed(out, b"", wanted.rest()));
+                let rest = wanted.at_server(self.shares_listen());
+                turn.io.encode_to_server(|out| frontend::parse_renamed(out, b"", &rest));
                 if server.queue.push(Expected::swallow(Request::Parse, note)).is_none() {
                     server.unnamed = Some(wanted);
                 }
@@ -408,7 +418,7 @@ impl Session {
         if !self.portals.is_empty() {
             self.portals.retain(|(name, _)| **name != *portal);
         }
-        if let Some(facts) = facts {
+        if let Some(facts) = facts.filter(|facts| facts.has_effects || self.listens()) {
             self.portals.push((portal.into(), facts));
         }
     }
@@ -475,26 +485,35 @@ impl Session {
         &mut self,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
-        server: Option<&mut ServerState>,
+        mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
         let Some(body) = whole(head, turn.feed.rest()) else { return Some(Next::More) };
         let execute = match frontend::Execute::read(body) {
             Ok(execute) => execute,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
+        let portal = self.portals.iter().find(|(name, _)| **name == *execute.portal);
+        let facts = portal.map(|(_, facts)| facts.clone());
+        if let Some(facts) = &facts
+            && let Err(next) = self.reserve(facts, head, turn, server.as_deref_mut())
+        {
+            return next;
+        }
         let server = match self.ready(false, head, turn, server) {
             Ok(server) => server,
             Err(next) => return next,
         };
+        if facts.as_ref().is_some_and(|facts| !self.may_notify(facts, turn.io)) {
+            return Some(Next::Wait);
+        }
         turn.io.count(Event::Query);
-        let note = match self.portals.iter().find(|(name, _)| **name == *execute.portal) {
-            Some((_, facts)) => {
-                let facts = facts.clone();
+        let note = match facts {
+            Some(facts) => {
                 self.has_barrier |= self.is_barrier(&facts);
                 if facts.names_statements {
                     self.add_pin(crate::pin::PinReasons::SQL_PREPARE, server, turn.io);
                 }
-                Note::Effects(facts)
+                if facts.has_effects { Note::Effects(facts) } else { Note::None }
             }
             None => Note::None,
         };

@@ -25,6 +25,28 @@ pub(crate) struct Facts {
     pub(crate) is_barrier: bool,
     /// It gives parameters their defaults.
     pub(crate) is_reset: bool,
+    /// It notifies.
+    pub(crate) notifies: bool,
+    /// It changes the session, or may.
+    pub(crate) has_effects: bool,
+    /// If it listens: what a server gets in its place.
+    pub(crate) server_text: Option<Rc<[u8]>>,
+}
+
+/// The statement in place of each LISTEN: it needs the same rights and transaction, and does nothing.
+const NO_LISTEN: &[u8] = b"UNLISTEN weir_none";
+
+/// A text that listens, without that; `None`: it does not listen.
+fn without_listen(text: &[u8], analysis: &Analysis) -> Option<Rc<[u8]>> {
+    let (mut out, mut at) = (Vec::new(), 0);
+    for statement in &analysis.statements {
+        if statement.effects.iter().any(|effect| matches!(effect, Effect::Listen(_))) {
+            out.extend_from_slice(text.get(at..statement.range.start as usize)?);
+            out.extend_from_slice(NO_LISTEN);
+            at = statement.range.end as usize;
+        }
+    }
+    (at > 0).then(|| [&out, text.get(at..).unwrap_or_default()].concat().into())
 }
 
 /// SQL's PREPARE.
@@ -102,6 +124,7 @@ impl Facts {
         let is_read_only = analysis.is_read_only();
         let is_opaque = !analysis.is_whole;
         let mut prepares = Vec::new();
+        let server_text = without_listen(text, &analysis);
         let mut statements = Vec::with_capacity(analysis.statements.len());
         for statement in analysis.statements {
             for effect in &statement.effects {
@@ -113,7 +136,9 @@ impl Facts {
             statements.push(statement.effects);
         }
         let all = || statements.iter().flatten();
-        if !is_opaque && all().all(is_plain) {
+        let has_effects = is_opaque || !all().all(is_plain);
+        let notifies = all().any(|effect| matches!(effect, Effect::Notify));
+        if !has_effects && !notifies {
             return Known { facts: None, is_read_only };
         }
         let names_statements = all()
@@ -134,6 +159,9 @@ impl Facts {
             begins_block,
             is_barrier,
             is_reset,
+            notifies,
+            has_effects,
+            server_text,
         };
         Known { facts: Some(Rc::new(facts)), is_read_only }
     }
@@ -149,6 +177,9 @@ impl Facts {
             begins_block: false,
             is_barrier: true,
             is_reset: false,
+            notifies: false,
+            has_effects: true,
+            server_text: None,
         })
     }
 

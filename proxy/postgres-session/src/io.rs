@@ -1,6 +1,10 @@
 //! The interface of a session to its shell. The gateway's shell is `weir-postgres`; tests and fuzzing bring their own.
 
+use std::sync::Arc;
+
 use weir_base::time::Time;
+
+use crate::refusal::Refusal;
 
 /// Time.
 pub trait Clock {
@@ -26,13 +30,56 @@ pub trait ToServer {
     fn is_server_congested(&self) -> bool;
 }
 
-/// Notifications that clients share: the hub of a server and database.
+/// A notification of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notification {
+    /// The process that notified.
+    pub pid: u32,
+    /// Its channel.
+    pub channel: Box<[u8]>,
+    /// Its payload.
+    pub payload: Box<[u8]>,
+}
+
+/// Something that a client which listens gets unprompted.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// A notification, with its place among all news of the client.
+    Notification {
+        /// Its place.
+        number: u64,
+        /// What it says.
+        notification: Arc<Notification>,
+    },
+    /// The server was lost for a moment, and notifications with it.
+    Gap,
+}
+
+/// The reply to [`Feeds::listen`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// The server has confirmed the channel.
+    There,
+    /// It has not yet. Call [`Session::on_client`](crate::Session::on_client) again when it has, or when it is refused.
+    Awaited,
+    /// It cannot be had.
+    Refused(Refusal),
+}
+
+/// Notifications that clients share: the hub of a server, database and user.
 pub trait Feeds {
-    /// The client wants `channel`. `true`: the listener has it already, and the client gets its notifications from now on.
-    /// `false`: [`Session::on_listening`](crate::Session::on_listening) follows.
-    fn listen(&self, channel: &[u8]) -> bool;
-    /// The client wants `channel` no longer; `None`: no channel at all.
-    fn unlisten(&self, channel: Option<&[u8]>);
+    /// The client is about to listen to `channel`. It asks again with each look at its statement. `encoding` is the client's, `None` the server's.
+    fn listen(&self, channel: &[u8], encoding: Option<&[u8]>) -> Channel;
+    /// The client needs `channel` no longer.
+    fn unlisten(&self, channel: &[u8]);
+    /// [`Session::on_fence`](crate::Session::on_fence) follows, behind the notifications of all transactions that have committed.
+    fn fence(&self);
+    /// The place that the next news get.
+    fn mark(&self) -> u64;
+    /// Takes the oldest news.
+    fn next_news(&self) -> Option<News>;
+    /// Drops notifications of channels that `is_kept` does not name.
+    fn forget_news(&self, is_kept: impl Fn(&[u8]) -> bool);
 }
 
 /// Events that operators count.
@@ -56,6 +103,8 @@ pub enum Event {
     Heal,
     /// An error that the gateway made itself.
     Refusal,
+    /// A notification went to the client.
+    Notification,
     /// A client became bound to its server beyond the transaction.
     Pin,
 }

@@ -31,6 +31,7 @@
 //! | `recovery` | a server that its client has left |
 //! | `deadline` | time limits |
 //! | `pin` | why a client keeps its server |
+//! | `listening` | LISTEN and NOTIFY of one client |
 //! | `position` | which writes a standby has |
 //! | `notify` | LISTEN for all clients of a database through one connection |
 //! | `refusal` | every way to say no, in PostgreSQL's words |
@@ -48,6 +49,7 @@ mod facts;
 mod feed;
 pub mod hba;
 pub mod io;
+mod listening;
 pub mod login;
 pub mod notify;
 mod outstanding;

@@ -148,17 +148,22 @@ struct Silence<'r> {
 impl Replies for Silence<'_> {
     fn pass(&mut self, _: &[u8]) {}
 
-    fn on_command(&mut self, server: &mut ServerState, note: &Note, tag: &[u8], step: u32) {
+    fn on_command(&mut self, server: &mut ServerState, note: &Note, tag: &[u8], step: u32) -> bool {
         server.variables.on_tag(tag, false, &self.share.variables);
         // A reset of the configuration may take the prepared statements along.
         if matches!(tag, b"DISCARD ALL" | b"DEALLOCATE ALL") {
             forget_statements(server);
         }
-        let Note::Effects(facts) = note else { return };
+        let Note::Effects(facts) = note else { return false };
         // State that came too late for its client is dirt.
         if !facts.effects(step).is_empty() || facts.is_opaque {
             server.dirt |= PinReasons::OPAQUE;
         }
+        false
+    }
+
+    fn interleaves(&self) -> bool {
+        false
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {

@@ -8,6 +8,7 @@ use weir_postgres_codec::{TransactionStatus, backend, frontend, sqlstate};
 
 use crate::facts::Facts;
 use crate::io::{Event, Io};
+use crate::listening::{Change, LISTEN};
 use crate::outstanding::{Expected, Fate, Note, Request};
 use crate::pin::PinReasons;
 use crate::retry::Batch;
@@ -32,7 +33,7 @@ impl<I: Io> Replies for Delivery<'_, I> {
         self.io.to_client(bytes);
     }
 
-    fn on_command(&mut self, server: &mut ServerState, note: &Note, tag: &[u8], step: u32) {
+    fn on_command(&mut self, server: &mut ServerState, note: &Note, tag: &[u8], step: u32) -> bool {
         let is_partial = match note {
             Note::Effects(facts) => facts.effects(step).iter().any(|effect| matches!(effect, Effect::RollbackTo(_))),
             _ => false,
@@ -41,14 +42,26 @@ impl<I: Io> Replies for Delivery<'_, I> {
         if matches!((note, tag), (Note::LocksCounted, b"SELECT 0")) {
             self.unpin(PinReasons::ADVISORY_LOCK, server);
         }
-        if let Note::Effects(facts) = note {
-            for effect in facts.effects(step) {
-                self.apply(effect, facts, server);
-            }
-            if facts.is_opaque {
-                self.apply_tag(tag, server);
+        if let Some(listening) = &mut self.session.listening {
+            match tag {
+                b"COMMIT" => listening.commit(self.io),
+                b"ROLLBACK" if !is_partial => listening.roll_back(),
+                _ => {}
             }
         }
+        let Note::Effects(facts) = note else { return true };
+        for effect in facts.effects(step) {
+            self.apply(effect, facts, server);
+        }
+        if facts.is_opaque {
+            self.apply_tag(tag, server);
+        }
+        !self.is_renamed(facts, step)
+    }
+
+    #[inline]
+    fn interleaves(&self) -> bool {
+        self.session.listening.is_some()
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
@@ -213,7 +226,8 @@ impl<I: Io> Replies for Delivery<'_, I> {
         if let Some(since) = &mut self.session.busy_since {
             *since = self.io.now();
         }
-        is_forwarded
+        let ends = is_forwarded && server.status == TransactionStatus::Idle;
+        is_forwarded && (!ends || self.session.end_transaction(server, self.io))
     }
 }
 
@@ -242,6 +256,18 @@ impl<I: Io> Delivery<'_, I> {
         if let Some(held) = self.session.retry.take_held() {
             self.io.to_client(&held);
         }
+    }
+
+    /// The server was given another statement for LISTEN; the client gets the tag of its own.
+    fn is_renamed(&mut self, facts: &Facts, step: u32) -> bool {
+        let listens = facts.effects(step).iter().any(|effect| matches!(effect, Effect::Listen(_)));
+        if !listens || !self.session.shares_listen() {
+            return false;
+        }
+        self.show_held();
+        self.session.retry.forget();
+        self.io.encode_to_client(|out| backend::command_complete(out, LISTEN));
+        true
     }
 
     /// The failed batch can run again: the client has seen nothing of it, it changed nothing, and it ends with what is outstanding.
@@ -273,7 +299,8 @@ impl<I: Io> Delivery<'_, I> {
             server.queue.push(Expected::swallow(Request::Close, Note::None));
             self.io.count(Event::ServerParse);
             self.io.encode_to_server(|out| {
-                frontend::parse_renamed(out, crate::statements::ServerName::new(number).bytes(), statement.rest());
+                let rest = statement.at_server(self.session.shares_listen());
+                frontend::parse_renamed(out, crate::statements::ServerName::new(number).bytes(), &rest);
             });
             server.queue.push(Expected::swallow(Request::Parse, Note::Prepared(statement)));
         }
@@ -322,8 +349,18 @@ impl<I: Io> Delivery<'_, I> {
                 server.variables.on_local_identity();
             }
             Effect::Savepoint(name) => server.variables.on_savepoint(name),
-            Effect::Release(name) => server.variables.on_release(name),
-            Effect::RollbackTo(name) => server.variables.on_rollback_to(name, &mut sets()),
+            Effect::Release(name) => {
+                server.variables.on_release(name);
+                if let Some(listening) = &mut self.session.listening {
+                    listening.release_to(server.variables.savepoints());
+                }
+            }
+            Effect::RollbackTo(name) => {
+                server.variables.on_rollback_to(name, &mut sets());
+                if let Some(listening) = &mut self.session.listening {
+                    listening.roll_back_to(server.variables.savepoints());
+                }
+            }
             _ => self.apply_object(effect, facts, server),
         }
     }
@@ -379,13 +416,18 @@ impl<I: Io> Delivery<'_, I> {
             Effect::Opaque if self.session.settings.opaque != crate::settings::OpaquePolicy::Pass => {
                 server.dirt |= PinReasons::OPAQUE;
             }
+            Effect::Listen(channel) if self.session.shares_listen() => {
+                self.session.note_change(Change::Listen(channel.clone()), server);
+            }
             Effect::Listen(channel) => {
                 if !self.session.channels.contains(channel) {
                     self.session.channels.push(channel.clone());
                 }
                 self.pin(PinReasons::LISTEN, server);
             }
-            Effect::Unlisten(channel) if self.session.settings.shares_listen => self.io.unlisten(Some(channel)),
+            Effect::Unlisten(channel) if self.session.shares_listen() => {
+                self.session.note_change(Change::Unlisten(channel.clone()), server);
+            }
             Effect::Unlisten(channel) if is_final(facts, server) => {
                 self.session.channels.retain(|known| known != channel);
                 if self.session.channels.is_empty() {
@@ -393,9 +435,7 @@ impl<I: Io> Delivery<'_, I> {
                 }
             }
             Effect::UnlistenAll => {
-                if self.session.settings.shares_listen {
-                    self.io.unlisten(None);
-                }
+                self.session.note_change(Change::UnlistenAll, server);
                 if is_final(facts, server) {
                     self.session.channels.clear();
                     self.unpin(PinReasons::LISTEN, server);
@@ -469,9 +509,7 @@ impl<I: Io> Delivery<'_, I> {
         self.forget_statements(server);
         server.variables.on_discard(&mut self.session.share.variables.borrow_mut());
         self.session.startup.on_reset(None);
-        if self.session.settings.shares_listen {
-            self.io.unlisten(None);
-        }
+        self.session.unlisten_all(self.io);
         self.session.has_unlocked = false;
         self.session.cursors.clear();
         self.session.channels.clear();

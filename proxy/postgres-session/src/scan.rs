@@ -14,7 +14,10 @@ pub(crate) trait Replies {
     /// Bytes for the client, as they came.
     fn pass(&mut self, bytes: &[u8]);
     /// A statement of a Query or Execute has completed with this command tag.
-    fn on_command(&mut self, server: &mut ServerState, note: &Note, tag: &[u8], step: u32);
+    /// True if the tag goes to the client.
+    fn on_command(&mut self, server: &mut ServerState, note: &Note, tag: &[u8], step: u32) -> bool;
+    /// The client gets something else in front of CommandComplete or ReadyForQuery, or in its place.
+    fn interleaves(&self) -> bool;
     /// A request has its reply.
     fn on_done(&mut self, server: &mut ServerState, entry: Expected);
     /// It is the turn of a reply of the gateway's own.
@@ -85,7 +88,12 @@ impl ServerState {
                 }
                 passes
             } else if end <= input.len() {
-                if matches!(head.tag, tag::NOTIFICATION | tag::PARAMETER_DESCRIPTION) {
+                let has_company = match head.tag {
+                    tag::NOTIFICATION | tag::PARAMETER_DESCRIPTION => true,
+                    tag::READY_FOR_QUERY | tag::COMMAND_COMPLETE => replies.interleaves(),
+                    _ => false,
+                };
+                if has_company {
                     run.flush(input, replies);
                 }
                 self.on_message(head.tag, &input[run.at + HEAD_BYTES..end], replies)?
@@ -186,19 +194,19 @@ impl ServerState {
             Some(front) => (front.note.clone(), front.fate == Fate::Forward, front.request),
             None => return Err(unexpected(tag)),
         };
-        match request {
+        let is_kept = match request {
             Request::Query if tag != tag::PORTAL_SUSPENDED => {
                 let step = self.queue.step();
-                replies.on_command(self, &note, command, step);
+                replies.on_command(self, &note, command, step)
             }
             Request::Execute => {
                 self.queue.pop();
-                replies.on_command(self, &note, command, 0);
+                replies.on_command(self, &note, command, 0)
             }
             _ => return Err(unexpected(tag)),
-        }
+        };
         self.copy = CopyIn::No;
-        Ok(passes)
+        Ok(passes && is_kept)
     }
 
     fn on_copy_in(&mut self, tag: u8) -> Result<bool, Violation> {

@@ -159,8 +159,8 @@ pub struct Session {
     pub(crate) refusal: Option<Refusal>,
     /// The facts of the Query for which a server is wanted: it is the next message.
     pub(crate) awaiting_server: Option<crate::facts::Known>,
-    /// Waits for the shared listener to have this channel.
-    pub(crate) awaited_channel: Option<Box<[u8]>>,
+    /// Its channels; `None`: it has never listened.
+    pub(crate) listening: Option<Box<crate::listening::Listening>>,
     /// Since when a reply is due.
     pub(crate) busy_since: Option<Time>,
     /// Since when none is due.
@@ -217,7 +217,7 @@ impl Session {
             is_skipping: false,
             refusal: None,
             awaiting_server: None,
-            awaited_channel: None,
+            listening: None,
             busy_since: None,
             idle_since: now,
             lost_unused: 0,
@@ -253,6 +253,7 @@ impl Session {
         {
             self.attach(server, io);
         }
+        self.forget_early_news(server.as_deref(), io);
         let next = loop {
             if let Some(next) = self.obstacle(server.as_deref(), io) {
                 break next;
@@ -274,6 +275,9 @@ impl Session {
     fn obstacle(&self, server: Option<&ServerState>, io: &impl Io) -> Option<Next> {
         if let Some(end) = &self.end {
             return Some(Next::Close(end.clone()));
+        }
+        if self.listening.as_ref().is_some_and(|listening| listening.waits_for_fence()) {
+            return Some(Next::Wait);
         }
         let server = server?;
         let must_wait = matches!(self.attachment, Attachment::Preparing | Attachment::Spoiled)
@@ -300,6 +304,10 @@ impl Session {
 
     /// Everything sent has its reply.
     fn settle(&mut self, server: &mut ServerState, io: &impl Io) -> Result<ServerStep, Violation> {
+        // Until then, notifications of the server's process are the client's.
+        if self.listening.as_ref().is_some_and(|listening| listening.waits_for_fence()) {
+            return Ok(ServerStep::Continue);
+        }
         if self.busy_since.take().is_some() {
             self.idle_since = io.now();
         }
@@ -362,11 +370,13 @@ impl Session {
         self.names_since = None;
         self.has_barrier = false;
         server.unnamed_since = None;
+        self.end_own_news();
         self.attachment = Attachment::None;
     }
 
     /// No server could be had; the bytes that were left are still there.
     pub fn on_acquire_failed(&mut self, refusal: Refusal, io: &impl Io) -> Next {
+        self.lose_transaction(io);
         if refusal.is_fatal {
             return Next::Close(self.end_with(refusal, io));
         }

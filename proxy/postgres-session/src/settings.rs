@@ -73,7 +73,7 @@ pub struct SessionSettings {
     pub server_statements_max: usize,
     /// The treatment of statements that are not understood.
     pub opaque: OpaquePolicy,
-    /// LISTEN outside of a transaction goes to the shared listener of the database and does not pin.
+    /// LISTEN goes to the hub of server, database and user, and does not pin. In session pooling it stays with the client's server.
     pub shares_listen: bool,
     /// Statements that only read may go to a standby.
     pub splits_reads: bool,
@@ -91,7 +91,7 @@ impl Default for SessionSettings {
             client_statement_bytes_max: CLIENT_STATEMENT_BYTES_MAX,
             server_statements_max: SERVER_STATEMENTS_MAX,
             opaque: OpaquePolicy::Pin,
-            shares_listen: false,
+            shares_listen: true,
             splits_reads: false,
         }
     }

@@ -27,7 +27,7 @@ impl Session {
         &mut self,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
-        server: Option<&mut ServerState>,
+        mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
         if head.body > self.settings.message_bytes {
             return self.pass_opaque(head, turn, server, Request::Query);
@@ -56,6 +56,9 @@ impl Session {
             {
                 return next;
             }
+            if let Err(next) = self.reserve(facts, head, turn, server.as_deref_mut()) {
+                return next;
+            }
         }
         let server = match self.ready(is_read_only, head, turn, server) {
             Ok(server) => server,
@@ -66,6 +69,7 @@ impl Session {
             }
         };
         self.retry.forget();
+        let mut server_text = None;
         let note = match facts {
             Some(facts) => {
                 // Names, and whether a block has failed, must be certain before anything is sent about them.
@@ -80,13 +84,17 @@ impl Session {
                     self.use_no_statement(head, turn, server);
                     return None;
                 }
+                if !self.may_notify(&facts, turn.io) {
+                    return Some(Next::Wait);
+                }
                 self.has_barrier |= self.is_barrier(&facts);
                 self.prepare_for(&facts, turn, server);
                 if facts.names_statements {
                     // Messages behind it with names wait.
                     self.names_since = Some(server.queue.batch());
                 }
-                Note::Effects(facts)
+                server_text = facts.server_text.clone().filter(|_| self.shares_listen());
+                if facts.has_effects { Note::Effects(facts) } else { Note::None }
             }
             None => Note::None,
         };
@@ -98,7 +106,13 @@ impl Session {
         if server.queue.push(entry).is_none() && ends_unnamed {
             server.unnamed_since = Some(batch);
         }
-        turn.feed.pass(head.whole());
+        match server_text {
+            Some(text) => {
+                turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+                turn.io.encode_to_server(|out| frontend::query(out, &text));
+            }
+            None => turn.feed.pass(head.whole()),
+        }
         None
     }
 
@@ -223,74 +237,8 @@ impl Session {
         self.names.get(name).is_some_and(|named| matches!(named.meaning, Meaning::Protocol(_)))
     }
 
-    /// LISTEN and UNLISTEN outside of a transaction, for clients that share a listener.
-    fn on_listen_statement<I: Io>(
-        &mut self,
-        facts: &Facts,
-        head: Head,
-        turn: &mut Turn<'_, '_, I>,
-    ) -> Option<Option<Next>> {
-        if !self.settings.shares_listen {
-            return None;
-        }
-        let is_done = match facts.only()? {
-            Effect::Listen(channel) => {
-                let is_there = turn.io.listen(channel);
-                if !is_there {
-                    self.awaited_channel = Some(channel.clone());
-                }
-                is_there.then_some(&b"LISTEN"[..])
-            }
-            Effect::Unlisten(channel) => {
-                turn.io.unlisten(Some(channel));
-                Some(&b"UNLISTEN"[..])
-            }
-            Effect::UnlistenAll => {
-                turn.io.unlisten(None);
-                Some(&b"UNLISTEN"[..])
-            }
-            _ => return None,
-        };
-        turn.feed.skip(head.whole(), &mut self.retry, turn.io);
-        self.unnamed = None;
-        Some(match is_done {
-            Some(command) => {
-                answer(command, turn.io);
-                None
-            }
-            None => Some(Next::Wait),
-        })
-    }
-
-    /// The shared listener has the channel that the client waits for, or cannot get it.
-    pub fn on_listening(&mut self, result: Result<(), Refusal>, io: &impl Io) {
-        if self.awaited_channel.take().is_none() {
-            return;
-        }
-        match result {
-            Ok(()) => answer(b"LISTEN", io),
-            Err(refusal) => io.encode_to_client(|out| {
-                backend::error(out, &refusal.report());
-                backend::ready_for_query(out, TransactionStatus::Idle);
-            }),
-        }
-    }
-
-    /// A notification for a channel that the client listens to. `pid` is that of the notifying process, in the client's view.
-    /// Call it only while no message of a server is half sent to the client; see [`Session::is_between_replies`].
-    pub fn on_notification(&mut self, pid: u32, channel: &[u8], payload: &[u8], io: &impl Io) {
-        io.encode_to_client(|out| backend::notification(out, pid, channel, payload));
-    }
-
     /// No message of the server is half sent to the client.
     pub fn is_between_replies(server: Option<&ServerState>) -> bool {
         server.is_none_or(|server| server.body_left == 0 || !server.body_passes)
     }
-}
-
-fn answer(command: &[u8], io: &impl Io) {
-    io.encode_to_client(|out| {
-        backend::command_complete(out, command);
-        backend::ready_for_query(out, TransactionStatus::Idle);
-    });
 }

@@ -260,6 +260,11 @@ impl ServerVariables {
         }
     }
 
+    /// Savepoints of the open transaction.
+    pub(crate) fn savepoints(&self) -> usize {
+        self.savepoints.len()
+    }
+
     /// A transaction has changed something that its end decides about.
     #[inline]
     pub(crate) fn has_changes(&self) -> bool {

@@ -175,6 +175,11 @@ impl State {
         self.locks = 0;
     }
 
+    /// Nothing has changed that the end of a transaction decides about.
+    pub fn is_outside(&self) -> bool {
+        self.block == Block::None && self.before.is_none()
+    }
+
     /// Nothing of a client is left but parameters.
     pub fn is_pristine(&self) -> bool {
         let Objects { local, temporary, channels, cursors, .. } = &self.objects;

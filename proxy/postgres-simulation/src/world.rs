@@ -6,7 +6,8 @@ use std::rc::Rc;
 use weir_base::{Rng, Time};
 use weir_postgres_codec::frontend;
 use weir_postgres_session::{
-    Cleanliness, End, Next, Recovered, Recovery, ServerState, ServerStep, Session, SessionSettings, Value, WorkerShare,
+    Cleanliness, End, Next, PoolMode, Recovered, Recovery, ServerState, ServerStep, Session, SessionSettings, Value,
+    WorkerShare,
 };
 
 use crate::client;
@@ -68,6 +69,8 @@ pub struct World {
     pub vanished: u64,
     /// Bytes that were compared.
     pub compared: u64,
+    /// Clients with channels that were compared.
+    pub listening: u64,
 }
 
 impl World {
@@ -95,6 +98,7 @@ impl World {
             checked_in: 0,
             vanished: 0,
             compared: 0,
+            listening: 0,
         };
         for _ in 0..clients {
             let client = world.new_client();
@@ -348,8 +352,21 @@ impl World {
             }
             ServerStep::Close(end) => return self.end(client, &end),
         }
+        self.compare_channels(client);
         if !self.clients[client].is_waiting {
             self.pump(client);
+        }
+    }
+
+    /// A client with all its replies listens to what a server of its own would have.
+    fn compare_channels(&mut self, at: usize) {
+        let client = &self.clients[at];
+        let is_settled = client.sent.is_empty() && client.held.is_empty() && client.received == client.expected.len();
+        // What has not committed is no channel yet; neither is that of a batch without its Sync.
+        if is_settled && client.direct.state().is_outside() && self.settings.pool_mode != PoolMode::Session {
+            let direct = client.direct.state().objects.channels.len();
+            assert_eq!(client.session.channels(), direct, "client {at}:\n{}", client.log.join("\n"));
+            self.listening += u64::from(direct > 0);
         }
     }
 

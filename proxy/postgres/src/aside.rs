@@ -54,9 +54,19 @@ pub(crate) fn refusal_of(words: Option<&[u8]>, pool: &str) -> Refusal {
     Refusal::fatal_error(code.unwrap_or(sqlstate::CONNECTION_FAILURE), text)
 }
 
-/// Codes with which servers refuse logins.
+/// The refusal of a statement of the gateway's own, in the words of the server.
+pub(crate) fn refusal_by(fields: &ErrorFields<'_>) -> Refusal {
+    let text = fields.message().map(String::from_utf8_lossy).unwrap_or_default();
+    let code = fields.sqlstate().and_then(known);
+    Refusal::error(code.unwrap_or(sqlstate::INTERNAL_ERROR), text.into_owned())
+}
+
+/// Codes with which servers refuse logins, and LISTEN.
 fn known(code: &str) -> Option<&'static str> {
-    ["3D000", "28P01", "28000", "53300", "57P03", "42501", "55000", "42704", "22023", "0A000"]
-        .into_iter()
-        .find(|known| *known == code)
+    [
+        "3D000", "28P01", "28000", "53300", "57P03", "57P01", "42501", "55000", "42704", "22023", "0A000", "25006",
+        "42601",
+    ]
+    .into_iter()
+    .find(|known| *known == code)
 }

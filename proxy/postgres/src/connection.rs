@@ -3,6 +3,7 @@
 mod admission;
 mod lease;
 mod life;
+mod news;
 mod place;
 mod surroundings;
 

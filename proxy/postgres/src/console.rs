@@ -5,10 +5,12 @@
 //! | `command` | the commands |
 //! | `databases` | SHOW DATABASES |
 //! | `show` | the tables of SHOW |
+//! | `listeners` | that of SHOW LISTENERS |
 //! | `table` | columns, rows and their form on the wire |
 
 mod command;
 mod databases;
+mod listeners;
 mod show;
 mod table;
 

@@ -13,6 +13,7 @@
 //! | `role` | primary or standby: which servers take sessions |
 //! | `route` | which upstream serves a database |
 //! | `console` | the admin console, database `pgbouncer` |
+//! | `listen` | LISTEN for all clients through one connection |
 //! | `lookup` | users that the server knows: `auth_query` |
 //! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
 //! | `metrics` | the cells this room writes |
@@ -24,6 +25,7 @@ mod cancel;
 mod connection;
 mod console;
 mod derivation;
+mod listen;
 mod lookup;
 mod metrics;
 mod penalty;

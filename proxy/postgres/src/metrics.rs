@@ -50,6 +50,8 @@ pub(crate) struct ListenerMetrics {
     client_parses: Counter,
     server_parses: Counter,
     binds: Counter,
+    notifications: Counter,
+    pub(crate) listeners: Gauge,
     events: [Counter; SESSION_EVENTS.len()],
 }
 
@@ -67,6 +69,8 @@ impl ListenerMetrics {
             client_parses: core.counter(&catalog::POSTGRES_PARSES, &[listener, "client"]),
             server_parses: core.counter(&catalog::POSTGRES_PARSES, &[listener, "server"]),
             binds: core.counter(&catalog::POSTGRES_BINDS, &own),
+            notifications: core.counter(&catalog::POSTGRES_NOTIFICATIONS, &own),
+            listeners: core.gauge(&catalog::POSTGRES_LISTENERS, &own),
             events: SESSION_EVENTS.map(|(_, name)| core.counter(&catalog::POSTGRES_SESSION_EVENTS, &[listener, name])),
             core: core.clone(),
             listener: listener.to_owned(),
@@ -81,6 +85,7 @@ impl ListenerMetrics {
             Event::ClientParse => self.client_parses.inc(),
             Event::ServerParse => self.server_parses.inc(),
             Event::Bind => self.binds.inc(),
+            Event::Notification => self.notifications.inc(),
             _ => {
                 let found = SESSION_EVENTS.iter().position(|(known, _)| *known == event);
                 if let Some(place) = found {

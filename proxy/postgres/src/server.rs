@@ -30,6 +30,7 @@ use weir_upstream::{
 
 use crate::{
     derivation::derive,
+    listen::Hubs,
     role::RoleWatch,
     settings::{AuthQuerySettings, PostgresDatabaseSettings, PostgresUpstreamSettings, TargetSessionAttrs},
 };
@@ -163,6 +164,7 @@ pub struct PostgresServer {
     share: Rc<WorkerShare>,
     greetings: RefCell<HashMap<PoolKey, Greeting>>,
     keys: RefCell<KeyCache>,
+    hubs: Hubs,
 }
 
 impl PostgresServer {
@@ -172,12 +174,17 @@ impl PostgresServer {
         // Without randomness no login succeeds, and the cache stays empty.
         let _ = aws_lc_rs::rand::fill(&mut seed);
         let keys = RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, seed));
-        Self { settings, share, greetings: RefCell::default(), keys }
+        Self { settings, share, greetings: RefCell::default(), keys, hubs: Hubs::default() }
     }
 
     /// The settings.
     pub fn settings(&self) -> &PostgresUpstreamSettings {
         &self.settings
+    }
+
+    /// The clients that listen.
+    pub(crate) fn hubs(&self) -> &Hubs {
+        &self.hubs
     }
 
     /// The identity of the upstream itself, without a client.

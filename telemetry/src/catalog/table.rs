@@ -69,6 +69,9 @@ catalog! {
         POSTGRES_BINDS = counter "weir_postgres_binds_total" ["listener"] "Bind messages of clients.";
         POSTGRES_SESSION_EVENTS = counter "weir_postgres_session_events_total" ["listener", "event"] "Sessions whose parameters were set at a server (`replay`), prepared statements closed because a server has too many (`eviction`), statements prepared again after a change of their tables (`heal`), errors of the gateway's own (`refusal`), sessions that began to keep their server (`pin`).";
         POSTGRES_CANCELS = counter "weir_postgres_cancels_total" ["listener", "outcome"] "Cancel requests: `forwarded` to the server; dropped, as the client holds none (`idle`) or its source sends too many (`limited`); `failed`, as the server could not be reached. Those with a wrong key are not counted.";
+        POSTGRES_LISTENERS = gauge "weir_postgres_listening_clients" ["listener"] "Clients that listen to channels through the connection of all clients now.";
+        POSTGRES_NOTIFICATIONS = counter "weir_postgres_notifications_total" ["listener"] "Notifications given to such clients, counted for each of them.";
+        POSTGRES_LISTEN_GAPS = counter "weir_postgres_listen_gaps_total" ["upstream", "endpoint"] "Times that the connection which listens for all clients was lost: notifications of that moment are lost. The connections themselves are in `weir_lanes_open` as `subscription`.";
         REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "The overhead by stage.";
     }
     "Limits and refusals" {

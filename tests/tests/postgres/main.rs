@@ -7,6 +7,7 @@ mod hostile;
 mod hostile_logins;
 mod import;
 mod isolation;
+mod listen;
 mod logins;
 mod model;
 mod reads;

@@ -29,6 +29,7 @@ use super::{
 use crate::{
     bell::Bell,
     endpoints::{Endpoints, SelectionCriteria},
+    metrics::LaneKind,
 };
 
 /// The number of the next connection of the process.
@@ -235,7 +236,7 @@ impl<P: PooledProtocol> Pool<P> {
         let generation = member.share.signals.generation();
         let target = LoginTarget { endpoint: member.endpoint.clone(), number };
         let login = async |stream: &mut Stream| context.protocol.login(stream, &target, &self.key).await;
-        match member.endpoint.log_in(P::NEGOTIATES_TLS, login).await {
+        match member.endpoint.log_in(LaneKind::Pooled, P::NEGOTIATES_TLS, login).await {
             Ok((stream, state)) => {
                 permit.logged_in();
                 let (id, now) = (NEXT_ID.fetch_add(1, Ordering::Relaxed), turn::now());

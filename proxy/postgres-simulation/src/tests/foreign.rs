@@ -4,7 +4,7 @@ use weir_postgres_codec::{frontend, frontend::Kind};
 use weir_postgres_session::{Cleanliness, End, Next, PinReasons, Recovered, ServerStep, SessionSettings};
 
 use super::scene::{Scene, tags};
-use super::{bytes, prepare, query, run, scene};
+use super::{bytes, prepare, query, run, scene, unshared};
 use crate::server::ADVISORY_LOCK;
 
 /// A replay is one transaction: with one statement that fails, all that the last client wanted stays.
@@ -187,7 +187,7 @@ fn a_path_of_temporary_objects_pins_wherever_it_comes_from() {
 
 #[test]
 fn the_end_of_the_last_channel_ends_the_pin() {
-    let mut scene = scene();
+    let mut scene = unshared();
     for text in ["LISTEN a", "LISTEN a", "LISTEN b", "UNLISTEN a"] {
         scene.ask(&query(text));
         assert!(scene.is_attached, "{text}");

@@ -6,6 +6,7 @@ use weir_postgres_session::SessionSettings;
 use scene::Scene;
 
 mod foreign;
+mod listening;
 mod raw;
 mod scene;
 mod scenes;
@@ -41,4 +42,9 @@ fn prepare(name: &str, text: &str) -> Vec<u8> {
 
 fn scene() -> Scene {
     Scene::new(SessionSettings::default(), &[])
+}
+
+/// LISTEN stays with the server.
+fn unshared() -> Scene {
+    Scene::new(SessionSettings { shares_listen: false, ..SessionSettings::default() }, &[])
 }

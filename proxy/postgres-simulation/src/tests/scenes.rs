@@ -10,7 +10,7 @@ use weir_postgres_session::{
 };
 
 use super::scene::{Scene, tags};
-use super::{bytes, prepare, query, run, scene};
+use super::{bytes, prepare, query, run, scene, unshared};
 use crate::server::ModelServer;
 
 #[test]
@@ -349,7 +349,7 @@ fn p12_locks_tables_and_cursors_pin_and_are_gone_with_their_client() {
         ("LISTEN news", PinReasons::LISTEN),
     ];
     for (text, reason) in cases {
-        let mut scene = scene();
+        let mut scene = unshared();
         scene.ask(&query(text));
         assert!(scene.is_attached, "{text}");
         assert_eq!(scene.session.pin().reasons, reason, "{text}");
@@ -436,7 +436,7 @@ fn a_request_that_comes_before_its_copy_begins_ends_the_connection_when_the_serv
 /// Its own notifications come from itself, and those of others never do.
 #[test]
 fn notifications_come_from_the_processes_that_the_client_knows() {
-    let mut scene = scene();
+    let mut scene = unshared();
     let target = CancelTarget { pid: 100, secret: Box::new([0; 4]) };
     scene.state = ServerState::new(ModelServer::reports(), Some(target), &scene.share);
     let session = Session::new([], scene.settings.clone(), scene.share.clone(), scene.io.now.get());
@@ -456,18 +456,6 @@ fn notifications_come_from_the_processes_that_the_client_knows() {
         scene.reply(&reply(notifier));
         assert_eq!(scene.io.to_client.take(), reply(shown), "from {notifier}");
     }
-}
-
-#[test]
-fn listen_outside_of_a_transaction_goes_to_the_shared_listener() {
-    let settings = SessionSettings { shares_listen: true, ..SessionSettings::default() };
-    let mut scene = Scene::new(settings, &[]);
-    assert_eq!(scene.send(&query("LISTEN news")), Next::Wait);
-    scene.session.on_listening(Ok(()), &scene.io);
-    assert_eq!(tags(&scene.io.to_client.take()), "CZ");
-    assert!(!scene.is_attached && scene.to_server().is_empty());
-    scene.session.on_notification(7, b"news", b"x", &scene.io);
-    assert_eq!(tags(&scene.io.to_client.take()), "A");
 }
 
 #[test]

@@ -19,6 +19,7 @@ struct Sum {
     checked_in: u64,
     vanished: u64,
     compared: u64,
+    listening: u64,
 }
 
 fn each_seed(make: impl Fn(u64) -> World) -> Sum {
@@ -38,6 +39,7 @@ fn each_seed(make: impl Fn(u64) -> World) -> Sum {
                 sum.checked_in += world.checked_in;
                 sum.vanished += world.vanished;
                 sum.compared += world.compared;
+                sum.listening += world.listening;
             }
             Err(panic) => {
                 eprintln!("run it again: WEIR_SEED={seed} cargo test -p weir-postgres-simulation swarm");
@@ -52,7 +54,10 @@ fn each_seed(make: impl Fn(u64) -> World) -> Sum {
 fn whatever_happens_each_client_gets_what_a_server_of_its_own_says() {
     let sum = each_seed(|seed| World::new(seed, 10, 2 + seed as usize % 3, SessionSettings::default()));
     if number("WEIR_SEED").is_none() {
-        assert!(sum.checked_in > 1_000 && sum.vanished > 100 && sum.compared > 1_000_000, "{sum:?}");
+        assert!(
+            sum.checked_in > 1_000 && sum.vanished > 100 && sum.compared > 1_000_000 && sum.listening > 20,
+            "{sum:?}"
+        );
     }
 }
 

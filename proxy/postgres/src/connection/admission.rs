@@ -27,6 +27,7 @@ use crate::{
     cancel::CancelSlot,
     console::{self, Rights},
     derivation::derive,
+    listen::ClientFeed,
     lookup::LookupFailure,
     metrics::CancelOutcome,
     server::{Greeting, PostgresServer, channel_binding},
@@ -43,6 +44,7 @@ pub(super) struct Client {
     pub(super) standbys: Option<Standbys>,
     pub(super) settings: Rc<PostgresListenerSettings>,
     pub(super) cancel: Rc<CancelSlot>,
+    pub(super) feed: ClientFeed,
     /// Bytes that the client sent behind its login.
     pub(super) input: Vec<u8>,
 }
@@ -256,7 +258,8 @@ impl Admission<'_> {
                 connection.handle.wake();
             }
         };
-        let Some(cancel) = service.cancels.enter(start.version, Rc::new(wake)) else {
+        let wake: Rc<dyn Fn()> = Rc::new(wake);
+        let Some(cancel) = service.cancels.enter(start.version, wake.clone()) else {
             return Err(self.fatal(stream, sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
         };
         if start.database == console::DATABASE {
@@ -303,7 +306,9 @@ impl Admission<'_> {
             .with_pool(&format!("{} {}", upstream.settings().name, pool.key()));
         service.metrics.logins.inc();
         let settings = self.settings.clone();
-        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, standbys, settings, cancel, input })))
+        let feed = ClientFeed::new(&upstream, &pool, wake);
+        let client = Client { session, pool, upstream, standbys, settings, cancel, feed, input };
+        Ok(Admitted::Client(Box::new(client)))
     }
 
     /// Shows operators who the client is.

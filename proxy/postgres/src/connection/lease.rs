@@ -193,6 +193,7 @@ impl Life<'_> {
     pub(super) fn leave(&mut self) {
         self.lease.acquiring = None;
         self.note_busy(false);
+        self.show_channels(0);
         let slot = self.client.cancel.clone();
         self.connection.service.cancels.leave(&slot);
         // No task looks at them any more.

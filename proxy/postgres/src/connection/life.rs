@@ -29,7 +29,7 @@ const CHARGED_BYTES_MIN: usize = 4 * 1024;
 
 /// The next want of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+pub(super) enum Wanted {
     /// Bytes of the client.
     Bytes,
     /// A server.
@@ -61,9 +61,9 @@ pub(super) struct Life<'a> {
     input: Vec<u8>,
     charged: usize,
     pub(super) lease: Lease,
-    wanted: Wanted,
+    pub(super) wanted: Wanted,
     watch: PeerWatch,
-    active: Time,
+    pub(super) active: Time,
     /// Since when the client takes nothing, and how much it had taken.
     stalled: Option<(Time, u64)>,
     streak: u32,
@@ -72,6 +72,10 @@ pub(super) struct Life<'a> {
     is_busy: bool,
     /// The reasons for a pin that operators see.
     pub(super) shown_pin: PinReasons,
+    /// The channels that operators see.
+    pub(super) shown_channels: usize,
+    /// News wait for room in the client's output.
+    pub(super) has_news: bool,
 }
 
 /// The session of a client until it ends.
@@ -92,6 +96,8 @@ pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, mut c
         armed: Time::NEVER,
         is_busy: false,
         shown_pin: PinReasons::default(),
+        shown_channels: 0,
+        has_news: false,
     };
     let reason = life.run(stream).await;
     life.leave();
@@ -132,6 +138,9 @@ impl Life<'_> {
         }
         // The client takes nothing: no more is taken from either side.
         let has_room = self.output.poll_relieved(context).is_ready();
+        if has_room && self.has_news {
+            return Poll::Ready(Event::Woken);
+        }
         if has_room && let Some(server) = &mut self.lease.server {
             let server = server.stream();
             if let Poll::Ready(received) = server.reader.poll_receive(context) {
@@ -183,6 +192,7 @@ impl Life<'_> {
             Event::Overdue => self.on_overdue()?,
         }
         self.note_busy(self.client.session.busy_since().is_some() || self.lease.acquiring.is_some());
+        self.show_channels(self.client.session.channels());
         self.charge();
         Ok(())
     }
@@ -239,13 +249,18 @@ impl Life<'_> {
             let taken = match &mut self.lease.server {
                 Some(server) => {
                     let (stream, state) = server.parts();
-                    let io = Surroundings { client: &self.output, server: Some(&stream.output), metrics };
+                    let io = Surroundings {
+                        client: &self.output,
+                        server: Some(&stream.output),
+                        metrics,
+                        feed: &self.client.feed,
+                    };
                     let taken = self.client.session.on_client(&input[at..], Some(state), &io);
                     self.lease.was_congested = stream.output.is_congested();
                     taken
                 }
                 None => {
-                    let io = Surroundings { client: &self.output, server: None, metrics };
+                    let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
                     self.client.session.on_client(&input[at..], None, &io)
                 }
             };
@@ -267,11 +282,11 @@ impl Life<'_> {
     }
 
     /// Bytes of the server.
-    fn on_reply(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
+    pub(super) fn on_reply(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
         let Some(server) = &mut self.lease.server else { return Ok(()) };
         let (stream, state) = server.parts();
         let metrics = &self.connection.service.metrics;
-        let io = Surroundings { client: &self.output, server: Some(&stream.output), metrics };
+        let io = Surroundings { client: &self.output, server: Some(&stream.output), metrics, feed: &self.client.feed };
         match self.client.session.on_server(chunk, state, &io) {
             Ok(ServerStep::Continue) => {}
             Ok(ServerStep::Release(cleanliness)) => {
@@ -294,7 +309,7 @@ impl Life<'_> {
     fn on_server_lost(&mut self) -> Result<(), CloseReason> {
         let Some(mut server) = self.lease.server.take() else { return Ok(()) };
         let metrics = &self.connection.service.metrics;
-        let io = Surroundings { client: &self.output, server: None, metrics };
+        let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
         let next = self.client.session.on_server_lost(server.state(), &io);
         self.lose(server);
         match next {
@@ -306,7 +321,7 @@ impl Life<'_> {
     fn on_acquire_failed(&mut self, error: AcquireError) -> Result<(), CloseReason> {
         let refusal = self.refusal(error);
         let metrics = &self.connection.service.metrics;
-        let io = Surroundings { client: &self.output, server: None, metrics };
+        let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
         match self.client.session.on_acquire_failed(refusal, &io) {
             Next::Close(end) => Err(self.over(&end)),
             _ => self.go_on(),
@@ -315,6 +330,9 @@ impl Life<'_> {
 
     fn on_woken(&mut self) -> Result<(), CloseReason> {
         self.forward_cancel();
+        if self.client.feed.has_begun() {
+            self.on_news()?;
+        }
         if self.connection.service.sessions.drain_state() == Drain::Firm {
             self.drain()?;
         }
@@ -326,7 +344,8 @@ impl Life<'_> {
         if !self.input.is_empty() || self.lease.is_taken() {
             return Ok(());
         }
-        let io = Surroundings { client: &self.output, server: None, metrics: &self.connection.service.metrics };
+        let metrics = &self.connection.service.metrics;
+        let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
         self.client.session.on_drain(&io).map_or(Ok(()), |_| Err(CloseReason::Drained))
     }
 
@@ -387,13 +406,14 @@ impl Life<'_> {
         {
             self.drain()?;
         }
-        let io = Surroundings { client: &self.output, server: None, metrics: &self.connection.service.metrics };
+        let metrics = &self.connection.service.metrics;
+        let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
         self.client.session.on_deadline(self.lease.state(), &io).map_or(Ok(()), |end| Err(self.over(&end)))
     }
 
     /// Charges the bytes that the session has left to the byte budget of the process.
     fn charge(&mut self) {
-        let held = self.input.capacity();
+        let held = self.input.capacity() + self.client.feed.bytes();
         let charged = if held < CHARGED_BYTES_MIN { 0 } else { held };
         if charged != self.charged && self.connection.handle.account().charge(self.charged, charged) {
             self.charged = charged;

@@ -2,9 +2,9 @@
 
 use weir_base::time::{Time, turn};
 use weir_engine::Output;
-use weir_postgres_session::io::{Clock, Event, Feeds, Tally, ToClient, ToServer};
+use weir_postgres_session::io::{Channel, Clock, Event, Feeds, News, Tally, ToClient, ToServer};
 
-use crate::metrics::ListenerMetrics;
+use crate::{listen::ClientFeed, metrics::ListenerMetrics};
 
 /// The outputs of a session, and where it counts.
 pub(crate) struct Surroundings<'a> {
@@ -12,6 +12,8 @@ pub(crate) struct Surroundings<'a> {
     /// That of the server that the client holds.
     pub(crate) server: Option<&'a Output>,
     pub(crate) metrics: &'a ListenerMetrics,
+    /// The channels that it listens to.
+    pub(crate) feed: &'a ClientFeed,
 }
 
 impl Clock for Surroundings<'_> {
@@ -54,13 +56,30 @@ impl ToServer for Surroundings<'_> {
     }
 }
 
-/// Settings of listeners do not share notifications: LISTEN pins, and no session calls these.
 impl Feeds for Surroundings<'_> {
-    fn listen(&self, _: &[u8]) -> bool {
-        false
+    fn listen(&self, channel: &[u8], encoding: Option<&[u8]>) -> Channel {
+        self.feed.listen(channel, encoding)
     }
 
-    fn unlisten(&self, _: Option<&[u8]>) {}
+    fn unlisten(&self, channel: &[u8]) {
+        self.feed.unlisten(channel);
+    }
+
+    fn fence(&self) {
+        self.feed.fence();
+    }
+
+    fn mark(&self) -> u64 {
+        self.feed.mark()
+    }
+
+    fn next_news(&self) -> Option<News> {
+        self.feed.next_news()
+    }
+
+    fn forget_news(&self, is_kept: impl Fn(&[u8]) -> bool) {
+        self.feed.forget_news(is_kept);
+    }
 }
 
 impl Tally for Surroundings<'_> {

@@ -17,10 +17,11 @@ pub(crate) enum Show {
     State,
     Mem,
     Pins,
+    Listeners,
 }
 
 /// Its words.
-const SHOWS: [(&str, Show); 14] = [
+const SHOWS: [(&str, Show); 15] = [
     ("HELP", Show::Help),
     ("VERSION", Show::Version),
     ("POOLS", Show::Pools),
@@ -35,6 +36,7 @@ const SHOWS: [(&str, Show); 14] = [
     ("STATE", Show::State),
     ("MEM", Show::Mem),
     ("PINS", Show::Pins),
+    ("LISTENERS", Show::Listeners),
 ];
 
 /// A command.

@@ -131,6 +131,7 @@ impl Console<'_> {
             Show::State => self.state(),
             Show::Mem => Table::new(&["name", "size", "used", "free", "memtotal"], TEXTS),
             Show::Pins => self.pins(),
+            Show::Listeners => self.listeners(),
         }
     }
 
