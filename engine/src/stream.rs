@@ -88,8 +88,8 @@ impl Stream {
         self.link.session.borrow().as_ref()?.peer_identity()
     }
 
-    /// What `read` makes of the certificate that the server of the connection has in its TLS handshake, in DER: ours if we are the
-    /// server. `None` without TLS.
+    /// Reads the certificate that the server of the connection has in its TLS handshake, in DER: ours if we are the server. `None`
+    /// without TLS.
     pub fn with_server_certificate<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let session = self.link.session.borrow();
         let session = session.as_ref()?;

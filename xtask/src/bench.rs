@@ -1,5 +1,5 @@
-//! `cargo xtask bench postgres`: the results of `docs/results/postgres`, measured by `weir lab compare` in front of a PostgreSQL that
-//! this command starts.
+//! `cargo xtask bench postgres`: the results of `docs/results/postgres`, measured by `weir lab compare` and `weir lab knee` in front
+//! of a PostgreSQL that this command starts.
 //!
 //! | file | concept |
 //! |---|---|
@@ -20,54 +20,88 @@ use crate::package::PROFILE;
 use crate::programs::cargo;
 use crate::workspace::Workspace;
 
-/// A comparison of the bench.
+/// The measurement of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Gateways side by side, in front of the server.
+    Compare,
+    /// The clean knee in front of the server.
+    Knee,
+    /// The same in front of the lab's own origin.
+    KneeOfOrigin,
+}
+
+/// A result of the bench.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     /// Name of its result, and the word of `--only`.
     name: &'static str,
+    kind: Kind,
     /// File of `examples/lab`.
     scenario: &'static str,
-    /// Further words of `weir lab compare`; peers first.
+    /// Further words of its command; peers first.
     words: &'static [&'static str],
 }
 
 const PARTS: &[Part] = &[
     Part {
         name: "simple",
+        kind: Kind::Compare,
         scenario: "postgres-closed",
         words: &["--peers", "pgbouncer,floor,direct", "--load", "pgbench"],
     },
     Part {
         name: "extended",
+        kind: Kind::Compare,
         scenario: "postgres-closed-extended",
         words: &["--peers", "pgbouncer,floor,direct", "--load", "pgbench"],
     },
     Part {
         name: "prepared",
+        kind: Kind::Compare,
         scenario: "postgres-closed-prepared",
         words: &["--peers", "pgbouncer,pgbouncer-session,floor,direct", "--load", "pgbench"],
     },
     Part {
         name: "tpcb",
+        kind: Kind::Compare,
         scenario: "postgres-closed-tpcb",
         words: &["--peers", "pgbouncer,floor,direct", "--load", "pgbench"],
     },
     Part {
         name: "logins",
+        kind: Kind::Compare,
         scenario: "postgres-closed-logins",
         words: &["--peers", "pgbouncer,floor,direct", "--load", "pgbench"],
     },
-    Part { name: "storm", scenario: "postgres-logins", words: &["--peers", "pgbouncer,floor,direct"] },
-    Part { name: "tls", scenario: "postgres-closed", words: &["--peers", "pgbouncer", "--load", "pgbench", "--tls"] },
+    Part {
+        name: "storm",
+        kind: Kind::Compare,
+        scenario: "postgres-logins",
+        words: &["--peers", "pgbouncer,floor,direct"],
+    },
+    Part {
+        name: "tls",
+        kind: Kind::Compare,
+        scenario: "postgres-closed",
+        words: &["--peers", "pgbouncer", "--load", "pgbench", "--tls"],
+    },
     Part {
         name: "telemetry",
+        kind: Kind::Compare,
         scenario: "postgres-closed",
         words: &["--peers", "weir-telemetry-off,weir-capture-all", "--load", "pgbench"],
     },
-    Part { name: "pgpool", scenario: "postgres-closed", words: &["--peers", "pgpool", "--load", "pgbench"] },
-    Part { name: "idle", scenario: "postgres-idle", words: &["--peers", "pgbouncer"] },
+    Part {
+        name: "pgpool",
+        kind: Kind::Compare,
+        scenario: "postgres-closed",
+        words: &["--peers", "pgpool", "--load", "pgbench"],
+    },
+    Part { name: "idle", kind: Kind::Compare, scenario: "postgres-idle", words: &["--peers", "pgbouncer"] },
     Part {
         name: "servers",
+        kind: Kind::Compare,
         scenario: "postgres-servers",
         words: &[
             "--peers",
@@ -76,6 +110,8 @@ const PARTS: &[Part] = &[
             "pgbench",
         ],
     },
+    Part { name: "knee-select", kind: Kind::KneeOfOrigin, scenario: "postgres-select", words: &[] },
+    Part { name: "knee-tpcb", kind: Kind::Knee, scenario: "postgres-tpcb", words: &[] },
 ];
 
 /// A part ends within this time, or is stopped: many blocks take long.
@@ -136,19 +172,23 @@ impl Request {
         PARTS.iter().filter(|part| self.only.is_empty() || self.only.iter().any(|name| name == part.name))
     }
 
-    /// Words of one comparison.
+    /// Words of the command of a part.
     fn words(&self, part: &Part, behind: &str, folder: &Path) -> Vec<String> {
+        let command = if part.kind == Kind::Compare { "compare" } else { "knee" };
         let scenario = format!("examples/lab/{}.toml", part.scenario);
-        let mut words = ["lab", "compare", &scenario, "--behind", behind].map(str::to_owned).to_vec();
+        let mut words = ["lab", command, &scenario].map(str::to_owned).to_vec();
+        if part.kind != Kind::KneeOfOrigin {
+            words.extend(["--behind", behind].map(str::to_owned));
+        }
         words.extend(part.words.iter().map(|word| (*word).to_owned()));
         if self.is_quick {
             words.push("--quick".to_owned());
-        } else {
+        } else if part.kind == Kind::Compare {
             words.extend(["--seconds".to_owned(), self.seconds.clone().unwrap_or_else(|| SECONDS.to_owned())]);
+            words.extend(self.blocks.iter().flat_map(|blocks| ["--blocks".to_owned(), blocks.clone()]));
         }
-        words.extend(self.blocks.iter().flat_map(|blocks| ["--blocks".to_owned(), blocks.clone()]));
-        let file = folder.join(format!("{}.json", part.name));
         // A path of the tree stays as it is in the result, which says how it was made.
+        let file = folder.join(format!("{}.json", part.name));
         words.extend(["--json".to_owned(), file.to_string_lossy().into_owned()]);
         words
     }

@@ -97,7 +97,7 @@ pub trait Protocol: Sync + 'static {
         None
     }
 
-    /// What is checked behind the gateway after a phase; `None`: nothing.
+    /// The check of the server behind the gateway after a phase; `None`: there is none.
     fn audit(&self, _scenario: &Scenario) -> Option<Audit> {
         None
     }

@@ -14,7 +14,7 @@
 //! | `{path}` | target of an HTTP request |
 //! | `{folder}` | a folder for what it writes; others write there too |
 //! | `{certificate}`, `{key}`, `{certificate_and_key}` | files of PEM that the lab makes where clients speak TLS |
-//! | `{user}`, `{verifier}` | of PostgreSQL: the user of the clients, and the SCRAM verifier of its password |
+//! | `{user}`, `{verifier}` | the user of clients of PostgreSQL, and the SCRAM verifier of its password |
 //! | `{config}` | path of the configuration file; in `arguments` only |
 //!
 //! `{each origin}...{end}` stands once for each of what stands behind, and `{each route}...{end}` once for each of

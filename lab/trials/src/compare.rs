@@ -133,7 +133,8 @@ pub fn compare(request: &Request, mut report: impl FnMut(&Progress<'_>)) -> Resu
     }
     let mut runs =
         Runs { request, fleet, arms, failed: Vec::new(), direct_ceiling: None, last: None, report: &mut report };
-    if request.load.is_none() {
+    // A server that makes a process for each connection takes fewer of them than a gateway that keeps its own: no ceiling.
+    if request.load.is_none() && !request.scenario.churn {
         let (ceiling, record) = direct_ceiling(&runs.fleet, request)?;
         (runs.direct_ceiling, runs.last) = (Some(ceiling), Some(record));
         (runs.report)(&Progress::Ceiling(ceiling));

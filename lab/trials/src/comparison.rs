@@ -59,7 +59,7 @@ pub struct Comparison {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
     /// Requests per second without a gateway, closed loop: what generator and back end can do; `None`: not measured, because
-    /// others made the load.
+    /// others made the load, or each request has a connection of its own.
     pub direct_ceiling: Option<f64>,
     /// One per rate.
     pub rows: Vec<Row>,

@@ -12,7 +12,7 @@ use weir_load::keys::Distribution;
 use weir_load::record::Resources;
 use weir_load::scenario::{Mode, Phase, Postgres};
 use weir_load::{Event, Scenario, StepRecord};
-use weir_parties::load::{Length, LoadFigures, Run};
+use weir_parties::load::{Length, LoadFigures, LoadOutput, Run};
 use weir_parties::peer::Change;
 use weir_parties::{Load, interrupt};
 
@@ -145,15 +145,15 @@ impl<'a> Program<'a> {
         Ok(command.iter().map(quoted).collect::<Vec<_>>().join(" "))
     }
 
-    /// Runs the program once against an arm and returns its figures; `each` is called while it runs.
-    fn send(
+    /// Runs the program once against an arm and returns its output; `each` is called while it runs.
+    fn drive(
         self,
         scenario: &Scenario,
         subject: &Subject<'_>,
         length: Length,
         fleet: &Fleet,
         each: impl FnMut() -> Result<()>,
-    ) -> Result<LoadFigures> {
+    ) -> Result<LoadOutput> {
         let target = subject.target.to_string();
         let Some((host, port)) = target.rsplit_once(':').filter(|(scheme, _)| *scheme != "unix") else {
             bail!("{} needs an address with a port, and {target} has none", self.load.name);
@@ -166,12 +166,24 @@ impl<'a> Program<'a> {
             Length::Requests(requests) => Duration::from_secs(requests / SLOWEST) + PATIENCE,
         };
         let started = self.load.start(&run, Some(&list_of(subject.generator_cpus)), fleet.stage.folder())?;
-        let figures = started.finish(limit, each)?.figures(self.load)?;
+        started.finish(limit, each)
+    }
+
+    /// As [`Self::drive`], with the figures, which must be those of a whole run.
+    fn send(
+        self,
+        scenario: &Scenario,
+        subject: &Subject<'_>,
+        length: Length,
+        fleet: &Fleet,
+        each: impl FnMut() -> Result<()>,
+    ) -> Result<LoadFigures> {
+        let figures = self.drive(scenario, subject, length, fleet, each)?.figures(self.load)?;
         if let Length::Requests(requests) = length {
             let LoadFigures { completed, .. } = figures;
             ensure!(completed >= requests, "{} completed {completed} of {requests} requests", self.load.name);
         }
-        let bodies = figures.completed as f64 * run.payload as f64;
+        let bodies = figures.completed as f64 * scenario.payload.bytes_max() as f64;
         if let Some(read) = figures.read.filter(|read| *read < bodies * ROUNDED) {
             bail!("{} read {read} bytes, and the bodies alone have {bodies}", self.load.name);
         }
@@ -219,7 +231,8 @@ impl<'a> Program<'a> {
     ) -> Result<(Trial, Resources)> {
         let [phase] = &scenario.phases[..] else { bail!("a trial has one phase, not {}", scenario.phases.len()) };
         if let Some(warm_up) = self.warm_up(scenario, phase, length) {
-            self.send(scenario, subject, warm_up, fleet, || Ok(()))?;
+            // Many connects may take all of a short one.
+            self.drive(scenario, subject, warm_up, fleet, || Ok(()))?;
         }
         let before = fleet.stage.count()?;
         let mut window = Window::open(&trial::served_parties(subject))?;

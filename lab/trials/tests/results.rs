@@ -44,7 +44,9 @@ fn sources(folder: &Path) -> Sources {
     let mut sources = Sources::new();
     for path in files(folder) {
         if path.is_dir() {
-            sources.entry(stem(&path)).or_default().extend(files(&path));
+            // Commands write a page of HTML beside each result.
+            let results = files(&path).into_iter().filter(|file| has_ending(file, "json"));
+            sources.entry(stem(&path)).or_default().extend(results);
         } else if has_ending(&path, "json") {
             sources.entry(stem(&path)).or_default().push(path);
         }
@@ -200,6 +202,7 @@ fn results_become_pages_and_a_stale_page_fails() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("two")).expect("made");
+    fs::write(path("two/a.html"), "a page").expect("written");
     for (name, text) in
         [("one.json", COMPARED), ("two/a.json", COMPARED), ("two/b.json", FOUND), ("one.about.md", "# Own\n\nWords.\n")]
     {

@@ -53,6 +53,12 @@ impl Session {
         {
             return Some(next);
         }
+        if self.route.is_bounded
+            && let Some(server) = server.as_deref()
+            && let Some(next) = self.outgrows(head, turn.feed.rest(), server)
+        {
+            return Some(next);
+        }
         match head.tag {
             tag::QUERY => self.on_query(head, turn, server),
             tag::PARSE => self.on_parse(head, turn, server),
@@ -174,7 +180,8 @@ impl Session {
                 self.refuse(&refusal, head, turn, None);
                 return Err(None);
             }
-            return Err(Some(Next::NeedServer(Want { is_read_only })));
+            let access = self.choose_access(head, turn.feed.rest());
+            return Err(Some(Next::NeedServer(Want { is_read_only, access })));
         };
         self.attachment = Attachment::Used;
         if self.busy_since.is_none() {

@@ -133,6 +133,9 @@ impl<I: Io> Replies for Delivery<'_, I> {
             self.session.end = Some(End::Violation(Violation::rule("postgres_copy_message", Culprit::Client, text)));
             return true;
         }
+        if fields.sqlstate() == Some(sqlstate::READ_ONLY_SQL_TRANSACTION) {
+            self.session.route.saw_read_only = true;
+        }
         // The server ends the connection itself.
         if server.late_syncs > 0 && !breaks_protocol {
             let text = "a COPY failed that had a Sync among its data: the number of replies to come is unknown";

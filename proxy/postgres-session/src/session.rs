@@ -11,6 +11,7 @@ use crate::io::Io;
 use crate::outstanding::{Expected, Note, Request};
 use crate::pin::{Pin, PinReasons};
 use crate::refusal::Refusal;
+use crate::route::Access;
 use crate::server::ServerState;
 use crate::settings::{PoolMode, SessionSettings};
 use crate::share::WorkerShare;
@@ -35,6 +36,8 @@ pub enum Next {
 pub struct Want {
     /// The next statement writes nothing, as far as its text shows, and begins no block.
     pub is_read_only: bool,
+    /// The servers that serve the next unit.
+    pub access: Access,
 }
 
 /// Why a session is over. The client has its error.
@@ -179,6 +182,7 @@ pub struct Session {
     pub(crate) startup: crate::startup::Startup,
     /// The process number that the client knows as its own.
     pub(crate) process: Option<u32>,
+    pub(crate) route: crate::route::Route,
     /// The pool of its servers.
     pub(crate) pool: Option<Rc<str>>,
 }
@@ -225,6 +229,7 @@ impl Session {
             end: None,
             retry: crate::retry::Retry::default(),
             process: None,
+            route: crate::route::Route::default(),
             pool: None,
         }
     }

@@ -75,6 +75,8 @@ pub struct SessionSettings {
     pub opaque: OpaquePolicy,
     /// LISTEN outside of a transaction goes to the shared listener of the database and does not pin.
     pub shares_listen: bool,
+    /// Statements that only read may go to a standby.
+    pub splits_reads: bool,
 }
 
 impl Default for SessionSettings {
@@ -90,6 +92,7 @@ impl Default for SessionSettings {
             server_statements_max: SERVER_STATEMENTS_MAX,
             opaque: OpaquePolicy::Pin,
             shares_listen: false,
+            splits_reads: false,
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct User {
     pub name: Vec<u8>,
     password: Option<Secret>,
     salt: [u8; SALT_BYTES],
-    /// Of a plain password it is made when it is first needed.
+    /// That of a plain password is made when it is first needed.
     verifier: OnceLock<ScramVerifier>,
     md5: Option<Secret>,
 }

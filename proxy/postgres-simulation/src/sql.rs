@@ -179,7 +179,7 @@ fn one(text: &str) -> Result<Option<Sql>, SyntaxError> {
     let upper = text.to_ascii_uppercase();
     let after = |prefix: &str| upper.starts_with(prefix).then(|| text[prefix.len()..].trim());
     Ok(Some(match &*upper {
-        "BEGIN" => Sql::Begin,
+        "BEGIN" | "BEGIN READ ONLY" => Sql::Begin,
         "COMMIT" => Sql::Commit,
         "ROLLBACK" => Sql::Rollback,
         "RESET ALL" => Sql::ResetAll,

@@ -69,7 +69,7 @@ impl LookupFailure {
 type Found = Result<Option<Arc<User>>, LookupFailure>;
 type Query = LocalBoxFuture<'static, Found>;
 
-/// What is known of a user.
+/// Knowledge of a user.
 enum Entry {
     /// The result of a query.
     Known { user: Option<Arc<User>>, since: Time },

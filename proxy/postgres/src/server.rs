@@ -25,12 +25,13 @@ use weir_postgres_session::{
 use weir_sasl::{ChannelBinding, KeyCache, limits::NONCE_RANDOM_BYTES};
 use weir_upstream::{
     Probe,
-    pooled::{IdleVerdict, LoginError, LoginTarget, PooledProtocol},
+    pooled::{Fitness, IdleVerdict, LoginError, LoginTarget, PooledProtocol},
 };
 
 use crate::{
     derivation::derive,
-    settings::{AuthQuerySettings, PostgresUpstreamSettings},
+    role::RoleWatch,
+    settings::{AuthQuerySettings, PostgresDatabaseSettings, PostgresUpstreamSettings, TargetSessionAttrs},
 };
 
 /// Greetings that are remembered, one for each key. Beyond it all are forgotten, and servers send them again: about 2 MiB.
@@ -49,6 +50,9 @@ pub struct PoolKey(Arc<Identity>);
 struct Identity {
     /// Of the names: each transaction that waits for a server looks its pool up.
     hash: u64,
+    /// The database as operators and limits know it: the name that clients give, if entries of the listener lead from names to databases.
+    name: Box<[u8]>,
+    /// The database at the server.
     database: Box<[u8]>,
     user: Box<[u8]>,
     credential: Credential,
@@ -57,37 +61,55 @@ struct Identity {
 }
 
 impl PoolKey {
-    /// The pool of a client with that user, database and credential, at an upstream with these settings.
+    /// The pool of a client with that user, database and credential, at an upstream with these settings. `entry` is that of the database,
+    /// if the listener has entries.
     pub(crate) fn new(
         user: &[u8],
         database: &[u8],
         credential: Credential,
         settings: &PostgresUpstreamSettings,
+        entry: Option<&PostgresDatabaseSettings>,
     ) -> Self {
-        let database = settings.database.as_ref().map_or(database, |name| name.as_bytes());
-        match &settings.user {
-            Some(user) => {
-                let password = settings.password.clone().map_or(Credential::None, Credential::Password);
-                Self::with(database, user.as_bytes(), password, None)
+        let own = entry.and_then(|entry| entry.database.as_ref()).or(settings.database.as_ref());
+        let real = own.map_or(database, |name| name.as_bytes());
+        let name = if entry.is_some() { database } else { real };
+        let of_entry = entry.and_then(|entry| Some((entry.user.as_ref()?, &entry.password)));
+        match of_entry.or_else(|| Some((settings.user.as_ref()?, &settings.password))) {
+            Some((user, password)) => {
+                let password = password.clone().map_or(Credential::None, Credential::Password);
+                Self::with(name, real, user.as_bytes(), password, None)
             }
-            None => Self::with(database, user, credential, None),
+            None => Self::with(name, real, user, credential, None),
         }
     }
 
     /// The pool of the connections that run auth queries.
     pub(crate) fn of_lookups(settings: &AuthQuerySettings) -> Self {
         let (database, user) = (settings.database.as_bytes(), settings.user.as_bytes());
-        Self::with(database, user, settings.credential.clone(), Some(settings.timeout))
+        Self::with(database, database, user, settings.credential.clone(), Some(settings.timeout))
     }
 
-    fn with(database: &[u8], user: &[u8], credential: Credential, lookup_timeout: Option<Duration>) -> Self {
+    fn with(
+        name: &[u8],
+        database: &[u8],
+        user: &[u8],
+        credential: Credential,
+        lookup_timeout: Option<Duration>,
+    ) -> Self {
         static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        let hash = HASHER.hash_one((database, user));
-        Self(Arc::new(Identity { hash, database: database.into(), user: user.into(), credential, lookup_timeout }))
+        let hash = HASHER.hash_one((name, user));
+        Self(Arc::new(Identity {
+            hash,
+            name: name.into(),
+            database: database.into(),
+            user: user.into(),
+            credential,
+            lookup_timeout,
+        }))
     }
 
     pub(crate) fn database_name(&self) -> String {
-        String::from_utf8_lossy(&self.0.database).into_owned()
+        String::from_utf8_lossy(&self.0.name).into_owned()
     }
 
     pub(crate) fn user_name(&self) -> String {
@@ -158,6 +180,19 @@ impl PostgresServer {
         &self.settings
     }
 
+    /// The identity of the upstream itself, without a client.
+    pub(crate) fn own_identity(&self) -> ServerIdentity {
+        let user = self.settings.user.as_deref().unwrap_or_default();
+        let database = self.settings.database.as_deref().unwrap_or("postgres");
+        let credential = self.settings.password.clone().map_or(Credential::None, Credential::Password);
+        ServerIdentity::new(user.as_bytes(), database.as_bytes(), credential)
+    }
+
+    /// Keys that its passwords have led to.
+    pub(crate) fn keys(&self) -> &RefCell<KeyCache> {
+        &self.keys
+    }
+
     /// The report of a server of `key`. `None`: no connection was made yet.
     pub(crate) fn greeting(&self, key: &PoolKey) -> Option<Greeting> {
         self.greetings.borrow().get(key).cloned()
@@ -187,17 +222,30 @@ impl PooledProtocol for PostgresServer {
     type Key = PoolKey;
     type State = ServerState;
     type Moved = ServerParcel;
+    type Watch = RoleWatch;
 
     const NEGOTIATES_TLS: bool = true;
     /// Terminate.
     const FAREWELL: &'static [u8] = b"X\0\0\0\x04";
 
     fn database(key: &PoolKey) -> &[u8] {
-        &key.0.database
+        &key.0.name
     }
 
     fn user(key: &PoolKey) -> &[u8] {
         &key.0.user
+    }
+
+    fn judges(&self) -> bool {
+        self.settings.target_session_attrs != TargetSessionAttrs::Any
+    }
+
+    fn fitness(&self, watch: &RoleWatch) -> Fitness {
+        if self.judges() { watch.fitness() } else { Fitness::Fit }
+    }
+
+    fn on_trouble(&self, watch: &RoleWatch) {
+        watch.suspect();
     }
 
     async fn login(&self, stream: &mut Stream, target: &LoginTarget, key: &PoolKey) -> Result<ServerState, LoginError> {
@@ -294,7 +342,7 @@ pub(crate) fn channel_binding(stream: &Stream) -> ChannelBinding {
 }
 
 /// Logs a fresh connection in.
-async fn log_in(
+pub(crate) async fn log_in(
     stream: &mut Stream,
     target: &LoginTarget,
     identity: ServerIdentity,

@@ -9,7 +9,7 @@ use std::{
 
 use weir_base::Secret;
 use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, is_among, settings::ListenerSettings};
-use weir_postgres_session::{SessionSettings, WorkerShare, login::LoginPolicy};
+use weir_postgres_session::{WorkerShare, login::LoginPolicy};
 use weir_sasl::KeyCache;
 use weir_upstream::pooled::PooledUpstream;
 
@@ -19,6 +19,7 @@ use crate::{
     lookup::Lookups,
     metrics::ListenerMetrics,
     penalty::Penalties,
+    route::Routes,
     server::{DERIVED_KEYS_MAX, PostgresServer},
     settings::PostgresListenerSettings,
 };
@@ -32,15 +33,20 @@ const TOO_MANY_CLIENTS: &[u8] = b"E\0\0\0;SFATAL\0VFATAL\0C53300\0Msorry, too ma
 /// Settings, and what follows from them.
 struct Made {
     settings: Rc<PostgresListenerSettings>,
-    session: Rc<SessionSettings>,
+    routes: Rc<Routes>,
     policy: Arc<LoginPolicy>,
 }
 
 impl Made {
-    fn new(listener: &ListenerSettings, settings: PostgresListenerSettings) -> Self {
+    fn new(
+        listener: &ListenerSettings,
+        settings: PostgresListenerSettings,
+        upstreams: Vec<Rc<PostgresUpstream>>,
+    ) -> Self {
         let tls = listener.tls.is_some();
         let policy = LoginPolicy { tls, ..LoginPolicy::new(settings.rules.clone(), mock_secret()) };
-        Self { session: Rc::new(settings.session()), settings: Rc::new(settings), policy: Arc::new(policy) }
+        let routes = Rc::new(Routes::new(&settings, upstreams));
+        Self { routes, settings: Rc::new(settings), policy: Arc::new(policy) }
     }
 }
 
@@ -72,16 +78,15 @@ pub struct Service {
     /// Users that the server knows.
     pub(crate) lookups: Lookups,
     made: RefCell<Made>,
-    upstream: RefCell<Rc<PostgresUpstream>>,
 }
 
 impl Service {
-    /// A listener with its settings and upstream.
+    /// A listener with its settings and the upstreams that they name, in the same order.
     pub fn new(
         (core, share): (CoreShare, Rc<WorkerShare>),
         listener: ListenerSettings,
         settings: PostgresListenerSettings,
-        upstream: Rc<PostgresUpstream>,
+        upstreams: Vec<Rc<PostgresUpstream>>,
     ) -> Rc<Self> {
         Rc::new(Self {
             share,
@@ -90,8 +95,7 @@ impl Service {
             keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *random_bytes())),
             penalties: Penalties::default(),
             lookups: Lookups::default(),
-            made: RefCell::new(Made::new(&listener, settings)),
-            upstream: RefCell::new(upstream),
+            made: RefCell::new(Made::new(&listener, settings, upstreams)),
             sessions: Sessions::new(core, listener),
         })
     }
@@ -101,12 +105,11 @@ impl Service {
         &self,
         listener: ListenerSettings,
         settings: PostgresListenerSettings,
-        upstream: Rc<PostgresUpstream>,
+        upstreams: Vec<Rc<PostgresUpstream>>,
     ) {
-        *self.made.borrow_mut() = Made::new(&listener, settings);
+        *self.made.borrow_mut() = Made::new(&listener, settings, upstreams);
         self.lookups.clear();
         self.sessions.update(listener);
-        *self.upstream.borrow_mut() = upstream;
         self.sessions.wake_all();
     }
 
@@ -114,16 +117,17 @@ impl Service {
         self.made.borrow().settings.clone()
     }
 
-    pub(crate) fn session_settings(&self) -> Rc<SessionSettings> {
-        self.made.borrow().session.clone()
-    }
-
     pub(crate) fn policy(&self) -> Arc<LoginPolicy> {
         self.made.borrow().policy.clone()
     }
 
+    /// The upstream of the listener itself.
     pub(crate) fn upstream(&self) -> Rc<PostgresUpstream> {
-        self.upstream.borrow().clone()
+        self.made.borrow().routes.upstreams()[0].clone()
+    }
+
+    pub(crate) fn routes(&self) -> Rc<Routes> {
+        self.made.borrow().routes.clone()
     }
 
     /// Sends a cancel request to the worker that owns its client, and waits until it is over.
@@ -151,7 +155,7 @@ impl weir_listener::Service for Service {
     }
 
     fn uses(&self, upstream: &dyn Any) -> bool {
-        is_among(upstream, std::slice::from_ref(&*self.upstream.borrow())) || connection::uses(&self.sessions, upstream)
+        is_among(upstream, self.routes().upstreams()) || connection::uses(&self.sessions, upstream)
     }
 
     fn deliver(&self, message: &dyn Any) {

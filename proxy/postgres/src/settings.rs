@@ -24,6 +24,23 @@ pub const QUERY_WAIT_NOTIFY: Duration = Duration::from_secs(5);
 /// A client that is silent within a transaction. Default 60 s: it keeps a server from all others.
 pub const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The time between two looks at the role of a server. Default 1 s: a look costs a server some 50 us.
+pub const ROLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The servers of an upstream that take sessions, by their role. The words are those of libpq.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetSessionAttrs {
+    /// All of them.
+    #[default]
+    Any,
+    /// The primary.
+    Primary,
+    /// Standbys.
+    Standby,
+    /// Standbys, or the primary while there is none.
+    PreferStandby,
+}
+
 /// A PostgreSQL listener.
 #[derive(Clone, Debug)]
 pub struct PostgresListenerSettings {
@@ -39,6 +56,10 @@ pub struct PostgresListenerSettings {
     pub stats_users: Vec<String>,
     /// See [`PoolMode`].
     pub pool_mode: PoolMode,
+    /// The names of the upstreams, the listener's own first.
+    pub upstreams: Vec<Arc<str>>,
+    /// The databases that clients may name. Empty: all of the first upstream.
+    pub databases: Vec<PostgresDatabaseSettings>,
     /// See [`CLIENT_LOGIN_TIMEOUT`].
     pub client_login_timeout: Duration,
     /// See [`QUERY_WAIT_TIMEOUT`].
@@ -54,16 +75,38 @@ pub struct PostgresListenerSettings {
 }
 
 impl PostgresListenerSettings {
-    /// The part that sessions need.
-    pub(crate) fn session(&self) -> SessionSettings {
+    /// The part that sessions with this pool mode need.
+    pub(crate) fn session(&self, pool_mode: PoolMode, splits_reads: bool) -> SessionSettings {
         SessionSettings {
-            pool_mode: self.pool_mode,
+            pool_mode,
+            splits_reads,
             query_timeout: self.query_timeout,
             idle_transaction_timeout: self.idle_transaction_timeout,
             client_idle_timeout: self.client_idle_timeout,
             ..SessionSettings::default()
         }
     }
+}
+
+/// A database as clients name it, or all that have no entry of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresDatabaseSettings {
+    /// The name that clients give; `None`: every name that no other entry has.
+    pub name: Option<String>,
+    /// The place of its upstream in [`PostgresListenerSettings::upstreams`].
+    pub upstream: usize,
+    /// The same for the upstream whose standbys serve statements that only read.
+    pub read_upstream: Option<usize>,
+    /// A standby that is further behind serves none; `None`: no limit.
+    pub replica_lag_max: Option<Duration>,
+    /// The database at the servers; `None`: that of the upstream, or else the name that the client gives.
+    pub database: Option<String>,
+    /// See [`PoolMode`].
+    pub pool_mode: PoolMode,
+    /// The user that logs in at the servers; `None`: that of the upstream.
+    pub user: Option<String>,
+    /// Its password.
+    pub password: Option<Secret>,
 }
 
 /// Users that the server knows.
@@ -92,6 +135,10 @@ pub struct PostgresUpstreamSettings {
     pub database: Option<String>,
     /// Makes a server clean that a client has left in another state; `None`: what the gateway knows to be necessary.
     pub server_reset_query: Option<String>,
+    /// Which of the servers take sessions.
+    pub target_session_attrs: TargetSessionAttrs,
+    /// See [`ROLE_INTERVAL`].
+    pub role_interval: Duration,
     /// Sizes and ages of the pools.
     pub pool: PooledSettings,
 }

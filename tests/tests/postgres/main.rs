@@ -9,5 +9,7 @@ mod import;
 mod isolation;
 mod logins;
 mod model;
+mod reads;
+mod routing;
 mod servers;
 mod torture;

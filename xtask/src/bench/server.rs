@@ -114,7 +114,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Immediate: its children end with it, and nothing is written. What is left is killed with the value.
+        // Immediate: its children end with it, and nothing is written. The value kills a server that stays.
         let _ = self.process.signal(rustix::process::Signal::QUIT).and_then(|()| self.process.wait(END_WAIT).map(drop));
     }
 }

@@ -56,7 +56,9 @@ fn env(name: &str) -> Option<String> {
         "REDIS_USER_PASSWORD" => "canary-user",
         "REDIS_SERVER_PASSWORD" => "canary-server",
         "REPORTS_API_KEY" => "canary-key",
-        "APP_PASSWORD" | "ADMIN_PASSWORD" | "EXPORTER_PASSWORD" | "PG_PASSWORD" => "canary-postgres",
+        "APP_PASSWORD" | "ADMIN_PASSWORD" | "EXPORTER_PASSWORD" | "PG_PASSWORD" | "REPORTS_PASSWORD" => {
+            "canary-postgres"
+        }
         "WEIR_ADMIN_TOKEN" => "canary-0123456789abcdef",
         _ => return None,
     };

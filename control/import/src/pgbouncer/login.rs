@@ -148,16 +148,19 @@ pub(super) fn notes(
 }
 
 /// Keys of a listener about users that the server knows.
-pub(super) fn lookup(ini: &Ini, more: &mut Table, notes: &mut Vec<Note>) {
+pub(super) fn lookup(ini: &Ini, more: &mut Table, notes: &mut Vec<Note>) -> Result<(), Mistake> {
     let given = |key: &str| ini.get(key).filter(|entry| !entry.value.is_empty());
     let Some(user) = given("auth_user").filter(|entry| super::amount::is_word(&entry.value)) else {
         for entry in [given("auth_query"), given("auth_dbname")].into_iter().flatten() {
             notes.push(Note::new(&entry.place, &entry.key, "it has no effect without auth_user", "auth_user"));
         }
-        return;
+        return Ok(());
     };
     more.set("postgres.auth_user", Value::text(&user.value));
     if let Some(query) = given("auth_query") {
+        if !query.value.contains("$1") {
+            return Err(query.wrong("has no $1, the user that is looked for"));
+        }
         let why = "the query runs with search_path = pg_catalog: names of other schemas need their schema";
         notes.push(Note::new(&query.place, "auth_query", why, "public.user_lookup($1)"));
         more.set("postgres.auth_query", Value::text(&query.value));
@@ -169,6 +172,7 @@ pub(super) fn lookup(ini: &Ini, more: &mut Table, notes: &mut Vec<Note>) {
             notes.push(Note::new(&user.place, "auth_user", why, "auth_dbname"));
         }
     }
+    Ok(())
 }
 
 /// Notes on the methods that Weir does not have.

@@ -12,8 +12,8 @@
 //! | `userlist` | the file of users |
 //! | `variable` | names of environment variables |
 //! | `tls` | TLS of both sides |
-//! | `database` | an entry of `[databases]` as an upstream |
-//! | `serve` | which upstream the listeners have |
+//! | `database` | an entry of `[databases]` |
+//! | `serve` | which upstream serves which database |
 //! | `unknown` | keys without a counterpart |
 
 mod amount;
@@ -57,7 +57,7 @@ pub(crate) fn read(name: &str, text: &str, files: &dyn Files) -> Result<Config, 
     Ok(config)
 }
 
-/// One listener for each address; all of them have the same upstream.
+/// One listener for each address; all of them have the same databases.
 fn listeners(
     ini: &Ini,
     top: &SourceLine,
@@ -74,7 +74,10 @@ fn listeners(
     limits::listener(ini, served.pool_mode, &mut more, &mut config.notes)?;
     tls::listener(ini, &mut more, &mut config.notes)?;
     users.write(ini, &mut more);
-    login::lookup(ini, &mut more, &mut config.notes);
+    login::lookup(ini, &mut more, &mut config.notes)?;
+    for database in &served.databases {
+        more.table("postgres").push("database", database.clone());
+    }
     let mut names = Names::default();
     for bind in binds {
         let is_socket = bind.starts_with("unix:");

@@ -240,8 +240,10 @@ fn a_truncated_input_is_imported_well_or_refused_with_its_line() {
     ];
     let directory = furnished();
     // Half a name of a file is none that is there.
-    let is_of_file =
-        |found: &String| found.split(':').next().is_some_and(|path| path.ends_with("_file") || path.ends_with(".tls"));
+    let is_of_file = |found: &String| {
+        let path = found.split(':').next().unwrap_or_default();
+        [".tls", "_file", ".userlist"].iter().any(|end| path.ends_with(end))
+    };
     let (mut imported, mut refused, mut bad) = (0, 0, BTreeSet::new());
     for (format, file) in inputs {
         let text = fs::read_to_string(folder(format).join(file)).expect("the input");

@@ -434,6 +434,18 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         accounts.for_each(|(_, account)| account.signals.advance_generation());
     }
 
+    /// Ends all waits.
+    pub(super) fn take_all(&mut self) -> Vec<Queued<W>> {
+        let pool_size = self.limits.pool_size;
+        let mut taken = Vec::new();
+        for account in self.accounts.values_mut() {
+            taken.extend(account.line.drain(..));
+            account.publish(pool_size);
+        }
+        self.waiting.fetch_sub(taken.len() as u32, Ordering::Relaxed);
+        taken
+    }
+
     /// Permits of `scope` that are out.
     pub(super) fn open_in(&self, scope: &Scope<K>) -> u32 {
         let accounts = self.accounts.iter().filter(|(key, _)| is_in(scope, key, self.names));

@@ -15,7 +15,7 @@ use super::{
     shared::EndpointLedger,
     slot::{Delivery, Event, Slot},
 };
-use crate::{breaker::BreakerState, endpoints::SelectionCriteria};
+use crate::{breaker::BreakerState, choice::TriedEndpoints, endpoints::SelectionCriteria};
 
 /// How long one waits for a connection.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +100,7 @@ impl<P: PooledProtocol> Drop for Ticket<P> {
 }
 
 /// The wait of one client.
-struct Wait<F> {
+pub(super) struct Wait<F> {
     begun: Time,
     patience: Patience,
     on_wait: Option<F>,
@@ -108,13 +108,13 @@ struct Wait<F> {
 
 impl<F: FnOnce()> Wait<F> {
     /// The next time at which something is to do here.
-    fn due(&self) -> Time {
+    pub(super) fn due(&self) -> Time {
         let notify_at = self.patience.notify_at.filter(|_| self.on_wait.is_some());
         notify_at.map_or(self.patience.deadline, |at| at.min(self.patience.deadline))
     }
 
     /// Does what is due; true: the wait is over.
-    fn is_over(&mut self, is_paused: bool) -> bool {
+    pub(super) fn is_over(&mut self, is_paused: bool) -> bool {
         let now = turn::now();
         if self.patience.notify_at.is_some_and(|at| now >= at)
             && let Some(on_wait) = self.on_wait.take()
@@ -164,8 +164,14 @@ impl<P: PooledProtocol> Pool<P> {
     ) -> Result<PooledConnection<P>, AcquireError> {
         let mut wait = Wait { begun: turn::now(), patience, on_wait: Some(on_wait) };
         loop {
-            let number =
-                self.choose(&wanted).map_err(|refusal| AcquireError { refusal, endpoint: None, words: None })?;
+            let number = match self.choose(&wanted) {
+                Ok(number) => number,
+                Err(_) if self.waits_for_fitness(&wanted) && self.reconsidered(&mut wait).await => {
+                    wanted.tried = TriedEndpoints::default();
+                    continue;
+                }
+                Err(refusal) => return Err(AcquireError { refusal, endpoint: None, words: None }),
+            };
             let metrics = self.members[number].endpoint.metrics();
             let counted = metrics.waiting();
             let waited = self.wait_at(number, &mut wait).await;
@@ -176,8 +182,12 @@ impl<P: PooledProtocol> Pool<P> {
                     return Ok(self.lend(number, connection));
                 }
                 Err(error) if error.refusal == Refusal::Unreachable && turn::now() < wait.patience.deadline => {
-                    if !wanted.tried.failed(number, self.members.len()) {
+                    let has_another = wanted.tried.failed(number, self.members.len());
+                    if !has_another && !(self.waits_for_fitness(&wanted) && self.reconsidered(&mut wait).await) {
                         return Err(error);
+                    }
+                    if !has_another {
+                        wanted.tried = TriedEndpoints::default();
                     }
                 }
                 Err(error) => {
@@ -208,6 +218,10 @@ impl<P: PooledProtocol> Pool<P> {
         let mut ticket = Ticket::new(self, number, wait.begun);
         let due = weir_engine::deadline();
         loop {
+            // Those that wait are woken by a judgement; this one may have come too late for that.
+            if self.is_unfit(number) {
+                return Err(error(Refusal::Unreachable, None));
+            }
             let ledger = &member.share.ledger;
             due.set(self.reserve_at(ledger).map_or(wait.due(), |at| at.min(wait.due())));
             match ticket.event_until(&due).await {

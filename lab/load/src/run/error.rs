@@ -37,7 +37,7 @@ pub enum RunError {
         /// Its actual reply.
         reply: String,
     },
-    /// What stands behind does not hold the outcome of whole requests.
+    /// The server behind the target does not hold the outcome of whole requests.
     Audit {
         /// The target.
         target: String,

@@ -9,6 +9,7 @@ mod foreign;
 mod raw;
 mod scene;
 mod scenes;
+mod split;
 mod swarm;
 
 fn bytes(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

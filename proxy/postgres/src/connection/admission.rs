@@ -21,7 +21,7 @@ use weir_upstream::{
     pooled::{Condition, Patience, Pool},
 };
 
-use super::Connection;
+use super::{Connection, place::Standbys};
 use crate::{
     aside,
     cancel::CancelSlot,
@@ -29,7 +29,7 @@ use crate::{
     derivation::derive,
     lookup::LookupFailure,
     metrics::CancelOutcome,
-    server::{Greeting, PoolKey, PostgresServer, channel_binding},
+    server::{Greeting, PostgresServer, channel_binding},
     service::PostgresUpstream,
     settings::{AuthQuerySettings, PostgresListenerSettings},
 };
@@ -39,6 +39,8 @@ pub(super) struct Client {
     pub(super) session: Session,
     pub(super) pool: Rc<Pool<PostgresServer>>,
     pub(super) upstream: Rc<PostgresUpstream>,
+    /// `None`: all its statements go to `pool`.
+    pub(super) standbys: Option<Standbys>,
     pub(super) settings: Rc<PostgresListenerSettings>,
     pub(super) cancel: Rc<CancelSlot>,
     /// Bytes that the client sent behind its login.
@@ -260,12 +262,31 @@ impl Admission<'_> {
         if start.database == console::DATABASE {
             return self.console(&start, stream, &cancel, input);
         }
-        let upstream = service.upstream();
-        *self.connection.upstream.borrow_mut() = Some(upstream.clone());
+        let routes = service.routes();
+        let Some(route) = routes.find(&start.database) else {
+            let text = format!("database \"{}\" does not exist", String::from_utf8_lossy(&start.database));
+            return Err(self.fatal(stream, sqlstate::INVALID_CATALOG_NAME, &text));
+        };
+        let upstream = route.upstream.clone();
+        let standbys = route.standbys.as_ref();
+        let all = std::iter::once(&upstream).chain(standbys.map(|standbys| &standbys.upstream));
+        *self.connection.upstreams.borrow_mut() = all.cloned().collect();
         // A password is enough for every server; keys of a proof only for one with the same verifier.
         let known = client.user.as_ref().map(|user| user.credential());
         let credential = known.filter(|known| *known != Credential::None).unwrap_or(client.credential);
-        let key = PoolKey::new(&start.user, &start.database, credential, upstream.protocol().settings());
+        let standbys = standbys.map(|standbys| Standbys {
+            pool: standbys.upstream.pool(&route.key(
+                &standbys.upstream,
+                &start.user,
+                &start.database,
+                credential.clone(),
+            )),
+            upstream: standbys.upstream.clone(),
+            lag_max: standbys.lag_max,
+            seen: standbys.seen.clone(),
+            wrote_at: None,
+        });
+        let key = route.key(&upstream, &start.user, &start.database, credential);
         let pool = upstream.pool(&key);
         let reported = match upstream.protocol().greeting(&key) {
             Some(reported) => reported,
@@ -277,13 +298,12 @@ impl Admission<'_> {
             (&name[..], own.map_or(&value[..], |(_, value)| value))
         });
         stream.output.with(|out| greeting(out, shown, cancel.key()));
-        let session =
-            Session::new(settings.iter().copied(), service.session_settings(), service.share.clone(), turn::now())
-                .with_process(cancel.key().pid())
-                .with_pool(&format!("{} {}", upstream.settings().name, pool.key()));
+        let session = Session::new(settings.iter().copied(), route.session.clone(), service.share.clone(), turn::now())
+            .with_process(cancel.key().pid())
+            .with_pool(&format!("{} {}", upstream.settings().name, pool.key()));
         service.metrics.logins.inc();
         let settings = self.settings.clone();
-        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, settings, cancel, input })))
+        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, standbys, settings, cancel, input })))
     }
 
     /// Shows operators who the client is.

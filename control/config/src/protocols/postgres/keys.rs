@@ -1,8 +1,9 @@
 //! The keys that only PostgreSQL has.
 
-use weir_postgres::settings::{self as postgres, Method, PoolMode};
+use weir_postgres::settings::{self as postgres, Method, PoolMode, TargetSessionAttrs};
 use weir_upstream::pooled as pools;
 
+use super::database::DatabaseSection;
 use super::rules::HbaSection;
 use super::userlist::Userlist;
 use crate::document::At;
@@ -62,6 +63,8 @@ section! {
         default idle_transaction_timeout: Period = Period(postgres::IDLE_TRANSACTION_TIMEOUT) => Period::secs(0)..=Period::secs(86_400);
         /// A client that is silent so long outside of a transaction is disconnected. 0: no limit.
         default client_idle_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(30 * 86_400);
+        /// Databases that clients may name. Absent: all names are served by the `upstream` of the listener.
+        tables database: DatabaseSection;
     }
 }
 
@@ -82,6 +85,11 @@ section! {
         optional password: SecretRef;
         /// Database at the servers. Absent: that of the client.
         optional database: Word;
+        /// Which of the `endpoints` take sessions, with libpq's words: `any`, the `primary`, a `standby`, or `prefer-standby`: the primary
+        /// while there is no standby. Needs `user`, as whom the gateway looks at each server's role.
+        default target_session_attrs: TargetSessionAttrs = TargetSessionAttrs::Any;
+        /// The time between two looks at the role of each server. A lost connection and SQLSTATE 25006 lead to one at once.
+        default role_interval: Period = Period(postgres::ROLE_INTERVAL) => Period::millis(100)..=Period::secs(60);
         /// Statements that make a connection clean after a client that left state behind. Absent: those that the gateway knows to be
         /// necessary, which keep prepared statements.
         optional server_reset_query: Text;
@@ -109,6 +117,15 @@ section! {
 impl Choice for Method {
     const WORDS: &'static [(&'static str, Self)] =
         &[("scram-sha-256", Self::ScramSha256), ("md5", Self::Md5), ("cert", Self::Cert), ("trust", Self::Trust)];
+}
+
+impl Choice for TargetSessionAttrs {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("any", Self::Any),
+        ("primary", Self::Primary),
+        ("standby", Self::Standby),
+        ("prefer-standby", Self::PreferStandby),
+    ];
 }
 
 impl Choice for PoolMode {

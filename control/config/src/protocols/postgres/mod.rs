@@ -3,10 +3,12 @@
 //! | file | concept |
 //! |---|---|
 //! | `keys` | the declarations |
+//! | `database` | the databases that clients may name |
 //! | `lookup` | users that the server knows |
-//! | `rules` | who may log in, and how |
+//! | `rules` | clients that may log in, and how |
 //! | `userlist` | users from a file |
 
+mod database;
 mod keys;
 mod lookup;
 mod rules;
@@ -17,10 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::Secret;
-use weir_postgres::settings::users;
 pub(crate) use weir_postgres::settings::{
     PostgresListenerSettings as ListenerSettings, PostgresUpstreamSettings as UpstreamSettings,
 };
+use weir_postgres::settings::{TargetSessionAttrs, users};
 use weir_upstream::pooled::PooledSettings;
 use weir_upstream::settings::BalanceSettings;
 
@@ -33,7 +35,7 @@ use crate::protocols::{ListenerContext, NoKeys, Protocol, ProtocolName, Unfit, U
 use crate::reader::Reader;
 use crate::sections::FileSection;
 use crate::snapshot::{Listener, Upstream};
-use crate::texts::Word;
+use crate::texts::{Name, Word};
 
 /// Its listeners share nothing.
 pub(crate) type ProcessSettings = ();
@@ -80,6 +82,11 @@ impl Protocol for Postgres {
         ]
     }
 
+    fn upstreams_of_listener(keys: &keys::ListenerKeys) -> Vec<&At<Name>> {
+        let all = keys.postgres.database.iter();
+        all.flat_map(|one| [one.upstream.as_ref(), one.read_upstream.as_ref()]).flatten().collect()
+    }
+
     fn file(_: &FileSection, _: &mut Reader<'_>) {}
 
     fn listener((): &(), of: &mut ListenerContext<'_>, reader: &mut Reader<'_>) -> Option<ListenerSettings> {
@@ -100,7 +107,10 @@ fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettin
     let in_file = section.userlist.iter().flat_map(|file| &file.value.users).map(|(name, secret)| (&**name, secret));
     let listed = listed(of, reader);
     let users = Arc::new(users(in_file.chain(listed.iter().map(|(name, secret)| (name.as_bytes(), secret)))));
+    let (upstreams, databases) = database::databases(of, reader);
     ListenerSettings {
+        upstreams,
+        databases,
         rules: rules::rules(of, reader),
         auth_query: lookup::auth_query(of, &users, reader),
         users,
@@ -159,16 +169,50 @@ fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> Vec<(String, Sec
     users
 }
 
+/// Checks the keys of roles.
+fn check_roles(of: &UpstreamContext<'_>, path: &str, reader: &mut Reader<'_>) {
+    let section = &of.section.own.postgres.postgres;
+    let attrs = &section.target_session_attrs;
+    if attrs.value == TargetSessionAttrs::Any {
+        if section.role_interval.is_given {
+            let what = "has no effect: servers of every role take sessions";
+            error_at(
+                &section.role_interval,
+                path,
+                "role_interval",
+                what,
+                "set target_session_attrs, or remove it",
+                reader,
+            );
+        }
+        return;
+    }
+    if section.user.is_none() {
+        let what = "stands without user: the gateway logs in to see the role of a server";
+        error_at(attrs, path, "target_session_attrs", what, "add user, and password", reader);
+    }
+    if of.endpoints.len() > ENDPOINTS_MAX {
+        let what = format!("holds for {ENDPOINTS_MAX} endpoints at the most");
+        error_at(attrs, path, "target_session_attrs", &what, "split the upstream", reader);
+    }
+}
+
+/// Endpoints whose roles are known: sessions keep a bit for each.
+const ENDPOINTS_MAX: usize = 64;
+
 /// Settings of an upstream.
 fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
     let (section, path) = (&of.section.own.postgres.postgres, format!("{}.postgres", of.path));
     if let (Some(password), None) = (&section.password, &section.user) {
         error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
     }
+    check_roles(of, &path, reader);
     UpstreamSettings {
         user: section.user.as_ref().map(|user| user.value.0.clone()),
         password: section.password.as_ref().map(|password| password.value.secret.clone()),
         database: section.database.as_ref().map(|database| database.value.0.clone()),
+        target_session_attrs: section.target_session_attrs.value,
+        role_interval: section.role_interval.value.0,
         server_reset_query: section.server_reset_query.as_ref().map(|query| query.value.0.clone()),
         pool: PooledSettings {
             balancing: BalanceSettings::default(),

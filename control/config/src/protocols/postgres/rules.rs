@@ -1,4 +1,4 @@
-//! Who may log in, and how: `auth` for all, or rules as in `pg_hba.conf`.
+//! The clients that may log in, and how: `auth` for all, or rules as in `pg_hba.conf`.
 
 use weir_base::Net;
 use weir_engine::settings::{Address, ClientAuth};

@@ -1,7 +1,7 @@
 //! The transaction `tpcb-like` of pgbench: seven statements, each sent after the reply to the one before.
 //!
-//! The plan of a shard has the BEGIN of each transaction. What follows is drawn and sent by the connection that carries it, so
-//! that the reply to a request is the whole conversation.
+//! The plan of a shard has the BEGIN of each transaction. The connection that carries it draws and sends the rest, so that the
+//! reply to a request is the whole conversation.
 
 use weir_base::Rng;
 use weir_engine::Stream;
