@@ -131,6 +131,10 @@ pub enum UpstreamChange {
     SubscriptionGap,
     /// The keys of tokens could not be had from it.
     JwksFailed,
+    /// A standby was promoted.
+    Primary,
+    /// A primary has become a standby.
+    Standby,
 }
 
 impl UpstreamChange {
@@ -149,6 +153,8 @@ impl UpstreamChange {
             UpstreamChange::BreakerClosed => "breaker_closed",
             UpstreamChange::SubscriptionGap => "subscription_gap",
             UpstreamChange::JwksFailed => "jwks_failed",
+            UpstreamChange::Primary => "primary",
+            UpstreamChange::Standby => "standby",
         }
     }
 }

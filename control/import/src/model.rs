@@ -61,21 +61,12 @@ pub(crate) struct Upstream {
     pub(crate) notes: Vec<Note>,
     /// Where it is defined, or first named.
     pub(crate) place: SourceLine,
-    /// Printed although no listener has it: a note says so.
-    pub(crate) is_spare: bool,
 }
 
 impl Upstream {
     /// An upstream without endpoints.
     pub(crate) fn new(name: String, place: &SourceLine) -> Self {
-        Self {
-            name,
-            endpoints: Vec::new(),
-            more: Table::default(),
-            notes: Vec::new(),
-            place: place.clone(),
-            is_spare: false,
-        }
+        Self { name, endpoints: Vec::new(), more: Table::default(), notes: Vec::new(), place: place.clone() }
     }
 }
 
@@ -288,6 +279,11 @@ impl Config {
     fn remove_unused(&mut self) {
         let mut used: HashSet<String> = self.listeners.iter().map(|listener| listener.upstream.clone()).collect();
         used.extend(self.listeners.iter().flat_map(|listener| listener.more.texts_of("server_name", "upstream")));
+        let of_databases = |listener: &Listener| match listener.more.get_table("postgres") {
+            Some(table) => table.texts_of("database", "upstream"),
+            None => Vec::new(),
+        };
+        used.extend(self.listeners.iter().flat_map(of_databases));
         for route in &self.routes {
             match &route.target {
                 Target::Upstream(name) => used.extend([name.clone()]),
@@ -295,8 +291,7 @@ impl Config {
                 Target::Redirect(_) | Target::Response(_) => {}
             }
         }
-        let (kept, unused) =
-            std::mem::take(&mut self.upstreams).into_iter().partition(|one| one.is_spare || used.contains(&one.name));
+        let (kept, unused) = std::mem::take(&mut self.upstreams).into_iter().partition(|one| used.contains(&one.name));
         self.upstreams = kept;
         for one in unused {
             let why = "nothing that was imported sends requests to it; it is left out";

@@ -50,6 +50,10 @@ pub struct SelectionCriteria {
     pub is_fresh: bool,
     /// Hash of the affinity value.
     pub hash: Option<u64>,
+    /// None of these: a bit for each number below 64.
+    pub barred: u64,
+    /// Something else takes the exchange if no endpoint does: it does not wait until one is fit.
+    pub is_optional: bool,
 }
 
 /// An endpoint for an exchange.
@@ -257,6 +261,16 @@ impl Endpoints {
         wanted: &SelectionCriteria,
         has_lane: impl Fn(usize) -> bool,
     ) -> Option<ChosenEndpoint> {
+        self.choose_among(wanted, has_lane, |_| false)
+    }
+
+    /// The same without those that are off.
+    pub(crate) fn choose_among(
+        &self,
+        wanted: &SelectionCriteria,
+        has_lane: impl Fn(usize) -> bool,
+        is_off: impl Fn(usize) -> bool,
+    ) -> Option<ChosenEndpoint> {
         let (all, now) = (self.all.borrow(), turn::now());
         if let [only] = &all[..] {
             let connects = match only.reach() {
@@ -268,7 +282,8 @@ impl Endpoints {
         }
         let has_waited = wanted.tried.all().iter().any(|&number| all[number].is_silent());
         let standing = |(number, endpoint): (usize, &Rc<Endpoint>)| {
-            endpoint.standing(wanted.tried.has(number), has_waited, || has_lane(number), now)
+            let standing = endpoint.standing(wanted.tried.has(number), has_waited, || has_lane(number), now);
+            EndpointStanding { is_off: standing.is_off || is_off(number), ..standing }
         };
         let standings: Vec<EndpointStanding> = all.iter().enumerate().map(standing).collect();
         let choice = Choice::among(&standings, self.balancing.panic_percent);

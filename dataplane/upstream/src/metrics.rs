@@ -256,6 +256,11 @@ impl EndpointMetrics {
         self.report_change(UpstreamChange::Unreachable, "probe", Some(error));
     }
 
+    pub(crate) fn role_changed(&self, is_primary: bool) {
+        let change = if is_primary { UpstreamChange::Primary } else { UpstreamChange::Standby };
+        self.report_change(change, "probe", None);
+    }
+
     pub(crate) fn health_changed(&self, state: EndpointState, error: Option<&str>) {
         let change = if state == EndpointState::Down { UpstreamChange::Down } else { UpstreamChange::Up };
         self.report_change(change, "probe", error);

@@ -14,12 +14,14 @@
 //! | `connection` | one connection, idle or lent |
 //! | `member` / `pool` | the connections of a key on one worker, at one endpoint and at all |
 //! | `wait` | one client's wait |
+//! | `fitness` | which endpoints take connections |
 //! | `upkeep` | idle connections: age, checks, other workers |
 //! | `counts` | figures for operators |
 
 mod account;
 mod connection;
 mod counts;
+mod fitness;
 mod ledger;
 mod member;
 mod permit;
@@ -55,6 +57,7 @@ use weir_telemetry::CoreMetrics;
 pub use self::{
     connection::{Condition, PooledConnection},
     counts::PoolCounts,
+    fitness::Fitness,
     ledger::Scope,
     pool::Pool,
     protocol::{IdleVerdict, LoginError, LoginTarget, PooledProtocol},

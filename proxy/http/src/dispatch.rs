@@ -111,8 +111,13 @@ impl UpstreamRequest<'_> {
         loop {
             let (avoid, tried) = (self.retries.avoided(), self.retries.tried());
             let is_fresh = std::mem::take(&mut is_fresh);
-            let mut acquiring =
-                self.routed.upstream.acquire(SelectionCriteria { avoid, tried, is_fresh, hash: self.affinity });
+            let mut acquiring = self.routed.upstream.acquire(SelectionCriteria {
+                avoid,
+                tried,
+                is_fresh,
+                hash: self.affinity,
+                ..SelectionCriteria::default()
+            });
             let (refusal, number) = match while_client_waits(client, self.ends, &mut acquiring).await {
                 Ok(Ok(lane)) => {
                     lane.charge_to(self.connection.handle.account().clone());

@@ -72,7 +72,12 @@ impl Subrequest<'_> {
         let (mut tried, mut is_repeated, mut wants_fresh) = (TriedEndpoints::default(), false, false);
         loop {
             let is_fresh = std::mem::take(&mut wants_fresh);
-            let wanted = SelectionCriteria { avoid: tried.last(), tried: tried.clone(), is_fresh, hash: None };
+            let wanted = SelectionCriteria {
+                avoid: tried.last(),
+                tried: tried.clone(),
+                is_fresh,
+                ..SelectionCriteria::default()
+            };
             let mut lane = match acquire(upstream, wanted, ends).await.ok_or(SubrequestError::Unreachable)? {
                 Ok(lane) => lane,
                 Err((_, Some(number))) => {

@@ -17,6 +17,7 @@
 //! | `session` | one client: bytes in, what to do next |
 //! | `client` / `feed` | messages of a client, one by one; its input on the way to the server |
 //! | `simple` / `extended` | Query; Parse, Bind, Describe, Execute, Close |
+//! | `route` | which server a statement may have |
 //! | `facts` | effects of a text on its session |
 //! | `statements` | prepared statements: texts of a worker, names of a client, slots of a server |
 //! | `variables` | SET and its kin: what a client wants, what a server has, and the difference |
@@ -30,6 +31,7 @@
 //! | `recovery` | a server that its client has left |
 //! | `deadline` | time limits |
 //! | `pin` | why a client keeps its server |
+//! | `position` | which writes a standby has |
 //! | `notify` | LISTEN for all clients of a database through one connection |
 //! | `refusal` | every way to say no, in PostgreSQL's words |
 //! | `share` | objects that the sessions of a worker share |
@@ -50,10 +52,12 @@ pub mod login;
 pub mod notify;
 mod outstanding;
 mod pin;
+pub mod position;
 mod recovery;
 mod refusal;
 mod replies;
 mod retry;
+mod route;
 mod scan;
 mod server;
 pub mod server_login;
@@ -70,6 +74,7 @@ pub use io::Io;
 pub use pin::{Pin, PinReasons};
 pub use recovery::{Recovered, Recovery};
 pub use refusal::Refusal;
+pub use route::Access;
 pub use server::{CancelTarget, ServerParcel, ServerState};
 pub use session::{Cleanliness, End, Next, ServerStep, Session, Taken, Want};
 pub use settings::{OpaquePolicy, PoolMode, SessionSettings};

@@ -88,9 +88,16 @@ pub(crate) enum Note {
     /// The server closed a statement, which it had under this number.
     Evicted(Rc<Statement>, u64),
     /// The parameters that the client wants were set.
-    Replayed(Rc<Variables>),
+    Replayed {
+        /// All of them.
+        wanted: Rc<Variables>,
+        /// The server had parameters or names of others, which may be why it refuses.
+        has_foreign: bool,
+    },
     /// A name of SQL's PREPARE got the meaning at the server that it has for the client; and its meaning there before.
     Aligned(Box<[u8]>, Option<Rc<[u8]>>),
+    /// The server counts the advisory locks of the session.
+    LocksCounted,
     /// A Bind or Describe of a shared statement.
     Bound(Rc<Named>),
     /// Bytes of the gateway's own reply.
@@ -110,6 +117,11 @@ pub(crate) struct Expected {
 impl Expected {
     pub(crate) fn forward(request: Request, note: Note) -> Self {
         Self { request, fate: Fate::Forward, note, ends_unnamed: false }
+    }
+
+    #[inline]
+    fn changes_unnamed(&self) -> bool {
+        self.ends_unnamed || matches!(self.note, Note::Unnamed { .. })
     }
 
     pub(crate) fn swallow(request: Request, note: Note) -> Self {
@@ -135,6 +147,8 @@ pub(crate) struct Outstanding {
     batch: u64,
     /// Statements of the first entry that have completed.
     step: u32,
+    /// Entries that give or end the unnamed statement.
+    unnamed: u32,
 }
 
 impl Outstanding {
@@ -152,8 +166,15 @@ impl Outstanding {
             self.is_open = !entry.request.ends_with_ready();
             self.batch += u64::from(!self.is_open);
         }
+        self.unnamed += u32::from(entry.changes_unnamed());
         self.entries.push_back(entry);
         None
+    }
+
+    /// Which statement is the unnamed one depends on replies that are due.
+    #[inline]
+    pub(crate) fn changes_unnamed(&self) -> bool {
+        self.unnamed > 0
     }
 
     #[inline]
@@ -222,7 +243,9 @@ impl Outstanding {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Expected> {
         self.step = 0;
-        self.entries.pop_front()
+        let entry = self.entries.pop_front()?;
+        self.unnamed -= u32::from(entry.changes_unnamed());
+        Some(entry)
     }
 
     /// The first entry, if it waits for no server.

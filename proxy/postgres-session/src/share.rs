@@ -1,7 +1,10 @@
 //! Objects that the sessions of a worker share.
 
 use std::cell::RefCell;
+use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
+
+use weir_analysis::postgres::{Analysis, Cache, Limits, Reading};
 
 use crate::facts::{Facts, Known};
 use crate::settings::MESSAGE_BYTES;
@@ -13,6 +16,8 @@ use crate::variables::{VariableSets, Variables};
 pub struct WorkerShare {
     pub(crate) texts: RefCell<Texts>,
     pub(crate) variables: RefCell<VariableSets>,
+    /// Analyses of texts that may go to a standby. `None` before the first.
+    analyses: RefCell<Option<Cache>>,
 }
 
 impl WorkerShare {
@@ -44,11 +49,21 @@ impl WorkerShare {
         Known { facts: statement.facts().cloned(), is_read_only: statement.is_read_only() }
     }
 
+    /// The analysis of a text, with its comments and functions.
+    pub(crate) fn analysis(&self, text: &[u8]) -> Rc<Analysis> {
+        let mut cache = self.analyses.borrow_mut();
+        let made = || Cache::new(Limits::default(), ANALYSES_BYTES, RandomState::new().hash_one(0));
+        cache.get_or_insert_with(made).analyse(text, Reading::Unknown)
+    }
+
     /// The one set with these parameters.
     pub(crate) fn variables(&self, variables: Variables) -> Rc<Variables> {
         self.variables.borrow_mut().intern(variables)
     }
 }
+
+/// Memory of a worker for analyses of texts that may go to a standby. Default 4 MiB: some thousands of texts.
+const ANALYSES_BYTES: usize = 4 * 1024 * 1024;
 
 /// Texts of Query up to this size are remembered with their effects. Longer ones seldom come twice.
 const REMEMBERED_BYTES_MAX: usize = 1_024;

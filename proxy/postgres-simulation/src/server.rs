@@ -141,7 +141,7 @@ impl ModelServer {
                 Ok(())
             }
             tag::FUNCTION_CALL => {
-                let result = self.function_call();
+                let result = self.function_call(body);
                 if let Err(failure) = result {
                     self.fail(failure);
                 }
@@ -276,13 +276,18 @@ impl ModelServer {
     }
 
     fn run_sql(&mut self, sql: &Sql, argument: Option<&str>, is_single: bool) -> Result<(), Failure> {
+        // A function that fails does so behind the description of its row.
+        let is_described = matches!(sql, Sql::SetConfig(..)) && self.check_block(Some(sql)).is_ok();
+        if is_described {
+            self.row_description(sql);
+        }
         let rows = self.rows_of(sql, argument, is_single)?;
-        if sql.has_rows() {
+        if sql.has_rows() && !is_described {
             self.row_description(sql);
         }
         let count = rows.len();
         for row in rows {
-            backend::data_row(&mut self.out, [Some(row.as_bytes())]);
+            self.data_row(sql, &row);
         }
         self.complete(sql, count);
         Ok(())
@@ -293,9 +298,18 @@ impl ModelServer {
         backend::command_complete(&mut self.out, tag.as_bytes());
     }
 
+    fn data_row(&mut self, sql: &Sql, row: &str) {
+        match sql {
+            Sql::CountLocks => backend::data_row(&mut self.out, []),
+            _ => backend::data_row(&mut self.out, [Some(row.as_bytes())]),
+        }
+    }
+
     fn row_description(&mut self, sql: &Sql) {
-        if *sql == Sql::CopyOut {
-            return;
+        match sql {
+            Sql::CopyOut => return,
+            Sql::CountLocks => return backend::row_description(&mut self.out, []),
+            _ => {}
         }
         backend::row_description(&mut self.out, [backend::Column::text(b"?column?", 25, -1)]);
     }
@@ -345,9 +359,12 @@ impl ModelServer {
         self.has_ended = true;
     }
 
-    fn function_call(&mut self) -> Result<(), Failure> {
+    fn function_call(&mut self, body: &[u8]) -> Result<(), Failure> {
         self.check_block(None)?;
         self.state.start();
+        if body.get(..4) == Some(&ADVISORY_LOCK.to_be_bytes()) {
+            self.state.locks += 1;
+        }
         backend::function_call_response(&mut self.out, Some(b"ok"));
         Ok(())
     }
@@ -384,6 +401,10 @@ impl ModelServer {
         self.check_block(statement.sql.as_ref())?;
         if statement.version != self.version && statement.sql.as_ref().is_some_and(Sql::has_rows) {
             return Err(OUTDATED);
+        }
+        // The plan of a constant computes it.
+        if statement.sql == Some(Sql::Fails) {
+            return Err(DIVISION);
         }
         let name = String::from_utf8_lossy(bind.portal).into_owned();
         if !name.is_empty() && self.portals.contains_key(&name) {
@@ -461,7 +482,7 @@ impl ModelServer {
         let left = rows.len().saturating_sub(portal.sent);
         let count = if max > 0 { left.min(max) } else { left };
         for row in &rows[portal.sent.min(rows.len())..][..count] {
-            backend::data_row(&mut self.out, [Some(row.as_bytes())]);
+            self.data_row(&sql, row);
         }
         if max > 0 && count == max {
             if let Some(portal) = self.portals.get_mut(&name) {
@@ -493,6 +514,10 @@ impl ModelServer {
     }
 }
 
+/// The number of `pg_advisory_lock(bigint)`.
+pub const ADVISORY_LOCK: u32 = 2880;
+
+pub(crate) const DIVISION: Failure = ("22012", "division by zero");
 const SYNTAX: Failure = ("42601", "syntax error");
 const OUTDATED: Failure = ("0A000", "cached plan must not change result type");
 const BAD_STRING: Failure = ("08P01", "invalid string in message");

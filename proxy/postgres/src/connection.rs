@@ -3,6 +3,7 @@
 mod admission;
 mod lease;
 mod life;
+mod place;
 mod surroundings;
 
 use std::{any::Any, cell::RefCell, net::IpAddr, panic::AssertUnwindSafe, rc::Rc, time::Duration};
@@ -16,6 +17,7 @@ use weir_listener::{
 use weir_telemetry::log::Peer;
 
 use self::admission::Admitted;
+pub(crate) use self::place::SeenBy;
 use crate::{
     console::Console,
     service::{PostgresUpstream, Service},
@@ -32,8 +34,8 @@ const LINGER_BYTES_MAX: u64 = 256 * 1024;
 pub(crate) struct Connection {
     pub(crate) service: Rc<Service>,
     pub(crate) handle: ConnectionHandle,
-    /// The upstream of its session; `None` before the login.
-    pub(crate) upstream: RefCell<Option<Rc<PostgresUpstream>>>,
+    /// The upstreams of its session; none before the login.
+    pub(crate) upstreams: RefCell<Vec<Rc<PostgresUpstream>>>,
 }
 
 impl ListedSession for Connection {
@@ -61,7 +63,7 @@ pub(crate) fn uses(sessions: &Sessions, upstream: &dyn Any) -> bool {
     let Some(upstream) = upstream.downcast_ref::<PostgresUpstream>() else { return false };
     let connections = sessions.all().into_iter().filter_map(|session| (session as Rc<dyn Any>).downcast().ok());
     connections.into_iter().any(|connection: Rc<Connection>| {
-        connection.upstream.borrow().as_ref().is_some_and(|own| std::ptr::eq(&**own, upstream))
+        connection.upstreams.borrow().iter().any(|own| std::ptr::eq(&**own, upstream))
     })
 }
 
@@ -78,7 +80,7 @@ pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture 
             let mut details = handle.entry().details();
             (details.version, details.has_users) = ("PostgreSQL 3", true);
         }
-        let connection = Rc::new(Connection { service, handle, upstream: RefCell::new(None) });
+        let connection = Rc::new(Connection { service, handle, upstreams: RefCell::default() });
         let sessions = &connection.service.sessions;
         let opened = sessions.open(connection.clone());
         let life = async {
@@ -96,7 +98,7 @@ pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture 
             Err(_) => sessions.panicked(&connection.handle, "the session of a connection panicked"),
         };
         connection.handle.entry().leave();
-        connection.upstream.take();
+        connection.upstreams.take();
         opened.close(reason);
         Box::pin(close(*stream, reason)).await;
     })

@@ -3,10 +3,12 @@
 //! | file | concept |
 //! |---|---|
 //! | `command` | the commands |
+//! | `databases` | SHOW DATABASES |
 //! | `show` | the tables of SHOW |
 //! | `table` | columns, rows and their form on the wire |
 
 mod command;
+mod databases;
 mod show;
 mod table;
 
@@ -25,10 +27,7 @@ use weir_upstream::pooled::Scope;
 
 use self::command::Command;
 use crate::{
-    connection::Connection,
-    server::PoolKey,
-    service::{PostgresUpstream, Service},
-    settings::PostgresListenerSettings,
+    connection::Connection, route::Routes, server::PoolKey, service::Service, settings::PostgresListenerSettings,
 };
 
 /// The database of the console.
@@ -61,7 +60,7 @@ impl Rights {
 pub(crate) struct Console<'a> {
     service: &'a Service,
     connection: &'a Rc<Connection>,
-    upstream: Rc<PostgresUpstream>,
+    routes: Rc<Routes>,
     settings: Rc<PostgresListenerSettings>,
     rights: Rights,
 }
@@ -69,7 +68,7 @@ pub(crate) struct Console<'a> {
 impl<'a> Console<'a> {
     pub(crate) fn new(connection: &'a Rc<Connection>, rights: Rights) -> Self {
         let service = &connection.service;
-        Self { service, connection, upstream: service.upstream(), settings: service.settings(), rights }
+        Self { service, connection, routes: service.routes(), settings: service.settings(), rights }
     }
 
     fn user_names(&self) -> Vec<String> {
@@ -150,6 +149,12 @@ impl<'a> Console<'a> {
         if self.rights != Rights::Admin && !command.only_looks() {
             return self.error(stream, sqlstate::INSUFFICIENT_PRIVILEGE, "admin access needed", false);
         }
+        if let Command::Pause(Some(name)) | Command::Resume(Some(name)) | Command::Reconnect(Some(name)) = &command
+            && self.routes.find(name.as_bytes()).is_none()
+        {
+            let text = format!("no such database: {name}");
+            return self.error(stream, sqlstate::INVALID_CATALOG_NAME, &text, false);
+        }
         match &command {
             Command::Empty => return stream.output.with(backend::empty_query),
             Command::Set => {}
@@ -159,11 +164,17 @@ impl<'a> Console<'a> {
             }
             Command::Pause(database) => {
                 let scope = scope(database.as_deref());
-                self.upstream.pause(&scope);
+                self.routes.upstreams().iter().for_each(|upstream| upstream.pause(&scope));
                 self.drained(&scope, stream).await;
             }
-            Command::Resume(database) => self.upstream.resume(&scope(database.as_deref())),
-            Command::Reconnect(database) => self.upstream.reconnect(&scope(database.as_deref())),
+            Command::Resume(database) => {
+                let scope = scope(database.as_deref());
+                self.routes.upstreams().iter().for_each(|upstream| upstream.resume(&scope));
+            }
+            Command::Reconnect(database) => {
+                let scope = scope(database.as_deref());
+                self.routes.upstreams().iter().for_each(|upstream| upstream.reconnect(&scope));
+            }
             Command::KillClient(id) => {
                 let table = self.connection.handle().table();
                 let found = table
@@ -186,7 +197,11 @@ impl<'a> Console<'a> {
             let is_over = self.connection.handle().poll_ending(context).is_some();
             if is_over { Poll::Ready(()) } else { watch.poll_ended(context) }
         });
-        let drained = std::pin::pin!(self.upstream.drained(scope));
+        let drained = std::pin::pin!(async {
+            for upstream in self.routes.upstreams() {
+                upstream.drained(scope).await;
+            }
+        });
         let (Either::Left(_) | Either::Right(_)) = select(drained, left).await;
     }
 

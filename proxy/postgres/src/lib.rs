@@ -10,7 +10,10 @@
 //! | `connection` | one client: its login (`admission`), its session (`life`), its server (`lease`) |
 //! | `server` | servers as their pools see them: login, reset, check, probe |
 //! | `cancel` / `aside` | cancel requests: keys and routes; the connection that carries one to a server |
+//! | `role` | primary or standby: which servers take sessions |
+//! | `route` | which upstream serves a database |
 //! | `console` | the admin console, database `pgbouncer` |
+//! | `lookup` | users that the server knows: `auth_query` |
 //! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
 //! | `metrics` | the cells this room writes |
 
@@ -21,12 +24,16 @@ mod cancel;
 mod connection;
 mod console;
 mod derivation;
+mod lookup;
 mod metrics;
 mod penalty;
+mod role;
+mod route;
 mod server;
 mod service;
 pub mod settings;
 
+pub use role::watch;
 pub use server::{LoginProbe, PoolKey, PostgresServer};
 pub use service::{PostgresUpstream, Service};
 pub use weir_postgres_session::{WorkerShare, users};

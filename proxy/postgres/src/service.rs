@@ -9,15 +9,17 @@ use std::{
 
 use weir_base::Secret;
 use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, is_among, settings::ListenerSettings};
-use weir_postgres_session::{SessionSettings, WorkerShare, hba::Rules, login::LoginPolicy};
+use weir_postgres_session::{WorkerShare, login::LoginPolicy};
 use weir_sasl::KeyCache;
 use weir_upstream::pooled::PooledUpstream;
 
 use crate::{
     cancel::{CancelKeys, CancelMessage},
     connection,
+    lookup::Lookups,
     metrics::ListenerMetrics,
     penalty::Penalties,
+    route::Routes,
     server::{DERIVED_KEYS_MAX, PostgresServer},
     settings::PostgresListenerSettings,
 };
@@ -31,21 +33,29 @@ const TOO_MANY_CLIENTS: &[u8] = b"E\0\0\0;SFATAL\0VFATAL\0C53300\0Msorry, too ma
 /// Settings, and what follows from them.
 struct Made {
     settings: Rc<PostgresListenerSettings>,
-    session: Rc<SessionSettings>,
+    routes: Rc<Routes>,
     policy: Arc<LoginPolicy>,
 }
 
 impl Made {
-    fn new(listener: &ListenerSettings, settings: PostgresListenerSettings) -> Self {
-        let rules = Rules::of(settings.auth);
+    fn new(
+        listener: &ListenerSettings,
+        settings: PostgresListenerSettings,
+        upstreams: Vec<Rc<PostgresUpstream>>,
+    ) -> Self {
         let tls = listener.tls.is_some();
-        let policy = LoginPolicy { tls, ..LoginPolicy::new(rules, Secret::from(&mock_secret()[..])) };
-        Self { session: Rc::new(settings.session()), settings: Rc::new(settings), policy: Arc::new(policy) }
+        let policy = LoginPolicy { tls, ..LoginPolicy::new(settings.rules.clone(), mock_secret()) };
+        let routes = Rc::new(Routes::new(&settings, upstreams));
+        Self { routes, settings: Rc::new(settings), policy: Arc::new(policy) }
     }
 }
 
 /// Random bytes of the process: users that do not exist have the same salt at all its workers.
-fn mock_secret() -> &'static [u8; 32] {
+pub(crate) fn mock_secret() -> Secret {
+    Secret::from(&random_bytes()[..])
+}
+
+fn random_bytes() -> &'static [u8; 32] {
     static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
     SECRET.get_or_init(|| {
         let mut bytes = [0; 32];
@@ -65,26 +75,27 @@ pub struct Service {
     /// Keys that passwords of clients have led to.
     pub(crate) keys: RefCell<KeyCache>,
     pub(crate) penalties: Penalties,
+    /// Users that the server knows.
+    pub(crate) lookups: Lookups,
     made: RefCell<Made>,
-    upstream: RefCell<Rc<PostgresUpstream>>,
 }
 
 impl Service {
-    /// A listener with its settings and upstream.
+    /// A listener with its settings and the upstreams that they name, in the same order.
     pub fn new(
         (core, share): (CoreShare, Rc<WorkerShare>),
         listener: ListenerSettings,
         settings: PostgresListenerSettings,
-        upstream: Rc<PostgresUpstream>,
+        upstreams: Vec<Rc<PostgresUpstream>>,
     ) -> Rc<Self> {
         Rc::new(Self {
             share,
             metrics: ListenerMetrics::new(&core, &listener.name),
             cancels: CancelKeys::new(core.worker),
-            keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *mock_secret())),
+            keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *random_bytes())),
             penalties: Penalties::default(),
-            made: RefCell::new(Made::new(&listener, settings)),
-            upstream: RefCell::new(upstream),
+            lookups: Lookups::default(),
+            made: RefCell::new(Made::new(&listener, settings, upstreams)),
             sessions: Sessions::new(core, listener),
         })
     }
@@ -94,11 +105,11 @@ impl Service {
         &self,
         listener: ListenerSettings,
         settings: PostgresListenerSettings,
-        upstream: Rc<PostgresUpstream>,
+        upstreams: Vec<Rc<PostgresUpstream>>,
     ) {
-        *self.made.borrow_mut() = Made::new(&listener, settings);
+        *self.made.borrow_mut() = Made::new(&listener, settings, upstreams);
+        self.lookups.clear();
         self.sessions.update(listener);
-        *self.upstream.borrow_mut() = upstream;
         self.sessions.wake_all();
     }
 
@@ -106,16 +117,17 @@ impl Service {
         self.made.borrow().settings.clone()
     }
 
-    pub(crate) fn session_settings(&self) -> Rc<SessionSettings> {
-        self.made.borrow().session.clone()
-    }
-
     pub(crate) fn policy(&self) -> Arc<LoginPolicy> {
         self.made.borrow().policy.clone()
     }
 
+    /// The upstream of the listener itself.
     pub(crate) fn upstream(&self) -> Rc<PostgresUpstream> {
-        self.upstream.borrow().clone()
+        self.made.borrow().routes.upstreams()[0].clone()
+    }
+
+    pub(crate) fn routes(&self) -> Rc<Routes> {
+        self.made.borrow().routes.clone()
     }
 
     /// Sends a cancel request to the worker that owns its client, and waits until it is over.
@@ -143,7 +155,7 @@ impl weir_listener::Service for Service {
     }
 
     fn uses(&self, upstream: &dyn Any) -> bool {
-        is_among(upstream, std::slice::from_ref(&*self.upstream.borrow())) || connection::uses(&self.sessions, upstream)
+        is_among(upstream, self.routes().upstreams()) || connection::uses(&self.sessions, upstream)
     }
 
     fn deliver(&self, message: &dyn Any) {

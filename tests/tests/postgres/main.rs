@@ -8,5 +8,8 @@ mod hostile_logins;
 mod import;
 mod isolation;
 mod logins;
+mod model;
+mod reads;
+mod routing;
 mod servers;
 mod torture;

@@ -20,10 +20,17 @@ const FIXED: [&str; 3] = ["listener.protocol", "listener.upstream", "upstream.na
 
 /// The smallest file of a protocol.
 fn smallest(protocol: ProtocolName) -> Table {
+    // A database names an upstream of each role.
+    let role = |attrs: &str| match protocol.name() {
+        "postgres" => format!("postgres = {{ user = \"app\", target_session_attrs = \"{attrs}\" }}"),
+        _ => String::new(),
+    };
     let text = format!(
         "[[listener]]\nname = \"l\"\nbind = \"127.0.0.1:6380\"\nprotocol = \"{protocol}\"\nupstream = \"u\"\n\
-         [[upstream]]\nname = \"u\"\nendpoints = [\"127.0.0.1:6379\"]\n\
-         [[upstream]]\nname = \"v\"\nendpoints = [\"127.0.0.1:6378\"]\n"
+         [[upstream]]\nname = \"u\"\nendpoints = [\"127.0.0.1:6379\"]\n{}\n\
+         [[upstream]]\nname = \"v\"\nendpoints = [\"127.0.0.1:6378\"]\n{}\n",
+        role("primary"),
+        role("prefer-standby")
     );
     text.parse().expect("a file")
 }
@@ -174,7 +181,7 @@ fn differs(one: &Snapshot, other: &Snapshot) -> bool {
     };
     let password = |snapshot: &Snapshot| match &snapshot.listeners[0].protocol {
         ListenerProtocol::Postgres(own) => {
-            let user = own.users.find(b"alice").or_else(|| own.users.find(b"other"));
+            let user = [&b"alice"[..], b"other", b"listed"].into_iter().find_map(|name| own.users.find(name));
             user.and_then(|user| user.password().map(|password| password.expose().to_vec()))
         }
         _ => None,

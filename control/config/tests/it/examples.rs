@@ -26,6 +26,7 @@ fn furnished(name: &str) -> (TempDir, PathBuf) {
     }
     private(&certs.join("redis-password"), "from a file\n");
     private(&directory.path().join("users.acl"), "user writer on >canary-user ~report:* +@write\n");
+    private(&directory.path().join("userlist.txt"), "\"listed\" \"canary-listed\"\n");
     // Made with the crypt of glibc; the key is that of RFC 8037 appendix A.2.
     private(
         &directory.path().join("users.htpasswd"),
@@ -55,7 +56,9 @@ fn env(name: &str) -> Option<String> {
         "REDIS_USER_PASSWORD" => "canary-user",
         "REDIS_SERVER_PASSWORD" => "canary-server",
         "REPORTS_API_KEY" => "canary-key",
-        "APP_PASSWORD" | "ADMIN_PASSWORD" | "EXPORTER_PASSWORD" | "PG_PASSWORD" => "canary-postgres",
+        "APP_PASSWORD" | "ADMIN_PASSWORD" | "EXPORTER_PASSWORD" | "PG_PASSWORD" | "REPORTS_PASSWORD" => {
+            "canary-postgres"
+        }
         "WEIR_ADMIN_TOKEN" => "canary-0123456789abcdef",
         _ => return None,
     };

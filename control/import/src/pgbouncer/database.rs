@@ -1,4 +1,4 @@
-//! An entry of `[databases]` as the upstream that it needs.
+//! An entry of `[databases]`: the upstream that it needs, and its table at the listeners.
 
 use super::ini::{Entry, Ini};
 use super::limits;
@@ -21,7 +21,10 @@ pub(super) fn label(entry: &Entry) -> &str {
 pub(super) struct Database<'i> {
     pub(super) entry: &'i Entry,
     pub(super) endpoints: Vec<String>,
+    /// Keys of its upstream.
     pub(super) more: Table,
+    /// Keys of its own: `database`, `user`, `password`.
+    pub(super) own: Table,
     pub(super) pool_mode: &'static str,
     pub(super) notes: Vec<Note>,
 }
@@ -39,15 +42,9 @@ impl Database<'_> {
         !self.endpoints.iter().all(is_near)
     }
 
-    /// Whether clients of both reach the same data as the same user.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        let keys = ["postgres.user", "postgres.password", "postgres.database"];
-        self.endpoints == other.endpoints && keys.iter().all(|key| self.more.get(key) == other.more.get(key))
-    }
-
     /// Equal for databases that can share an upstream.
     pub(super) fn form(&self) -> String {
-        let mut form = format!("{:?} {}\n", self.endpoints, self.pool_mode);
+        let mut form = format!("{:?}\n", self.endpoints);
         self.more.print("", &mut form);
         form
     }
@@ -71,7 +68,14 @@ pub(super) fn read<'i>(entry: &'i Entry, ini: &Ini, base: &Table, users: &mut Us
     let pairs =
         pairs.map_err(|why| Mistake::new(&entry.place, format!("the connection string of `{}`: {why}", entry.key)))?;
     let pool_mode = limits::default_pool_mode(ini)?;
-    let mut database = Database { entry, endpoints: Vec::new(), more: base.clone(), pool_mode, notes: Vec::new() };
+    let mut database = Database {
+        entry,
+        endpoints: Vec::new(),
+        more: base.clone(),
+        own: Table::default(),
+        pool_mode,
+        notes: Vec::new(),
+    };
     let mut place = Place::default();
     for (key, value) in &pairs {
         parameter(key, value, &mut place, &mut database)?;
@@ -95,11 +99,7 @@ fn parameter(key: &str, value: &str, place: &mut Place, database: &mut Database<
         "user" => place.user = Some(value.to_owned()),
         "password" => place.password = Some(value.to_owned()),
         "dbname" if value == entry.key => {}
-        "dbname" if amount::is_word(value) => database.more.set("postgres.database", Value::text(value)),
-        "dbname" => {
-            let why = "a name of a database is printable ASCII without spaces; the client's is used";
-            database.notes.push(Note::new(&entry.place, directive(), why, ""));
-        }
+        "dbname" => database.own.set("database", Value::text(value)),
         "pool_mode" => {
             database.pool_mode =
                 limits::pool_mode(value).ok_or_else(|| mistake("is no mode: session, transaction or statement"))?;
@@ -130,10 +130,9 @@ fn parameter(key: &str, value: &str, place: &mut Place, database: &mut Database<
 fn without_counterpart(key: &str) -> Option<(&'static str, &'static str)> {
     const AT_ROLE: &str = "ALTER ROLE ... SET at the server";
     Some(match key {
-        "auth_user" | "auth_query" | "auth_dbname" => (
-            "users are not looked up at the server: those that are not in auth_file cannot log in",
-            "[[listener.user]]",
-        ),
+        "auth_user" | "auth_query" | "auth_dbname" => {
+            ("the value of [pgbouncer] holds for all databases", "a [[listener]] of its own")
+        }
         "client_encoding" | "datestyle" | "timezone" | "application_name" => {
             ("each client has the values that it or the server chooses", AT_ROLE)
         }
@@ -196,9 +195,8 @@ fn login(place: Place, users: &mut Users, database: &mut Database<'_>) {
         note("user", why.to_owned(), "user of [upstream.postgres]");
         return;
     }
-    let known = users.find(&user).map(|(form, variable)| (form, variable.to_owned()));
-    let variable = match (place.password, known) {
-        (Some(password), _) => {
+    let variable = match place.password {
+        Some(password) => {
             let variable = users.variables.of_server(&user, &password, label(entry));
             note(
                 "password",
@@ -207,16 +205,19 @@ fn login(place: Place, users: &mut Users, database: &mut Database<'_>) {
             );
             Some(variable)
         }
-        (None, Some((Form::Plain, variable))) => Some(variable),
-        (None, Some((_, variable))) => {
-            let why = format!("auth_file has no plain password of this user, which Weir needs: set {variable} to it");
+        None => users.find(&user).map(|(form, variable)| {
+            let why = match form {
+                Form::Plain => {
+                    format!("its password in auth_file is for clients: set {variable} to it for the servers")
+                }
+                _ => format!("auth_file has no plain password of this user, which Weir needs: set {variable} to it"),
+            };
             note("user", why, "password = { file = \"/path\" }");
-            Some(variable)
-        }
-        (None, None) => None,
+            variable
+        }),
     };
-    database.more.set("postgres.user", Value::text(&user));
+    database.own.set("user", Value::text(&user));
     if let Some(variable) = variable {
-        database.more.set("postgres.password", Value::secret(&variable));
+        database.own.set("password", Value::secret(&variable));
     }
 }

@@ -1,4 +1,4 @@
-//! Which upstream the listeners have: that of `*`, or else of the first database. A listener has one.
+//! Which upstream serves which database: those that need the same servers share one.
 
 use std::collections::HashMap;
 
@@ -8,16 +8,18 @@ use super::login::Users;
 use super::{limits, tls};
 use crate::model::{Config, Names, Upstream};
 use crate::note::{Mistake, Note, SourceLine};
-use crate::toml::Table;
+use crate::toml::{Table, Value};
 
-/// Different servers of one file. Default 1,024: more have no listener that a reader of the result could add.
+/// Different servers of one file. Default 1,024: more than a reader of the result could check.
 const UPSTREAMS_MAX: usize = 1_024;
 
-/// The upstream of the listeners.
+/// What all listeners have.
 pub(super) struct Served {
-    /// Empty: no database has one.
+    /// Their upstream. Empty: no database has one.
     pub(super) name: String,
     pub(super) pool_mode: &'static str,
+    /// Their tables of databases. None: every name is served by the upstream, as with `*` alone.
+    pub(super) databases: Vec<Table>,
 }
 
 /// Databases that share an upstream.
@@ -38,6 +40,26 @@ impl<'i> Group<'i> {
     /// The entry that names the upstream.
     fn entry(&self) -> &'i Entry {
         self.all().find(|one| one.is_fallback()).unwrap_or(&self.first).entry
+    }
+
+    /// All of them log in at the servers alike: the upstream has the login.
+    fn lift_login(&mut self) {
+        for key in ["user", "password"] {
+            let Some(value) = self.first.own.get(key).cloned() else { continue };
+            if self
+                .all()
+                .all(|one| one.own.get("user") == self.first.own.get("user") && one.own.get(key) == Some(&value))
+            {
+                self.first.more.set(&format!("postgres.{key}"), value);
+            }
+        }
+        let Some(user) = self.first.more.get("postgres.user").cloned() else { return };
+        for one in std::iter::once(&mut self.first).chain(&mut self.others) {
+            if one.own.get("user") == Some(&user) {
+                one.own.remove_key("user");
+                one.own.remove_key("password");
+            }
+        }
     }
 }
 
@@ -63,24 +85,55 @@ pub(super) fn upstreams(
         }
     }
     databases.retain(|one| !one.endpoints.is_empty());
-    let groups = grouped(databases)?;
-    let served = groups.iter().position(Group::has_fallback).unwrap_or(0);
-    let mut names = Names::default();
-    let mut found = Served { name: String::new(), pool_mode: limits::default_pool_mode(ini)? };
-    let Some(chosen) = groups.get(served) else {
+    let mut groups = grouped(databases)?;
+    groups.iter_mut().for_each(Group::lift_login);
+    let chosen = groups.iter().position(Group::has_fallback).unwrap_or(0);
+    let pool_mode = limits::default_pool_mode(ini)?;
+    let mut served = Served { name: String::new(), pool_mode, databases: Vec::new() };
+    if groups.is_empty() {
         let why = "no database has a server that Weir could connect to: listeners have an upstream where nothing is";
         config.notes.push(Note::new(top, "[databases]", why, "endpoints of the [[upstream]]"));
-        return Ok(found);
-    };
-    let to = names.unique(database::label(chosen.entry()));
-    found = Served { name: to.clone(), pool_mode: chosen.first.pool_mode };
-    reach(chosen, groups.len() == 1, &mut config.notes);
-    for (index, group) in groups.iter().enumerate() {
-        let name = if index == served { to.clone() } else { names.unique(database::label(group.entry())) };
-        let upstream = upstream(group, name, (index != served).then_some((chosen, &*to)), &mut config.notes);
+        return Ok(served);
+    }
+    // The one that listeners name gets its name first.
+    groups.swap(0, chosen);
+    let mut names = Names::default();
+    for group in &groups {
+        let upstream = upstream(group, names.unique(database::label(group.entry())));
+        if served.name.is_empty() {
+            served.name.clone_from(&upstream.name);
+        }
+        let tables: Vec<Table> = group.all().map(|one| table(one, &upstream.name, &served)).collect();
+        served.databases.extend(tables);
         config.upstreams.push(upstream);
     }
-    Ok(found)
+    if served.databases == [named("*")] {
+        served.databases.clear();
+    }
+    Ok(served)
+}
+
+fn named(name: &str) -> Table {
+    let mut table = Table::default();
+    table.set("name", Value::text(name));
+    table
+}
+
+/// The table of a database at the listeners.
+fn table(database: &Database<'_>, upstream: &str, served: &Served) -> Table {
+    let mut table = named(&database.entry.key);
+    if upstream != served.name {
+        table.set("upstream", Value::text(upstream));
+    }
+    if database.pool_mode != served.pool_mode {
+        table.set("pool_mode", Value::text(database.pool_mode));
+    }
+    for key in ["database", "user", "password"] {
+        if let Some(value) = database.own.get(key) {
+            table.set(key, value.clone());
+        }
+    }
+    table
 }
 
 /// The databases. A later one of the same name replaces an earlier one.
@@ -110,53 +163,10 @@ fn grouped(databases: Vec<Database<'_>>) -> Result<Vec<Group<'_>>, Mistake> {
     Ok(groups)
 }
 
-/// Says which databases clients reach that PgBouncer does not let them reach.
-fn reach(chosen: &Group<'_>, is_alone: bool, notes: &mut Vec<Note>) {
-    if chosen.has_fallback() {
-        return;
-    }
-    let entry = chosen.first.entry;
-    let (why, nearest) = match chosen.first.more.get("postgres.database") {
-        Some(_) => ("PgBouncer refuses databases that are not listed; here every client reaches this one", ""),
-        None if is_alone && chosen.others.is_empty() => (
-            "PgBouncer refuses databases that are not listed; here clients reach every database of the server that lets them in",
-            "database of [upstream.postgres], which all clients reach then",
-        ),
-        None => (
-            "PgBouncer refuses databases that are not listed; here clients reach every database of the server that lets them in",
-            "rights at the server",
-        ),
-    };
-    notes.push(Note::new(&entry.place, format!("{} = ...", entry.key), why, nearest));
-}
-
-/// The upstream of a group. One that has no listener, because another one has it, says so for each of its databases.
-fn upstream(
-    group: &Group<'_>,
-    name: String,
-    instead_of: Option<(&Group<'_>, &str)>,
-    notes: &mut Vec<Note>,
-) -> Upstream {
+/// The upstream of a group.
+fn upstream(group: &Group<'_>, name: String) -> Upstream {
     let mut upstream = Upstream::new(name, &group.entry().place);
     upstream.endpoints.clone_from(&group.first.endpoints);
     upstream.more = group.first.more.clone();
-    let Some((chosen, to)) = instead_of else { return upstream };
-    upstream.is_spare = true;
-    for database in group.all() {
-        let instead = match database.is_like(&chosen.first) {
-            true => format!("clients of this database reach the same server with the settings of `{to}`"),
-            false => format!("clients of this database reach `{to}` instead"),
-        };
-        let key = &chosen.entry().key;
-        let mut why =
-            format!("a listener has one upstream, here that of `{key}`: {instead}; its own upstream has no listener");
-        if upstream.endpoints.len() > 1 {
-            why.push_str(", and only the first of its servers");
-        }
-        let nearest = format!("a [[listener]] with upstream = \"{}\"", upstream.name);
-        notes.push(Note::new(&database.entry.place, format!("{} = ...", database.entry.key), why, &nearest));
-    }
-    // `weir check` takes the servers of an upstream without a listener for shards.
-    upstream.endpoints.truncate(1);
     upstream
 }

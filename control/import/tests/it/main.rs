@@ -101,6 +101,11 @@ fn furnished() -> TempDir {
     // HAProxy keeps both in one file.
     let made = rcgen::generate_simple_self_signed(vec!["site.example.com".to_owned()]).expect("a certificate");
     private(&root.join("site.pem"), &(made.cert.pem() + &made.signing_key.serialize_pem()));
+    for name in ["etc/pgbouncer/users.txt", "etc/pgbouncer/userlist.txt", "users.txt", "none.txt"] {
+        let file = directory.path().join(name);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        private(&file, &fs::read_to_string(folder(Format::Pgbouncer).join("users.txt")).expect("the users"));
+    }
     private(&root.join("users"), "alice:$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n");
     directory
 }
@@ -235,8 +240,10 @@ fn a_truncated_input_is_imported_well_or_refused_with_its_line() {
     ];
     let directory = furnished();
     // Half a name of a file is none that is there.
-    let is_of_file =
-        |found: &String| found.split(':').next().is_some_and(|path| path.ends_with("_file") || path.ends_with(".tls"));
+    let is_of_file = |found: &String| {
+        let path = found.split(':').next().unwrap_or_default();
+        [".tls", "_file", ".userlist"].iter().any(|end| path.ends_with(end))
+    };
     let (mut imported, mut refused, mut bad) = (0, 0, BTreeSet::new());
     for (format, file) in inputs {
         let text = fs::read_to_string(folder(format).join(file)).expect("the input");

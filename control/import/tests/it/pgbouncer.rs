@@ -33,16 +33,69 @@ fn trust_beyond_this_machine_becomes_a_password_and_says_so() {
 
 #[test]
 fn methods_that_weir_does_not_have_become_scram_and_say_so() {
-    for (method, words) in [("hba", "no rules"), ("pam", "other programs"), ("plain", "clear text")] {
+    for (method, words) in [("hba", "no auth_hba_file"), ("pam", "other programs"), ("plain", "clear text")] {
         let imported = with(&format!("auth_type = {method}\n"));
         assert!(imported.toml.contains("auth = \"scram-sha-256\""), "{}", imported.toml);
         assert!(notes(&imported).contains(words), "{}", notes(&imported));
     }
     let imported = with("auth_type = pam\nauth_file = users.txt\n");
-    assert!(!meaning(&imported.toml).contains(&"[[listener.user]]") && notes(&imported).contains("ignores the file"));
+    let has_list = meaning(&imported.toml).iter().any(|line| line.starts_with("userlist"));
+    assert!(!has_list && notes(&imported).contains("ignores the file"), "{}", imported.toml);
     let imported = with("auth_file = none.txt\n");
-    assert!(notes(&imported).contains("the file cannot be read"), "{}", notes(&imported));
+    assert!(notes(&imported).contains("the file cannot be read here"), "{}", notes(&imported));
+    assert!(imported.toml.contains("userlist = \"none.txt\""), "{}", imported.toml);
+    let imported = with("");
     assert!(notes(&imported).contains("no client can log in"), "{}", notes(&imported));
+}
+
+#[test]
+fn lookups_at_the_server_become_keys_of_the_listener() {
+    let lines = "auth_file = users.txt\nauth_user = app\n";
+    let imported = with(&format!("{lines}auth_query = select * from public.look($1)\nauth_dbname = users\n"));
+    let keys = ["auth_user = \"app\"", "auth_query = \"select * from public.look($1)\"", "auth_dbname = \"users\""];
+    for key in keys {
+        assert!(meaning(&imported.toml).contains(&key), "{key}: {}", imported.toml);
+    }
+    assert!(notes(&imported).contains("search_path = pg_catalog"), "{}", notes(&imported));
+    check(&imported.toml);
+    assert!(notes(&with(lines)).contains("in the database of the client"));
+    let without = with("auth_query = select 1\n");
+    assert!(notes(&without).contains("no effect without auth_user") && !without.toml.contains("auth_query ="));
+}
+
+#[test]
+fn rules_by_address_become_tables_and_none_of_them_opens_more() {
+    let files = "client_tls_sslmode = verify-full\nclient_tls_cert_file = /etc/tls/shop.crt\n\
+                 client_tls_key_file = /etc/tls/shop.key\nclient_tls_ca_file = /etc/tls/ca.crt\n";
+    let lines = "auth_type = hba\nauth_hba_file = /etc/pgbouncer/hba.conf\nauth_file = users.txt\n";
+    let imported = with(&format!("{lines}{files}"));
+    let rules: Vec<Vec<String>> = imported
+        .toml
+        .split("[[listener.postgres.hba]]\n")
+        .skip(1)
+        .map(|rule| {
+            let lines = rule.lines().take_while(|line| !line.is_empty());
+            lines.map(|line| line.split_once(" = ").expect("a key").1.trim_matches(['"', '\'']).to_owned()).collect()
+        })
+        .collect();
+    let wanted = [
+        &["local", "all", "all", "reject"][..],
+        &["host", "pgbouncer", "admin", "127.0.0.1/32", "trust"],
+        &["host", "shop,\"my shop", "app,batch", "10.0.0.0/8", "md5"],
+        &["hostssl", "all", "robot", "0.0.0.0/0", "cert"],
+        &["host", "all", "guest", "192.0.2.0/24", "scram-sha-256"],
+        &["host", "all", "eve", "reject"],
+        &["host", "sameuser", "all", "scram-sha-256"],
+    ];
+    assert_eq!(rules, wanted, "{}", imported.toml);
+    assert!(!meaning(&imported.toml).iter().any(|line| line.starts_with("auth =")), "{}", imported.toml);
+    check(&imported.toml);
+    for words in ["hba.conf:2: `local", "the line is left out", "clients of other machines need a password"] {
+        assert!(notes(&imported).contains(words), "{words}: {}", notes(&imported));
+    }
+    let without = with(lines);
+    assert!(notes(&without).contains("the listener requests no certificate"), "{}", notes(&without));
+    check(&without.toml);
 }
 
 #[test]
@@ -82,49 +135,54 @@ fn a_demand_for_tls_of_clients_that_weir_does_not_make_is_noted() {
     assert!(lacks.ends_with("Weir trusts no authority by itself"), "{lacks}");
 }
 
+/// The table of a database at the first listener.
+fn database<'t>(toml: &'t str, name: &str) -> &'t str {
+    let begin = format!("[[listener.postgres.database]]\nname = \"{name}\"\n");
+    let rest = &toml[toml.find(&begin).unwrap_or_else(|| panic!("no {name}: {toml}")) + begin.len()..];
+    rest[..rest.find("\n[").unwrap_or(rest.len())].trim_end()
+}
+
 #[test]
-fn a_database_of_another_server_has_an_upstream_and_a_note() {
+fn each_database_has_its_upstream() {
     let imported = databases("app = host=10.0.0.1\nreport = host=10.0.0.2\n* = host=10.0.0.3\nsame = host=10.0.0.3");
     assert!(table(&imported.toml, "listener", "pgbouncer-unix").contains("upstream = \"default\""));
     for (name, host) in [("app", "10.0.0.1"), ("report", "10.0.0.2"), ("default", "10.0.0.3")] {
         assert!(table(&imported.toml, "upstream", name).contains(host), "{}", imported.toml);
     }
-    let notes = notes(&imported);
-    for name in ["app", "report"] {
-        let wanted = format!("`{name} = ...`: a listener has one upstream, here that of `*`");
-        assert!(notes.contains(&wanted), "{notes}");
+    for (name, table) in [("app", "upstream = \"app\""), ("report", "upstream = \"report\""), ("*", ""), ("same", "")] {
+        assert_eq!(database(&imported.toml, name), table, "{}", imported.toml);
     }
-    assert!(!notes.contains("`same = ...`") && !notes.contains("PgBouncer refuses databases"), "{notes}");
     check(&imported.toml);
 }
 
 #[test]
-fn databases_share_an_upstream_by_what_they_need() {
+fn databases_share_an_upstream_by_what_they_need_of_it() {
     let line = "host=10.0.0.1 user=app password=not-to-be-repeated";
-    let imported = databases(&format!("a = {line}\nb = {line}\n* = host=10.0.0.2\nc = host=10.0.0.2 pool_size=2"));
+    let text = format!(
+        "a = {line}\nb = {line} dbname=real pool_mode=transaction\n* = host=10.0.0.2\nc = host=10.0.0.2 pool_size=2\n\
+         d = host=10.0.0.2 user=other password=second"
+    );
+    let imported = databases(&text);
     assert_eq!(imported.toml.matches("[[upstream]]").count(), 3, "{}", imported.toml);
-    assert!(imported.toml.contains("{ env = \"A_SERVER_PASSWORD\" }"), "{}", imported.toml);
-    let notes = notes(&imported);
-    for name in ["a", "b"] {
-        let wanted = "clients of this database reach `default` instead";
-        assert!(
-            notes.lines().any(|line| line.contains(&format!("`{name} = ...`")) && line.contains(wanted)),
-            "{notes}"
-        );
+    assert!(table(&imported.toml, "upstream", "a").contains("{ env = \"A_SERVER_PASSWORD\" }"), "{}", imported.toml);
+    let b = "upstream = \"a\"\npool_mode = \"transaction\"\ndatabase = \"real\"";
+    let d = "user = \"other\"\npassword = { env = \"D_SERVER_PASSWORD\" }";
+    for (name, table) in [("a", "upstream = \"a\""), ("b", b), ("c", "upstream = \"c\""), ("d", d)] {
+        assert_eq!(database(&imported.toml, name), table, "{}", imported.toml);
     }
-    assert!(notes.contains(
-        "`c = ...`: a listener has one upstream, here that of `*`: clients of this database reach the same server"
-    ));
 }
 
 #[test]
-fn the_first_database_has_the_listener_without_a_fallback_and_unlisted_ones_are_noted() {
+fn databases_that_are_not_listed_are_refused_and_a_star_alone_needs_no_table() {
     let imported = databases("app = host=10.0.0.1\nreport = host=10.0.0.2");
-    assert!(imported.toml.contains("upstream = \"app\""));
-    assert!(notes(&imported).contains("here clients reach every database"), "{}", notes(&imported));
+    assert!(
+        imported.toml.contains("upstream = \"app\"") && !imported.toml.contains("name = \"*\""),
+        "{}",
+        imported.toml
+    );
     let imported = databases("app = host=10.0.0.1 dbname=app_prod");
-    assert!(imported.toml.contains("database = \"app_prod\""));
-    assert!(notes(&imported).contains("here every client reaches this one"), "{}", notes(&imported));
+    assert_eq!(database(&imported.toml, "app"), "database = \"app_prod\"");
+    assert!(!databases("* = host=10.0.0.1").toml.contains("listener.postgres.database"));
 }
 
 #[test]
@@ -194,6 +252,10 @@ fn mistakes_have_their_line_and_no_password() {
             "f:6: `pool_mode = sesion` is no mode: session, transaction or statement",
         ),
         (format!("{HEAD}max_client_con = 1\n"), "f:6: `max_client_con` is no key of [pgbouncer]"),
+        (
+            format!("{HEAD}auth_user = app\nauth_query = select 1\n"),
+            "f:7: `auth_query = select 1` has no $1, the user that is looked for",
+        ),
         (format!("{HEAD}query_timeout = soon\n"), "f:6: `query_timeout = soon` is no number of seconds"),
         (
             format!("{HEAD}listen_addr =\n"),
@@ -226,7 +288,8 @@ fn many_databases_and_users_end_soon() {
     assert_eq!(mistake(Format::Pgbouncer, &text), "f:1026: there are more than 1024 different servers");
     let alike: String = (0..50_000).map(|n| format!("\"d!{n}\" = host=h\n")).collect();
     let text = format!("[databases]\n{alike}[pgbouncer]\nunix_socket_dir = /run\n");
-    assert!(read(Format::Pgbouncer, &text).toml.contains("\"h:5432\""));
+    let imported = read(Format::Pgbouncer, &text);
+    assert!(imported.toml.contains("\"h:5432\"") && imported.toml.contains("name = \"d!49999\""));
     let addresses: String = (0..100).map(|n| format!("10.0.0.{n},")).collect();
     let text = format!("[pgbouncer]\nlisten_addr = {addresses}\n");
     assert_eq!(mistake(Format::Pgbouncer, &text), "f:2: there are more than 64 addresses");

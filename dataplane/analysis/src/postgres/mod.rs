@@ -9,7 +9,7 @@
 //! | `query` | tables and functions of a query |
 //! | `setting`, `transaction`, `prepared`, `session`, `copy`, `schema` | the grammars of the other statements |
 //! | `effect`, `statement`, `range` | the facts |
-//! | `function` | built-in functions that do more than compute |
+//! | `function`, `reading` | built-in functions that do more than compute; those that only read |
 //! | `name` | the one form of a name |
 //! | `fingerprint` | one number for texts that differ in data only |
 //! | `replay` | an effect as a statement that repeats it |
@@ -56,6 +56,7 @@ mod prepared;
 mod query;
 mod quick;
 mod range;
+mod reading;
 mod replay;
 mod schema;
 mod session;
@@ -75,4 +76,5 @@ pub use limits::{Limits, NAME_BYTES_MAX};
 pub use name::{QualifiedName, name};
 pub use quick::{Quick, quick};
 pub use range::Range;
+pub use reading::only_reads;
 pub use statement::{Analysis, Class, CopyMedium, CopyPlan, Flaw, Statement, Verb};

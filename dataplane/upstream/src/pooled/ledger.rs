@@ -83,7 +83,8 @@ struct Limits {
 pub(super) struct Ledger<K, W> {
     names: Names<K>,
     limits: Limits,
-    accounts: HashMap<K, Account<W>>,
+    /// Each wait looks its key up several times.
+    accounts: HashMap<K, Account<W>, foldhash::quality::RandomState>,
     /// Permits per database, and per user.
     shared: [HashMap<Box<[u8]>, u32>; 2],
     paused: HashSet<Box<[u8]>>,
@@ -104,7 +105,7 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         Self {
             names,
             limits: Limits::from(&PooledSettings::default()),
-            accounts: HashMap::new(),
+            accounts: HashMap::default(),
             shared: Default::default(),
             paused: HashSet::new(),
             paused_keys: HashSet::new(),
@@ -431,6 +432,18 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
     pub(super) fn reconnect(&mut self, scope: &Scope<K>) {
         let accounts = self.accounts.iter().filter(|(key, _)| is_in(scope, key, self.names));
         accounts.for_each(|(_, account)| account.signals.advance_generation());
+    }
+
+    /// Ends all waits.
+    pub(super) fn take_all(&mut self) -> Vec<Queued<W>> {
+        let pool_size = self.limits.pool_size;
+        let mut taken = Vec::new();
+        for account in self.accounts.values_mut() {
+            taken.extend(account.line.drain(..));
+            account.publish(pool_size);
+        }
+        self.waiting.fetch_sub(taken.len() as u32, Ordering::Relaxed);
+        taken
     }
 
     /// Permits of `scope` that are out.

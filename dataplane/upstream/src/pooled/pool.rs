@@ -96,6 +96,9 @@ impl<P: PooledProtocol> Pool<P> {
 
     /// The endpoint for the next connection.
     pub(super) fn choose(&self, wanted: &SelectionCriteria) -> Result<usize, Refusal> {
+        if self.context.protocol.judges() {
+            return self.choose_fit(wanted);
+        }
         if self.members.len() == 1 {
             return Ok(0);
         }
@@ -133,6 +136,9 @@ impl<P: PooledProtocol> Pool<P> {
     pub(super) fn ended(&self, number: usize, connection: Box<Connection<P>>, cause: LossCause) {
         self.lease_over(number, &connection);
         self.members[number].close(*connection, cause);
+        if cause != LossCause::Retired {
+            self.context.protocol.on_trouble(&self.members[number].share.ledger.watch);
+        }
     }
 
     fn reset(self: &Rc<Self>, number: usize, mut connection: Box<Connection<P>>) {
@@ -245,6 +251,7 @@ impl<P: PooledProtocol> Pool<P> {
             }
             Err((error, words)) => {
                 let failure = if words.is_some() { Failure::Refused } else { Failure::Broken };
+                context.protocol.on_trouble(&member.share.ledger.watch);
                 self.login_failed(number, permit, failure, error.refusal, words);
             }
         }
@@ -324,7 +331,8 @@ impl<P: PooledProtocol> Pool<P> {
         }
         let tested = Counted::new(&member.share.counts.tested);
         let Connection { stream, state, .. } = &mut *connection;
-        let checked = timeout(settings.upkeep_timeout, context.protocol.check(stream, state)).await;
+        // In a box: each wait would pay for its size.
+        let checked = timeout(settings.upkeep_timeout, Box::pin(context.protocol.check(stream, state))).await;
         drop(tested);
         let cause = match checked {
             Ok(true) => return Some(connection),

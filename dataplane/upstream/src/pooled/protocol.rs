@@ -4,6 +4,7 @@ use std::{fmt, hash::Hash, io, rc::Rc};
 
 use weir_engine::{Stream, settings::Address};
 
+use super::fitness::Fitness;
 use crate::endpoint::Endpoint;
 
 /// A wire protocol as the pool of its connections sees it. The pool bounds the time of each of these steps.
@@ -14,6 +15,8 @@ pub trait PooledProtocol: 'static + Sized {
     type State: 'static;
     /// The state on its way to another worker.
     type Moved: Send + 'static;
+    /// What all workers know of one endpoint, beyond its connections.
+    type Watch: Default + Send + Sync + 'static;
 
     /// TLS begins inside the login, by [`LoginTarget::start_tls`], and not with the first byte.
     const NEGOTIATES_TLS: bool = false;
@@ -25,6 +28,19 @@ pub trait PooledProtocol: 'static + Sized {
 
     /// The user of `key`, for limits per user.
     fn user(key: &Self::Key) -> &[u8];
+
+    /// It judges endpoints: without, all of them take connections.
+    fn judges(&self) -> bool {
+        false
+    }
+
+    /// The use of an endpoint. A change has to be announced by [`PooledUpstream::reconsider`](super::PooledUpstream::reconsider).
+    fn fitness(&self, _: &Self::Watch) -> Fitness {
+        Fitness::Fit
+    }
+
+    /// A connection to the endpoint was lost, or could not be made.
+    fn on_trouble(&self, _: &Self::Watch) {}
 
     /// Logs a fresh connection in. May take the connect timeout of the upstream.
     ///

@@ -6,7 +6,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
 };
@@ -20,7 +20,7 @@ use super::{
     counts::{PoolCounts, WorkerCounts},
     ledger::{Launch, Ledger, Names, Offer, Scope},
     permit::PoolPermit,
-    slot::Slot,
+    slot::{Delivery, Slot},
 };
 use crate::bell::{Bell, Bells};
 
@@ -54,6 +54,10 @@ type PoolLedger<P> = Ledger<<P as PooledProtocol>::Key, Arc<Slot<P>>>;
 pub(crate) struct EndpointLedger<P: PooledProtocol> {
     state: Mutex<State<P>>,
     waiting: Arc<AtomicU32>,
+    /// What the protocol knows of the endpoint.
+    pub(super) watch: Arc<P::Watch>,
+    /// Changes with each judgement.
+    judgements: AtomicU64,
 }
 
 struct State<P: PooledProtocol> {
@@ -61,6 +65,8 @@ struct State<P: PooledProtocol> {
     bells: Bells,
     /// Wait for the end of connections.
     watchers: Vec<Waker>,
+    /// Wait for another judgement.
+    candidates: Vec<Waker>,
     counts: HashMap<P::Key, Vec<Weak<WorkerCounts>>>,
 }
 
@@ -77,8 +83,14 @@ impl<P: PooledProtocol> EndpointLedger<P> {
         let names: Names<P::Key> = |key| [P::database(key), P::user(key)];
         let ledger = Ledger::new(names);
         let waiting = ledger.waiting();
-        let state = State { ledger, bells: Bells::default(), watchers: Vec::new(), counts: HashMap::new() };
-        Self { state: Mutex::new(state), waiting }
+        let state = State {
+            ledger,
+            bells: Bells::default(),
+            watchers: Vec::new(),
+            candidates: Vec::new(),
+            counts: HashMap::new(),
+        };
+        Self { state: Mutex::new(state), waiting, watch: Arc::default(), judgements: AtomicU64::new(0) }
     }
 
     fn state(&self) -> MutexGuard<'_, State<P>> {
@@ -161,6 +173,42 @@ impl<P: PooledProtocol> EndpointLedger<P> {
             ledger.launch_rivals(now)
         });
         offer
+    }
+
+    /// See [`super::PooledUpstream::reconsider`]. The protocol has changed its judgement before.
+    pub(super) fn reconsider(&self, is_over: bool) {
+        self.judgements.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state();
+        let wakers = std::mem::take(&mut state.candidates);
+        let mut waiting = Vec::new();
+        if is_over {
+            state.ledger.reconnect(&Scope::All);
+            waiting = state.ledger.take_all();
+        }
+        drop(state);
+        wakers.into_iter().for_each(wake_elsewhere);
+        for queued in waiting {
+            // One that has left chooses by itself.
+            let _ = queued.waiter.deliver(Delivery::Lost);
+        }
+        self.ring_all();
+    }
+
+    /// A number that changes with each judgement.
+    pub(super) fn judgements(&self) -> u64 {
+        self.judgements.load(Ordering::Relaxed)
+    }
+
+    /// Ready once the endpoint was judged otherwise than at `seen`.
+    pub(super) fn poll_judged(&self, seen: u64, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if self.judgements() != seen {
+            return Poll::Ready(());
+        }
+        if !state.candidates.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.candidates.push(context.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// All workers look at their connections.

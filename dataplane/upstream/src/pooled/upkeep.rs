@@ -95,7 +95,7 @@ impl<P: PooledProtocol> Pool<P> {
             // A permit that is returned may come straight back.
             unfit.into_iter().for_each(|(connection, cause)| member.close(*connection, cause));
             member.count_used(now, settings.server_check_delay);
-            if has_clients && settings.min_pool_size > 0 {
+            if has_clients && settings.min_pool_size > 0 && !self.is_unfit(number) {
                 self.top_up(number);
             }
         }

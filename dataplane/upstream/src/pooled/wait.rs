@@ -1,20 +1,21 @@
 //! Waiting for a connection.
 
-use std::{future::poll_fn, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, future::poll_fn, rc::Rc, sync::Arc, task::Poll, time::Duration};
 
 use weir_base::{
     exchange::Refusal,
     time::{Time, turn},
 };
-use weir_engine::timeout;
+use weir_engine::Deadline;
 
 use super::{
     PooledProtocol,
     connection::{Connection, PooledConnection},
     pool::Pool,
+    shared::EndpointLedger,
     slot::{Delivery, Event, Slot},
 };
-use crate::{breaker::BreakerState, endpoints::SelectionCriteria};
+use crate::{breaker::BreakerState, choice::TriedEndpoints, endpoints::SelectionCriteria};
 
 /// How long one waits for a connection.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,8 @@ struct Ticket<P: PooledProtocol> {
     number: usize,
     slot: Arc<Slot<P>>,
     own: u64,
+    /// The ledger has called it up: its place is free.
+    is_served: Cell<bool>,
 }
 
 impl<P: PooledProtocol> Ticket<P> {
@@ -50,11 +53,19 @@ impl<P: PooledProtocol> Ticket<P> {
         pool.waiting.set(pool.waiting.get() + 1);
         let slot = Slot::new(share.clone());
         let own = share.ledger.join(&slot, since, context.worker, &context.bell);
-        Self { pool: pool.clone(), number, slot, own }
+        Self { pool: pool.clone(), number, slot, own, is_served: Cell::new(false) }
     }
 
-    async fn event(&self) -> Event<P> {
-        poll_fn(|context| self.slot.poll(context)).await
+    /// The next event; `None`: `due` has come before.
+    async fn event_until(&self, due: &Deadline) -> Option<Event<P>> {
+        poll_fn(|context| match self.slot.poll(context) {
+            Poll::Ready(event) => {
+                self.is_served.set(matches!(event, Event::End(_)));
+                Poll::Ready(Some(event))
+            }
+            Poll::Pending => due.poll_expired(context).map(|()| None),
+        })
+        .await
     }
 
     /// The connection that has come.
@@ -71,6 +82,9 @@ impl<P: PooledProtocol> Ticket<P> {
 impl<P: PooledProtocol> Drop for Ticket<P> {
     fn drop(&mut self) {
         self.pool.waiting.set(self.pool.waiting.get() - 1);
+        if self.is_served.get() && self.pool.context.settings.reserve_pool_size == 0 {
+            return;
+        }
         let share = &self.slot.share;
         share.ledger.change(|ledger| {
             ledger.leave(&share.key, self.own);
@@ -86,7 +100,7 @@ impl<P: PooledProtocol> Drop for Ticket<P> {
 }
 
 /// The wait of one client.
-struct Wait<F> {
+pub(super) struct Wait<F> {
     begun: Time,
     patience: Patience,
     on_wait: Option<F>,
@@ -94,13 +108,13 @@ struct Wait<F> {
 
 impl<F: FnOnce()> Wait<F> {
     /// The next time at which something is to do here.
-    fn due(&self) -> Time {
+    pub(super) fn due(&self) -> Time {
         let notify_at = self.patience.notify_at.filter(|_| self.on_wait.is_some());
         notify_at.map_or(self.patience.deadline, |at| at.min(self.patience.deadline))
     }
 
     /// Does what is due; true: the wait is over.
-    fn is_over(&mut self, is_paused: bool) -> bool {
+    pub(super) fn is_over(&mut self, is_paused: bool) -> bool {
         let now = turn::now();
         if self.patience.notify_at.is_some_and(|at| now >= at)
             && let Some(on_wait) = self.on_wait.take()
@@ -134,19 +148,30 @@ impl<P: PooledProtocol> Pool<P> {
         if let Some(connection) = self.try_acquire(&wanted) {
             return Ok(connection);
         }
-        let wait = Wait { begun: turn::now(), patience, on_wait: Some(on_wait) };
         // In a box: those that need not wait do not pay for its size.
-        Box::pin(self.wait(wanted, wait)).await
+        Box::pin(self.wait(wanted, patience, on_wait)).await
     }
 
-    async fn wait(
+    /// The same after [`Pool::try_acquire`] has found none.
+    ///
+    /// # Errors
+    /// As those of [`Pool::acquire`].
+    pub async fn wait(
         self: &Rc<Self>,
         mut wanted: SelectionCriteria,
-        mut wait: Wait<impl FnOnce()>,
+        patience: Patience,
+        on_wait: impl FnOnce(),
     ) -> Result<PooledConnection<P>, AcquireError> {
+        let mut wait = Wait { begun: turn::now(), patience, on_wait: Some(on_wait) };
         loop {
-            let number =
-                self.choose(&wanted).map_err(|refusal| AcquireError { refusal, endpoint: None, words: None })?;
+            let number = match self.choose(&wanted) {
+                Ok(number) => number,
+                Err(_) if self.waits_for_fitness(&wanted) && self.reconsidered(&mut wait).await => {
+                    wanted.tried = TriedEndpoints::default();
+                    continue;
+                }
+                Err(refusal) => return Err(AcquireError { refusal, endpoint: None, words: None }),
+            };
             let metrics = self.members[number].endpoint.metrics();
             let counted = metrics.waiting();
             let waited = self.wait_at(number, &mut wait).await;
@@ -157,8 +182,12 @@ impl<P: PooledProtocol> Pool<P> {
                     return Ok(self.lend(number, connection));
                 }
                 Err(error) if error.refusal == Refusal::Unreachable && turn::now() < wait.patience.deadline => {
-                    if !wanted.tried.failed(number, self.members.len()) {
+                    let has_another = wanted.tried.failed(number, self.members.len());
+                    if !has_another && !(self.waits_for_fitness(&wanted) && self.reconsidered(&mut wait).await) {
                         return Err(error);
+                    }
+                    if !has_another {
+                        wanted.tried = TriedEndpoints::default();
                     }
                 }
                 Err(error) => {
@@ -187,15 +216,18 @@ impl<P: PooledProtocol> Pool<P> {
             return Err(error(Refusal::QueueFull, None));
         }
         let mut ticket = Ticket::new(self, number, wait.begun);
+        let due = weir_engine::deadline();
         loop {
+            // Those that wait are woken by a judgement; this one may have come too late for that.
+            if self.is_unfit(number) {
+                return Err(error(Refusal::Unreachable, None));
+            }
             let ledger = &member.share.ledger;
-            let now = turn::now();
-            let reserve_at = ledger.with(|ledger| ledger.reserve_at(self.key(), now));
-            let due = reserve_at.map_or(wait.due(), |at| at.min(wait.due()));
-            match timeout(due.since(now), ticket.event()).await {
-                Ok(Event::Launch(permit)) => self.log_in(number, permit),
-                Ok(Event::End(Delivery::Refused(refusal, words))) => return Err(error(refusal, words)),
-                Ok(Event::End(delivery)) => {
+            due.set(self.reserve_at(ledger).map_or(wait.due(), |at| at.min(wait.due())));
+            match ticket.event_until(&due).await {
+                Some(Event::Launch(permit)) => self.log_in(number, permit),
+                Some(Event::End(Delivery::Refused(refusal, words))) => return Err(error(refusal, words)),
+                Some(Event::End(delivery)) => {
                     let connection = ticket.take(delivery);
                     // A login that began for it is of use to others, and what was for it and is lost is no reason to wait longer.
                     drop(ticket);
@@ -206,12 +238,20 @@ impl<P: PooledProtocol> Pool<P> {
                     }
                     ticket = Ticket::new(self, number, wait.begun);
                 }
-                Err(_) if wait.is_over(member.share.signals.is_paused()) => {
+                None if wait.is_over(member.share.signals.is_paused()) => {
                     let is_unreachable = member.endpoint.breaker_state() != BreakerState::Closed;
                     return Err(error(if is_unreachable { Refusal::Unreachable } else { Refusal::QueueTimeout }, None));
                 }
-                Err(_) => ledger.change(|ledger| ledger.launch(self.key(), turn::now())),
+                None => ledger.change(|ledger| ledger.launch(self.key(), turn::now())),
             }
         }
+    }
+
+    /// When one has waited long enough for the reserve.
+    fn reserve_at(&self, ledger: &EndpointLedger<P>) -> Option<Time> {
+        if self.context.settings.reserve_pool_size == 0 {
+            return None;
+        }
+        ledger.with(|ledger| ledger.reserve_at(self.key(), turn::now()))
     }
 }

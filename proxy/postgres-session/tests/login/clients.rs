@@ -180,7 +180,7 @@ fn a_rule_for_tls_alone_decides_by_the_connection_and_not_by_the_request() {
     let mut world = World::with_tls(Method::Trust, facts.clone());
     world.policy.rules = Rules(vec![Rule {
         transport: Transport::HostTls,
-        databases: vec![Name::of_database("shop")],
+        databases: vec![Name::Is(b"shop".to_vec())],
         ..Rules::of(Method::Trust).0.remove(0)
     }]);
     let mut wire = Wire::default();

@@ -1,6 +1,6 @@
 //! From the first byte of a client to its session: encryption, proof, the pool of its database, the greeting of a server.
 
-use std::{future::poll_fn, mem, pin::pin, rc::Rc};
+use std::{future::poll_fn, mem, pin::pin, rc::Rc, sync::Arc};
 
 use futures_util::future::{Either, select};
 use weir_base::{limits, time::turn};
@@ -14,23 +14,24 @@ use weir_postgres_codec::{
 use weir_postgres_session::{
     Session,
     login::{ClientLogin, Entropy, LoggedIn, Peer, Progress, Refusal, RefusalKind, Start, Step, TlsFacts, greeting},
-    users::Credential,
+    users::{Credential, User},
 };
 use weir_upstream::{
-    SelectionCriteria,
+    Refusal as UpstreamRefusal, SelectionCriteria,
     pooled::{Condition, Patience, Pool},
 };
 
-use super::Connection;
+use super::{Connection, place::Standbys};
 use crate::{
     aside,
     cancel::CancelSlot,
     console::{self, Rights},
     derivation::derive,
+    lookup::LookupFailure,
     metrics::CancelOutcome,
-    server::{Greeting, PoolKey, PostgresServer},
+    server::{Greeting, PostgresServer, channel_binding},
     service::PostgresUpstream,
-    settings::PostgresListenerSettings,
+    settings::{AuthQuerySettings, PostgresListenerSettings},
 };
 
 /// A client that is logged in.
@@ -38,6 +39,8 @@ pub(super) struct Client {
     pub(super) session: Session,
     pub(super) pool: Rc<Pool<PostgresServer>>,
     pub(super) upstream: Rc<PostgresUpstream>,
+    /// `None`: all its statements go to `pool`.
+    pub(super) standbys: Option<Standbys>,
     pub(super) settings: Rc<PostgresListenerSettings>,
     pub(super) cancel: Rc<CancelSlot>,
     /// Bytes that the client sent behind its login.
@@ -65,7 +68,7 @@ pub(super) async fn admit(
         let is_draining = connection.service.sessions.drain_state() != Drain::Off;
         ending.or(is_draining.then_some(CloseReason::Drained)).map_or(std::task::Poll::Pending, std::task::Poll::Ready)
     });
-    let mut admission = Admission { connection, settings, security };
+    let mut admission = Admission { connection, settings, security, looked_up: None };
     let admitted = pin!(timeout(limit, admission.run(stream)));
     match select(admitted, pin!(ended)).await {
         Either::Left((Ok(admitted), _)) => admitted,
@@ -89,6 +92,8 @@ struct Admission<'a> {
     connection: &'a Rc<Connection>,
     settings: Rc<PostgresListenerSettings>,
     security: Security,
+    /// The user that was found at the server.
+    looked_up: Option<Vec<u8>>,
 }
 
 impl Admission<'_> {
@@ -118,8 +123,8 @@ impl Admission<'_> {
                             let facts = self.start_tls(stream, mem::take(&mut input)).await?;
                             login.on_tls(facts, &mut out)
                         }
-                        Step::LookUp { user, .. } => {
-                            let found = self.settings.users.find(&user).cloned();
+                        Step::LookUp { user, is_password_needed } => {
+                            let found = self.user(user, is_password_needed, stream).await?;
                             login.on_user(found, &mut out)
                         }
                         Step::Derive(derivation) => {
@@ -145,6 +150,55 @@ impl Admission<'_> {
         Ok(ClientLogin::new(self.connection.service.policy(), peer, Entropy { nonce, salt }))
     }
 
+    /// The user of this name, with its verifier if its password decides.
+    async fn user(
+        &mut self,
+        name: Vec<u8>,
+        is_password_needed: bool,
+        stream: &Stream,
+    ) -> Result<Option<Arc<User>>, CloseReason> {
+        let user = match (self.settings.users.find(&name), self.settings.auth_query.clone()) {
+            (Some(user), _) => user.clone(),
+            (None, Some(query)) if is_password_needed => match self.look_up(name, &query, stream).await? {
+                Some(user) => user,
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        if is_password_needed && !user.is_derived() {
+            let work = user.clone();
+            // Without a thread for it, the machine does it.
+            let _ = weir_engine::run_blocking(move || work.verifier().is_some()).await;
+        }
+        Ok(Some(user))
+    }
+
+    /// A user that the server knows. A server that does not say is no wrong password.
+    async fn look_up(
+        &mut self,
+        name: Vec<u8>,
+        query: &Arc<AuthQuerySettings>,
+        stream: &Stream,
+    ) -> Result<Option<Arc<User>>, CloseReason> {
+        let service = &self.connection.service;
+        let found = service.lookups.find(&name, query, &service.upstream(), &service.share).await;
+        self.looked_up = Some(name);
+        found.map_err(|failure| match failure {
+            LookupFailure::Query(violation) => {
+                let _ = self.fatal(stream, sqlstate::CONNECTION_FAILURE, "the user cannot be looked up");
+                self.connection.violated(&violation)
+            }
+            LookupFailure::NoServer(refusal) => {
+                service.metrics.shed(refusal.name());
+                self.fatal(stream, sqlstate::CANNOT_CONNECT_NOW, "the user cannot be looked up now")
+            }
+            LookupFailure::Timeout => {
+                service.metrics.shed(UpstreamRefusal::QueueTimeout.name());
+                self.fatal(stream, sqlstate::CANNOT_CONNECT_NOW, "the user cannot be looked up now")
+            }
+        })
+    }
+
     /// Makes the TLS handshake, behind the byte that accepts it.
     async fn start_tls(&self, stream: &mut Stream, received: Vec<u8>) -> Result<TlsFacts, CloseReason> {
         let Security::Offer(acceptor) = &self.security else { return Err(CloseReason::InternalInvariant) };
@@ -162,7 +216,7 @@ impl Admission<'_> {
             });
             common.chain(dns).map(String::into_bytes).collect()
         });
-        Ok(TlsFacts { has_alpn: stream.has_agreed_on(b"postgresql"), client_names, ..TlsFacts::default() })
+        Ok(TlsFacts { has_alpn: stream.has_agreed_on(b"postgresql"), client_names, binding: channel_binding(stream) })
     }
 
     /// Sends a cancel request on its way. The client is shown nothing, whatever comes of it.
@@ -180,6 +234,9 @@ impl Admission<'_> {
         let service = &self.connection.service;
         if refusal.kind == RefusalKind::WrongPassword {
             service.metrics.auth_failures.inc();
+            if let Some(name) = &self.looked_up {
+                service.lookups.doubt(name);
+            }
             if let Some(address) = self.connection.address() {
                 weir_engine::sleep(service.penalties.failed(address, turn::now())).await;
             }
@@ -205,12 +262,31 @@ impl Admission<'_> {
         if start.database == console::DATABASE {
             return self.console(&start, stream, &cancel, input);
         }
-        let upstream = service.upstream();
-        *self.connection.upstream.borrow_mut() = Some(upstream.clone());
+        let routes = service.routes();
+        let Some(route) = routes.find(&start.database) else {
+            let text = format!("database \"{}\" does not exist", String::from_utf8_lossy(&start.database));
+            return Err(self.fatal(stream, sqlstate::INVALID_CATALOG_NAME, &text));
+        };
+        let upstream = route.upstream.clone();
+        let standbys = route.standbys.as_ref();
+        let all = std::iter::once(&upstream).chain(standbys.map(|standbys| &standbys.upstream));
+        *self.connection.upstreams.borrow_mut() = all.cloned().collect();
         // A password is enough for every server; keys of a proof only for one with the same verifier.
         let known = client.user.as_ref().map(|user| user.credential());
         let credential = known.filter(|known| *known != Credential::None).unwrap_or(client.credential);
-        let key = PoolKey::new(&start.user, &start.database, credential, upstream.protocol().settings());
+        let standbys = standbys.map(|standbys| Standbys {
+            pool: standbys.upstream.pool(&route.key(
+                &standbys.upstream,
+                &start.user,
+                &start.database,
+                credential.clone(),
+            )),
+            upstream: standbys.upstream.clone(),
+            lag_max: standbys.lag_max,
+            seen: standbys.seen.clone(),
+            wrote_at: None,
+        });
+        let key = route.key(&upstream, &start.user, &start.database, credential);
         let pool = upstream.pool(&key);
         let reported = match upstream.protocol().greeting(&key) {
             Some(reported) => reported,
@@ -222,12 +298,12 @@ impl Admission<'_> {
             (&name[..], own.map_or(&value[..], |(_, value)| value))
         });
         stream.output.with(|out| greeting(out, shown, cancel.key()));
-        let session =
-            Session::new(settings.iter().copied(), service.session_settings(), service.share.clone(), turn::now())
-                .with_process(cancel.key().pid());
+        let session = Session::new(settings.iter().copied(), route.session.clone(), service.share.clone(), turn::now())
+            .with_process(cancel.key().pid())
+            .with_pool(&format!("{} {}", upstream.settings().name, pool.key()));
         service.metrics.logins.inc();
         let settings = self.settings.clone();
-        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, settings, cancel, input })))
+        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, standbys, settings, cancel, input })))
     }
 
     /// Shows operators who the client is.
@@ -259,6 +335,10 @@ impl Admission<'_> {
                 Ok(greeting)
             }
             Err(error) => {
+                if let (UpstreamRefusal::Greeting, Some(name)) = (error.refusal, &self.looked_up) {
+                    // Perhaps its password has changed.
+                    self.connection.service.lookups.forget(name);
+                }
                 let (code, text) = aside::login_failed(&error, pool.key());
                 self.connection.service.metrics.shed(error.refusal.name());
                 Err(self.fatal(stream, code, &text))

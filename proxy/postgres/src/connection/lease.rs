@@ -6,6 +6,7 @@ use weir_base::{
     exchange::LossCause,
     time::{Time, turn},
 };
+use weir_engine::note_reply_time;
 use weir_listener::Timing;
 use weir_postgres_codec::{
     backend::{self, ErrorReport, Severity},
@@ -54,10 +55,10 @@ impl Lease {
 
 impl Life<'_> {
     /// A server that is at hand. `None`: one is on its way.
-    pub(super) fn acquire(&mut self, _: Want) -> Option<PooledConnection<PostgresServer>> {
+    pub(super) fn acquire(&mut self, want: Want) -> Option<PooledConnection<PostgresServer>> {
         self.lease.wanted = turn::now();
-        let wanted = SelectionCriteria::default();
-        if let Some(server) = self.client.pool.try_acquire(&wanted) {
+        let (pool, wanted) = self.place(want);
+        if let Some(server) = pool.try_acquire(&wanted) {
             return Some(server);
         }
         let settings = &self.client.settings;
@@ -65,13 +66,24 @@ impl Life<'_> {
             deadline: self.lease.wanted.saturating_add(settings.query_wait_timeout),
             notify_at: settings.query_wait_notify.map(|notify| self.lease.wanted.saturating_add(notify)),
         };
-        let (pool, output) = (self.client.pool.clone(), self.output.clone());
+        let (primary, output) = (self.client.pool.clone(), self.output.clone());
         let note = move || {
             let text = "no server connection available in postgres backend, client being queued";
             let report = ErrorReport::new(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, text);
             output.with(|out| backend::notice(out, &report));
         };
-        self.lease.acquiring = Some(Box::pin(async move { pool.acquire(wanted, patience, note).await }));
+        self.lease.acquiring = Some(Box::pin(async move {
+            if !wanted.is_optional {
+                return pool.wait(wanted, patience, note).await;
+            }
+            match pool.wait(wanted, patience, note.clone()).await {
+                // The primary serves what no standby does.
+                Err(error) if error.refusal == PoolRefusal::Unreachable => {
+                    primary.acquire(SelectionCriteria::default(), patience, note).await
+                }
+                acquired => acquired,
+            }
+        }));
         None
     }
 
@@ -89,6 +101,10 @@ impl Life<'_> {
     pub(super) fn release(&mut self, cleanliness: Cleanliness) {
         let Some(server) = self.lease.server.take() else { return };
         self.done("ok");
+        if self.client.session.has_seen_read_only() {
+            // The server may be a standby by now.
+            server.pool().suspect(server.number());
+        }
         give_back(server, cleanliness, &self.client.cancel);
     }
 
@@ -101,10 +117,12 @@ impl Life<'_> {
     /// Records the time that the client had a server.
     fn done(&mut self, outcome: &'static str) {
         let (service, handle) = (&self.connection.service, &self.connection.handle);
+        self.note_writes();
         let now = turn::now();
         let Lease { wanted: arrived, got, appended, is_logged, .. } = self.lease;
         let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
         service.metrics.durations.record(&timing, 1, None);
+        note_reply_time(now.since(got));
         if is_logged {
             service.sessions.log_access(&AccessRecord {
                 listener: service.sessions.name(),
@@ -155,11 +173,11 @@ impl Life<'_> {
         }
         let hold = slot.hold(requests);
         let metrics = &self.connection.service.metrics;
-        let Some(server) = self.lease.server.as_ref().filter(|server| server.state_ref().is_busy()) else {
+        let Some(server) = self.lease.server.as_ref().filter(|server| server.state_ref().runs_request()) else {
             return metrics.cancelled(CancelOutcome::Idle);
         };
         let (number, target) = (server.number(), server.state_ref().cancel_target().cloned());
-        let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());
+        let (upstream, service) = (self.upstream_of(server.pool()).clone(), self.connection.service.clone());
         weir_engine::spawn(async move {
             let outcome = match target {
                 Some(target) => aside::cancel(&upstream, number, &target).await,
@@ -189,7 +207,7 @@ impl Life<'_> {
         let Some(target) = state.cancel_target().filter(|_| runs_query).cloned() else {
             return give_back(server, Cleanliness::Dirty, &slot);
         };
-        let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());
+        let (upstream, service) = (self.upstream_of(server.pool()).clone(), self.connection.service.clone());
         weir_engine::spawn(async move {
             service.metrics.cancelled(aside::cancel(&upstream, number, &target).await);
             give_back(server, Cleanliness::Dirty, &slot);

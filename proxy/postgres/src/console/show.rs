@@ -1,6 +1,6 @@
 //! The tables of SHOW. Their columns are those of PgBouncer 1.24: exporters and scripts read them.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
 use weir_base::time::{Time, turn};
 use weir_listener::Session as _;
@@ -12,7 +12,7 @@ use super::{
     command::{Show, help},
     table::{Cell, Table},
 };
-use crate::server::PoolKey;
+use crate::{server::PoolKey, service::PostgresUpstream};
 
 const POOLS: &[&str] = &[
     "database",
@@ -32,25 +32,6 @@ const POOLS: &[&str] = &[
     "maxwait_us",
     "pool_mode",
     "load_balance_hosts",
-];
-const DATABASES: &[&str] = &[
-    "name",
-    "host",
-    "port",
-    "database",
-    "force_user",
-    "pool_size",
-    "min_pool_size",
-    "reserve_pool_size",
-    "server_lifetime",
-    "pool_mode",
-    "load_balance_hosts",
-    "max_connections",
-    "current_connections",
-    "max_client_connections",
-    "current_client_connections",
-    "paused",
-    "disabled",
 ];
 const STATS: &[&str] = &[
     "database",
@@ -104,7 +85,7 @@ const CLIENTS: &[&str] = &[
     "prepared_statements",
     "id",
 ];
-const TEXTS: &[&str] = &[
+pub(super) const TEXTS: &[&str] = &[
     "database",
     "user",
     "pool_mode",
@@ -164,20 +145,26 @@ impl Console<'_> {
         table
     }
 
-    fn counts(&self) -> Vec<PoolCounts<PoolKey>> {
-        self.upstream.counts()
+    /// The pools of all upstreams of the listener.
+    pub(super) fn counts(&self) -> Vec<(Rc<PostgresUpstream>, PoolCounts<PoolKey>)> {
+        let upstreams = self.routes.upstreams().iter();
+        upstreams.flat_map(|upstream| upstream.counts().into_iter().map(|counts| (upstream.clone(), counts))).collect()
     }
 
-    fn mode(&self) -> &'static str {
-        self.settings.pool_mode.name()
+    /// The pool mode of a database.
+    fn mode(&self, database: &str) -> &'static str {
+        let route = self.routes.find(database.as_bytes());
+        route.map_or(self.settings.pool_mode, |route| route.session.pool_mode).name()
     }
 
     fn pools(&self) -> Table {
         let mut table = Table::new(POOLS, TEXTS);
-        for counts in self.counts() {
+        for (_, counts) in self.counts() {
+            let database = counts.key.database_name();
+            let mode = self.mode(&database);
             let (wait, none) = (counts.maxwait, || Cell::from(0_u32));
             table.row(vec![
-                counts.key.database_name().into(),
+                database.into(),
                 counts.key.user_name().into(),
                 counts.active.into(),
                 counts.waiting.into(),
@@ -192,38 +179,8 @@ impl Console<'_> {
                 counts.login.into(),
                 wait.as_secs().into(),
                 wait.subsec_micros().into(),
-                self.mode().into(),
+                mode.into(),
                 Cell::Null,
-            ]);
-        }
-        table
-    }
-
-    fn databases(&self) -> Table {
-        let mut table = Table::new(DATABASES, TEXTS);
-        let pools = self.upstream.pooled_settings();
-        let endpoints = &self.upstream.settings().endpoints;
-        for counts in self.counts() {
-            let address = endpoints.get(counts.endpoint).map(ToString::to_string).unwrap_or_default();
-            let (host, port) = address.rsplit_once(':').unwrap_or((&address, "0"));
-            table.row(vec![
-                counts.key.database_name().into(),
-                host.into(),
-                port.parse::<u32>().unwrap_or_default().into(),
-                counts.key.database_name().into(),
-                counts.key.user_name().into(),
-                pools.pool_size.into(),
-                pools.min_pool_size.into(),
-                pools.reserve_pool_size.into(),
-                pools.server_lifetime.as_secs().to_string().into(),
-                self.mode().into(),
-                Cell::Null,
-                pools.max_db_connections.unwrap_or_default().into(),
-                counts.open.into(),
-                0_u32.into(),
-                (counts.active + counts.waiting).into(),
-                u32::from(self.upstream.is_paused(&counts.key)).into(),
-                0_u32.into(),
             ]);
         }
         table
@@ -320,10 +277,10 @@ impl Console<'_> {
     fn lists(&self) -> Table {
         let mut table = Table::new(&["list", "items"], TEXTS);
         let counts = self.counts();
-        let sum = |of: fn(&PoolCounts<PoolKey>) -> u32| counts.iter().map(of).sum::<u32>();
+        let sum = |of: fn(&PoolCounts<PoolKey>) -> u32| counts.iter().map(|(_, one)| of(one)).sum::<u32>();
         let entries = self.connection.handle().table().entries();
         let own = entries.iter().filter(|entry| entry.listener == *self.service.sessions.name()).count();
-        let databases: std::collections::HashSet<_> = counts.iter().map(|one| one.key.database_name()).collect();
+        let databases: std::collections::HashSet<_> = counts.iter().map(|(_, one)| one.key.database_name()).collect();
         let rows: [(&str, usize); 14] = [
             ("databases", databases.len()),
             ("users", self.user_names().len()),
@@ -356,7 +313,7 @@ impl Console<'_> {
 
     fn config(&self) -> Table {
         let mut table = Table::new(&["key", "value", "default", "changeable"], TEXTS);
-        let (settings, pools) = (&self.settings, self.upstream.pooled_settings());
+        let (settings, pools) = (&self.settings, self.routes.upstreams()[0].pooled_settings());
         let max = self.service.sessions.settings().connections_max;
         let rows = [
             ("pool_mode", settings.pool_mode.name().to_owned()),
@@ -380,7 +337,7 @@ impl Console<'_> {
 
     fn state(&self) -> Table {
         let mut table = Table::new(&["key", "value"], TEXTS);
-        let is_paused = self.counts().iter().any(|counts| self.upstream.is_paused(&counts.key));
+        let is_paused = self.counts().iter().any(|(upstream, counts)| upstream.is_paused(&counts.key));
         for (key, holds) in [("active", !is_paused), ("paused", is_paused), ("suspended", false)] {
             table.row(vec![key.into(), if holds { "yes" } else { "no" }.into()]);
         }

@@ -28,30 +28,28 @@ impl Protocol for Postgres {
         let share = of.protocols.postgres.clone();
         let probe = of.probes.then(|| LoginProbe::new(own));
         let pools = own.pool.clone();
-        Ok(PostgresUpstream::new(
-            of.settings,
-            pools,
-            PostgresServer::new(own.clone(), share),
-            of.shares,
-            of.metrics,
-            probe,
-        )?)
+        let server = PostgresServer::new(own.clone(), share);
+        let upstream = PostgresUpstream::new(of.settings, pools, server, of.shares, of.metrics, probe)?;
+        if of.probes {
+            weir_postgres::watch(&upstream);
+        }
+        Ok(upstream)
     }
 
     fn service(of: ListenerParts<'_>, own: &PostgresListenerSettings) -> Option<Rc<dyn Service>> {
-        let upstream = of.upstreams.named::<PostgresUpstream>(of.upstream)?;
+        let upstreams = of.upstreams.all_named(&own.upstreams)?;
         let core = (of.core.clone(), of.protocols.postgres.clone());
-        Some(weir_postgres::Service::new(core, of.settings, own.clone(), upstream))
+        Some(weir_postgres::Service::new(core, of.settings, own.clone(), upstreams))
     }
 
     fn update(
         service: &weir_postgres::Service,
         settings: ListenerSettings,
         own: &PostgresListenerSettings,
-        upstream: &str,
+        _: &str,
         upstreams: &Upstreams,
     ) -> Option<()> {
-        service.update(settings, own.clone(), upstreams.named(upstream)?);
+        service.update(settings, own.clone(), upstreams.all_named(&own.upstreams)?);
         Some(())
     }
 }

@@ -3,24 +3,30 @@
 //! | file | concept |
 //! |---|---|
 //! | `keys` | the declarations |
+//! | `database` | the databases that clients may name |
+//! | `lookup` | users that the server knows |
+//! | `rules` | clients that may log in, and how |
+//! | `userlist` | users from a file |
 
+mod database;
 mod keys;
+mod lookup;
+mod rules;
+mod userlist;
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::Secret;
-use weir_engine::settings::Address;
-use weir_postgres::settings::{Method, users};
 pub(crate) use weir_postgres::settings::{
     PostgresListenerSettings as ListenerSettings, PostgresUpstreamSettings as UpstreamSettings,
 };
+use weir_postgres::settings::{TargetSessionAttrs, users};
 use weir_upstream::pooled::PooledSettings;
 use weir_upstream::settings::BalanceSettings;
 
-use crate::checks::{error_at, warn_at};
+use crate::checks::error_at;
 use crate::diagnostic::Span;
 use crate::document::At;
 use crate::numbers::Period;
@@ -29,7 +35,7 @@ use crate::protocols::{ListenerContext, NoKeys, Protocol, ProtocolName, Unfit, U
 use crate::reader::Reader;
 use crate::sections::FileSection;
 use crate::snapshot::{Listener, Upstream};
-use crate::texts::Word;
+use crate::texts::{Name, Word};
 
 /// Its listeners share nothing.
 pub(crate) type ProcessSettings = ();
@@ -53,7 +59,10 @@ impl Protocol for Postgres {
     fn unfit_at_listener(_: ProtocolName) -> &'static [Unfit] {
         &[
             Unfit(&["output_hard_cap"], "remove it: a client that reads slowly holds up nobody but itself"),
-            Unfit(&["redis", "users_file"], "write [[listener.user]] with name and password"),
+            Unfit(
+                &["redis", "users_file"],
+                "write [[listener.user]] with name and password, or userlist in [listener.postgres]",
+            ),
             Unfit(&["server_name"], "write protocol = \"tls\", or remove it"),
             Unfit(&["head_timeout"], "see client_login_timeout of [listener.postgres]"),
             Unfit(&["idle_timeout"], "see client_idle_timeout of [listener.postgres]"),
@@ -73,10 +82,14 @@ impl Protocol for Postgres {
         ]
     }
 
+    fn upstreams_of_listener(keys: &keys::ListenerKeys) -> Vec<&At<Name>> {
+        let all = keys.postgres.database.iter();
+        all.flat_map(|one| [one.upstream.as_ref(), one.read_upstream.as_ref()]).flatten().collect()
+    }
+
     fn file(_: &FileSection, _: &mut Reader<'_>) {}
 
     fn listener((): &(), of: &mut ListenerContext<'_>, reader: &mut Reader<'_>) -> Option<ListenerSettings> {
-        check_trust(of, reader);
         Some(listener(of, reader))
     }
 
@@ -87,34 +100,20 @@ impl Protocol for Postgres {
     fn process(_: &FileSection, (): (), _: &[Listener], _: &mut [Upstream], _: &mut Reader<'_>) {}
 }
 
-/// Checks `auth = "trust"`: every client that reaches the address may do all that the upstream's user may.
-fn check_trust(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
-    let section = &of.section.own.postgres.postgres;
-    let Some(bind) = &of.section.bind else { return };
-    let is_local = match &bind.value.0 {
-        Address::Unix(_) => true,
-        address => address.to_string().parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback()),
-    };
-    let is_needed = section.auth.value == Method::Trust && !is_local;
-    let path = format!("{}.postgres", of.path);
-    if is_needed && !section.allow_trust.value {
-        let what = format!("lets everybody in who reaches {}", bind.value.0);
-        let help = "write auth = \"scram-sha-256\" with [[listener.user]], or allow_trust = true";
-        error_at(&section.auth, &path, "auth", &what, help, reader);
-    }
-    if section.allow_trust.value && !is_needed {
-        let what = "changes nothing here: it permits auth = \"trust\" at an address that others reach";
-        warn_at(&section.allow_trust, &path, "allow_trust", what, "remove it", reader);
-    }
-}
-
 /// Settings of a listener.
 fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettings {
     let section = &of.section.own.postgres.postgres;
     let limit = |period: &Period| Some(period.0).filter(|limit| *limit > Duration::ZERO);
+    let in_file = section.userlist.iter().flat_map(|file| &file.value.users).map(|(name, secret)| (&**name, secret));
+    let listed = listed(of, reader);
+    let users = Arc::new(users(in_file.chain(listed.iter().map(|(name, secret)| (name.as_bytes(), secret)))));
+    let (upstreams, databases) = database::databases(of, reader);
     ListenerSettings {
-        auth: section.auth.value,
-        users: Arc::new(users(listed(of, reader).iter().map(|(name, secret)| (&**name, secret)))),
+        upstreams,
+        databases,
+        rules: rules::rules(of, reader),
+        auth_query: lookup::auth_query(of, &users, reader),
+        users,
         admin_users: names(section.admin_users.as_ref()),
         stats_users: names(section.stats_users.as_ref()),
         pool_mode: section.pool_mode.value,
@@ -150,9 +149,9 @@ fn refuse_redis_keys(user: &ListenerUserSection, path: &str, reader: &mut Reader
     refuse("upstream_password", LOGIN, user.upstream_password.as_ref().map(|at| &at.span));
 }
 
-/// Users and their passwords.
-fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> HashMap<String, Secret> {
-    let mut users = HashMap::new();
+/// Users of tables and their passwords.
+fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> Vec<(String, Secret)> {
+    let (mut users, mut names) = (Vec::new(), HashSet::new());
     for (index, table) in of.section.own.redis.user.iter().enumerate() {
         let path = format!("{}.user[{index}]", of.path);
         refuse_redis_keys(table, &path, reader);
@@ -161,7 +160,8 @@ fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> HashMap<String, 
         if secret.is_none() && !reader.lacks(table.password.as_ref(), &path, "password") {
             continue;
         }
-        if users.insert(name.value.0.clone(), secret.unwrap_or_default()).is_some() {
+        users.push((name.value.0.clone(), secret.unwrap_or_default()));
+        if !names.insert(name.value.0.clone()) {
             let what = format!("names \"{}\", and so does another user of this listener", name.value.0);
             error_at(name, &path, "name", &what, "give each user one table", reader);
         }
@@ -169,16 +169,50 @@ fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> HashMap<String, 
     users
 }
 
+/// Checks the keys of roles.
+fn check_roles(of: &UpstreamContext<'_>, path: &str, reader: &mut Reader<'_>) {
+    let section = &of.section.own.postgres.postgres;
+    let attrs = &section.target_session_attrs;
+    if attrs.value == TargetSessionAttrs::Any {
+        if section.role_interval.is_given {
+            let what = "has no effect: servers of every role take sessions";
+            error_at(
+                &section.role_interval,
+                path,
+                "role_interval",
+                what,
+                "set target_session_attrs, or remove it",
+                reader,
+            );
+        }
+        return;
+    }
+    if section.user.is_none() {
+        let what = "stands without user: the gateway logs in to see the role of a server";
+        error_at(attrs, path, "target_session_attrs", what, "add user, and password", reader);
+    }
+    if of.endpoints.len() > ENDPOINTS_MAX {
+        let what = format!("holds for {ENDPOINTS_MAX} endpoints at the most");
+        error_at(attrs, path, "target_session_attrs", &what, "split the upstream", reader);
+    }
+}
+
+/// Endpoints whose roles are known: sessions keep a bit for each.
+const ENDPOINTS_MAX: usize = 64;
+
 /// Settings of an upstream.
 fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
     let (section, path) = (&of.section.own.postgres.postgres, format!("{}.postgres", of.path));
     if let (Some(password), None) = (&section.password, &section.user) {
         error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
     }
+    check_roles(of, &path, reader);
     UpstreamSettings {
         user: section.user.as_ref().map(|user| user.value.0.clone()),
         password: section.password.as_ref().map(|password| password.value.secret.clone()),
         database: section.database.as_ref().map(|database| database.value.0.clone()),
+        target_session_attrs: section.target_session_attrs.value,
+        role_interval: section.role_interval.value.0,
         server_reset_query: section.server_reset_query.as_ref().map(|query| query.value.0.clone()),
         pool: PooledSettings {
             balancing: BalanceSettings::default(),

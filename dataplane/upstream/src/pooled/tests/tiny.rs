@@ -170,6 +170,7 @@ impl PooledProtocol for Tiny {
     type Key = Key;
     type State = TinyState;
     type Moved = (String, Counted);
+    type Watch = ();
 
     const FAREWELL: &'static [u8] = b"X\n";
 

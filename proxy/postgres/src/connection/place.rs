@@ -1,0 +1,97 @@
+//! The pool that serves the next unit of a client: that of the primary, or that of its standbys.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use weir_base::time::{Time, turn};
+use weir_postgres_session::{Access, Want, position::may_serve};
+use weir_upstream::{SelectionCriteria, pooled::Pool};
+
+use super::life::Life;
+use crate::{role::Role, server::PostgresServer, service::PostgresUpstream};
+
+/// The standbys of a client.
+pub(super) struct Standbys {
+    pub(super) pool: Rc<Pool<PostgresServer>>,
+    pub(super) upstream: Rc<PostgresUpstream>,
+    pub(super) lag_max: Option<Duration>,
+    pub(super) seen: Rc<SeenBy>,
+    /// When the client had last written, if it has.
+    pub(super) wrote_at: Option<Time>,
+}
+
+/// Up to which time each standby has what was written at the primary, as one worker has last looked.
+#[derive(Default)]
+pub(crate) struct SeenBy(RefCell<(u64, Vec<Option<Time>>)>);
+
+impl SeenBy {
+    /// Looks again if a look at a server has come since. `writes` are the servers of the primary, `reads` those of the standbys.
+    fn update(&self, writes: &PostgresUpstream, reads: &PostgresUpstream) {
+        let all = |upstream: &PostgresUpstream| (0..upstream.settings().endpoints.len()).collect::<Vec<_>>();
+        let looks = |upstream: &PostgresUpstream| -> u64 {
+            (0..upstream.settings().endpoints.len()).map(|number| upstream.watch_ref(number).looks()).sum()
+        };
+        let stamp = looks(writes) + looks(reads);
+        let mut seen = self.0.borrow_mut();
+        if seen.0 == stamp && !seen.1.is_empty() {
+            return;
+        }
+        let latest = |number: &usize| match writes.watch_ref(*number).standing().role {
+            Role::Primary { timeline } => timeline + 1,
+            _ => 0,
+        };
+        let primary = all(writes).into_iter().max_by_key(latest).map(|number| writes.watch_ref(number));
+        let of = |number: usize| {
+            let watch = reads.watch_ref(number);
+            let replayed = (watch.standing().role == Role::Standby).then(|| watch.replayed())?;
+            primary?.positions().seen_by(replayed)
+        };
+        *seen = (stamp, all(reads).into_iter().map(of).collect());
+    }
+}
+
+impl Standbys {
+    /// The endpoints that are too far behind for a unit, a bit for each. `wrote_at`: what the client has written then must be there.
+    fn barred(&self, writes: &PostgresUpstream, wrote_at: Option<Time>) -> u64 {
+        if wrote_at.is_none() && self.lag_max.is_none() {
+            return 0;
+        }
+        self.seen.update(writes, &self.upstream);
+        let (now, seen) = (turn::now(), self.seen.0.borrow());
+        let is_barred = |seen: &Option<Time>| !may_serve(*seen, wrote_at, self.lag_max, now);
+        seen.1.iter().enumerate().fold(0, |bits, (number, seen)| bits | u64::from(is_barred(seen)) << number)
+    }
+}
+
+impl Life<'_> {
+    /// The pool for the next unit of the client, and what its endpoint has to be. A choice among shards has its place here: the access is
+    /// all that it knows of the unit.
+    pub(super) fn place(&self, want: Want) -> (Rc<Pool<PostgresServer>>, SelectionCriteria) {
+        let primary = || (self.client.pool.clone(), SelectionCriteria::default());
+        let Some(standbys) = &self.client.standbys else { return primary() };
+        let wrote_at = match want.access {
+            Access::Write | Access::Neutral => return primary(),
+            Access::Read => standbys.wrote_at,
+            Access::Standby => None,
+        };
+        let barred = standbys.barred(&self.client.upstream, wrote_at);
+        if !standbys.upstream.has_fit(barred) {
+            return primary();
+        }
+        (standbys.pool.clone(), SelectionCriteria { barred, is_optional: true, ..SelectionCriteria::default() })
+    }
+
+    /// The client's server is given up: what it wrote there must be in what it reads next.
+    pub(super) fn note_writes(&mut self) {
+        let has_written = self.client.session.has_written();
+        if let Some(standbys) = self.client.standbys.as_mut().filter(|_| has_written) {
+            // Not the time of the turn, which may be earlier than the end of the write.
+            standbys.wrote_at = Some(Time::now());
+        }
+    }
+
+    /// The upstream of a pool of the client.
+    pub(super) fn upstream_of(&self, pool: &Rc<Pool<PostgresServer>>) -> &Rc<PostgresUpstream> {
+        let standbys = self.client.standbys.as_ref().filter(|standbys| Rc::ptr_eq(&standbys.pool, pool));
+        standbys.map_or(&self.client.upstream, |standbys| &standbys.upstream)
+    }
+}

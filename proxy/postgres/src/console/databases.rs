@@ -1,0 +1,79 @@
+//! SHOW DATABASES: the databases that clients may name, with their servers.
+
+use super::{
+    Console,
+    show::TEXTS,
+    table::{Cell, Table},
+};
+use crate::{route::Route, server::PoolKey};
+use weir_upstream::pooled::PoolCounts;
+
+const DATABASES: &[&str] = &[
+    "name",
+    "host",
+    "port",
+    "database",
+    "force_user",
+    "pool_size",
+    "min_pool_size",
+    "reserve_pool_size",
+    "server_lifetime",
+    "pool_mode",
+    "load_balance_hosts",
+    "max_connections",
+    "current_connections",
+    "max_client_connections",
+    "current_client_connections",
+    "paused",
+    "disabled",
+];
+
+impl Console<'_> {
+    /// One row for each database and server: those with an entry of their own, and those that clients use.
+    pub(super) fn databases(&self) -> Table {
+        let mut table = Table::new(DATABASES, TEXTS);
+        let counts = self.counts();
+        let mut names = self.routes.names();
+        names.extend(counts.iter().map(|(_, counts)| counts.key.database_name()));
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let Some(route) = self.routes.find(name.as_bytes()) else { continue };
+            let is_own = |(upstream, one): &&(std::rc::Rc<_>, PoolCounts<PoolKey>)| {
+                std::rc::Rc::ptr_eq(upstream, &route.upstream) && one.key.database_name() == name
+            };
+            let own: Vec<_> = counts.iter().filter(is_own).map(|(_, counts)| counts).collect();
+            for endpoint in 0..route.upstream.settings().endpoints.len() {
+                let here: Vec<_> = own.iter().filter(|counts| counts.endpoint == endpoint).copied().collect();
+                table.row(self.database(&name, route, endpoint, &here));
+            }
+        }
+        table
+    }
+
+    fn database(&self, name: &str, route: &Route, endpoint: usize, counts: &[&PoolCounts<PoolKey>]) -> Vec<Cell> {
+        let pools = route.upstream.pooled_settings();
+        let address = route.upstream.settings().endpoints[endpoint].to_string();
+        let (host, port) = address.rsplit_once(':').unwrap_or((&address, "0"));
+        let is_paused = counts.iter().any(|counts| route.upstream.is_paused(&counts.key));
+        vec![
+            name.into(),
+            host.into(),
+            port.parse::<u32>().unwrap_or_default().into(),
+            route.database(name).into(),
+            route.user().map_or(Cell::Null, Into::into),
+            pools.pool_size.into(),
+            pools.min_pool_size.into(),
+            pools.reserve_pool_size.into(),
+            pools.server_lifetime.as_secs().to_string().into(),
+            route.session.pool_mode.name().into(),
+            Cell::Null,
+            pools.max_db_connections.unwrap_or_default().into(),
+            counts.iter().map(|counts| counts.open).sum::<u32>().into(),
+            0_u32.into(),
+            counts.iter().map(|counts| counts.active + counts.waiting).sum::<u32>().into(),
+            u32::from(is_paused).into(),
+            0_u32.into(),
+        ]
+    }
+}

@@ -1,0 +1,116 @@
+//! Reads at a standby: what goes there, and that a client sees its own writes.
+
+use weir_tests::deadline::until_true;
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::postgres::torture::wire::Wire;
+use weir_tests::postgres::{Postgres, USER};
+
+use super::routing::{pair, password, run, sql};
+
+/// In front of a primary and its standby, with reads at the standby.
+fn split(primary: &Postgres, standby: &Postgres, folder: &tempfile::TempDir, keys: &str) -> Gateway {
+    let login = |attrs: &str| {
+        let password = password(folder);
+        format!(
+            "[upstream.postgres]\nuser = \"{USER}\"\npassword = {password}\nrole_interval = \"200ms\"\n\
+             target_session_attrs = \"{attrs}\"\n"
+        )
+    };
+    let listener = format!(
+        "[listener.postgres]\nauth = \"trust\"\n\
+         [[listener.postgres.database]]\nname = \"*\"\nread_upstream = \"reads\"\n{keys}\n"
+    );
+    let reads = format!(
+        "[[upstream]]\nname = \"reads\"\nendpoints = [\"{}\", \"{}\"]\n{}",
+        primary.address.text(),
+        standby.address.text(),
+        login("prefer-standby")
+    );
+    let config = Config { protocol: "postgres", ..Config::to_all([&primary.address, &standby.address]) };
+    let gateway = Gateway::start(config.listener(&listener).upstream(&format!("{}{reads}", login("primary"))));
+    until_true("a read at the standby", || sql(&gateway, USER, PORT) == standby.port().to_string());
+    gateway
+}
+
+/// The server of a statement.
+const PORT: &str = "select current_setting('port')";
+
+fn row(wire: &mut Wire, text: &str) -> String {
+    let reply = wire.query(text).expect("a reply");
+    assert!(reply.errors.is_empty(), "{text}: {:?}", reply.errors);
+    reply.rows.first().map_or_else(String::new, |row| row[0].clone())
+}
+
+#[test]
+fn what_only_reads_goes_to_the_standby_and_everything_else_to_the_primary() {
+    let (primary, standby) = pair();
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = split(&primary, &standby, &folder, "");
+    let (first, second) = (primary.port().to_string(), standby.port().to_string());
+    for (texts, wanted) in [
+        (vec![PORT], &second),
+        (vec!["begin read only", PORT, "commit"], &second),
+        (vec!["begin read only; select current_setting('port'); commit"], &second),
+        (vec!["set weir.role = 'primary'", PORT], &first),
+        (vec!["/* weir: role=primary */ select current_setting('port')"], &first),
+        (vec!["select current_setting('port') /* weir: role=primary */"], &first),
+        (vec!["begin", PORT, "commit"], &first),
+        (vec!["select current_setting('port') from pg_advisory_xact_lock(1)"], &first),
+    ] {
+        let result = run(&gateway, USER, &texts);
+        assert_eq!(result.as_deref(), Ok(wanted.as_str()), "{texts:?}\n{}", gateway.log());
+    }
+    assert_eq!(run(&gateway, USER, &["select pg_is_in_recovery()"]).as_deref(), Ok("f"), "perhaps it writes");
+    let wished = ["set weir.role = 'replica'", "select pg_is_in_recovery()"];
+    assert_eq!(run(&gateway, USER, &wished).as_deref(), Ok("t"));
+    let error = run(&gateway, USER, &["begin read only", "insert into marks values (1)"]).expect_err("it only reads");
+    assert!(error.contains("25006"), "{error}");
+}
+
+#[test]
+fn a_client_reads_its_own_writes_and_others_read_at_the_standby() {
+    let (primary, standby) = pair();
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = split(&primary, &standby, &folder, "");
+    let (first, second) = (primary.port().to_string(), standby.port().to_string());
+    let connect = || Wire::connect(gateway.address.tcp().port(), USER, USER, "reads").expect("a login");
+    let (mut writer, mut reader) = (connect(), connect());
+    let count = "select count(*) from marks";
+    for round in 1..=3 {
+        standby.sql("select pg_wal_replay_pause()");
+        row(&mut writer, &format!("insert into marks values ({round})"));
+        for _ in 0..20 {
+            assert_eq!((row(&mut writer, count), row(&mut writer, PORT)), (round.to_string(), first.clone()));
+        }
+        assert_eq!((row(&mut reader, count), row(&mut reader, PORT)), ((round - 1).to_string(), second.clone()));
+        standby.sql("select pg_wal_replay_resume()");
+        until_true("the writer to read at the standby again", || row(&mut writer, PORT) == second);
+        assert_eq!(row(&mut writer, count), round.to_string());
+    }
+    // Without a pause: never an old count, whichever server it comes from.
+    for number in 4..200 {
+        row(&mut writer, &format!("insert into marks values ({number})"));
+        assert_eq!(row(&mut writer, count), number.to_string());
+    }
+}
+
+#[test]
+fn a_standby_that_is_far_behind_serves_no_reads_and_a_lost_one_none_either() {
+    let (primary, mut standby) = pair();
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = split(&primary, &standby, &folder, "replica_lag_max = \"1s\"");
+    let (first, second) = (primary.port().to_string(), standby.port().to_string());
+    let port = || sql(&gateway, USER, PORT);
+    standby.sql("select pg_wal_replay_pause()");
+    primary.sql_in(USER, "insert into marks values (1)");
+    until_true("a read at the primary", || port() == first);
+    assert_eq!(sql(&gateway, USER, "select count(*) from marks"), "1");
+    standby.sql("select pg_wal_replay_resume()");
+    until_true("a read at the standby", || port() == second);
+    standby.kill();
+    for _ in 0..10 {
+        assert_eq!(port(), first, "a new client, and no standby");
+    }
+    standby.start_again();
+    until_true("a read at the standby again", || port() == second);
+}
