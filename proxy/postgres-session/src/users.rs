@@ -77,13 +77,15 @@ impl User {
 
     /// A password may let this user in.
     pub(crate) fn has_password(&self) -> bool {
-        self.verifier.is_some() || self.md5.is_some()
+        self.password.is_some() || self.md5.is_some() || self.verifier().is_some()
     }
 
     /// What its password shows of itself.
     #[must_use]
     pub fn form(&self) -> PasswordForm {
-        let iterations = self.verifier.as_ref().map_or(ITERATIONS_DEFAULT, |known| known.challenge().iterations);
+        // That of a plain password is ours.
+        let stored = if self.password.is_some() { None } else { self.verifier() };
+        let iterations = stored.map_or(ITERATIONS_DEFAULT, |known| known.challenge().iterations);
         PasswordForm { iterations, has_md5: self.md5.is_some() }
     }
 

@@ -1,5 +1,7 @@
 //! Sessions that go on while things around them change: a reload, a server that starts, a request that comes late.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use weir_tests::deadline::until_true;
@@ -164,4 +166,32 @@ fn a_cancel_request_reaches_a_client_of_the_process_before_an_upgrade() {
     let end = client.query("select 1").expect_err("the old process drains");
     assert!(end.contains("57P01") || end.contains("closed") || end.contains("send"), "{end}");
     assert!(old.wait(Duration::from_secs(20)).success(), "{}", old.log());
+}
+
+/// SSLRequest, and the response of a gateway without TLS.
+fn begin_login(gateway: &Gateway) -> TcpStream {
+    let mut stream = TcpStream::connect(gateway.address.tcp()).expect("connected");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).expect("sent");
+    let mut response = [0];
+    stream.read_exact(&mut response).expect("a response");
+    assert_eq!(response, *b"N");
+    stream
+}
+
+#[test]
+fn a_drain_ends_logins_and_consoles_with_57p01() {
+    let server = Postgres::start(Major::Fifteen);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut gateway = Gateway::start(before(&server, folder.path(), "", ""));
+    let mut logging_in = begin_login(&gateway);
+    let mut boss = Wire::connect(gateway.address.tcp().port(), "boss", "pgbouncer", "test").expect("a console");
+    gateway.process().signal("TERM");
+    let mut words = Vec::new();
+    logging_in.read_to_end(&mut words).expect("the end");
+    assert!(String::from_utf8_lossy(&words).contains("57P01"), "{:?}", String::from_utf8_lossy(&words));
+    let (tag, body) = boss.message().expect("its last message");
+    assert!(tag == b'E' && String::from_utf8_lossy(&body).contains("57P01"));
+    assert!(gateway.process().wait(Duration::from_secs(20)).success());
+    gateway.ended();
 }
