@@ -12,6 +12,7 @@
 //! | `cancel` / `aside` | cancel requests: keys and routes; the connection that carries one to a server |
 //! | `relay` | cancel requests for clients of the other process of an upgrade |
 //! | `console` | the admin console, database `pgbouncer` |
+//! | `lookup` | users that the server knows: `auth_query` |
 //! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
 //! | `metrics` | the cells this room writes |
 
@@ -22,6 +23,7 @@ mod cancel;
 mod connection;
 mod console;
 mod derivation;
+mod lookup;
 mod metrics;
 mod penalty;
 mod relay;

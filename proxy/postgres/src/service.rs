@@ -9,13 +9,14 @@ use std::{
 
 use weir_base::Secret;
 use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, is_among, settings::ListenerSettings};
-use weir_postgres_session::{SessionSettings, WorkerShare, hba::Rules, login::LoginPolicy};
+use weir_postgres_session::{SessionSettings, WorkerShare, login::LoginPolicy};
 use weir_sasl::KeyCache;
 use weir_upstream::pooled::PooledUpstream;
 
 use crate::{
     cancel::{CancelKeys, CancelMessage},
     connection,
+    lookup::Lookups,
     metrics::{CancelOutcome, ListenerMetrics},
     penalty::Penalties,
     relay::CancelRelay,
@@ -38,16 +39,19 @@ struct Made {
 
 impl Made {
     fn new(listener: &ListenerSettings, settings: PostgresListenerSettings) -> Self {
-        let rules = Rules::of(settings.auth);
         let tls = listener.tls.is_some();
         let mock_forms = settings.users.forms();
-        let policy = LoginPolicy { tls, mock_forms, ..LoginPolicy::new(rules, Secret::from(&mock_secret()[..])) };
+        let policy = LoginPolicy { tls, mock_forms, ..LoginPolicy::new(settings.rules.clone(), mock_secret()) };
         Self { session: Rc::new(settings.session()), settings: Rc::new(settings), policy: Arc::new(policy) }
     }
 }
 
 /// Random bytes of the process: users that do not exist have the same salt at all its workers.
-fn mock_secret() -> &'static [u8; 32] {
+pub(crate) fn mock_secret() -> Secret {
+    Secret::from(&random_bytes()[..])
+}
+
+fn random_bytes() -> &'static [u8; 32] {
     static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
     SECRET.get_or_init(|| {
         let mut bytes = [0; 32];
@@ -68,6 +72,8 @@ pub struct Service {
     pub(crate) keys: RefCell<KeyCache>,
     pub(crate) penalties: Penalties,
     relay: CancelRelay,
+    /// Users that the server knows.
+    pub(crate) lookups: Lookups,
     made: RefCell<Made>,
     upstream: RefCell<Rc<PostgresUpstream>>,
 }
@@ -85,8 +91,9 @@ impl Service {
             metrics: ListenerMetrics::new(&core, &listener.name),
             cancels: CancelKeys::new(relay.process(), core.worker),
             relay,
-            keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *mock_secret())),
+            keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *random_bytes())),
             penalties: Penalties::default(),
+            lookups: Lookups::default(),
             made: RefCell::new(Made::new(&listener, settings)),
             upstream: RefCell::new(upstream),
             sessions: Sessions::new(core, listener),
@@ -101,6 +108,7 @@ impl Service {
         upstream: Rc<PostgresUpstream>,
     ) {
         *self.made.borrow_mut() = Made::new(&listener, settings);
+        self.lookups.clear();
         self.sessions.update(listener);
         *self.upstream.borrow_mut() = upstream;
         self.sessions.wake_all();

@@ -6,6 +6,7 @@ use weir_base::{
     exchange::LossCause,
     time::{Time, turn},
 };
+use weir_engine::note_reply_time;
 use weir_listener::Timing;
 use weir_postgres_codec::{
     backend::{self, ErrorReport, Severity},
@@ -77,7 +78,7 @@ impl Life<'_> {
             let report = ErrorReport::new(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, text);
             output.with(|out| backend::notice(out, &report));
         };
-        self.lease.acquiring = Some(Box::pin(async move { pool.acquire(wanted, patience, note).await }));
+        self.lease.acquiring = Some(Box::pin(async move { pool.wait(wanted, patience, note).await }));
     }
 
     /// A reload may have given the listener another upstream. The client moves there, with its place in the line if it waits. One that
@@ -138,6 +139,7 @@ impl Life<'_> {
         let Lease { wanted: arrived, got, appended, is_logged, .. } = self.lease;
         let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
         service.metrics.durations.record(&timing, 1, None);
+        note_reply_time(now.since(got));
         if is_logged {
             service.sessions.log_access(&AccessRecord {
                 listener: service.sessions.name(),
@@ -187,7 +189,7 @@ impl Life<'_> {
         }
         let hold = slot.hold(requests);
         let metrics = &self.connection.service.metrics;
-        let Some(server) = self.lease.server.as_ref().filter(|server| server.state_ref().is_busy()) else {
+        let Some(server) = self.lease.server.as_ref().filter(|server| server.state_ref().runs_request()) else {
             return metrics.cancelled(CancelOutcome::Idle);
         };
         let (number, target) = (server.number(), server.state_ref().cancel_target().cloned());
