@@ -108,8 +108,8 @@ fn a_cancel_request_that_comes_late_ends_no_query_of_another_client() {
     let (mut first, mut second) = (login(&gateway), login(&gateway));
     // The gateway waits for 10 s, and the request comes to the server a second later.
     relay.set(Fault::DelayCancel(Duration::from_secs(11)));
-    first.send(&query("select pg_sleep(1), 1")).expect("sent");
-    until_true("it runs", || running(&server, "pg_sleep(1)") == "1");
+    first.send(&query("select pg_sleep(6), 1")).expect("sent");
+    until_true("it runs", || running(&server, "pg_sleep(6)") == "1");
     let (port, key) = (gateway.address.tcp().port(), first.key.clone());
     let request = std::thread::spawn(move || cancel(port, &key));
     assert_eq!(first.reply().expect("a reply").errors, []);
