@@ -1,6 +1,7 @@
 //! One client connection: its login, its session, and its end.
 
 mod admission;
+mod identity;
 mod lease;
 mod life;
 mod news;
@@ -18,6 +19,7 @@ use weir_listener::{
 use weir_telemetry::log::Peer;
 
 use self::admission::Admitted;
+pub(crate) use self::admission::shutdown;
 pub(crate) use self::place::SeenBy;
 use crate::{
     console::Console,

@@ -29,7 +29,11 @@ use weir_upstream::pooled::Scope;
 
 use self::command::Command;
 use crate::{
-    connection::Connection, route::Routes, server::PoolKey, service::Service, settings::PostgresListenerSettings,
+    connection::{Connection, shutdown},
+    route::Routes,
+    server::PoolKey,
+    service::Service,
+    settings::PostgresListenerSettings,
 };
 
 /// The database of the console.
@@ -113,6 +117,7 @@ impl<'a> Console<'a> {
                 return Poll::Ready(Err(reason));
             }
             if self.service.sessions.drain_state() != Drain::Off {
+                shutdown(&stream.output);
                 return Poll::Ready(Err(CloseReason::Drained));
             }
             match stream.reader.poll_receive(context) {

@@ -10,6 +10,7 @@
 //! | `connection` | one client: its login (`admission`), its session (`life`), its server (`lease`) |
 //! | `server` | servers as their pools see them: login, reset, check, probe |
 //! | `cancel` / `aside` | cancel requests: keys and routes; the connection that carries one to a server |
+//! | `relay` | cancel requests for clients of the other process of an upgrade |
 //! | `role` | primary or standby: which servers take sessions |
 //! | `route` | which upstream serves a database |
 //! | `console` | the admin console, database `pgbouncer` |
@@ -29,12 +30,15 @@ mod listen;
 mod lookup;
 mod metrics;
 mod penalty;
+mod relay;
 mod role;
 mod route;
 mod server;
 mod service;
 pub mod settings;
 
+pub use cancel::CancelMessage;
+pub use relay::{CancelRelay, ForeignCancel, Over};
 pub use role::watch;
 pub use server::{LoginProbe, PoolKey, PostgresServer};
 pub use service::{PostgresUpstream, Service};

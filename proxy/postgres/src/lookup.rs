@@ -172,7 +172,8 @@ async fn look_up(
     share: Rc<WorkerShare>,
 ) -> Found {
     let pool = upstream.pool(&PoolKey::of_lookups(&settings));
-    let patience = Patience { deadline: turn::now().saturating_add(settings.timeout), notify_at: None };
+    let since = turn::now();
+    let patience = Patience { since, deadline: since.saturating_add(settings.timeout), notify_at: None };
     let acquired = pool.acquire(SelectionCriteria::default(), patience, || {}).await;
     let mut server = acquired.map_err(|error| LookupFailure::NoServer(error.refusal))?;
     let (stream, state) = server.parts();

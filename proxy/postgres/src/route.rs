@@ -40,6 +40,12 @@ impl Route {
         PoolKey::new(user, database, credential, upstream.protocol().settings(), self.entry.as_ref())
     }
 
+    /// The upstreams of its clients.
+    pub(crate) fn upstreams(&self) -> Vec<Rc<PostgresUpstream>> {
+        let standbys = self.standbys.as_ref().map(|standbys| standbys.upstream.clone());
+        std::iter::once(self.upstream.clone()).chain(standbys).collect()
+    }
+
     /// The database at the servers for clients that name `database`.
     pub(crate) fn database<'n>(&'n self, database: &'n str) -> &'n str {
         let own = self.entry.as_ref().and_then(|entry| entry.database.as_deref());

@@ -17,8 +17,9 @@ use crate::{
     cancel::{CancelKeys, CancelMessage},
     connection,
     lookup::Lookups,
-    metrics::ListenerMetrics,
+    metrics::{CancelOutcome, ListenerMetrics},
     penalty::Penalties,
+    relay::CancelRelay,
     route::Routes,
     server::{DERIVED_KEYS_MAX, PostgresServer},
     settings::PostgresListenerSettings,
@@ -44,7 +45,8 @@ impl Made {
         upstreams: Vec<Rc<PostgresUpstream>>,
     ) -> Self {
         let tls = listener.tls.is_some();
-        let policy = LoginPolicy { tls, ..LoginPolicy::new(settings.rules.clone(), mock_secret()) };
+        let mock_forms = settings.users.forms();
+        let policy = LoginPolicy { tls, mock_forms, ..LoginPolicy::new(settings.rules.clone(), mock_secret()) };
         let routes = Rc::new(Routes::new(&settings, upstreams));
         Self { routes, settings: Rc::new(settings), policy: Arc::new(policy) }
     }
@@ -75,6 +77,7 @@ pub struct Service {
     /// Keys that passwords of clients have led to.
     pub(crate) keys: RefCell<KeyCache>,
     pub(crate) penalties: Penalties,
+    relay: CancelRelay,
     /// Users that the server knows.
     pub(crate) lookups: Lookups,
     made: RefCell<Made>,
@@ -83,7 +86,7 @@ pub struct Service {
 impl Service {
     /// A listener with its settings and the upstreams that they name, in the same order.
     pub fn new(
-        (core, share): (CoreShare, Rc<WorkerShare>),
+        (core, share, relay): (CoreShare, Rc<WorkerShare>, CancelRelay),
         listener: ListenerSettings,
         settings: PostgresListenerSettings,
         upstreams: Vec<Rc<PostgresUpstream>>,
@@ -91,7 +94,8 @@ impl Service {
         Rc::new(Self {
             share,
             metrics: ListenerMetrics::new(&core, &listener.name),
-            cancels: CancelKeys::new(core.worker),
+            cancels: CancelKeys::new(relay.process(), core.worker),
+            relay,
             keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *random_bytes())),
             penalties: Penalties::default(),
             lookups: Lookups::default(),
@@ -130,10 +134,25 @@ impl Service {
         self.made.borrow().routes.clone()
     }
 
-    /// Sends a cancel request to the worker that owns its client, and waits until it is over.
+    /// Sends a cancel request to the worker or the process that owns its client, and waits until it is over.
     pub(crate) async fn cancel(&self, pid: u32, secret: &[u8]) {
         let (core, name) = (self.sessions.core(), self.sessions.name());
-        self.cancels.route(pid, secret, |worker, message| (core.post)(worker, name, Box::new(message))).await;
+        let post = |worker, message: CancelMessage| match worker == core.worker {
+            true => {
+                self.deliver_cancel(&message);
+                true
+            }
+            false => (core.post)(worker, name, Box::new(message)),
+        };
+        if !self.cancels.route((pid, secret), (&self.relay, name), post).await {
+            self.metrics.cancelled(CancelOutcome::Unknown);
+        }
+    }
+
+    fn deliver_cancel(&self, message: &CancelMessage) {
+        if !self.cancels.deliver(message) {
+            self.metrics.cancelled(CancelOutcome::Unknown);
+        }
     }
 }
 
@@ -160,7 +179,7 @@ impl weir_listener::Service for Service {
 
     fn deliver(&self, message: &dyn Any) {
         if let Some(message) = message.downcast_ref::<CancelMessage>() {
-            self.cancels.deliver(message);
+            self.deliver_cancel(message);
         }
     }
 }

@@ -68,11 +68,6 @@ impl<P: PooledProtocol> Pool<P> {
         Err(Refusal::Unreachable)
     }
 
-    /// One that finds no endpoint waits until that changes.
-    pub(super) fn waits_for_fitness(&self, wanted: &SelectionCriteria) -> bool {
-        self.context.protocol.judges() && !wanted.is_optional
-    }
-
     /// Waits until the protocol judges an endpoint otherwise, or for a while; false: the wait is over.
     pub(super) async fn reconsidered(self: &Rc<Self>, wait: &mut Wait<impl FnOnce()>) -> bool {
         let now = turn::now();

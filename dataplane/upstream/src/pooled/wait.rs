@@ -15,11 +15,13 @@ use super::{
     shared::EndpointLedger,
     slot::{Delivery, Event, Slot},
 };
-use crate::{breaker::BreakerState, choice::TriedEndpoints, endpoints::SelectionCriteria};
+use crate::{breaker::BreakerState, endpoints::SelectionCriteria};
 
 /// How long one waits for a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
+    /// Since when it waits, also elsewhere: its place in the line.
+    pub since: Time,
     /// The end of the wait. One that falls into a pause is put off by the whole wait: the operator has stopped it, and not the load.
     pub deadline: Time,
     /// The time of the notice that the client waits; `None`: none.
@@ -101,7 +103,6 @@ impl<P: PooledProtocol> Drop for Ticket<P> {
 
 /// The wait of one client.
 pub(super) struct Wait<F> {
-    begun: Time,
     patience: Patience,
     on_wait: Option<F>,
 }
@@ -125,7 +126,7 @@ impl<F: FnOnce()> Wait<F> {
             return false;
         }
         if is_paused {
-            let whole = self.patience.deadline.since(self.begun).max(Duration::from_secs(1));
+            let whole = self.patience.deadline.since(self.patience.since).max(Duration::from_secs(1));
             self.patience.deadline = now.saturating_add(whole);
         }
         !is_paused
@@ -135,10 +136,11 @@ impl<F: FnOnce()> Wait<F> {
 impl<P: PooledProtocol> Pool<P> {
     /// A connection, in the order of those that wait for one on all workers. `on_wait` runs once, at the time that `patience` says.
     ///
-    /// One endpoint that cannot be reached is waited for; of several, each is tried once.
+    /// An endpoint that cannot be reached is waited for; of several, each is tried, again and again until the time is over.
     ///
     /// # Errors
-    /// None came in time, as many wait for the key on this worker as may (`lane_waiters_max` of the settings), the server refused the login, or no endpoint can be reached.
+    /// None came in time, as many wait for the key on this worker as may (`lane_waiters_max` of the settings), the server refused the login, or no
+    /// endpoint could be reached in time.
     pub async fn acquire(
         self: &Rc<Self>,
         wanted: SelectionCriteria,
@@ -162,38 +164,58 @@ impl<P: PooledProtocol> Pool<P> {
         patience: Patience,
         on_wait: impl FnOnce(),
     ) -> Result<PooledConnection<P>, AcquireError> {
-        let mut wait = Wait { begun: turn::now(), patience, on_wait: Some(on_wait) };
+        let mut wait = Wait { patience, on_wait: Some(on_wait) };
+        let mut rounds = 0;
         loop {
-            let number = match self.choose(&wanted) {
-                Ok(number) => number,
-                Err(_) if self.waits_for_fitness(&wanted) && self.reconsidered(&mut wait).await => {
-                    wanted.tried = TriedEndpoints::default();
-                    continue;
+            let error = match self.choose(&wanted) {
+                Err(refusal) => AcquireError { refusal, endpoint: None, words: None },
+                Ok(number) => {
+                    let metrics = self.members[number].endpoint.metrics();
+                    let counted = metrics.waiting();
+                    let waited = self.wait_at(number, &mut wait).await;
+                    drop(counted);
+                    match waited {
+                        Err(error) if error.refusal == Refusal::Unreachable && turn::now() < wait.patience.deadline => {
+                            if wanted.tried.failed(number, self.members.len()) {
+                                continue;
+                            }
+                            error
+                        }
+                        ended => {
+                            metrics.waited(turn::now().since(wait.patience.since), 1);
+                            return ended.map(|connection| self.lend(number, connection));
+                        }
+                    }
                 }
-                Err(refusal) => return Err(AcquireError { refusal, endpoint: None, words: None }),
             };
-            let metrics = self.members[number].endpoint.metrics();
-            let counted = metrics.waiting();
-            let waited = self.wait_at(number, &mut wait).await;
-            drop(counted);
-            match waited {
-                Ok(connection) => {
-                    metrics.waited(turn::now().since(wait.begun), 1);
-                    return Ok(self.lend(number, connection));
-                }
-                Err(error) if error.refusal == Refusal::Unreachable && turn::now() < wait.patience.deadline => {
-                    let has_another = wanted.tried.failed(number, self.members.len());
-                    if !has_another && !(self.waits_for_fitness(&wanted) && self.reconsidered(&mut wait).await) {
-                        return Err(error);
-                    }
-                    if !has_another {
-                        wanted.tried = TriedEndpoints::default();
-                    }
-                }
-                Err(error) => {
-                    metrics.waited(turn::now().since(wait.begun), 1);
-                    return Err(error);
-                }
+            if wanted.is_optional {
+                return Err(error);
+            }
+            // None serves now: a server that starts, or another one in its place, may do so before the time is over.
+            let goes_on = match self.context.protocol.judges() {
+                true => self.reconsidered(&mut wait).await,
+                false => !self.pause(rounds, &mut wait).await,
+            };
+            if !goes_on {
+                return Err(error);
+            }
+            (rounds, wanted.tried) = (rounds + 1, Default::default());
+        }
+    }
+
+    /// The pause before all endpoints are tried once more, longer each time; true: the wait is over.
+    async fn pause(&self, rounds: u32, wait: &mut Wait<impl FnOnce()>) -> bool {
+        let reconnect = &self.context.endpoints.settings().reconnect;
+        let pause = self.context.rng.borrow_mut().backoff(rounds, reconnect.base, reconnect.max);
+        let end = turn::now().saturating_add(pause);
+        loop {
+            let now = turn::now();
+            if now >= end {
+                return wait.is_over(false);
+            }
+            weir_engine::sleep(end.min(wait.due()).since(now)).await;
+            if wait.is_over(false) {
+                return true;
             }
         }
     }
@@ -215,7 +237,7 @@ impl<P: PooledProtocol> Pool<P> {
         if self.waiting.get() >= context.endpoints.settings().lane_waiters_max as usize {
             return Err(error(Refusal::QueueFull, None));
         }
-        let mut ticket = Ticket::new(self, number, wait.begun);
+        let mut ticket = Ticket::new(self, number, wait.patience.since);
         let due = weir_engine::deadline();
         loop {
             // Those that wait are woken by a judgement; this one may have come too late for that.
@@ -236,10 +258,11 @@ impl<P: PooledProtocol> Pool<P> {
                     {
                         return Ok(connection);
                     }
-                    ticket = Ticket::new(self, number, wait.begun);
+                    ticket = Ticket::new(self, number, wait.patience.since);
                 }
                 None if wait.is_over(member.share.signals.is_paused()) => {
-                    let is_unreachable = member.endpoint.breaker_state() != BreakerState::Closed;
+                    let is_unreachable = member.endpoint.breaker_state() != BreakerState::Closed
+                        || ledger.with(|ledger| ledger.is_out());
                     return Err(error(if is_unreachable { Refusal::Unreachable } else { Refusal::QueueTimeout }, None));
                 }
                 None => ledger.change(|ledger| ledger.launch(self.key(), turn::now())),

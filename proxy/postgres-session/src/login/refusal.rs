@@ -62,13 +62,6 @@ impl Refusal {
         self.report.as_ref().map(|report| report.message.as_slice()).unwrap_or_default()
     }
 
-    /// No such database. The shell finds this after the login, as PostgreSQL does, so that only users learn which exist.
-    #[must_use]
-    pub fn no_database(name: &[u8]) -> Refusal {
-        let message = quoted(b"database ", name, b" does not exist");
-        policy("postgres_no_database", sqlstate::INVALID_CATALOG_NAME, message)
-    }
-
     /// The login takes too long. PostgreSQL closes without a word after `authentication_timeout`.
     #[must_use]
     pub fn timeout(limit_ms: u64) -> Refusal {
@@ -122,7 +115,7 @@ impl Refusal {
     pub(super) fn replication() -> Refusal {
         let message = b"replication connections are not allowed here".to_vec();
         let mut refusal = policy("postgres_replication", sqlstate::FEATURE_NOT_SUPPORTED, message);
-        refusal.set_hint("Connect to the server itself, or set replication = \"pass\" at the listener.");
+        refusal.set_hint("Connect to the server itself.");
         refusal
     }
 

@@ -1,10 +1,10 @@
 //! From the first byte of a client to its session: encryption, proof, the pool of its database, the greeting of a server.
 
-use std::{future::poll_fn, mem, pin::pin, rc::Rc, sync::Arc};
+use std::{cell::Cell, future::poll_fn, mem, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use futures_util::future::{Either, select};
 use weir_base::{limits, time::turn};
-use weir_engine::{Stream, timeout, tls::AltName};
+use weir_engine::{Output, Stream, timeout};
 use weir_listener::{CloseReason, Drain, Security};
 use weir_postgres_codec::{
     Version,
@@ -21,7 +21,11 @@ use weir_upstream::{
     pooled::{Condition, Patience, Pool},
 };
 
-use super::{Connection, place::Standbys};
+use super::{
+    Connection,
+    identity::{Identity, Place},
+    place::Standbys,
+};
 use crate::{
     aside,
     cancel::CancelSlot,
@@ -38,6 +42,7 @@ use crate::{
 /// A client that is logged in.
 pub(super) struct Client {
     pub(super) session: Session,
+    pub(super) identity: Identity,
     pub(super) pool: Rc<Pool<PostgresServer>>,
     pub(super) upstream: Rc<PostgresUpstream>,
     /// `None`: all its statements go to `pool`.
@@ -70,7 +75,10 @@ pub(super) async fn admit(
         let is_draining = connection.service.sessions.drain_state() != Drain::Off;
         ending.or(is_draining.then_some(CloseReason::Drained)).map_or(std::task::Poll::Pending, std::task::Poll::Ready)
     });
-    let mut admission = Admission { connection, settings, security, looked_up: None };
+    let output = stream.output.clone();
+    let may_speak = Cell::new(false);
+    let (waited, looked_up) = (Duration::ZERO, None);
+    let mut admission = Admission { connection, settings, security, waited, may_speak: &may_speak, looked_up };
     let admitted = pin!(timeout(limit, admission.run(stream)));
     match select(admitted, pin!(ended)).await {
         Either::Left((Ok(admitted), _)) => admitted,
@@ -78,8 +86,19 @@ pub(super) async fn admit(
             let refusal = Refusal::timeout(limit.as_millis() as u64);
             Err(violation(connection, &refusal))
         }
-        Either::Right((reason, _)) => Err(reason),
+        Either::Right((reason, _)) => {
+            if may_speak.get() {
+                shutdown(&output);
+            }
+            Err(reason)
+        }
     }
+}
+
+/// FATAL with 57P01: the gateway drains, or ends the connection.
+pub(crate) fn shutdown(output: &Output) {
+    let refusal = weir_postgres_session::Refusal::shutdown();
+    output.with(|out| backend::error(out, &ErrorReport::fatal(refusal.sqlstate, &*refusal.text)));
 }
 
 /// The reason of a close that a refusal causes.
@@ -94,6 +113,10 @@ struct Admission<'a> {
     connection: &'a Rc<Connection>,
     settings: Rc<PostgresListenerSettings>,
     security: Security,
+    /// The delay of this login so far.
+    waited: Duration,
+    /// The client has sent something, and a message to it is whole and readable: no TLS handshake is under way.
+    may_speak: &'a Cell<bool>,
     /// The user that was found at the server.
     looked_up: Option<Vec<u8>>,
 }
@@ -104,7 +127,10 @@ impl Admission<'_> {
         let (mut input, mut out) = (Vec::new(), Vec::new());
         loop {
             match stream.reader.receive().await {
-                Ok(Some(chunk)) => input.extend_from_slice(&chunk),
+                Ok(Some(chunk)) => {
+                    self.may_speak.set(true);
+                    input.extend_from_slice(&chunk);
+                }
                 Ok(None) => return Err(CloseReason::ClientClosed),
                 Err(_) => return Err(CloseReason::ClientReset),
             }
@@ -126,6 +152,9 @@ impl Admission<'_> {
                             login.on_tls(facts, &mut out)
                         }
                         Step::LookUp { user, is_password_needed } => {
+                            if is_password_needed {
+                                self.delay().await;
+                            }
                             let found = self.user(user, is_password_needed, stream).await?;
                             login.on_user(found, &mut out)
                         }
@@ -208,16 +237,13 @@ impl Admission<'_> {
         if !stream.output.drained(limits::WRITE_IDLE_TIMEOUT).await {
             return Err(CloseReason::ClientReset);
         }
+        self.may_speak.set(false);
         let handshake = acceptor.accept(stream, &received).await;
         handshake.map_err(|_| CloseReason::of_client("tls_handshake"))?;
-        let client_names = stream.peer_identity().map_or_else(Vec::new, |identity| {
-            let common = identity.common_name.into_iter();
-            let dns = identity.alt_names.into_iter().filter_map(|name| match name {
-                AltName::Dns(name) => Some(name),
-                _ => None,
-            });
-            common.chain(dns).map(String::into_bytes).collect()
-        });
+        self.may_speak.set(true);
+        // The common name alone, as in PostgreSQL.
+        let name = stream.peer_identity().and_then(|identity| identity.common_name);
+        let client_names = name.into_iter().map(String::into_bytes).collect();
         Ok(TlsFacts { has_alpn: stream.has_agreed_on(b"postgresql"), client_names, binding: channel_binding(stream) })
     }
 
@@ -231,6 +257,15 @@ impl Admission<'_> {
         CloseReason::Ended("cancel_request")
     }
 
+    /// After wrong passwords of its address a client waits before its proof.
+    async fn delay(&mut self) {
+        let penalties = &self.connection.service.penalties;
+        let begun = self.connection.address().and_then(|address| penalties.begins(address, turn::now()));
+        let Some((delay, _waiting)) = begun else { return };
+        weir_engine::sleep(delay).await;
+        self.waited = delay;
+    }
+
     /// Counts a refusal; a client with a wrong password waits for it.
     async fn refused(&self, refusal: &Refusal, stream: &Stream, words: &[u8]) -> CloseReason {
         let service = &self.connection.service;
@@ -240,7 +275,7 @@ impl Admission<'_> {
                 service.lookups.doubt(name);
             }
             if let Some(address) = self.connection.address() {
-                weir_engine::sleep(service.penalties.failed(address, turn::now())).await;
+                weir_engine::sleep(service.penalties.failed(address, self.waited, turn::now())).await;
             }
         }
         stream.output.append(words);
@@ -270,28 +305,14 @@ impl Admission<'_> {
             let text = format!("database \"{}\" does not exist", String::from_utf8_lossy(&start.database));
             return Err(self.fatal(stream, sqlstate::INVALID_CATALOG_NAME, &text));
         };
-        let upstream = route.upstream.clone();
-        let standbys = route.standbys.as_ref();
-        let all = std::iter::once(&upstream).chain(standbys.map(|standbys| &standbys.upstream));
-        *self.connection.upstreams.borrow_mut() = all.cloned().collect();
         // A password is enough for every server; keys of a proof only for one with the same verifier.
         let known = client.user.as_ref().map(|user| user.credential());
         let credential = known.filter(|known| *known != Credential::None).unwrap_or(client.credential);
-        let standbys = standbys.map(|standbys| Standbys {
-            pool: standbys.upstream.pool(&route.key(
-                &standbys.upstream,
-                &start.user,
-                &start.database,
-                credential.clone(),
-            )),
-            upstream: standbys.upstream.clone(),
-            lag_max: standbys.lag_max,
-            seen: standbys.seen.clone(),
-            wrote_at: None,
-        });
-        let key = route.key(&upstream, &start.user, &start.database, credential);
-        let pool = upstream.pool(&key);
-        let reported = match upstream.protocol().greeting(&key) {
+        let (user, database) = (start.user[..].into(), start.database[..].into());
+        let identity = Identity { user, database, credential };
+        let Place { upstream, pool, standbys } = identity.place(route);
+        *self.connection.upstreams.borrow_mut() = route.upstreams();
+        let reported = match upstream.protocol().greeting(pool.key()) {
             Some(reported) => reported,
             None => self.greeting(&pool, &upstream, stream).await?,
         };
@@ -307,7 +328,7 @@ impl Admission<'_> {
         service.metrics.logins.inc();
         let settings = self.settings.clone();
         let feed = ClientFeed::new(&upstream, &pool, wake);
-        let client = Client { session, pool, upstream, standbys, settings, cancel, feed, input };
+        let client = Client { session, identity, pool, upstream, standbys, settings, cancel, feed, input };
         Ok(Admitted::Client(Box::new(client)))
     }
 
@@ -329,8 +350,10 @@ impl Admission<'_> {
         upstream: &PostgresUpstream,
         stream: &Stream,
     ) -> Result<Greeting, CloseReason> {
-        let deadline = turn::now().saturating_add(self.settings.query_wait_timeout);
-        let acquired = pool.acquire(SelectionCriteria::default(), Patience { deadline, notify_at: None }, || {}).await;
+        let since = turn::now();
+        let patience =
+            Patience { since, deadline: since.saturating_add(self.settings.query_wait_timeout), notify_at: None };
+        let acquired = pool.acquire(SelectionCriteria::default(), patience, || {}).await;
         match acquired {
             Ok(server) => {
                 let (protocol, key) = (upstream.protocol(), pool.key());

@@ -16,10 +16,10 @@ use weir_postgres_session::{Cleanliness, Refusal, ServerState, Want};
 use weir_telemetry::access::AccessRecord;
 use weir_upstream::{
     Refusal as PoolRefusal, SelectionCriteria,
-    pooled::{AcquireError, Condition, Patience, PooledConnection},
+    pooled::{AcquireError, Condition, Patience, Pool, PooledConnection},
 };
 
-use super::life::Life;
+use super::{identity::Place, life::Life, place::Standbys};
 use crate::{aside, cancel::CancelSlot, metrics::CancelOutcome, server::PostgresServer};
 
 /// A server on its way.
@@ -39,6 +39,8 @@ pub(super) struct Lease {
     /// Bytes that the client had been sent then.
     appended: u64,
     is_logged: bool,
+    /// The listener has another upstream than the client, which moves there when it holds no server.
+    is_outdated: bool,
 }
 
 impl Lease {
@@ -61,11 +63,15 @@ impl Life<'_> {
         if let Some(server) = pool.try_acquire(&wanted) {
             return Some(server);
         }
-        let settings = &self.client.settings;
-        let patience = Patience {
-            deadline: self.lease.wanted.saturating_add(settings.query_wait_timeout),
-            notify_at: settings.query_wait_notify.map(|notify| self.lease.wanted.saturating_add(notify)),
-        };
+        let notify = self.client.settings.query_wait_notify;
+        self.wait_for_server(pool, wanted, notify.map(|notify| self.lease.wanted.saturating_add(notify)));
+        None
+    }
+
+    fn wait_for_server(&mut self, pool: Rc<Pool<PostgresServer>>, wanted: SelectionCriteria, notify_at: Option<Time>) {
+        let since = self.lease.wanted;
+        let deadline = since.saturating_add(self.client.settings.query_wait_timeout);
+        let patience = Patience { since, deadline, notify_at };
         let (primary, output) = (self.client.pool.clone(), self.output.clone());
         let note = move || {
             let text = "no server connection available in postgres backend, client being queued";
@@ -84,7 +90,35 @@ impl Life<'_> {
                 }
             }),
         });
-        None
+    }
+
+    /// A reload may have given the client's database another upstream. The client moves there, with its place in the line if it waits. One
+    /// that holds a server moves when it has given it back. If the database is gone, the client stays where it is.
+    pub(super) fn follow_upstream(&mut self) {
+        let routes = self.connection.service.routes();
+        let Some(route) = routes.find(&self.client.identity.database) else { return };
+        let standbys = (self.client.standbys.as_ref(), route.standbys.as_ref());
+        let has_same_standbys = match standbys {
+            (Some(own), Some(now)) => Rc::ptr_eq(&own.upstream, &now.upstream),
+            (own, now) => own.is_none() && now.is_none(),
+        };
+        self.lease.is_outdated = !Rc::ptr_eq(&self.client.upstream, &route.upstream) || !has_same_standbys;
+        if !self.lease.is_outdated || self.lease.server.is_some() {
+            return;
+        }
+        let wrote_at = self.client.standbys.as_ref().and_then(|standbys| standbys.wrote_at);
+        let Place { upstream, pool, standbys } = self.client.identity.place(route);
+        let standbys = standbys.map(|standbys| Standbys { wrote_at, ..standbys });
+        *self.connection.upstreams.borrow_mut() = route.upstreams();
+        self.client.feed.follow(&upstream, &pool);
+        (self.client.upstream, self.client.pool, self.client.standbys) = (upstream, pool, standbys);
+        self.lease.is_outdated = false;
+        if self.lease.acquiring.take().is_some() {
+            let notify = self.client.settings.query_wait_notify;
+            let notify_at = notify.map(|notify| self.lease.wanted.saturating_add(notify));
+            let pool = self.client.pool.clone();
+            self.wait_for_server(pool, SelectionCriteria::default(), notify_at.filter(|at| turn::now() < *at));
+        }
     }
 
     /// The client holds `server` from now on.
@@ -106,12 +140,21 @@ impl Life<'_> {
             server.pool().suspect(server.number());
         }
         give_back(server, cleanliness, &self.client.cancel);
+        self.follow_if_outdated();
     }
 
     /// The server is gone.
     pub(super) fn lose(&mut self, server: PooledConnection<PostgresServer>) {
         server.close(LossCause::Closed);
         self.done("server_lost");
+        self.follow_if_outdated();
+    }
+
+    #[inline]
+    fn follow_if_outdated(&mut self) {
+        if self.lease.is_outdated {
+            self.follow_upstream();
+        }
     }
 
     /// Records the time that the client had a server.
@@ -147,8 +190,7 @@ impl Life<'_> {
         let pool = self.client.pool.key().to_string();
         match error.refusal {
             PoolRefusal::QueueTimeout | PoolRefusal::QueueFull => {
-                let waiters = self.client.upstream.counts().iter().map(|counts| counts.waiting as usize).sum();
-                Refusal::wait_timeout(&pool, waiters, turn::now().since(self.lease.wanted))
+                Refusal::wait_timeout(&pool, self.client.pool.waiting(), turn::now().since(self.lease.wanted))
             }
             PoolRefusal::Unreachable | PoolRefusal::BreakerOpen => Refusal::unreachable(&pool),
             PoolRefusal::Greeting => aside::refusal_of(error.words.as_deref(), &pool),
@@ -178,12 +220,16 @@ impl Life<'_> {
         };
         let (number, target) = (server.number(), server.state_ref().cancel_target().cloned());
         let (upstream, service) = (self.upstream_of(server.pool()).clone(), self.connection.service.clone());
+        let (slot, id) = (slot.clone(), server.id());
         weir_engine::spawn(async move {
             let outcome = match target {
                 Some(target) => aside::cancel(&upstream, number, &target).await,
                 None => CancelOutcome::Failed,
             };
             service.metrics.cancelled(outcome);
+            if outcome == CancelOutcome::Unconfirmed {
+                slot.spoil(id);
+            }
             drop(hold);
         })
         .detach();
@@ -210,28 +256,37 @@ impl Life<'_> {
         };
         let (upstream, service) = (self.upstream_of(server.pool()).clone(), self.connection.service.clone());
         weir_engine::spawn(async move {
-            service.metrics.cancelled(aside::cancel(&upstream, number, &target).await);
-            give_back(server, Cleanliness::Dirty, &slot);
+            let outcome = aside::cancel(&upstream, number, &target).await;
+            service.metrics.cancelled(outcome);
+            match outcome {
+                CancelOutcome::Unconfirmed => server.close(LossCause::Retired),
+                _ => give_back(server, Cleanliness::Dirty, &slot),
+            }
         })
         .detach();
     }
 }
 
-/// Gives a server back as it is left. One whose query is being cancelled waits until that is over: a late signal would end the query
-/// of the next client.
+/// Gives a server back as it is left. One whose query is being cancelled waits until that is over, and is closed if that cannot be
+/// known: a late signal would end the query of the next client.
 fn give_back(server: PooledConnection<PostgresServer>, cleanliness: Cleanliness, slot: &Rc<CancelSlot>) {
     let condition = match cleanliness {
         Cleanliness::Clean => Condition::Clean,
         Cleanliness::Dirty => Condition::Dirty,
         Cleanliness::Unusable => return server.close(LossCause::Retired),
     };
+    let give_back =
+        move |server: PooledConnection<PostgresServer>, slot: &CancelSlot| match slot.forget_spoiled(server.id()) {
+            true => server.close(LossCause::Retired),
+            false => server.give_back(condition),
+        };
     if !slot.is_held() {
-        return server.give_back(condition);
+        return give_back(server, slot);
     }
     let slot = slot.clone();
     weir_engine::spawn(async move {
         slot.released().await;
-        server.give_back(condition);
+        give_back(server, &slot);
     })
     .detach();
 }

@@ -99,12 +99,14 @@ pub(crate) struct ClientFeed {
     pool: Rc<Pool<PostgresServer>>,
     wake: Rc<dyn Fn()>,
     feed: OnceCell<Rc<Feed>>,
+    /// The encoding of the client at its first LISTEN.
+    wanted: RefCell<Option<Box<[u8]>>>,
 }
 
 impl ClientFeed {
     /// A client of that pool; `wake` lets its task look at what has come.
     pub(crate) fn new(upstream: &Rc<PostgresUpstream>, pool: &Rc<Pool<PostgresServer>>, wake: Rc<dyn Fn()>) -> Self {
-        Self { upstream: upstream.clone(), pool: pool.clone(), wake, feed: OnceCell::new() }
+        Self { upstream: upstream.clone(), pool: pool.clone(), wake, feed: OnceCell::new(), wanted: RefCell::default() }
     }
 
     /// The encoding as a line has it: names that differ in letter case and punctuation are one, and that of the server is none.
@@ -120,8 +122,22 @@ impl ClientFeed {
         (of_server.as_ref() != Some(&wanted)).then_some(wanted)
     }
 
+    /// A reload has replaced the upstream: the client listens at the new one, with a gap.
+    pub(crate) fn follow(&mut self, upstream: &Rc<PostgresUpstream>, pool: &Rc<Pool<PostgresServer>>) {
+        (self.upstream, self.pool) = (upstream.clone(), pool.clone());
+        let Some(before) = self.feed.take() else { return };
+        let encoding = self.wanted.take();
+        for channel in before.channels.take() {
+            before.hub.unlisten(&before, &channel);
+            // One that is refused there ends with the client's next LISTEN of it.
+            let _ = self.listen(&channel, encoding.as_deref());
+        }
+        self.begin(encoding.as_deref()).note_gap();
+    }
+
     fn begin(&self, encoding: Option<&[u8]>) -> &Rc<Feed> {
         self.feed.get_or_init(|| {
+            *self.wanted.borrow_mut() = encoding.map(Into::into);
             let hub = Hub::of(&self.upstream, self.pool.key(), self.encoding(encoding));
             Rc::new(Feed {
                 id: hub.next_feed(),

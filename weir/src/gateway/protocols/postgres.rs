@@ -38,7 +38,7 @@ impl Protocol for Postgres {
 
     fn service(of: ListenerParts<'_>, own: &PostgresListenerSettings) -> Option<Rc<dyn Service>> {
         let upstreams = of.upstreams.all_named(&own.upstreams)?;
-        let core = (of.core.clone(), of.protocols.postgres.clone());
+        let core = (of.core.clone(), of.protocols.postgres.clone(), of.protocols.cancels.clone());
         Some(weir_postgres::Service::new(core, of.settings, own.clone(), upstreams))
     }
 

@@ -2,12 +2,14 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `certificate` | what `auth = "cert"` needs |
 //! | `keys` | the declarations |
 //! | `database` | the databases that clients may name |
 //! | `lookup` | users that the server knows |
 //! | `rules` | clients that may log in, and how |
 //! | `userlist` | users from a file |
 
+mod certificate;
 mod database;
 mod keys;
 mod lookup;
@@ -23,7 +25,7 @@ pub(crate) use weir_postgres::settings::{
     PostgresListenerSettings as ListenerSettings, PostgresUpstreamSettings as UpstreamSettings,
 };
 use weir_postgres::settings::{TargetSessionAttrs, users};
-use weir_upstream::pooled::PooledSettings;
+use weir_upstream::pooled::{PooledSettings, WAITERS_MAX};
 use weir_upstream::settings::BalanceSettings;
 
 use crate::checks::error_at;
@@ -90,6 +92,7 @@ impl Protocol for Postgres {
     fn file(_: &FileSection, _: &mut Reader<'_>) {}
 
     fn listener((): &(), of: &mut ListenerContext<'_>, reader: &mut Reader<'_>) -> Option<ListenerSettings> {
+        certificate::check(of, reader);
         Some(listener(of, reader))
     }
 
@@ -201,12 +204,15 @@ fn check_roles(of: &UpstreamContext<'_>, path: &str, reader: &mut Reader<'_>) {
 const ENDPOINTS_MAX: usize = 64;
 
 /// Settings of an upstream.
-fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
+fn upstream(of: &mut UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
     let (section, path) = (&of.section.own.postgres.postgres, format!("{}.postgres", of.path));
     if let (Some(password), None) = (&section.password, &section.user) {
         error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
     }
     check_roles(of, &path, reader);
+    if let Some(settings) = of.settings.as_mut().filter(|_| !of.section.lane_waiters_max.is_given) {
+        settings.lane_waiters_max = WAITERS_MAX;
+    }
     UpstreamSettings {
         user: section.user.as_ref().map(|user| user.value.0.clone()),
         password: section.password.as_ref().map(|password| password.value.secret.clone()),
