@@ -47,10 +47,6 @@ impl Session {
                 self.refuse(&refusal, head, turn, server);
                 return None;
             }
-            if !self.has_room_for_prepares(facts) {
-                self.refuse(&Refusal::TOO_MANY_STATEMENTS, head, turn, server);
-                return None;
-            }
             if server.is_none()
                 && let Some(next) = self.on_listen_statement(facts, head, turn)
             {
@@ -80,12 +76,7 @@ impl Session {
                     self.use_no_statement(head, turn, server);
                     return None;
                 }
-                self.has_barrier |= self.is_barrier(&facts);
                 self.prepare_for(&facts, turn, server);
-                if facts.names_statements {
-                    // Messages behind it with names wait.
-                    self.names_since = Some(server.queue.batch());
-                }
                 Note::Effects(facts)
             }
             None => Note::None,
@@ -117,6 +108,9 @@ impl Session {
         if facts.names_reserved == Some(Reserved::Taken) {
             return Some(Refusal::RESERVED_NAME);
         }
+        if !self.has_room_for_prepares(facts) {
+            return Some(Refusal::TOO_MANY_STATEMENTS);
+        }
         if facts.begins_block && self.settings.pool_mode == PoolMode::Statement {
             return Some(Refusal { is_fatal: false, ..Refusal::BLOCK_IN_STATEMENT_POOLING });
         }
@@ -141,6 +135,7 @@ impl Session {
         if facts.is_opaque {
             self.note_opaque(false, server, turn.io);
         }
+        self.has_barrier |= self.is_barrier(facts);
         // A failed block refuses everything but its end.
         if facts.names_statements && server.status != TransactionStatus::Failed {
             for effect in facts.all() {
@@ -148,6 +143,10 @@ impl Session {
                     self.align(name, turn, server);
                 }
             }
+        }
+        if facts.names_statements {
+            // Messages behind it with names wait.
+            self.names_since = Some(server.queue.batch());
         }
     }
 
