@@ -16,7 +16,8 @@
 //! | `io` | the interface between a session and its shell |
 //! | `session` | one client: bytes in, what to do next |
 //! | `client` / `feed` | messages of a client, one by one; its input on the way to the server |
-//! | `simple` / `extended` | Query; Parse, Bind, Describe, Execute, Close |
+//! | `simple` / `extended` | Query; Parse, Bind, Describe, Execute |
+//! | `close` | Close |
 //! | `route` | which server a statement may have |
 //! | `facts` | effects of a text on its session |
 //! | `statements` | prepared statements: texts of a worker, names of a client, slots of a server |
@@ -43,6 +44,7 @@ mod attach;
 pub mod cancel_key;
 pub mod checkin;
 mod client;
+mod close;
 mod deadline;
 mod extended;
 mod facts;

@@ -47,10 +47,6 @@ impl Session {
                 self.refuse(&refusal, head, turn, server);
                 return None;
             }
-            if !self.has_room_for_prepares(facts) {
-                self.refuse(&Refusal::TOO_MANY_STATEMENTS, head, turn, server);
-                return None;
-            }
             if server.is_none()
                 && let Some(next) = self.on_listen_statement(facts, head, turn)
             {
@@ -69,34 +65,9 @@ impl Session {
             }
         };
         self.retry.forget();
-        let mut server_text = None;
-        let note = match facts {
-            Some(facts) => {
-                // Names, and whether a block has failed, must be certain before anything is sent about them.
-                let is_unsure = facts.names_statements && !server.queue.is_empty();
-                if is_unsure {
-                    return Some(self.wait_for_replies(turn, server));
-                }
-                if self.is_deallocated_here(&facts, head, turn, server) {
-                    return None;
-                }
-                if facts.names_reserved.is_some() {
-                    self.use_no_statement(head, turn, server);
-                    return None;
-                }
-                if !self.may_notify(&facts, turn.io) {
-                    return Some(Next::Wait);
-                }
-                self.has_barrier |= self.is_barrier(&facts);
-                self.prepare_for(&facts, turn, server);
-                if facts.names_statements {
-                    // Messages behind it with names wait.
-                    self.names_since = Some(server.queue.batch());
-                }
-                server_text = facts.server_text.clone().filter(|_| self.shares_listen());
-                if facts.has_effects { Note::Effects(facts) } else { Note::None }
-            }
-            None => Note::None,
+        let (note, server_text) = match self.begin_effects(facts, head, turn, server) {
+            Ok(begun) => begun,
+            Err(next) => return next,
         };
         turn.io.count(Event::Query);
         // One that an outstanding request ends is there again if that fails.
@@ -116,6 +87,35 @@ impl Session {
         None
     }
 
+    /// Prepares the server for the effects of a text, and gives the text that goes there in its place, if another one does. `Err`: it
+    /// goes nowhere, now or at all.
+    fn begin_effects<I: Io>(
+        &mut self,
+        facts: Option<Rc<Facts>>,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: &mut ServerState,
+    ) -> Result<(Note, Option<Rc<[u8]>>), Option<Next>> {
+        let Some(facts) = facts else { return Ok((Note::None, None)) };
+        // Names, and whether a block has failed, must be certain before anything is sent about them.
+        if facts.names_statements && !server.queue.is_empty() {
+            return Err(Some(self.wait_for_replies(turn, server)));
+        }
+        if self.is_deallocated_here(&facts, head, turn, server) {
+            return Err(None);
+        }
+        if facts.names_reserved.is_some() {
+            self.use_no_statement(head, turn, server);
+            return Err(None);
+        }
+        if !self.may_notify(&facts, turn.io) {
+            return Err(Some(Next::Wait));
+        }
+        self.prepare_for(&facts, turn, server);
+        let server_text = facts.server_text.clone().filter(|_| self.shares_listen());
+        Ok((if facts.has_effects { Note::Effects(facts) } else { Note::None }, server_text))
+    }
+
     /// The client may have what a text prepares by SQL.
     fn has_room_for_prepares(&self, facts: &Facts) -> bool {
         let prepares = facts.prepares();
@@ -130,6 +130,9 @@ impl Session {
         }
         if facts.names_reserved == Some(Reserved::Taken) {
             return Some(Refusal::RESERVED_NAME);
+        }
+        if !self.has_room_for_prepares(facts) {
+            return Some(Refusal::TOO_MANY_STATEMENTS);
         }
         if facts.begins_block && self.settings.pool_mode == PoolMode::Statement {
             return Some(Refusal { is_fatal: false, ..Refusal::BLOCK_IN_STATEMENT_POOLING });
@@ -155,6 +158,7 @@ impl Session {
         if facts.is_opaque {
             self.note_opaque(false, server, turn.io);
         }
+        self.has_barrier |= self.is_barrier(facts);
         // A failed block refuses everything but its end.
         if facts.names_statements && server.status != TransactionStatus::Failed {
             for effect in facts.all() {
@@ -162,6 +166,10 @@ impl Session {
                     self.align(name, turn, server);
                 }
             }
+        }
+        if facts.names_statements {
+            // Messages behind it with names wait.
+            self.names_since = Some(server.queue.batch());
         }
     }
 
