@@ -344,7 +344,7 @@ pub fn release_program_pages() -> io::Result<()> {
     let program = std::fs::read_link("/proc/self/exe")?;
     let program = program.to_string_lossy();
     for line in std::fs::read_to_string("/proc/self/maps")?.lines().filter(|line| line.ends_with(&*program)) {
-        // The first segment is that of the constants. What a relocation has changed is in a later one, which the file cannot restore.
+        // The first segment is that of the constants. A later one has the results of relocations, which the file cannot restore.
         let Some((range, _)) = line.split_once(" r-xp ").or_else(|| line.split_once(" r--p 00000000 ")) else {
             continue;
         };

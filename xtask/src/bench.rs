@@ -122,7 +122,7 @@ const ABOUT: &str = include_str!("bench/about.md");
 const ROW: &str = "| [postgres](postgres.md) | PostgreSQL beside PgBouncer, a relay and no gateway: CPU per transaction, latency, logins, \
 TLS, memory of clients and of server connections | `cargo xtask bench postgres` |";
 /// Seconds of a run, where the command line does not say.
-const SECONDS: &str = "2";
+const SECONDS: &str = "3";
 
 /// The words behind `bench postgres`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -274,7 +274,7 @@ mod tests {
         let request = Request::parse(&["--blocks", "9"]).expect("good");
         let words = request.words(&PARTS[0], "127.0.0.1:5", Path::new("docs/results/postgres")).join(" ");
         let wanted = "lab compare examples/lab/postgres-closed.toml --behind 127.0.0.1:5 --peers pgbouncer,floor,direct \
-                      --load pgbench --seconds 2 --blocks 9 --json docs/results/postgres/simple.json";
+                      --load pgbench --seconds 3 --blocks 9 --json docs/results/postgres/simple.json";
         assert_eq!(words, wanted);
     }
 }

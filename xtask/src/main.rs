@@ -24,7 +24,7 @@ Developer commands of Weir.
                                            --binary FILE: package that program; --version VERSION, --folder FOLDER:
                                            of the package; --quick: do not compress it
   cargo xtask bench postgres [option ...]  measure the rows of docs/results/postgres.md, with a program of the profile `dist`
-                                           (an hour and a half); --quick: two blocks of each, into the folder of build
+                                           (two hours); --quick: two blocks of each, into the folder of build
                                            output; --only PART,...: of it only these; --blocks N, --seconds N, --binary
                                            FILE, --folder FOLDER: of the results
   cargo xtask generate reference [--check] write docs/METRICS.md, docs/CONFIG.md (--check: compare)

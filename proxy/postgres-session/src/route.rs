@@ -33,7 +33,7 @@ pub enum Access {
     Standby,
 }
 
-/// What a session has seen and done that decides about its next server.
+/// Facts of a session that decide about its next server.
 #[derive(Debug, Default)]
 pub(crate) struct Route {
     /// The unit for which the session has its server.
@@ -73,7 +73,7 @@ impl Session {
         self.route.has_written |= access == Access::Write;
     }
 
-    /// What to do if the next unit may not follow on the server that the session has for reading.
+    /// The next action, if the next unit may not follow on the server that the session has for reading.
     pub(crate) fn outgrows(&mut self, head: Head, rest: &[u8], server: &ServerState) -> Option<Next> {
         let is_unit = matches!(
             head.tag,
@@ -191,7 +191,7 @@ impl Session {
 /// Messages of a unit that are looked at. Longer ones go to the primary.
 const UNIT_MESSAGES_MAX: usize = 256;
 
-/// What is known of a unit.
+/// Facts of a unit.
 #[derive(Default)]
 struct Unit<'r> {
     /// Names of the statements that it prepares.

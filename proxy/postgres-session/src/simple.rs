@@ -224,6 +224,11 @@ impl Session {
         // As any Query does.
         self.unnamed = None;
         turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+        if server.queue.needs_sync() {
+            // A Query ends the transaction of an open batch, and its portals.
+            turn.io.encode_to_server(frontend::sync);
+            server.queue.push(Expected::swallow(Request::Sync, Note::None));
+        }
         let mut bytes = Vec::new();
         backend::command_complete(&mut bytes, b"DEALLOCATE");
         server.queue.push(Expected::fake(Request::LocalCommand, Note::Reply(bytes.into())));

@@ -50,7 +50,7 @@ pub(crate) enum Role {
     Standby,
 }
 
-/// What is known of one server.
+/// Facts of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) role: Role,
@@ -241,7 +241,7 @@ fn report(upstream: &PostgresUpstream, number: usize, before: Standing, now: Sta
     }
 }
 
-/// Judges all servers anew, and lets sessions know of changes.
+/// Judges all servers, and lets sessions know of changes.
 fn settle(upstream: &PostgresUpstream) {
     let watches: Vec<_> = (0..upstream.settings().endpoints.len()).map(|number| upstream.watch(number)).collect();
     let standings: Vec<_> = watches.iter().map(|watch| watch.standing()).collect();
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn a_primary_that_a_promoted_standby_has_replaced_takes_no_sessions() {
         let gone = Standing { is_reachable: false, ..primary(1) };
-        assert_eq!(judge(Primary, &[gone, STANDBY]), [Fit, Unfit], "nobody has replaced it yet");
+        assert_eq!(judge(Primary, &[gone, STANDBY]), [Fit, Unfit], "none has replaced it yet");
         assert_eq!(judge(Primary, &[gone, primary(2)]), [Unfit, Fit]);
         assert_eq!(judge(Primary, &[primary(1), primary(2)]), [Unfit, Fit], "it is back, and does not know");
     }

@@ -49,7 +49,7 @@ pub struct PoolKey(Arc<Identity>);
 
 #[derive(PartialEq, Eq)]
 struct Identity {
-    /// Of the names: each transaction that waits for a server looks its pool up.
+    /// The hash of the names: each transaction that waits for a server looks its pool up.
     hash: u64,
     /// The database as operators and limits know it: the name that clients give, if entries of the listener lead from names to databases.
     name: Box<[u8]>,

@@ -187,7 +187,7 @@ fn exchange(wire: &mut Wire, text: &str) -> Result<(), String> {
     }
 }
 
-/// What the clients of a failover have seen.
+/// Results that the clients of a failover have seen.
 #[derive(Default)]
 struct Seen {
     committed: AtomicU32,
@@ -232,7 +232,7 @@ fn when_a_standby_is_promoted_only_transactions_at_the_lost_primary_fail_and_the
         let committed = || seen.committed.load(Ordering::Relaxed);
         until_true("transactions at the first primary", || committed() > 200);
         primary.kill();
-        // Clients wait: nobody is a primary.
+        // Clients wait: there is no primary.
         std::thread::sleep(Duration::from_millis(700));
         let before = committed();
         let promoted = Instant::now();

@@ -13,7 +13,7 @@ use crate::toml::{Table, Value};
 /// Different servers of one file. Default 1,024: more than a reader of the result could check.
 const UPSTREAMS_MAX: usize = 1_024;
 
-/// What all listeners have.
+/// The common parts of all listeners.
 pub(super) struct Served {
     /// Their upstream. Empty: no database has one.
     pub(super) name: String,

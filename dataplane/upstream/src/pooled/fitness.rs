@@ -90,7 +90,7 @@ impl<P: PooledProtocol> Pool<P> {
 }
 
 impl<P: PooledProtocol> PooledUpstream<P> {
-    /// What the protocol knows of endpoint number `number`, on all workers.
+    /// The knowledge of the protocol about endpoint number `number`, on all workers.
     pub fn watch(&self, number: usize) -> Arc<P::Watch> {
         self.ledgers[number].watch.clone()
     }

@@ -15,7 +15,7 @@ pub trait PooledProtocol: 'static + Sized {
     type State: 'static;
     /// The state on its way to another worker.
     type Moved: Send + 'static;
-    /// What all workers know of one endpoint, beyond its connections.
+    /// The knowledge of all workers about one endpoint, beyond its connections.
     type Watch: Default + Send + Sync + 'static;
 
     /// TLS begins inside the login, by [`LoginTarget::start_tls`], and not with the first byte.

@@ -54,7 +54,7 @@ type PoolLedger<P> = Ledger<<P as PooledProtocol>::Key, Arc<Slot<P>>>;
 pub(crate) struct EndpointLedger<P: PooledProtocol> {
     state: Mutex<State<P>>,
     waiting: Arc<AtomicU32>,
-    /// What the protocol knows of the endpoint.
+    /// The knowledge of the protocol about the endpoint.
     pub(super) watch: Arc<P::Watch>,
     /// Changes with each judgement.
     judgements: AtomicU64,

@@ -274,3 +274,23 @@ fn a_close_behind_a_prepare_of_sql_closes_it() {
     assert_eq!(tags(&scene.ask(&query("EXECUTE q"))), "EZ");
     assert_eq!(scene.model.statements(), 0);
 }
+
+/// The Sync of a COPY counts for nothing if it comes before the data: the batch is open.
+#[test]
+fn a_deallocate_that_the_gateway_executes_ends_an_open_batch() {
+    let mut scene = scene();
+    scene.ask(&prepare("s", "SELECT 'a'"));
+    scene.ask(&bytes(|out| {
+        frontend::parse(out, b"", b"COPY t FROM STDIN", &[]);
+        frontend::bind(out, b"", b"", []);
+        frontend::execute(out, b"", 0);
+        frontend::sync(out);
+    }));
+    assert_eq!(tags(&scene.ask(&bytes(frontend::copy_done))), "C");
+    assert_eq!(tags(&scene.ask(&query("DEALLOCATE s"))), "CZ");
+    let reply = scene.ask(&bytes(|out| {
+        frontend::execute(out, b"", 0);
+        frontend::sync(out);
+    }));
+    assert!(tags(&reply) == "EZ" && reply.windows(5).any(|part| part == b"34000"));
+}

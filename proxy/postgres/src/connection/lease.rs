@@ -72,18 +72,18 @@ impl Life<'_> {
             let report = ErrorReport::new(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, text);
             output.with(|out| backend::notice(out, &report));
         };
-        self.lease.acquiring = Some(Box::pin(async move {
-            if !wanted.is_optional {
-                return pool.wait(wanted, patience, note).await;
-            }
-            match pool.wait(wanted, patience, note.clone()).await {
-                // The primary serves what no standby does.
-                Err(error) if error.refusal == PoolRefusal::Unreachable => {
-                    primary.acquire(SelectionCriteria::default(), patience, note).await
+        self.lease.acquiring = Some(match wanted.is_optional {
+            false => Box::pin(async move { pool.wait(wanted, patience, note).await }),
+            // The primary serves what no standby does.
+            true => Box::pin(async move {
+                match pool.wait(wanted, patience, note.clone()).await {
+                    Err(error) if error.refusal == PoolRefusal::Unreachable => {
+                        primary.acquire(SelectionCriteria::default(), patience, note).await
+                    }
+                    acquired => acquired,
                 }
-                acquired => acquired,
-            }
-        }));
+            }),
+        });
         None
     }
 

@@ -89,7 +89,7 @@ fn a_verifier_that_is_not_that_of_the_server_opens_nothing_until_it_is_mended() 
     let error = enter().expect_err("another salt");
     assert!(error.contains("no server of pool shop@app accepts the login of the gateway"), "{error}");
     assert_eq!(gateway.metric("weir_auth_failures_total"), 0.0, "the client is not to blame");
-    assert!(gateway.log().contains("belong to another verifier than the server's"), "{}", gateway.log());
+    gateway.wait_log("belong to another verifier than the server's");
     file(folder.path(), &format!("\"shop\" \"{}\"\n", verifier("shop")));
     let reload = gateway.admin.post("/api/v1/reload", "");
     assert_eq!(reload.json()["outcome"], "applied", "{}", reload.body);
