@@ -17,9 +17,9 @@ use weir_upstream::pooled::Pool;
 use super::hub::Hub;
 use crate::{server::PostgresServer, service::PostgresUpstream};
 
-/// Bytes of news that wait for one client. Default 1 MiB: 10,000 notifications of 50 bytes, or 130 of the largest. A client that does not read
-/// them, or stays within a transaction, is disconnected beyond it.
-pub(crate) const NEWS_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of news that wait for one client. Default 16 MiB: 2,000 of the largest notifications, as one transaction may send them at once. The
+/// clients of a worker share the payloads. A client that does not read, or stays within a transaction, is disconnected beyond it.
+pub(crate) const NEWS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes that one of them costs besides its payload.
 const NEWS_BYTES: usize = 64;
 /// Channels of one client. PostgreSQL has no limit; a client with one channel for each object that it shows has hundreds. 10,000 of
