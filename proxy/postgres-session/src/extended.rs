@@ -239,12 +239,12 @@ impl Session {
 
     /// The Parse of the unnamed statement is outstanding in an earlier batch: an error there may yet skip it.
     #[inline]
-    fn is_unnamed_uncertain(server: &ServerState) -> bool {
+    pub(crate) fn is_unnamed_uncertain(server: &ServerState) -> bool {
         server.unnamed_since.is_some_and(|since| since != server.queue.batch()) && !server.queue.is_empty()
     }
 
     /// The unnamed statement is about to change, at the server and perhaps for the client.
-    fn note_unnamed(&self, server: &mut ServerState) -> Note {
+    pub(crate) fn note_unnamed(&self, server: &mut ServerState) -> Note {
         server.unnamed_since = Some(server.queue.batch());
         Note::Unnamed { before: self.unnamed.clone(), at_server: server.unnamed.clone() }
     }
