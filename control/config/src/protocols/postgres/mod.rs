@@ -3,7 +3,9 @@
 //! | file | concept |
 //! |---|---|
 //! | `keys` | the declarations |
+//! | `futile` | settings that look like a limit or like protection and are none |
 
+mod futile;
 mod keys;
 
 use std::collections::HashMap;
@@ -77,6 +79,7 @@ impl Protocol for Postgres {
 
     fn listener((): &(), of: &mut ListenerContext<'_>, reader: &mut Reader<'_>) -> Option<ListenerSettings> {
         check_trust(of, reader);
+        futile::check_listener(of, reader);
         Some(listener(of, reader))
     }
 
@@ -175,6 +178,7 @@ fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettin
     if let (Some(password), None) = (&section.password, &section.user) {
         error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
     }
+    futile::check_pools(section, &path, reader);
     UpstreamSettings {
         user: section.user.as_ref().map(|user| user.value.0.clone()),
         password: section.password.as_ref().map(|password| password.value.secret.clone()),
