@@ -8,5 +8,7 @@ mod hostile_logins;
 mod import;
 mod isolation;
 mod logins;
+mod newest;
+mod outages;
 mod servers;
 mod torture;
