@@ -100,6 +100,9 @@ impl Connector {
             Ok(Err(LoginError::Refused { words, text })) => {
                 Err((ConnectError { refusal: Refusal::Greeting, reason: "greeting", text }, Some(words)))
             }
+            Ok(Err(LoginError::Busy { text })) => {
+                Err((ConnectError { refusal: Refusal::QueueFull, reason: "greeting", text }, None))
+            }
             Ok(Err(LoginError::Broken(error))) => Err((unreachable(error, "greeting"), None)),
             Err(_) => Err((unreachable("timed out", TIMEOUT), None)),
         }

@@ -302,8 +302,9 @@ impl Endpoint {
     /// of a client.
     fn note_unopened(&self, error: &ConnectError, is_greeting_ours: bool) {
         self.metrics.connect_failed(error.reason, &error.text);
-        if error.refusal == Refusal::Greeting && !is_greeting_ours {
-            // It has answered: the credentials of one client say nothing against it, and must not keep its breaker from closing.
+        if matches!(error.refusal, Refusal::Greeting | Refusal::QueueFull) && !is_greeting_ours {
+            // It has answered: the credentials of one client, and that it is full, say nothing against it, and must not keep its
+            // breaker from closing.
             return self.note_reached();
         }
         self.refused_at.set(turn::now());

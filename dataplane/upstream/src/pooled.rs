@@ -60,7 +60,7 @@ pub use self::{
     protocol::{IdleVerdict, LoginError, LoginTarget, PooledProtocol},
     settings::{
         MIN_POOL_SIZE, POOL_SIZE, PooledSettings, RESERVE_POOL_SIZE, RESERVE_POOL_TIMEOUT, SERVER_CHECK_DELAY,
-        SERVER_IDLE_TIMEOUT, SERVER_LIFETIME, UPKEEP_TIMEOUT,
+        SERVER_IDLE_TIMEOUT, SERVER_LIFETIME, UPKEEP_TIMEOUT, WAITERS_MAX,
     },
     shared::PoolShare,
     wait::{AcquireError, Patience},

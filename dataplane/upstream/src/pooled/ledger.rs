@@ -56,7 +56,9 @@ pub(super) type Launch<W> = (u64, W);
 pub(super) enum Failure {
     /// The server refused it.
     Refused,
-    /// The endpoint could not be reached, or broke off.
+    /// The server is full.
+    Busy,
+    /// The endpoint could not be reached, broke off, or starts or ends.
     Broken,
 }
 
@@ -360,7 +362,7 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
     /// of it call [`Ledger::launch_all`].
     /// `leaves`: those that wait try elsewhere after an outage. The result are those that wait no longer. A refused login ends the wait
     /// of all of its key if no connection of that is left, that of its cause if others are only being made, and none if one may come
-    /// back.
+    /// back. At a full server all wait on.
     pub(super) fn login_failed(
         &mut self,
         key: &K,
@@ -386,6 +388,11 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
                     (_, false) => Vec::new(),
                 }
             }
+            Failure::Busy => {
+                outage.succeeded();
+                account.refusals.failed(now.saturating_add(pause(account.refusals.failures())));
+                Vec::new()
+            }
             Failure::Broken => {
                 outage.failed(now.saturating_add(pause(outage.failures())));
                 if leaves { account.line.drain(..).collect() } else { Vec::new() }
@@ -395,6 +402,16 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         self.outage = outage;
         self.waiting.fetch_sub(refused.len() as u32, Ordering::Relaxed);
         refused
+    }
+
+    /// The last attempt did not reach a server that serves.
+    pub(super) fn is_out(&self) -> bool {
+        self.outage.failures() > 0
+    }
+
+    /// Those that wait for `key`.
+    pub(super) fn waiting_for(&self, key: &K) -> usize {
+        self.accounts.get(key).map_or(0, |account| account.line.len())
     }
 
     /// When one of `key` has waited long enough for the reserve, if it is not yet.

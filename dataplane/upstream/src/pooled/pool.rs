@@ -156,12 +156,18 @@ impl<P: PooledProtocol> Pool<P> {
     /// No client has it.
     pub(super) fn place(self: &Rc<Self>, number: usize, connection: Box<Connection<P>>) {
         let member = &self.members[number];
-        if self.context.is_retired.get() || turn::now() >= connection.facts.ends_at {
-            member.close(*connection, LossCause::Retired);
-        } else if !self.needs_look(member, &connection) {
-            member.keep(connection);
-        } else if let Some(kept) = self.offer(number, connection) {
-            member.keep(kept);
+        if turn::now() >= connection.facts.ends_at {
+            return member.close(*connection, LossCause::Retired);
+        }
+        let free = match self.needs_look(member, &connection) {
+            true => self.offer(number, connection),
+            false => Some(connection),
+        };
+        match free {
+            // Those that wait come first: each of them would make a connection of its own, which ends here as well.
+            Some(free) if self.context.is_retired.get() => member.close(*free, LossCause::Retired),
+            Some(free) => member.keep(free),
+            None => {}
         }
     }
 
@@ -244,7 +250,11 @@ impl<P: PooledProtocol> Pool<P> {
                 self.place(number, member.connection(stream, state, facts, permit));
             }
             Err((error, words)) => {
-                let failure = if words.is_some() { Failure::Refused } else { Failure::Broken };
+                let failure = match error.refusal {
+                    _ if words.is_some() => Failure::Refused,
+                    Refusal::QueueFull => Failure::Busy,
+                    _ => Failure::Broken,
+                };
                 self.login_failed(number, permit, failure, error.refusal, words);
             }
         }
@@ -287,6 +297,12 @@ impl<P: PooledProtocol> Pool<P> {
             // One that has left needs no words.
             let _ = queued.waiter.deliver(Delivery::Refused(refusal, words.clone()));
         }
+    }
+
+    /// Those that wait for a connection of the key, on all workers.
+    pub fn waiting(&self) -> usize {
+        let of = |member: &Member<P>| member.share.ledger.with(|ledger| ledger.waiting_for(&self.key));
+        self.members.iter().map(of).sum()
     }
 
     /// Chance takes up to a tenth off.

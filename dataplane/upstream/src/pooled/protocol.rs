@@ -68,7 +68,13 @@ pub enum LoginError {
         /// The same for the log.
         text: String,
     },
-    /// The connection broke, the server broke the protocol, or TLS could not begin.
+    /// The server is full, and takes the same login when others have ended. Those that wait wait on.
+    Busy {
+        /// The reason, for the log.
+        text: String,
+    },
+    /// The connection broke, the server starts or ends, it broke the protocol, or TLS could not begin. Those that wait wait on, or
+    /// go to another endpoint.
     Broken(io::Error),
 }
 

@@ -20,6 +20,9 @@ pub const SERVER_LIFETIME: Duration = Duration::from_secs(3_600);
 pub const SERVER_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// A connection that was idle for so long is checked before it serves again. Default 30 s, as PgBouncer.
 pub const SERVER_CHECK_DELAY: Duration = Duration::from_secs(30);
+/// Clients that may wait for a connection of one key, per worker. Default 1,048,576, more than a process can have: the limits of
+/// connections of clients bound them, as in PgBouncer, and each has one wait of some 2 KiB at the most.
+pub const WAITERS_MAX: u32 = 1 << 20;
 /// For one reset or one check. Default 5 s: both take a round trip, and a server that hangs must not keep a connection for ever.
 pub const UPKEEP_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -2,6 +2,7 @@
 
 use std::{net::TcpListener, sync::atomic::AtomicU32, thread, time::Instant};
 
+mod changes;
 mod tiny;
 
 use self::tiny::{Crew, Key, WAIT, acquire};
@@ -120,7 +121,7 @@ fn one_that_waits_is_noticed_once_and_refused_at_its_deadline() {
     let (notices, error, took) = crew.ask(1, async |upstream| {
         let (notices, begun) = (Cell::new(0), Instant::now());
         let at = |millis| turn::now().saturating_add(Duration::from_millis(millis));
-        let patience = Patience { deadline: at(200), notify_at: Some(at(50)) };
+        let patience = Patience { since: at(0), deadline: at(200), notify_at: Some(at(50)) };
         let on_wait = || notices.set(notices.get() + 1);
         let acquired = upstream.pool(&ONE).acquire(Default::default(), patience, on_wait).await;
         (notices.get(), acquired.err().expect("none is free"), begun.elapsed())
@@ -508,6 +509,9 @@ fn another_endpoint_serves_where_one_cannot_be_reached() {
         assert_eq!(client.recv_timeout(WAIT).expect("no client is forgotten"), 1);
     }
     let crew = Crew::with(1, pool_of(4), |settings| settings.endpoints = vec![Address::Socket(dead); 2], false);
-    let error = crew.hold(0, ONE).error();
+    let begun = Instant::now();
+    let acquired = crew.ask(0, async |upstream| acquire(&upstream, ONE, Duration::from_millis(300)).await.map(|_| ()));
+    let error = acquired.expect_err("none serves");
     assert!(matches!(error.refusal, Refusal::Unreachable | Refusal::BreakerOpen), "{error:?}");
+    assert!(begun.elapsed() >= Duration::from_millis(290), "it waits as long as it may");
 }

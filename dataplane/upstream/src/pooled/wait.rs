@@ -19,6 +19,8 @@ use crate::{breaker::BreakerState, endpoints::SelectionCriteria};
 /// How long one waits for a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
+    /// Since when it waits, also elsewhere: its place in the line.
+    pub since: Time,
     /// The end of the wait. One that falls into a pause is put off by the whole wait: the operator has stopped it, and not the load.
     pub deadline: Time,
     /// The time of the notice that the client waits; `None`: none.
@@ -87,7 +89,6 @@ impl<P: PooledProtocol> Drop for Ticket<P> {
 
 /// The wait of one client.
 struct Wait<F> {
-    begun: Time,
     patience: Patience,
     on_wait: Option<F>,
 }
@@ -111,7 +112,7 @@ impl<F: FnOnce()> Wait<F> {
             return false;
         }
         if is_paused {
-            let whole = self.patience.deadline.since(self.begun).max(Duration::from_secs(1));
+            let whole = self.patience.deadline.since(self.patience.since).max(Duration::from_secs(1));
             self.patience.deadline = now.saturating_add(whole);
         }
         !is_paused
@@ -121,10 +122,11 @@ impl<F: FnOnce()> Wait<F> {
 impl<P: PooledProtocol> Pool<P> {
     /// A connection, in the order of those that wait for one on all workers. `on_wait` runs once, at the time that `patience` says.
     ///
-    /// One endpoint that cannot be reached is waited for; of several, each is tried once.
+    /// An endpoint that cannot be reached is waited for; of several, each is tried, again and again until the time is over.
     ///
     /// # Errors
-    /// None came in time, as many wait for the key on this worker as may (`lane_waiters_max` of the settings), the server refused the login, or no endpoint can be reached.
+    /// None came in time, as many wait for the key on this worker as may (`lane_waiters_max` of the settings), the server refused the login, or no
+    /// endpoint could be reached in time.
     pub async fn acquire(
         self: &Rc<Self>,
         wanted: SelectionCriteria,
@@ -134,7 +136,7 @@ impl<P: PooledProtocol> Pool<P> {
         if let Some(connection) = self.try_acquire(&wanted) {
             return Ok(connection);
         }
-        let wait = Wait { begun: turn::now(), patience, on_wait: Some(on_wait) };
+        let wait = Wait { patience, on_wait: Some(on_wait) };
         // In a box: those that need not wait do not pay for its size.
         Box::pin(self.wait(wanted, wait)).await
     }
@@ -144,27 +146,50 @@ impl<P: PooledProtocol> Pool<P> {
         mut wanted: SelectionCriteria,
         mut wait: Wait<impl FnOnce()>,
     ) -> Result<PooledConnection<P>, AcquireError> {
+        let mut rounds = 0;
         loop {
-            let number =
-                self.choose(&wanted).map_err(|refusal| AcquireError { refusal, endpoint: None, words: None })?;
-            let metrics = self.members[number].endpoint.metrics();
-            let counted = metrics.waiting();
-            let waited = self.wait_at(number, &mut wait).await;
-            drop(counted);
-            match waited {
-                Ok(connection) => {
-                    metrics.waited(turn::now().since(wait.begun), 1);
-                    return Ok(self.lend(number, connection));
-                }
-                Err(error) if error.refusal == Refusal::Unreachable && turn::now() < wait.patience.deadline => {
-                    if !wanted.tried.failed(number, self.members.len()) {
-                        return Err(error);
+            let error = match self.choose(&wanted) {
+                Err(refusal) => AcquireError { refusal, endpoint: None, words: None },
+                Ok(number) => {
+                    let metrics = self.members[number].endpoint.metrics();
+                    let counted = metrics.waiting();
+                    let waited = self.wait_at(number, &mut wait).await;
+                    drop(counted);
+                    match waited {
+                        Err(error) if error.refusal == Refusal::Unreachable && turn::now() < wait.patience.deadline => {
+                            if wanted.tried.failed(number, self.members.len()) {
+                                continue;
+                            }
+                            error
+                        }
+                        ended => {
+                            metrics.waited(turn::now().since(wait.patience.since), 1);
+                            return ended.map(|connection| self.lend(number, connection));
+                        }
                     }
                 }
-                Err(error) => {
-                    metrics.waited(turn::now().since(wait.begun), 1);
-                    return Err(error);
-                }
+            };
+            // None serves now: a server that starts, or another one in its place, may do so before the time is over.
+            if self.pause(rounds, &mut wait).await {
+                return Err(error);
+            }
+            (rounds, wanted.tried) = (rounds + 1, Default::default());
+        }
+    }
+
+    /// The pause before all endpoints are tried once more, longer each time; true: the wait is over.
+    async fn pause(&self, rounds: u32, wait: &mut Wait<impl FnOnce()>) -> bool {
+        let reconnect = &self.context.endpoints.settings().reconnect;
+        let pause = self.context.rng.borrow_mut().backoff(rounds, reconnect.base, reconnect.max);
+        let end = turn::now().saturating_add(pause);
+        loop {
+            let now = turn::now();
+            if now >= end {
+                return wait.is_over(false);
+            }
+            weir_engine::sleep(end.min(wait.due()).since(now)).await;
+            if wait.is_over(false) {
+                return true;
             }
         }
     }
@@ -186,7 +211,7 @@ impl<P: PooledProtocol> Pool<P> {
         if self.waiting.get() >= context.endpoints.settings().lane_waiters_max as usize {
             return Err(error(Refusal::QueueFull, None));
         }
-        let mut ticket = Ticket::new(self, number, wait.begun);
+        let mut ticket = Ticket::new(self, number, wait.patience.since);
         loop {
             let ledger = &member.share.ledger;
             let now = turn::now();
@@ -204,10 +229,11 @@ impl<P: PooledProtocol> Pool<P> {
                     {
                         return Ok(connection);
                     }
-                    ticket = Ticket::new(self, number, wait.begun);
+                    ticket = Ticket::new(self, number, wait.patience.since);
                 }
                 Err(_) if wait.is_over(member.share.signals.is_paused()) => {
-                    let is_unreachable = member.endpoint.breaker_state() != BreakerState::Closed;
+                    let is_unreachable = member.endpoint.breaker_state() != BreakerState::Closed
+                        || ledger.with(|ledger| ledger.is_out());
                     return Err(error(if is_unreachable { Refusal::Unreachable } else { Refusal::QueueTimeout }, None));
                 }
                 Err(_) => ledger.change(|ledger| ledger.launch(self.key(), turn::now())),

@@ -267,6 +267,7 @@ impl World {
                     let failure = match self.rng.below(8) {
                         0 => Some(Failure::Refused),
                         1 => Some(Failure::Broken),
+                        2 => Some(Failure::Busy),
                         _ => None,
                     };
                     self.login_ends(at, failure);

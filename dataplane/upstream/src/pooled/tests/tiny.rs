@@ -27,6 +27,8 @@ pub(super) type Key = (&'static str, &'static str);
 #[derive(Default)]
 pub(super) struct Behaviour {
     pub(super) refuses: HashSet<String>,
+    /// It refuses logins, as it has too many connections.
+    pub(super) is_full: bool,
     /// It accepts and closes.
     pub(super) is_down: bool,
     pub(super) fails_resets: bool,
@@ -98,7 +100,11 @@ fn serve(stream: &TcpStream, behaviour: &Mutex<Behaviour>) -> io::Result<()> {
         let response = match line.split_at(1) {
             ("L", key) => {
                 now.logins += 1;
-                if now.refuses.contains(key) { "refused\n" } else { "ok\n" }
+                match now.is_full {
+                    true => "full\n",
+                    false if now.refuses.contains(key) => "refused\n",
+                    false => "ok\n",
+                }
             }
             ("P", _) => {
                 now.checks += 1;
@@ -184,6 +190,9 @@ impl PooledProtocol for Tiny {
     async fn login(&self, stream: &mut Stream, _: &LoginTarget, key: &Key) -> Result<TinyState, LoginError> {
         let counted = Counted::new(&self.census);
         let response = exchange(stream, &format!("L{}/{}\n", key.0, key.1)).await?;
+        if response == "full\n" {
+            return Err(LoginError::Busy { text: response });
+        }
         if response != "ok\n" {
             return Err(LoginError::Refused { words: response.into_bytes(), text: "refused".into() });
         }
@@ -386,6 +395,7 @@ impl Held {
 
 /// A connection within `limit`.
 pub(super) async fn acquire(upstream: &Upstream, key: Key, limit: Duration) -> Result<Lease, AcquireError> {
-    let patience = Patience { deadline: turn::now().saturating_add(limit), notify_at: None };
+    let now = turn::now();
+    let patience = Patience { since: now, deadline: now.saturating_add(limit), notify_at: None };
     upstream.pool(&key).acquire(Default::default(), patience, || {}).await
 }

@@ -1,0 +1,111 @@
+//! Pools that a reload has replaced, and servers that do not serve now.
+
+use super::{
+    ONE, pool_of,
+    tiny::{Crew, WAIT, acquire},
+    *,
+};
+
+#[test]
+fn a_retired_pool_serves_those_that_still_wait_at_it_by_one_login() {
+    let crew = Crew::new(1, pool_of(1));
+    crew.ask(0, async |upstream| upstream.retire());
+    let first = crew.hold(0, ONE);
+    let id = first.id();
+    let others = [1, 2].map(|place| {
+        let held = crew.hold(0, ONE);
+        crew.until(ONE, |counts| counts.waiting == place);
+        held
+    });
+    let mut before = &first;
+    for held in &others {
+        before.give_back(Condition::Clean);
+        assert_eq!(held.id(), id);
+        before = held;
+    }
+    before.give_back(Condition::Dirty);
+    crew.until(ONE, |counts| counts.open == 0);
+    assert_eq!(crew.logins(), 1);
+}
+
+#[test]
+fn a_full_server_ends_no_wait_and_sees_no_storm() {
+    let crew = Crew::new(2, pool_of(5));
+    crew.server.with(|now| now.is_full = true);
+    let waiting: Vec<_> = (0..30)
+        .map(|number| {
+            crew.on(number % 2, async move |upstream| {
+                let lease = acquire(&upstream, ONE, WAIT).await.map_err(|error| error.refusal)?;
+                lease.give_back(Condition::Clean);
+                Ok::<(), Refusal>(())
+            })
+        })
+        .collect();
+    let short = crew.ask(0, async |upstream| acquire(&upstream, ONE, Duration::from_millis(300)).await.map(|_| ()));
+    assert_eq!(short.expect_err("it is full").refusal, Refusal::QueueTimeout);
+    let logins = crew.server.with(|now| {
+        now.is_full = false;
+        now.logins
+    });
+    assert!((2..=12).contains(&logins), "{logins} attempts in 0.3 s");
+    for client in &waiting {
+        assert_eq!(client.recv_timeout(WAIT).expect("no client is forgotten"), Ok(()));
+    }
+}
+
+#[test]
+fn a_server_that_does_not_serve_refuses_none_before_its_time_is_over() {
+    let crew = Crew::new(1, pool_of(5));
+    crew.server.with(|now| now.is_down = true);
+    let begun = Instant::now();
+    let short = crew.ask(0, async |upstream| acquire(&upstream, ONE, Duration::from_millis(100)).await.map(|_| ()));
+    assert_eq!(short.expect_err("it is down").refusal, Refusal::Unreachable);
+    assert!(begun.elapsed() >= Duration::from_millis(90), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn several_servers_that_do_not_serve_are_tried_until_one_does() {
+    let dead = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let change = |settings: &mut UpstreamSettings| settings.endpoints.insert(0, Address::Socket(dead));
+    let crew = Crew::with(2, pool_of(8), change, false);
+    crew.server.with(|now| now.is_down = true);
+    let waiting: Vec<_> = (0..8).map(|number| crew.hold(number % 2, ONE)).collect();
+    thread::sleep(Duration::from_millis(300));
+    assert!(waiting.iter().all(|held| held.is_waiting()), "none is refused");
+    crew.server.with(|now| now.is_down = false);
+    for held in &waiting {
+        held.id();
+        held.give_back(Condition::Clean);
+    }
+}
+
+/// Resident memory of the process, bytes.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("figures of the process");
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
+}
+
+#[test]
+fn ten_thousand_clients_wait_at_one_pool_and_each_has_its_turn() {
+    const CLIENTS: usize = 10_000;
+    let crew = Crew::with(2, pool_of(4), |settings| settings.lane_waiters_max = WAITERS_MAX, false);
+    let held: Vec<_> = (0..4).map(|number| crew.hold(number % 2, ONE)).collect();
+    held.iter().for_each(|held| assert!(held.id() > 0));
+    let before = resident();
+    let served = Arc::new(AtomicUsize::new(0));
+    for number in 0..CLIENTS {
+        let served = served.clone();
+        drop(crew.on(number % 2, async move |upstream| {
+            let lease = acquire(&upstream, ONE, 10 * WAIT).await.expect("its turn comes");
+            served.fetch_add(1, Ordering::Relaxed);
+            lease.give_back(Condition::Clean);
+        }));
+    }
+    crew.until(ONE, |counts| counts.waiting == CLIENTS as u32);
+    let each = resident().saturating_sub(before) / CLIENTS as u64;
+    println!("{each} bytes for each that waits");
+    assert!(each <= 6 * 1024, "{each} bytes for each that waits, its task included");
+    held.iter().for_each(|held| held.give_back(Condition::Clean));
+    crew.until(ONE, |counts| counts.waiting == 0 && counts.active == 0);
+    assert_eq!((served.load(Ordering::Relaxed), crew.logins()), (CLIENTS, 4));
+}
