@@ -48,11 +48,22 @@ impl Session {
             self.refuse(&refusal, head, turn, server);
             return None;
         }
-        if !parse.name.is_empty() && self.names.len() >= self.settings.client_statements_max {
+        if !parse.name.is_empty() && !self.has_room_for(1, parse.name.len() + parse.rest.len()) {
             self.refuse(&Refusal::TOO_MANY_STATEMENTS, head, turn, server);
             return None;
         }
+        if facts.is_some_and(|facts| facts.names_reserved.is_some()) {
+            self.refuse(&Refusal::NO_STATEMENT, head, turn, server);
+            return None;
+        }
         let name = parse.name;
+        if server.is_none() && self.is_prepared_here(name, &statement) {
+            turn.io.count(Event::ClientParse);
+            self.names.insert(Rc::new(Named::new(name, Meaning::Protocol(statement))));
+            turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+            turn.io.encode_to_client(backend::parse_complete);
+            return None;
+        }
         let server = match self.ready(is_read_only, head, turn, server) {
             Ok(server) => server,
             Err(next) => return next,
@@ -78,6 +89,19 @@ impl Session {
             self.parse_named(name, statement, head, turn, server);
         }
         None
+    }
+
+    /// The name is free, and a server has taken the text before: whichever serves the client next will get it with its first Bind.
+    /// A client that waits for this reply before others of its process end their transactions would wait for its own servers.
+    fn is_prepared_here(&self, name: &[u8], statement: &Statement) -> bool {
+        let is_proven = || self.pool.as_ref().is_some_and(|pool| statement.is_proven(pool, &self.variables));
+        !name.is_empty() && self.names.get(name).is_none() && is_proven()
+    }
+
+    /// The client may have so many prepared statements more, of so many bytes together.
+    pub(crate) fn has_room_for(&self, statements: usize, bytes: usize) -> bool {
+        self.names.len() + statements <= self.settings.client_statements_max
+            && self.names.bytes() + bytes <= self.settings.client_statement_bytes_max
     }
 
     fn parse_unnamed<I: Io>(
@@ -314,7 +338,7 @@ impl Session {
         }
         let named = self.names.get(bind.statement).cloned();
         let Some((named, statement)) = of_protocol(named.as_ref()) else {
-            return self.bind_other(&bind, named.is_some(), head, turn, server);
+            return self.bind_other(&bind, named.as_ref(), head, turn, server);
         };
         self.record(turn, server);
         let number = self.ensure(&statement, turn, server);
@@ -340,15 +364,16 @@ impl Session {
     fn bind_other<I: Io>(
         &mut self,
         bind: &frontend::Bind<'_>,
-        is_sql: bool,
+        named: Option<&Rc<Named>>,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
         server: &mut ServerState,
     ) -> Option<Next> {
+        let is_sql = named.is_some();
         if is_sql && server.queue.is_quiet() && server.status != TransactionStatus::Failed {
             self.align(bind.statement, turn, server);
         }
-        self.bind_portal(bind.portal, None);
+        self.bind_portal(bind.portal, named.and_then(|named| named.effects.clone()));
         server.queue.push(Expected::forward(Request::Bind, Note::None));
         if is_sql || !is_of_others(bind.statement, server) {
             self.pass(head, turn, server);

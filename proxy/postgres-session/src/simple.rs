@@ -6,7 +6,7 @@ use weir_analysis::postgres::Effect;
 use weir_postgres_codec::{TransactionStatus, backend, frame::HEAD_BYTES, frame::Head, frontend};
 
 use crate::client::Turn;
-use crate::facts::{Facts, Known};
+use crate::facts::{Facts, Known, Reserved};
 use crate::io::{Event, Io};
 use crate::outstanding::{Expected, Note, Request};
 use crate::pin::PinReasons;
@@ -47,6 +47,10 @@ impl Session {
                 self.refuse(&refusal, head, turn, server);
                 return None;
             }
+            if !self.has_room_for_prepares(facts) {
+                self.refuse(&Refusal::TOO_MANY_STATEMENTS, head, turn, server);
+                return None;
+            }
             if server.is_none()
                 && let Some(next) = self.on_listen_statement(facts, head, turn)
             {
@@ -68,6 +72,10 @@ impl Session {
                 if self.is_deallocated_here(&facts, head, turn, server) {
                     return None;
                 }
+                if facts.names_reserved.is_some() {
+                    self.use_no_statement(head, turn, server);
+                    return None;
+                }
                 self.has_barrier |= self.is_barrier(&facts);
                 self.prepare_for(&facts, turn, server);
                 Note::Effects(facts)
@@ -85,15 +93,38 @@ impl Session {
         None
     }
 
+    /// The client may have what a text prepares by SQL.
+    fn has_room_for_prepares(&self, facts: &Facts) -> bool {
+        let prepares = facts.prepares();
+        prepares.is_empty()
+            || self.has_room_for(prepares.len(), prepares.iter().map(|prepare| prepare.text.len()).sum())
+    }
+
     /// Why a text is refused although no server has seen it.
     pub(crate) fn policy(&self, facts: &Facts) -> Option<Refusal> {
         if facts.is_opaque && self.settings.opaque == OpaquePolicy::Refuse {
             return Some(Refusal::OPAQUE);
         }
+        if facts.names_reserved == Some(Reserved::Taken) {
+            return Some(Refusal::RESERVED_NAME);
+        }
         if facts.begins_block && self.settings.pool_mode == PoolMode::Statement {
             return Some(Refusal { is_fatal: false, ..Refusal::BLOCK_IN_STATEMENT_POOLING });
         }
         None
+    }
+
+    /// The text uses a name that is the gateway's at the server: it fails as any name does that the client has not given, and its
+    /// block with it. None of its statements runs.
+    fn use_no_statement<I: Io>(&mut self, head: Head, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
+        turn.io.count(Event::Query);
+        turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+        turn.io.encode_to_server(|out| frontend::query(out, b"EXECUTE weir_none"));
+        let batch = server.queue.batch();
+        let entry = Expected { ends_unnamed: true, ..Expected::forward(Request::Query, Note::None) };
+        if server.queue.push(entry).is_none() {
+            server.unnamed_since = Some(batch);
+        }
     }
 
     /// Prepares the server for a text.

@@ -224,7 +224,8 @@ impl Admission<'_> {
         stream.output.with(|out| greeting(out, shown, cancel.key()));
         let session =
             Session::new(settings.iter().copied(), service.session_settings(), service.share.clone(), turn::now())
-                .with_process(cancel.key().pid());
+                .with_process(cancel.key().pid())
+                .with_pool(&format!("{} {}", upstream.settings().name, pool.key()));
         service.metrics.logins.inc();
         let settings = self.settings.clone();
         Ok(Admitted::Client(Box::new(Client { session, pool, upstream, settings, cancel, input })))

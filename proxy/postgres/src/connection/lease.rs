@@ -155,7 +155,7 @@ impl Life<'_> {
         }
         let hold = slot.hold(requests);
         let metrics = &self.connection.service.metrics;
-        let Some(server) = self.lease.server.as_ref().filter(|server| server.state_ref().is_busy()) else {
+        let Some(server) = self.lease.server.as_ref().filter(|server| server.state_ref().runs_request()) else {
             return metrics.cancelled(CancelOutcome::Idle);
         };
         let (number, target) = (server.number(), server.state_ref().cancel_target().cloned());
