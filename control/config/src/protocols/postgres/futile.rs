@@ -14,7 +14,7 @@ pub(super) fn check_listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) 
     let has_certificates = of.section.tls.as_ref().is_some_and(|tls| tls.client_auth.value != ClientAuth::Off);
     if section.auth.value == Method::Cert && !has_certificates {
         let help = "write [listener.tls] with client_ca_file and client_auth = \"required\"";
-        error_at(&section.auth, &path, "auth", "lets nobody in: the listener requests no certificate", help, reader);
+        error_at(&section.auth, &path, "auth", "lets no client in: the listener requests no certificate", help, reader);
     }
     // Without a user of its own the gateway logs in with the password that a client would have.
     let has_login = of.upstream.is_some_and(|upstream| upstream.own.postgres.postgres.user.is_some());
