@@ -7,6 +7,7 @@
 //! | `standby` | a copy that follows another server |
 //! | `pgbouncer` | PgBouncer in front of a server, to compare with |
 //! | `pgbench` | a run of pgbench, and its figures |
+//! | `relay` | a relay before a server, which disturbs logins and cancel requests |
 //! | `drivers` | every driver, with a list of checks, against a port |
 //! | `load` | clients of real drivers that write until they are stopped |
 //! | `torture` | hundreds of clients that find foreign rows and foreign state |
@@ -19,6 +20,7 @@ mod major;
 mod pgbench;
 mod pgbouncer;
 mod programs;
+mod relay;
 mod server;
 mod standby;
 pub mod torture;
@@ -27,6 +29,7 @@ pub use load::{Load, LoadFailure, LoadReport};
 pub use major::Major;
 pub use pgbench::{Pgbench, PgbenchFigures, Protocol, prepare};
 pub use pgbouncer::{Pgbouncer, PoolMode};
+pub use relay::{Fault, Relay};
 pub use server::{Options, PASSWORD, Postgres, USER};
 
 /// A connection URL of the test user, which every driver reads.

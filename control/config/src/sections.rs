@@ -244,7 +244,7 @@ section! {
         default connect_timeout: Period = Period(upstreams::CONNECT_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
         include own: UpstreamKeys;
         /// Clients per worker that may wait for a pinned lane; further ones are refused at once, and so are those that
-        /// have one already.
+        /// have one already. PostgreSQL: per pool and worker, and absent, as many as there are clients.
         default lane_waiters_max: u32 = upstreams::LANE_WAITERS_MAX => 0..=COUNT_MAX;
         /// How long one waits for a lane.
         default lane_wait_timeout: Period = Period(upstreams::LANE_WAIT_TIMEOUT) => Period::secs(0)..=Period::secs(600);

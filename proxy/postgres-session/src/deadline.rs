@@ -29,6 +29,10 @@ impl Session {
             let limit = self.settings.idle_transaction_timeout?;
             return Some((self.idle_since.saturating_add(limit), Refusal::IDLE_TRANSACTION));
         }
+        if !self.is_listening {
+            // It waits for a server, and is bounded by that wait.
+            return None;
+        }
         let limit = self.settings.client_idle_timeout?;
         Some((self.idle_since.saturating_add(limit), Refusal::CLIENT_IDLE))
     }

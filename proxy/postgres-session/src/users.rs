@@ -75,11 +75,38 @@ impl User {
         self.password.as_ref()
     }
 
+    /// A password may let this user in.
+    pub(crate) fn has_password(&self) -> bool {
+        self.verifier.is_some() || self.md5.is_some()
+    }
+
+    /// What its password shows of itself.
+    #[must_use]
+    pub fn form(&self) -> PasswordForm {
+        let iterations = self.verifier.as_ref().map_or(ITERATIONS_DEFAULT, |known| known.challenge().iterations);
+        PasswordForm { iterations, has_md5: self.md5.is_some() }
+    }
+
     /// The means of this user to log in at a server without more from its client: the password, or the MD5 hash.
     #[must_use]
     pub fn credential(&self) -> Credential {
         let password = self.password.clone().map(Credential::Password);
         password.or_else(|| self.md5.clone().map(Credential::Md5)).unwrap_or(Credential::None)
+    }
+}
+
+/// What a stored password shows of itself in a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PasswordForm {
+    /// Iterations of its SCRAM verifier; the default without one.
+    pub iterations: u32,
+    /// MD5 is possible.
+    pub has_md5: bool,
+}
+
+impl Default for PasswordForm {
+    fn default() -> PasswordForm {
+        PasswordForm { iterations: ITERATIONS_DEFAULT, has_md5: true }
     }
 }
 
@@ -111,6 +138,14 @@ impl Users {
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.0.get(name)
+    }
+
+    /// The forms of all passwords, each as often as users have it, in an order that does not depend on chance.
+    #[must_use]
+    pub fn forms(&self) -> Vec<PasswordForm> {
+        let mut forms: Vec<_> = self.0.values().filter(|user| user.has_password()).map(|user| user.form()).collect();
+        forms.sort_unstable();
+        forms
     }
 
     /// Number of users.

@@ -1,5 +1,7 @@
 //! Connections to a server beside its pools, and what a server says when it refuses.
 
+use std::cell::Cell;
+
 use weir_engine::timeout;
 use weir_postgres_codec::{backend::ErrorFields, frame, frontend, sqlstate};
 use weir_postgres_session::{CancelTarget, Refusal};
@@ -13,17 +15,25 @@ use crate::{
 };
 
 /// Cancels the query of a connection to endpoint number `number`. It is over once the server has closed the connection of the request:
-/// its signal has been sent then.
+/// its signal has been sent then. Without that the signal may come at any time.
 pub(crate) async fn cancel(upstream: &PostgresUpstream, number: usize, target: &CancelTarget) -> CancelOutcome {
+    let is_sent = Cell::new(false);
     let cancelling = async {
         let (mut stream, server) = upstream.connect_aside(number).await.ok()?;
         encrypt(&mut stream, &server).await.ok()?;
+        is_sent.set(true);
         stream.output.with(|out| frontend::cancel_request(out, target.pid, &target.secret));
-        while let Ok(Some(_)) = stream.reader.receive().await {}
-        Some(())
+        loop {
+            match stream.reader.receive().await {
+                Ok(Some(_)) => {}
+                Ok(None) => return Some(()),
+                Err(_) => return None,
+            }
+        }
     };
     match timeout(CANCEL_TIMEOUT, cancelling).await {
         Ok(Some(())) => CancelOutcome::Forwarded,
+        _ if is_sent.get() => CancelOutcome::Unconfirmed,
         _ => CancelOutcome::Failed,
     }
 }

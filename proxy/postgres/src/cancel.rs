@@ -10,14 +10,17 @@ use std::{
     future::poll_fn,
     net::IpAddr,
     rc::{Rc, Weak},
+    sync::Arc,
     task::{Poll, Waker},
     time::Duration,
 };
 
 use weir_base::{rate::LocalRate, time::turn};
-use weir_engine::{Mailbox, mailbox, timeout};
+use weir_engine::{mailbox, timeout};
 use weir_postgres_codec::Version;
-use weir_postgres_session::cancel_key::{CancelKey, PROCESSES_MAX, Place, SECRET_BYTES, SLOTS_MAX};
+use weir_postgres_session::cancel_key::{CancelKey, Place, SECRET_BYTES, SLOTS_MAX};
+
+use crate::relay::{CancelRelay, ForeignCancel, Over};
 
 /// The time of a forwarded request, and of the client that waits for it. Default 10 s, as PgBouncer's `cancel_wait_timeout`.
 pub(crate) const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,11 +34,13 @@ const SOURCES_MAX: usize = 1_024;
 pub(crate) struct CancelSlot {
     number: u32,
     key: CancelKey,
-    /// Requests that its task has not seen; each gets a message when it is over.
-    requests: RefCell<Vec<Mailbox<()>>>,
+    /// Requests that its task has not seen.
+    requests: RefCell<Vec<Over>>,
     /// Forwarded requests whose connections are open.
     under_way: Cell<u32>,
     waiters: RefCell<Vec<Waker>>,
+    /// Servers for which a request may still come: they serve no other client.
+    spoiled: RefCell<Vec<u64>>,
     clients: Weak<Clients>,
 }
 
@@ -44,6 +49,8 @@ type Clients = RefCell<HashMap<u32, Client>>;
 
 impl Drop for CancelSlot {
     fn drop(&mut self) {
+        // No task looks at them any more.
+        self.requests.take().iter().for_each(|over| over());
         let Some(clients) = self.clients.upgrade() else { return };
         let is_own = clients.borrow().get(&self.number).is_some_and(|(slot, _)| std::ptr::eq(slot.as_ptr(), self));
         // The waker of the client may end with it, outside of the borrow.
@@ -58,12 +65,12 @@ impl CancelSlot {
     }
 
     /// Takes the requests that have come.
-    pub(crate) fn take(&self) -> Vec<Mailbox<()>> {
+    pub(crate) fn take(&self) -> Vec<Over> {
         self.requests.take()
     }
 
     /// A forwarded request keeps the server of the client out of the pool until the result is dropped.
-    pub(crate) fn hold(self: &Rc<Self>, requests: Vec<Mailbox<()>>) -> CancelHold {
+    pub(crate) fn hold(self: &Rc<Self>, requests: Vec<Over>) -> CancelHold {
         self.under_way.set(self.under_way.get() + 1);
         CancelHold { slot: self.clone(), requests }
     }
@@ -71,6 +78,19 @@ impl CancelSlot {
     /// A forwarded request is under way.
     pub(crate) fn is_held(&self) -> bool {
         self.under_way.get() > 0
+    }
+
+    /// A request to that connection was sent, and may come at any time.
+    pub(crate) fn spoil(&self, connection: u64) {
+        self.spoiled.borrow_mut().push(connection);
+    }
+
+    /// Whether a request may still come to that connection. It is forgotten: it is about to be closed.
+    pub(crate) fn forget_spoiled(&self, connection: u64) -> bool {
+        let mut spoiled = self.spoiled.borrow_mut();
+        let before = spoiled.len();
+        spoiled.retain(|known| *known != connection);
+        spoiled.len() < before
     }
 
     /// Waits until none is.
@@ -92,23 +112,31 @@ impl CancelSlot {
 /// See [`CancelSlot::hold`].
 pub(crate) struct CancelHold {
     slot: Rc<CancelSlot>,
-    requests: Vec<Mailbox<()>>,
+    requests: Vec<Over>,
 }
 
 impl Drop for CancelHold {
     fn drop(&mut self) {
         let slot = &self.slot;
         slot.under_way.set(slot.under_way.get() - 1);
-        self.requests.iter().for_each(|request| request.send(()));
+        self.requests.iter().for_each(|over| over());
         slot.waiters.take().into_iter().for_each(Waker::wake);
     }
 }
 
 /// A request on its way to the worker of its client.
-pub(crate) struct CancelMessage {
+pub struct CancelMessage {
     pid: u32,
     secret: Box<[u8]>,
-    over: Mailbox<()>,
+    over: Over,
+}
+
+impl CancelMessage {
+    /// A request that came to another process, and the worker of its client; `None`: no key has this process id.
+    #[must_use]
+    pub fn of(pid: u32, secret: Box<[u8]>, over: Over) -> Option<(usize, Self)> {
+        Some((Place::of(pid)?.worker as usize, Self { pid, secret, over }))
+    }
 }
 
 /// A client, and how its task is woken.
@@ -123,8 +151,7 @@ pub(crate) struct CancelKeys {
 }
 
 impl CancelKeys {
-    pub(crate) fn new(worker: usize) -> Self {
-        let process = std::process::id() % PROCESSES_MAX + 1;
+    pub(crate) fn new(process: u32, worker: usize) -> Self {
         let place = Place { process, worker: worker as u32, slot: 0 };
         Self { place, next: Cell::new(0), clients: Rc::default(), sources: RefCell::default() }
     }
@@ -152,6 +179,7 @@ impl CancelKeys {
             requests: RefCell::default(),
             under_way: Cell::new(0),
             waiters: RefCell::default(),
+            spoiled: RefCell::default(),
             clients: Rc::downgrade(&self.clients),
         });
         clients.insert(number, (Rc::downgrade(&slot), wake));
@@ -174,26 +202,35 @@ impl CancelKeys {
         rate.try_take(1, now)
     }
 
-    /// Sends a request to the worker that owns its client by `post`, and waits until it is over.
-    pub(crate) async fn route(&self, pid: u32, secret: &[u8], post: impl FnOnce(usize, CancelMessage) -> bool) {
+    /// Sends a request to the worker that owns its client by `post`, or to the process before, and waits until it is over; false: its
+    /// client is in no process that lives.
+    pub(crate) async fn route(
+        &self,
+        (pid, secret): (u32, &[u8]),
+        (relay, listener): (&CancelRelay, &Arc<str>),
+        post: impl FnOnce(usize, CancelMessage) -> bool,
+    ) -> bool {
         let (over, is_over) = mailbox();
-        let message = CancelMessage { pid, secret: secret.into(), over };
-        let is_sent = match Place::of(pid).filter(|place| place.process == self.place.process) {
-            Some(place) if place.worker == self.place.worker => {
-                self.deliver(&message);
-                true
-            }
-            Some(place) => post(place.worker as usize, message),
+        let over: Over = Arc::new(move || over.send(()));
+        let secret = secret.into();
+        let is_sent = match Place::of(pid) {
             None => false,
+            Some(place) if place.process == self.place.process => {
+                post(place.worker as usize, CancelMessage { pid, secret, over })
+            }
+            Some(place) => {
+                relay.forward(place.process, ForeignCancel { listener: listener.clone(), pid, secret, over })
+            }
         };
         if is_sent {
             // One without a taker is dropped, and the inbox stays silent.
             let _ = timeout(CANCEL_TIMEOUT, is_over.receive()).await;
         }
+        is_sent
     }
 
-    /// Gives a request to its client, if the secret is right.
-    pub(crate) fn deliver(&self, message: &CancelMessage) {
+    /// Gives a request to its client, if the secret is right; false: its key is none of a client.
+    pub(crate) fn deliver(&self, message: &CancelMessage) -> bool {
         let number = Place::of(message.pid).map(|place| place.slot);
         let found = number.and_then(|number| {
             let clients = self.clients.borrow();
@@ -204,8 +241,12 @@ impl CancelKeys {
             Some((slot, wake)) => {
                 slot.requests.borrow_mut().push(message.over.clone());
                 wake();
+                true
             }
-            None => message.over.send(()),
+            None => {
+                (message.over)();
+                false
+            }
         }
     }
 }
@@ -214,17 +255,18 @@ impl CancelKeys {
 mod tests {
     use super::*;
     use std::{
-        sync::{
-            Arc,
-            atomic::{AtomicU32, Ordering},
-        },
+        sync::atomic::{AtomicU32, Ordering},
         task::Wake,
     };
 
-    fn message(slot: &CancelSlot, change: impl FnOnce(&mut Vec<u8>)) -> CancelMessage {
+    /// A request, and how often it was over.
+    fn message(slot: &CancelSlot, change: impl FnOnce(&mut Vec<u8>)) -> (CancelMessage, Arc<AtomicU32>) {
         let mut secret = slot.key().secret().to_vec();
         change(&mut secret);
-        CancelMessage { pid: slot.key().pid(), secret: secret.into(), over: mailbox().0 }
+        let over = Arc::<AtomicU32>::default();
+        let own = over.clone();
+        let count = Arc::new(move || drop(own.fetch_add(1, Ordering::Relaxed)));
+        (CancelMessage { pid: slot.key().pid(), secret: secret.into(), over: count }, over)
     }
 
     fn slot(keys: &CancelKeys) -> (Rc<CancelSlot>, Rc<Cell<u32>>) {
@@ -236,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_key_names_its_worker_and_no_other_client_has_it() {
-        let keys = CancelKeys::new(7);
+        let keys = CancelKeys::new(1, 7);
         let ((first, _), (second, _)) = (slot(&keys), slot(&keys));
         assert_ne!(first.key().pid(), second.key().pid());
         assert_eq!(Place::of(first.key().pid()).expect("a place").worker, 7);
@@ -244,37 +286,37 @@ mod tests {
 
     #[test]
     fn p16_only_the_right_secret_reaches_the_client() {
-        let keys = CancelKeys::new(0);
+        let keys = CancelKeys::new(1, 0);
         let (slot, woken) = slot(&keys);
         for change in [
             |secret: &mut Vec<u8>| secret[3] ^= 1,
             |secret: &mut Vec<u8>| secret.push(0),
             |secret: &mut Vec<u8>| secret.truncate(3),
         ] {
-            let wrong = message(&slot, change);
-            keys.deliver(&wrong);
+            let (wrong, over) = message(&slot, change);
+            assert!(!keys.deliver(&wrong));
             assert_eq!(
-                (woken.get(), slot.take().len(), wrong.over.depth()),
+                (woken.get(), slot.take().len(), over.load(Ordering::Relaxed)),
                 (0, 0, 1),
                 "it is over, and nothing came of it"
             );
         }
-        let right = message(&slot, |_| {});
-        keys.deliver(&right);
-        assert_eq!((woken.get(), right.over.depth()), (1, 0));
+        let (right, over) = message(&slot, |_| {});
+        assert!(keys.deliver(&right));
+        assert_eq!((woken.get(), over.load(Ordering::Relaxed)), (1, 0));
         let hold = slot.hold(slot.take());
         assert!(slot.is_held());
         drop(hold);
-        assert_eq!((slot.is_held(), right.over.depth()), (false, 1));
+        assert_eq!((slot.is_held(), over.load(Ordering::Relaxed)), (false, 1));
         keys.leave(&slot);
-        keys.deliver(&right);
+        assert!(!keys.deliver(&right));
         assert_eq!((woken.get(), slot.take().len()), (1, 0));
     }
 
     #[test]
     fn a_slot_that_is_dropped_leaves_no_entry_and_all_that_wait_for_a_request_are_woken() {
         use std::{pin::pin, task::Context};
-        let keys = CancelKeys::new(0);
+        let keys = CancelKeys::new(1, 0);
         let slot = keys.enter(Version::V3_0, Rc::new(|| {})).expect("a slot");
         let hold = slot.hold(Vec::new());
         let (mut first, mut second) = (pin!(slot.released()), pin!(slot.released()));

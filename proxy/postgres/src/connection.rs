@@ -1,6 +1,7 @@
 //! One client connection: its login, its session, and its end.
 
 mod admission;
+mod identity;
 mod lease;
 mod life;
 mod surroundings;
@@ -16,6 +17,7 @@ use weir_listener::{
 use weir_telemetry::log::Peer;
 
 use self::admission::Admitted;
+pub(crate) use self::admission::shutdown;
 use crate::{
     console::Console,
     service::{PostgresUpstream, Service},

@@ -25,7 +25,7 @@ use weir_upstream::pooled::Scope;
 
 use self::command::Command;
 use crate::{
-    connection::Connection,
+    connection::{Connection, shutdown},
     server::PoolKey,
     service::{PostgresUpstream, Service},
     settings::PostgresListenerSettings,
@@ -112,6 +112,7 @@ impl<'a> Console<'a> {
                 return Poll::Ready(Err(reason));
             }
             if self.service.sessions.drain_state() != Drain::Off {
+                shutdown(&stream.output);
                 return Poll::Ready(Err(CloseReason::Drained));
             }
             match stream.reader.poll_receive(context) {

@@ -10,6 +10,7 @@
 //! | `connection` | one client: its login (`admission`), its session (`life`), its server (`lease`) |
 //! | `server` | servers as their pools see them: login, reset, check, probe |
 //! | `cancel` / `aside` | cancel requests: keys and routes; the connection that carries one to a server |
+//! | `relay` | cancel requests for clients of the other process of an upgrade |
 //! | `console` | the admin console, database `pgbouncer` |
 //! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
 //! | `metrics` | the cells this room writes |
@@ -23,10 +24,13 @@ mod console;
 mod derivation;
 mod metrics;
 mod penalty;
+mod relay;
 mod server;
 mod service;
 pub mod settings;
 
+pub use cancel::CancelMessage;
+pub use relay::{CancelRelay, ForeignCancel, Over};
 pub use server::{LoginProbe, PoolKey, PostgresServer};
 pub use service::{PostgresUpstream, Service};
 pub use weir_postgres_session::{WorkerShare, users};

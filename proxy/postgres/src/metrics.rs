@@ -5,7 +5,7 @@ use weir_postgres_session::io::Event;
 use weir_telemetry::{CoreMetrics, Counter, Gauge, catalog};
 
 /// How a cancel request ended.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CancelOutcome {
     /// It went to the server.
     Forwarded,
@@ -15,6 +15,10 @@ pub(crate) enum CancelOutcome {
     Limited,
     /// The server could not be reached.
     Failed,
+    /// It was sent, and the server did not close its connection in time: the connection that it was for is closed.
+    Unconfirmed,
+    /// Its key is none of a client.
+    Unknown,
 }
 
 impl CancelOutcome {
@@ -24,6 +28,8 @@ impl CancelOutcome {
             Self::Idle => "idle",
             Self::Limited => "limited",
             Self::Failed => "failed",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Unknown => "unknown",
         }
     }
 }

@@ -282,13 +282,13 @@ async fn log_in(
 }
 
 fn failed(failure: Failure) -> LoginError {
+    let text = failure.to_string();
     match failure {
-        // A refusal of the gateway's own password is not for clients.
-        Failure::Refused(error) if error.is_authenticated || error.sqlstate.as_deref() != Some("28P01") => {
-            LoginError::Refused { words: error.message, text: error.text }
-        }
-        Failure::Refused(error) => LoginError::Refused { words: Vec::new(), text: error.text },
-        other => LoginError::Refused { words: Vec::new(), text: other.to_string() },
+        Failure::Refused(error) if error.is_full() => LoginError::Busy { text },
+        failure if failure.is_transient() => LoginError::Broken(io::Error::other(text)),
+        // Before, it is about the gateway's own address, user or password, and not for clients.
+        Failure::Refused(error) if error.is_authenticated => LoginError::Refused { words: error.message, text },
+        _ => LoginError::Refused { words: Vec::new(), text },
     }
 }
 

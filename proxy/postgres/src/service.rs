@@ -16,8 +16,9 @@ use weir_upstream::pooled::PooledUpstream;
 use crate::{
     cancel::{CancelKeys, CancelMessage},
     connection,
-    metrics::ListenerMetrics,
+    metrics::{CancelOutcome, ListenerMetrics},
     penalty::Penalties,
+    relay::CancelRelay,
     server::{DERIVED_KEYS_MAX, PostgresServer},
     settings::PostgresListenerSettings,
 };
@@ -39,7 +40,8 @@ impl Made {
     fn new(listener: &ListenerSettings, settings: PostgresListenerSettings) -> Self {
         let rules = Rules::of(settings.auth);
         let tls = listener.tls.is_some();
-        let policy = LoginPolicy { tls, ..LoginPolicy::new(rules, Secret::from(&mock_secret()[..])) };
+        let mock_forms = settings.users.forms();
+        let policy = LoginPolicy { tls, mock_forms, ..LoginPolicy::new(rules, Secret::from(&mock_secret()[..])) };
         Self { session: Rc::new(settings.session()), settings: Rc::new(settings), policy: Arc::new(policy) }
     }
 }
@@ -65,6 +67,7 @@ pub struct Service {
     /// Keys that passwords of clients have led to.
     pub(crate) keys: RefCell<KeyCache>,
     pub(crate) penalties: Penalties,
+    relay: CancelRelay,
     made: RefCell<Made>,
     upstream: RefCell<Rc<PostgresUpstream>>,
 }
@@ -72,7 +75,7 @@ pub struct Service {
 impl Service {
     /// A listener with its settings and upstream.
     pub fn new(
-        (core, share): (CoreShare, Rc<WorkerShare>),
+        (core, share, relay): (CoreShare, Rc<WorkerShare>, CancelRelay),
         listener: ListenerSettings,
         settings: PostgresListenerSettings,
         upstream: Rc<PostgresUpstream>,
@@ -80,7 +83,8 @@ impl Service {
         Rc::new(Self {
             share,
             metrics: ListenerMetrics::new(&core, &listener.name),
-            cancels: CancelKeys::new(core.worker),
+            cancels: CancelKeys::new(relay.process(), core.worker),
+            relay,
             keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *mock_secret())),
             penalties: Penalties::default(),
             made: RefCell::new(Made::new(&listener, settings)),
@@ -118,10 +122,25 @@ impl Service {
         self.upstream.borrow().clone()
     }
 
-    /// Sends a cancel request to the worker that owns its client, and waits until it is over.
+    /// Sends a cancel request to the worker or the process that owns its client, and waits until it is over.
     pub(crate) async fn cancel(&self, pid: u32, secret: &[u8]) {
         let (core, name) = (self.sessions.core(), self.sessions.name());
-        self.cancels.route(pid, secret, |worker, message| (core.post)(worker, name, Box::new(message))).await;
+        let post = |worker, message: CancelMessage| match worker == core.worker {
+            true => {
+                self.deliver_cancel(&message);
+                true
+            }
+            false => (core.post)(worker, name, Box::new(message)),
+        };
+        if !self.cancels.route((pid, secret), (&self.relay, name), post).await {
+            self.metrics.cancelled(CancelOutcome::Unknown);
+        }
+    }
+
+    fn deliver_cancel(&self, message: &CancelMessage) {
+        if !self.cancels.deliver(message) {
+            self.metrics.cancelled(CancelOutcome::Unknown);
+        }
     }
 }
 
@@ -148,7 +167,7 @@ impl weir_listener::Service for Service {
 
     fn deliver(&self, message: &dyn Any) {
         if let Some(message) = message.downcast_ref::<CancelMessage>() {
-            self.cancels.deliver(message);
+            self.deliver_cancel(message);
         }
     }
 }

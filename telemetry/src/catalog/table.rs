@@ -68,7 +68,7 @@ catalog! {
         POSTGRES_PARSES = counter "weir_postgres_parses_total" ["listener", "side"] "Parse messages: of clients (`client`), and those that went to servers (`server`).";
         POSTGRES_BINDS = counter "weir_postgres_binds_total" ["listener"] "Bind messages of clients.";
         POSTGRES_SESSION_EVENTS = counter "weir_postgres_session_events_total" ["listener", "event"] "Sessions whose parameters were set at a server (`replay`), prepared statements closed because a server has too many (`eviction`), statements prepared again after a change of their tables (`heal`), errors of the gateway's own (`refusal`), sessions that began to keep their server (`pin`).";
-        POSTGRES_CANCELS = counter "weir_postgres_cancels_total" ["listener", "outcome"] "Cancel requests: `forwarded` to the server; dropped, as the client holds none (`idle`) or its source sends too many (`limited`); `failed`, as the server could not be reached. Those with a wrong key are not counted.";
+        POSTGRES_CANCELS = counter "weir_postgres_cancels_total" ["listener", "outcome"] "Cancel requests: `forwarded` to the server; dropped, as the client holds none (`idle`), its source sends too many (`limited`) or its key is none of a client (`unknown`); `failed`, as the server could not be reached; `unconfirmed`, as it did not say in time that it has the request.";
         REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "The overhead by stage.";
     }
     "Limits and refusals" {

@@ -3,6 +3,7 @@
 mod acceptor;
 mod access_log;
 mod admin;
+mod cancels;
 mod certificates;
 mod core;
 mod departures;
@@ -38,6 +39,7 @@ use weir_base::{
 use weir_config::{Change, Diagnostics, Snapshot, TelemetrySettings, diff, surroundings::Running};
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, mailbox::Inbox, net};
 use weir_listener::{Admission, ConnectionTable, CoreShare, Post, StageSample};
+use weir_postgres::CancelRelay;
 use weir_telemetry::{
     EventLog, Registry, SharedGauge, catalog,
     log::{LogReader, LogWriter, log_ring},
@@ -153,13 +155,14 @@ impl Gateway {
         let mailboxes = Arc::new(mailboxes);
         let states: Vec<Arc<WorkerState>> = (0..count).map(|_| Arc::default()).collect();
         let balancer = Arc::new(Balancer::new(states.clone()));
+        let cancels = CancelRelay::new(inheritance.restart_epoch);
         let shared = WorkersShare {
             registry: registry.clone(),
             bytes: bytes.clone(),
             table: table.clone(),
             mailboxes: mailboxes.clone(),
             balancer: balancer.clone(),
-            protocols: ProcessProtocols::new(&snapshot),
+            protocols: ProcessProtocols::new(&snapshot, cancels.clone()),
         };
         let (workers, rings) = shared.start(&snapshot, &cpus, inboxes, &states)?;
         let driver = same_driver(&states)?;
@@ -191,7 +194,7 @@ impl Gateway {
             loads: Mutex::default(),
             errors: Mutex::default(),
             first: snapshot,
-            upgrading: Upgrading::new(inheritance, &registry),
+            upgrading: Upgrading::new(inheritance, &registry, cancels),
             balancer,
             registry,
         });

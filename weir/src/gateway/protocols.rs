@@ -10,7 +10,7 @@ use std::{any::Any, collections::HashMap, io, rc::Rc, sync::Arc};
 use weir_base::time::Time;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_listener::{CoreShare, Service, settings::ListenerSettings};
-use weir_postgres::WorkerShare;
+use weir_postgres::{CancelRelay, WorkerShare};
 use weir_redis::{Insight, InsightShare, RedisShare};
 use weir_upstream::{EndpointShare, ExclusiveUpstream, Multiplexer, UpstreamMetrics, settings::UpstreamSettings};
 
@@ -22,19 +22,21 @@ use crate::upgrade::connection::SessionFields;
 pub struct ProcessProtocols {
     insight: weir_redis::insight::settings::InsightSettings,
     insight_share: Arc<InsightShare>,
+    cancels: CancelRelay,
 }
 
 impl ProcessProtocols {
     /// The state at the start of a process.
-    pub fn new(snapshot: &Snapshot) -> Self {
-        Self { insight: insight_settings(snapshot), insight_share: Arc::default() }
+    pub fn new(snapshot: &Snapshot, cancels: CancelRelay) -> Self {
+        Self { insight: insight_settings(snapshot), insight_share: Arc::default(), cancels }
     }
 
     /// The state of one worker.
     pub fn on_worker(self, worker: usize) -> WorkerProtocols {
         let seed = Time::now().as_nanos() ^ (worker as u64) << 48;
         let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker, seed));
-        WorkerProtocols { worker, redis: RedisShare { waiting: Rc::default(), insight }, postgres: Rc::default() }
+        let redis = RedisShare { waiting: Rc::default(), insight };
+        WorkerProtocols { worker, redis, postgres: Rc::default(), cancels: self.cancels }
     }
 }
 
@@ -43,6 +45,8 @@ pub struct WorkerProtocols {
     pub worker: usize,
     pub redis: RedisShare,
     pub postgres: Rc<WorkerShare>,
+    /// The way of cancel requests to the process before.
+    pub cancels: CancelRelay,
 }
 
 /// The state that the workers share of one listener, in the form of its protocol.

@@ -15,6 +15,7 @@ use socket2::Socket;
 use weir_admin::AdminStopper;
 use weir_engine::{handover::Channel, net};
 use weir_listener::Source;
+use weir_postgres::CancelRelay;
 use weir_telemetry::{Registry, catalog};
 
 use super::{
@@ -72,6 +73,8 @@ pub struct Upgrading {
     is_handed_over: AtomicBool,
     /// To the new process, which learns from its end that this one has ended.
     successor: Mutex<Option<Arc<Channel>>>,
+    /// The way of cancel requests to the process before.
+    pub(super) cancels: CancelRelay,
 }
 
 /// The admin server's socket, and the way to stop it for another process.
@@ -83,7 +86,7 @@ struct Admin {
 }
 
 impl Upgrading {
-    pub(super) fn new(inheritance: &Inheritance, registry: &Registry) -> Self {
+    pub(super) fn new(inheritance: &Inheritance, registry: &Registry, cancels: CancelRelay) -> Self {
         let shared = registry.shared();
         shared.gauge(&catalog::RESTART_EPOCH, &[]).set(inheritance.restart_epoch as i64);
         // Each was done by a process that is gone, and its counter with it.
@@ -98,6 +101,7 @@ impl Upgrading {
             is_cancelled: AtomicBool::new(false),
             is_handed_over: AtomicBool::new(false),
             successor: Mutex::new(None),
+            cancels,
         }
     }
 
@@ -135,10 +139,17 @@ impl Gateway {
 
     /// Goes on with the connections that come through `channel` from the process before, until that one has ended.
     pub fn watch_predecessor(self: &Arc<Self>, channel: Channel) {
-        let gateway = self.clone();
+        let (gateway, channel) = (self.clone(), Arc::new(channel));
         // Not joined: it may wait as long as the process lives.
         let watch = thread::Builder::new().name("predecessor".into()).spawn(move || {
-            predecessor::take_connections(&channel, |connection, socket| gateway.adopt(connection, socket));
+            let cancels = gateway.send_cancels(channel.clone());
+            predecessor::take_messages(
+                &channel,
+                |connection, socket| gateway.adopt(connection, socket),
+                |number| cancels.over(number),
+            );
+            gateway.upgrading.cancels.connect(None);
+            cancels.end();
             gateway.upgrading.is_predecessor_gone.store(true, Ordering::Relaxed);
             tracing::info!(pid = gateway.upgrading.predecessor, "the process before this one has ended");
         });
@@ -250,6 +261,7 @@ impl Gateway {
             listening.iter().filter(is_at).map(|(name, _)| name.clone()).collect()
         };
         let (untaken, movable) = (names(&wants.untaken), names(&wants.movable));
+        self.receive_cancels(&channel, &listening);
         let departures = self.send_departures(channel, &listening);
         self.send_to_workers(|| Mail::HandOver {
             untaken: untaken.clone(),
@@ -351,6 +363,6 @@ impl Gateway {
     }
 }
 
-fn bind_text(sockets: &ListenerSockets) -> String {
+pub(super) fn bind_text(sockets: &ListenerSockets) -> String {
     sockets.bind.to_string()
 }

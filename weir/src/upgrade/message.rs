@@ -1,7 +1,7 @@
 //! Messages between the two processes: JSON, one object per message, readable by programs of other versions.
 
 use std::{
-    io,
+    fmt, io,
     os::fd::{BorrowedFd, OwnedFd},
 };
 
@@ -53,11 +53,38 @@ pub enum Message {
     Serving,
     /// A client's connection, whose descriptor comes along.
     Connection(Box<MovedConnection>),
+    /// A request at the new process to cancel the query of a client of the old one.
+    Cancel {
+        /// Its number, for the end of the request.
+        number: u64,
+        /// The address of the listener that it came to.
+        bind: String,
+        /// The process id of its key.
+        pid: u32,
+        /// The secret of its key.
+        secret: KeySecret,
+    },
+    /// That request is over.
+    CancelOver {
+        /// Its number.
+        number: u64,
+    },
     /// The new process will not serve.
     Failed {
         /// Why not.
         reason: String,
     },
+}
+
+/// The secret of a cancel key. It is not shown.
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeySecret(pub Vec<u8>);
+
+impl fmt::Debug for KeySecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeySecret")
+    }
 }
 
 /// Whose a listening socket is. The address is that of the configuration, which need not be a number.

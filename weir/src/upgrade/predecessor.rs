@@ -88,7 +88,7 @@ impl Predecessor {
         }
     }
 
-    /// Says that this process serves. Through what comes back the old one sends its connections: see [`take_connections`].
+    /// Says that this process serves. Through what comes back the old one sends its connections: see [`take_messages`].
     pub fn serving(self) -> Channel {
         // If it is gone, this process is all there is.
         let _ = self.say(&Message::Serving);
@@ -115,8 +115,9 @@ impl Predecessor {
     }
 }
 
-/// Gives `take` the connections that come, until the process at the other end has ended.
-pub fn take_connections(channel: &Channel, mut take: impl FnMut(MovedConnection, OwnedFd)) {
+/// Gives `take` the connections that come, and `over` the numbers of cancel requests that are over, until the process at the other end
+/// has ended.
+pub fn take_messages(channel: &Channel, mut take: impl FnMut(MovedConnection, OwnedFd), over: impl Fn(u64)) {
     loop {
         match receive(channel) {
             Ok(PeerEvent::Message(Message::Connection(connection), mut sockets)) => {
@@ -124,6 +125,7 @@ pub fn take_connections(channel: &Channel, mut take: impl FnMut(MovedConnection,
                     take(*connection, socket);
                 }
             }
+            Ok(PeerEvent::Message(Message::CancelOver { number }, _)) => over(number),
             Ok(PeerEvent::Message(..) | PeerEvent::Nothing) => {}
             Ok(PeerEvent::End) => return,
             // No room for one more descriptor: that connection is lost, the next may find some.

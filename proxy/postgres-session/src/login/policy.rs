@@ -4,10 +4,11 @@ use std::fmt;
 use std::net::IpAddr;
 
 use weir_base::secret::Secret;
-use weir_sasl::ChannelBinding;
-use weir_sasl::limits::{ITERATIONS_DEFAULT, NONCE_RANDOM_BYTES};
+use weir_sasl::limits::NONCE_RANDOM_BYTES;
+use weir_sasl::{ChannelBinding, Mechanism, ScramVerifier};
 
 use crate::hba::Rules;
+use crate::users::PasswordForm;
 
 /// Decisions of a listener about logins. They are made once per configuration and shared.
 #[derive(Clone, Debug)]
@@ -20,15 +21,29 @@ pub struct LoginPolicy {
     pub replication: bool,
     /// Makes the salt of users that do not exist. It stays the same as long as attackers may compare: for a process at least.
     pub mock_secret: Secret,
-    /// Iterations that a user sees that does not exist: those of the other users.
-    pub mock_iterations: u32,
+    /// The forms that a user may see that does not exist: those of the others, one for each name.
+    pub mock_forms: Vec<PasswordForm>,
 }
 
 impl LoginPolicy {
     /// The policy of one method for all, without TLS and replication.
     #[must_use]
     pub fn new(rules: Rules, mock_secret: Secret) -> LoginPolicy {
-        LoginPolicy { rules, tls: false, replication: false, mock_secret, mock_iterations: ITERATIONS_DEFAULT }
+        LoginPolicy { rules, tls: false, replication: false, mock_secret, mock_forms: Vec::new() }
+    }
+}
+
+impl LoginPolicy {
+    /// The form of a user that does not exist, always the same one for a name.
+    pub(super) fn mock_form(&self, name: &[u8]) -> PasswordForm {
+        if self.mock_forms.is_empty() {
+            return PasswordForm::default();
+        }
+        // The salt of the name: a secret decides about it.
+        let mock = ScramVerifier::mock(Mechanism::ScramSha256, name, &self.mock_secret, 1);
+        let salt = &mock.challenge().salt;
+        let number = salt.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        self.mock_forms[(number % self.mock_forms.len() as u64) as usize]
     }
 }
 

@@ -60,13 +60,12 @@ impl Proof {
         out: &mut Vec<u8>,
     ) -> Proof {
         let verifier = user.and_then(User::verifier);
-        let has_md5 = user.is_some_and(|user| user.md5().is_some());
-        if method == Method::Md5 && (has_md5 || verifier.is_none()) {
+        let form = user.filter(|user| user.has_password()).map_or_else(|| policy.mock_form(name), User::form);
+        if method == Method::Md5 && form.has_md5 {
             backend::authentication_md5(out, entropy.salt);
             return Proof::Md5 { salt: entropy.salt };
         }
-        let mock =
-            || ScramVerifier::mock(Mechanism::ScramSha256, name, &policy.mock_secret, policy.mock_iterations.max(1));
+        let mock = || ScramVerifier::mock(Mechanism::ScramSha256, name, &policy.mock_secret, form.iterations.max(1));
         // PostgreSQL has no other; a verifier of MongoDB would not fit the mechanism.
         let known = verifier.filter(|verifier| verifier.mechanism() == Mechanism::ScramSha256);
         let verifier = known.cloned().unwrap_or_else(mock);

@@ -122,7 +122,7 @@ impl Refusal {
     pub(super) fn replication() -> Refusal {
         let message = b"replication connections are not allowed here".to_vec();
         let mut refusal = policy("postgres_replication", sqlstate::FEATURE_NOT_SUPPORTED, message);
-        refusal.set_hint("Connect to the server itself, or set replication = \"pass\" at the listener.");
+        refusal.set_hint("Connect to the server itself.");
         refusal
     }
 

@@ -54,6 +54,14 @@ impl fmt::Debug for ServerError {
     }
 }
 
+impl ServerError {
+    /// The server has no room for another session: SQLSTATE class 53.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.sqlstate.as_deref().is_some_and(|code| code.starts_with("53"))
+    }
+}
+
 impl Failure {
     pub(super) const NO_BINDING: Failure =
         Failure::Unsupported("channel binding is required, and the server does not offer SCRAM-SHA-256-PLUS over TLS");

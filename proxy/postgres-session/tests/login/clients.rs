@@ -124,6 +124,31 @@ fn unknown_users_fail_like_wrong_passwords() {
     assert!(matches!(with_password(&World::new(Method::Md5), "none", &response).0, End::Refused(_)));
 }
 
+/// The method and the iterations that strangers see are those of users.
+#[test]
+fn an_unknown_user_has_the_form_of_one_that_exists() {
+    let mut world = World::new(Method::Md5);
+    world.policy.mock_forms = world.users.forms();
+    let seen = |user: &str| {
+        let mut wire = Wire::default();
+        let mut login = world.login();
+        feed(&mut login, &world, &mut wire, &app(user));
+        if messages(&wire.out)[0].1.starts_with(&[0, 0, 0, 5]) {
+            return "md5".to_owned();
+        }
+        wire.out.clear();
+        let mut message = Vec::new();
+        frontend::sasl_initial(&mut message, b"SCRAM-SHA-256", Some(b"n,,n=,r=abcdefghijkl"));
+        feed(&mut login, &world, &mut wire, &message);
+        let challenge = String::from_utf8_lossy(&messages(&wire.out)[0].1).into_owned();
+        challenge[challenge.rfind("i=").expect("iterations")..].to_owned()
+    };
+    let forms: std::collections::HashSet<String> = (0..64).map(|number| seen(&format!("stranger{number}"))).collect();
+    // `app` and `hashed` have MD5, `verified` a verifier of 16 iterations.
+    assert_eq!(forms, ["md5", "i=16"].map(str::to_owned).into());
+    assert_eq!(seen("stranger7"), seen("stranger7"));
+}
+
 #[test]
 fn an_empty_password_is_refused_with_the_text_of_postgresql() {
     let local = World { address: None, ..World::new(Method::Password) };

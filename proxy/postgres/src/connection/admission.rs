@@ -1,10 +1,10 @@
 //! From the first byte of a client to its session: encryption, proof, the pool of its database, the greeting of a server.
 
-use std::{future::poll_fn, mem, pin::pin, rc::Rc};
+use std::{cell::Cell, future::poll_fn, mem, pin::pin, rc::Rc, time::Duration};
 
 use futures_util::future::{Either, select};
 use weir_base::{limits, time::turn};
-use weir_engine::{Stream, timeout, tls::AltName};
+use weir_engine::{Output, Stream, timeout};
 use weir_listener::{CloseReason, Drain, Security};
 use weir_postgres_codec::{
     Version,
@@ -21,14 +21,14 @@ use weir_upstream::{
     pooled::{Condition, Patience, Pool},
 };
 
-use super::Connection;
+use super::{Connection, identity::Identity};
 use crate::{
     aside,
     cancel::CancelSlot,
     console::{self, Rights},
     derivation::derive,
     metrics::CancelOutcome,
-    server::{Greeting, PoolKey, PostgresServer},
+    server::{Greeting, PostgresServer},
     service::PostgresUpstream,
     settings::PostgresListenerSettings,
 };
@@ -36,6 +36,7 @@ use crate::{
 /// A client that is logged in.
 pub(super) struct Client {
     pub(super) session: Session,
+    pub(super) identity: Identity,
     pub(super) pool: Rc<Pool<PostgresServer>>,
     pub(super) upstream: Rc<PostgresUpstream>,
     pub(super) settings: Rc<PostgresListenerSettings>,
@@ -65,7 +66,9 @@ pub(super) async fn admit(
         let is_draining = connection.service.sessions.drain_state() != Drain::Off;
         ending.or(is_draining.then_some(CloseReason::Drained)).map_or(std::task::Poll::Pending, std::task::Poll::Ready)
     });
-    let mut admission = Admission { connection, settings, security };
+    let output = stream.output.clone();
+    let may_speak = Cell::new(false);
+    let mut admission = Admission { connection, settings, security, waited: Duration::ZERO, may_speak: &may_speak };
     let admitted = pin!(timeout(limit, admission.run(stream)));
     match select(admitted, pin!(ended)).await {
         Either::Left((Ok(admitted), _)) => admitted,
@@ -73,8 +76,19 @@ pub(super) async fn admit(
             let refusal = Refusal::timeout(limit.as_millis() as u64);
             Err(violation(connection, &refusal))
         }
-        Either::Right((reason, _)) => Err(reason),
+        Either::Right((reason, _)) => {
+            if may_speak.get() {
+                shutdown(&output);
+            }
+            Err(reason)
+        }
     }
+}
+
+/// FATAL with 57P01: the gateway drains, or ends the connection.
+pub(crate) fn shutdown(output: &Output) {
+    let refusal = weir_postgres_session::Refusal::shutdown();
+    output.with(|out| backend::error(out, &ErrorReport::fatal(refusal.sqlstate, &*refusal.text)));
 }
 
 /// The reason of a close that a refusal causes.
@@ -89,6 +103,10 @@ struct Admission<'a> {
     connection: &'a Rc<Connection>,
     settings: Rc<PostgresListenerSettings>,
     security: Security,
+    /// The delay of this login so far.
+    waited: Duration,
+    /// The client has sent something, and a message to it is whole and readable: no TLS handshake is under way.
+    may_speak: &'a Cell<bool>,
 }
 
 impl Admission<'_> {
@@ -97,7 +115,10 @@ impl Admission<'_> {
         let (mut input, mut out) = (Vec::new(), Vec::new());
         loop {
             match stream.reader.receive().await {
-                Ok(Some(chunk)) => input.extend_from_slice(&chunk),
+                Ok(Some(chunk)) => {
+                    self.may_speak.set(true);
+                    input.extend_from_slice(&chunk);
+                }
                 Ok(None) => return Err(CloseReason::ClientClosed),
                 Err(_) => return Err(CloseReason::ClientReset),
             }
@@ -119,6 +140,7 @@ impl Admission<'_> {
                             login.on_tls(facts, &mut out)
                         }
                         Step::LookUp { user, .. } => {
+                            self.delay().await;
                             let found = self.settings.users.find(&user).cloned();
                             login.on_user(found, &mut out)
                         }
@@ -152,16 +174,13 @@ impl Admission<'_> {
         if !stream.output.drained(limits::WRITE_IDLE_TIMEOUT).await {
             return Err(CloseReason::ClientReset);
         }
+        self.may_speak.set(false);
         let handshake = acceptor.accept(stream, &received).await;
         handshake.map_err(|_| CloseReason::of_client("tls_handshake"))?;
-        let client_names = stream.peer_identity().map_or_else(Vec::new, |identity| {
-            let common = identity.common_name.into_iter();
-            let dns = identity.alt_names.into_iter().filter_map(|name| match name {
-                AltName::Dns(name) => Some(name),
-                _ => None,
-            });
-            common.chain(dns).map(String::into_bytes).collect()
-        });
+        self.may_speak.set(true);
+        // The common name alone, as in PostgreSQL.
+        let name = stream.peer_identity().and_then(|identity| identity.common_name);
+        let client_names = name.into_iter().map(String::into_bytes).collect();
         Ok(TlsFacts { has_alpn: stream.has_agreed_on(b"postgresql"), client_names, ..TlsFacts::default() })
     }
 
@@ -175,13 +194,22 @@ impl Admission<'_> {
         CloseReason::Ended("cancel_request")
     }
 
+    /// After wrong passwords of its address a client waits before its proof.
+    async fn delay(&mut self) {
+        let penalties = &self.connection.service.penalties;
+        let begun = self.connection.address().and_then(|address| penalties.begins(address, turn::now()));
+        let Some((delay, _waiting)) = begun else { return };
+        weir_engine::sleep(delay).await;
+        self.waited = delay;
+    }
+
     /// Counts a refusal; a client with a wrong password waits for it.
     async fn refused(&self, refusal: &Refusal, stream: &Stream, words: &[u8]) -> CloseReason {
         let service = &self.connection.service;
         if refusal.kind == RefusalKind::WrongPassword {
             service.metrics.auth_failures.inc();
             if let Some(address) = self.connection.address() {
-                weir_engine::sleep(service.penalties.failed(address, turn::now())).await;
+                weir_engine::sleep(service.penalties.failed(address, self.waited, turn::now())).await;
             }
         }
         stream.output.append(words);
@@ -205,14 +233,14 @@ impl Admission<'_> {
         if start.database == console::DATABASE {
             return self.console(&start, stream, &cancel, input);
         }
-        let upstream = service.upstream();
-        *self.connection.upstream.borrow_mut() = Some(upstream.clone());
         // A password is enough for every server; keys of a proof only for one with the same verifier.
         let known = client.user.as_ref().map(|user| user.credential());
         let credential = known.filter(|known| *known != Credential::None).unwrap_or(client.credential);
-        let key = PoolKey::new(&start.user, &start.database, credential, upstream.protocol().settings());
-        let pool = upstream.pool(&key);
-        let reported = match upstream.protocol().greeting(&key) {
+        let (user, database) = (start.user[..].into(), start.database[..].into());
+        let identity = Identity { user, database, credential };
+        let (upstream, pool) = identity.choose(service);
+        *self.connection.upstream.borrow_mut() = Some(upstream.clone());
+        let reported = match upstream.protocol().greeting(pool.key()) {
             Some(reported) => reported,
             None => self.greeting(&pool, &upstream, stream).await?,
         };
@@ -228,7 +256,7 @@ impl Admission<'_> {
                 .with_pool(&format!("{} {}", upstream.settings().name, pool.key()));
         service.metrics.logins.inc();
         let settings = self.settings.clone();
-        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, settings, cancel, input })))
+        Ok(Admitted::Client(Box::new(Client { session, identity, pool, upstream, settings, cancel, input })))
     }
 
     /// Shows operators who the client is.
@@ -249,8 +277,10 @@ impl Admission<'_> {
         upstream: &PostgresUpstream,
         stream: &Stream,
     ) -> Result<Greeting, CloseReason> {
-        let deadline = turn::now().saturating_add(self.settings.query_wait_timeout);
-        let acquired = pool.acquire(SelectionCriteria::default(), Patience { deadline, notify_at: None }, || {}).await;
+        let since = turn::now();
+        let patience =
+            Patience { since, deadline: since.saturating_add(self.settings.query_wait_timeout), notify_at: None };
+        let acquired = pool.acquire(SelectionCriteria::default(), patience, || {}).await;
         match acquired {
             Ok(server) => {
                 let (protocol, key) = (upstream.protocol(), pool.key());

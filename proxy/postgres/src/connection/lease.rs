@@ -38,6 +38,8 @@ pub(super) struct Lease {
     /// Bytes that the client had been sent then.
     appended: u64,
     is_logged: bool,
+    /// The listener has another upstream than the client, which moves there when it holds no server.
+    is_outdated: bool,
 }
 
 impl Lease {
@@ -60,11 +62,15 @@ impl Life<'_> {
         if let Some(server) = self.client.pool.try_acquire(&wanted) {
             return Some(server);
         }
-        let settings = &self.client.settings;
-        let patience = Patience {
-            deadline: self.lease.wanted.saturating_add(settings.query_wait_timeout),
-            notify_at: settings.query_wait_notify.map(|notify| self.lease.wanted.saturating_add(notify)),
-        };
+        let notify = self.client.settings.query_wait_notify;
+        self.wait_for_server(wanted, notify.map(|notify| self.lease.wanted.saturating_add(notify)));
+        None
+    }
+
+    fn wait_for_server(&mut self, wanted: SelectionCriteria, notify_at: Option<Time>) {
+        let since = self.lease.wanted;
+        let deadline = since.saturating_add(self.client.settings.query_wait_timeout);
+        let patience = Patience { since, deadline, notify_at };
         let (pool, output) = (self.client.pool.clone(), self.output.clone());
         let note = move || {
             let text = "no server connection available in postgres backend, client being queued";
@@ -72,7 +78,25 @@ impl Life<'_> {
             output.with(|out| backend::notice(out, &report));
         };
         self.lease.acquiring = Some(Box::pin(async move { pool.acquire(wanted, patience, note).await }));
-        None
+    }
+
+    /// A reload may have given the listener another upstream. The client moves there, with its place in the line if it waits. One that
+    /// holds a server moves when it has given it back.
+    pub(super) fn follow_upstream(&mut self) {
+        let service = &self.connection.service;
+        self.lease.is_outdated = !Rc::ptr_eq(&self.client.upstream, &service.upstream());
+        if !self.lease.is_outdated || self.lease.server.is_some() {
+            return;
+        }
+        let (upstream, pool) = self.client.identity.choose(service);
+        *self.connection.upstream.borrow_mut() = Some(upstream.clone());
+        (self.client.upstream, self.client.pool) = (upstream, pool);
+        self.lease.is_outdated = false;
+        if self.lease.acquiring.take().is_some() {
+            let notify = self.client.settings.query_wait_notify;
+            let notify_at = notify.map(|notify| self.lease.wanted.saturating_add(notify));
+            self.wait_for_server(SelectionCriteria::default(), notify_at.filter(|at| turn::now() < *at));
+        }
     }
 
     /// The client holds `server` from now on.
@@ -90,12 +114,21 @@ impl Life<'_> {
         let Some(server) = self.lease.server.take() else { return };
         self.done("ok");
         give_back(server, cleanliness, &self.client.cancel);
+        self.follow_if_outdated();
     }
 
     /// The server is gone.
     pub(super) fn lose(&mut self, server: PooledConnection<PostgresServer>) {
         server.close(LossCause::Closed);
         self.done("server_lost");
+        self.follow_if_outdated();
+    }
+
+    #[inline]
+    fn follow_if_outdated(&mut self) {
+        if self.lease.is_outdated {
+            self.follow_upstream();
+        }
     }
 
     /// Records the time that the client had a server.
@@ -129,8 +162,7 @@ impl Life<'_> {
         let pool = self.client.pool.key().to_string();
         match error.refusal {
             PoolRefusal::QueueTimeout | PoolRefusal::QueueFull => {
-                let waiters = self.client.upstream.counts().iter().map(|counts| counts.waiting as usize).sum();
-                Refusal::wait_timeout(&pool, waiters, turn::now().since(self.lease.wanted))
+                Refusal::wait_timeout(&pool, self.client.pool.waiting(), turn::now().since(self.lease.wanted))
             }
             PoolRefusal::Unreachable | PoolRefusal::BreakerOpen => Refusal::unreachable(&pool),
             PoolRefusal::Greeting => aside::refusal_of(error.words.as_deref(), &pool),
@@ -160,12 +192,16 @@ impl Life<'_> {
         };
         let (number, target) = (server.number(), server.state_ref().cancel_target().cloned());
         let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());
+        let (slot, id) = (slot.clone(), server.id());
         weir_engine::spawn(async move {
             let outcome = match target {
                 Some(target) => aside::cancel(&upstream, number, &target).await,
                 None => CancelOutcome::Failed,
             };
             service.metrics.cancelled(outcome);
+            if outcome == CancelOutcome::Unconfirmed {
+                slot.spoil(id);
+            }
             drop(hold);
         })
         .detach();
@@ -191,28 +227,37 @@ impl Life<'_> {
         };
         let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());
         weir_engine::spawn(async move {
-            service.metrics.cancelled(aside::cancel(&upstream, number, &target).await);
-            give_back(server, Cleanliness::Dirty, &slot);
+            let outcome = aside::cancel(&upstream, number, &target).await;
+            service.metrics.cancelled(outcome);
+            match outcome {
+                CancelOutcome::Unconfirmed => server.close(LossCause::Retired),
+                _ => give_back(server, Cleanliness::Dirty, &slot),
+            }
         })
         .detach();
     }
 }
 
-/// Gives a server back as it is left. One whose query is being cancelled waits until that is over: a late signal would end the query
-/// of the next client.
+/// Gives a server back as it is left. One whose query is being cancelled waits until that is over, and is closed if that cannot be
+/// known: a late signal would end the query of the next client.
 fn give_back(server: PooledConnection<PostgresServer>, cleanliness: Cleanliness, slot: &Rc<CancelSlot>) {
     let condition = match cleanliness {
         Cleanliness::Clean => Condition::Clean,
         Cleanliness::Dirty => Condition::Dirty,
         Cleanliness::Unusable => return server.close(LossCause::Retired),
     };
+    let give_back =
+        move |server: PooledConnection<PostgresServer>, slot: &CancelSlot| match slot.forget_spoiled(server.id()) {
+            true => server.close(LossCause::Retired),
+            false => server.give_back(condition),
+        };
     if !slot.is_held() {
-        return server.give_back(condition);
+        return give_back(server, slot);
     }
     let slot = slot.clone();
     weir_engine::spawn(async move {
         slot.released().await;
-        server.give_back(condition);
+        give_back(server, &slot);
     })
     .detach();
 }

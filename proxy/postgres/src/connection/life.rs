@@ -15,11 +15,15 @@ use weir_base::{
 };
 use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream, note_waiting_clients};
 use weir_listener::{CloseReason, DRAIN_GAP, Drain};
-use weir_postgres_codec::backend::{self, ErrorReport};
-use weir_postgres_session::{End, Next, PinReasons, Refusal, ServerStep, Session};
+use weir_postgres_session::{End, Next, PinReasons, ServerStep, Session};
 use weir_upstream::pooled::{AcquireError, PooledConnection};
 
-use super::{Connection, admission::Client, lease::Lease, surroundings::Surroundings};
+use super::{
+    Connection,
+    admission::{Client, shutdown},
+    lease::Lease,
+    surroundings::Surroundings,
+};
 use crate::server::PostgresServer;
 
 /// Chunks of one client and its server that are worked on before other tasks get their turn.
@@ -52,6 +56,26 @@ enum Event {
     Overdue,
 }
 
+/// A client that waits for a server or its reply, counted until it is dropped: a panic gives back what it counts.
+struct Busy<'a>(&'a Connection);
+
+impl<'a> Busy<'a> {
+    fn new(connection: &'a Connection) -> Self {
+        connection.handle.begins();
+        connection.service.metrics.in_flight.add(1);
+        note_waiting_clients(1);
+        Self(connection)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.handle.ends();
+        self.0.service.metrics.in_flight.add(-1);
+        note_waiting_clients(-1);
+    }
+}
+
 /// A client's session with what it holds.
 pub(super) struct Life<'a> {
     pub(super) connection: &'a Rc<Connection>,
@@ -68,8 +92,8 @@ pub(super) struct Life<'a> {
     stalled: Option<(Time, u64)>,
     streak: u32,
     armed: Time,
-    /// It waits for a server, or for its reply.
-    is_busy: bool,
+    /// `Some`: it waits for a server, or for its reply.
+    busy: Option<Busy<'a>>,
     /// The reasons for a pin that operators see.
     pub(super) shown_pin: PinReasons,
 }
@@ -90,7 +114,7 @@ pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, mut c
         stalled: None,
         streak: 0,
         armed: Time::NEVER,
-        is_busy: false,
+        busy: None,
         shown_pin: PinReasons::default(),
     };
     let reason = life.run(stream).await;
@@ -190,19 +214,8 @@ impl Life<'_> {
     /// Counts the client among those that wait for a server or its reply, or no longer.
     #[inline]
     pub(super) fn note_busy(&mut self, is_busy: bool) {
-        if self.is_busy == is_busy {
-            return;
-        }
-        self.is_busy = is_busy;
-        let (handle, in_flight) = (&self.connection.handle, &self.connection.service.metrics.in_flight);
-        if is_busy {
-            handle.begins();
-            in_flight.add(1);
-            note_waiting_clients(1);
-        } else {
-            handle.ends();
-            in_flight.add(-1);
-            note_waiting_clients(-1);
+        if self.busy.is_some() != is_busy {
+            self.busy = is_busy.then(|| Busy::new(self.connection));
         }
     }
 
@@ -315,6 +328,7 @@ impl Life<'_> {
 
     fn on_woken(&mut self) -> Result<(), CloseReason> {
         self.forward_cancel();
+        self.follow_upstream();
         if self.connection.service.sessions.drain_state() == Drain::Firm {
             self.drain()?;
         }
@@ -333,9 +347,7 @@ impl Life<'_> {
     /// The listener ends the connection.
     fn ended(&mut self, reason: CloseReason) -> CloseReason {
         if Session::is_between_replies(self.lease.state()) {
-            let refusal = Refusal::shutdown();
-            let report = ErrorReport::fatal(refusal.sqlstate, &*refusal.text);
-            self.output.with(|out| backend::error(out, &report));
+            shutdown(&self.output);
         }
         reason
     }

@@ -40,7 +40,7 @@ impl Protocol for Postgres {
 
     fn service(of: ListenerParts<'_>, own: &PostgresListenerSettings) -> Option<Rc<dyn Service>> {
         let upstream = of.upstreams.named::<PostgresUpstream>(of.upstream)?;
-        let core = (of.core.clone(), of.protocols.postgres.clone());
+        let core = (of.core.clone(), of.protocols.postgres.clone(), of.protocols.cancels.clone());
         Some(weir_postgres::Service::new(core, of.settings, own.clone(), upstream))
     }
 

@@ -1,21 +1,15 @@
 //! Settings that look like a limit or like protection and are none.
 
-use weir_engine::settings::ClientAuth;
 use weir_postgres::settings::Method;
 
 use super::keys::UpstreamPostgresSection;
-use crate::checks::{error_at, warn_at};
+use crate::checks::warn_at;
 use crate::protocols::ListenerContext;
 use crate::reader::Reader;
 
 /// Those of a listener.
 pub(super) fn check_listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
     let (section, path) = (&of.section.own.postgres.postgres, format!("{}.postgres", of.path));
-    let has_certificates = of.section.tls.as_ref().is_some_and(|tls| tls.client_auth.value != ClientAuth::Off);
-    if section.auth.value == Method::Cert && !has_certificates {
-        let help = "write [listener.tls] with client_ca_file and client_auth = \"required\"";
-        error_at(&section.auth, &path, "auth", "lets no client in: the listener requests no certificate", help, reader);
-    }
     // Without a user of its own the gateway logs in with the password that a client would have.
     let has_login = of.upstream.is_some_and(|upstream| upstream.own.postgres.postgres.user.is_some());
     if section.auth.value == Method::Trust && has_login && !of.section.own.redis.user.is_empty() {

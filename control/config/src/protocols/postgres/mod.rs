@@ -2,9 +2,11 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `keys` | the declarations |
+//! | `certificate` | what `auth = "cert"` needs |
 //! | `futile` | settings that look like a limit or like protection and are none |
+//! | `keys` | the declarations |
 
+mod certificate;
 mod futile;
 mod keys;
 
@@ -19,7 +21,7 @@ use weir_postgres::settings::{Method, users};
 pub(crate) use weir_postgres::settings::{
     PostgresListenerSettings as ListenerSettings, PostgresUpstreamSettings as UpstreamSettings,
 };
-use weir_upstream::pooled::PooledSettings;
+use weir_upstream::pooled::{PooledSettings, WAITERS_MAX};
 use weir_upstream::settings::BalanceSettings;
 
 use crate::checks::{error_at, warn_at};
@@ -80,6 +82,7 @@ impl Protocol for Postgres {
     fn listener((): &(), of: &mut ListenerContext<'_>, reader: &mut Reader<'_>) -> Option<ListenerSettings> {
         check_trust(of, reader);
         futile::check_listener(of, reader);
+        certificate::check(of, reader);
         Some(listener(of, reader))
     }
 
@@ -173,12 +176,15 @@ fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> HashMap<String, 
 }
 
 /// Settings of an upstream.
-fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
+fn upstream(of: &mut UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
     let (section, path) = (&of.section.own.postgres.postgres, format!("{}.postgres", of.path));
     if let (Some(password), None) = (&section.password, &section.user) {
         error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
     }
     futile::check_pools(section, &path, reader);
+    if let Some(settings) = of.settings.as_mut().filter(|_| !of.section.lane_waiters_max.is_given) {
+        settings.lane_waiters_max = WAITERS_MAX;
+    }
     UpstreamSettings {
         user: section.user.as_ref().map(|user| user.value.0.clone()),
         password: section.password.as_ref().map(|password| password.value.secret.clone()),
