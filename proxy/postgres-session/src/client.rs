@@ -82,11 +82,13 @@ impl Session {
         turn: &mut Turn<'_, '_, I>,
         server: Option<&mut ServerState>,
     ) -> Option<Next> {
-        let changes_names =
-            matches!(head.tag, tag::QUERY | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE);
+        let is_request = !matches!(
+            head.tag,
+            tag::SYNC | tag::FLUSH | tag::TERMINATE | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL
+        );
         match server {
             Some(server) if !server.queue.is_empty() && server.copy == CopyIn::No => {
-                changes_names.then(|| self.wait_for_replies(turn, server))
+                is_request.then(|| self.wait_for_replies(turn, server))
             }
             _ => {
                 self.has_barrier = false;

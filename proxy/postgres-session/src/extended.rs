@@ -264,7 +264,7 @@ impl Session {
     /// The Parse of the unnamed statement is outstanding in an earlier batch: an error there may yet skip it.
     #[inline]
     pub(crate) fn is_unnamed_uncertain(server: &ServerState) -> bool {
-        server.unnamed_since.is_some_and(|since| since != server.queue.batch()) && !server.queue.is_empty()
+        server.queue.changes_unnamed() && server.unnamed_since.is_some_and(|since| since != server.queue.batch())
     }
 
     /// The unnamed statement is about to change, at the server and perhaps for the client.

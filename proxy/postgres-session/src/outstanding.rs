@@ -119,6 +119,11 @@ impl Expected {
         Self { request, fate: Fate::Forward, note, ends_unnamed: false }
     }
 
+    #[inline]
+    fn changes_unnamed(&self) -> bool {
+        self.ends_unnamed || matches!(self.note, Note::Unnamed { .. })
+    }
+
     pub(crate) fn swallow(request: Request, note: Note) -> Self {
         Self { request, fate: Fate::Swallow, note, ends_unnamed: false }
     }
@@ -142,6 +147,8 @@ pub(crate) struct Outstanding {
     batch: u64,
     /// Statements of the first entry that have completed.
     step: u32,
+    /// Entries that give or end the unnamed statement.
+    unnamed: u32,
 }
 
 impl Outstanding {
@@ -159,8 +166,15 @@ impl Outstanding {
             self.is_open = !entry.request.ends_with_ready();
             self.batch += u64::from(!self.is_open);
         }
+        self.unnamed += u32::from(entry.changes_unnamed());
         self.entries.push_back(entry);
         None
+    }
+
+    /// Which statement is the unnamed one depends on replies that are due.
+    #[inline]
+    pub(crate) fn changes_unnamed(&self) -> bool {
+        self.unnamed > 0
     }
 
     #[inline]
@@ -229,7 +243,9 @@ impl Outstanding {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Expected> {
         self.step = 0;
-        self.entries.pop_front()
+        let entry = self.entries.pop_front()?;
+        self.unnamed -= u32::from(entry.changes_unnamed());
+        Some(entry)
     }
 
     /// The first entry, if it waits for no server.

@@ -162,7 +162,8 @@ impl Replies for Silence<'_> {
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
-        if entry.request == Request::Query {
+        // A Parse behind a Query that ends nothing has set it already.
+        if entry.ends_unnamed {
             server.unnamed = None;
         }
         match entry.note {
@@ -174,7 +175,6 @@ impl Replies for Silence<'_> {
                     server.statements.confirm(statement);
                 }
             }
-            Note::Unnamed { .. } => server.unnamed_since = None,
             _ => {}
         }
     }

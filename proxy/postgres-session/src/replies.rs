@@ -54,7 +54,6 @@ impl<I: Io> Replies for Delivery<'_, I> {
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
         if entry.ends_unnamed {
             server.unnamed = None;
-            server.unnamed_since = None;
             if entry.fate == Fate::Forward {
                 self.session.unnamed = None;
             }
@@ -73,7 +72,6 @@ impl<I: Io> Replies for Delivery<'_, I> {
             }
             Note::Prepared(statement) => self.on_prepared(&statement, server),
             Note::Bound(named) => named.is_seen.set(true),
-            Note::Unnamed { .. } => server.unnamed_since = None,
             _ => {}
         }
     }

@@ -64,7 +64,7 @@ pub struct ServerState {
     pub(crate) statements: ServerStatements,
     /// The unnamed statement that the server has.
     pub(crate) unnamed: Option<Rc<Statement>>,
-    /// The batch of its Parse, while that has no reply.
+    /// The batch that gave or ended it last.
     pub(crate) unnamed_since: Option<u64>,
     /// Names of SQL's PREPARE at the server, with its text.
     pub(crate) sql_names: HashMap<Box<[u8]>, Rc<[u8]>>,

@@ -83,7 +83,8 @@ impl Session {
             None => Note::None,
         };
         turn.io.count(Event::Query);
-        let ends_unnamed = self.unnamed.is_some() || server.unnamed.is_some();
+        // One that an outstanding request ends is there again if that fails.
+        let ends_unnamed = self.unnamed.is_some() || server.unnamed.is_some() || server.queue.changes_unnamed();
         let batch = server.queue.batch();
         let entry = Expected { ends_unnamed, ..Expected::forward(Request::Query, note) };
         if server.queue.push(entry).is_none() && ends_unnamed {

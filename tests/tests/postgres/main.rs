@@ -9,6 +9,7 @@ mod hostile_logins;
 mod import;
 mod isolation;
 mod logins;
+mod model;
 mod newest;
 mod outages;
 mod servers;

@@ -220,3 +220,44 @@ fn p13_statements_of_sql_and_their_bytes_count_as_those_of_the_protocol_do() {
     assert_eq!(tags(&scene.ask(&sql("l", &large))), "CZ", "there is room again");
     assert_eq!(scene.session.statements(), 2);
 }
+
+/// The Query is over when its client is gone, and the Parse behind it has had its effect before.
+#[test]
+fn a_statement_that_was_parsed_behind_a_query_is_known_when_its_client_vanishes() {
+    let mut scene = scene();
+    scene.send(&query("SELECT 'a'"));
+    scene.send(&bytes(|out| {
+        frontend::parse(out, b"", b"SELECT 'secret'", &[]);
+        frontend::sync(out);
+    }));
+    let recovery = scene.session.on_client_gone(&mut scene.state, None);
+    assert_eq!(scene.recover(recovery), Recovered::Clean);
+    scene.next_client(&[]);
+    assert_eq!(tags(&scene.ask(&run(""))), "EZ");
+}
+
+/// A reset that is under way must not end the pin of what comes behind it.
+#[test]
+fn a_function_call_waits_for_a_discard_before_it() {
+    let mut scene = scene();
+    let call = bytes(|out| frontend::function_call(out, ADVISORY_LOCK, []));
+    assert_eq!(tags(&scene.ask(&[query("DISCARD ALL"), call].concat())), "CZVZ");
+    assert!(scene.is_attached && scene.session.pin().reasons == PinReasons::OPAQUE);
+}
+
+/// Of two that are outstanding the first has its reply; the second fails yet, and takes no later one along.
+#[test]
+fn an_unnamed_statement_behind_one_that_fails_is_known() {
+    let mut scene = scene();
+    let parse = |text: &str| bytes(|out| frontend::parse(out, b"", text.as_bytes(), &[]));
+    scene.send(&[parse("SELECT 'a'"), parse("nonsense"), bytes(frontend::sync)].concat());
+    scene.model.receive(&scene.io.to_server.take());
+    scene.model.run();
+    let output = scene.model.take_output();
+    scene.reply(&output[..5]);
+    scene.send(&[parse("SELECT 'secret'"), bytes(frontend::sync)].concat());
+    scene.reply(&output[5..]);
+    assert_eq!(tags(&scene.turn(usize::MAX)), "1EZ1Z");
+    scene.next_client(&[]);
+    assert_eq!(tags(&scene.ask(&run(""))), "EZ");
+}
