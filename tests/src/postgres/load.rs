@@ -24,7 +24,7 @@ pub struct LoadFailure {
     pub client: String,
     /// The statement that failed: `connect`, `setting`, `begin`, `block`, `commit`, or `statement` without a block.
     pub phase: String,
-    /// Its SQLSTATE; empty if the driver has none, as for a connection that ended without a word.
+    /// Its SQLSTATE; `closed` if the driver has none for the end of its connection.
     pub state: String,
     /// The words of the driver.
     pub text: String,

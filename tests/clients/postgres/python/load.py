@@ -54,6 +54,15 @@ class Asyncpg:
         await self.connection.close()
 
 
+def described(error):
+    """SQLSTATE and text. asyncpg has the error of a server that ends the session as the cause of its own, and none if the end comes
+    while it begins to send; libpq forgets the words of an end between two statements. The code is `closed` then."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    state = getattr(error.__cause__, "sqlstate", None) or getattr(error, "sqlstate", None) or ""
+    is_end = state == "08003" or type(error).__name__ == "InternalClientError" or "closed the connection" in text
+    return {"state": "closed" if is_end else state, "text": text}
+
+
 class Client:
     """One client, over all its connections."""
 
@@ -98,9 +107,7 @@ class Client:
                 self.acknowledged.add(number)
             except Exception as error:
                 self.uncertain.add(number)
-                text = " ".join(f"{type(error).__name__}: {error}".split())
-                state = getattr(error, "sqlstate", None) or ""
-                failures.append({"client": self.name, "phase": self.phase, "state": state, "text": text})
+                failures.append({"client": self.name, "phase": self.phase, **described(error)})
                 if self.connection is not None and self.connection.is_closed():
                     self.connection = None
                 await asyncio.sleep(0.1)
