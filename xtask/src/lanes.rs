@@ -64,6 +64,10 @@ const FUZZED: &[&str] = &[
     "weir-analysis",
 ];
 
+/// The packages that decide the meaning of PostgreSQL sessions.
+const POSTGRES: &[&str] =
+    &["weir-postgres", "weir-postgres-session", "weir-postgres-codec", "weir-analysis", "weir-upstream"];
+
 /// The packages of the lab. Its lane takes sixteen minutes; the other lanes test the layers below.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
 
@@ -336,6 +340,17 @@ const LANES: &[Lane] = &[
         work: Work::Waits,
         programs: true,
         body: suites::go_redis,
+        ..CODE
+    },
+    Lane {
+        name: "suites:asyncpg",
+        about: "asyncpg's own tests through Weir: they differ from a direct connection as listed",
+        needs: &[Part::Servers, Part::Postgres, Part::AsyncpgSuite],
+        when: covers(&[], POSTGRES, &["tests/suites/", "tests/src/"]),
+        minutes: 7,
+        work: Work::Waits,
+        programs: true,
+        body: suites::asyncpg,
         ..CODE
     },
     Lane {

@@ -368,12 +368,29 @@ impl Session {
             Ok(server) => server,
             Err(next) => return next,
         };
+        // A Parse without a name takes the place of the unnamed statement.
+        let is_unnamed = self.is_multiplexed() && request == Request::Parse && {
+            match turn.feed.rest().get(frame::HEAD_BYTES) {
+                Some(first) => *first == 0,
+                None => return Some(Next::More),
+            }
+        };
+        if is_unnamed && Self::is_unnamed_uncertain(server) {
+            return Some(self.wait_for_replies(turn, server));
+        }
         self.retry.forget();
         // Its effects are unknown from its first byte on, whatever the reply says.
         self.note_opaque(request == Request::Parse, server, turn.io);
         self.has_barrier |= self.is_multiplexed();
-        let note = if self.is_multiplexed() { Note::Effects(Facts::opaque()) } else { Note::None };
-        server.queue.push(Expected::forward(request, note));
+        let note = match self.is_multiplexed() {
+            true if is_unnamed => self.note_unnamed(server),
+            true => Note::Effects(Facts::opaque()),
+            false => Note::None,
+        };
+        if server.queue.push(Expected::forward(request, note)).is_none() && is_unnamed {
+            // The pin keeps it for this client: no text of the gateway may take its place.
+            (self.unnamed, server.unnamed) = (None, None);
+        }
         self.pass(head, turn, server);
         None
     }

@@ -231,12 +231,20 @@ impl<I: Io> Replies for Delivery<'_, I> {
     }
 }
 
-/// The error of a plan whose row type has changed.
+/// The error of a statement that was prepared before a change: of its row type, or of a type of its parameters that is gone (as one
+/// that an extension had, which was created again).
 fn is_outdated(fields: &backend::ErrorFields<'_>) -> bool {
     let is_same = |text: &[u8]| text == b"cached plan must not change result type";
-    // In another language the routine of the server still has its name.
-    fields.sqlstate() == Some(sqlstate::FEATURE_NOT_SUPPORTED)
-        && (fields.message().is_some_and(is_same) || fields.get(b'R') == Some(b"RevalidateCachedQuery"))
+    let is_gone = |text: &[u8]| text.starts_with(b"cache lookup failed for type ");
+    match fields.sqlstate() {
+        // In another language the routine of the server still has its name.
+        Some(sqlstate::FEATURE_NOT_SUPPORTED) => {
+            fields.message().is_some_and(is_same) || fields.get(b'R') == Some(b"RevalidateCachedQuery")
+        }
+        // No server translates it.
+        Some(sqlstate::INTERNAL_ERROR) => fields.message().is_some_and(is_gone),
+        _ => false,
+    }
 }
 
 impl<I: Io> Delivery<'_, I> {

@@ -1,4 +1,5 @@
-//! The batch that runs again if its statement has to be prepared again: `cached plan must not change result type`.
+//! The batch that runs again if its statement has to be prepared again: `cached plan must not change result type`, or a type
+//! of its parameters that is gone.
 //!
 //! The server raises this error at Bind and Describe, after somebody has changed a table. A client that has just prepared the statement
 //! does not expect it: its server had the statement from others. So the gateway closes the statement, prepares it again and repeats

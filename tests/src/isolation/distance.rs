@@ -25,7 +25,7 @@ pub struct Link {
 }
 
 struct Shared {
-    origin: SocketAddr,
+    origin: Mutex<SocketAddr>,
     /// Delay of one direction.
     delay: Duration,
     is_down: AtomicBool,
@@ -41,7 +41,7 @@ impl Link {
     pub fn before(origin: &Address, round_trip: Duration) -> Self {
         let address = Address::port(crate::port::free());
         let shared = Shared {
-            origin: origin.tcp(),
+            origin: Mutex::new(origin.tcp()),
             delay: round_trip / 2,
             is_down: AtomicBool::new(true),
             connections: Mutex::default(),
@@ -69,6 +69,11 @@ impl Link {
                 let _ = connect(stream, &shared);
             }
         });
+    }
+
+    /// Connections from now on lead to another server, as after the move of an address.
+    pub fn lead_to(&self, origin: &Address) {
+        *lock(&self.shared.origin) = origin.tcp();
     }
 
     /// Closes the port and cuts the open connections.
@@ -100,7 +105,8 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn connect(client: TcpStream, shared: &Shared) -> Result<()> {
-    let server = TcpStream::connect(shared.origin)?;
+    let origin = *lock(&shared.origin);
+    let server = TcpStream::connect(origin)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (client, server) = (Arc::new(client), Arc::new(server));

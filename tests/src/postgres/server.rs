@@ -194,6 +194,28 @@ impl Postgres {
         self.process.kill();
     }
 
+    /// `kill -9` of all its processes: no session gets a word.
+    ///
+    /// # Panics
+    /// If `pkill` is missing.
+    pub fn crash(&mut self) {
+        // Otherwise it would start others.
+        self.process.signal("STOP");
+        let words = ["-KILL", "-P", &self.process.id().to_string()];
+        let status = Command::new("pkill").args(words).status().expect("pkill starts");
+        assert!(status.success(), "a server has children: {status}");
+        self.process.kill();
+    }
+
+    /// An immediate shutdown: sessions get 57P01, and the next start recovers.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub fn stop_at_once(&mut self) {
+        self.process.signal("QUIT");
+        self.process.wait(STOP_WAIT);
+    }
+
     /// A fast shutdown: sessions get 57P01, transactions are rolled back.
     ///
     /// # Panics

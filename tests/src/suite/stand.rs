@@ -46,7 +46,8 @@ impl Stand {
         Self { gateway, server: Backend::Redis(server) }
     }
 
-    /// PostgreSQL 15, where the suite is a superuser; the gateway pools by transaction.
+    /// PostgreSQL 15, where the suite is a superuser; the gateway pools by transaction. On two workers chance would decide which of the
+    /// server connections a test finds, and which statements that has.
     ///
     /// # Panics
     /// If the server or the gateway does not start.
@@ -55,7 +56,7 @@ impl Stand {
         let gateway = (via == Via::Weir).then(|| {
             let user = "user = \"postgres\"\npassword = { env = \"WEIR_TEST_PASSWORD\" }\npool_size = 50";
             let listener = "[[listener.user]]\nname = \"postgres\"\npassword = { env = \"WEIR_TEST_PASSWORD\" }";
-            let config = Config::to(&server.address).workers(2).listener(listener);
+            let config = Config::to(&server.address).workers(1).listener(listener);
             let mut config = config.upstream(&format!("[upstream.postgres]\n{user}"));
             config.environment.push(("WEIR_TEST_PASSWORD".into(), PASSWORD.into()));
             Gateway::start(Config { protocol: "postgres", ..config })

@@ -6,11 +6,17 @@ use std::time::{Duration, Instant};
 use weir_tests::deadline::until_true;
 use weir_tests::gateway::{Config, Gateway, secret_file};
 use weir_tests::postgres::{Major, PASSWORD, Pgbench, Postgres, Protocol, USER, prepare};
+use weir_tests::stream::Address;
 
 /// In front of `server`, which the gateway logs in at with SCRAM; clients are believed.
 pub(crate) fn before(server: &Postgres, folder: &std::path::Path, listener: &str, upstream: &str) -> Config {
+    before_address(&server.address, folder, listener, upstream)
+}
+
+/// The same in front of an address that leads to a server.
+pub(crate) fn before_address(server: &Address, folder: &std::path::Path, listener: &str, upstream: &str) -> Config {
     let password = secret_file(folder, "server-password", PASSWORD);
-    Config { protocol: "postgres", ..Config::to(&server.address) }
+    Config { protocol: "postgres", ..Config::to(server) }
         .listener(&format!("[listener.postgres]\nauth = \"trust\"\nadmin_users = [\"boss\"]\n{listener}"))
         .upstream(&format!(
             "[upstream.postgres]\nuser = \"{USER}\"\npassword = {{ file = \"{password}\" }}\n{upstream}"
@@ -18,7 +24,7 @@ pub(crate) fn before(server: &Postgres, folder: &std::path::Path, listener: &str
 }
 
 /// psql as `user` at `database`, with one command.
-fn psql(gateway: &Gateway, user: &str, database: &str, text: &str) -> Command {
+pub(crate) fn psql(gateway: &Gateway, user: &str, database: &str, text: &str) -> Command {
     let port = gateway.address.tcp().port().to_string();
     let mut psql = Command::new("psql");
     psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=verbose", "-h", "127.0.0.1", "-p", &port]);
@@ -27,7 +33,7 @@ fn psql(gateway: &Gateway, user: &str, database: &str, text: &str) -> Command {
     psql
 }
 
-fn text(output: &Output) -> (String, String) {
+pub(crate) fn text(output: &Output) -> (String, String) {
     let read = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
     (read(&output.stdout), read(&output.stderr))
 }

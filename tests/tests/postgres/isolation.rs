@@ -1,4 +1,5 @@
 //! One client costs another nothing: cases S1 and S3 to S8 with PostgreSQL, and with them S12: counters and `/api/v1/connections`.
+//! S2, S9, S10 and S11 have files of their own.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -10,6 +11,11 @@ use weir_tests::postgres::{Major, Postgres, USER};
 
 use crate::gateway::before;
 use crate::hostile::{login, running, value};
+
+mod distance;
+mod forms;
+mod settings;
+mod unread;
 
 /// 1 s is what must hold; the rest is for a busy machine.
 const NOTICED_WITHIN: Duration = Duration::from_millis(2_500);
@@ -37,6 +43,12 @@ fn percentile(waits: &[Duration], part: usize) -> Duration {
 fn shown(gateway: &Gateway) -> Vec<serde_json::Value> {
     let connections = gateway.admin.get("/api/v1/connections").json();
     connections["connections"].as_array().unwrap_or_else(|| panic!("a list: {connections}")).clone()
+}
+
+/// Why the clients that have a pin have it.
+pub(crate) fn pins(gateway: &Gateway) -> Vec<String> {
+    let reasons = |one: serde_json::Value| one["pinned_by"].as_array().cloned().unwrap_or_default();
+    shown(gateway).into_iter().flat_map(reasons).map(|reason| reason.to_string()).collect()
 }
 
 #[test]
@@ -137,15 +149,15 @@ fn s5_of_a_client_that_comes_back_at_once_nothing_takes_effect_later() {
     let gateway = Gateway::start(before(&server, folder.path(), "", "pool_size = 3"));
     for round in 0..6 {
         let mut client = login(&gateway);
-        let text = "set statement_timeout = '7s'; select pg_sleep(0.5); insert into notes values (1)";
+        let text = "set statement_timeout = '7s'; select pg_sleep(3); insert into notes values (1)";
         client.send(&query(text)).expect("sent");
-        until_true("the query runs", || running(&server, "pg_sleep(0.5)") == "1");
+        until_true("the query runs", || running(&server, "pg_sleep(3)") == "1");
         client.leave(round % 2);
         let mut again = login(&gateway);
         assert_eq!(value(&mut again, "show statement_timeout"), "0", "round {round}");
         assert_eq!(value(&mut again, "select count(*) from notes"), "0", "round {round}");
     }
-    std::thread::sleep(Duration::from_millis(800));
+    until_true("all are over", || running(&server, "pg_sleep(3)") == "0");
     assert_eq!(server.sql_in(USER, "select count(*) from notes"), "0");
 }
 

@@ -11,6 +11,8 @@ mod isolation;
 mod listen;
 mod logins;
 mod model;
+mod newest;
+mod outages;
 mod reads;
 mod routing;
 mod servers;

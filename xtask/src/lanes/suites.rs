@@ -8,7 +8,7 @@ use super::LANE_DEADLINE;
 use super::products::{PRODUCT_TESTS, environment};
 use crate::command::{command, run_counted};
 use crate::lane::{Report, Run};
-use crate::setup::suites::{redis_py_environment, source};
+use crate::setup::suites::{asyncpg_environment, redis_py_environment, source};
 use crate::totals::Runner;
 
 pub fn redis(run: &Run<'_>) -> Result<Report> {
@@ -18,6 +18,11 @@ pub fn redis(run: &Run<'_>) -> Result<Report> {
 pub fn redis_py(run: &Run<'_>) -> Result<Report> {
     let python = redis_py_environment(run.workspace).join("bin/python");
     on_suite(run, "redis-py", &["--python", &python.to_string_lossy()])
+}
+
+pub fn asyncpg(run: &Run<'_>) -> Result<Report> {
+    let python = asyncpg_environment(run.workspace).join("bin/python");
+    on_suite(run, "asyncpg", &["--python", &python.to_string_lossy()])
 }
 
 pub fn go_redis(run: &Run<'_>) -> Result<Report> {

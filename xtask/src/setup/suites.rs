@@ -29,7 +29,7 @@ pub fn redis_py_environment(workspace: &Workspace) -> PathBuf {
 }
 
 /// The environment that runs asyncpg's tests.
-fn asyncpg_environment(workspace: &Workspace) -> PathBuf {
+pub fn asyncpg_environment(workspace: &Workspace) -> PathBuf {
     workspace.tools().join("suites/asyncpg-environment")
 }
 

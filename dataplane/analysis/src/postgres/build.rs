@@ -153,6 +153,11 @@ impl<'a> Draft<'a> {
         let found = query(self.cursor.text, rest);
         self.statement.tables.extend_from_slice(&found.tables);
         self.statement.is_read_only = true;
+        // An UPDATE of this view calls set_config.
+        let is_view = |table: &Range| *name(self.cursor.text, *table).object == *SETTINGS_VIEW;
+        if found.writes && found.tables.iter().any(is_view) {
+            self.effect(Effect::SetConfig { name: None, is_local: None });
+        }
         for function in &found.functions {
             self.statement.functions.push(function.range);
             let object = name(self.cursor.text, function.range).object;
@@ -186,6 +191,9 @@ impl<'a> Draft<'a> {
         name(self.cursor.text, relation).schema.is_some_and(|schema| *schema == *b"pg_temp")
     }
 }
+
+/// The view of the settings of a session.
+pub(super) const SETTINGS_VIEW: &[u8] = b"pg_settings";
 
 /// `set_config('search_path', 'pg_temp', …)`: the next object is temporary although its CREATE does not say so.
 fn sets_temp_path(text: &[u8], all: &[Lexeme], function: FunctionAt) -> bool {

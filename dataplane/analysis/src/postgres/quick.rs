@@ -2,6 +2,7 @@
 
 use memchr::{memchr, memchr2};
 
+use super::build::SETTINGS_VIEW;
 use super::function::side_effect;
 use super::lexer::{
     block_comment_end, continuation, dollar_end, dollar_tag_end, is_name_start, line_end, name_end, number_end,
@@ -26,7 +27,7 @@ pub struct Quick {
 /// that this pass cannot prove it: the text may be plain or not.
 ///
 /// It gives up at a second statement, at WITH, INTO or FOR behind SELECT, at a backslash in a string, at names with
-/// Unicode escapes, and at every function that is known to do more than compute.
+/// Unicode escapes, at a write that names `pg_settings`, and at every function that is known to do more than compute.
 pub fn quick(text: &[u8], limits: &Limits) -> Option<Quick> {
     if text.len() > limits.bytes_max || memchr(0, text).is_some() {
         return None;
@@ -58,6 +59,7 @@ fn gives_up_at(name: &[u8], is_read: bool) -> bool {
         4 => is("with") || is("into"),
         5 => is_read && is("merge"),
         6 => is_read && (is("insert") || is("update") || is("delete")),
+        11 => !is_read && name.eq_ignore_ascii_case(SETTINGS_VIEW),
         _ => false,
     }
 }
@@ -108,6 +110,9 @@ impl Scan<'_> {
                     let start = self.at + 1;
                     self.at = quoted_end(self.text, start, b'"')?;
                     let name = &self.text[start..self.at - 1];
+                    if !is_read && name == SETTINGS_VIEW {
+                        return None;
+                    }
                     self.function(name)?;
                 }
                 b'0'..=b'9' => self.at = number_end(self.text, self.at),

@@ -386,6 +386,28 @@ fn p18_a_text_that_is_too_large_streams_and_pins_or_is_refused() {
 }
 
 #[test]
+fn p18_a_large_text_without_a_name_takes_the_place_of_the_unnamed_statement() {
+    let settings = SessionSettings { message_bytes: 64, ..SessionSettings::default() };
+    let long = prepare("", &format!("SELECT '{}'", "a".repeat(100)));
+    for before in ["", "SELECT 'own'"] {
+        let mut scene = Scene::new(settings.clone(), &[]);
+        scene.ask(&[prepare("", "SELECT 'foreign'"), run("")].concat());
+        scene.next_client(&[]);
+        if !before.is_empty() {
+            scene.ask(&prepare("", before));
+        }
+        scene.ask(&long);
+        let reply = scene.ask(&run(""));
+        assert!(reply.windows(100).any(|part| part == [b'a'; 100]), "{:?}", String::from_utf8_lossy(&reply));
+        // One that is skipped leaves the earlier one.
+        let failing = bytes(|out| frontend::parse(out, b"t", b"SELEKT", &[]));
+        scene.ask(&[failing, long.clone()].concat());
+        let reply = scene.ask(&run(""));
+        assert!(reply.windows(100).any(|part| part == [b'a'; 100]), "{:?}", String::from_utf8_lossy(&reply));
+    }
+}
+
+#[test]
 fn a_sync_among_the_data_of_a_copy_that_fails_ends_the_session() {
     let mut scene = scene();
     scene.ask(&query("COPY t FROM STDIN"));

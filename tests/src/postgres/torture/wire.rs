@@ -9,6 +9,9 @@ use socket2::SockRef;
 /// For a response; longer is a finding. A pool may let its clients wait.
 const PATIENCE: Duration = Duration::from_secs(25);
 
+/// The protocol of all clients before PostgreSQL 18.
+pub const V3_0: u32 = 196_608;
+
 /// A response up to its ReadyForQuery, or up to the request for copied data.
 #[derive(Debug, Default)]
 pub struct Reply {
@@ -49,13 +52,21 @@ impl Wire {
     /// # Errors
     /// The connection ends, or the login is refused.
     pub fn connect(port: u16, user: &str, database: &str, application: &str) -> Result<Self, String> {
+        Self::connect_with(port, V3_0, &["user", user, "database", database, "application_name", application])
+    }
+
+    /// The same with a version, and the words of a startup packet: names and values.
+    ///
+    /// # Errors
+    /// As [`Wire::connect`].
+    pub fn connect_with(port: u16, version: u32, words: &[&str]) -> Result<Self, String> {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let stream = TcpStream::connect(address).map_err(|error| format!("connect: {error}"))?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         let mut wire = Self { stream, input: Vec::new(), key: Vec::new(), status: 0, heard: Vec::new() };
-        let mut body = 196_608_u32.to_be_bytes().to_vec();
-        for word in ["user", user, "database", database, "application_name", application] {
+        let mut body = version.to_be_bytes().to_vec();
+        for word in words {
             body.extend_from_slice(word.as_bytes());
             body.push(0);
         }

@@ -3,6 +3,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `certificate` | what `auth = "cert"` needs |
+//! | `futile` | settings that look like a limit or like protection and are none |
 //! | `keys` | the declarations |
 //! | `database` | the databases that clients may name |
 //! | `lookup` | users that the server knows |
@@ -11,6 +12,7 @@
 
 mod certificate;
 mod database;
+mod futile;
 mod keys;
 mod lookup;
 mod rules;
@@ -92,6 +94,7 @@ impl Protocol for Postgres {
     fn file(_: &FileSection, _: &mut Reader<'_>) {}
 
     fn listener((): &(), of: &mut ListenerContext<'_>, reader: &mut Reader<'_>) -> Option<ListenerSettings> {
+        futile::check_listener(of, reader);
         certificate::check(of, reader);
         Some(listener(of, reader))
     }
@@ -210,6 +213,7 @@ fn upstream(of: &mut UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSe
         error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
     }
     check_roles(of, &path, reader);
+    futile::check_pools(section, &path, reader);
     if let Some(settings) = of.settings.as_mut().filter(|_| !of.section.lane_waiters_max.is_given) {
         settings.lane_waiters_max = WAITERS_MAX;
     }

@@ -1,0 +1,40 @@
+//! Settings that look like a limit or like protection and are none.
+
+use weir_postgres::settings::Method;
+
+use super::keys::UpstreamPostgresSection;
+use crate::checks::warn_at;
+use crate::protocols::ListenerContext;
+use crate::reader::Reader;
+
+/// Those of a listener.
+pub(super) fn check_listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
+    let (section, path) = (&of.section.own.postgres.postgres, format!("{}.postgres", of.path));
+    // Without a user of its own the gateway logs in with the password that a client would have.
+    let has_login = of.upstream.is_some_and(|upstream| upstream.own.postgres.postgres.user.is_some());
+    if section.auth.value == Method::Trust && has_login && !of.section.own.redis.user.is_empty() {
+        let what = "believes everybody: no client has to prove the password of its [[listener.user]]";
+        let help = "remove auth, or the users";
+        warn_at(&section.auth, &path, "auth", what, help, reader);
+    }
+}
+
+/// Those of an upstream.
+pub(super) fn check_pools(section: &UpstreamPostgresSection, path: &str, reader: &mut Reader<'_>) {
+    let most = section.pool_size.value;
+    if section.min_pool_size.value > most {
+        let what = format!("is above pool_size, {most}: no pool has so many");
+        warn_at(&section.min_pool_size, path, "min_pool_size", &what, "lower it, or raise pool_size", reader);
+    }
+    let shared =
+        [(&section.max_db_connections, "max_db_connections"), (&section.max_user_connections, "max_user_connections")];
+    for (limit, key) in shared {
+        let Some(limit) = limit.as_ref().filter(|limit| limit.value < most) else { continue };
+        let what = format!("is below pool_size, {most}: no pool reaches that");
+        warn_at(limit, path, key, &what, "raise it, or lower pool_size", reader);
+    }
+    if section.reserve_pool_timeout.is_given && section.reserve_pool_size.value == 0 {
+        let what = "has no effect without reserve_pool_size";
+        warn_at(&section.reserve_pool_timeout, path, "reserve_pool_timeout", what, "add it, or remove this", reader);
+    }
+}
