@@ -8,11 +8,13 @@
 //! | `pgbouncer` | PgBouncer in front of a server, to compare with |
 //! | `pgbench` | a run of pgbench, and its figures |
 //! | `drivers` | every driver, with a list of checks, against a port |
+//! | `exporter` | an exporter of PgBouncer's figures |
 //! | `torture` | hundreds of clients that find foreign rows and foreign state |
 //! | `programs` | the checks of psql, pg_dump, pg_restore and pgbench |
 
 mod account;
 pub mod drivers;
+mod exporter;
 mod major;
 mod pgbench;
 mod pgbouncer;
@@ -21,6 +23,7 @@ mod server;
 mod standby;
 pub mod torture;
 
+pub use exporter::Exporter;
 pub use major::Major;
 pub use pgbench::{Pgbench, PgbenchFigures, Protocol, prepare};
 pub use pgbouncer::{Pgbouncer, PoolMode};

@@ -28,6 +28,9 @@ const CUT_TIMEOUT: Duration = Duration::from_millis(100);
 /// Bytes that such a client may still send.
 const LINGER_BYTES_MAX: u64 = 256 * 1024;
 
+/// Bytes of the objects of one client, without buffers and names.
+pub(crate) const CLIENT_BYTES: usize = size_of::<Connection>() + size_of::<life::Life<'static>>();
+
 /// One client connection, as its listener sees it.
 pub(crate) struct Connection {
     pub(crate) service: Rc<Service>,

@@ -10,6 +10,8 @@
 //! | `connection` | one client: its login (`admission`), its session (`life`), its server (`lease`) |
 //! | `server` | servers as their pools see them: login, reset, check, probe |
 //! | `cancel` / `aside` | cancel requests: keys and routes; the connection that carries one to a server |
+//! | `cancelling` / `inventory` | cancel requests under way; the servers of all workers, for operators |
+//! | `shared` | state that the workers of a listener share |
 //! | `console` | the admin console, database `pgbouncer` |
 //! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
 //! | `metrics` | the cells this room writes |
@@ -18,15 +20,19 @@
 
 mod aside;
 mod cancel;
+mod cancelling;
 mod connection;
 mod console;
 mod derivation;
+mod inventory;
 mod metrics;
 mod penalty;
 mod server;
 mod service;
 pub mod settings;
+mod shared;
 
 pub use server::{LoginProbe, PoolKey, PostgresServer};
 pub use service::{PostgresUpstream, Service};
+pub use shared::ListenerShared;
 pub use weir_postgres_session::{WorkerShare, users};

@@ -159,6 +159,10 @@ impl PooledProtocol for PostgresServer {
         &key.user
     }
 
+    fn process(state: &ServerState) -> u32 {
+        state.cancel_target().map_or(0, |target| target.pid)
+    }
+
     async fn login(&self, stream: &mut Stream, target: &LoginTarget, key: &PoolKey) -> Result<ServerState, LoginError> {
         let facts = log_in(stream, target, key.identity(), &self.keys).await?;
         let cancel = (facts.pid != 0).then(|| CancelTarget { pid: facts.pid, secret: facts.secret[..].into() });

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use weir_base::Secret;
+use weir_base::{Secret, time::turn};
 use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, is_among, settings::ListenerSettings};
 use weir_postgres_session::{SessionSettings, WorkerShare, hba::Rules, login::LoginPolicy};
 use weir_sasl::KeyCache;
@@ -15,11 +15,15 @@ use weir_upstream::pooled::PooledUpstream;
 
 use crate::{
     cancel::{CancelKeys, CancelMessage},
+    cancelling::Cancelling,
     connection,
+    console::set::SetRequest,
+    inventory::InventoryRequest,
     metrics::ListenerMetrics,
     penalty::Penalties,
     server::{DERIVED_KEYS_MAX, PostgresServer},
     settings::PostgresListenerSettings,
+    shared::ListenerShared,
 };
 
 /// An upstream of PostgreSQL on one worker.
@@ -60,6 +64,9 @@ pub struct Service {
     pub(crate) sessions: Sessions,
     pub(crate) metrics: ListenerMetrics,
     pub(crate) cancels: CancelKeys,
+    pub(crate) cancelling: Cancelling,
+    /// The share of all workers.
+    pub(crate) shared: Arc<ListenerShared>,
     /// The share of all sessions of the worker.
     pub(crate) share: Rc<WorkerShare>,
     /// Keys that passwords of clients have led to.
@@ -72,7 +79,7 @@ pub struct Service {
 impl Service {
     /// A listener with its settings and upstream.
     pub fn new(
-        (core, share): (CoreShare, Rc<WorkerShare>),
+        (core, share, shared): (CoreShare, Rc<WorkerShare>, Arc<ListenerShared>),
         listener: ListenerSettings,
         settings: PostgresListenerSettings,
         upstream: Rc<PostgresUpstream>,
@@ -81,6 +88,8 @@ impl Service {
             share,
             metrics: ListenerMetrics::new(&core, &listener.name),
             cancels: CancelKeys::new(core.worker),
+            cancelling: Cancelling::default(),
+            shared,
             keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *mock_secret())),
             penalties: Penalties::default(),
             made: RefCell::new(Made::new(&listener, settings)),
@@ -100,6 +109,15 @@ impl Service {
         self.sessions.update(listener);
         *self.upstream.borrow_mut() = upstream;
         self.sessions.wake_all();
+    }
+
+    /// A setting that changes until the next reload.
+    fn set(&self, request: &SetRequest) {
+        let mut made = self.made.borrow_mut();
+        let mut settings = (*made.settings).clone();
+        request.apply(&mut settings);
+        made.session = Rc::new(settings.session());
+        made.settings = Rc::new(settings);
     }
 
     pub(crate) fn settings(&self) -> Rc<PostgresListenerSettings> {
@@ -149,6 +167,16 @@ impl weir_listener::Service for Service {
     fn deliver(&self, message: &dyn Any) {
         if let Some(message) = message.downcast_ref::<CancelMessage>() {
             self.cancels.deliver(message);
+        } else if let Some(request) = message.downcast_ref::<InventoryRequest>() {
+            request.report(self);
+        } else if let Some(request) = message.downcast_ref::<SetRequest>() {
+            self.set(request);
+        }
+    }
+
+    fn tick(&self) {
+        if self.sessions.core().worker == 0 {
+            self.shared.roll(turn::now(), || self.totals());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! PostgreSQL with real servers, drivers and programs.
 #![forbid(unsafe_code)]
 
+mod console;
 mod drivers;
 mod gateway;
 mod hostile;

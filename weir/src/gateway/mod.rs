@@ -4,6 +4,7 @@ mod acceptor;
 mod access_log;
 mod admin;
 mod certificates;
+mod connections;
 mod core;
 mod departures;
 mod drain;
@@ -12,6 +13,7 @@ mod insight;
 mod knee;
 mod listening;
 mod log;
+mod orders;
 mod plan;
 mod protocols;
 mod responses;
@@ -37,7 +39,7 @@ use weir_base::{
 };
 use weir_config::{Change, Diagnostics, Snapshot, TelemetrySettings, diff, surroundings::Running};
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, mailbox::Inbox, net};
-use weir_listener::{Admission, ConnectionTable, CoreShare, Post, StageSample};
+use weir_listener::{Admission, ConnectionTable, CoreShare, Orders, Post, StageSample};
 use weir_telemetry::{
     EventLog, Registry, SharedGauge, catalog,
     log::{LogReader, LogWriter, log_ring},
@@ -48,6 +50,7 @@ use self::{
     core::CoreSetup,
     departures::Departures,
     listening::{Sockets, bind_new},
+    orders::OrderTaker,
     plan::{Mail, Plan, TlsContexts},
     protocols::ProcessProtocols,
     upgrading::Upgrading,
@@ -160,7 +163,9 @@ impl Gateway {
             mailboxes: mailboxes.clone(),
             balancer: balancer.clone(),
             protocols: ProcessProtocols::new(&snapshot),
+            orders: Orders::default(),
         };
+        let orders = shared.orders.clone();
         let (workers, rings) = shared.start(&snapshot, &cpus, inboxes, &states)?;
         let driver = same_driver(&states)?;
         let generation = registry.shared().gauge(&catalog::CONFIG_GENERATION, &[]);
@@ -195,6 +200,7 @@ impl Gateway {
             balancer,
             registry,
         });
+        let _ = orders.set(OrderTaker::new(&gateway));
         gateway.begin_series();
         gateway.start_background(rings, access_log);
         Ok(gateway)
@@ -456,6 +462,7 @@ struct WorkersShare {
     mailboxes: Arc<Vec<Mailbox<Mail>>>,
     balancer: Arc<Balancer>,
     protocols: ProcessProtocols,
+    orders: Orders,
 }
 
 impl WorkersShare {
@@ -485,6 +492,7 @@ impl WorkersShare {
     fn setup(self, worker: usize, log: LogWriter, inbox: Inbox<Mail>, state: Arc<WorkerState>) -> CoreSetup {
         let share = CoreShare {
             worker,
+            workers: self.mailboxes.len(),
             flight: LocalBudget::new(0),
             handshakes: LocalBudget::new(0),
             bytes: ByteLease::new(self.bytes),
@@ -495,6 +503,7 @@ impl WorkersShare {
             // As the first plan says.
             stage_sample: StageSample::new(0.0),
             post: post(self.mailboxes.clone()),
+            orders: self.orders,
         };
         let (protocols, mailboxes, balancer) = (self.protocols.on_worker(worker), self.mailboxes, self.balancer);
         CoreSetup { share, protocols, inbox, mailboxes, balancer, state }

@@ -26,6 +26,11 @@ pub trait PooledProtocol: 'static + Sized {
     /// The user of `key`, for limits per user.
     fn user(key: &Self::Key) -> &[u8];
 
+    /// The number by which the server knows a connection, for operators: that of its process. 0: it has none.
+    fn process(_state: &Self::State) -> u32 {
+        0
+    }
+
     /// Logs a fresh connection in. May take the connect timeout of the upstream.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ use crate::{
     cancel::CancelSlot,
     console::{self, Rights},
     derivation::derive,
-    metrics::CancelOutcome,
+    metrics::{CancelOutcome, DatabaseMetrics},
     server::{Greeting, PoolKey, PostgresServer},
     service::PostgresUpstream,
     settings::PostgresListenerSettings,
@@ -36,6 +36,8 @@ use crate::{
 /// A client that is logged in.
 pub(super) struct Client {
     pub(super) session: Session,
+    /// Counts of its database.
+    pub(super) metrics: Rc<DatabaseMetrics>,
     pub(super) pool: Rc<Pool<PostgresServer>>,
     pub(super) upstream: Rc<PostgresUpstream>,
     pub(super) settings: Rc<PostgresListenerSettings>,
@@ -205,6 +207,9 @@ impl Admission<'_> {
         if start.database == console::DATABASE {
             return self.console(&start, stream, &cancel, input);
         }
+        if let Some((code, text)) = service.shared.refusal(&start.database) {
+            return Err(self.fatal(stream, code, &text));
+        }
         let upstream = service.upstream();
         *self.connection.upstream.borrow_mut() = Some(upstream.clone());
         // A password is enough for every server; keys of a proof only for one with the same verifier.
@@ -212,6 +217,12 @@ impl Admission<'_> {
         let credential = known.filter(|known| *known != Credential::None).unwrap_or(client.credential);
         let key = PoolKey::new(&start.user, &start.database, credential, upstream.protocol().settings());
         let pool = upstream.pool(&key);
+        {
+            let mut details = self.connection.handle.entry().details();
+            details.pool = key.to_string();
+            let tls = stream.tls_facts().map(|(version, suite)| format!("TLSv{version}/{suite}"));
+            details.tls = tls.unwrap_or_default();
+        }
         let reported = match upstream.protocol().greeting(&key) {
             Some(reported) => reported,
             None => self.greeting(&pool, &upstream, stream).await?,
@@ -225,9 +236,10 @@ impl Admission<'_> {
         let session =
             Session::new(settings.iter().copied(), service.session_settings(), service.share.clone(), turn::now())
                 .with_process(cancel.key().pid());
-        service.metrics.logins.inc();
+        let metrics = service.metrics.database(&service.shared.label(&start.database));
+        metrics.logins.inc();
         let settings = self.settings.clone();
-        Ok(Admitted::Client(Box::new(Client { session, pool, upstream, settings, cancel, input })))
+        Ok(Admitted::Client(Box::new(Client { session, metrics, pool, upstream, settings, cancel, input })))
     }
 
     /// Shows operators who the client is.
@@ -249,7 +261,10 @@ impl Admission<'_> {
         stream: &Stream,
     ) -> Result<Greeting, CloseReason> {
         let deadline = turn::now().saturating_add(self.settings.query_wait_timeout);
+        let entry = self.connection.handle.entry();
+        entry.wait(Some(turn::now()));
         let acquired = pool.acquire(SelectionCriteria::default(), Patience { deadline, notify_at: None }, || {}).await;
+        entry.wait(None);
         match acquired {
             Ok(server) => {
                 let (protocol, key) = (upstream.protocol(), pool.key());

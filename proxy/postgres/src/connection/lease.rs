@@ -19,7 +19,7 @@ use weir_upstream::{
 };
 
 use super::life::Life;
-use crate::{aside, cancel::CancelSlot, metrics::CancelOutcome, server::PostgresServer};
+use crate::{aside, cancel::CancelSlot, metrics::CancelOutcome, server::PostgresServer, service::Service};
 
 /// A server on its way.
 pub(super) type Acquiring = Pin<Box<dyn Future<Output = Result<PooledConnection<PostgresServer>, AcquireError>>>>;
@@ -60,6 +60,7 @@ impl Life<'_> {
         if let Some(server) = self.client.pool.try_acquire(&wanted) {
             return Some(server);
         }
+        self.connection.handle.entry().wait(Some(self.lease.wanted));
         let settings = &self.client.settings;
         let patience = Patience {
             deadline: self.lease.wanted.saturating_add(settings.query_wait_timeout),
@@ -77,8 +78,11 @@ impl Life<'_> {
 
     /// The client holds `server` from now on.
     pub(super) fn attach(&mut self, mut server: PooledConnection<PostgresServer>) {
-        self.lease.acquiring = None;
         self.lease.got = turn::now();
+        if self.lease.acquiring.take().is_some() {
+            self.client.metrics.wait_time.add(self.lease.got.nanos_since(self.lease.wanted));
+        }
+        self.connection.handle.entry().hold(server.id(), self.lease.got);
         self.lease.appended = self.output.appended();
         self.lease.is_logged = self.connection.service.sessions.samples_access();
         server.stream().output.charge_to(Some(self.connection.handle.account().clone()));
@@ -89,7 +93,7 @@ impl Life<'_> {
     pub(super) fn release(&mut self, cleanliness: Cleanliness) {
         let Some(server) = self.lease.server.take() else { return };
         self.done("ok");
-        give_back(server, cleanliness, &self.client.cancel);
+        give_back(server, cleanliness, &self.client.cancel, &self.connection.service);
     }
 
     /// The server is gone.
@@ -102,7 +106,11 @@ impl Life<'_> {
     fn done(&mut self, outcome: &'static str) {
         let (service, handle) = (&self.connection.service, &self.connection.handle);
         let now = turn::now();
+        handle.entry().let_go();
         let Lease { wanted: arrived, got, appended, is_logged, .. } = self.lease;
+        let counts = &self.client.metrics;
+        counts.transaction_time.add(now.nanos_since(got));
+        counts.written.add(self.output.appended() - appended);
         let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
         service.metrics.durations.record(&timing, 1, None);
         if is_logged {
@@ -125,6 +133,7 @@ impl Life<'_> {
     /// The refusal of a client that gets no server.
     pub(super) fn refusal(&mut self, error: AcquireError) -> Refusal {
         self.lease.acquiring = None;
+        self.connection.handle.entry().wait(None);
         self.connection.service.metrics.shed(error.refusal.name());
         let pool = self.client.pool.key().to_string();
         match error.refusal {
@@ -142,7 +151,10 @@ impl Life<'_> {
         let reasons = self.client.session.pin().reasons;
         if reasons != self.shown_pin {
             self.shown_pin = reasons;
-            self.connection.handle.entry().details().pinned = reasons.names().replace('+', ", ");
+            let mut details = self.connection.handle.entry().details();
+            details.pinned = reasons.names().replace('+', ", ");
+            let since = details.pinned_since.unwrap_or_else(turn::now);
+            details.pinned_since = (!reasons.is_empty()).then_some(since);
         }
     }
 
@@ -160,9 +172,10 @@ impl Life<'_> {
         };
         let (number, target) = (server.number(), server.state_ref().cancel_target().cloned());
         let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());
+        let underway = service.cancelling.request(self.client.pool.key().to_string());
         weir_engine::spawn(async move {
             let outcome = match target {
-                Some(target) => aside::cancel(&upstream, number, &target).await,
+                Some(target) => aside::cancel(&upstream, number, &target, underway).await,
                 None => CancelOutcome::Failed,
             };
             service.metrics.cancelled(outcome);
@@ -187,12 +200,15 @@ impl Life<'_> {
         // Without its client a COPY ends by itself: the pool ends its data.
         let runs_query = state.is_busy() && !state.facts(false, false).is_copying;
         let Some(target) = state.cancel_target().filter(|_| runs_query).cloned() else {
-            return give_back(server, Cleanliness::Dirty, &slot);
+            return give_back(server, Cleanliness::Dirty, &slot, &self.connection.service);
         };
         let (upstream, service) = (self.client.upstream.clone(), self.connection.service.clone());
+        let pool = self.client.pool.key().to_string();
+        let (underway, held) = (service.cancelling.request(pool.clone()), service.cancelling.held(pool));
         weir_engine::spawn(async move {
-            service.metrics.cancelled(aside::cancel(&upstream, number, &target).await);
-            give_back(server, Cleanliness::Dirty, &slot);
+            service.metrics.cancelled(aside::cancel(&upstream, number, &target, underway).await);
+            drop(held);
+            give_back(server, Cleanliness::Dirty, &slot, &service);
         })
         .detach();
     }
@@ -200,7 +216,12 @@ impl Life<'_> {
 
 /// Gives a server back as it is left. One whose query is being cancelled waits until that is over: a late signal would end the query
 /// of the next client.
-fn give_back(server: PooledConnection<PostgresServer>, cleanliness: Cleanliness, slot: &Rc<CancelSlot>) {
+fn give_back(
+    server: PooledConnection<PostgresServer>,
+    cleanliness: Cleanliness,
+    slot: &Rc<CancelSlot>,
+    service: &Service,
+) {
     let condition = match cleanliness {
         Cleanliness::Clean => Condition::Clean,
         Cleanliness::Dirty => Condition::Dirty,
@@ -209,9 +230,10 @@ fn give_back(server: PooledConnection<PostgresServer>, cleanliness: Cleanliness,
     if !slot.is_held() {
         return server.give_back(condition);
     }
-    let slot = slot.clone();
+    let (slot, held) = (slot.clone(), service.cancelling.held(server.pool().key().to_string()));
     weir_engine::spawn(async move {
         slot.released().await;
+        drop(held);
         server.give_back(condition);
     })
     .detach();

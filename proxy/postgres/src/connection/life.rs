@@ -70,6 +70,8 @@ pub(super) struct Life<'a> {
     armed: Time,
     /// It waits for a server, or for its reply.
     is_busy: bool,
+    /// Since when.
+    busy_since: Time,
     /// The reasons for a pin that operators see.
     pub(super) shown_pin: PinReasons,
 }
@@ -91,6 +93,7 @@ pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, mut c
         streak: 0,
         armed: Time::NEVER,
         is_busy: false,
+        busy_since: turn::now(),
         shown_pin: PinReasons::default(),
     };
     let reason = life.run(stream).await;
@@ -196,10 +199,12 @@ impl Life<'_> {
         self.is_busy = is_busy;
         let (handle, in_flight) = (&self.connection.handle, &self.connection.service.metrics.in_flight);
         if is_busy {
+            self.busy_since = turn::now();
             handle.begins();
             in_flight.add(1);
             note_waiting_clients(1);
         } else {
+            self.client.metrics.query_time.add(turn::now().nanos_since(self.busy_since));
             handle.ends();
             in_flight.add(-1);
             note_waiting_clients(-1);
@@ -209,6 +214,7 @@ impl Life<'_> {
     /// Bytes of the client.
     fn on_chunk(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
         self.active = turn::now();
+        self.client.metrics.read.add(chunk.len() as u64);
         if self.input.is_empty() {
             let consumed = self.offer(chunk)?;
             self.input.extend_from_slice(&chunk[consumed..]);
@@ -235,7 +241,7 @@ impl Life<'_> {
     fn offer(&mut self, input: &[u8]) -> Result<usize, CloseReason> {
         let mut at = 0;
         loop {
-            let metrics = &self.connection.service.metrics;
+            let metrics = &*self.client.metrics;
             let taken = match &mut self.lease.server {
                 Some(server) => {
                     let (stream, state) = server.parts();
@@ -270,7 +276,7 @@ impl Life<'_> {
     fn on_reply(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
         let Some(server) = &mut self.lease.server else { return Ok(()) };
         let (stream, state) = server.parts();
-        let metrics = &self.connection.service.metrics;
+        let metrics = &*self.client.metrics;
         let io = Surroundings { client: &self.output, server: Some(&stream.output), metrics };
         match self.client.session.on_server(chunk, state, &io) {
             Ok(ServerStep::Continue) => {}
@@ -293,7 +299,7 @@ impl Life<'_> {
 
     fn on_server_lost(&mut self) -> Result<(), CloseReason> {
         let Some(mut server) = self.lease.server.take() else { return Ok(()) };
-        let metrics = &self.connection.service.metrics;
+        let metrics = &*self.client.metrics;
         let io = Surroundings { client: &self.output, server: None, metrics };
         let next = self.client.session.on_server_lost(server.state(), &io);
         self.lose(server);
@@ -305,7 +311,7 @@ impl Life<'_> {
 
     fn on_acquire_failed(&mut self, error: AcquireError) -> Result<(), CloseReason> {
         let refusal = self.refusal(error);
-        let metrics = &self.connection.service.metrics;
+        let metrics = &*self.client.metrics;
         let io = Surroundings { client: &self.output, server: None, metrics };
         match self.client.session.on_acquire_failed(refusal, &io) {
             Next::Close(end) => Err(self.over(&end)),
@@ -326,7 +332,7 @@ impl Life<'_> {
         if !self.input.is_empty() || self.lease.is_taken() {
             return Ok(());
         }
-        let io = Surroundings { client: &self.output, server: None, metrics: &self.connection.service.metrics };
+        let io = Surroundings { client: &self.output, server: None, metrics: &self.client.metrics };
         self.client.session.on_drain(&io).map_or(Ok(()), |_| Err(CloseReason::Drained))
     }
 
@@ -387,7 +393,7 @@ impl Life<'_> {
         {
             self.drain()?;
         }
-        let io = Surroundings { client: &self.output, server: None, metrics: &self.connection.service.metrics };
+        let io = Surroundings { client: &self.output, server: None, metrics: &self.client.metrics };
         self.client.session.on_deadline(self.lease.state(), &io).map_or(Ok(()), |end| Err(self.over(&end)))
     }
 
