@@ -6,6 +6,7 @@ use weir_postgres_codec::{MessageError, backend, frame, frame::Head, frontend, f
 use crate::facts::Facts;
 use crate::feed::Feed;
 use crate::io::{Event, Io};
+use crate::judge::Judged;
 use crate::outstanding::{Expected, Note, Request};
 use crate::refusal::Refusal;
 use crate::server::{CopyIn, ServerState};
@@ -274,6 +275,10 @@ impl Session {
         turn: &mut Turn<'_, '_, I>,
         server: Option<&mut ServerState>,
     ) -> Option<Next> {
+        let mut server = server;
+        if self.is_denied(Judged::FunctionCall, head, turn, server.as_deref_mut()) {
+            return None;
+        }
         let server = match self.ready(false, head, turn, server) {
             Ok(server) => server,
             Err(next) => return next,
@@ -343,6 +348,10 @@ impl Session {
         server: Option<&mut ServerState>,
         request: Request,
     ) -> Option<Next> {
+        let mut server = server;
+        if self.is_denied(Judged::Unread, head, turn, server.as_deref_mut()) {
+            return None;
+        }
         if self.is_multiplexed() && self.settings.opaque == crate::settings::OpaquePolicy::Refuse {
             self.refuse(&Refusal::OPAQUE, head, turn, server);
             return None;

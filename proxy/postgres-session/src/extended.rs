@@ -7,6 +7,7 @@ use weir_postgres_codec::{TransactionStatus, backend, frame::HEAD_BYTES, frame::
 use crate::client::Turn;
 use crate::facts::Facts;
 use crate::io::{Event, Io};
+use crate::judge::Judged;
 use crate::outstanding::{Expected, Note, Request};
 use crate::refusal::Refusal;
 use crate::server::ServerState;
@@ -37,6 +38,10 @@ impl Session {
             Ok(parse) => parse,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
+        let mut server = server;
+        if self.is_denied(Judged::Text(parse.text), head, turn, server.as_deref_mut()) {
+            return None;
+        }
         if !self.is_multiplexed() {
             turn.io.count(Event::ClientParse);
             return self.pass_unchanged(Request::Parse, head, turn, server);

@@ -28,6 +28,7 @@
 //! | `retry` | a batch that runs again because its plan was outdated |
 //! | `checkin` | whether a server may serve another client |
 //! | `recovery` | a server that its client has left |
+//! | `judge` | rules about statements |
 //! | `deadline` | time limits |
 //! | `pin` | why a client keeps its server |
 //! | `notify` | LISTEN for all clients of a database through one connection |
@@ -46,6 +47,7 @@ mod facts;
 mod feed;
 pub mod hba;
 pub mod io;
+mod judge;
 pub mod login;
 pub mod notify;
 mod outstanding;
@@ -67,6 +69,7 @@ pub mod users;
 mod variables;
 
 pub use io::Io;
+pub use judge::Judge;
 pub use pin::{Pin, PinReasons};
 pub use recovery::{Recovered, Recovery};
 pub use refusal::Refusal;

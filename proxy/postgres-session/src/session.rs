@@ -8,6 +8,7 @@ use weir_postgres_codec::{TransactionStatus, backend};
 use crate::facts::Facts;
 use crate::feed::Feed;
 use crate::io::Io;
+use crate::judge::Judge;
 use crate::pin::{Pin, PinReasons};
 use crate::refusal::Refusal;
 use crate::server::ServerState;
@@ -172,6 +173,11 @@ pub struct Session {
     pub(crate) startup: crate::startup::Startup,
     /// The process number that the client knows as its own.
     pub(crate) process: Option<u32>,
+    /// Rules for its statements.
+    pub(crate) judge: Option<Rc<dyn Judge>>,
+    /// Bytes of the client that are done with, and the place of the message among them that was judged last.
+    pub(crate) taken_bytes: u64,
+    pub(crate) judged_at: Option<u64>,
 }
 
 impl Session {
@@ -214,12 +220,20 @@ impl Session {
             end: None,
             retry: crate::retry::Retry::default(),
             process: None,
+            judge: None,
+            taken_bytes: 0,
+            judged_at: None,
         }
     }
 
     /// The client knows its session by this process number, that of its BackendKeyData: its own notifications come with it.
     pub fn with_process(self, pid: u32) -> Self {
         Self { process: Some(pid), ..self }
+    }
+
+    /// Its statements run as far as `judge` lets them.
+    pub fn with_judge(self, judge: Option<Rc<dyn Judge>>) -> Self {
+        Self { judge, ..self }
     }
 
     /// Takes bytes of the client. `server` is the server that it holds.
@@ -244,6 +258,7 @@ impl Session {
             self.heard_at = io.now();
         }
         self.is_listening = next == Next::More;
+        self.taken_bytes += feed.consumed() as u64;
         Taken { consumed: feed.consumed(), next }
     }
 

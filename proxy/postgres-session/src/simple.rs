@@ -8,6 +8,7 @@ use weir_postgres_codec::{TransactionStatus, backend, frame::HEAD_BYTES, frame::
 use crate::client::Turn;
 use crate::facts::{Facts, Known};
 use crate::io::{Event, Io};
+use crate::judge::Judged;
 use crate::outstanding::{Expected, Note, Request};
 use crate::pin::PinReasons;
 use crate::refusal::Refusal;
@@ -37,6 +38,10 @@ impl Session {
             Ok(query) => query.text,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
+        let mut server = server;
+        if self.is_denied(Judged::Text(text), head, turn, server.as_deref_mut()) {
+            return None;
+        }
         let Known { facts, is_read_only } = if self.is_multiplexed() {
             self.share.facts_of_query(text)
         } else {

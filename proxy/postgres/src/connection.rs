@@ -88,9 +88,7 @@ pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture 
             let admitted = Box::pin(admission::admit(&connection, &mut stream, security)).await;
             match admitted {
                 Ok(Admitted::Client(client)) => life::live(&connection, &mut stream, *client).await,
-                Ok(Admitted::Console(rights, input)) => {
-                    Box::pin(Console::new(&connection, rights).run(&mut stream, input)).await
-                }
+                Ok(Admitted::Console(input)) => Box::pin(Console::new(&connection).run(&mut stream, input)).await,
                 Err(reason) => reason,
             }
         };

@@ -89,18 +89,23 @@ impl From<MessageError> for Failure {
 pub(crate) struct Console<'a> {
     service: &'a Service,
     connection: &'a Rc<Connection>,
-    rights: Rights,
     prepared: Prepared,
     /// Those of its own database.
     metrics: Rc<DatabaseMetrics>,
 }
 
 impl<'a> Console<'a> {
-    pub(crate) fn new(connection: &'a Rc<Connection>, rights: Rights) -> Self {
+    pub(crate) fn new(connection: &'a Rc<Connection>) -> Self {
         let service = &connection.service;
         let metrics = service.metrics.database(&service.shared.label(DATABASE));
         metrics.logins.inc();
-        Self { service, connection, rights, prepared: Prepared::default(), metrics }
+        Self { service, connection, prepared: Prepared::default(), metrics }
+    }
+
+    /// The rights of the user now: a reload may have changed them.
+    fn rights(&self) -> Option<Rights> {
+        let user = self.connection.handle().entry().details().user.clone();
+        Rights::of(user.as_bytes(), &self.settings())
     }
 
     /// The settings of now: a reload may have changed them.
@@ -194,8 +199,11 @@ impl<'a> Console<'a> {
     /// Carries a command out. The client gets rows, and the command's tag. `forms` are those of a portal, whose rows it has had described.
     async fn execute(&self, stream: &Stream, command: &Command, forms: Option<&Forms>) -> Result<(), Failure> {
         self.metrics.count(Event::Query);
-        if self.rights != Rights::Admin && !command.only_looks() {
-            return Err(Failure::new(sqlstate::INSUFFICIENT_PRIVILEGE, "admin access needed"));
+        match self.rights() {
+            Some(Rights::Admin) => {}
+            Some(Rights::Stats) if command.only_looks() => {}
+            Some(Rights::Stats) => return Err(Failure::new(sqlstate::INSUFFICIENT_PRIVILEGE, "admin access needed")),
+            None => return Err(Failure::new(sqlstate::INSUFFICIENT_PRIVILEGE, "not allowed")),
         }
         match command {
             Command::Empty => {

@@ -11,6 +11,7 @@
 //! | `server` | servers as their pools see them: login, reset, check, probe |
 //! | `cancel` / `aside` | cancel requests: keys and routes; the connection that carries one to a server |
 //! | `cancelling` / `inventory` | cancel requests under way; the servers of all workers, for operators |
+//! | `rules` | rules about statements |
 //! | `shared` | state that the workers of a listener share |
 //! | `console` | the admin console, database `pgbouncer` |
 //! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
@@ -27,6 +28,7 @@ mod derivation;
 mod inventory;
 mod metrics;
 mod penalty;
+pub mod rules;
 mod server;
 mod service;
 pub mod settings;

@@ -2,8 +2,8 @@
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
 
-use weir_listener::{CoreShare, Durations};
-use weir_postgres_session::io::Event;
+use weir_listener::{CoreShare, Durations, Stages};
+use weir_postgres_session::{PinReasons, io::Event};
 use weir_telemetry::{CoreMetrics, Counter, Gauge, catalog};
 
 use crate::shared::Totals;
@@ -47,6 +47,7 @@ pub(crate) struct ListenerMetrics {
     listener: String,
     pub(crate) in_flight: Gauge,
     pub(crate) durations: Durations,
+    pub(crate) stages: Stages,
     pub(crate) auth_failures: Counter,
     databases: RefCell<HashMap<Arc<str>, Rc<DatabaseMetrics>>>,
 }
@@ -114,6 +115,7 @@ impl ListenerMetrics {
         Self {
             in_flight: core.gauge(&catalog::REQUESTS_IN_FLIGHT, &own),
             durations: Durations::new(share, listener),
+            stages: Stages::new(share, listener),
             auth_failures: core.counter(&catalog::AUTH_FAILURES, &own),
             databases: RefCell::default(),
             core: core.clone(),
@@ -154,6 +156,14 @@ impl ListenerMetrics {
     /// Counts a client that was refused a server. Looked up each time: it is rare.
     pub(crate) fn shed(&self, reason: &'static str) {
         self.core.counter(&catalog::SHED, &[&self.listener, reason]).inc();
+    }
+
+    /// Counts the reasons of a pin to that endpoint. Looked up each time: it is rare.
+    pub(crate) fn pinned(&self, [upstream, endpoint]: [&str; 2], reasons: PinReasons) {
+        for (name, _) in reasons.iter_names() {
+            let reason = name.to_ascii_lowercase();
+            self.core.counter(&catalog::PINS, &[upstream, endpoint, &reason]).inc();
+        }
     }
 
     /// Counts a cancel request. Looked up each time: it is rare.

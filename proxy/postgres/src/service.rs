@@ -21,6 +21,7 @@ use crate::{
     inventory::InventoryRequest,
     metrics::ListenerMetrics,
     penalty::Penalties,
+    rules::Judges,
     server::{DERIVED_KEYS_MAX, PostgresServer},
     settings::PostgresListenerSettings,
     shared::ListenerShared,
@@ -35,6 +36,8 @@ const TOO_MANY_CLIENTS: &[u8] = b"E\0\0\0;SFATAL\0VFATAL\0C53300\0Msorry, too ma
 /// Settings, and what follows from them.
 struct Made {
     settings: Rc<PostgresListenerSettings>,
+    /// Those of the file, without what the console has changed.
+    file: Rc<PostgresListenerSettings>,
     session: Rc<SessionSettings>,
     policy: Arc<LoginPolicy>,
 }
@@ -44,7 +47,9 @@ impl Made {
         let rules = Rules::of(settings.auth);
         let tls = listener.tls.is_some();
         let policy = LoginPolicy { tls, ..LoginPolicy::new(rules, Secret::from(&mock_secret()[..])) };
-        Self { session: Rc::new(settings.session()), settings: Rc::new(settings), policy: Arc::new(policy) }
+        let session = Rc::new(settings.session());
+        let settings = Rc::new(settings);
+        Self { session, file: settings.clone(), settings, policy: Arc::new(policy) }
     }
 }
 
@@ -72,6 +77,7 @@ pub struct Service {
     /// Keys that passwords of clients have led to.
     pub(crate) keys: RefCell<KeyCache>,
     pub(crate) penalties: Penalties,
+    pub(crate) judges: Judges,
     made: RefCell<Made>,
     upstream: RefCell<Rc<PostgresUpstream>>,
 }
@@ -92,6 +98,7 @@ impl Service {
             shared,
             keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *mock_secret())),
             penalties: Penalties::default(),
+            judges: Judges::default(),
             made: RefCell::new(Made::new(&listener, settings)),
             upstream: RefCell::new(upstream),
             sessions: Sessions::new(core, listener),
@@ -106,16 +113,16 @@ impl Service {
         upstream: Rc<PostgresUpstream>,
     ) {
         *self.made.borrow_mut() = Made::new(&listener, settings);
+        self.judges.forget();
         self.sessions.update(listener);
         *self.upstream.borrow_mut() = upstream;
         self.sessions.wake_all();
     }
 
-    /// A setting that changes until the next reload.
+    /// A change of the console's.
     fn set(&self, request: &SetRequest) {
         let mut made = self.made.borrow_mut();
-        let mut settings = (*made.settings).clone();
-        request.apply(&mut settings);
+        let settings = request.apply(&made.settings, &made.file);
         made.session = Rc::new(settings.session());
         made.settings = Rc::new(settings);
     }

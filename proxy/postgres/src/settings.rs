@@ -8,6 +8,8 @@ pub use weir_postgres_session::{PoolMode, SessionSettings, hba::Method};
 use weir_sasl::limits::SALT_BYTES;
 use weir_upstream::pooled::PooledSettings;
 
+use crate::rules::StatementRules;
+
 /// From the accepted connection to the first ReadyForQuery. Default 30 s: a login takes three round trips and a wait for a server.
 pub const CLIENT_LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The wait of a client for a server. Default 10 s: an application gives up at about that time, and later
@@ -29,6 +31,8 @@ pub struct PostgresListenerSettings {
     pub admin_users: Vec<String>,
     /// Users of the admin console that may look.
     pub stats_users: Vec<String>,
+    /// Rules about statements.
+    pub rules: Arc<StatementRules>,
     /// See [`PoolMode`].
     pub pool_mode: PoolMode,
     /// See [`CLIENT_LOGIN_TIMEOUT`].

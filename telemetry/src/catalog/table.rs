@@ -73,6 +73,7 @@ catalog! {
         POSTGRES_QUERY_SECONDS = counter "weir_postgres_query_seconds_total" ["listener", "database"] "Time for which clients waited for replies, the wait for a server included.";
         POSTGRES_WAIT_SECONDS = counter "weir_postgres_wait_seconds_total" ["listener", "database"] "Time for which clients waited for a server that they got.";
         POSTGRES_SESSION_EVENTS = counter "weir_postgres_session_events_total" ["listener", "event"] "Sessions whose parameters were set at a server (`replay`), prepared statements closed because a server has too many (`eviction`), statements prepared again after a change of their tables (`heal`), errors of the gateway's own (`refusal`), sessions that began to keep their server (`pin`).";
+        POSTGRES_RULES = counter "weir_postgres_rules_total" ["listener", "rule", "action"] "Statements that a rule fits, counted at their Query or Parse: `deny`, `log`, `count`. Besides the names of rules: `read_only`, `statements_max`, `default`, and what cannot be checked (`not_analysed`, `function_call`).";
         POSTGRES_CANCELS = counter "weir_postgres_cancels_total" ["listener", "outcome"] "Cancel requests: `forwarded` to the server; dropped, as the client holds none (`idle`) or its source sends too many (`limited`); `failed`, as the server could not be reached. Those with a wrong key are not counted.";
         REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "The overhead by stage.";
     }
@@ -193,7 +194,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ),
     (
         "stage",
-        "`parse`, `policy`, `lane_wait`, `encode`, `write`; of HTTP without `write`, and `encode` of the last piece of a response; of TCP the hello (`parse`) and the connection to the origin (`lane_wait`)",
+        "`parse`, `policy`, `lane_wait`, `encode`, `write`; of HTTP without `write`, and `encode` of the last piece of a response; of TCP the hello (`parse`) and the connection to the origin (`lane_wait`); of PostgreSQL the wait for a server (`lane_wait`) alone",
     ),
     (
         "kind",
@@ -208,6 +209,8 @@ pub const LABELS: &[(&str, &str)] = &[
     ("family", "metric names"),
     ("route", "route patterns of the admin API; names of the routes of HTTP listeners, and `other`"),
     ("side", "`client` or `server`"),
+    ("rule", "names of the rules of a PostgreSQL listener, and words for what denies without one"),
+    ("action", "`deny`, `log`, `count`"),
     ("event", "stable words for what happened in a PostgreSQL session"),
     ("code", "HTTP status codes"),
     ("sender", "who sent a WebSocket frame: `client`, `origin`"),

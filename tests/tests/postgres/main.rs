@@ -9,5 +9,6 @@ mod hostile_logins;
 mod import;
 mod isolation;
 mod logins;
+mod rules;
 mod servers;
 mod torture;

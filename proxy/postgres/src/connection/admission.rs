@@ -51,7 +51,7 @@ pub(super) enum Admitted {
     /// A session with a server.
     Client(Box<Client>),
     /// A session with the admin console, and bytes that the client sent behind its login.
-    Console(Rights, Vec<u8>),
+    Console(Vec<u8>),
 }
 
 /// Lets a client in.
@@ -233,9 +233,11 @@ impl Admission<'_> {
             (&name[..], own.map_or(&value[..], |(_, value)| value))
         });
         stream.output.with(|out| greeting(out, shown, cancel.key()));
+        let judge = service.judges.of(&self.settings.rules, (&start.user, &start.database), self.connection);
         let session =
             Session::new(settings.iter().copied(), service.session_settings(), service.share.clone(), turn::now())
-                .with_process(cancel.key().pid());
+                .with_process(cancel.key().pid())
+                .with_judge(judge);
         let metrics = service.metrics.database(&service.shared.label(&start.database));
         metrics.logins.inc();
         let settings = self.settings.clone();
@@ -289,9 +291,9 @@ impl Admission<'_> {
         input: Vec<u8>,
     ) -> Result<Admitted, CloseReason> {
         self.connection.service.cancels.leave(cancel);
-        let Some(rights) = Rights::of(&start.user, &self.settings) else {
+        if Rights::of(&start.user, &self.settings).is_none() {
             return Err(self.fatal(stream, sqlstate::INSUFFICIENT_PRIVILEGE, "not allowed"));
-        };
+        }
         let parameters: [(&[u8], &[u8]); 6] = [
             (b"server_version", b"1.24.1/weir"),
             (b"client_encoding", b"UTF8"),
@@ -301,7 +303,7 @@ impl Admission<'_> {
             (b"standard_conforming_strings", b"on"),
         ];
         stream.output.with(|out| greeting(out, parameters, cancel.key()));
-        Ok(Admitted::Console(rights, input))
+        Ok(Admitted::Console(input))
     }
 
     fn fatal(&self, stream: &Stream, code: &str, text: &str) -> CloseReason {

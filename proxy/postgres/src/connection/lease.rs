@@ -6,7 +6,7 @@ use weir_base::{
     exchange::LossCause,
     time::{Time, turn},
 };
-use weir_listener::Timing;
+use weir_listener::{Stage, Timing};
 use weir_postgres_codec::{
     backend::{self, ErrorReport, Severity},
     sqlstate,
@@ -113,6 +113,9 @@ impl Life<'_> {
         counts.written.add(self.output.appended() - appended);
         let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
         service.metrics.durations.record(&timing, 1, None);
+        if service.metrics.stages.samples() {
+            service.metrics.stages.record(Stage::LaneWait, arrived, got);
+        }
         if is_logged {
             service.sessions.log_access(&AccessRecord {
                 listener: service.sessions.name(),
@@ -150,7 +153,13 @@ impl Life<'_> {
     pub(super) fn show_pin(&mut self) {
         let reasons = self.client.session.pin().reasons;
         if reasons != self.shown_pin {
+            let begun = reasons - self.shown_pin;
             self.shown_pin = reasons;
+            if let Some(server) = &self.lease.server {
+                let settings = self.client.upstream.settings();
+                let endpoint = settings.endpoints.get(server.number()).map(ToString::to_string).unwrap_or_default();
+                self.connection.service.metrics.pinned([&settings.name, &endpoint], begun);
+            }
             let mut details = self.connection.handle.entry().details();
             details.pinned = reasons.names().replace('+', ", ");
             let since = details.pinned_since.unwrap_or_else(turn::now);
@@ -187,6 +196,7 @@ impl Life<'_> {
     /// The session is over: its server goes where it can be made clean.
     pub(super) fn leave(&mut self) {
         self.lease.acquiring = None;
+        self.connection.handle.entry().wait(None);
         self.note_busy(false);
         let slot = self.client.cancel.clone();
         self.connection.service.cancels.leave(&slot);

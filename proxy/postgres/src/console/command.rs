@@ -234,6 +234,8 @@ mod tests {
         assert_eq!(read("shutdown wait_for_clients"), Ok(Command::Shutdown(Shutdown::Clients)));
         assert_eq!(read("SHUTDOWN;"), Ok(Command::Shutdown(Shutdown::Servers)));
         assert_eq!(read(" ; "), Ok(Command::Empty));
+        assert_eq!(read("-- ping"), Ok(Command::Empty));
+        assert_eq!(read("-- why\nRELOAD -- now"), Ok(Command::Reload));
         assert_eq!(read("SET application_name = 'x''y'"), set("application_name", "x'y"));
         assert_eq!(read("set query_timeout to 5;"), set("query_timeout", "5"));
         assert_eq!(read("set query_timeout=5"), set("query_timeout", "5"));

@@ -123,7 +123,7 @@ impl Console<'_> {
         self.unless_gone(received, stream).await;
         let reloaded = ended.and_then(|mut results| results.pop_front());
         let reason = match reloaded {
-            Some(Ok(())) => return Ok(()),
+            Some(Ok(())) => return self.restore(),
             Some(Err(reason)) => reason,
             None => format!("no end after {RELOAD_TIMEOUT:?}"),
         };

@@ -60,15 +60,29 @@ const CHANGEABLE: [Changeable; 6] = [
 const TIME_MAX: Duration = Duration::from_secs(86_400);
 
 /// A change, as it goes to the workers.
-pub(crate) struct SetRequest {
-    place: usize,
-    value: Option<Duration>,
+#[derive(Clone, Copy)]
+pub(crate) enum SetRequest {
+    /// Another value.
+    Change { place: usize, value: Option<Duration> },
+    /// All values of the file again.
+    Restore,
 }
 
 impl SetRequest {
-    /// Makes the change.
-    pub(crate) fn apply(&self, settings: &mut PostgresListenerSettings) {
-        (CHANGEABLE[self.place].change)(settings, self.value);
+    /// The settings after the change. `file` are those of the file.
+    pub(crate) fn apply(
+        self,
+        settings: &PostgresListenerSettings,
+        file: &PostgresListenerSettings,
+    ) -> PostgresListenerSettings {
+        match self {
+            Self::Change { place, value } => {
+                let mut settings = settings.clone();
+                (CHANGEABLE[place].change)(&mut settings, value);
+                settings
+            }
+            Self::Restore => file.clone(),
+        }
     }
 
     fn read(key: &str, value: &str) -> Result<Self, Failure> {
@@ -90,7 +104,7 @@ impl SetRequest {
         if value.is_none() && !CHANGEABLE[place].may_be_absent {
             return Err(invalid());
         }
-        Ok(Self { place, value })
+        Ok(Self::Change { place, value })
     }
 }
 
@@ -131,10 +145,17 @@ impl Console<'_> {
             notice(stream, "SET ignored", "the console has no use for it");
             return Ok(());
         }
-        let request = SetRequest::read(key, value)?;
+        self.send(SetRequest::read(key, value)?)
+    }
+
+    /// The values of the file hold again.
+    pub(super) fn restore(&self) -> Result<(), Failure> {
+        self.send(SetRequest::Restore)
+    }
+
+    fn send(&self, request: SetRequest) -> Result<(), Failure> {
         let (core, name) = (self.service.sessions.core(), self.service.sessions.name());
         for worker in 0..core.workers {
-            let request = SetRequest { place: request.place, value: request.value };
             if !(core.post)(worker, name, Box::new(request)) {
                 let text = format!("SET failed: worker {worker} takes no orders now; try again");
                 return Err(Failure::new(sqlstate::INSUFFICIENT_RESOURCES, text));
@@ -150,7 +171,10 @@ mod tests {
 
     #[test]
     fn times_have_units_and_are_seconds_without() {
-        let read = |text: &str| SetRequest::read("QUERY_TIMEOUT", text).map(|set| set.value).ok();
+        let read = |text: &str| match SetRequest::read("QUERY_TIMEOUT", text) {
+            Ok(SetRequest::Change { value, .. }) => Some(value),
+            _ => None,
+        };
         assert_eq!(read("5"), Some(Some(Duration::from_secs(5))));
         assert_eq!(read("0"), Some(None), "no limit");
         assert_eq!(read("500ms"), Some(Some(Duration::from_millis(500))));

@@ -58,7 +58,7 @@ impl Console<'_> {
     /// The clients of the listener that are logged in, or log in.
     pub(super) fn entries(&self) -> Vec<(Arc<ConnectionEntry>, ConnectionDetails)> {
         let entries = self.connection.handle().table().entries().into_iter();
-        let own = entries.filter(|entry| entry.listener == *self.service.sessions.name());
+        let own = entries.filter(|entry| entry.listener == *self.service.sessions.name() && !entry.has_left());
         own.map(|entry| (entry.clone(), entry.details().clone())).collect()
     }
 

@@ -60,6 +60,11 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
+        // The health check of pgx is a comment.
+        if rest.starts_with("--") {
+            rest = rest.split_once('\n').map_or("", |(_, after)| after).trim_start();
+            continue;
+        }
         let (token, after) = match first {
             ';' => (Token::Semicolon, &rest[1..]),
             '=' => (Token::Equals, &rest[1..]),

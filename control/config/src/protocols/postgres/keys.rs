@@ -3,6 +3,7 @@
 use weir_postgres::settings::{self as postgres, Method, PoolMode};
 use weir_upstream::pooled as pools;
 
+use super::rules::{RuleDefault, RuleSection};
 use crate::document::At;
 use crate::numbers::Period;
 use crate::secret::SecretRef;
@@ -45,6 +46,14 @@ section! {
         default idle_transaction_timeout: Period = Period(postgres::IDLE_TRANSACTION_TIMEOUT) => Period::secs(0)..=Period::secs(86_400);
         /// A client that is silent so long outside of a transaction is disconnected. 0: no limit.
         default client_idle_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(30 * 86_400);
+        /// Users whose statements have to be read-only by their texts. Functions of the database's own may write all the same.
+        optional read_only_users: Vec<At<Text>>;
+        /// Statements of one Query; more are refused with SQLSTATE 42501. Absent: no limit.
+        optional statements_max: u32 => 1..=256;
+        /// What becomes of a statement that no rule fits: `allow` or `deny`.
+        default rule_default: RuleDefault = RuleDefault::Allow;
+        /// Rules about statements.
+        tables rule: RuleSection;
     }
 }
 

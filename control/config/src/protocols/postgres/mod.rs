@@ -3,8 +3,10 @@
 //! | file | concept |
 //! |---|---|
 //! | `keys` | the declarations |
+//! | `rules` | rules about statements |
 
 mod keys;
+mod rules;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -115,6 +117,7 @@ fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettin
     ListenerSettings {
         auth: section.auth.value,
         users: Arc::new(users(listed(of, reader).iter().map(|(name, secret)| (&**name, secret)))),
+        rules: Arc::new(rules::rules(of, reader)),
         admin_users: names(section.admin_users.as_ref()),
         stats_users: names(section.stats_users.as_ref()),
         pool_mode: section.pool_mode.value,

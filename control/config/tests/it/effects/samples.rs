@@ -33,6 +33,8 @@ pub const SAMPLES: &[(&str, &str)] = &[
     ("proxy_trusted", r#"["10.0.0.0/8"]"#),
     ("rate_limit.key", r#""all""#),
     ("retry.on", r#"["reset"]"#),
+    ("rule.classes", r#"["ddl"]"#),
+    ("rule.verbs", r#"["drop"]"#),
     ("rules", r#""on >secret ~other:* +get""#),
     ("server_name.upstream", r#""v""#),
     ("sha256", r#""e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855""#),
