@@ -68,4 +68,4 @@ pub use reader::{PeerWatch, Reader};
 pub use stream::{Cutter, Stream, StreamOptions};
 pub use traffic::Traffic;
 pub use wheel::Deadline;
-pub use worker::{Worker, WorkerState, deadline, note_waiting_clients, yield_now};
+pub use worker::{Worker, WorkerState, deadline, note_reply_time, note_waiting_clients, yield_now};

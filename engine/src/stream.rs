@@ -18,7 +18,7 @@ use crate::{
     output::{OutgoingBatch, Output, Watermarks},
     reader::Reader,
     socket::DataSocket,
-    tls::{PeerIdentity, TlsSession},
+    tls::{PeerIdentity, TlsRole, TlsSession},
     traffic::Traffic,
 };
 
@@ -86,6 +86,18 @@ impl Stream {
     /// The names in the peer's verified certificate.
     pub fn peer_identity(&self) -> Option<PeerIdentity> {
         self.link.session.borrow().as_ref()?.peer_identity()
+    }
+
+    /// What `read` makes of the certificate that the server of the connection has in its TLS handshake, in DER: ours if we are the
+    /// server. `None` without TLS.
+    pub fn with_server_certificate<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let session = self.link.session.borrow();
+        let session = session.as_ref()?;
+        let certificate = match session.role() {
+            TlsRole::Server => session.own_certificate(),
+            TlsRole::Client => session.peer_certificate(),
+        };
+        certificate.map(read)
     }
 
     /// Sends what is buffered within `limit`, shuts the write side down and closes the socket.

@@ -144,6 +144,11 @@ const TURNS_WITHOUT_DRIVER_MAX: u32 = 16;
 const COALESCE_CLIENTS_MIN: u32 = 10;
 /// Pause for each of them. Each costs the machine several microseconds of work anyway.
 const COALESCE_PER_CLIENT: Duration = Duration::from_micros(3);
+/// The share of the time to a reply, one part in so many, that a pause may take instead: a server that needs a millisecond for each reply
+/// has enough to do meanwhile.
+const COALESCE_REPLY_SHARE: u32 = 8;
+/// The weight of one reply, one part in so many, in the time to a reply of late.
+const REPLY_TIME_WEIGHT: u32 = 16;
 /// A turn that began longer than this after the one before says that the worker is not busy.
 const COALESCE_GAP: Duration = Duration::from_millis(1);
 /// The share of the clients of late, one in so many, that each turn forgets.
@@ -151,6 +156,8 @@ const COALESCE_DECAY: u32 = 8;
 
 thread_local! {
     static WAITING_CLIENTS: Cell<u32> = const { Cell::new(0) };
+    /// How long upstreams took of late, in nanoseconds.
+    static REPLY_TIME: Cell<u32> = const { Cell::new(0) };
     static DEADLINES: RefCell<Option<Deadlines>> = const { RefCell::new(None) };
 }
 
@@ -165,6 +172,15 @@ pub fn deadline() -> Deadline {
 /// Notes that `change` more clients of this worker wait for a reply now: what the loop judges its load by.
 pub fn note_waiting_clients(change: i32) {
     WAITING_CLIENTS.with(|waiting| waiting.set(waiting.get().saturating_add_signed(change)));
+}
+
+/// Notes that an upstream needed `time` for a reply. A worker of many clients whose upstreams are slow looks less often.
+pub fn note_reply_time(time: Duration) {
+    let nanos = u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
+    REPLY_TIME.with(|of_late| {
+        let (before, part) = (of_late.get(), |nanos: u32| nanos / REPLY_TIME_WEIGHT);
+        of_late.set(before - part(before) + part(nanos));
+    });
 }
 
 /// Lets the other ready tasks run first.
@@ -253,7 +269,8 @@ impl Coalesce {
         let of_late = if is_busy { self.clients - self.clients.div_ceil(COALESCE_DECAY) } else { 0 };
         self.clients = of_late.max(WAITING_CLIENTS.get());
         if is_busy && self.clients >= COALESCE_CLIENTS_MIN && !self.longest.is_zero() {
-            thread::sleep(self.longest.min(COALESCE_PER_CLIENT * self.clients));
+            let by_reply = Duration::from_nanos(u64::from(REPLY_TIME.get() / COALESCE_REPLY_SHARE));
+            thread::sleep(self.longest.min(by_reply.max(COALESCE_PER_CLIENT * self.clients)));
         }
     }
 }

@@ -8,10 +8,11 @@
 //! |---|---|
 //! | `stage` | the processes: started, killed, replaced, ended |
 //! | `traffic` | the clients, and what they count |
-//! | `redis`, `http` | one connection of a client, and one checked exchange on it |
+//! | `redis`, `http`, `postgres` | one connection of a client, and one checked exchange on it |
 //! | `report` | the printed report |
 
 mod http;
+mod postgres;
 mod redis;
 mod report;
 mod stage;
@@ -27,7 +28,7 @@ use self::{
     traffic::{Load, TrafficCounts},
 };
 
-/// Watch Weir at work, in about half a minute: Redis and HTTP under load while a server dies and comes back and the gateway
+/// Watch Weir at work, in about half a minute: Redis, HTTP and PostgreSQL under load while a server dies and comes back and the gateway
 /// replaces its own process. Then it serves until Ctrl-C.
 ///
 /// Every reply is checked. The exit status is 0 if the counts at the end are 0.

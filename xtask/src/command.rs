@@ -90,6 +90,11 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Runs with the terminal as output; an error names the command and its status.
 pub fn run(command: &mut Command) -> Result<()> {
+    run_within(command, RUN_DEADLINE)
+}
+
+/// As [`run`], with a deadline of its own.
+pub fn run_within(command: &mut Command, deadline: Duration) -> Result<()> {
     println!("$ {}", shown(command));
     let started = Instant::now();
     let mut child =
@@ -98,10 +103,10 @@ pub fn run(command: &mut Command) -> Result<()> {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if started.elapsed() > RUN_DEADLINE {
+        if started.elapsed() > deadline {
             stop_tree(child.id())?;
             child.wait()?;
-            bail!("`{}` was stopped after {} minutes", shown(command), RUN_DEADLINE.as_secs() / 60);
+            bail!("`{}` was stopped after {} minutes", shown(command), deadline.as_secs() / 60);
         }
         thread::sleep(LOOK);
     };

@@ -1,4 +1,4 @@
-//! Developer commands: test, setup, tidy, generate. `cargo xtask help` lists them.
+//! Developer commands: test, setup, tidy, bench, generate. `cargo xtask help` lists them.
 //!
 //! A *lane* is one kind of check (formatting, unit tests, end-to-end tests, the client suite of one language …). `cargo xtask
 //! test` runs in full the lanes that the change can reach and a core of the others. At the end it shows again what failing lanes
@@ -8,6 +8,7 @@
 // A tool for developers: its pages link to private items on purpose.
 #![allow(rustdoc::private_intra_doc_links)]
 
+pub mod bench;
 pub mod change;
 pub mod command;
 mod evidence;

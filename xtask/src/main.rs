@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use xtask::workspace::Workspace;
-use xtask::{generate, lanes, package, setup, tidy};
+use xtask::{bench, generate, lanes, package, setup, tidy};
 
 const USAGE: &str = "\
 Developer commands of Weir.
@@ -23,6 +23,10 @@ Developer commands of Weir.
   cargo xtask package [option ...]         make the Debian package, with a program of the profile `dist`;
                                            --binary FILE: package that program; --version VERSION, --folder FOLDER:
                                            of the package; --quick: do not compress it
+  cargo xtask bench postgres [option ...]  measure the rows of docs/results/postgres.md, with a program of the profile `dist`
+                                           (an hour and a half); --quick: two blocks of each, into the folder of build
+                                           output; --only PART,...: of it only these; --blocks N, --seconds N, --binary
+                                           FILE, --folder FOLDER: of the results
   cargo xtask generate reference [--check] write docs/METRICS.md, docs/CONFIG.md (--check: compare)
   cargo xtask generate results [--check]   write the pages of docs/results from the results beside them
   cargo xtask generate redis-commands ...  write the command table from running servers; its options
@@ -65,6 +69,10 @@ fn run(words: &[&str]) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         ["tidy"] => Ok(tidy::run(&Workspace::load()?)?.print()),
+        ["bench", "postgres", rest @ ..] => {
+            bench::postgres(&Workspace::load()?, &bench::Request::parse(rest)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
         ["generate", rest @ ..] => {
             generate::run(rest)?;
             Ok(ExitCode::SUCCESS)

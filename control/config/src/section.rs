@@ -24,6 +24,14 @@ use serde_json::{Map, Value as Json};
 use crate::reader::TableReader;
 use crate::value::{FieldInfo, Shape, TableInfo};
 
+/// The key of a field: one that is a word of Rust, too, is declared as `r#type`.
+pub(crate) const fn key(field: &'static str) -> &'static str {
+    match field.as_bytes() {
+        [b'r', b'#', ..] => field.split_at(2).1,
+        _ => field,
+    }
+}
+
 /// A declared table.
 pub(crate) trait Section: Sized {
     /// The purpose of the table.
@@ -144,7 +152,7 @@ macro_rules! field_type {
 macro_rules! field_info {
     (@leaf $field:ident, $fields:ident, $doc:expr, $ty:ty, $presence:expr, [$($range:expr)?]) => {
         $fields.push($crate::value::FieldInfo {
-            key: stringify!($field),
+            key: $crate::section::key(stringify!($field)),
             doc: $doc.into(),
             shape: <$ty as $crate::value::Value>::shape(),
             presence: $presence,
@@ -153,7 +161,7 @@ macro_rules! field_info {
     };
     (@table $field:ident, $fields:ident, $doc:expr, $shape:ident, $ty:ty) => {
         $fields.push($crate::value::FieldInfo {
-            key: stringify!($field),
+            key: $crate::section::key(stringify!($field)),
             doc: $doc.into(),
             shape: $crate::value::Shape::$shape(<$ty as $crate::section::Section>::info()),
             presence: $crate::value::Presence::Optional,
@@ -189,44 +197,44 @@ macro_rules! field_names {
         <$ty as $crate::section::Section>::names($found)
     };
     ($presence:ident $field:ident, $found:ident, $ty:ty) => {
-        $found.push(stringify!($field))
+        $found.push($crate::section::key(stringify!($field)))
     };
 }
 
 macro_rules! field_read {
     (default $field:ident, $table:ident, [$default:expr], [$($range:expr)?]) => {
-        $table.default_value(stringify!($field), $default, None $(.or(Some($range)))?)
+        $table.default_value($crate::section::key(stringify!($field)), $default, None $(.or(Some($range)))?)
     };
     (optional $field:ident, $table:ident, [], [$($range:expr)?]) => {
-        $table.optional_value(stringify!($field), None $(.or(Some($range)))?)
+        $table.optional_value($crate::section::key(stringify!($field)), None $(.or(Some($range)))?)
     };
     (required $field:ident, $table:ident, [], [$($range:expr)?]) => {
-        $table.required_value(stringify!($field), None $(.or(Some($range)))?)
+        $table.required_value($crate::section::key(stringify!($field)), None $(.or(Some($range)))?)
     };
-    (table $field:ident, $table:ident, [], []) => { $table.section(stringify!($field)) };
+    (table $field:ident, $table:ident, [], []) => { $table.section($crate::section::key(stringify!($field))) };
     (include $field:ident, $table:ident, [], []) => { $crate::section::Section::keys($table) };
-    (optional_table $field:ident, $table:ident, [], []) => { $table.optional_section(stringify!($field)) };
-    (tables $field:ident, $table:ident, [], []) => { $table.sections(stringify!($field)) };
+    (optional_table $field:ident, $table:ident, [], []) => { $table.optional_section($crate::section::key(stringify!($field))) };
+    (tables $field:ident, $table:ident, [], []) => { $table.sections($crate::section::key(stringify!($field))) };
 }
 
 macro_rules! field_show {
     (default $field:ident, $self:ident, $shown:ident) => {
-        $shown.insert(stringify!($field).to_owned(), $crate::value::Value::show(&$self.$field.value));
+        $shown.insert($crate::section::key(stringify!($field)).to_owned(), $crate::value::Value::show(&$self.$field.value));
     };
     (optional $field:ident, $self:ident, $shown:ident) => {
         if let Some(field) = &$self.$field {
-            $shown.insert(stringify!($field).to_owned(), $crate::value::Value::show(&field.value));
+            $shown.insert($crate::section::key(stringify!($field)).to_owned(), $crate::value::Value::show(&field.value));
         }
     };
     (required $field:ident, $self:ident, $shown:ident) => {
         $crate::section::field_show!(optional $field, $self, $shown)
     };
     (table $field:ident, $self:ident, $shown:ident) => {
-        $shown.insert(stringify!($field).to_owned(), $crate::section::Section::show(&$self.$field));
+        $shown.insert($crate::section::key(stringify!($field)).to_owned(), $crate::section::Section::show(&$self.$field));
     };
     (optional_table $field:ident, $self:ident, $shown:ident) => {
         if let Some(field) = &$self.$field {
-            $shown.insert(stringify!($field).to_owned(), $crate::section::Section::show(field));
+            $shown.insert($crate::section::key(stringify!($field)).to_owned(), $crate::section::Section::show(field));
         }
     };
     (include $field:ident, $self:ident, $shown:ident) => {
@@ -234,7 +242,7 @@ macro_rules! field_show {
     };
     (tables $field:ident, $self:ident, $shown:ident) => {
         let tables: serde_json::Value = $self.$field.iter().map($crate::section::Section::show).collect();
-        $shown.insert(stringify!($field).to_owned(), tables);
+        $shown.insert($crate::section::key(stringify!($field)).to_owned(), tables);
     };
 }
 
@@ -243,20 +251,20 @@ macro_rules! field_differences {
         $crate::section::Section::differences(&$self.$field, &$other.$field, $path, $found);
     };
     (table $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
-        let path = $crate::section::joined($path, stringify!($field));
+        let path = $crate::section::joined($path, $crate::section::key(stringify!($field)));
         $crate::section::Section::differences(&$self.$field, &$other.$field, &path, $found);
     };
     (optional_table $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
-        let path = $crate::section::joined($path, stringify!($field));
+        let path = $crate::section::joined($path, $crate::section::key(stringify!($field)));
         $crate::section::optional_differences(&$self.$field, &$other.$field, &path, $found);
     };
     (tables $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
-        let path = $crate::section::joined($path, stringify!($field));
+        let path = $crate::section::joined($path, $crate::section::key(stringify!($field)));
         $crate::section::list_differences(&$self.$field, &$other.$field, &path, $found);
     };
     ($leaf:ident $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
         if $self.$field != $other.$field {
-            $found.push($crate::section::joined($path, stringify!($field)));
+            $found.push($crate::section::joined($path, $crate::section::key(stringify!($field))));
         }
     };
 }
@@ -267,34 +275,34 @@ macro_rules! field_given {
     };
     (default $field:ident, $self:ident, $path:ident, $found:ident) => {
         if $self.$field.is_given {
-            $crate::section::push_given($path, stringify!($field), &$self.$field.span, $found);
+            $crate::section::push_given($path, $crate::section::key(stringify!($field)), &$self.$field.span, $found);
         }
     };
     (table $field:ident, $self:ident, $path:ident, $found:ident) => {
         // One that is not written has the place of the table around it.
         if $self.$field.place.0 != $self.place.0 {
-            $crate::section::push_given($path, stringify!($field), &$self.$field.place.0, $found);
+            $crate::section::push_given($path, $crate::section::key(stringify!($field)), &$self.$field.place.0, $found);
         }
-        let path = $crate::section::joined($path, stringify!($field));
+        let path = $crate::section::joined($path, $crate::section::key(stringify!($field)));
         $crate::section::Section::given(&$self.$field, &path, $found);
     };
     (optional_table $field:ident, $self:ident, $path:ident, $found:ident) => {
         if let Some(table) = &$self.$field {
-            $crate::section::push_given($path, stringify!($field), &table.place.0, $found);
-            let path = $crate::section::joined($path, stringify!($field));
+            $crate::section::push_given($path, $crate::section::key(stringify!($field)), &table.place.0, $found);
+            let path = $crate::section::joined($path, $crate::section::key(stringify!($field)));
             $crate::section::Section::given(table, &path, $found);
         }
     };
     (tables $field:ident, $self:ident, $path:ident, $found:ident) => {
         for table in &$self.$field {
-            $crate::section::push_given($path, stringify!($field), &table.place.0, $found);
-            let path = $crate::section::joined($path, stringify!($field));
+            $crate::section::push_given($path, $crate::section::key(stringify!($field)), &table.place.0, $found);
+            let path = $crate::section::joined($path, $crate::section::key(stringify!($field)));
             $crate::section::Section::given(table, &path, $found);
         }
     };
     ($leaf:ident $field:ident, $self:ident, $path:ident, $found:ident) => {
         if let Some(value) = &$self.$field {
-            $crate::section::push_given($path, stringify!($field), &value.span, $found);
+            $crate::section::push_given($path, $crate::section::key(stringify!($field)), &value.span, $found);
         }
     };
 }

@@ -65,8 +65,9 @@ section! {
         default driver: DriverChoice = DriverChoice::Auto;
         /// Bind each worker to one core. Turn it off where another scheduler owns the cores.
         default pin: bool = true;
-        /// The longest pause in which a busy worker lets requests gather: 3 us per client that waits for a reply, from 10
-        /// clients on. `0s` turns it off.
+        /// The longest pause in which a busy worker lets requests gather, from 10 clients on that wait for a reply: 3 us per
+        /// such client, or an eighth of the time that a PostgreSQL transaction takes at its server if that is longer. `0s`
+        /// turns it off.
         default coalesce: Period = Period(engine::COALESCE) => Period::secs(0)..=Period::millis(1);
     }
 }

@@ -4,6 +4,7 @@
 //! caches belong to one configuration and die with it: a ticket from a listener, or from a time, with other client
 //! authorities must not be good here, as resumption skips the certificates.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -126,8 +127,20 @@ struct ByName {
 impl ResolvesServerCert for ByName {
     fn resolve(&self, hello: rustls::server::ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let named = hello.server_name().and_then(|name| self.named.find(name));
-        Some(named.unwrap_or(&self.default).clone())
+        let chosen = named.unwrap_or(&self.default).clone();
+        CHOSEN.set(Some(chosen.clone()));
+        Some(chosen)
     }
+}
+
+thread_local! {
+    /// The choice of the handshake that runs on this thread. rustls does not say which certificate a connection has.
+    static CHOSEN: RefCell<Option<Arc<CertifiedKey>>> = const { RefCell::new(None) };
+}
+
+/// The certificate that a handshake has chosen on this thread since the last call.
+pub(super) fn take_chosen() -> Option<Arc<CertifiedKey>> {
+    CHOSEN.take()
 }
 
 fn certified(

@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, CommonState, HandshakeKind, ProtocolVersion, ServerConfig};
 use rustls_pki_types::ServerName;
 
+use super::config::take_chosen;
 use super::error::{TlsError, TlsFailure};
 use super::identity::PeerIdentity;
 use super::records::{self, Incoming, Outgoing};
@@ -58,6 +60,8 @@ pub struct TlsSession {
 
 struct Inner {
     connection: Connection,
+    /// Our certificate, for a server.
+    own: Option<Arc<CertifiedKey>>,
     incoming: Incoming,
     /// We sent close_notify.
     closed: bool,
@@ -95,7 +99,7 @@ impl TlsSession {
     }
 
     fn new(connection: Connection) -> Self {
-        let inner = Inner { connection, incoming: Incoming::default(), closed: false, failed: None };
+        let inner = Inner { connection, own: None, incoming: Incoming::default(), closed: false, failed: None };
         Self { inner: Box::new(inner) }
     }
 
@@ -120,7 +124,13 @@ impl TlsSession {
             return Err(error.clone());
         }
         let fed = match &mut inner.connection {
-            Connection::Server(connection) => inner.incoming.feed(connection, input, plain, wire),
+            Connection::Server(connection) => {
+                let fed = inner.incoming.feed(connection, input, plain, wire);
+                if inner.own.is_none() {
+                    inner.own = take_chosen();
+                }
+                fed
+            }
             Connection::Client(connection) => inner.incoming.feed(connection, input, plain, wire),
         };
         if let Err(failure) = fed {
@@ -212,6 +222,17 @@ impl TlsSession {
         }
         let leaf = self.inner.connection.common().peer_certificates()?.first()?;
         Some(PeerIdentity::from_der(leaf))
+    }
+
+    /// The certificate of the peer in DER, once the handshake is complete; `None` if it presented none.
+    pub fn peer_certificate(&self) -> Option<&[u8]> {
+        let certificates = self.inner.connection.common().peer_certificates().filter(|_| !self.is_handshaking())?;
+        certificates.first().map(|leaf| &leaf[..])
+    }
+
+    /// Our certificate in DER: the one that this handshake has chosen, whatever a reload has brought since. `None` for a client.
+    pub fn own_certificate(&self) -> Option<&[u8]> {
+        self.inner.own.as_ref()?.cert.first().map(|leaf| &leaf[..])
     }
 
     /// The protocol agreed by ALPN, if any.

@@ -6,7 +6,7 @@ use weir_base::Culprit;
 
 use super::test_peers::{Files, Pair, cache_test, small_key_limit, tls12_only};
 use super::{PEM_BYTES_MAX, TlsErrorKind, TlsRole, TlsState, client_config, server_config, server_name};
-use crate::settings::{ClientAuth, TlsClientSettings, TlsServerSettings as TlsServer};
+use crate::settings::{ClientAuth, NamedCertificate, TlsClientSettings, TlsServerSettings as TlsServer};
 
 #[test]
 fn a_handshake_survives_pieces_of_every_size() {
@@ -205,6 +205,34 @@ fn a_ticket_of_another_listener_is_not_good_here() {
     Pair::new(&client, cache_test(), &open).handshake();
     let (_, at_server) = Pair::new(&client, cache_test(), &strict).settle(usize::MAX);
     assert_eq!(at_server.unwrap_err().kind(), TlsErrorKind::CertificateMissing);
+}
+
+#[test]
+fn both_ends_know_the_certificate_of_the_server_that_this_handshake_has_chosen() {
+    let files = Files::new();
+    let mut settings = files.server(ClientAuth::Off);
+    let (cert_file, key_file) = (files.path("client.pem"), files.path("client.key"));
+    settings.certificates = vec![NamedCertificate { names: vec!["app-1.test".to_owned()], cert_file, key_file }];
+    let server = server_config(&settings).unwrap();
+    let tls13 = client_config(&files.client(None)).unwrap().config;
+    let mut seen = Vec::new();
+    for client in [Arc::clone(&tls13), tls12_only(&tls13, &files)] {
+        // The second one of a name is resumed.
+        for name in ["cache.test", "app-1.test", "cache.test", "app-1.test"] {
+            let mut pair = Pair::new(&client, server_name(name).unwrap(), &server);
+            assert_eq!((pair.server.session.own_certificate(), pair.client.session.peer_certificate()), (None, None));
+            pair.handshake();
+            let own = pair.server.session.own_certificate().unwrap().to_vec();
+            assert_eq!(pair.client.session.peer_certificate(), Some(&own[..]), "{name}");
+            assert_eq!((pair.client.session.own_certificate(), pair.server.session.peer_certificate()), (None, None));
+            seen.push((name, pair.server.session.resumed(), own));
+        }
+    }
+    assert!(seen.iter().any(|(_, is_resumed, _)| *is_resumed));
+    let of = |wanted: &str| seen.iter().filter(|(name, ..)| *name == wanted).map(|(.., own)| own).collect::<Vec<_>>();
+    let (cache, app) = (of("cache.test"), of("app-1.test"));
+    assert!(cache.windows(2).all(|two| two[0] == two[1]) && app.windows(2).all(|two| two[0] == two[1]));
+    assert_ne!(cache[0], app[0]);
 }
 
 #[test]

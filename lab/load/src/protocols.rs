@@ -5,7 +5,7 @@
 //! | `redis` | RESP2: a mix of commands over a key space; `redis-pubsub`: messages to channels, heard by all that subscribe |
 //! | `http1`, `http2` | a GET for each request, over HTTP/1.1 or HTTP/2 in clear text |
 //! | `websocket` | a message there and the same back, behind an upgrade of HTTP/1.1 |
-//! | `postgres` | a SELECT of one account for each request: simple, extended or prepared |
+//! | `postgres` | a SELECT of one account, or a transaction of TPC-B, for each request: simple, extended or prepared |
 //! | `tcp` | a message there and the same back, with nothing around it |
 //! | `http` | common parts of the versions of HTTP and of WebSocket: `[request]`, paths, bodies |
 //! | `messages` | common parts of echoes: the plan of messages and their check |
@@ -97,6 +97,11 @@ pub trait Protocol: Sync + 'static {
         None
     }
 
+    /// What is checked behind the gateway after a phase; `None`: nothing.
+    fn audit(&self, _scenario: &Scenario) -> Option<Audit> {
+        None
+    }
+
     /// How what stands behind tells how many requests it has answered; `None`: it does not.
     fn count(&self) -> Option<Count> {
         None
@@ -110,6 +115,9 @@ pub trait Protocol: Sync + 'static {
         String::new()
     }
 }
+
+/// Checks, on a connection that has just logged in, that what stands behind holds the outcome of whole requests only.
+pub type Audit = for<'a> fn(&'a mut Stream) -> Pending<'a>;
 
 /// A question about the number of requests that were answered so far.
 #[derive(Clone, Copy, Debug)]

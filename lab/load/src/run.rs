@@ -6,6 +6,7 @@
 //! | `generator`, `queue` | its connections, free slots, and requests on their way |
 //! | `fan_out` | requests whose replies come on other connections: publish and subscribe |
 //! | `connection` | one connection: made, read, made again |
+//! | `visit` | one request on a connection of its own |
 //! | `dispatch`, `bell` | when a request is sent: by the schedule (open) or by a reply (closed) |
 //! | `tally` | counts: of the window, and of the running second |
 //! | `second` | seconds for the live view, added up over shards and processes |
@@ -43,6 +44,7 @@ mod queue;
 mod second;
 mod step;
 mod tally;
+mod visit;
 mod worker;
 
 pub use barrier::{Barrier, ClockBarrier, SingleProcess, Start, unix_micros};

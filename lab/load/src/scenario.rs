@@ -14,6 +14,8 @@
 //!                               # the lowest upper bound on p99, if there is one, is also the latency target
 //! late_limit = "1s"             # default: 1 s or 20 x slo_p99, whichever is longer
 //! integrity = true              # check replies
+//! churn = false                 # true: each request has a connection of its own, with its login; `connections` bounds how many are
+//!                               # under way
 //!
 //! [keys]
 //! count = 100_000
@@ -66,6 +68,7 @@
 //! protocol = "postgres"
 //! [postgres]
 //! query = "prepared"            # simple | extended | prepared, as pgbench -M
+//! script = "tpcb-like"          # select-only | tpcb-like, as pgbench -b: a request is one transaction
 //! user = "app"                  # default postgres
 //! database = "shop"             # default the user
 //! password = "env:PGPASSWORD"   # or the password itself; left out: none
@@ -77,6 +80,7 @@ use std::time::Duration;
 
 use weir_base::ByteSize;
 use weir_base::secret::Secret;
+use weir_sasl::{Mechanism, ScramVerifier};
 
 use crate::arrivals::{Arrival, Rate};
 use crate::keys::Distribution;
@@ -141,6 +145,8 @@ pub struct Scenario {
     pub late_limit: Duration,
     /// Whether replies are checked.
     pub integrity: bool,
+    /// Each request has a connection of its own: made, used and ended. `connections` is then the most that are under way.
+    pub churn: bool,
     /// The set of keys.
     pub keys: KeySpace,
     /// How large values are.
@@ -347,6 +353,8 @@ pub struct Request {
 pub struct Postgres {
     /// Form of the requests.
     pub query: QueryForm,
+    /// The statements of a request.
+    pub script: Script,
     /// The user. Default `postgres`.
     pub user: String,
     /// The database. Default the name of the user.
@@ -357,10 +365,26 @@ pub struct Postgres {
     pub accounts: u32,
 }
 
+/// Rounds of PBKDF2 in a verifier of the lab: those of PostgreSQL.
+const ITERATIONS: u32 = 4_096;
+/// Salt of a verifier of the lab. It is the same in each run, so that the configurations of two runs are comparable.
+const SALT: &[u8; 16] = b"weir lab, a salt";
+
+impl Postgres {
+    /// The SCRAM-SHA-256 verifier of the password, as `pg_authid` has it: gateways in front check the login by it. `None`: there
+    /// is no password.
+    #[must_use]
+    pub fn verifier(&self) -> Option<Secret> {
+        let password = self.password.as_ref()?;
+        Some(ScramVerifier::from_password(Mechanism::ScramSha256, password, SALT, ITERATIONS).format())
+    }
+}
+
 impl Default for Postgres {
     fn default() -> Self {
         Self {
             query: QueryForm::Simple,
+            script: Script::SelectOnly,
             user: "postgres".to_owned(),
             database: "postgres".to_owned(),
             password: None,
@@ -391,6 +415,29 @@ impl QueryForm {
             Self::Simple => "simple",
             Self::Extended => "extended",
             Self::Prepared => "prepared",
+        }
+    }
+}
+
+/// The statements of a request: the words of `pgbench -b`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// The SELECT of one account.
+    SelectOnly,
+    /// A transaction of seven statements, each sent after the reply to the one before.
+    TpcbLike,
+}
+
+impl Script {
+    /// Every one.
+    pub const ALL: [Self; 2] = [Self::SelectOnly, Self::TpcbLike];
+
+    /// Its word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::SelectOnly => "select-only",
+            Self::TpcbLike => "tpcb-like",
         }
     }
 }

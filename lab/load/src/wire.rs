@@ -55,6 +55,11 @@ pub trait Wire {
         None
     }
 
+    /// The last bytes on a connection that has no further request.
+    fn farewell(&self) -> &'static [u8] {
+        b""
+    }
+
     /// Calls `each` with every reply that `chunk` completes. Bytes that the protocol has to send back are appended to `out`.
     ///
     /// # Errors

@@ -15,7 +15,9 @@
 //! | `{path}`, `{name}` | target of an HTTP request, and its host |
 //! | `{command}`, `{keys}` | which command of a mix, and how many keys there are |
 //! | `{user}`, `{database}` | the login of PostgreSQL |
-//! | `{query}` | `simple`, `extended` or `prepared` |
+//! | `{query}`, `{script}` | `simple`, `extended` or `prepared`; `select-only` or `tpcb-like` |
+//! | `{sslmode}` | `disable`, or `require` where clients speak TLS |
+//! | `{password}` | in `environment` only: of the login of PostgreSQL |
 //!
 //! A setting of the scenario that no word names must have its simplest value; the start of the program checks that. For the
 //! parsing of the output see [`output`].
@@ -45,7 +47,7 @@ macro_rules! loads {
 /// Those that the lab knows.
 const ALL: &[&str] = loads!["wrk", "h2load", "redis-benchmark", "pgbench"];
 
-const WORDS: [&str; 17] = [
+const WORDS: [&str; 19] = [
     "{host}",
     "{port}",
     "{scheme}",
@@ -63,7 +65,13 @@ const WORDS: [&str; 17] = [
     "{user}",
     "{database}",
     "{query}",
+    "{script}",
+    "{sslmode}",
 ];
+
+/// Words of the environment. A command is shown, and a password is not.
+const SECRET_WORDS: [&str; 1] = [PASSWORD];
+const PASSWORD: &str = "{password}";
 
 /// Pause between two looks at a program that runs: its end must be seen at once, because CPU time is read then.
 const LOOK: Duration = Duration::from_millis(5);
@@ -86,6 +94,11 @@ pub struct Load {
     pub arguments: Vec<String>,
     /// More of them where clients speak TLS; absent: it does not.
     pub tls: Option<Vec<String>>,
+    /// More of them where each request has a connection of its own; absent: it cannot.
+    pub churn: Option<Vec<String>>,
+    /// Variables of its environment.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
     /// By the word of a scenario, what `{command}` becomes.
     #[serde(default)]
     pub commands: BTreeMap<String, String>,
@@ -114,6 +127,8 @@ pub struct Run<'a> {
     pub port: &'a str,
     /// In TLS.
     pub is_tls: bool,
+    /// A connection for each request.
+    pub is_churn: bool,
     /// All of its connections.
     pub connections: u32,
     /// Requests under way on each.
@@ -138,6 +153,10 @@ pub struct Run<'a> {
     pub database: &'a str,
     /// How a statement is sent to it.
     pub query: &'a str,
+    /// The statements of a request.
+    pub script: &'a str,
+    /// The password of the user; `None`: there is none.
+    pub password: Option<&'a [u8]>,
 }
 
 /// The reason why a run ends.
@@ -184,7 +203,11 @@ impl Load {
         })?;
         ensure!(!load.protocols.is_empty(), "{file}: `protocols` is empty; write [\"http1\"]");
         check_known(file, &load.arguments, &WORDS)?;
-        check_known(file, load.tls.as_deref().unwrap_or_default(), &WORDS)?;
+        for more in [&load.tls, &load.churn] {
+            check_known(file, more.as_deref().unwrap_or_default(), &WORDS)?;
+        }
+        let values: Vec<String> = load.environment.values().cloned().collect();
+        check_known(file, &values, &SECRET_WORDS)?;
         for word in ["{port}", "{connections}"] {
             ensure!(load.has(word), "{file}: `arguments` lack {word}");
         }
@@ -200,6 +223,12 @@ impl Load {
     #[must_use]
     pub fn has(&self, word: &str) -> bool {
         self.arguments.iter().any(|argument| argument.contains(word))
+    }
+
+    /// Whether it logs in with a password.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        self.environment.values().any(|value| value.contains(PASSWORD))
     }
 
     /// Whether a run ends after so many requests, and not after so many seconds.
@@ -225,15 +254,20 @@ impl Load {
     /// The command of a run.
     ///
     /// # Errors
-    /// It does not speak TLS.
+    /// It does not speak TLS, or keeps its connections.
     pub fn command(&self, run: &Run<'_>) -> Result<Vec<String>> {
         let tls = match (&self.tls, run.is_tls) {
             (_, false) => &[][..],
             (Some(more), true) => more,
             (None, true) => bail!("{} does not speak TLS", self.name),
         };
+        let churn = match (&self.churn, run.is_churn) {
+            (_, false) => &[][..],
+            (Some(more), true) => more,
+            (None, true) => bail!("{} keeps its connections", self.name),
+        };
         let words = run.words();
-        let filled = self.arguments.iter().chain(tls).map(|argument| words.fill(argument, &WORDS));
+        let filled = self.arguments.iter().chain(tls).chain(churn).map(|argument| words.fill(argument, &WORDS));
         [Ok(self.program.clone())].into_iter().chain(filled).collect()
     }
 
@@ -244,7 +278,16 @@ impl Load {
     pub fn start(&self, run: &Run<'_>, cpus: Option<&str>, folder: &Path) -> Result<RunningLoad<'_>> {
         let program = self.find()?.into_os_string();
         let words = self.command(run)?.into_iter().skip(1).map(OsString::from);
-        let process = Process::start(Launch::new(&self.name, cpus, [program].into_iter().chain(words)), folder)?;
+        let password = run.password.unwrap_or_default();
+        let environment = self.environment.iter().map(|(name, value)| {
+            let text = value.replace(PASSWORD, &String::from_utf8_lossy(password));
+            (name.clone(), OsString::from(text))
+        });
+        let launch = Launch {
+            environment: environment.collect(),
+            ..Launch::new(&self.name, cpus, [program].into_iter().chain(words))
+        };
+        let process = Process::start(launch, folder)?;
         Ok(RunningLoad { load: self, process })
     }
 }
@@ -271,6 +314,8 @@ impl Run<'_> {
         words.add("{user}", self.user);
         words.add("{database}", self.database);
         words.add("{query}", self.query);
+        words.add("{script}", self.script);
+        words.add("{sslmode}", if self.is_tls { "require" } else { "disable" });
         words
     }
 }
@@ -347,6 +392,9 @@ mod tests {
             user: "app",
             database: "shop",
             query: "prepared",
+            script: "tpcb-like",
+            password: Some(b"a secret"),
+            is_churn: false,
         }
     }
 
@@ -360,6 +408,9 @@ mod tests {
             let tls = load.command(&Run { is_tls: true, ..run(length) });
             assert_eq!(tls.is_ok(), load.tls.is_some(), "{command}");
             assert!(tls.map_or(true, |tls| tls.join(" ") != command));
+            let churn = load.command(&Run { is_churn: true, ..run(length) });
+            assert_eq!(churn.is_ok(), load.churn.is_some(), "{command}");
+            assert!(!command.contains("a secret"), "{command}");
         }
         let refusal = Load::named("ab").expect_err("it is none").to_string();
         assert_eq!(

@@ -14,12 +14,15 @@
 //! | `{path}` | target of an HTTP request |
 //! | `{folder}` | a folder for what it writes; others write there too |
 //! | `{certificate}`, `{key}`, `{certificate_and_key}` | files of PEM that the lab makes where clients speak TLS |
+//! | `{user}`, `{verifier}` | of PostgreSQL: the user of the clients, and the SCRAM verifier of its password |
 //! | `{config}` | path of the configuration file; in `arguments` only |
 //!
 //! `{each origin}...{end}` stands once for each of what stands behind, and `{each route}...{end}` once for each of
 //! 100 paths, the last of which is `{path}`: see [`Change`].
 
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -52,7 +55,7 @@ const WEIR_PROGRAM: &str = "weir";
 /// Paths of [`Change::Routes`].
 const ROUTES: usize = 100;
 
-const WORDS: [&str; 13] = [
+const WORDS: [&str; 15] = [
     "{port}",
     "{admin_port}",
     "{origin}",
@@ -62,6 +65,8 @@ const WORDS: [&str; 13] = [
     "{connections}",
     "{path}",
     "{folder}",
+    "{user}",
+    "{verifier}",
     certificate::CERTIFICATE.0,
     certificate::KEY.0,
     certificate::BOTH.0,
@@ -75,6 +80,8 @@ pub enum Change {
     Tls,
     /// 100 routes, of which the one that is requested comes last, and a line of the access log for every request.
     Routes,
+    /// Clients log in with a password, which the gateway checks by SCRAM-SHA-256.
+    Scram,
 }
 
 impl Change {
@@ -84,6 +91,7 @@ impl Change {
         match self {
             Self::Tls => "tls",
             Self::Routes => "routes",
+            Self::Scram => "scram",
         }
     }
 }
@@ -131,6 +139,22 @@ pub struct Config {
     /// The same with [`Change::Routes`].
     #[serde(default)]
     pub routes: Vec<[String; 2]>,
+    /// The same with [`Change::Scram`].
+    #[serde(default)]
+    pub scram: Vec<[String; 2]>,
+    /// Further files beside it: `{folder}/NAME-FILE`.
+    #[serde(default)]
+    pub more: Vec<MoreConfig>,
+}
+
+/// A further file of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MoreConfig {
+    /// Its name, behind the peer's and a dash.
+    pub file: String,
+    /// Its text.
+    pub text: String,
 }
 
 impl Config {
@@ -138,6 +162,7 @@ impl Config {
         match change {
             Change::Tls => &self.tls,
             Change::Routes => &self.routes,
+            Change::Scram => &self.scram,
         }
     }
 }
@@ -159,6 +184,17 @@ pub struct Setting<'a> {
     pub share: Option<f64>,
     /// The program; `None`: it is looked for.
     pub program: Option<&'a Path>,
+    /// How clients of PostgreSQL log in; `None`: without a password.
+    pub login: Option<Login<'a>>,
+}
+
+/// A user that has a password.
+#[derive(Clone, Copy, Debug)]
+pub struct Login<'a> {
+    /// Its name.
+    pub user: &'a str,
+    /// The SCRAM verifier of the password.
+    pub verifier: &'a str,
 }
 
 /// A peer that runs. Dropped, it ends.
@@ -228,13 +264,15 @@ impl Peer {
             "{file}: neither `arguments` nor `config.text` has {{port}}, where clients connect"
         );
         if let Some(config) = config {
-            let is_plain = Path::new(&config.file).file_name() == Some(config.file.as_ref());
-            ensure!(is_plain, "{file}: `config.file` is a name without folders");
+            for name in config.more.iter().map(|more| &more.file).chain([&config.file]) {
+                let is_plain = Path::new(name).file_name() == Some(name.as_ref());
+                ensure!(is_plain, "{file}: `config.file` is a name without folders");
+            }
             let is_given = peer.arguments.iter().any(|argument| argument.contains("{config}"));
             ensure!(is_given, "{file}: `arguments` do not give {{config}} to the program");
             let is_circular = config.text.contains("{config}");
             ensure!(!is_circular, "{file}: `config.text` has {{config}}, its own path; only `arguments` know it");
-            for (key, edits) in [("tls", &config.tls), ("routes", &config.routes)] {
+            for (key, edits) in [("tls", &config.tls), ("routes", &config.routes), ("scram", &config.scram)] {
                 for [old, _] in edits {
                     let count = config.text.matches(&**old).count();
                     ensure!(
@@ -294,7 +332,16 @@ impl Peer {
         filled.add("{folder}", folder.to_string_lossy());
         let config = match &self.config {
             None => String::new(),
-            Some(Config { file, text, .. }) => {
+            Some(Config { file, text, more, .. }) => {
+                for MoreConfig { file, text } in more {
+                    let text = filled.fill(text.trim_start(), &WORDS).with_context(|| name.clone())?;
+                    let path = folder.join(format!("{name}-{file}"));
+                    // It may hold a secret, and gateways refuse one that others can read.
+                    let mut options = std::fs::OpenOptions::new();
+                    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
+                    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+                    written.with_context(|| path.display().to_string())?;
+                }
                 let shown = named.fill(text.trim_start(), &WORDS).with_context(|| name.clone())?;
                 let text = filled.fill(text.trim_start(), &WORDS).with_context(|| name.clone())?;
                 let file = format!("{name}-{file}");
@@ -353,6 +400,8 @@ impl Setting<'_> {
         words.add("{port}", port.to_string());
         words.add("{admin_port}", free_port()?.to_string());
         words.add("{workers}", self.workers.to_string());
+        words.add("{user}", self.login.map_or("postgres", |login| login.user));
+        words.add("{verifier}", self.login.map_or("", |login| login.verifier));
         words.add("{connections}", self.connections.to_string());
         for (word, file) in [certificate::CERTIFICATE, certificate::KEY, certificate::BOTH] {
             words.add(word, format!("{{folder}}/{file}"));
@@ -485,6 +534,7 @@ arguments = ["{port}", "{origin}"]
             cpus: None,
             share: None,
             program: None,
+            login: None,
         };
         let absent =
             Peer::parse("x", &ECHO.replace("program = \"echo\"", "program = \"no-such-gateway\"")).expect("right");

@@ -29,6 +29,8 @@ pub struct Launch {
     pub name: String,
     /// Program and arguments.
     pub words: Vec<OsString>,
+    /// Variables that it has besides those of this process.
+    pub environment: Vec<(String, OsString)>,
     /// CPUs as `taskset -c` reads them; `None`: wherever the scheduler likes.
     pub cpus: Option<String>,
     /// In which it runs from its first instruction on; removed behind it.
@@ -41,6 +43,7 @@ impl Launch {
         Self {
             name: name.to_owned(),
             words: words.into_iter().map(Into::into).collect(),
+            environment: Vec::new(),
             cpus: cpus.map(str::to_owned),
             cgroup: None,
         }
@@ -63,7 +66,7 @@ impl Launch {
         }
         words.extend(self.words.iter().cloned());
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
+        command.args(&words[1..]).envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 }

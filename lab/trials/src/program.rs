@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use weir_base::secret::Secret;
 use weir_engine::settings::Address;
 use weir_knee::Trial;
 use weir_knee::trial::Latency;
@@ -59,7 +60,12 @@ pub(crate) fn check(load: &Load, scenario: &Scenario) -> Result<()> {
         check_command(load, scenario)?;
     }
     let Scenario { postgres, .. } = scenario;
-    must(postgres.password.is_none(), "postgres.password", "is set, and it sends none; let the user in without one")?;
+    let sends_password = postgres.password.is_none() || load.has_password();
+    must(sends_password, "postgres.password", "is set, and it sends none; let the user in without one")?;
+    let is_its_script = postgres.script == Postgres::default().script || load.has("{script}");
+    must(is_its_script, "postgres.script", "is set, and it sends statements of its own; leave it out")?;
+    let may_churn = !scenario.churn || load.churn.is_some();
+    must(may_churn, "churn", "is true, and it keeps its connections; leave it out")?;
     let has_accounts = postgres.accounts == Postgres::default().accounts;
     must(has_accounts, "postgres.accounts", "is set, and it takes the accounts of the tables behind; leave it out")?;
     if let Some(keys) = &load.keys {
@@ -114,6 +120,7 @@ impl<'a> Program<'a> {
             host,
             port,
             is_tls: self.is_tls(),
+            is_churn: scenario.churn,
             connections: scenario.connections,
             pipeline: scenario.pipeline,
             shards: scenario.shards,
@@ -126,6 +133,8 @@ impl<'a> Program<'a> {
             user: &scenario.postgres.user,
             database: &scenario.postgres.database,
             query: scenario.postgres.query.word(),
+            script: scenario.postgres.script.word(),
+            password: scenario.postgres.password.as_ref().map(Secret::expose),
         }
     }
 
@@ -314,6 +323,8 @@ mod tests {
         check(&redis, &scenario("redis", get)).expect("it can");
         let pgbench = Load::named("pgbench").expect("pgbench");
         check(&pgbench, &scenario("postgres", "shards = 2\npostgres.query = \"prepared\"")).expect("it can");
+        check(&pgbench, &scenario("postgres", "churn = true\npostgres.password = \"pw\"")).expect("it can");
+        let bare = Load { churn: None, environment: Default::default(), ..pgbench.clone() };
         let mix = "command = [{ name = \"GET\" }, { name = \"SET\" }]";
         let zipf = format!("{get}\nkeys = {{ distribution = \"zipf\", exponent = 0.9 }}");
         for (load, protocol, more, key) in [
@@ -326,7 +337,8 @@ mod tests {
             (&redis, "redis", &zipf, "`keys.distribution`"),
             (&redis, "redis", &format!("{get}\nshards = 2"), "`shards`"),
             (&pgbench, "postgres", "pipeline = 2", "`pipeline`"),
-            (&pgbench, "postgres", "postgres.password = \"pw\"", "`postgres.password` is set"),
+            (&bare, "postgres", "postgres.password = \"pw\"", "`postgres.password` is set"),
+            (&bare, "postgres", "churn = true", "`churn` is true"),
             (&pgbench, "postgres", "postgres.accounts = 7", "`postgres.accounts` is set"),
         ] {
             let refusal = check(load, &scenario(protocol, more)).expect_err(more).to_string();

@@ -10,12 +10,18 @@ use crate::swept::{Kind, Sweep};
 
 /// In the row of a search before a server that was there.
 const REAL: &str = "real back end";
-/// In the row of the workload of [`KNEES`].
+/// In the rows of the workloads of [`REDIS`] and [`POSTGRES`].
 const MIXED: &str = ": GET x 80 + SET x 20, 64B,";
+const SELECT: &str = ": SELECT of one account,";
+const TPCB: &str = ": TPC-B,";
 const NOTE: &str = "On other machines and with other builds: a scale, and no comparison with the figures of this page.";
 
 /// A clean knee of one workload.
 struct Knees {
+    /// As the table calls the back end.
+    kind: &'static str,
+    /// The workload in the row of a search.
+    mix: &'static str,
     /// Before a server of its own, or a synthetic origin.
     is_real: bool,
     /// With 1, 2, 4 and 8 vCPU; then first overload and peak with 8.
@@ -23,9 +29,30 @@ struct Knees {
 }
 
 /// Eden, "Gateway Capacity Planning": Redis, mixed GET and SET, open loop.
-const KNEES: [Knees; 2] = [
-    Knees { is_real: true, cells: ["200k", "400k", "400k", "400k", "500k", "501k"] },
-    Knees { is_real: false, cells: ["below 400k", "500k", "550k", "600k", "650k", "616k"] },
+const REDIS: [Knees; 2] = [
+    Knees { kind: "Redis", mix: MIXED, is_real: true, cells: ["200k", "400k", "400k", "400k", "500k", "501k"] },
+    Knees {
+        kind: "synthetic",
+        mix: MIXED,
+        is_real: false,
+        cells: ["below 400k", "500k", "550k", "600k", "650k", "616k"],
+    },
+];
+
+/// The same page: PostgreSQL, open loop, through a gateway that authenticates no client and has no TLS.
+const POSTGRES: [Knees; 2] = [
+    Knees {
+        kind: "PostgreSQL, TPC-B",
+        mix: TPCB,
+        is_real: true,
+        cells: ["3.3k", "4.2k", "4.2k", "4.2k", "not reached", "4.2k"],
+    },
+    Knees {
+        kind: "synthetic, select only",
+        mix: SELECT,
+        is_real: false,
+        cells: ["17.4k", "35.5k", "67.2k", "120.2k", "not reached", "120.2k"],
+    },
 ];
 
 /// ExpressGateway, `docs/guide/PERFORMANCE.md`: one shared machine of 8 vCPU, closed loop. Protocol, requests under way, CPU
@@ -37,24 +64,30 @@ const LADDER: [(&str, &str, &str, &str); 3] =
 /// CPUs.
 const CORES: [&str; 6] = ["1.2k", "2.3k", "3.6k", "4.3k", "4.7k", "5.4k"];
 
-/// A chapter, if there is a figure for one of these workloads.
+/// A chapter for each family, if there is a figure for one of its workloads.
 pub(crate) fn of_knees<'a>(shapes: impl Iterator<Item = &'a Shape>) -> Document {
-    let mut table = Table::new(&["back end", "1 vCPU", "2 vCPU", "4 vCPU", "8 vCPU", "first overload", "peak"]);
     let shapes: Vec<&Shape> = shapes.collect();
-    for known in &KNEES {
+    let mut page = chapter("Published by Eden: Redis, GET and SET, req/s", knees(&REDIS, &shapes));
+    page.extend(chapter("Published by Eden: PostgreSQL, transactions/s", knees(&POSTGRES, &shapes)));
+    page
+}
+
+/// Those of `all` whose workload has a search among `shapes`.
+fn knees(all: &[Knees], shapes: &[&Shape]) -> Table {
+    let mut table = Table::new(&["back end", "1 vCPU", "2 vCPU", "4 vCPU", "8 vCPU", "first overload", "peak"]);
+    for known in all {
         let is_theirs = |shape: &&Shape| {
             let row = &shape.row;
-            row.contains(MIXED)
+            row.contains(known.mix)
                 && shape.telemetry == "on"
                 && !row.ends_with(QUICK)
                 && row.contains(REAL) == known.is_real
         };
         if shapes.iter().any(is_theirs) {
-            let kind = if known.is_real { "Redis" } else { "synthetic" };
-            table.row([kind].into_iter().chain(known.cells).map(str::to_owned).collect());
+            table.row([known.kind].into_iter().chain(known.cells).map(str::to_owned).collect());
         }
     }
-    chapter("Published by Eden: Redis, GET and SET, req/s", table)
+    table
 }
 
 /// Chapters, if there are figures for what these sweeps varied.
@@ -110,6 +143,10 @@ mod tests {
         let real = text("a: GET x 80 + SET x 20, 64B, 50 connections, real back end");
         assert!(real.starts_with("## Published by Eden") && real.contains("| Redis") && !real.contains("synthetic"));
         assert!(real.contains("no comparison"), "{real}");
+        let select = text("a: SELECT of one account, simple, one row, 16 connections, synthetic back end");
+        assert!(select.contains("| 17.4k |") && select.contains("120.2k") && !select.contains("TPC-B"), "{select}");
+        let tpcb = text("a: TPC-B, simple, one row, 16 connections, real back end");
+        assert!(tpcb.contains("| PostgreSQL, TPC-B |") && !tpcb.contains("120.2k"), "{tpcb}");
         let others = ["a: GET x 80 + INCR x 20, 64B, real back end", "a: GET x 80 + SET x 20, 1KiB, real back end"];
         for other in others.map(str::to_owned).into_iter().chain([format!("a{MIXED} real back end{QUICK}")]) {
             assert_eq!(text(&other).trim(), "", "{other}");

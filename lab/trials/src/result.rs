@@ -120,9 +120,10 @@ pub fn shape_of(scenario: &Scenario, conditions: &Conditions) -> Shape {
         Backend::Synthetic => "synthetic",
     };
     let quick = if is_quick { QUICK } else { "" };
+    let churn = if scenario.churn { ", a connection for each request" } else { "" };
     Shape {
         row: format!(
-            "{name}: {}, {}, {connections} connections, {depth} {pipeline}, {arrival}{}, p99 limit {slo}, late \
+            "{name}: {}, {}, {connections} connections, {depth} {pipeline}{churn}, {arrival}{}, p99 limit {slo}, late \
              limit {} us, {backend} back end{quick}",
             protocol.mix(scenario),
             scenario.payload_words(),

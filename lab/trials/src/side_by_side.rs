@@ -93,6 +93,11 @@ pub(crate) fn document(comparison: &Comparison) -> Document {
         }
         row.caveats().into_iter().for_each(|caveat| page.add(Element::Caveat(format!("{caveat}."))));
     }
+    let memory = memory(comparison);
+    if !memory.is_empty() {
+        page.add(Element::Heading(2, "Memory of connections".to_owned()));
+        page.add(Element::Table(memory));
+    }
     let charts = charts(comparison).into_iter().filter(|chart| !chart.is_empty());
     charts.for_each(|chart| page.add(Element::Chart(chart)));
     page.add(Element::Heading(2, "Conditions".to_owned()));
@@ -255,6 +260,35 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
         ];
         cells.extend(more.iter().map(|(metric, digits)| of_cost(number(row.median(name, metric), *digits))));
         table.row(cells);
+    }
+    table
+}
+
+/// Connections by which two rows must differ for the memory of one to show: beside it, buffers and code weigh little then.
+const CONNECTIONS_APART: u32 = 1_000;
+
+/// The resident memory of each gateway at the rows with the fewest and the most connections, divided by their difference.
+fn memory(comparison: &Comparison) -> Table {
+    let none = Table::new(&["arm"]);
+    let Ok(scenario) = weir_load::scenario::parse("scenario", &comparison.scenario) else { return none };
+    let connections = |row: &&Row| {
+        let phase = scenario.phases.iter().find(|phase| phase.name == row.phase);
+        phase.map_or(0, |phase| scenario.alone(phase).connections)
+    };
+    let rows = || comparison.rows.iter();
+    let (Some(few), Some(many)) = (rows().min_by_key(connections), rows().max_by_key(connections)) else { return none };
+    let (least, most) = (connections(&few), connections(&many));
+    if most - least < CONNECTIONS_APART {
+        return none;
+    }
+    let [before, after] = [least, most].map(|count| format!("RSS MiB with {count}"));
+    let mut table = Table::new(&["arm", &before, &after, "KiB per connection"]);
+    for arm in &comparison.arms {
+        if let (Some(before), Some(after)) = (few.median(&arm.name, &RSS), many.median(&arm.name, &RSS)) {
+            let each = (after - before) * 1024.0 / f64::from(most - least);
+            let [before, after] = [before, after].map(|figure| number(Some(figure), 1));
+            table.row(vec![arm.name.clone(), before, after, number(Some(each), 2)]);
+        }
     }
     table
 }

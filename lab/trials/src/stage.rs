@@ -13,7 +13,7 @@ use weir_engine::settings::Address;
 use weir_knee::Backend;
 use weir_load::Scenario;
 use weir_load::protocols::{Count, Protocol};
-use weir_parties::peer::{Peer, Running, Setting, Telemetry};
+use weir_parties::peer::{Change, Login, Peer, Running, Setting, Telemetry};
 use weir_parties::place::free_port;
 use weir_parties::{Launch, Process, certificate};
 
@@ -104,6 +104,8 @@ pub(crate) struct Stage {
     share: Option<f64>,
     connections: u32,
     path: String,
+    /// User and verifier, where clients have a password.
+    login: Option<(String, String)>,
     origin: Option<Process>,
     server: Option<Arm>,
     behind: Vec<Address>,
@@ -141,7 +143,10 @@ impl Stage {
             }
         };
         let (weir, placement, path) = (weir.to_owned(), placement.clone(), scenario.path());
-        Ok(Self { weir, protocol, folder, placement, share, connections, path, origin, server, behind })
+        let verifier = scenario.postgres.verifier();
+        let login = verifier
+            .map(|verifier| (scenario.postgres.user.clone(), String::from_utf8_lossy(verifier.expose()).into_owned()));
+        Ok(Self { weir, protocol, folder, placement, share, connections, path, login, origin, server, behind })
     }
 
     /// Makes what gateways need that speak TLS with their clients.
@@ -158,8 +163,14 @@ impl Stage {
         Peer::weir(telemetry, &protocol).with_context(|| format!("this build does not speak {protocol}"))
     }
 
-    /// Starts a gateway in front of it, on its CPUs.
+    /// Starts a gateway in front of it, on its CPUs. Where clients have a password it checks that; a relay without a configuration
+    /// leaves it to the server.
     pub(crate) fn start_gateway(&self, peer: &Peer) -> Result<Running> {
+        let peer = match (&self.login, &peer.config) {
+            (Some(_), Some(_)) => peer.clone().changed(Change::Scram)?,
+            _ => peer.clone(),
+        };
+        let login = self.login.as_ref().map(|(user, verifier)| Login { user, verifier });
         let setting = Setting {
             origins: &self.behind.iter().map(Address::to_string).collect::<Vec<_>>(),
             workers: self.placement.gateway.len() as u32,
@@ -169,6 +180,7 @@ impl Stage {
             share: self.share,
             // This very build, whatever else is installed.
             program: peer.is_weir().then_some(&*self.weir),
+            login,
         };
         peer.start(&setting, self.folder.path())
     }
@@ -302,6 +314,7 @@ fn start_nginx(scenario: &Scenario, placement: &Placement, folder: &Path) -> Res
         cpus: Some(&list_of(&placement.origin)),
         share: None,
         program: None,
+        login: None,
     };
     let running = Peer::nginx_origin().start(&setting, folder)?;
     let Running { name, process, port, version, command, config, .. } = running;

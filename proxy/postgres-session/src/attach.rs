@@ -17,8 +17,7 @@ use crate::variables::difference;
 const LOST_UNUSED_MAX: u8 = 4;
 
 impl Session {
-    /// Makes a server as the client wants it. Its requests may follow at once, unless the answer decides about rights or
-    /// no server has ever accepted these parameters.
+    /// Makes a server as the client wants it. Its requests may follow at once if the server is sure to become so.
     pub(crate) fn attach(&mut self, server: &mut ServerState, io: &impl Io) {
         self.attachment = Attachment::Fresh;
         if !self.is_multiplexed() {
@@ -28,25 +27,27 @@ impl Session {
             return;
         }
         let mut difference = difference(&server.variables, &self.variables);
-        self.drop_names_of_others(server, &mut difference.text);
+        let drops_names = self.drop_names_of_others(server, &mut difference.text);
         if difference.text.is_empty() {
             return server.variables.become_like(&self.variables);
         }
         io.count(Event::Replay);
         io.encode_to_server(|out| frontend::query(out, &difference.text));
-        let note = Note::Replayed(self.variables.clone());
+        let has_foreign = drops_names || server.variables.now().iter().next().is_some();
+        let note = Note::Replayed { wanted: self.variables.clone(), has_foreign };
         server.queue.push(Expected::swallow(Request::Query, note));
         // A simple Query ends the unnamed statement.
         server.unnamed = None;
-        if difference.is_about_rights || !self.is_proven {
+        if difference.may_fail || drops_names || !self.is_proven {
             self.attachment = Attachment::Preparing;
             // The client waits already.
             self.busy_since.get_or_insert(io.now());
         }
     }
 
-    /// No EXECUTE may reach what another client has prepared.
-    fn drop_names_of_others(&self, server: &mut ServerState, text: &mut Vec<u8>) {
+    /// No EXECUTE may reach what another client has prepared. True if there is something to drop.
+    fn drop_names_of_others(&self, server: &mut ServerState, text: &mut Vec<u8>) -> bool {
+        let before = server.sql_names.len();
         server.sql_names.retain(|name, has| {
             let own = self.names.get(name).map(|named| &named.meaning);
             let is_own = matches!(own, Some(Meaning::Sql(wanted)) if wanted == has);
@@ -57,6 +58,7 @@ impl Session {
             }
             is_own
         });
+        server.sql_names.len() < before
     }
 
     /// The connection to the server is lost. Its state is of no more use.
@@ -71,6 +73,8 @@ impl Session {
         self.attachment = Attachment::None;
         self.busy_since = None;
         self.idle_since = io.now();
+        // Its error was kept back, and nothing is repeated any more.
+        let hides_error = self.retry.is_repeating();
         self.retry.forget();
         // The client gets an error in its place.
         drop(self.retry.take_held());
@@ -82,7 +86,7 @@ impl Session {
             return Next::Close(End::ServerLost);
         }
         self.portals.clear();
-        self.fail_outstanding(server, io);
+        self.fail_outstanding(server, hides_error, io);
         // The statement has gone nowhere, and another server may take it. A server that never does would be tried without end.
         self.lost_unused += u8::from(was_preparing);
         if self.lost_unused >= LOST_UNUSED_MAX {
@@ -93,12 +97,16 @@ impl Session {
     }
 
     /// An error for each request that the lost server leaves without a reply.
-    fn fail_outstanding(&mut self, server: &mut ServerState, io: &impl Io) {
+    fn fail_outstanding(&mut self, server: &mut ServerState, hides_error: bool, io: &impl Io) {
         let mut is_failed = server.queue.is_skipping();
         let refuse = || {
             io.count(Event::Refusal);
             io.encode_to_client(|out| backend::error(out, &Refusal::SERVER_LOST.report()));
         };
+        if hides_error {
+            refuse();
+            is_failed = true;
+        }
         let mut error_sent_for_front = server.has_failed;
         while let Some(entry) = server.queue.pop() {
             if entry.fate == Fate::Swallow {

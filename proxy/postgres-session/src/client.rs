@@ -83,11 +83,13 @@ impl Session {
         turn: &mut Turn<'_, '_, I>,
         server: Option<&mut ServerState>,
     ) -> Option<Next> {
-        let changes_names =
-            matches!(head.tag, tag::QUERY | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE);
+        let is_request = !matches!(
+            head.tag,
+            tag::SYNC | tag::FLUSH | tag::TERMINATE | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL
+        );
         match server {
             Some(server) if !server.queue.is_empty() && server.copy == CopyIn::No => {
-                changes_names.then(|| self.wait_for_replies(turn, server))
+                is_request.then(|| self.wait_for_replies(turn, server))
             }
             _ => {
                 self.has_barrier = false;
@@ -273,11 +275,14 @@ impl Session {
         &mut self,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
-        server: Option<&mut ServerState>,
+        mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
-        let mut server = server;
         if self.is_denied(Judged::FunctionCall, head, turn, server.as_deref_mut()) {
             return None;
+        }
+        let function = turn.feed.rest().get(frame::HEAD_BYTES..frame::HEAD_BYTES + 4);
+        if function.is_none() && head.body >= 4 {
+            return Some(Next::More);
         }
         let server = match self.ready(false, head, turn, server) {
             Ok(server) => server,
@@ -285,6 +290,9 @@ impl Session {
         };
         turn.io.count(Event::Query);
         self.retry.forget();
+        if !function.is_some_and(is_of_large_objects) {
+            self.note_opaque(false, server, turn.io);
+        }
         server.queue.push(Expected::forward(Request::FunctionCall, Note::None));
         self.pass(head, turn, server);
         None
@@ -345,10 +353,9 @@ impl Session {
         &mut self,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
-        server: Option<&mut ServerState>,
+        mut server: Option<&mut ServerState>,
         request: Request,
     ) -> Option<Next> {
-        let mut server = server;
         if self.is_denied(Judged::Unread, head, turn, server.as_deref_mut()) {
             return None;
         }
@@ -369,6 +376,13 @@ impl Session {
         self.pass(head, turn, server);
         None
     }
+}
+
+/// The function is one of those that PostgreSQL's own library calls in this way: they leave nothing in the session.
+fn is_of_large_objects(function: &[u8]) -> bool {
+    // lo_create, lo_open to lo_tell, lo_unlink, lo_truncate, and those with 64 bits: the numbers never change.
+    let numbers = [715, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
+    function.try_into().is_ok_and(|number| numbers.contains(&u32::from_be_bytes(number)))
 }
 
 /// While a server reads the data of a COPY, everything else ends the connection.

@@ -28,7 +28,7 @@ impl Session {
         &mut self,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
-        server: Option<&mut ServerState>,
+        mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
         if head.body > self.settings.message_bytes {
             return self.pass_opaque(head, turn, server, Request::Parse);
@@ -38,7 +38,6 @@ impl Session {
             Ok(parse) => parse,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
-        let mut server = server;
         if self.is_denied(Judged::Text(parse.text), head, turn, server.as_deref_mut()) {
             return None;
         }
@@ -49,15 +48,18 @@ impl Session {
         let statement = self.share.statement(parse.rest);
         let facts = statement.facts();
         let is_read_only = statement.is_read_only();
-        if let Some(refusal) = facts.and_then(|facts| self.policy(facts)) {
+        if let Some(refusal) = self.refusal_of(&parse, facts) {
             self.refuse(&refusal, head, turn, server);
             return None;
         }
-        if !parse.name.is_empty() && self.names.len() >= self.settings.client_statements_max {
-            self.refuse(&Refusal::TOO_MANY_STATEMENTS, head, turn, server);
+        let name = parse.name;
+        if server.is_none() && self.is_prepared_here(name, &statement) {
+            turn.io.count(Event::ClientParse);
+            self.names.insert(Rc::new(Named::new(name, Meaning::Protocol(statement))));
+            turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+            turn.io.encode_to_client(backend::parse_complete);
             return None;
         }
-        let name = parse.name;
         let server = match self.ready(is_read_only, head, turn, server) {
             Ok(server) => server,
             Err(next) => return next,
@@ -83,6 +85,30 @@ impl Session {
             self.parse_named(name, statement, head, turn, server);
         }
         None
+    }
+
+    /// Why a Parse is refused although no server has seen it.
+    fn refusal_of(&self, parse: &frontend::Parse<'_>, facts: Option<&Rc<Facts>>) -> Option<Refusal> {
+        if let Some(refusal) = facts.and_then(|facts| self.policy(facts)) {
+            return Some(refusal);
+        }
+        if !parse.name.is_empty() && !self.has_room_for(1, parse.name.len() + parse.rest.len()) {
+            return Some(Refusal::TOO_MANY_STATEMENTS);
+        }
+        facts.is_some_and(|facts| facts.names_reserved.is_some()).then_some(Refusal::NO_STATEMENT)
+    }
+
+    /// The name is free, and a server has taken the text before: whichever serves the client next will get it with its first Bind.
+    /// A client that waits for this reply before others of its process end their transactions would wait for its own servers.
+    fn is_prepared_here(&self, name: &[u8], statement: &Statement) -> bool {
+        let is_proven = || self.pool.as_ref().is_some_and(|pool| statement.is_proven(pool, &self.variables));
+        !name.is_empty() && self.names.get(name).is_none() && is_proven()
+    }
+
+    /// The client may have so many prepared statements more, of so many bytes together.
+    pub(crate) fn has_room_for(&self, statements: usize, bytes: usize) -> bool {
+        self.names.len() + statements <= self.settings.client_statements_max
+            && self.names.bytes() + bytes <= self.settings.client_statement_bytes_max
     }
 
     fn parse_unnamed<I: Io>(
@@ -319,7 +345,7 @@ impl Session {
         }
         let named = self.names.get(bind.statement).cloned();
         let Some((named, statement)) = of_protocol(named.as_ref()) else {
-            return self.bind_other(&bind, named.is_some(), head, turn, server);
+            return self.bind_other(&bind, named.as_ref(), head, turn, server);
         };
         self.record(turn, server);
         let number = self.ensure(&statement, turn, server);
@@ -345,15 +371,16 @@ impl Session {
     fn bind_other<I: Io>(
         &mut self,
         bind: &frontend::Bind<'_>,
-        is_sql: bool,
+        named: Option<&Rc<Named>>,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
         server: &mut ServerState,
     ) -> Option<Next> {
+        let is_sql = named.is_some();
         if is_sql && server.queue.is_quiet() && server.status != TransactionStatus::Failed {
             self.align(bind.statement, turn, server);
         }
-        self.bind_portal(bind.portal, None);
+        self.bind_portal(bind.portal, named.and_then(|named| named.effects.clone()));
         server.queue.push(Expected::forward(Request::Bind, Note::None));
         if is_sql || !is_of_others(bind.statement, server) {
             self.pass(head, turn, server);

@@ -4,23 +4,55 @@ use std::rc::Rc;
 
 use weir_analysis::postgres::{Analysis, Effect, Limits, Value, analyse, quick};
 
+use crate::statements::PREFIX;
+
 /// The effects of a text. A text without any has no `Facts`.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// The effects of each statement, in order.
     statements: Vec<Vec<Effect>>,
-    /// For each PREPARE, in order: the whole statement.
-    prepares: Vec<Rc<[u8]>>,
+    /// For each PREPARE, in order.
+    prepares: Vec<Prepare>,
     /// Nothing is known of the text.
     pub(crate) is_opaque: bool,
     /// It names prepared statements of SQL.
     pub(crate) names_statements: bool,
+    /// One of these names may be that of a statement of the gateway.
+    pub(crate) names_reserved: Option<Reserved>,
     /// It begins a transaction block.
     pub(crate) begins_block: bool,
     /// Names of statements after it cannot be known before its reply.
     pub(crate) is_barrier: bool,
     /// It gives parameters their defaults.
     pub(crate) is_reset: bool,
+}
+
+/// SQL's PREPARE.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepare {
+    /// The whole statement.
+    pub(crate) text: Rc<[u8]>,
+    /// Effects of each EXECUTE of it; `None`: there are none.
+    pub(crate) effects: Option<Rc<Facts>>,
+}
+
+/// A use of a name that only the gateway gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserved {
+    /// EXECUTE, DEALLOCATE: the client has no such statement.
+    Used,
+    /// PREPARE: it may not take the name.
+    Taken,
+}
+
+/// The use of such a name among effects.
+fn reserved(effects: &mut dyn Iterator<Item = &Effect>) -> Option<Reserved> {
+    let uses = effects.filter_map(|effect| match effect {
+        Effect::Prepare { name, .. } if name.starts_with(PREFIX) => Some(Reserved::Taken),
+        Effect::Execute { name, .. } | Effect::Deallocate(name) if name.starts_with(PREFIX) => Some(Reserved::Used),
+        _ => None,
+    });
+    uses.max_by_key(|found| *found == Reserved::Taken)
 }
 
 /// Facts of a text before it is sent.
@@ -63,17 +95,20 @@ impl Facts {
             return known;
         }
         let limits = Limits { bytes_max, ..Limits::default() };
-        Self::from_analysis(text, analyse(text, &limits))
+        Self::from_analysis(text, analyse(text, &limits), &limits)
     }
 
-    fn from_analysis(text: &[u8], analysis: Analysis) -> Known {
+    fn from_analysis(text: &[u8], analysis: Analysis, limits: &Limits) -> Known {
         let is_read_only = analysis.is_read_only();
         let is_opaque = !analysis.is_whole;
         let mut prepares = Vec::new();
         let mut statements = Vec::with_capacity(analysis.statements.len());
         for statement in analysis.statements {
-            if statement.effects.iter().any(|effect| matches!(effect, Effect::Prepare { .. })) {
-                prepares.push(statement.range.of(text).into());
+            for effect in &statement.effects {
+                if let Effect::Prepare { body, .. } = effect {
+                    let effects = Self::of(body.of(text), limits.bytes_max).facts;
+                    prepares.push(Prepare { text: statement.range.of(text).into(), effects });
+                }
             }
             statements.push(statement.effects);
         }
@@ -83,13 +118,23 @@ impl Facts {
         }
         let names_statements = all()
             .any(|effect| matches!(effect, Effect::Prepare { .. } | Effect::Execute { .. } | Effect::Deallocate(_)));
+        let names_reserved = reserved(&mut all());
         let begins_block = all().any(|effect| matches!(effect, Effect::Begin { .. }));
         let is_barrier = is_opaque || all().any(|effect| matches!(effect, Effect::DeallocateAll | Effect::DiscardAll));
         let is_reset = all().any(|effect| {
             let is_default = matches!(effect, Effect::Set { value: Value::Default, .. });
             is_default || matches!(effect, Effect::Reset(_) | Effect::ResetAll | Effect::SetRole { .. })
         });
-        let facts = Self { statements, prepares, is_opaque, names_statements, begins_block, is_barrier, is_reset };
+        let facts = Self {
+            statements,
+            prepares,
+            is_opaque,
+            names_statements,
+            names_reserved,
+            begins_block,
+            is_barrier,
+            is_reset,
+        };
         Known { facts: Some(Rc::new(facts)), is_read_only }
     }
 
@@ -100,6 +145,7 @@ impl Facts {
             prepares: Vec::new(),
             is_opaque: true,
             names_statements: false,
+            names_reserved: None,
             begins_block: false,
             is_barrier: true,
             is_reset: false,
@@ -127,12 +173,17 @@ impl Facts {
         }
     }
 
-    /// The text of the PREPARE with this name.
-    pub(crate) fn prepare_text(&self, wanted: &[u8]) -> Option<Rc<[u8]>> {
+    /// All PREPAREs, in the order of the text.
+    pub(crate) fn prepares(&self) -> &[Prepare] {
+        &self.prepares
+    }
+
+    /// The PREPARE with this name.
+    pub(crate) fn prepare(&self, wanted: &[u8]) -> Option<&Prepare> {
         let names = self.all().filter_map(|effect| match effect {
             Effect::Prepare { name, .. } => Some(name),
             _ => None,
         });
-        names.zip(&self.prepares).filter(|(name, _)| ***name == *wanted).last().map(|(_, text)| text.clone())
+        names.zip(&self.prepares).filter(|(name, _)| ***name == *wanted).last().map(|(_, prepare)| prepare)
     }
 }

@@ -60,21 +60,69 @@ pub enum Name {
 }
 
 impl Name {
-    /// The name of a word in a rule: `all`, `sameuser` and `replication` are keywords.
-    #[must_use]
-    pub fn of_database(word: &str) -> Name {
-        match word {
-            "all" => Name::All,
-            "sameuser" => Name::SameUser,
-            "replication" => Name::Replication,
-            name => Name::Is(name.as_bytes().to_vec()),
-        }
+    /// The databases of a rule, as `pg_hba.conf` writes them: divided by commas, `all`, `sameuser` and `replication` with their
+    /// meanings unless they are quoted.
+    ///
+    /// # Errors
+    /// The list is none, or has a word that only a server with its roles and files understands.
+    pub fn databases(text: &str) -> Result<Vec<Name>, &'static str> {
+        names(text, |word| match word {
+            "all" => Ok(Name::All),
+            "sameuser" => Ok(Name::SameUser),
+            "replication" => Ok(Name::Replication),
+            "samerole" | "samegroup" => Err("the roles of the server are not known here"),
+            name => plain(name),
+        })
     }
 
-    /// The name of a user in a rule: `all` is a keyword.
-    #[must_use]
-    pub fn of_user(word: &str) -> Name {
-        if word == "all" { Name::All } else { Name::Is(word.as_bytes().to_vec()) }
+    /// The users of a rule: the same, where `all` alone has a meaning.
+    ///
+    /// # Errors
+    /// As [`Name::databases`].
+    pub fn users(text: &str) -> Result<Vec<Name>, &'static str> {
+        names(text, |word| match word.strip_prefix('+') {
+            Some(_) => Err("the roles of the server are not known here"),
+            None if word == "all" => Ok(Name::All),
+            None => plain(word),
+        })
+    }
+}
+
+/// A word that is a name.
+fn plain(word: &str) -> Result<Name, &'static str> {
+    match word.as_bytes() {
+        [b'@', ..] => Err("a file of names is not read here"),
+        [b'/', ..] => Err("a regular expression is no name here"),
+        name if name.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b'"') => {
+            Err("names are divided by commas; one with a space or a comma stands in double quotes")
+        }
+        name => Ok(Name::Is(name.to_vec())),
+    }
+}
+
+/// Names that are divided by commas. One in double quotes is no keyword.
+fn names(text: &str, read: impl Fn(&str) -> Result<Name, &'static str>) -> Result<Vec<Name>, &'static str> {
+    let (mut found, mut rest) = (Vec::new(), text.trim());
+    loop {
+        let (name, behind) = match rest.strip_prefix('"') {
+            Some(quoted) => {
+                let (name, behind) = quoted.split_once('"').ok_or("a quoted name has no second quote")?;
+                (Name::Is(name.as_bytes().to_vec()), behind.trim_start())
+            }
+            None => {
+                let end = rest.find(',').unwrap_or(rest.len());
+                (read(rest[..end].trim_end())?, &rest[end..])
+            }
+        };
+        if name == Name::Is(Vec::new()) {
+            return Err("a name is empty");
+        }
+        found.push(name);
+        match behind.strip_prefix(',') {
+            Some(more) => rest = more.trim_start(),
+            None if behind.is_empty() => return Ok(found),
+            None => return Err("names are divided by commas"),
+        }
     }
 }
 
@@ -185,11 +233,11 @@ mod tests {
     fn the_first_rule_that_fits_decides() {
         let office = "10.0.0.0/8".parse().expect("a network");
         let rules = Rules(vec![
-            Rule { users: vec![Name::of_user("eve")], ..rule(Method::Reject) },
+            Rule { users: vec![Name::Is(b"eve".to_vec())], ..rule(Method::Reject) },
             Rule { transport: Transport::Local, ..rule(Method::Trust) },
-            Rule { transport: Transport::HostTls, users: vec![Name::of_user("robot")], ..rule(Method::Cert) },
-            Rule { databases: vec![Name::of_database("sameuser")], addresses: vec![office], ..rule(Method::Md5) },
-            Rule { databases: vec![Name::of_database("app")], ..rule(Method::ScramSha256) },
+            Rule { transport: Transport::HostTls, users: vec![Name::Is(b"robot".to_vec())], ..rule(Method::Cert) },
+            Rule { databases: vec![Name::SameUser], addresses: vec![office], ..rule(Method::Md5) },
+            Rule { databases: vec![Name::Is(b"app".to_vec())], ..rule(Method::ScramSha256) },
         ]);
         let cases = [
             (client(Some("10.1.1.1"), true, "eve", Some("app")), Some(Method::Reject)),
@@ -221,6 +269,20 @@ mod tests {
     fn a_rule_for_addresses_fits_no_unix_socket() {
         let rule = Rule { addresses: vec!["0.0.0.0/0".parse().expect("a network")], ..rule(Method::Trust) };
         assert_eq!(Rules(vec![rule]).method(&client(None, false, "a", Some("a"))), None);
+    }
+
+    #[test]
+    fn names_are_read_as_in_pg_hba_conf() {
+        let is = |name: &str| Name::Is(name.as_bytes().to_vec());
+        assert_eq!(Name::users("all"), Ok(vec![Name::All]));
+        assert_eq!(Name::users(" app , \"all\",\"a, b\" "), Ok(vec![is("app"), is("all"), is("a, b")]));
+        assert_eq!(Name::users("sameuser"), Ok(vec![is("sameuser")]), "a keyword of databases alone");
+        let databases = Name::databases("sameuser,replication,shop");
+        assert_eq!(databases, Ok(vec![Name::SameUser, Name::Replication, is("shop")]));
+        for text in ["", "a,", ",a", "a b", "\"a", "\"a\" b", "\"\"", "@file", "/^a"] {
+            assert!(Name::users(text).is_err() && Name::databases(text).is_err(), "{text}");
+        }
+        assert!(Name::users("+admins").is_err() && Name::databases("samerole").is_err());
     }
 
     #[test]

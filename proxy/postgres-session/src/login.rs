@@ -107,12 +107,12 @@ pub enum Step {
     More,
     /// Run the TLS handshake as a server, then call [`ClientLogin::on_tls`]. Unconsumed bytes belong to it.
     StartTls,
-    /// Find the user, then call [`ClientLogin::on_user`]. With `trust` and `cert` its password is for the server alone.
+    /// Find the user, then call [`ClientLogin::on_user`].
     LookUp {
         /// Its name.
         user: Vec<u8>,
-        /// The database of the client.
-        database: Vec<u8>,
+        /// Its password decides. Otherwise it is for the server alone.
+        is_password_needed: bool,
     },
     /// Find the keys in a cache or derive them, then call [`ClientLogin::on_keys`].
     Derive(Derivation),
@@ -267,7 +267,8 @@ impl ClientLogin {
             self.check_certificate(&start.user)?;
         }
         // Also for a client that needs no password: the server may want one.
-        let step = Step::LookUp { user: start.user.clone(), database: start.database.clone() };
+        let is_password_needed = !matches!(method, Method::Trust | Method::Cert);
+        let step = Step::LookUp { user: start.user.clone(), is_password_needed };
         self.phase = Phase::User { start, method };
         Ok(step)
     }

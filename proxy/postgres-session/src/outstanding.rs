@@ -88,9 +88,16 @@ pub(crate) enum Note {
     /// The server closed a statement, which it had under this number.
     Evicted(Rc<Statement>, u64),
     /// The parameters that the client wants were set.
-    Replayed(Rc<Variables>),
+    Replayed {
+        /// All of them.
+        wanted: Rc<Variables>,
+        /// The server had parameters or names of others, which may be why it refuses.
+        has_foreign: bool,
+    },
     /// A name of SQL's PREPARE got the meaning at the server that it has for the client; and its meaning there before.
     Aligned(Box<[u8]>, Option<Rc<[u8]>>),
+    /// The server counts the advisory locks of the session.
+    LocksCounted,
     /// A Bind or Describe of a shared statement.
     Bound(Rc<Named>),
     /// Bytes of the gateway's own reply.

@@ -37,7 +37,6 @@ enum Step {
 #[derive(Debug)]
 pub struct Recovery {
     step: Step,
-    needs_cancel: bool,
     reset_query: Option<Box<[u8]>>,
     has_failed: bool,
 }
@@ -51,7 +50,7 @@ const DISCARD: &[u8] = b"DISCARD ALL";
 impl Recovery {
     /// Begins. `reset_query`: that of the configuration, instead of the gateway's own choice.
     pub fn new(reset_query: Option<&[u8]>) -> Self {
-        Self { step: Step::Drains, needs_cancel: false, reset_query: reset_query.map(Into::into), has_failed: false }
+        Self { step: Step::Drains, reset_query: reset_query.map(Into::into), has_failed: false }
     }
 
     /// Sends what has to be sent first. Call it once.
@@ -59,13 +58,7 @@ impl Recovery {
         if server.facts(false, false).without_client() == Verdict::Close {
             return Recovered::Unusable;
         }
-        self.needs_cancel = server.is_busy() && server.copy == CopyIn::No;
         self.proceed(server, io)
-    }
-
-    /// A query runs for no client: cancel it, and keep the server out of the pool until the cancel connection is closed.
-    pub fn needs_cancel(&self) -> bool {
-        self.needs_cancel
     }
 
     /// Takes bytes of the server.
@@ -169,11 +162,12 @@ impl Replies for Silence<'_> {
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
-        if entry.request == Request::Query {
+        // A Parse behind a Query that ends nothing has set it already.
+        if entry.ends_unnamed {
             server.unnamed = None;
         }
         match entry.note {
-            Note::Replayed(_) => server.dirt |= PinReasons::OPAQUE,
+            Note::Replayed { .. } => server.dirt |= PinReasons::OPAQUE,
             Note::Aligned(..) => server.dirt |= PinReasons::SQL_PREPARE,
             Note::Prepared(statement) => server.statements.confirm(&statement),
             Note::Named(named) => {

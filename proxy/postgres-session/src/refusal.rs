@@ -45,8 +45,19 @@ impl Refusal {
         "the statement is too large or too deep to be checked, and this pool refuses such statements",
         false,
     );
-    pub(crate) const TOO_MANY_STATEMENTS: Self =
-        Self::fixed(sqlstate::INSUFFICIENT_RESOURCES, "too many prepared statements", false);
+    pub(crate) const TOO_MANY_STATEMENTS: Self = Self::fixed(
+        sqlstate::INSUFFICIENT_RESOURCES,
+        "too many prepared statements, or too many bytes of them: close some that are not needed",
+        false,
+    );
+
+    pub(crate) const NO_STATEMENT: Self =
+        Self::fixed(sqlstate::INVALID_SQL_STATEMENT_NAME, "prepared statement does not exist", false);
+    pub(crate) const RESERVED_NAME: Self = Self::fixed(
+        sqlstate::DUPLICATE_PREPARED_STATEMENT,
+        "names of prepared statements that begin with \"weir_\" are the gateway's",
+        false,
+    );
 
     const fn fixed(sqlstate: &'static str, text: &'static str, is_fatal: bool) -> Self {
         Self { sqlstate, text: Cow::Borrowed(text), is_fatal }

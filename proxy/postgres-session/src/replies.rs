@@ -13,8 +13,8 @@ use crate::pin::PinReasons;
 use crate::retry::Batch;
 use crate::scan::Replies;
 use crate::server::ServerState;
-use crate::session::{End, Session};
-use crate::statements::{Meaning, Named};
+use crate::session::{Attachment, End, Session};
+use crate::statements::{Meaning, Named, Statement};
 use crate::variables::{AUTHORIZATION, ROLE};
 
 /// Delivers replies to the client of a session.
@@ -38,6 +38,9 @@ impl<I: Io> Replies for Delivery<'_, I> {
             _ => false,
         };
         server.variables.on_tag(tag, is_partial, &self.session.share.variables);
+        if matches!((note, tag), (Note::LocksCounted, b"SELECT 0")) {
+            self.unpin(PinReasons::ADVISORY_LOCK, server);
+        }
         if let Note::Effects(facts) = note {
             for effect in facts.effects(step) {
                 self.apply(effect, facts, server);
@@ -57,16 +60,18 @@ impl<I: Io> Replies for Delivery<'_, I> {
             }
         }
         match entry.note {
-            Note::Replayed(wanted) if self.session.end.is_none() => {
+            Note::Replayed { wanted, .. }
+                if self.session.end.is_none() && self.session.attachment != Attachment::Spoiled =>
+            {
                 server.variables.become_like(&wanted);
                 self.session.is_proven = true;
             }
             Note::Named(named) if entry.fate == Fate::Forward => {
                 if let Meaning::Protocol(statement) = &named.meaning {
-                    server.statements.confirm(statement);
+                    self.on_prepared(statement, server);
                 }
             }
-            Note::Prepared(statement) => server.statements.confirm(&statement),
+            Note::Prepared(statement) => self.on_prepared(&statement, server),
             Note::Bound(named) => named.is_seen.set(true),
             Note::Unnamed { .. } => server.unnamed_since = None,
             _ => {}
@@ -138,7 +143,13 @@ impl<I: Io> Replies for Delivery<'_, I> {
             return true;
         }
         match server.queue.front().map_or(Note::None, |front| front.note.clone()) {
-            Note::Replayed(_) => {
+            Note::Replayed { has_foreign: true, .. } if self.session.attachment == Attachment::Preparing => {
+                // Another server will do. This one is reset.
+                self.session.attachment = Attachment::Spoiled;
+                server.dirt |= PinReasons::OPAQUE;
+                return false;
+            }
+            Note::Replayed { .. } => {
                 // The client learns which of its parameters it is: it requested them.
                 self.session.end = Some(End::ParametersRefused);
                 return true;
@@ -197,6 +208,10 @@ impl<I: Io> Replies for Delivery<'_, I> {
             return false;
         }
         self.session.retry.forget();
+        // With pipelined requests, the time of the next begins where that of the last ends.
+        if let Some(since) = &mut self.session.busy_since {
+            *since = self.io.now();
+        }
         is_forwarded
     }
 }
@@ -210,6 +225,16 @@ fn is_outdated(fields: &backend::ErrorFields<'_>) -> bool {
 }
 
 impl<I: Io> Delivery<'_, I> {
+    /// The server has taken a statement.
+    fn on_prepared(&self, statement: &Statement, server: &mut ServerState) {
+        server.statements.confirm(statement);
+        // Within a block, or with objects of its own, the client has what others have not.
+        let is_for_all = server.status == TransactionStatus::Idle && !self.session.pin.is_held();
+        if let Some(pool) = self.session.pool.as_ref().filter(|_| is_for_all) {
+            statement.prove(pool, server.variables.now());
+        }
+    }
+
     /// Bytes that were kept back come before whatever the client gets next.
     #[inline]
     fn show_held(&mut self) {
@@ -266,12 +291,20 @@ impl<I: Io> Delivery<'_, I> {
         let sets = || share.variables.borrow_mut();
         match effect {
             Effect::Set { scope: Scope::Session, name, value } => match value {
-                Value::Sql(_) | Value::Config(_) => server.variables.on_set(name, kept(value), &mut sets()),
+                Value::Sql(_) | Value::Config(_) => {
+                    if server.variables.needs_identity(name) {
+                        self.pin(PinReasons::UNKNOWN_SETTING, server);
+                    }
+                    server.variables.on_set(name, kept(value), &mut sets());
+                }
                 Value::Default => self.reset(Some(name), server),
                 Value::Unknown if server.variables.reports(name) => {}
                 Value::Unknown => self.pin(PinReasons::UNKNOWN_SETTING, server),
             },
             Effect::SetConfig { name, is_local } => {
+                if name.as_ref().is_none_or(|name| matches!(&**name, ROLE | AUTHORIZATION)) {
+                    server.variables.on_local_identity();
+                }
                 let is_reported = name.as_ref().is_some_and(|name| server.variables.reports(name));
                 if !is_reported && *is_local != Some(true) {
                     self.pin(PinReasons::UNKNOWN_SETTING, server);
@@ -282,6 +315,10 @@ impl<I: Io> Delivery<'_, I> {
             Effect::SetRole { scope: Scope::Session, value } => self.identity(ROLE, value, server),
             Effect::SetSessionAuthorization { scope: Scope::Session, value } => {
                 self.identity(AUTHORIZATION, value, server);
+            }
+            Effect::SetRole { scope: Scope::Local, .. }
+            | Effect::SetSessionAuthorization { scope: Scope::Local, .. } => {
+                server.variables.on_local_identity();
             }
             Effect::Savepoint(name) => server.variables.on_savepoint(name),
             Effect::Release(name) => server.variables.on_release(name),
@@ -311,12 +348,12 @@ impl<I: Io> Delivery<'_, I> {
     fn apply_object(&mut self, effect: &Effect, facts: &Rc<Facts>, server: &mut ServerState) {
         match effect {
             Effect::Prepare { name, .. } => {
-                if let Some(text) = facts.prepare_text(name) {
-                    server.sql_names.insert(name.clone(), text.clone());
-                    let meaning = Meaning::Sql(text);
-                    self.session.names.insert(Rc::new(Named::new(name, meaning)));
+                if let Some(prepare) = facts.prepare(name) {
+                    server.sql_names.insert(name.clone(), prepare.text.clone());
+                    self.session.names.insert(Rc::new(Named::of_sql(name, prepare)));
                 }
             }
+            Effect::Execute { name, .. } => self.apply_executed(name, server),
             Effect::Deallocate(name) => {
                 self.session.names.remove(name);
                 server.sql_names.remove(name);
@@ -341,13 +378,25 @@ impl<I: Io> Delivery<'_, I> {
             Effect::Opaque if self.session.settings.opaque != crate::settings::OpaquePolicy::Pass => {
                 server.dirt |= PinReasons::OPAQUE;
             }
-            Effect::Listen(_) => self.pin(PinReasons::LISTEN, server),
+            Effect::Listen(channel) => {
+                if !self.session.channels.contains(channel) {
+                    self.session.channels.push(channel.clone());
+                }
+                self.pin(PinReasons::LISTEN, server);
+            }
             Effect::Unlisten(channel) if self.session.settings.shares_listen => self.io.unlisten(Some(channel)),
+            Effect::Unlisten(channel) if is_final(facts, server) => {
+                self.session.channels.retain(|known| known != channel);
+                if self.session.channels.is_empty() {
+                    self.unpin(PinReasons::LISTEN, server);
+                }
+            }
             Effect::UnlistenAll => {
                 if self.session.settings.shares_listen {
                     self.io.unlisten(None);
                 }
                 if is_final(facts, server) {
+                    self.session.channels.clear();
                     self.unpin(PinReasons::LISTEN, server);
                 }
             }
@@ -355,22 +404,27 @@ impl<I: Io> Delivery<'_, I> {
         }
     }
 
-    fn apply_lock(&mut self, effect: &Effect, server: &mut ServerState) {
-        match effect {
-            Effect::AdvisoryLock => {
-                self.session.locks += 1;
-                self.pin(PinReasons::ADVISORY_LOCK, server);
-            }
-            Effect::AdvisoryUnlock => {
-                self.session.locks = self.session.locks.saturating_sub(1);
-                if self.session.locks == 0 {
-                    // The count may be wrong: the server is still dirty, and whatever is left goes with its reset.
-                    self.session.pin.end(PinReasons::ADVISORY_LOCK);
+    /// EXECUTE has done what its statement does.
+    fn apply_executed(&mut self, name: &[u8], server: &mut ServerState) {
+        match self.session.names.get(name).cloned() {
+            Some(named) => {
+                if let Some(facts) = &named.effects {
+                    facts.effects(0).iter().for_each(|effect| self.apply(effect, facts, server));
+                    if facts.is_opaque {
+                        server.dirt |= PinReasons::OPAQUE;
+                    }
                 }
             }
-            Effect::AdvisoryUnlockAll => {
-                self.session.locks = 0;
-                self.unpin(PinReasons::ADVISORY_LOCK, server);
+            // Something that was not read has prepared it.
+            None => server.dirt |= PinReasons::OPAQUE,
+        }
+    }
+
+    fn apply_lock(&mut self, effect: &Effect, server: &mut ServerState) {
+        match effect {
+            Effect::AdvisoryLock => self.pin(PinReasons::ADVISORY_LOCK, server),
+            Effect::AdvisoryUnlock | Effect::AdvisoryUnlockAll => {
+                self.session.has_unlocked = self.session.pin.reasons.contains(PinReasons::ADVISORY_LOCK);
             }
             _ => {}
         }
@@ -380,8 +434,16 @@ impl<I: Io> Delivery<'_, I> {
     fn apply_failed(&mut self, facts: &Rc<Facts>, server: &mut ServerState) {
         let step = server.queue.current_step();
         for effect in facts.effects(step) {
-            if matches!(effect, Effect::AdvisoryLock) {
-                self.apply_lock(effect, server);
+            match effect {
+                Effect::AdvisoryLock => self.apply_lock(effect, server),
+                Effect::Execute { name, .. } => {
+                    let named = self.session.names.get(name).cloned();
+                    let effects = named.iter().flat_map(|named| &named.effects).flat_map(|facts| facts.effects(0));
+                    if effects.into_iter().any(|effect| matches!(effect, Effect::AdvisoryLock)) {
+                        self.apply_lock(&Effect::AdvisoryLock, server);
+                    }
+                }
+                _ => {}
             }
         }
     }
@@ -409,8 +471,9 @@ impl<I: Io> Delivery<'_, I> {
         if self.session.settings.shares_listen {
             self.io.unlisten(None);
         }
-        self.session.locks = 0;
+        self.session.has_unlocked = false;
         self.session.cursors.clear();
+        self.session.channels.clear();
         let kept = PinReasons::SESSION_POOLING | PinReasons::LOAD;
         self.unpin(PinReasons::all() - kept, server);
     }

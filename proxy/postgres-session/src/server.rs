@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_base::{error::Culprit, violation::Violation};
 use weir_postgres_codec::{TransactionStatus, backend, backend::tag, frame};
 
 use crate::checkin::ServerFacts;
-use crate::outstanding::Outstanding;
+use crate::outstanding::{Note, Outstanding};
 use crate::pin::PinReasons;
 use crate::share::WorkerShare;
 use crate::statements::{PackedStatements, ServerStatements, Statement};
@@ -133,6 +134,11 @@ impl ServerState {
         !self.queue.is_empty()
     }
 
+    /// A cancel request would hit a request of the client, and not the parameters that go before it.
+    pub fn runs_request(&self) -> bool {
+        self.queue.front().is_some_and(|front| !matches!(front.note, Note::Replayed { .. }))
+    }
+
     /// It can do nothing before the client sends more: the data of a COPY, the rest of a message, or of a batch that executes nothing yet.
     pub(crate) fn awaits_client(&self) -> bool {
         self.copy != CopyIn::No || (self.is_half_sent && self.queue.len() <= 1) || self.queue.awaits_client()
@@ -206,7 +212,9 @@ impl ServerState {
             defaults: self.variables.defaults().clone(),
             now: (**self.variables.now()).clone(),
             statements: self.statements.pack(),
+            unnamed: self.unnamed.map(|statement| statement.shared_rest()),
             sql_names: self.sql_names.iter().map(|(name, text)| (name.clone(), text[..].into())).collect(),
+            stale: self.stale,
             key: self.key,
         })
     }
@@ -230,7 +238,9 @@ pub struct ServerParcel {
     defaults: Variables,
     now: Variables,
     statements: PackedStatements,
+    unnamed: Option<Arc<[u8]>>,
     sql_names: Vec<PackedName>,
+    stale: Vec<u64>,
     key: Option<CancelTarget>,
 }
 
@@ -239,7 +249,11 @@ impl ServerParcel {
     pub fn unpack(self, share: &WorkerShare) -> ServerState {
         let now = share.variables.borrow_mut().intern(self.now);
         let mut state = ServerState::with(ServerVariables::new(self.defaults, now), self.key);
-        state.statements = self.statements.unpack(&mut share.texts.borrow_mut(), |rest| share.facts_of_statement(rest));
+        let texts = &mut share.texts.borrow_mut();
+        let adopted = |rest: Arc<[u8]>| texts.adopt(rest.clone(), || share.facts_of_statement(&rest));
+        state.unnamed = self.unnamed.map(adopted);
+        state.statements = self.statements.unpack(texts, |rest| share.facts_of_statement(rest));
+        state.stale = self.stale;
         state.sql_names = self.sql_names.into_iter().map(|(name, text)| (name, text[..].into())).collect();
         state
     }

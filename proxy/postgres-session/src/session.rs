@@ -3,12 +3,13 @@
 use std::rc::Rc;
 
 use weir_base::{time::Time, violation::Violation};
-use weir_postgres_codec::{TransactionStatus, backend};
+use weir_postgres_codec::{TransactionStatus, backend, frontend};
 
 use crate::facts::Facts;
 use crate::feed::Feed;
 use crate::io::Io;
 use crate::judge::Judge;
+use crate::outstanding::{Expected, Note, Request};
 use crate::pin::{Pin, PinReasons};
 use crate::refusal::Refusal;
 use crate::server::ServerState;
@@ -109,6 +110,8 @@ pub(crate) enum Attachment {
     None,
     /// It holds one, which is being made as the client wants it: nothing of the client goes there yet.
     Preparing,
+    /// It holds one that does not become as the client wants it, because of what others have left there.
+    Spoiled,
     /// It holds one, and nothing of the client has gone there.
     Fresh,
     /// It holds one.
@@ -138,8 +141,10 @@ pub struct Session {
     /// Portals whose statements have effects.
     pub(crate) portals: Vec<(Box<[u8]>, Rc<Facts>)>,
     pub(crate) pin: Pin,
-    /// Session-level advisory locks that were taken and not released.
-    pub(crate) locks: u64,
+    /// An advisory lock may have been given back: the server has to say whether one is left.
+    pub(crate) has_unlocked: bool,
+    /// Channels of LISTEN, without a shared listener.
+    pub(crate) channels: Vec<Box<[u8]>>,
     /// Open cursors WITH HOLD.
     pub(crate) cursors: Vec<Box<[u8]>>,
     pub(crate) attachment: Attachment,
@@ -150,6 +155,8 @@ pub struct Session {
     pub(crate) is_skipping: bool,
     /// No server could be had for the message that comes next.
     pub(crate) refusal: Option<Refusal>,
+    /// The facts of the Query for which a server is wanted: it is the next message.
+    pub(crate) awaiting_server: Option<crate::facts::Known>,
     /// Waits for the shared listener to have this channel.
     pub(crate) awaited_channel: Option<Box<[u8]>>,
     /// Since when a reply is due.
@@ -178,6 +185,8 @@ pub struct Session {
     /// Bytes of the client that are done with, and the place of the message among them that was judged last.
     pub(crate) taken_bytes: u64,
     pub(crate) judged_at: Option<u64>,
+    /// The pool of its servers.
+    pub(crate) pool: Option<Rc<str>>,
 }
 
 impl Session {
@@ -201,13 +210,15 @@ impl Session {
             unnamed: None,
             portals: Vec::new(),
             pin: Pin::default(),
-            locks: 0,
+            has_unlocked: false,
+            channels: Vec::new(),
             cursors: Vec::new(),
             attachment: Attachment::None,
             body_left: 0,
             way: Way::Drop,
             is_skipping: false,
             refusal: None,
+            awaiting_server: None,
             awaited_channel: None,
             busy_since: None,
             idle_since: now,
@@ -223,7 +234,13 @@ impl Session {
             judge: None,
             taken_bytes: 0,
             judged_at: None,
+            pool: None,
         }
+    }
+
+    /// All its servers are of this pool: a statement that one of them has taken needs no server to be prepared.
+    pub fn with_pool(self, pool: &str) -> Self {
+        Self { pool: Some(pool.into()), ..self }
     }
 
     /// The client knows its session by this process number, that of its BackendKeyData: its own notifications come with it.
@@ -269,7 +286,7 @@ impl Session {
             return Some(Next::Close(end.clone()));
         }
         let server = server?;
-        let must_wait = self.attachment == Attachment::Preparing
+        let must_wait = matches!(self.attachment, Attachment::Preparing | Attachment::Spoiled)
             || self.retry.is_repeating()
             || server.queue.len() >= OUTSTANDING_MAX
             || io.is_server_congested();
@@ -302,8 +319,15 @@ impl Session {
                 self.lost_unused = 0;
                 return Ok(ServerStep::Continue);
             }
+            Attachment::Spoiled => {
+                self.attachment = Attachment::None;
+                return Ok(ServerStep::Release(Cleanliness::Dirty));
+            }
             Attachment::Fresh | Attachment::None => return Ok(ServerStep::Continue),
-            Attachment::Used => self.restore_startup(server, io),
+            Attachment::Used => {
+                self.restore_startup(server, io);
+                self.count_locks(server, io);
+            }
         }
         // The message that waits for these replies needs this server.
         if self.is_waiting || !server.queue.is_quiet() {
@@ -312,6 +336,9 @@ impl Session {
         if self.settings.pool_mode == PoolMode::Statement && server.status != TransactionStatus::Idle {
             let end = self.end_with(Refusal::BLOCK_IN_STATEMENT_POOLING, io);
             return Ok(ServerStep::Close(end));
+        }
+        if server.variables.has_temporary_path() && self.is_multiplexed() {
+            self.add_pin(PinReasons::TEMPORARY_TABLE, server, io);
         }
         use crate::checkin::Verdict;
         let cleanliness = match server.facts(self.pin.is_held(), false).after_reply() {
@@ -323,6 +350,18 @@ impl Session {
         self.detach(server);
         io.count(crate::io::Event::Transaction);
         Ok(ServerStep::Release(cleanliness))
+    }
+
+    /// Has the server count the advisory locks that are left behind an unlock. Its reply may be false, of several rows, or never
+    /// have been computed: the text does not show it.
+    fn count_locks(&mut self, server: &mut ServerState, io: &impl Io) {
+        if !self.has_unlocked || server.status != TransactionStatus::Idle {
+            return;
+        }
+        self.has_unlocked = false;
+        io.encode_to_server(|out| frontend::query(out, LOCKS));
+        server.queue.push(Expected::swallow(Request::Query, Note::LocksCounted));
+        server.unnamed = None;
     }
 
     /// The client wants what its server has.
@@ -398,6 +437,10 @@ impl Session {
         self.settings.pool_mode != PoolMode::Session
     }
 }
+
+/// One row for each advisory lock of the session, whatever its `search_path` is.
+const LOCKS: &[u8] = b"SELECT FROM pg_catalog.pg_locks WHERE locktype OPERATOR(pg_catalog.=) 'advisory' \
+                       AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
 
 /// Requests of one client without a reply. Beyond, it is not read: a pipeline holds this many entries of some 40 bytes.
 const OUTSTANDING_MAX: usize = 16 * 1024;

@@ -42,8 +42,12 @@ pub enum OpaquePolicy {
 /// Default 128 KiB: statements that people and programs write are smaller. Worst case: as much for each client.
 pub const MESSAGE_BYTES: usize = 128 * 1024;
 
-/// Names of prepared statements of one client. Worst case with texts of 5 kB, none of them shared: 2.5 MB.
+/// Names of prepared statements of one client, those of SQL's PREPARE included. Drivers keep 100 to 256.
 pub const CLIENT_STATEMENTS_MAX: usize = 512;
+
+/// Bytes of the names and texts of these. Default 4 MiB: 512 statements of 8 kB. Worst case: as much for each client, in
+/// texts that no two have in common.
+pub const CLIENT_STATEMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Prepared statements at one server, as PgBouncer's `max_prepared_statements` since 1.24.
 pub const SERVER_STATEMENTS_MAX: usize = 200;
@@ -63,6 +67,8 @@ pub struct SessionSettings {
     pub message_bytes: usize,
     /// Names of prepared statements of one client; see [`CLIENT_STATEMENTS_MAX`].
     pub client_statements_max: usize,
+    /// Bytes of the names and texts of these; see [`CLIENT_STATEMENT_BYTES_MAX`].
+    pub client_statement_bytes_max: usize,
     /// Prepared statements at one server; see [`SERVER_STATEMENTS_MAX`].
     pub server_statements_max: usize,
     /// The treatment of statements that are not understood.
@@ -80,6 +86,7 @@ impl Default for SessionSettings {
             client_idle_timeout: None,
             message_bytes: MESSAGE_BYTES,
             client_statements_max: CLIENT_STATEMENTS_MAX,
+            client_statement_bytes_max: CLIENT_STATEMENT_BYTES_MAX,
             server_statements_max: SERVER_STATEMENTS_MAX,
             opaque: OpaquePolicy::Pin,
             shares_listen: false,

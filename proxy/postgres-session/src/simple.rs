@@ -6,7 +6,7 @@ use weir_analysis::postgres::Effect;
 use weir_postgres_codec::{TransactionStatus, backend, frame::HEAD_BYTES, frame::Head, frontend};
 
 use crate::client::Turn;
-use crate::facts::{Facts, Known};
+use crate::facts::{Facts, Known, Reserved};
 use crate::io::{Event, Io};
 use crate::judge::Judged;
 use crate::outstanding::{Expected, Note, Request};
@@ -28,7 +28,7 @@ impl Session {
         &mut self,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
-        server: Option<&mut ServerState>,
+        mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
         if head.body > self.settings.message_bytes {
             return self.pass_opaque(head, turn, server, Request::Query);
@@ -38,18 +38,21 @@ impl Session {
             Ok(query) => query.text,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
-        let mut server = server;
         if self.is_denied(Judged::Text(text), head, turn, server.as_deref_mut()) {
             return None;
         }
-        let Known { facts, is_read_only } = if self.is_multiplexed() {
-            self.share.facts_of_query(text)
-        } else {
-            Known { facts: None, is_read_only: false }
-        };
+        let known = self.awaiting_server.take().unwrap_or_else(|| {
+            let is_read = self.is_multiplexed();
+            if is_read { self.share.facts_of_query(text) } else { Known { facts: None, is_read_only: false } }
+        });
+        let Known { facts, is_read_only } = known;
         if let Some(facts) = &facts {
             if let Some(refusal) = self.policy(facts) {
                 self.refuse(&refusal, head, turn, server);
+                return None;
+            }
+            if !self.has_room_for_prepares(facts) {
+                self.refuse(&Refusal::TOO_MANY_STATEMENTS, head, turn, server);
                 return None;
             }
             if server.is_none()
@@ -60,7 +63,11 @@ impl Session {
         }
         let server = match self.ready(is_read_only, head, turn, server) {
             Ok(server) => server,
-            Err(next) => return next,
+            Err(next) => {
+                // The text comes again, with a server: it is read once.
+                self.awaiting_server = next.is_some().then_some(Known { facts, is_read_only });
+                return next;
+            }
         };
         self.retry.forget();
         let note = match facts {
@@ -71,6 +78,10 @@ impl Session {
                     return Some(self.wait_for_replies(turn, server));
                 }
                 if self.is_deallocated_here(&facts, head, turn, server) {
+                    return None;
+                }
+                if facts.names_reserved.is_some() {
+                    self.use_no_statement(head, turn, server);
                     return None;
                 }
                 self.has_barrier |= self.is_barrier(&facts);
@@ -90,15 +101,38 @@ impl Session {
         None
     }
 
+    /// The client may have what a text prepares by SQL.
+    fn has_room_for_prepares(&self, facts: &Facts) -> bool {
+        let prepares = facts.prepares();
+        prepares.is_empty()
+            || self.has_room_for(prepares.len(), prepares.iter().map(|prepare| prepare.text.len()).sum())
+    }
+
     /// Why a text is refused although no server has seen it.
     pub(crate) fn policy(&self, facts: &Facts) -> Option<Refusal> {
         if facts.is_opaque && self.settings.opaque == OpaquePolicy::Refuse {
             return Some(Refusal::OPAQUE);
         }
+        if facts.names_reserved == Some(Reserved::Taken) {
+            return Some(Refusal::RESERVED_NAME);
+        }
         if facts.begins_block && self.settings.pool_mode == PoolMode::Statement {
             return Some(Refusal { is_fatal: false, ..Refusal::BLOCK_IN_STATEMENT_POOLING });
         }
         None
+    }
+
+    /// The text uses a name that is the gateway's at the server: it fails as any name does that the client has not given, and its
+    /// block with it. None of its statements runs.
+    fn use_no_statement<I: Io>(&mut self, head: Head, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
+        turn.io.count(Event::Query);
+        turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+        turn.io.encode_to_server(|out| frontend::query(out, b"EXECUTE weir_none"));
+        let batch = server.queue.batch();
+        let entry = Expected { ends_unnamed: true, ..Expected::forward(Request::Query, Note::None) };
+        if server.queue.push(entry).is_none() {
+            server.unnamed_since = Some(batch);
+        }
     }
 
     /// Prepares the server for a text.

@@ -75,7 +75,7 @@ impl Session {
         io.count(Event::Replay);
         io.encode_to_server(|out| frontend::query(out, &text));
         let wanted = self.share.variables(wanted);
-        server.queue.push(Expected::swallow(Request::Query, Note::Replayed(wanted)));
+        server.queue.push(Expected::swallow(Request::Query, Note::Replayed { wanted, has_foreign: false }));
         server.unnamed = None;
     }
 }

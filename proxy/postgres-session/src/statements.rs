@@ -1,12 +1,13 @@
 //! Prepared statements: texts of a worker, names of a client, and what each server has prepared.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::facts::{Facts, Known};
+use crate::facts::{Facts, Known, Prepare};
+use crate::variables::Variables;
 
 /// Texts of a worker that are kept although nothing uses them.
 const TEXTS_MAX: usize = 10_000;
@@ -25,6 +26,15 @@ pub struct Statement {
     /// Effects of the text.
     facts: Option<Rc<Facts>>,
     is_read_only: bool,
+    proof: RefCell<Option<Proof>>,
+}
+
+/// A server has taken the statement.
+struct Proof {
+    /// The pool of the server.
+    pool: Rc<str>,
+    /// The parameters with which it did.
+    variables: Rc<Variables>,
 }
 
 impl Statement {
@@ -37,6 +47,22 @@ impl Statement {
     /// Text, NUL, types.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.rest
+    }
+
+    /// A server of this pool has taken it, with these parameters.
+    pub(crate) fn prove(&self, pool: &Rc<str>, variables: &Rc<Variables>) {
+        *self.proof.borrow_mut() = Some(Proof { pool: pool.clone(), variables: variables.clone() });
+    }
+
+    /// A server of the pool would take it, unless the schema has changed.
+    pub(crate) fn is_proven(&self, pool: &str, variables: &Rc<Variables>) -> bool {
+        let proof = self.proof.borrow();
+        proof.as_ref().is_some_and(|proof| *proof.pool == *pool && Rc::ptr_eq(&proof.variables, variables))
+    }
+
+    /// The same for another worker.
+    pub(crate) fn shared_rest(&self) -> Arc<[u8]> {
+        self.rest.clone()
     }
 
     /// Effects on the session; `None`: it has none.
@@ -76,11 +102,13 @@ pub(crate) type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<NumberHasher>>;
 #[derive(Default)]
 pub(crate) struct Texts {
     /// Strangers choose the texts: the hash is keyed.
-    hashes: RandomState,
+    hashes: foldhash::quality::RandomState,
     /// By hash; content decides.
     buckets: ByNumber<Vec<Rc<Statement>>>,
     count: usize,
     bytes: usize,
+    /// Texts and bytes of them that are in use, when what is unused was dropped last.
+    used: (usize, usize),
     last_id: u64,
 }
 
@@ -96,7 +124,7 @@ impl Texts {
     }
 
     /// The same for a text that comes with a server of another worker.
-    fn adopt(&mut self, rest: Arc<[u8]>, known: impl FnOnce() -> Known) -> Rc<Statement> {
+    pub(crate) fn adopt(&mut self, rest: Arc<[u8]>, known: impl FnOnce() -> Known) -> Rc<Statement> {
         let hash = self.hashes.hash_one(&*rest);
         if let Some(known) = self.buckets.get(&hash).and_then(|bucket| bucket.iter().find(|known| known.rest == rest)) {
             return known.clone();
@@ -105,18 +133,22 @@ impl Texts {
     }
 
     fn insert(&mut self, hash: u64, rest: Arc<[u8]>, known: Known) -> Rc<Statement> {
-        if self.count >= TEXTS_MAX || self.bytes >= TEXT_BYTES_MAX {
+        // As much as is in use may be unused besides: the work of a sweep is spread over as many texts.
+        if self.count >= TEXTS_MAX.max(2 * self.used.0) || self.bytes >= TEXT_BYTES_MAX.max(2 * self.used.1) {
             self.sweep();
         }
         self.last_id += 1;
-        let statement =
-            Rc::new(Statement { id: self.last_id, rest, facts: known.facts, is_read_only: known.is_read_only });
-        // Clients and servers bound the texts in use; past the limit, only those are remembered that were there before.
-        if self.count < TEXTS_MAX && self.bytes < TEXT_BYTES_MAX {
-            self.count += 1;
-            self.bytes += statement.rest.len();
-            self.buckets.entry(hash).or_default().push(statement.clone());
-        }
+        let statement = Rc::new(Statement {
+            id: self.last_id,
+            rest,
+            facts: known.facts,
+            is_read_only: known.is_read_only,
+            proof: RefCell::default(),
+        });
+        // Limits of clients and servers bound the texts in use.
+        self.count += 1;
+        self.bytes += statement.rest.len();
+        self.buckets.entry(hash).or_default().push(statement.clone());
         statement
     }
 
@@ -129,6 +161,7 @@ impl Texts {
         let kept = || self.buckets.values().flatten();
         self.count = kept().count();
         self.bytes = kept().map(|statement| statement.rest.len()).sum();
+        self.used = (self.count, self.bytes);
     }
 }
 
@@ -146,47 +179,77 @@ pub(crate) enum Meaning {
 pub(crate) struct Named {
     pub(crate) name: Box<[u8]>,
     pub(crate) meaning: Meaning,
+    /// Effects of a statement of SQL's PREPARE when it is executed. Those of the protocol have their own.
+    pub(crate) effects: Option<Rc<Facts>>,
     /// The client has bound or described it: it may know the row type.
     pub(crate) is_seen: Cell<bool>,
 }
 
 impl Named {
     pub(crate) fn new(name: &[u8], meaning: Meaning) -> Self {
-        Self { name: name.into(), meaning, is_seen: Cell::new(false) }
+        Self { name: name.into(), meaning, effects: None, is_seen: Cell::new(false) }
+    }
+
+    fn bytes(&self) -> usize {
+        let text = match &self.meaning {
+            Meaning::Protocol(statement) => statement.rest.len(),
+            Meaning::Sql(text) => text.len(),
+        };
+        self.name.len() + text
+    }
+
+    /// A name of SQL's PREPARE.
+    pub(crate) fn of_sql(name: &[u8], prepare: &Prepare) -> Self {
+        Self { effects: prepare.effects.clone(), ..Self::new(name, Meaning::Sql(prepare.text.clone())) }
     }
 }
 
 /// The names of a client.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashMap<Box<[u8]>, Rc<Named>>);
+pub(crate) struct Names {
+    by_name: HashMap<Box<[u8]>, Rc<Named>>,
+    /// Bytes of names and texts, each text counted in full although clients may share it.
+    bytes: usize,
+}
 
 impl Names {
     #[inline]
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Rc<Named>> {
-        self.0.get(name)
+        self.by_name.get(name)
     }
 
     pub(crate) fn insert(&mut self, named: Rc<Named>) {
-        self.0.insert(named.name.clone(), named);
+        self.bytes += named.bytes();
+        if let Some(before) = self.by_name.insert(named.name.clone(), named) {
+            self.bytes -= before.bytes();
+        }
     }
 
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Rc<Named>> {
-        self.0.remove(name)
+        let named = self.by_name.remove(name)?;
+        self.bytes -= named.bytes();
+        Some(named)
     }
 
     /// Removes a name if it still stands for this.
     pub(crate) fn undo(&mut self, named: &Rc<Named>) {
-        if self.0.get(&named.name).is_some_and(|now| Rc::ptr_eq(now, named)) {
-            self.0.remove(&named.name);
+        if self.by_name.get(&named.name).is_some_and(|now| Rc::ptr_eq(now, named)) {
+            self.remove(&named.name);
         }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.by_name.clear();
+        self.bytes = 0;
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.by_name.len()
+    }
+
+    /// Bytes of names and texts.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -355,6 +418,23 @@ mod tests {
         }
         assert!(texts.count <= TEXTS_MAX);
         assert!(Rc::ptr_eq(&used, &texts.intern(b"used\0\0\0", || NOTHING)));
+    }
+
+    /// Whatever some clients keep, the statements of all others are known again.
+    #[test]
+    fn texts_in_use_leave_room_for_others() {
+        let mut texts = Texts::default();
+        let large = "x".repeat(1 << 20);
+        let held: Vec<_> = (0..40).map(|at| texts.intern(format!("{at}{large}").as_bytes(), || NOTHING)).collect();
+        for round in 0..1_000 {
+            let one = texts.intern(format!("{round}").as_bytes(), || NOTHING);
+            assert!(Rc::ptr_eq(&one, &texts.intern(format!("{round}").as_bytes(), || panic!("it is known"))));
+        }
+        drop(held);
+        for at in 0..100 {
+            texts.intern(format!("{at}{large}").as_bytes(), || NOTHING);
+        }
+        assert!(texts.bytes <= TEXT_BYTES_MAX + (2 << 20), "{} bytes", texts.bytes);
     }
 
     #[test]

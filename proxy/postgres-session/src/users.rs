@@ -5,13 +5,13 @@ mod userlist;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use weir_base::secret::Secret;
 use weir_sasl::limits::{ITERATIONS_DEFAULT, SALT_BYTES};
 use weir_sasl::{Challenge, Mechanism, ScramKeys, ScramVerifier, md5};
 
-pub use auth_query::{AUTH_QUERY, AuthQueryError, auth_query_user};
+pub use auth_query::{AUTH_QUERY, AuthQueryError, auth_query_row};
 pub use userlist::{UserlistError, userlist};
 
 /// A user that may log in, with all that can be known of its password.
@@ -20,7 +20,9 @@ pub struct User {
     /// Name.
     pub name: Vec<u8>,
     password: Option<Secret>,
-    verifier: Option<ScramVerifier>,
+    salt: [u8; SALT_BYTES],
+    /// Of a plain password it is made when it is first needed.
+    verifier: OnceLock<ScramVerifier>,
     md5: Option<Secret>,
 }
 
@@ -31,20 +33,19 @@ impl fmt::Debug for User {
 }
 
 impl User {
-    /// A user with a password as PostgreSQL decides its form: a SCRAM verifier, an MD5 hash, or the plain password. For the
-    /// last a verifier is made here, once, which takes a millisecond; `salt` is random.
+    /// A user with a password as PostgreSQL decides its form: a SCRAM verifier, an MD5 hash, or the plain password. A verifier
+    /// of the last has `salt`, which is random or follows from the name and a secret.
     ///
     /// An empty password lets no client in, as in PostgreSQL.
     #[must_use]
     pub fn new(name: &[u8], stored: &Secret, salt: &[u8; SALT_BYTES]) -> User {
         let mut user = User::without_password(name);
         if let Ok(verifier) = ScramVerifier::parse(stored.expose()) {
-            user.verifier = Some(verifier);
+            user.verifier = verifier.into();
         } else if md5::is_stored(stored.expose()) {
             user.md5 = Some(stored.clone());
         } else if !stored.is_empty() {
-            let mechanism = Mechanism::ScramSha256;
-            user.verifier = Some(ScramVerifier::from_password(mechanism, stored, salt, ITERATIONS_DEFAULT));
+            user.salt = *salt;
             user.md5 = Some(md5::stored(name, stored));
             user.password = Some(stored.clone());
         }
@@ -54,13 +55,22 @@ impl User {
     /// A user that no password lets in: only `trust` and `cert` do.
     #[must_use]
     pub fn without_password(name: &[u8]) -> User {
-        User { name: name.to_vec(), password: None, verifier: None, md5: None }
+        User { name: name.to_vec(), password: None, salt: [0; SALT_BYTES], verifier: OnceLock::new(), md5: None }
     }
 
-    /// The SCRAM verifier.
+    /// The SCRAM verifier. The first call for a plain password makes it, which takes a millisecond; see [`User::is_derived`].
     #[must_use]
     pub fn verifier(&self) -> Option<&ScramVerifier> {
-        self.verifier.as_ref()
+        let Some(password) = &self.password else { return self.verifier.get() };
+        let mechanism = Mechanism::ScramSha256;
+        let made = || ScramVerifier::from_password(mechanism, password, &self.salt, ITERATIONS_DEFAULT);
+        Some(self.verifier.get_or_init(made))
+    }
+
+    /// Whether [`User::verifier`] takes no time.
+    #[must_use]
+    pub fn is_derived(&self) -> bool {
+        self.password.is_none() || self.verifier.get().is_some()
     }
 
     /// The MD5 hash.
@@ -142,7 +152,9 @@ mod tests {
     #[test]
     fn the_form_of_a_stored_password_decides_about_its_use() {
         let plain = User::new(b"app", &Secret::from("pencil"), &SALT);
+        assert!(!plain.is_derived(), "that waits for a login");
         assert!(plain.verifier().is_some() && plain.password().is_some());
+        assert!(plain.is_derived());
         let expected = md5::stored(b"app", &Secret::from("pencil"));
         assert_eq!(plain.md5(), Some(&expected));
         assert_eq!(plain.credential(), Credential::Password(Secret::from("pencil")));

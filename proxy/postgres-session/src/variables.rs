@@ -7,6 +7,11 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
+mod everybody;
+
+use crate::login::settings;
+use everybody::is_for_everybody;
+
 /// Reported parameters that no client can set.
 const FIXED: [&[u8]; 6] = [
     b"server_version",
@@ -62,36 +67,17 @@ impl Variables {
         for (name, value) in parameters {
             match name {
                 b"user" | b"database" | b"replication" => {}
-                b"options" => variables.add_options(value),
+                // The login has refused anything else than settings.
+                b"options" => {
+                    for (name, value) in settings(value).unwrap_or_default() {
+                        variables.set(&name, Value::Literal(value.into()));
+                    }
+                }
                 _ if name.starts_with(b"_pq_.") => {}
                 _ => variables.set(name, Value::Literal(value.into())),
             }
         }
         variables
-    }
-
-    /// `-c name=value` and `--name=value`; a backslash keeps a space or another backslash.
-    fn add_options(&mut self, options: &[u8]) {
-        let mut is_value = false;
-        for word in words(options) {
-            let setting = match word.strip_prefix(b"--") {
-                Some(long) => long,
-                None if is_value => &word,
-                None => match word.strip_prefix(b"-c") {
-                    Some([]) => {
-                        is_value = true;
-                        continue;
-                    }
-                    Some(short) => short,
-                    None => continue,
-                },
-            };
-            is_value = false;
-            if let Some(at) = memchr::memchr(b'=', setting) {
-                let name: Vec<u8> = setting[..at].iter().map(|&byte| if byte == b'-' { b'_' } else { byte }).collect();
-                self.set(&name, Value::Literal(setting[at + 1..].into()));
-            }
-        }
     }
 
     /// The value of a parameter, by lower-case name.
@@ -125,22 +111,6 @@ impl Variables {
     }
 }
 
-/// Words of `options`, as PostgreSQL's `pg_split_opts` reads them.
-fn words(options: &[u8]) -> Vec<Vec<u8>> {
-    let mut words = Vec::new();
-    let mut word: Option<Vec<u8>> = None;
-    let mut bytes = options.iter();
-    while let Some(&byte) = bytes.next() {
-        match byte {
-            b'\\' => word.get_or_insert_default().extend(bytes.next()),
-            _ if byte.is_ascii_whitespace() => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(byte),
-        }
-    }
-    words.extend(word);
-    words
-}
-
 /// Equal sets are one object: most comparisons are of pointers.
 #[derive(Debug, Default)]
 pub(crate) struct VariableSets(HashSet<Rc<Variables>>);
@@ -171,11 +141,13 @@ pub(crate) struct ServerVariables {
     /// As they were when the transaction began; `None`: none of it changed them.
     before: Option<Rc<Variables>>,
     savepoints: Vec<(Box<[u8]>, Rc<Variables>)>,
+    /// SET LOCAL has taken another role or user, up to the end of the transaction.
+    has_local_identity: bool,
 }
 
 impl ServerVariables {
     pub(crate) fn new(reported: Variables, none: Rc<Variables>) -> Self {
-        Self { defaults: reported, now: none, before: None, savepoints: Vec::new() }
+        Self { defaults: reported, now: none, before: None, savepoints: Vec::new(), has_local_identity: false }
     }
 
     pub(crate) fn now(&self) -> &Rc<Variables> {
@@ -224,6 +196,19 @@ impl ServerVariables {
         });
     }
 
+    /// A statement took another role or user for the rest of its transaction.
+    pub(crate) fn on_local_identity(&mut self) {
+        self.begin_change();
+        self.has_local_identity = true;
+    }
+
+    /// The login alone may not be able to set the parameter to what a statement has set it to just now: that ran with the rights
+    /// of another role or user. Names with a dot belong to libraries or to nobody; the replay finds out.
+    pub(crate) fn needs_identity(&self, name: &[u8]) -> bool {
+        let is_other = self.has_local_identity || self.now.get(ROLE).is_some() || self.now.get(AUTHORIZATION).is_some();
+        is_other && !self.is_reported(name) && !is_for_everybody(name) && !name.contains(&b'.')
+    }
+
     /// A statement reset a parameter, or all of them.
     pub(crate) fn on_reset(&mut self, name: Option<&[u8]>, sets: &mut VariableSets) {
         self.begin_change();
@@ -251,6 +236,7 @@ impl ServerVariables {
         self.now = sets.intern(Variables::default());
         self.before = None;
         self.savepoints.clear();
+        self.has_local_identity = false;
     }
 
     /// SAVEPOINT.
@@ -308,11 +294,13 @@ impl ServerVariables {
     pub(crate) fn on_commit(&mut self) {
         self.before = None;
         self.savepoints.clear();
+        self.has_local_identity = false;
     }
 
     /// A transaction was rolled back.
     pub(crate) fn on_rollback(&mut self, sets: &mut VariableSets) {
         self.savepoints.clear();
+        self.has_local_identity = false;
         if let Some(before) = self.before.take() {
             self.restore(&before, sets);
         }
@@ -321,6 +309,16 @@ impl ServerVariables {
     /// The server was made like this, or is like this in another form.
     pub(crate) fn become_like(&mut self, wanted: &Rc<Variables>) {
         self.now = wanted.clone();
+    }
+
+    /// New objects are temporary although their CREATE does not say so.
+    #[inline]
+    pub(crate) fn has_temporary_path(&self) -> bool {
+        let names_temp = |value: &Value| {
+            let (Value::Literal(path) | Value::Expression(path) | Value::Config(path)) = value;
+            memchr::memmem::find(&path.to_ascii_lowercase(), b"pg_temp").is_some()
+        };
+        !self.now.0.is_empty() && self.now.get(b"search_path").is_some_and(names_temp)
     }
 
     fn begin_change(&mut self) {
@@ -359,8 +357,9 @@ impl ServerVariables {
 pub(crate) struct Difference {
     /// Statements, each with its semicolon; empty: nothing differs.
     pub(crate) text: Vec<u8>,
-    /// One of them decides on rights: nothing of the client may go out before it is known to have worked.
-    pub(crate) is_about_rights: bool,
+    /// The server may refuse one of them, or one decides on rights. They are one transaction: with one that fails, the server
+    /// keeps what its last client wanted, so nothing of the client may go out before they are known to have worked.
+    pub(crate) may_fail: bool,
 }
 
 /// The difference between the parameters of a server and those that a client wants.
@@ -370,28 +369,46 @@ pub(crate) fn difference(server: &ServerVariables, wanted: &Variables) -> Differ
     let differs = |name: &[u8]| now.get(name) != wanted.get(name);
     let identity_differs = differs(AUTHORIZATION) || differs(ROLE);
     if identity_differs {
-        difference.is_about_rights = true;
         // Everything else is set with the rights of the login.
         difference.text.extend_from_slice(b"RESET ROLE;");
         if differs(AUTHORIZATION) {
             assign(&mut difference.text, AUTHORIZATION, wanted.get(AUTHORIZATION));
         }
     }
+    let mut is_doubtful = identity_differs;
     for (name, _) in now.iter() {
         if wanted.get(name).is_none() && !is_identity(name) {
+            is_doubtful |= !is_sure(server, name, None);
             assign(&mut difference.text, name, None);
         }
     }
     for (name, value) in wanted.iter() {
         let has = now.get(name).or_else(|| server.defaults.get(name));
         if has != Some(value) && !is_identity(name) {
+            is_doubtful |= !is_sure(server, name, Some(value));
             assign(&mut difference.text, name, Some(value));
         }
     }
     if identity_differs && wanted.get(ROLE).is_some() {
         assign(&mut difference.text, ROLE, wanted.get(ROLE));
     }
+    // The statements themselves may take too long for the last client.
+    let is_timed = || TIMEOUTS.iter().any(|name| now.get(name).is_some());
+    difference.may_fail = is_doubtful || (!difference.text.is_empty() && is_timed());
     difference
+}
+
+/// Parameters of a server that cut its statements short.
+const TIMEOUTS: [&[u8]; 2] = [b"statement_timeout", b"transaction_timeout"];
+
+/// The server is sure to take a value that another one of its database took from this login. A backslash in the text of a client
+/// means what `standard_conforming_strings` says.
+fn is_sure(server: &ServerVariables, name: &[u8], value: Option<&Value>) -> bool {
+    let is_same_text = match value {
+        Some(Value::Expression(text) | Value::Config(text)) => !text.contains(&b'\\'),
+        Some(Value::Literal(_)) | None => true,
+    };
+    is_same_text && (server.is_reported(name) || is_for_everybody(name))
 }
 
 fn is_identity(name: &[u8]) -> bool {

@@ -3,7 +3,7 @@
 use weir_base::Rng;
 use weir_postgres_codec::{frontend, frontend::Kind};
 
-use crate::server::ModelServer;
+use crate::server::{ADVISORY_LOCK, ModelServer};
 use crate::state::Block;
 
 /// The next messages of a client. `direct` is its own server, `mark` its own text.
@@ -21,7 +21,8 @@ pub fn messages(rng: &mut Rng, mark: &str, direct: &ModelServer) -> Vec<u8> {
         15 => frontend::sync(&mut out),
         16 => copy(rng, &mut out),
         17 => stray(rng, &mut out),
-        18 => frontend::function_call(&mut out, 1, []),
+        // Most are those of large objects: others pin.
+        18 => frontend::function_call(&mut out, [952, 952, 957, ADVISORY_LOCK][rng.below(4) as usize], []),
         _ => frontend::query(&mut out, b""),
     }
     out
@@ -62,7 +63,7 @@ fn text(rng: &mut Rng, mark: &str) -> String {
 }
 
 fn setting(rng: &mut Rng, mark: &str) -> String {
-    let name = pick(rng, &["app.x", "app.y", "TimeZone", "application_name"]);
+    let name = pick(rng, &["app.x", "app.y", "TimeZone", "application_name", "work_mem", "log_statement"]);
     match rng.below(9) {
         0..=2 => format!("SET {name} = '{mark}{}'", rng.below(3)),
         3 => format!("SET LOCAL {name} = '{mark}'"),
@@ -70,32 +71,56 @@ fn setting(rng: &mut Rng, mark: &str) -> String {
         5 => format!("SHOW {name}"),
         6 => pick(rng, &["RESET ALL", "DISCARD ALL", "RESET ROLE"]).to_owned(),
         7 => format!("SELECT set_config('{name}', '{mark}c', false)"),
-        _ => format!("SET ROLE '{mark}'"),
+        _ => format!("SET {}ROLE '{}'", pick(rng, &["", "", "LOCAL "]), pick(rng, &[mark, "adm"])),
     }
 }
 
 fn sql_statement(rng: &mut Rng, mark: &str) -> String {
     let name = pick(rng, &["q1", "q2"]);
-    match rng.below(6) {
-        0..=1 => format!("PREPARE {name} AS SELECT '{mark}q'"),
+    // A client has `weir_1` itself, by Parse: SQL of these is a known difference.
+    let reserved = pick(rng, &["weir_2", "weir_3", "weir_4"]);
+    match rng.below(7) {
+        0..=1 => format!("PREPARE {name} AS {}", prepared(rng, mark)),
         2..=3 => format!("EXECUTE {name}"),
         4 => format!("DEALLOCATE {name}"),
+        5 => format!("{} {reserved}", pick(rng, &["EXECUTE", "DEALLOCATE"])),
         _ => "DEALLOCATE ALL".to_owned(),
+    }
+}
+
+/// What SQL's PREPARE prepares.
+fn prepared(rng: &mut Rng, mark: &str) -> String {
+    match rng.below(6) {
+        0 => "SELECT pg_advisory_lock(1)".to_owned(),
+        1 => format!("SELECT set_config('app.x', '{mark}e', false)"),
+        2 => pick(rng, &["SELECT pg_advisory_unlock_all()", "SELECT 1/0"]).to_owned(),
+        _ => format!("SELECT '{mark}q'"),
     }
 }
 
 fn object(rng: &mut Rng) -> String {
     let table = pick(rng, &["t1", "t2"]);
-    match rng.below(12) {
+    match rng.below(14) {
+        12 => format!("CREATE TABLE {table} (a int)"),
+        13 => pick(
+            rng,
+            &[
+                "SET search_path = pg_temp",
+                "SET LOCAL search_path = pg_temp",
+                "SELECT set_config('search_path', 'pg_temp', false)",
+                "SET search_path = public",
+            ],
+        )
+        .to_owned(),
         0 => format!("CREATE TEMP TABLE {table} (a int)"),
         1..=3 => format!("SELECT a FROM {table}"),
         4 => format!("DROP TABLE {table}"),
         5 => "DECLARE c1 CURSOR WITH HOLD FOR SELECT 1".to_owned(),
         6 => "FETCH 1 FROM c1".to_owned(),
         7 => pick(rng, &["CLOSE c1", "CLOSE ALL"]).to_owned(),
-        8 => pick(rng, &["LISTEN news", "UNLISTEN *"]).to_owned(),
+        8 => pick(rng, &["LISTEN news", "LISTEN more", "UNLISTEN news", "UNLISTEN more", "UNLISTEN *"]).to_owned(),
         9 => "SELECT pg_advisory_lock(1)".to_owned(),
-        10 => "SELECT pg_advisory_unlock(1)".to_owned(),
+        10 => pick(rng, &["SELECT pg_advisory_unlock(1)", "SELECT pg_advisory_unlock(99)"]).to_owned(),
         _ => pick(rng, &["DISCARD TEMP", "SELECT pg_advisory_unlock_all()"]).to_owned(),
     }
 }

@@ -27,10 +27,15 @@ impl ModelServer {
             Sql::Fails => return Err(("22012", "division by zero")),
             Sql::Show(name) => vec![self.state.value(name)],
             Sql::SetConfig(name, value) => {
+                self.may_set(name)?;
                 self.state.set(name, Some(value), false);
                 vec![value.clone()]
             }
             Sql::Execute(name) => return self.execute_prepared(name, is_single),
+            Sql::LibraryCall => {
+                self.state.load_library();
+                vec![String::new()]
+            }
             Sql::Lock => {
                 self.state.locks += 1;
                 vec![String::new()]
@@ -40,6 +45,8 @@ impl ModelServer {
                 self.state.locks = self.state.locks.saturating_sub(1);
                 vec![if had { "t" } else { "f" }.to_owned()]
             }
+            Sql::UnlockOther => vec!["f".to_owned()],
+            Sql::CountLocks => vec![String::new(); self.state.locks as usize],
             Sql::UnlockAll => {
                 self.state.locks = 0;
                 vec![String::new()]
@@ -65,6 +72,17 @@ impl ModelServer {
         })
     }
 
+    /// Rights, and libraries that know all names with their prefix.
+    fn may_set(&self, name: &str) -> Result<(), Failure> {
+        if name == "log_statement" && self.state.user() != "adm" {
+            return Err(("42501", "permission denied to set parameter"));
+        }
+        if name.starts_with("lib.") && self.state.has_library {
+            return Err(("42602", "invalid configuration parameter name"));
+        }
+        Ok(())
+    }
+
     fn has_table(&self, name: &str) -> Result<(), Failure> {
         if self.state.objects.temporary.contains(name) { Ok(()) } else { Err(NO_TABLE) }
     }
@@ -88,6 +106,7 @@ impl ModelServer {
                 self.act_on_transaction(sql)
             }
             Sql::Set { name, value, is_local } => {
+                self.may_set(name)?;
                 if *is_local && is_single && self.state.block == Block::None {
                     self.warn("25P01", "SET LOCAL can only be used in transaction blocks");
                     return Ok(());
@@ -128,6 +147,11 @@ impl ModelServer {
                 self.version += 1;
                 Ok(())
             }
+            // PostgreSQL 15 lets only the owner of a database create tables in `public`.
+            Sql::Create(_) if !self.state.value("search_path").starts_with("pg_temp") => {
+                Err(("42501", "permission denied for schema public"))
+            }
+            Sql::Create(name) => self.act_on_objects(&Sql::CreateTemp(name.clone())),
             _ => self.act_on_objects(sql),
         }
     }
@@ -158,8 +182,8 @@ impl ModelServer {
                 objects.channels.insert(name.clone());
                 Ok(())
             }
-            Sql::Unlisten => {
-                objects.channels.clear();
+            Sql::Unlisten(name) => {
+                objects.channels.retain(|known| name.as_ref().is_some_and(|name| name != known));
                 Ok(())
             }
             _ => Ok(()),
@@ -211,13 +235,13 @@ impl ModelServer {
             Sql::Prepare(..) => "PREPARE",
             Sql::Deallocate(Some(_)) => "DEALLOCATE",
             Sql::Deallocate(None) => "DEALLOCATE ALL",
-            Sql::CreateTemp(_) => "CREATE TABLE",
+            Sql::CreateTemp(_) | Sql::Create(_) => "CREATE TABLE",
             Sql::Drop(_) => "DROP TABLE",
             Sql::Declare(_) => "DECLARE CURSOR",
             Sql::Close(Some(_)) => "CLOSE CURSOR",
             Sql::Close(None) => "CLOSE CURSOR ALL",
             Sql::Listen(_) => "LISTEN",
-            Sql::Unlisten => "UNLISTEN",
+            Sql::Unlisten(_) => "UNLISTEN",
             Sql::Alter => "ALTER TABLE",
             Sql::Fetch(_) => return format!("FETCH {rows}"),
             Sql::CopyOut => "COPY 1",

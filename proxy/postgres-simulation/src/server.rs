@@ -141,7 +141,7 @@ impl ModelServer {
                 Ok(())
             }
             tag::FUNCTION_CALL => {
-                let result = self.function_call();
+                let result = self.function_call(body);
                 if let Err(failure) = result {
                     self.fail(failure);
                 }
@@ -345,9 +345,12 @@ impl ModelServer {
         self.has_ended = true;
     }
 
-    fn function_call(&mut self) -> Result<(), Failure> {
+    fn function_call(&mut self, body: &[u8]) -> Result<(), Failure> {
         self.check_block(None)?;
         self.state.start();
+        if body.get(..4) == Some(&ADVISORY_LOCK.to_be_bytes()) {
+            self.state.locks += 1;
+        }
         backend::function_call_response(&mut self.out, Some(b"ok"));
         Ok(())
     }
@@ -492,6 +495,9 @@ impl ModelServer {
         Ok(())
     }
 }
+
+/// The number of `pg_advisory_lock(bigint)`.
+pub const ADVISORY_LOCK: u32 = 2880;
 
 const SYNTAX: Failure = ("42601", "syntax error");
 const OUTDATED: Failure = ("0A000", "cached plan must not change result type");

@@ -48,14 +48,22 @@ pub enum Sql {
     Execute(String),
     /// `DEALLOCATE name`; `None` is ALL.
     Deallocate(Option<String>),
+    /// `SELECT lib_call()`: a function, whose library is loaded with its first call.
+    LibraryCall,
     /// `SELECT pg_advisory_lock(n)`.
     Lock,
     /// `SELECT pg_advisory_unlock(n)`.
     Unlock,
+    /// `SELECT pg_advisory_unlock(99)`, of a lock that nobody has.
+    UnlockOther,
+    /// The gateway's own look at `pg_locks`: a row for each lock.
+    CountLocks,
     /// `SELECT pg_advisory_unlock_all()`.
     UnlockAll,
     /// `CREATE TEMP TABLE name (a int)`.
     CreateTemp(String),
+    /// `CREATE TABLE name (a int)`: only in the schema of temporary ones, if that is first in the path.
+    Create(String),
     /// `SELECT a FROM name`: empty if it exists.
     Read(String),
     /// `DROP TABLE name`.
@@ -68,8 +76,8 @@ pub enum Sql {
     Close(Option<String>),
     /// `LISTEN name`.
     Listen(String),
-    /// `UNLISTEN *`.
-    Unlisten,
+    /// `UNLISTEN name`; `None` is all.
+    Unlisten(Option<String>),
     /// `COPY t FROM STDIN`.
     CopyIn,
     /// `COPY t TO STDOUT`.
@@ -95,8 +103,11 @@ impl Sql {
                 | SetConfig(..)
                 | Show(_)
                 | Execute(_)
+                | LibraryCall
                 | Lock
                 | Unlock
+                | UnlockOther
+                | CountLocks
                 | UnlockAll
                 | Read(_)
                 | Fetch(_)
@@ -177,11 +188,16 @@ fn one(text: &str) -> Result<Option<Sql>, SyntaxError> {
         "DISCARD PLANS" | "DISCARD SEQUENCES" => Sql::DiscardNothing(upper.clone()),
         "DEALLOCATE ALL" => Sql::Deallocate(None),
         "CLOSE ALL" => Sql::Close(None),
-        "UNLISTEN *" => Sql::Unlisten,
+        "UNLISTEN *" => Sql::Unlisten(None),
         "SELECT $1::TEXT" => Sql::Parameter,
         "SELECT 1/0" => Sql::Fails,
+        "SELECT LIB_CALL()" => Sql::LibraryCall,
         "SELECT PG_ADVISORY_LOCK(1)" => Sql::Lock,
         "SELECT PG_ADVISORY_UNLOCK(1)" => Sql::Unlock,
+        "SELECT PG_ADVISORY_UNLOCK(99)" => Sql::UnlockOther,
+        "SELECT FROM PG_LOCKS WHERE LOCKTYPE OPERATOR(=) 'ADVISORY' AND PID OPERATOR(=) PG_BACKEND_PID()" => {
+            Sql::CountLocks
+        }
         "SELECT PG_ADVISORY_UNLOCK_ALL()" => Sql::UnlockAll,
         "COPY T FROM STDIN" => Sql::CopyIn,
         "COPY T TO STDOUT" => Sql::CopyOut,
@@ -208,7 +224,7 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         let (name, body) = rest.split_once(" AS ").ok_or(SyntaxError)?;
         return Ok(Sql::Prepare(unquote(name), body.to_owned()));
     }
-    let by_name: [ByName; 9] = [
+    let by_name: [ByName; 11] = [
         ("EXECUTE ", Sql::Execute),
         ("DEALLOCATE ", |name| Sql::Deallocate(Some(name))),
         ("SELECT A FROM ", Sql::Read),
@@ -216,7 +232,9 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         ("FETCH 1 FROM ", Sql::Fetch),
         ("CLOSE ", |name| Sql::Close(Some(name))),
         ("LISTEN ", Sql::Listen),
+        ("UNLISTEN ", |name| Sql::Unlisten(Some(name))),
         ("SHOW ", |name| Sql::Show(setting(&name))),
+        ("CREATE TABLE ", |rest| Sql::Create(rest.split(' ').next().unwrap_or_default().to_ascii_lowercase())),
         ("CREATE TEMP TABLE ", |rest| Sql::CreateTemp(rest.split(' ').next().unwrap_or_default().to_ascii_lowercase())),
     ];
     for (prefix, make) in by_name {
@@ -253,6 +271,9 @@ fn session<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<S
     }
     if upper == "SET SESSION AUTHORIZATION DEFAULT" {
         return set("session_authorization", None);
+    }
+    if let Some(role) = after("SET LOCAL ROLE ") {
+        return Ok(Sql::Set { name: "role".to_owned(), value: Some(unquote(role)), is_local: true });
     }
     if let Some(role) = after("SET ROLE ") {
         return set("role", Some(unquote(role)));

@@ -43,12 +43,21 @@ pub struct State {
     pub block: Block,
     /// Advisory locks of the session: no rollback releases them.
     pub locks: u32,
+    /// A library is there that refuses all parameters of its prefix, `lib.`.
+    pub has_library: bool,
 }
 
 impl State {
     /// As after a login.
     pub fn new() -> Self {
-        Self { objects: Objects::default(), before: None, savepoints: Vec::new(), block: Block::None, locks: 0 }
+        Self {
+            objects: Objects::default(),
+            before: None,
+            savepoints: Vec::new(),
+            block: Block::None,
+            locks: 0,
+            has_library: false,
+        }
     }
 
     /// The value of a parameter; empty if it has none.
@@ -56,6 +65,18 @@ impl State {
         let default = REPORTED.iter().find(|(reported, _)| *reported == name).map_or("", |(_, default)| *default);
         let set = self.objects.local.get(name).or_else(|| self.objects.settings.get(name));
         set.map_or(default, String::as_str).to_owned()
+    }
+
+    /// The role whose rights decide; empty: that of the login.
+    pub fn user(&self) -> String {
+        let role = self.value("role");
+        if role.is_empty() { self.value("session_authorization") } else { role }
+    }
+
+    /// A function is called whose library has parameters of its own: those of its prefix are gone.
+    pub fn load_library(&mut self) {
+        self.has_library = true;
+        self.objects.settings.retain(|name, _| !name.starts_with("lib."));
     }
 
     /// A statement is about to run.

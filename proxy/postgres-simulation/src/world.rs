@@ -107,7 +107,7 @@ impl World {
         self.names += 1;
         let mark = format!("m{}", self.names);
         Client {
-            session: Session::new([], self.settings.clone(), self.share.clone(), Time::ZERO),
+            session: Session::new([], self.settings.clone(), self.share.clone(), Time::ZERO).with_pool("pool"),
             direct: ModelServer::new(),
             mark,
             sent: Vec::new(),
@@ -374,8 +374,9 @@ impl World {
 
     fn recover(&mut self, at: usize, mut recovery: Recovery) {
         let server = &mut self.servers[at];
+        let runs_query = server.state.is_busy() && !server.state.facts(false, false).is_copying;
         let recovered = recovery.begin(&mut server.state, &self.share, &self.io);
-        if recovery.needs_cancel() && self.rng.below(2) == 0 && recovered == Recovered::NotYet {
+        if runs_query && self.rng.below(2) == 0 && recovered == Recovered::NotYet {
             server.model.cancel();
         }
         server.used = Use::Recovery(recovery);
@@ -420,7 +421,17 @@ impl World {
         let kept = self.settings.server_statements_max + 4;
         assert!(server.model.statements() <= kept, "{} statements", server.model.statements());
         self.checked_in += 1;
+        if self.rng.below(4) == 0 {
+            self.move_to_worker(at);
+        }
         self.serve(at);
+    }
+
+    /// Another worker gets the server: only what it packs is known of it there.
+    fn move_to_worker(&mut self, at: usize) {
+        let there = ServerState::new(ModelServer::reports(), None, &self.share);
+        let parcel = std::mem::replace(&mut self.servers[at].state, there).pack().expect("it is clean");
+        self.servers[at].state = parcel.unpack(&self.share);
     }
 
     fn replace(&mut self, at: usize) {

@@ -14,6 +14,7 @@
 //! | `rules` | rules about statements |
 //! | `shared` | state that the workers of a listener share |
 //! | `console` | the admin console, database `pgbouncer` |
+//! | `lookup` | users that the server knows: `auth_query` |
 //! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
 //! | `metrics` | the cells this room writes |
 
@@ -26,6 +27,7 @@ mod connection;
 mod console;
 mod derivation;
 mod inventory;
+mod lookup;
 mod metrics;
 mod penalty;
 pub mod rules;

@@ -4,9 +4,11 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     fmt,
-    hash::{Hash, Hasher},
+    hash::{BuildHasher as _, Hash, Hasher, RandomState},
     io,
     rc::Rc,
+    sync::{Arc, LazyLock},
+    time::Duration,
 };
 
 use weir_base::error::Culprit;
@@ -26,19 +28,32 @@ use weir_upstream::{
     pooled::{IdleVerdict, LoginError, LoginTarget, PooledProtocol},
 };
 
-use crate::{derivation::derive, settings::PostgresUpstreamSettings};
+use crate::{
+    derivation::derive,
+    settings::{AuthQuerySettings, PostgresUpstreamSettings},
+};
 
 /// Greetings that are remembered, one for each key. Beyond it all are forgotten, and servers send them again: about 2 MiB.
 const GREETINGS_MAX: usize = 1_024;
 /// Derived keys that are remembered: of each upstream user one.
 pub(crate) const DERIVED_KEYS_MAX: usize = 1_024;
 
-/// The identity of a pool: database, user, and the proof for that user.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PoolKey {
+/// The `application_name` of connections that run auth queries.
+const LOOKUPS: &str = "weir auth_query";
+
+/// The identity of a pool: database, user, and the proof for that user. Clones share it.
+#[derive(Clone)]
+pub struct PoolKey(Arc<Identity>);
+
+#[derive(PartialEq, Eq)]
+struct Identity {
+    /// Of the names: each transaction that waits for a server looks its pool up.
+    hash: u64,
     database: Box<[u8]>,
     user: Box<[u8]>,
     credential: Credential,
+    /// Longest time of a statement, if its connections run auth queries. No client ever has one of them.
+    lookup_timeout: Option<Duration>,
 }
 
 impl PoolKey {
@@ -49,33 +64,59 @@ impl PoolKey {
         credential: Credential,
         settings: &PostgresUpstreamSettings,
     ) -> Self {
-        let database = settings.database.as_ref().map_or(database, |name| name.as_bytes()).into();
+        let database = settings.database.as_ref().map_or(database, |name| name.as_bytes());
         match &settings.user {
             Some(user) => {
                 let password = settings.password.clone().map_or(Credential::None, Credential::Password);
-                Self { database, user: user.as_bytes().into(), credential: password }
+                Self::with(database, user.as_bytes(), password, None)
             }
-            None => Self { database, user: user.into(), credential },
+            None => Self::with(database, user, credential, None),
         }
     }
 
+    /// The pool of the connections that run auth queries.
+    pub(crate) fn of_lookups(settings: &AuthQuerySettings) -> Self {
+        let (database, user) = (settings.database.as_bytes(), settings.user.as_bytes());
+        Self::with(database, user, settings.credential.clone(), Some(settings.timeout))
+    }
+
+    fn with(database: &[u8], user: &[u8], credential: Credential, lookup_timeout: Option<Duration>) -> Self {
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let hash = HASHER.hash_one((database, user));
+        Self(Arc::new(Identity { hash, database: database.into(), user: user.into(), credential, lookup_timeout }))
+    }
+
     pub(crate) fn database_name(&self) -> String {
-        String::from_utf8_lossy(&self.database).into_owned()
+        String::from_utf8_lossy(&self.0.database).into_owned()
     }
 
     pub(crate) fn user_name(&self) -> String {
-        String::from_utf8_lossy(&self.user).into_owned()
+        String::from_utf8_lossy(&self.0.user).into_owned()
     }
 
     fn identity(&self) -> ServerIdentity {
-        ServerIdentity::new(&self.user, &self.database, self.credential.clone())
+        let mut identity = ServerIdentity::new(&self.0.user, &self.0.database, self.0.credential.clone());
+        if let Some(timeout) = self.0.lookup_timeout {
+            // No setting of a client comes here, and no schema but the system's is searched (CVE-2025-12819).
+            let timeout = timeout.as_millis().max(1).to_string();
+            let own = [("search_path", "pg_catalog"), ("application_name", LOOKUPS), ("statement_timeout", &timeout)];
+            identity.parameters = own.map(|(name, value)| (name.into(), value.into())).to_vec();
+        }
+        identity
     }
 }
 
+impl PartialEq for PoolKey {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Eq for PoolKey {}
+
 impl Hash for PoolKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.database.hash(state);
-        self.user.hash(state);
+        state.write_u64(self.0.hash);
     }
 }
 
@@ -152,11 +193,11 @@ impl PooledProtocol for PostgresServer {
     const FAREWELL: &'static [u8] = b"X\0\0\0\x04";
 
     fn database(key: &PoolKey) -> &[u8] {
-        &key.database
+        &key.0.database
     }
 
     fn user(key: &PoolKey) -> &[u8] {
-        &key.user
+        &key.0.user
     }
 
     fn process(state: &ServerState) -> u32 {
@@ -164,7 +205,10 @@ impl PooledProtocol for PostgresServer {
     }
 
     async fn login(&self, stream: &mut Stream, target: &LoginTarget, key: &PoolKey) -> Result<ServerState, LoginError> {
-        let facts = log_in(stream, target, key.identity(), &self.keys).await?;
+        let facts = log_in(stream, target, key.identity(), &self.keys).await.inspect_err(|_| {
+            // A client of this key is not let in before a server has accepted it again.
+            self.greetings.borrow_mut().remove(key);
+        })?;
         let cancel = (facts.pid != 0).then(|| CancelTarget { pid: facts.pid, secret: facts.secret[..].into() });
         let reported = facts.parameters.iter().map(|(name, value)| (&name[..], &value[..]));
         let state = ServerState::new(reported, cancel, &self.share);
@@ -248,6 +292,11 @@ fn tls_mode(target: &LoginTarget) -> TlsMode {
     if target.has_tls() { TlsMode::Require } else { TlsMode::Disable }
 }
 
+/// The binding of a login to the TLS below it, on both sides: the hash of the certificate of the one that is the server.
+pub(crate) fn channel_binding(stream: &Stream) -> ChannelBinding {
+    stream.with_server_certificate(ChannelBinding::of_certificate).unwrap_or_default()
+}
+
 /// Logs a fresh connection in.
 async fn log_in(
     stream: &mut Stream,
@@ -272,7 +321,8 @@ async fn log_in(
                 Step::More => break,
                 Step::StartTls => {
                     target.start_tls(stream, &std::mem::take(&mut input)).await?;
-                    stream.output.with(|out| login.on_tls(ChannelBinding::None, out))
+                    let binding = channel_binding(stream);
+                    stream.output.with(|out| login.on_tls(binding, out))
                 }
                 Step::Derive(derivation) => {
                     let derived = derive(derivation, keys).await;

@@ -9,7 +9,7 @@ use std::{
 
 use weir_base::{Secret, time::turn};
 use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, is_among, settings::ListenerSettings};
-use weir_postgres_session::{SessionSettings, WorkerShare, hba::Rules, login::LoginPolicy};
+use weir_postgres_session::{SessionSettings, WorkerShare, login::LoginPolicy};
 use weir_sasl::KeyCache;
 use weir_upstream::pooled::PooledUpstream;
 
@@ -19,6 +19,7 @@ use crate::{
     connection,
     console::set::SetRequest,
     inventory::InventoryRequest,
+    lookup::Lookups,
     metrics::ListenerMetrics,
     penalty::Penalties,
     rules::Judges,
@@ -44,9 +45,8 @@ struct Made {
 
 impl Made {
     fn new(listener: &ListenerSettings, settings: PostgresListenerSettings) -> Self {
-        let rules = Rules::of(settings.auth);
         let tls = listener.tls.is_some();
-        let policy = LoginPolicy { tls, ..LoginPolicy::new(rules, Secret::from(&mock_secret()[..])) };
+        let policy = LoginPolicy { tls, ..LoginPolicy::new(settings.rules.clone(), mock_secret()) };
         let session = Rc::new(settings.session());
         let settings = Rc::new(settings);
         Self { session, file: settings.clone(), settings, policy: Arc::new(policy) }
@@ -54,7 +54,11 @@ impl Made {
 }
 
 /// Random bytes of the process: users that do not exist have the same salt at all its workers.
-fn mock_secret() -> &'static [u8; 32] {
+pub(crate) fn mock_secret() -> Secret {
+    Secret::from(&random_bytes()[..])
+}
+
+fn random_bytes() -> &'static [u8; 32] {
     static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
     SECRET.get_or_init(|| {
         let mut bytes = [0; 32];
@@ -78,6 +82,8 @@ pub struct Service {
     pub(crate) keys: RefCell<KeyCache>,
     pub(crate) penalties: Penalties,
     pub(crate) judges: Judges,
+    /// Users that the server knows.
+    pub(crate) lookups: Lookups,
     made: RefCell<Made>,
     upstream: RefCell<Rc<PostgresUpstream>>,
 }
@@ -96,9 +102,10 @@ impl Service {
             cancels: CancelKeys::new(core.worker),
             cancelling: Cancelling::default(),
             shared,
-            keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *mock_secret())),
-            penalties: Penalties::default(),
             judges: Judges::default(),
+            keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *random_bytes())),
+            penalties: Penalties::default(),
+            lookups: Lookups::default(),
             made: RefCell::new(Made::new(&listener, settings)),
             upstream: RefCell::new(upstream),
             sessions: Sessions::new(core, listener),
@@ -114,6 +121,7 @@ impl Service {
     ) {
         *self.made.borrow_mut() = Made::new(&listener, settings);
         self.judges.forget();
+        self.lookups.clear();
         self.sessions.update(listener);
         *self.upstream.borrow_mut() = upstream;
         self.sessions.wake_all();

@@ -4,11 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use weir_base::Secret;
 use weir_postgres_session::users::{User, Users};
-pub use weir_postgres_session::{PoolMode, SessionSettings, hba::Method};
-use weir_sasl::limits::SALT_BYTES;
+pub use weir_postgres_session::{
+    PoolMode, SessionSettings,
+    hba::{Method, Name, Rule, Rules, Transport},
+    users::{AUTH_QUERY, Credential, UserlistError, userlist},
+};
+use weir_sasl::{Mechanism, ScramVerifier};
 use weir_upstream::pooled::PooledSettings;
 
-use crate::rules::StatementRules;
+use crate::{rules::StatementRules, service::mock_secret};
 
 /// From the accepted connection to the first ReadyForQuery. Default 30 s: a login takes three round trips and a wait for a server.
 pub const CLIENT_LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -23,16 +27,18 @@ pub const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// A PostgreSQL listener.
 #[derive(Clone, Debug)]
 pub struct PostgresListenerSettings {
-    /// How clients prove who they are.
-    pub auth: Method,
+    /// How clients prove who they are, by address, database and user.
+    pub rules: Rules,
     /// Users and what is known of their passwords. With [`Method::Trust`] no client needs one.
     pub users: Arc<Users>,
+    /// Where users are looked for that `users` does not have; `None`: nowhere.
+    pub auth_query: Option<Arc<AuthQuerySettings>>,
     /// Users of the admin console that may do everything there.
     pub admin_users: Vec<String>,
     /// Users of the admin console that may look.
     pub stats_users: Vec<String>,
     /// Rules about statements.
-    pub rules: Arc<StatementRules>,
+    pub statement_rules: Arc<StatementRules>,
     /// See [`PoolMode`].
     pub pool_mode: PoolMode,
     /// See [`CLIENT_LOGIN_TIMEOUT`].
@@ -62,6 +68,21 @@ impl PostgresListenerSettings {
     }
 }
 
+/// Users that the server knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthQuerySettings {
+    /// The user that looks, `auth_user`.
+    pub user: String,
+    /// Its means to log in at the server.
+    pub credential: Credential,
+    /// The database of the query.
+    pub database: String,
+    /// The query. `$1` is the user that is looked for; it returns a row with the user and its stored password.
+    pub query: String,
+    /// Longest time of a lookup. It is shorter than that of a login: a slow server is not the fault of the client.
+    pub timeout: Duration,
+}
+
 /// A PostgreSQL upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresUpstreamSettings {
@@ -77,13 +98,16 @@ pub struct PostgresUpstreamSettings {
     pub pool: PooledSettings,
 }
 
-/// Users with their stored passwords: plain ones, SCRAM verifiers or MD5 hashes. A plain one costs a millisecond.
-pub fn users<'a>(stored: impl IntoIterator<Item = (&'a str, &'a Secret)>) -> Users {
-    let user = |(name, password): (&str, &Secret)| {
-        let mut salt = [0; SALT_BYTES];
-        // Without randomness no login succeeds.
-        let _ = aws_lc_rs::rand::fill(&mut salt);
-        User::new(name.as_bytes(), password, &salt)
-    };
-    stored.into_iter().map(user).collect()
+/// Users with their stored passwords: plain ones, SCRAM verifiers or MD5 hashes. A later one of a name replaces an earlier one.
+pub fn users<'a>(stored: impl IntoIterator<Item = (&'a [u8], &'a Secret)>) -> Users {
+    stored.into_iter().map(|(name, password)| user(name, password)).collect()
+}
+
+/// A user with its stored password. The salt of a plain one is that which a user of the name has that does not exist: neither a
+/// reload nor a new user shows in it.
+pub(crate) fn user(name: &[u8], password: &Secret) -> User {
+    let none = ScramVerifier::mock(Mechanism::ScramSha256, name, &mock_secret(), 1);
+    let mut salt = [0; _];
+    salt.copy_from_slice(&none.challenge().salt);
+    User::new(name, password, &salt)
 }

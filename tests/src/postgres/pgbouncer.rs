@@ -1,6 +1,8 @@
 //! A real PgBouncer in front of a server, to compare with. Debian 12 has 1.18: without prepared statements in transaction
 //! pooling, and without the startup parameter `options`.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -83,6 +85,7 @@ impl Pgbouncer {
             mode.name(),
         );
         std::fs::write(&config, text).expect("written");
+        std::fs::set_permissions(&users, Permissions::from_mode(0o600)).expect("permissions are set");
         [&users, &config].into_iter().for_each(|file| account::give(file));
         let words = ["/usr/sbin/pgbouncer".to_owned(), config.to_string_lossy().into_owned()];
         let log = folder.path().join("pgbouncer.log");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use weir_tests::client::Client;
@@ -42,10 +43,10 @@ fn the_demo_loses_nothing_and_prints_its_counts() {
     let lines: Vec<&str> = printed.lines().collect();
     let rows = lines[..verdict].iter().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        matches!(words.first(), Some(&"redis" | &"http")).then(|| words[1].parse::<u64>().ok())?
+        matches!(words.first(), Some(&"redis" | &"http" | &"postgres")).then(|| words[1].parse::<u64>().ok())?
     });
     let counts: Vec<u64> = rows.collect();
-    assert!(counts.len() == 8 && counts.iter().all(|count| *count > 100), "{counts:?}\n{printed}");
+    assert!(counts.len() == 12 && counts.iter().all(|count| *count > 100), "{counts:?}\n{printed}");
     let sum = format!(" in {} requests", counts.iter().sum::<u64>());
     assert!(lines[verdict].contains(&sum), "{sum} is not in {}", lines[verdict]);
     // A shard that is away cannot answer: these errors are shown as well.
@@ -83,7 +84,7 @@ fn addresses(printed: &str) -> Vec<SocketAddr> {
 /// Sends Ctrl-C, and waits until the demo and all that it started have ended. The exit status was good.
 fn interrupt(mut process: Process) -> bool {
     let addresses = addresses(&process.log());
-    assert_eq!(addresses.len(), 7, "four servers, two listeners, one admin server: {addresses:?}");
+    assert_eq!(addresses.len(), 9, "five servers, three listeners, one admin server: {addresses:?}");
     process.signal("INT");
     let status = process.wait(END_WAIT);
     for address in addresses {
@@ -101,11 +102,18 @@ fn the_demo_serves_until_ctrl_c_and_ends_its_processes() {
         let rest = log.split(words).nth(1).unwrap_or_else(|| panic!("{words} is not in\n{log}"));
         rest.split([',', ' ', '\n']).next().unwrap_or_default().to_owned()
     };
-    let (redis, http) = (after("gateway  redis on "), after(", http on "));
+    let (redis, http, postgres) = (after("gateway  redis on "), after(", http on "), after(", postgres on "));
     let port = |address: &str| address.parse::<SocketAddr>().expect("an address").port();
     assert!(log.contains(&format!("redis-cli -p {} set hello world", port(&redis))), "{log}");
     Client::connect(&Address::port(port(&redis))).expect(&["SET", "hello", "world"], b"+OK\r\n");
     assert_eq!(HttpClient::connect(&Address::port(port(&http))).get("/64").content().len(), 64);
+    // The line that the demo names, with the program of PostgreSQL.
+    assert!(log.contains(&format!("psql postgres://demo@{postgres}/demo -c 'SELECT 1'")), "{log}");
+    let url = format!("postgres://demo@{postgres}/demo");
+    let account = "SELECT aid FROM pgbench_accounts WHERE aid = 4711";
+    let psql = Command::new("psql").args(["-XAtq", &url, "-c", account]).output().expect("psql starts");
+    let printed = String::from_utf8_lossy(&psql.stdout).into_owned();
+    assert_eq!(printed.trim(), "4711", "{}", String::from_utf8_lossy(&psql.stderr));
     assert!(interrupt(process), "Ctrl-C is how it ends");
 }
 

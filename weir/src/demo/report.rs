@@ -13,13 +13,17 @@ pub fn scene(title: &str, about: &str) {
 
 /// Prints the running processes and their addresses.
 pub fn opening(stage: &Stage) {
-    println!("gateway  redis on {}, http on {}, admin on {}", stage.redis, stage.http, stage.admin_url);
+    println!(
+        "gateway  redis on {}, http on {}, postgres on {}, admin on {}",
+        stage.redis, stage.http, stage.postgres, stage.admin_url
+    );
     let list = |servers: &[super::stage::Server]| {
         let all: Vec<String> = servers.iter().map(ToString::to_string).collect();
         all.join(" and ")
     };
     println!("servers  redis: {} (each has half of the keys)", list(&stage.redis_servers));
     println!("         http: {} (both have everything)", list(&stage.http_servers));
+    println!("         postgres: {} (answers a SELECT of an account of pgbench)", stage.postgres_server);
     println!("The load is paced: its counts say nothing about how much this machine carries.");
 }
 
@@ -27,7 +31,7 @@ pub fn opening(stage: &Stage) {
 pub fn rows(load: &Load) -> TrafficCounts {
     header();
     let mut sum = TrafficCounts::default();
-    for protocol in ["redis", "http"] {
+    for protocol in ["redis", "http", "postgres"] {
         let seen = load.take(|client| client.protocol == protocol);
         row(protocol, &seen);
         sum.add(&seen);
@@ -35,16 +39,19 @@ pub fn rows(load: &Load) -> TrafficCounts {
     sum
 }
 
-/// The rows of the scene in which shard 0 dies: its clients, and the clients of the other one together with those of HTTP.
+/// The rows of the scene in which shard 0 dies: its clients, and the clients of the other one together with those of the other
+/// protocols.
 pub fn shard_rows(load: &Load) -> (TrafficCounts, TrafficCounts) {
     header();
     let dead = load.take(|client| client.shard == Some(0));
     row("dead shard", &dead);
     let mut other = load.take(|client| client.shard == Some(1));
     row("other shard", &other);
-    let http = load.take(|client| client.protocol == "http");
-    row("http", &http);
-    other.add(&http);
+    for protocol in ["http", "postgres"] {
+        let seen = load.take(|client| client.protocol == protocol);
+        row(protocol, &seen);
+        other.add(&seen);
+    }
     (dead, other)
 }
 
@@ -99,6 +106,7 @@ pub fn lines_to_try(stage: &Stage) {
     println!("\nServing until Ctrl-C. Try:");
     println!("  redis-cli -p {port} set hello world");
     println!("  curl http://{}/64", stage.http);
+    println!("  psql postgres://demo@{}/demo -c 'SELECT 1'", stage.postgres);
     println!("  weir top --admin {}", stage.admin_url);
     println!("How much one core of this machine carries (about two minutes, from a clone of the repository):");
     println!("  weir lab knee examples/lab/redis-mixed.toml --quick");

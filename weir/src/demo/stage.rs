@@ -1,4 +1,4 @@
-//! The processes of the demo: two servers of each protocol, and the gateway.
+//! The processes of the demo: two servers of Redis and of HTTP, one of PostgreSQL, and the gateway.
 
 use std::{
     fmt, fs,
@@ -22,6 +22,7 @@ use crate::{admin_client::Admin, upgrade::request::is_running};
 /// The ports of the gateway, if nothing else has them; others then.
 const REDIS_PORT: u16 = 7380;
 const HTTP_PORT: u16 = 7381;
+const POSTGRES_PORT: u16 = 7382;
 const ADMIN_PORT: u16 = 7390;
 /// Limit for one response of the admin server.
 const ADMIN_LIMIT: Duration = Duration::from_secs(5);
@@ -90,7 +91,7 @@ impl fmt::Display for Upgrade {
         write!(
             f,
             "process {} took over from {} after {:.0} ms; that one ended {:.0} ms later\n  {} Redis connections moved; those of \
-             HTTP end after a response",
+             HTTP end after a response, those of PostgreSQL after a transaction",
             self.new,
             self.old,
             self.served.as_secs_f64() * 1e3,
@@ -106,12 +107,16 @@ pub struct Stage {
     pub redis: String,
     /// Listener of the gateway.
     pub http: String,
+    /// Listener of the gateway.
+    pub postgres: String,
     /// URL of the admin server.
     pub admin_url: String,
     /// Two shards.
     pub redis_servers: Vec<Server>,
     /// Two servers with the same content.
     pub http_servers: Vec<Server>,
+    /// One, with the accounts of pgbench.
+    pub postgres_server: Server,
     /// The process that was started first. It leads the group of those that upgrades start.
     gateway: Process,
     /// The process that serves now.
@@ -128,26 +133,31 @@ impl Stage {
         let folder = tempfile::Builder::new().prefix("weir-demo-").tempdir().context("a temporary folder")?;
         let pair = |kind| (0..2).map(|_| Server::on_free_port(kind, folder.path())).collect::<Result<Vec<_>>>();
         let (redis_servers, http_servers) = (pair("redis")?, pair("http")?);
-        let [redis, http, admin] = [port(REDIS_PORT)?, port(HTTP_PORT)?, port(ADMIN_PORT)?];
+        let postgres_server = Server::on_free_port("postgres", folder.path())?;
+        let ports = [port(REDIS_PORT)?, port(HTTP_PORT)?, port(POSTGRES_PORT)?, port(ADMIN_PORT)?];
+        let [redis, http, postgres, admin] = ports;
         let file = folder.path().join("weir.toml");
-        fs::write(&file, config([redis, http, admin], &redis_servers, &http_servers)).context("the configuration")?;
+        let text = config(ports, &redis_servers, &http_servers, &postgres_server);
+        fs::write(&file, text).context("the configuration")?;
         let snapshot = weir_config::load(&file, &|_| None).map_err(|mistakes| anyhow!("{mistakes}"))?;
         let settings = &snapshot.upstream("redis").context("the upstream of Redis")?.settings;
         let placement = Placement::new(settings.placement.clone().context("shards")?, &settings.endpoints);
         let program = std::env::current_exe().context("the path of this program")?;
         let words = [program.into_os_string(), "run".into(), "--config".into(), file.into_os_string()];
         let mut gateway = Process::start(Launch::new("gateway", None, words), folder.path())?;
-        for port in [admin, redis, http] {
+        for port in [admin, redis, http, postgres] {
             gateway.wait_for_port(port)?;
         }
         let admin_url = format!("http://127.0.0.1:{admin}");
         Ok(Self {
             redis: format!("127.0.0.1:{redis}"),
             http: format!("127.0.0.1:{http}"),
+            postgres: format!("127.0.0.1:{postgres}"),
             admin: Admin::new(&admin_url, None),
             admin_url,
             redis_servers,
             http_servers,
+            postgres_server,
             serving: gateway.id(),
             gateway,
             placement,
@@ -214,7 +224,12 @@ fn port(wanted: u16) -> Result<u16> {
     if TcpListener::bind(("127.0.0.1", wanted)).is_ok() { Ok(wanted) } else { place::free_port() }
 }
 
-fn config([redis, http, admin]: [u16; 3], redis_servers: &[Server], http_servers: &[Server]) -> String {
+fn config(
+    [redis, http, postgres, admin]: [u16; 4],
+    redis_servers: &[Server],
+    http_servers: &[Server],
+    postgres_server: &Server,
+) -> String {
     let endpoints = |servers: &[Server]| {
         let quoted: Vec<String> = servers.iter().map(|server| format!("\"{}\"", server.address)).collect();
         quoted.join(", ")
@@ -243,6 +258,15 @@ protocol = "http"
 bind = "127.0.0.1:{http}"
 upstream = "http"
 
+[[listener]]
+name = "database"
+protocol = "postgres"
+bind = "127.0.0.1:{postgres}"
+upstream = "postgres"
+
+[listener.postgres]
+auth = "trust" # on loopback
+
 [[upstream]]
 name = "redis"
 endpoints = [{}]
@@ -253,8 +277,13 @@ distribution = "maglev"
 [[upstream]]
 name = "http"
 endpoints = [{}]
+
+[[upstream]]
+name = "postgres"
+endpoints = ["{}"]
 "#,
         endpoints(redis_servers),
-        endpoints(http_servers)
+        endpoints(http_servers),
+        postgres_server.address
     )
 }

@@ -13,7 +13,7 @@ use std::{
 
 use weir_parties::interrupt;
 
-use super::{http::HttpConnection, redis::RedisConnection, stage::Stage};
+use super::{http::HttpConnection, postgres::PostgresConnection, redis::RedisConnection, stage::Stage};
 
 /// Clients per protocol. A multiple of the number of shards.
 pub const CLIENTS: u16 = 8;
@@ -122,7 +122,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts the clients of both protocols.
+    /// Starts the clients of all protocols.
     pub fn start(stage: &Stage) -> anyhow::Result<Self> {
         let mut load = Self { clients: Vec::new(), threads: Vec::new(), stop: Arc::default() };
         for number in 0..CLIENTS {
@@ -130,6 +130,7 @@ impl Load {
             let shard = number % stage.redis_servers.len() as u16;
             load.client::<RedisConnection>("redis", &stage.redis, stage.key_on(shard, number), Some(shard))?;
             load.client::<HttpConnection>("http", &stage.http, format!("c{number}"), None)?;
+            load.client::<PostgresConnection>("postgres", &stage.postgres, number.to_string(), None)?;
         }
         Ok(load)
     }

@@ -23,6 +23,8 @@ pub const STALL: Duration = Duration::from_secs(5);
 
 /// After a peak of at least this many connections memory is given back once half of them have gone.
 const PEAK_MIN: usize = 1_000;
+/// Looks after which the start is over: half a second.
+const STARTED_AFTER: u64 = 2;
 
 struct WorkerCells {
     cpu: SharedCounter,
@@ -58,11 +60,16 @@ pub fn run(gateway: &Gateway) {
     let mut peak = 0;
     let (mut knees, mut errors) = (KneeWatch::default(), ErrorWatch::default());
     let mut served = CertificateWatch::default();
+    let mut looks = 0;
     while !gateway.stopping.load(Ordering::Relaxed) {
         shared.gauge(&catalog::CONNECTIONS_LIMIT, &[]).set(gateway.snapshot().limits.connections.into());
         shared.gauge(&catalog::BUFFERED_LIMIT_BYTES, &[]).set(gateway.bytes.limit() as i64);
         for (id, cells) in cells.iter_mut().enumerate() {
             look(gateway, id, cells);
+        }
+        looks += 1;
+        if looks == STARTED_AFTER {
+            release_start();
         }
         let loads = knees.look(&gateway.registry, &gateway.snapshot(), Time::now());
         *lock(&gateway.loads) = loads;
@@ -76,6 +83,13 @@ pub fn run(gateway: &Gateway) {
             weir_engine::net::release_free_memory();
         }
         thread::sleep(LOOK);
+    }
+}
+
+/// The memory that only the start needed.
+fn release_start() {
+    if let Err(error) = weir_engine::net::release_program_pages() {
+        tracing::debug!(%error, "the pages of the start stay in memory");
     }
 }
 

@@ -174,7 +174,7 @@ fn differs(one: &Snapshot, other: &Snapshot) -> bool {
     };
     let password = |snapshot: &Snapshot| match &snapshot.listeners[0].protocol {
         ListenerProtocol::Postgres(own) => {
-            let user = own.users.find(b"alice").or_else(|| own.users.find(b"other"));
+            let user = [&b"alice"[..], b"other", b"listed"].into_iter().find_map(|name| own.users.find(name));
             user.and_then(|user| user.password().map(|password| password.expose().to_vec()))
         }
         _ => None,

@@ -26,6 +26,7 @@ fn furnished(name: &str) -> (TempDir, PathBuf) {
     }
     private(&certs.join("redis-password"), "from a file\n");
     private(&directory.path().join("users.acl"), "user writer on >canary-user ~report:* +@write\n");
+    private(&directory.path().join("userlist.txt"), "\"listed\" \"canary-listed\"\n");
     // Made with the crypt of glibc; the key is that of RFC 8037 appendix A.2.
     private(
         &directory.path().join("users.htpasswd"),

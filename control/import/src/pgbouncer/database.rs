@@ -130,10 +130,9 @@ fn parameter(key: &str, value: &str, place: &mut Place, database: &mut Database<
 fn without_counterpart(key: &str) -> Option<(&'static str, &'static str)> {
     const AT_ROLE: &str = "ALTER ROLE ... SET at the server";
     Some(match key {
-        "auth_user" | "auth_query" | "auth_dbname" => (
-            "users are not looked up at the server: those that are not in auth_file cannot log in",
-            "[[listener.user]]",
-        ),
+        "auth_user" | "auth_query" | "auth_dbname" => {
+            ("the value of [pgbouncer] holds for all databases", "a [[listener]] of its own")
+        }
         "client_encoding" | "datestyle" | "timezone" | "application_name" => {
             ("each client has the values that it or the server chooses", AT_ROLE)
         }
@@ -196,9 +195,8 @@ fn login(place: Place, users: &mut Users, database: &mut Database<'_>) {
         note("user", why.to_owned(), "user of [upstream.postgres]");
         return;
     }
-    let known = users.find(&user).map(|(form, variable)| (form, variable.to_owned()));
-    let variable = match (place.password, known) {
-        (Some(password), _) => {
+    let variable = match place.password {
+        Some(password) => {
             let variable = users.variables.of_server(&user, &password, label(entry));
             note(
                 "password",
@@ -207,13 +205,16 @@ fn login(place: Place, users: &mut Users, database: &mut Database<'_>) {
             );
             Some(variable)
         }
-        (None, Some((Form::Plain, variable))) => Some(variable),
-        (None, Some((_, variable))) => {
-            let why = format!("auth_file has no plain password of this user, which Weir needs: set {variable} to it");
+        None => users.find(&user).map(|(form, variable)| {
+            let why = match form {
+                Form::Plain => {
+                    format!("its password in auth_file is for clients: set {variable} to it for the servers")
+                }
+                _ => format!("auth_file has no plain password of this user, which Weir needs: set {variable} to it"),
+            };
             note("user", why, "password = { file = \"/path\" }");
-            Some(variable)
-        }
-        (None, None) => None,
+            variable
+        }),
     };
     database.more.set("postgres.user", Value::text(&user));
     if let Some(variable) = variable {

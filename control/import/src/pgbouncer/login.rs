@@ -17,83 +17,79 @@ const NAMES_SHOWN: usize = 8;
 struct User {
     name: String,
     form: Form,
-    variable: String,
+    /// The variable that has it for the servers; it is made when it is needed.
+    variable: Option<String>,
 }
 
 /// The users of `auth_file`.
+#[derive(Default)]
 pub(super) struct Users {
     list: Vec<User>,
     places: HashMap<String, usize>,
     pub(super) variables: Variables,
 }
 
+/// The file of users that clients log in with.
+fn file(ini: &Ini) -> Option<&Entry> {
+    ini.get("auth_file").filter(|entry| !entry.value.is_empty() && ini.text("auth_type") != "pam")
+}
+
 impl Users {
     /// Reads the file of users, if there is one.
     pub(super) fn read(ini: &Ini, files: &dyn Files, notes: &mut Vec<Note>) -> Result<Self, Mistake> {
-        let mut users = Self { list: Vec::new(), places: HashMap::new(), variables: Variables::default() };
+        let mut users = Self::default();
         let Some(entry) = ini.get("auth_file").filter(|entry| !entry.value.is_empty()) else { return Ok(users) };
         let mut note = |why: String, nearest: &str| notes.push(Note::new(&entry.place, entry.text(), why, nearest));
-        if ini.text("auth_type") == "pam" {
+        if file(ini).is_none() {
             note("PgBouncer ignores the file with auth_type = pam, and so does the import".to_owned(), "");
             return Ok(users);
         }
         let found = match files.matching(&entry.value) {
             Ok(found) => found,
             Err(why) => {
-                note(
-                    format!("the file cannot be read ({why}): no user is imported"),
-                    "[[listener.user]] for each user",
-                );
+                let why = format!("the file cannot be read here ({why}): Weir reads it when it starts");
+                note(why, "[[listener.user]] for each user");
                 return Ok(users);
             }
         };
-        let mut left_out = Vec::new();
         for (name, text) in &found {
             for listed in userlist::read(name, text)? {
-                users.add(listed, &mut left_out);
+                users.add(listed);
             }
-        }
-        if !left_out.is_empty() {
-            let why = "have no password, or a name beyond printable ASCII without spaces; they are left out";
-            note(format!("{} {why}", some(left_out.iter().map(String::as_str))), "");
-        }
-        if !users.list.is_empty() {
-            let names = some(users.list.iter().map(|user| user.variable.as_str()));
-            let why = "passwords stand outside of the file: set them, in the form that they have now, in the environment of Weir";
-            note(format!("{why}: {names}"), "password = { file = \"/path\" }");
         }
         Ok(users)
     }
 
     /// Adds a user. A later one of the same name replaces an earlier one.
-    fn add(&mut self, listed: Listed, left_out: &mut Vec<String>) {
-        if listed.form == Form::Empty || !super::amount::is_word(&listed.name) {
-            left_out.push(listed.name);
-            return;
-        }
+    fn add(&mut self, listed: Listed) {
         if let Some(place) = self.places.get(&listed.name) {
             self.list[*place].form = listed.form;
             return;
         }
-        let variable = self.variables.unique(&listed.name, "_PASSWORD");
         self.places.insert(listed.name.clone(), self.list.len());
-        self.list.push(User { name: listed.name, form: listed.form, variable });
+        self.list.push(User { name: listed.name, form: listed.form, variable: None });
     }
 
-    /// The form of a user's password and the variable that has it.
-    pub(super) fn find(&self, name: &str) -> Option<(Form, &str)> {
-        let user = &self.list[*self.places.get(name)?];
-        Some((user.form, &user.variable))
-    }
-
-    /// Tables of a listener.
-    pub(super) fn write(&self, more: &mut Table) {
-        for user in &self.list {
-            let mut table = Table::default();
-            table.set("name", Value::text(&user.name));
-            table.set("password", Value::secret(&user.variable));
-            more.push("user", table);
+    /// The form of a user's password and the variable that has it, for a login at the servers.
+    pub(super) fn find(&mut self, name: &str) -> Option<(Form, String)> {
+        let user = &mut self.list[*self.places.get(name)?];
+        if user.form == Form::Empty {
+            return None;
         }
+        let variable = user.variable.get_or_insert_with(|| self.variables.unique(name, "_PASSWORD"));
+        Some((user.form, variable.clone()))
+    }
+
+    /// The key of a listener that names the file.
+    pub(super) fn write(&self, ini: &Ini, more: &mut Table) {
+        if let Some(entry) = file(ini) {
+            more.set("postgres.userlist", Value::text(&entry.value));
+        }
+    }
+
+    /// Whether a password lets a client in.
+    fn has_any(&self) -> bool {
+        self.list.iter().any(|user| user.form != Form::Empty)
     }
 }
 
@@ -141,17 +137,38 @@ pub(super) fn notes(
         let why = format!("{why}: {}", some(names.into_iter()));
         notes.push(Note::new(place, directive.clone(), why, "auth = \"md5\", or a SCRAM verifier"));
     }
-    if needs_password && users.list.is_empty() {
+    if needs_password && file(ini).is_none() {
         let why = "no user is known, so that no client can log in with a password";
-        notes.push(Note::new(place, directive, why, "[[listener.user]] for each user"));
-    }
-    for key in ["auth_user", "auth_query", "auth_dbname"] {
-        if let Some(entry) = ini.get(key).filter(|entry| !entry.value.is_empty()) {
-            let why = "users are not looked up at the server: those that are not in auth_file cannot log in";
-            notes.push(Note::new(&entry.place, key, why, "[[listener.user]]"));
-        }
+        notes.push(Note::new(place, directive, why, "userlist"));
+    } else if needs_password && !users.list.is_empty() && !users.has_any() {
+        let why = "no user has a password, so that no client can log in with one";
+        notes.push(Note::new(place, directive, why, ""));
     }
     Ok(())
+}
+
+/// Keys of a listener about users that the server knows.
+pub(super) fn lookup(ini: &Ini, more: &mut Table, notes: &mut Vec<Note>) {
+    let given = |key: &str| ini.get(key).filter(|entry| !entry.value.is_empty());
+    let Some(user) = given("auth_user").filter(|entry| super::amount::is_word(&entry.value)) else {
+        for entry in [given("auth_query"), given("auth_dbname")].into_iter().flatten() {
+            notes.push(Note::new(&entry.place, &entry.key, "it has no effect without auth_user", "auth_user"));
+        }
+        return;
+    };
+    more.set("postgres.auth_user", Value::text(&user.value));
+    if let Some(query) = given("auth_query") {
+        let why = "the query runs with search_path = pg_catalog: names of other schemas need their schema";
+        notes.push(Note::new(&query.place, "auth_query", why, "public.user_lookup($1)"));
+        more.set("postgres.auth_query", Value::text(&query.value));
+    }
+    match given("auth_dbname").filter(|entry| super::amount::is_word(&entry.value)) {
+        Some(database) => more.set("postgres.auth_dbname", Value::text(&database.value)),
+        None => {
+            let why = "PgBouncer looks users up in the database of the client; here one database has the query";
+            notes.push(Note::new(&user.place, "auth_user", why, "auth_dbname"));
+        }
+    }
 }
 
 /// Notes on the methods that Weir does not have.
@@ -171,10 +188,7 @@ fn method(entry: &Entry, binds: &[String], notes: &mut Vec<Note>) -> Result<(), 
             "every client is believed; its name counts, and admin_users alone may use the console as admins",
             "auth = \"scram-sha-256\"",
         ),
-        "hba" => note(
-            "there are no rules by address, database and user: every client logs in by SCRAM, those too that the rules refuse",
-            "a [[listener]] for each address, and pg_hba.conf of the server",
-        ),
+        "hba" => {}
         "pam" | "ldap" => {
             note("passwords are not checked by other programs: every client logs in by SCRAM", "[[listener.user]]");
         }

@@ -8,6 +8,7 @@
 //! | `listen` | addresses of listeners |
 //! | `limits` | limits and times of listeners and upstreams |
 //! | `login` | `auth_type` and the users |
+//! | `hba` | rules by address, database and user |
 //! | `userlist` | the file of users |
 //! | `variable` | names of environment variables |
 //! | `tls` | TLS of both sides |
@@ -18,6 +19,7 @@
 mod amount;
 mod connect;
 mod database;
+mod hba;
 mod ini;
 mod limits;
 mod listen;
@@ -50,7 +52,8 @@ pub(crate) fn read(name: &str, text: &str, files: &dyn Files) -> Result<Config, 
     config.process.set("limits.connections_per_source", clients);
     let mut users = Users::read(&ini, files, &mut config.notes)?;
     let served = serve::upstreams(&ini, &top, &mut users, &mut config)?;
-    listeners(&ini, &top, &users, &served, &mut config)?;
+    let rules = hba::read(&ini, files, &mut config.notes);
+    listeners(&ini, &top, (&users, &rules), &served, &mut config)?;
     Ok(config)
 }
 
@@ -58,7 +61,7 @@ pub(crate) fn read(name: &str, text: &str, files: &dyn Files) -> Result<Config, 
 fn listeners(
     ini: &Ini,
     top: &SourceLine,
-    users: &Users,
+    (users, rules): (&Users, &[hba::Rule]),
     served: &serve::Served,
     config: &mut Config,
 ) -> Result<(), Mistake> {
@@ -70,7 +73,8 @@ fn listeners(
     login::notes(ini, top, users, &binds, &mut config.notes)?;
     limits::listener(ini, served.pool_mode, &mut more, &mut config.notes)?;
     tls::listener(ini, &mut more, &mut config.notes)?;
-    users.write(&mut more);
+    users.write(ini, &mut more);
+    login::lookup(ini, &mut more, &mut config.notes);
     let mut names = Names::default();
     for bind in binds {
         let is_socket = bind.starts_with("unix:");
@@ -79,6 +83,9 @@ fn listeners(
         if is_socket {
             // Neither program offers TLS on a Unix socket.
             own.remove("tls");
+        }
+        if !rules.is_empty() {
+            hba::write(rules, &bind, &mut own, &mut config.notes);
         }
         config.listeners.push(Listener {
             name: names.unique(if is_socket { "pgbouncer-unix" } else { "pgbouncer" }),

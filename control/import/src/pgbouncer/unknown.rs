@@ -5,10 +5,11 @@ use super::{amount, connect, limits};
 use crate::note::{Mistake, Note};
 
 /// Keys that other files of this folder read.
-const READ_ELSEWHERE: [&str; 42] = [
+const READ_ELSEWHERE: [&str; 43] = [
     "admin_users",
     "auth_dbname",
     "auth_file",
+    "auth_hba_file",
     "auth_query",
     "auth_type",
     "auth_user",
@@ -67,8 +68,7 @@ const SWITCHES: [(&str, &str, &str); 11] = [
 ];
 
 /// Other keys: the value of PgBouncer that needs no note, why, nearest.
-const OTHERS: [(&str, &str, &str, &str); 45] = [
-    ("auth_hba_file", "", "there are no rules by address, database and user", "auth of each [[listener]]"),
+const OTHERS: [(&str, &str, &str, &str); 44] = [
     ("auth_ident_file", "", "there are no maps of names", ""),
     ("auth_ldap_options", "", "passwords are not checked by other programs", "[[listener.user]]"),
     (

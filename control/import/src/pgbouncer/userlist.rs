@@ -32,7 +32,7 @@ pub(super) fn read(name: &str, text: &str) -> Result<Vec<Listed>, Mistake> {
     for (index, line) in text.lines().enumerate() {
         let place = SourceLine { file: file.clone(), line: index + 1 };
         let line = line.trim_start();
-        if line.is_empty() || line.starts_with([';', '#']) {
+        if line.is_empty() || line.starts_with(';') {
             continue;
         }
         let wrong = || Mistake::new(&place, "the line is not \"name\" \"password\"");

@@ -101,6 +101,11 @@ fn furnished() -> TempDir {
     // HAProxy keeps both in one file.
     let made = rcgen::generate_simple_self_signed(vec!["site.example.com".to_owned()]).expect("a certificate");
     private(&root.join("site.pem"), &(made.cert.pem() + &made.signing_key.serialize_pem()));
+    for name in ["etc/pgbouncer/users.txt", "etc/pgbouncer/userlist.txt", "users.txt", "none.txt"] {
+        let file = directory.path().join(name);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        private(&file, &fs::read_to_string(folder(Format::Pgbouncer).join("users.txt")).expect("the users"));
+    }
     private(&root.join("users"), "alice:$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n");
     directory
 }

@@ -33,16 +33,68 @@ fn trust_beyond_this_machine_becomes_a_password_and_says_so() {
 
 #[test]
 fn methods_that_weir_does_not_have_become_scram_and_say_so() {
-    for (method, words) in [("hba", "no rules"), ("pam", "other programs"), ("plain", "clear text")] {
+    for (method, words) in [("hba", "no auth_hba_file"), ("pam", "other programs"), ("plain", "clear text")] {
         let imported = with(&format!("auth_type = {method}\n"));
         assert!(imported.toml.contains("auth = \"scram-sha-256\""), "{}", imported.toml);
         assert!(notes(&imported).contains(words), "{}", notes(&imported));
     }
     let imported = with("auth_type = pam\nauth_file = users.txt\n");
-    assert!(!meaning(&imported.toml).contains(&"[[listener.user]]") && notes(&imported).contains("ignores the file"));
+    assert!(!imported.toml.contains("userlist") && notes(&imported).contains("ignores the file"));
     let imported = with("auth_file = none.txt\n");
-    assert!(notes(&imported).contains("the file cannot be read"), "{}", notes(&imported));
+    assert!(notes(&imported).contains("the file cannot be read here"), "{}", notes(&imported));
+    assert!(imported.toml.contains("userlist = \"none.txt\""), "{}", imported.toml);
+    let imported = with("");
     assert!(notes(&imported).contains("no client can log in"), "{}", notes(&imported));
+}
+
+#[test]
+fn lookups_at_the_server_become_keys_of_the_listener() {
+    let lines = "auth_file = users.txt\nauth_user = app\n";
+    let imported = with(&format!("{lines}auth_query = select * from public.look($1)\nauth_dbname = users\n"));
+    let keys = ["auth_user = \"app\"", "auth_query = \"select * from public.look($1)\"", "auth_dbname = \"users\""];
+    for key in keys {
+        assert!(meaning(&imported.toml).contains(&key), "{key}: {}", imported.toml);
+    }
+    assert!(notes(&imported).contains("search_path = pg_catalog"), "{}", notes(&imported));
+    check(&imported.toml);
+    assert!(notes(&with(lines)).contains("in the database of the client"));
+    let without = with("auth_query = select 1\n");
+    assert!(notes(&without).contains("no effect without auth_user") && !without.toml.contains("auth_query ="));
+}
+
+#[test]
+fn rules_by_address_become_tables_and_none_of_them_opens_more() {
+    let files = "client_tls_sslmode = verify-full\nclient_tls_cert_file = /etc/tls/shop.crt\n\
+                 client_tls_key_file = /etc/tls/shop.key\nclient_tls_ca_file = /etc/tls/ca.crt\n";
+    let lines = "auth_type = hba\nauth_hba_file = /etc/pgbouncer/hba.conf\nauth_file = users.txt\n";
+    let imported = with(&format!("{lines}{files}"));
+    let rules: Vec<Vec<String>> = imported
+        .toml
+        .split("[[listener.postgres.hba]]\n")
+        .skip(1)
+        .map(|rule| {
+            let lines = rule.lines().take_while(|line| !line.is_empty());
+            lines.map(|line| line.split_once(" = ").expect("a key").1.trim_matches(['"', '\'']).to_owned()).collect()
+        })
+        .collect();
+    let wanted = [
+        &["local", "all", "all", "reject"][..],
+        &["host", "pgbouncer", "admin", "127.0.0.1/32", "trust"],
+        &["host", "shop,\"my shop", "app,batch", "10.0.0.0/8", "md5"],
+        &["hostssl", "all", "robot", "0.0.0.0/0", "cert"],
+        &["host", "all", "guest", "192.0.2.0/24", "scram-sha-256"],
+        &["host", "all", "eve", "reject"],
+        &["host", "sameuser", "all", "scram-sha-256"],
+    ];
+    assert_eq!(rules, wanted, "{}", imported.toml);
+    assert!(!imported.toml.contains("auth ="), "{}", imported.toml);
+    check(&imported.toml);
+    for words in ["hba.conf:2: `local", "the line is left out", "clients of other machines need a password"] {
+        assert!(notes(&imported).contains(words), "{words}: {}", notes(&imported));
+    }
+    let without = with(lines);
+    assert!(notes(&without).contains("the listener requests no certificate"), "{}", notes(&without));
+    check(&without.toml);
 }
 
 #[test]

@@ -162,6 +162,9 @@ impl<'a> Draft<'a> {
                 self.statement.class = Class::Admin;
             }
             let is_sure = is_whole && function.is_outermost && !found.has_clauses && found.verb == Some(Verb::Select);
+            if effect == SideEffect::SetConfig && sets_temp_path(self.cursor.text, rest, *function) {
+                self.effect(Effect::CreateTemp { drops_on_commit: false });
+            }
             let effect = match effect {
                 SideEffect::SetConfig => Some(set_config(self.cursor.text, rest, *function, is_sure)),
                 SideEffect::AdvisoryLock => Some(Effect::AdvisoryLock),
@@ -182,6 +185,14 @@ impl<'a> Draft<'a> {
     pub fn is_in_temp(&self, relation: Range) -> bool {
         name(self.cursor.text, relation).schema.is_some_and(|schema| *schema == *b"pg_temp")
     }
+}
+
+/// `set_config('search_path', 'pg_temp', …)`: the next object is temporary although its CREATE does not say so.
+fn sets_temp_path(text: &[u8], all: &[Lexeme], function: FunctionAt) -> bool {
+    let arguments = all.get(function.arguments..).unwrap_or_default();
+    let setting = arguments.first().and_then(|lexeme| plain_text(text, lexeme.token));
+    let may_be_path = setting.is_none_or(|name| name.eq_ignore_ascii_case(b"search_path"));
+    may_be_path && arguments.get(2).is_some_and(|value| setting::may_name_temp(value.range().of(text)))
 }
 
 /// `set_config(name, value, is_local)`. With texts, and sure to run once, it is a SET.

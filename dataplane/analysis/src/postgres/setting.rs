@@ -139,13 +139,18 @@ fn generic(draft: &mut Draft<'_>, is_local: bool) {
 fn set_named(draft: &mut Draft<'_>, is_local: bool, name: &[u8]) {
     let rest = draft.cursor.rest();
     let value = value(draft, rest);
-    if name == b"search_path"
-        && memchr::memmem::find(&rest.of(draft.cursor.text).to_ascii_lowercase(), b"pg_temp").is_some()
-    {
+    if name == b"search_path" && may_name_temp(rest.of(draft.cursor.text)) {
         // The next object is temporary although its CREATE does not say so.
         draft.effect(Effect::CreateTemp { drops_on_commit: false });
     }
     draft.effect(effect_of(is_local, name.into(), value));
+}
+
+/// The path as it is written may begin with the schema of temporary objects. Escapes and strings over several lines are not read.
+pub(super) fn may_name_temp(path: &[u8]) -> bool {
+    let path = path.to_ascii_lowercase();
+    let has = |part: &[u8]| memchr::memmem::find(&path, part).is_some();
+    has(b"pg_temp") || has(b"\\") || has(b"uescape") || (has(b"\n") && has(b"'"))
 }
 
 /// The value at `range`, which reaches to the end. `SET TIME ZONE LOCAL` and `SET NAMES` alone mean the default.

@@ -83,7 +83,8 @@ struct Limits {
 pub(super) struct Ledger<K, W> {
     names: Names<K>,
     limits: Limits,
-    accounts: HashMap<K, Account<W>>,
+    /// Each wait looks its key up several times.
+    accounts: HashMap<K, Account<W>, foldhash::quality::RandomState>,
     /// Permits per database, and per user.
     shared: [HashMap<Box<[u8]>, u32>; 2],
     paused: HashSet<Box<[u8]>>,
@@ -104,7 +105,7 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         Self {
             names,
             limits: Limits::from(&PooledSettings::default()),
-            accounts: HashMap::new(),
+            accounts: HashMap::default(),
             shared: Default::default(),
             paused: HashSet::new(),
             paused_keys: HashSet::new(),

@@ -324,7 +324,8 @@ impl<P: PooledProtocol> Pool<P> {
         }
         let tested = Counted::new(&member.share.counts.tested);
         let Connection { stream, state, .. } = &mut *connection;
-        let checked = timeout(settings.upkeep_timeout, context.protocol.check(stream, state)).await;
+        // In a box: each wait would pay for its size.
+        let checked = timeout(settings.upkeep_timeout, Box::pin(context.protocol.check(stream, state))).await;
         drop(tested);
         let cause = match checked {
             Ok(true) => return Some(connection),

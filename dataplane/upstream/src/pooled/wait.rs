@@ -1,17 +1,18 @@
 //! Waiting for a connection.
 
-use std::{future::poll_fn, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, future::poll_fn, rc::Rc, sync::Arc, task::Poll, time::Duration};
 
 use weir_base::{
     exchange::Refusal,
     time::{Time, turn},
 };
-use weir_engine::timeout;
+use weir_engine::Deadline;
 
 use super::{
     PooledProtocol,
     connection::{Connection, PooledConnection},
     pool::Pool,
+    shared::EndpointLedger,
     slot::{Delivery, Event, Slot},
 };
 use crate::{breaker::BreakerState, endpoints::SelectionCriteria};
@@ -42,6 +43,8 @@ struct Ticket<P: PooledProtocol> {
     number: usize,
     slot: Arc<Slot<P>>,
     own: u64,
+    /// The ledger has called it up: its place is free.
+    is_served: Cell<bool>,
 }
 
 impl<P: PooledProtocol> Ticket<P> {
@@ -50,11 +53,19 @@ impl<P: PooledProtocol> Ticket<P> {
         pool.waiting.set(pool.waiting.get() + 1);
         let slot = Slot::new(share.clone());
         let own = share.ledger.join(&slot, since, context.worker, &context.bell);
-        Self { pool: pool.clone(), number, slot, own }
+        Self { pool: pool.clone(), number, slot, own, is_served: Cell::new(false) }
     }
 
-    async fn event(&self) -> Event<P> {
-        poll_fn(|context| self.slot.poll(context)).await
+    /// The next event; `None`: `due` has come before.
+    async fn event_until(&self, due: &Deadline) -> Option<Event<P>> {
+        poll_fn(|context| match self.slot.poll(context) {
+            Poll::Ready(event) => {
+                self.is_served.set(matches!(event, Event::End(_)));
+                Poll::Ready(Some(event))
+            }
+            Poll::Pending => due.poll_expired(context).map(|()| None),
+        })
+        .await
     }
 
     /// The connection that has come.
@@ -71,6 +82,9 @@ impl<P: PooledProtocol> Ticket<P> {
 impl<P: PooledProtocol> Drop for Ticket<P> {
     fn drop(&mut self) {
         self.pool.waiting.set(self.pool.waiting.get() - 1);
+        if self.is_served.get() && self.pool.context.settings.reserve_pool_size == 0 {
+            return;
+        }
         let share = &self.slot.share;
         share.ledger.change(|ledger| {
             ledger.leave(&share.key, self.own);
@@ -134,16 +148,21 @@ impl<P: PooledProtocol> Pool<P> {
         if let Some(connection) = self.try_acquire(&wanted) {
             return Ok(connection);
         }
-        let wait = Wait { begun: turn::now(), patience, on_wait: Some(on_wait) };
         // In a box: those that need not wait do not pay for its size.
-        Box::pin(self.wait(wanted, wait)).await
+        Box::pin(self.wait(wanted, patience, on_wait)).await
     }
 
-    async fn wait(
+    /// The same after [`Pool::try_acquire`] has found none.
+    ///
+    /// # Errors
+    /// As those of [`Pool::acquire`].
+    pub async fn wait(
         self: &Rc<Self>,
         mut wanted: SelectionCriteria,
-        mut wait: Wait<impl FnOnce()>,
+        patience: Patience,
+        on_wait: impl FnOnce(),
     ) -> Result<PooledConnection<P>, AcquireError> {
+        let mut wait = Wait { begun: turn::now(), patience, on_wait: Some(on_wait) };
         loop {
             let number =
                 self.choose(&wanted).map_err(|refusal| AcquireError { refusal, endpoint: None, words: None })?;
@@ -187,15 +206,14 @@ impl<P: PooledProtocol> Pool<P> {
             return Err(error(Refusal::QueueFull, None));
         }
         let mut ticket = Ticket::new(self, number, wait.begun);
+        let due = weir_engine::deadline();
         loop {
             let ledger = &member.share.ledger;
-            let now = turn::now();
-            let reserve_at = ledger.with(|ledger| ledger.reserve_at(self.key(), now));
-            let due = reserve_at.map_or(wait.due(), |at| at.min(wait.due()));
-            match timeout(due.since(now), ticket.event()).await {
-                Ok(Event::Launch(permit)) => self.log_in(number, permit),
-                Ok(Event::End(Delivery::Refused(refusal, words))) => return Err(error(refusal, words)),
-                Ok(Event::End(delivery)) => {
+            due.set(self.reserve_at(ledger).map_or(wait.due(), |at| at.min(wait.due())));
+            match ticket.event_until(&due).await {
+                Some(Event::Launch(permit)) => self.log_in(number, permit),
+                Some(Event::End(Delivery::Refused(refusal, words))) => return Err(error(refusal, words)),
+                Some(Event::End(delivery)) => {
                     let connection = ticket.take(delivery);
                     // A login that began for it is of use to others, and what was for it and is lost is no reason to wait longer.
                     drop(ticket);
@@ -206,12 +224,20 @@ impl<P: PooledProtocol> Pool<P> {
                     }
                     ticket = Ticket::new(self, number, wait.begun);
                 }
-                Err(_) if wait.is_over(member.share.signals.is_paused()) => {
+                None if wait.is_over(member.share.signals.is_paused()) => {
                     let is_unreachable = member.endpoint.breaker_state() != BreakerState::Closed;
                     return Err(error(if is_unreachable { Refusal::Unreachable } else { Refusal::QueueTimeout }, None));
                 }
-                Err(_) => ledger.change(|ledger| ledger.launch(self.key(), turn::now())),
+                None => ledger.change(|ledger| ledger.launch(self.key(), turn::now())),
             }
         }
+    }
+
+    /// When one has waited long enough for the reserve.
+    fn reserve_at(&self, ledger: &EndpointLedger<P>) -> Option<Time> {
+        if self.context.settings.reserve_pool_size == 0 {
+            return None;
+        }
+        ledger.with(|ledger| ledger.reserve_at(self.key(), turn::now()))
     }
 }

@@ -1,20 +1,22 @@
-//! PostgreSQL: a SELECT of one account of `pgbench` for each request, in the simple or the extended protocol or of a prepared
-//! statement. The number of the account comes back in the row, so that a foreign row shows, whatever the balances are.
+//! PostgreSQL: a SELECT of one account of `pgbench`, or its transaction `tpcb-like`, for each request, in the simple or the extended
+//! protocol or of prepared statements. The number of a selected account comes back in the row, so that a foreign row shows, whatever
+//! the balances are.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `settings` | `[postgres]` of a scenario |
-//! | `plan` | the requests of a shard, and the check of each reply |
+//! | `plan` | the SELECTs of a shard, and the check of each reply |
+//! | `tpcb` | the transactions of a shard and of a connection, and the sums that they keep equal |
 //! | `wire` | whole replies out of chunks: everything up to a ReadyForQuery |
 //! | `login` | from the startup packet to the first ReadyForQuery |
 
 use weir_postgres_codec::backend::{DataRow, tag};
 use weir_postgres_codec::frame::{HEAD_BYTES, head};
 
-use super::{Common, Count, Family, OwnKey, Protocol, REMEDY, Seat, Work};
+use super::{Audit, Common, Count, Family, OwnKey, Protocol, REMEDY, Seat, Work};
 use crate::requests::Planner;
-use crate::scenario::Scenario;
 use crate::scenario::table::Table;
+use crate::scenario::{Scenario, Script};
 use crate::shard::Shard;
 use crate::url::Scheme;
 use crate::wire::Wire;
@@ -24,6 +26,7 @@ mod plan;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tpcb;
 mod wire;
 
 /// Name of the prepared statement of each connection.
@@ -67,15 +70,27 @@ impl Protocol for Postgres {
     fn read(&self, root: &Table<'_>, _common: &Common<'_>) -> Option<Work> {
         root.refuse("payload", "has no meaning for PostgreSQL, where a row is that of an account", "remove it");
         let postgres = root.table("postgres").and_then(settings::read)?;
+        if postgres.script == Script::TpcbLike {
+            root.refuse("pipeline", "has no meaning for transactions, which come one after the other", "remove it");
+        }
         Some(Work { postgres, ..Work::default() })
     }
 
     fn planner<'a>(&self, scenario: &'a Scenario, shard: Shard) -> Box<dyn Planner + 'a> {
-        Box::new(plan::Selects::new(scenario, shard))
+        match scenario.postgres.script {
+            Script::SelectOnly => Box::new(plan::Selects::new(scenario, shard)),
+            Script::TpcbLike => Box::new(tpcb::Transactions { query: scenario.postgres.query }),
+        }
     }
 
-    fn wire(&self, _scenario: &Scenario, _seat: Seat) -> Box<dyn Wire> {
-        Box::new(wire::Replies::new())
+    fn wire(&self, scenario: &Scenario, seat: Seat) -> Box<dyn Wire> {
+        let is_transaction = scenario.postgres.script == Script::TpcbLike;
+        Box::new(wire::Replies::new(is_transaction.then(|| tpcb::Course::new(scenario, seat))))
+    }
+
+    fn audit(&self, scenario: &Scenario) -> Option<Audit> {
+        let audit: Audit = |stream| Box::pin(tpcb::audit(stream));
+        (scenario.postgres.script == Script::TpcbLike).then_some(audit)
     }
 
     fn count(&self) -> Option<Count> {
@@ -83,7 +98,11 @@ impl Protocol for Postgres {
     }
 
     fn mix(&self, scenario: &Scenario) -> String {
-        format!("SELECT of one account, {}", scenario.postgres.query.word())
+        let work = match scenario.postgres.script {
+            Script::SelectOnly => "SELECT of one account",
+            Script::TpcbLike => "TPC-B",
+        };
+        format!("{work}, {}", scenario.postgres.query.word())
     }
 
     fn details(&self, scenario: &Scenario) -> String {

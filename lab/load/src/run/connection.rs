@@ -39,7 +39,7 @@ pub(super) enum Refusal {
     Protocol(String),
 }
 
-async fn connect(target: &Address, scenario: &Scenario, seat: Seat) -> Result<Line, Refusal> {
+pub(super) async fn connect(target: &Address, scenario: &Scenario, seat: Seat) -> Result<Line, Refusal> {
     let marks =
         Watermarks { high: limits::WRITE_HIGH_WATER_BYTES as usize, low: limits::WRITE_LOW_WATER_BYTES as usize };
     let socket = net::connect(target, CONNECT_TIMEOUT).await.map_err(Refusal::Connect)?;

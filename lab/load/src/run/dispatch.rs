@@ -4,8 +4,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use weir_base::Time;
+use weir_engine::spawn;
 
-use super::generator::Generator;
+use super::generator::{Generator, Slot};
+use super::visit::visit;
 use crate::arrivals::Schedule;
 use crate::outcome::Turn;
 
@@ -47,7 +49,7 @@ pub(super) async fn open(generator: Rc<Generator>, schedule: Schedule, times: Ti
             let turn = Turn::of(intended, ready, now.as_nanos(), late_limit);
             generator.intended(intended);
             if turn == Turn::Send {
-                generator.send(slot, intended, ready);
+                send(&generator, slot, intended, ready);
             } else {
                 generator.give_back(slot);
                 generator.skipped(intended, turn);
@@ -81,9 +83,19 @@ pub(super) async fn closed(generator: Rc<Generator>, times: Times) {
         };
         let intended = slot.since.max(times.begins.as_nanos());
         generator.intended(intended);
-        generator.send(slot, intended, intended);
+        send(&generator, slot, intended, intended);
     }
     drain(&generator, times).await;
+}
+
+/// Sends the next request on its slot, or on a connection of its own.
+fn send(generator: &Rc<Generator>, slot: Slot, intended: u64, ready: u64) {
+    if generator.scenario.churn {
+        let index = generator.begin_visit(slot, intended, ready);
+        spawn(visit(generator.clone(), slot, index)).detach();
+    } else {
+        generator.send(slot, intended, ready);
+    }
 }
 
 /// Waits for what is under way, up to the drain limit; the rest are timeouts.

@@ -37,6 +37,13 @@ pub enum RunError {
         /// Its actual reply.
         reply: String,
     },
+    /// What stands behind does not hold the outcome of whole requests.
+    Audit {
+        /// The target.
+        target: String,
+        /// The finding; a sentence for people.
+        why: String,
+    },
     /// Connections were gone before a phase and did not come back. The phase did not begin.
     Connections {
         /// So many are wanted.
@@ -74,6 +81,7 @@ impl fmt::Display for RunError {
                 "cannot write the keys to {target}: {reply}; no load was made. The target must be Redis without a \
                  password that takes SET; or write `preload = false` under [keys]"
             ),
+            Self::Audit { target, why } => write!(f, "after the load, {target}: {why}"),
             Self::Connections { wanted, missing } => write!(
                 f,
                 "connections: {missing} of {wanted} do not stand, so the phase was not begun. Check the connection limit \

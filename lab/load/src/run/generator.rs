@@ -26,7 +26,7 @@ use crate::wire::{GoAway, ReplyTo, Sender, StreamError};
 /// A place for one request on one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    link: usize,
+    pub(super) link: usize,
     /// Epoch of the link when the slot became free: a slot of a lost connection is worthless.
     epoch: u32,
     /// When it became free, in nanoseconds.
@@ -56,6 +56,8 @@ struct Connection {
 pub(super) struct Link {
     epoch: u32,
     connection: Option<Connection>,
+    /// The request on its way, where each has a connection of its own.
+    visit: Option<SentRequest>,
 }
 
 impl Link {
@@ -111,14 +113,14 @@ impl Generator {
 
     /// Connections that are wanted and do not stand.
     pub(super) fn missing(&self) -> u32 {
-        self.links.borrow().len() as u32 - self.up.get()
+        if self.scenario.churn { 0 } else { self.links.borrow().len() as u32 - self.up.get() }
     }
 
     /// Something can be sent, now or when a slot becomes free.
     pub(super) fn has_connection(&self) -> bool {
         match &self.fan_out {
             Some(fan_out) => self.links.borrow()[fan_out.publisher()].connection.is_some(),
-            None => self.up.get() > 0,
+            None => self.up.get() > 0 || self.scenario.churn,
         }
     }
 
@@ -154,10 +156,14 @@ impl Generator {
         let mut free = self.free.borrow_mut();
         free.clear();
         for _ in 0..self.scenario.pipeline {
-            let standing =
-                links.iter().enumerate().filter(|(at, link)| link.connection.is_some() && self.is_sender(*at));
+            let standing = links.iter().enumerate().filter(|(at, link)| self.is_usable(link) && self.is_sender(*at));
             free.extend(standing.map(|(at, link)| Slot { link: at, epoch: link.epoch, since }));
         }
+    }
+
+    /// Whether a request can be sent by this link, at most after the reply to the one before.
+    fn is_usable(&self, link: &Link) -> bool {
+        self.scenario.churn || link.connection.as_ref().is_some_and(|connection| !connection.is_leaving.get())
     }
 
     /// Connection `at` stands.
@@ -200,6 +206,10 @@ impl Generator {
     pub(super) fn time_out(&self) {
         let links = self.links.borrow().len();
         for at in 0..links {
+            let visit = self.links.borrow()[at].visit;
+            if let Some(request) = visit {
+                self.end_visit(at, request.index, End::Timeout);
+            }
             let late = self.links.borrow()[at].connection.as_ref().and_then(|connection| {
                 let is_late = !connection.queue.is_empty();
                 is_late.then(|| connection.cutter.clone())
@@ -238,9 +248,7 @@ impl Generator {
         let (links, mut free) = (self.links.borrow(), self.free.borrow_mut());
         while let Some(slot) = free.pop_front() {
             let link = &links[slot.link];
-            if link.epoch == slot.epoch
-                && link.connection.as_ref().is_some_and(|connection| !connection.is_leaving.get())
-            {
+            if link.epoch == slot.epoch && self.is_usable(link) {
                 return Some(slot);
             }
         }
@@ -277,6 +285,26 @@ impl Generator {
         self.in_flight.set(self.in_flight.get() + 1);
         self.expect(&links, request);
         self.tx_bytes.set(self.tx_bytes.get() + bytes);
+    }
+
+    /// The next request of the plan begins with a connection of its own. Its number.
+    pub(super) fn begin_visit(&self, slot: Slot, intended: u64, ready: u64) -> u64 {
+        let index = self.next_index.get();
+        self.next_index.set(index + 1);
+        self.in_flight.set(self.in_flight.get() + 1);
+        let request = SentRequest { index, intended, ready, sent: Time::now().as_nanos(), stream: 0 };
+        self.links.borrow_mut()[slot.link].visit = Some(request);
+        index
+    }
+
+    /// Request `index` has ended; if it had ended before, nothing happens.
+    pub(super) fn end_visit(&self, at: usize, index: u64, end: End<'_>) {
+        let request = self.links.borrow_mut()[at].visit.take_if(|request| request.index == index);
+        let Some(request) = request else { return };
+        let now = Time::now().as_nanos();
+        self.tally.borrow_mut().ended(&self.requests, &request, end, now);
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.free_slot(at, now);
     }
 
     /// Connection `at`, whose requests stand in `queue`, got a whole reply.
@@ -326,6 +354,10 @@ impl Generator {
             }
         }
         queue.is_empty()
+    }
+
+    pub(super) fn sent(&self, bytes: usize) {
+        self.tx_bytes.set(self.tx_bytes.get() + bytes as u64);
     }
 
     pub(super) fn received(&self, bytes: usize) {

@@ -17,6 +17,7 @@ use super::second::Slice;
 use super::tally::Tally;
 use crate::arrivals::Schedule;
 use crate::outcome::WindowResult;
+use crate::protocols::Seat;
 use crate::requests::{REQUESTS_MAX, Requests};
 use crate::scenario::{Mode, Phase, Scenario};
 use crate::shard::Shard;
@@ -109,7 +110,9 @@ impl Job {
 pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
     let reporter = Rc::new(reporter);
     let requests = job.plan();
-    let count = job.links();
+    let links = job.links();
+    // With a connection for each request, one shows that the target can be reached.
+    let count = if job.scenario.churn { 1 } else { links };
     let mut lines = match connection::connect_all(&job.target, &job.scenario, job.shard, count).await {
         Ok(lines) => lines,
         Err(refusal) => {
@@ -122,7 +125,7 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
             }));
         }
     };
-    let generator = Generator::new(job.scenario.clone(), job.shard, job.target.clone(), requests, count);
+    let generator = Generator::new(job.scenario.clone(), job.shard, job.target.clone(), requests, links);
     let generator = Rc::new(generator);
     reporter.send(Report::Done);
     loop {
@@ -136,6 +139,9 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
                     }
                 },
                 Order::Gather => {
+                    if job.scenario.churn {
+                        lines.clear();
+                    }
                     // The first time; afterwards the connections keep themselves.
                     for (at, line) in lines.drain(..).enumerate() {
                         spawn(connection::keep(generator.clone(), at, line)).detach();
@@ -144,6 +150,10 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
                 }
                 Order::Phase { index, begins } => {
                     let step = run_phase(&generator, &reporter, index, begins).await;
+                    if let Err(why) = audit(&job).await {
+                        let target = job.target.to_string();
+                        return reporter.send(Report::Failed(RunError::Audit { target, why }));
+                    }
                     reporter.send(Report::Ended(Box::new(step)));
                 }
                 Order::End => return,
@@ -158,6 +168,22 @@ async fn preload(job: &Job, lines: &mut [Line]) -> Result<(), String> {
         (Some(mut preload), Some(line)) => preload.write(&mut line.stream).await,
         _ => Ok(()),
     }
+}
+
+/// The first shard looks at what all of them have left behind.
+async fn audit(job: &Job) -> Result<(), String> {
+    let audit = job.scenario.protocol.audit(&job.scenario);
+    let Some(audit) = audit.filter(|_| job.shard.index() == 0 && job.scenario.integrity) else { return Ok(()) };
+    let seat = Seat { shard: job.shard, at: 0 };
+    let mut line = match connection::connect(&job.target, &job.scenario, seat).await {
+        Ok(line) => line,
+        Err(Refusal::Connect(error)) => return Err(error.to_string()),
+        Err(Refusal::Protocol(why)) => return Err(why),
+    };
+    audit(&mut line.stream).await?;
+    line.stream.output.append(line.wire.farewell());
+    line.stream.close(connection::CONNECT_TIMEOUT).await;
+    Ok(())
 }
 
 async fn gather(generator: &Generator) -> u32 {

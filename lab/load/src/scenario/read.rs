@@ -99,6 +99,7 @@ fn read_root(root: &Table<'_>, more: &[Threshold], problems: &Problems<'_>) -> O
     let payload = read_payload(root);
     let integrity = or_default(root.get("integrity"), true, |node| node.boolean());
     let spoken = protocol.unwrap_or(protocols::ALL[0]);
+    let churn = or_default(root.get("churn"), false, |node| node.boolean());
     refuse_keys_of_others(root, spoken);
     let work = spoken.read(root, &Common { connections, shards, payload: payload.as_ref(), integrity, problems });
     let phases = read_phases(
@@ -112,6 +113,11 @@ fn read_root(root: &Table<'_>, more: &[Threshold], problems: &Problems<'_>) -> O
         problems,
     );
     let work = work?;
+    let is_plain = pipeline == Some(1) && work.channels == 0 && !spoken.is_multiplexed();
+    if churn == Some(true) && !is_plain {
+        let remedy = "leave out `pipeline`, `streams` and `channels`, or `churn`";
+        problems.add(&root.span_of("churn"), "`churn` has one request on each connection, in order", remedy);
+    }
     Some(Scenario {
         name: name?,
         protocol: protocol?,
@@ -124,6 +130,7 @@ fn read_root(root: &Table<'_>, more: &[Threshold], problems: &Problems<'_>) -> O
         thresholds: thresholds?,
         late_limit: late_limit?,
         integrity: integrity?,
+        churn: churn?,
         keys: work.keys,
         payload: payload?,
         commands: work.commands,

@@ -82,6 +82,7 @@ fn a_whole_scenario_is_read_as_it_stands() {
         thresholds: Vec::new(),
         late_limit: seconds(2),
         integrity: true,
+        churn: false,
         keys: KeySpace {
             count: 1_000,
             prefix: "k:".into(),

@@ -118,3 +118,45 @@ fn a_refusal_because_of_load_is_shed_and_another_error_an_error() {
         assert_eq!((ended, counts.completed), (counts.intended, 0), "{sqlstate}: {counts:?}");
     }
 }
+
+#[test]
+fn a_transaction_is_one_request_of_seven_statements_in_every_form() {
+    for form in FORMS {
+        let (origin, target) = origin(PostgresOriginSettings::default());
+        let head = format!(
+            "connections = 4\nshards = 2\narrival = \"deterministic\"\npostgres = {{ script = \"tpcb-like\", query = \"{form}\" }}"
+        );
+        let record = record(&head, "rate = 200\nduration = \"1s\"", &target);
+        let counts = &record.counts;
+        assert_eq!((counts.intended, counts.completed), (200, 200), "{form}: {counts:?}");
+        assert_eq!((counts.integrity.checked, counts.integrity.failed), (200, 0), "{form}: {counts:?}");
+        assert!(origin.stats().requests >= 7 * 200, "{form}: {:?}", origin.stats());
+    }
+}
+
+#[test]
+fn with_churn_each_request_has_a_connection_and_a_login_of_its_own() {
+    let password = Some(Secret::from("secret"));
+    let (origin, target) = origin(PostgresOriginSettings { password, ..Default::default() });
+    let head =
+        "connections = 20\nshards = 2\narrival = \"deterministic\"\nchurn = true\npostgres.password = \"secret\"";
+    let record = record(head, "rate = 100\nduration = \"1s\"", &target);
+    let counts = &record.counts;
+    assert_eq!((counts.intended, counts.completed), (100, 100), "{counts:?}");
+    assert_eq!((counts.integrity.checked, counts.integrity.failed), (100, 0), "{counts:?}");
+    // Two shards have looked at the target first, and the warm-up is a tenth of a second.
+    assert!(origin.stats().accepted >= 100 + 2, "{:?}", origin.stats());
+    assert!(record.latency.service.min > Some(0), "{:?}", record.latency.service.min);
+}
+
+#[test]
+fn with_churn_an_open_loop_sees_a_target_that_is_slower_than_its_schedule() {
+    let (_origin, target) = origin(PostgresOriginSettings { delay: Duration::from_millis(100), ..Default::default() });
+    // Two at a time, each with a login and a request of 100 ms at least: not more than 20 in a second.
+    let record =
+        record("connections = 2\nchurn = true\nlate_limit = \"200ms\"", "rate = 100\nduration = \"1s\"", &target);
+    let counts = &record.counts;
+    assert!(counts.completed > 0 && counts.completed <= 30, "{counts:?}");
+    assert!(counts.skipped_backlog > 50, "{counts:?}");
+    assert_eq!(counts.errors.total(), counts.errors.timeout, "{counts:?}");
+}

@@ -3,9 +3,6 @@
 use std::fmt;
 
 use weir_base::secret::Secret;
-use weir_sasl::limits::SALT_BYTES;
-
-use super::User;
 
 /// The query that is sent unless another is configured, with the user as `$1`. Every name has its schema (CVE-2025-12819), an
 /// expired password is none (`VALID UNTIL`, CVE-2025-2291), and a role that may not log in is no user.
@@ -40,15 +37,12 @@ impl fmt::Display for AuthQueryError {
 
 impl std::error::Error for AuthQueryError {}
 
-/// The user of a result; `None`: there is none. A password that is NULL, such as one that has expired, lets no client in.
+/// The stored password of the user in a result; `None`: there is no such user. One that is NULL, such as one that has expired,
+/// lets no client in.
 ///
 /// # Errors
 /// The result has another form.
-pub fn auth_query_user(
-    user: &[u8],
-    rows: &[Vec<Option<Vec<u8>>>],
-    salt: &[u8; SALT_BYTES],
-) -> Result<Option<User>, AuthQueryError> {
+pub fn auth_query_row(user: &[u8], rows: &[Vec<Option<Vec<u8>>>]) -> Result<Option<Option<Secret>>, AuthQueryError> {
     let row = match rows {
         [] => return Ok(None),
         [row] => row,
@@ -58,10 +52,7 @@ pub fn auth_query_user(
     if name.as_deref() != Some(user) {
         return Err(AuthQueryError::OtherUser);
     }
-    Ok(Some(match password {
-        Some(stored) => User::new(user, &Secret::new(stored.clone()), salt),
-        None => User::without_password(user),
-    }))
+    Ok(Some(password.clone().map(Secret::new)))
 }
 
 #[cfg(test)]
@@ -74,15 +65,13 @@ mod tests {
 
     #[test]
     fn a_row_is_a_user_and_an_expired_password_none() {
-        let find = |rows: &[Vec<Option<Vec<u8>>>]| auth_query_user(b"app", rows, &[0; SALT_BYTES]);
-        let user = find(&[row(&[Some("app"), Some("pencil")])]).expect("legal").expect("a user");
-        assert_eq!(user.password(), Some(&Secret::from("pencil")));
-        let expired = find(&[row(&[Some("app"), None])]).expect("legal").expect("a user");
-        assert!(expired.verifier().is_none() && expired.md5().is_none());
-        assert!(find(&[]).expect("legal").is_none());
-        assert_eq!(find(&[row(&[Some("eve"), Some("x")])]).err(), Some(AuthQueryError::OtherUser));
-        assert_eq!(find(&[row(&[None, Some("x")])]).err(), Some(AuthQueryError::OtherUser));
-        assert_eq!(find(&[row(&[Some("app")])]).err(), Some(AuthQueryError::Columns(1)));
-        assert_eq!(find(&[row(&[]), row(&[])]).err(), Some(AuthQueryError::Rows(2)));
+        let find = |rows: &[Vec<Option<Vec<u8>>>]| auth_query_row(b"app", rows);
+        assert_eq!(find(&[row(&[Some("app"), Some("pencil")])]), Ok(Some(Some(Secret::from("pencil")))));
+        assert_eq!(find(&[row(&[Some("app"), None])]), Ok(Some(None)));
+        assert_eq!(find(&[]), Ok(None));
+        assert_eq!(find(&[row(&[Some("eve"), Some("x")])]), Err(AuthQueryError::OtherUser));
+        assert_eq!(find(&[row(&[None, Some("x")])]), Err(AuthQueryError::OtherUser));
+        assert_eq!(find(&[row(&[Some("app")])]), Err(AuthQueryError::Columns(1)));
+        assert_eq!(find(&[row(&[]), row(&[])]), Err(AuthQueryError::Rows(2)));
     }
 }

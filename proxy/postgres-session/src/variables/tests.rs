@@ -39,7 +39,7 @@ fn what_a_client_sent_at_startup_cannot_become_sql() {
 
 #[test]
 fn options_are_read_as_the_server_reads_them() {
-    let wanted = Variables::from_startup([(&b"options"[..], &b"-c a=1 --b-c=2 -cd=x\\ y -e"[..])]);
+    let wanted = Variables::from_startup([(&b"options"[..], &b"-c a=1 --b-c=2 -cd=x\\ y"[..])]);
     let all: Vec<_> = wanted.iter().map(|(name, value)| (name.to_vec(), value.clone())).collect();
     assert_eq!(all, [(b"a".to_vec(), literal("1")), (b"b_c".to_vec(), literal("2")), (b"d".to_vec(), literal("x y"))]);
 }
@@ -94,8 +94,32 @@ fn a_role_is_taken_last_and_waits_for_its_answer() {
     wanted.set(ROLE, Value::Expression(b"weak"[..].into()));
     wanted.set(b"work_mem", Value::Expression(b"1".as_slice().into()));
     let difference = difference(&server, &wanted);
-    assert!(difference.is_about_rights);
+    assert!(difference.may_fail);
     assert_eq!(difference.text, b"RESET ROLE;SET \"work_mem\" = 1;SET ROLE weak;");
+}
+
+/// The requests of a client follow such statements at once.
+#[test]
+fn only_what_every_user_may_set_to_the_same_values_is_sure_to_work() {
+    let sets = &mut VariableSets::default();
+    let may_fail = |server: &ServerVariables, name: &str, value: Value| {
+        let mut wanted = Variables::default();
+        wanted.set(name.as_bytes(), value);
+        difference(server, &wanted).may_fail
+    };
+    let fresh = server(sets);
+    assert!(!may_fail(&fresh, "search_path", expression("a, b")));
+    assert!(!may_fail(&fresh, "timezone", literal("Europe/Berlin")));
+    assert!(may_fail(&fresh, "log_statement", expression("'all'")), "a right that may be gone");
+    assert!(may_fail(&fresh, "app.x", expression("'1'")), "a library may know the name elsewhere");
+    assert!(may_fail(&fresh, "temp_buffers", expression("100")), "too late behind a temporary table");
+    assert!(may_fail(&fresh, "search_path", expression("'a\\\\b'")), "read in two ways");
+    let mut timed = server(sets);
+    timed.on_set(b"statement_timeout", expression("1"), sets);
+    assert!(may_fail(&timed, "search_path", expression("a")), "cut short by the last client's limit");
+    let mut of_library = server(sets);
+    of_library.on_set(b"lib.x", expression("1"), sets);
+    assert!(difference(&of_library, &Variables::default()).may_fail, "RESET of a name that a library has removed");
 }
 
 #[test]

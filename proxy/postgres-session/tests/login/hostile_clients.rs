@@ -147,8 +147,8 @@ fn p6_no_setting_of_a_client_reaches_the_auth_query() {
         startup(Version::V3_0, &[("user", "app"), ("search_path", "evil"), ("options", "-c search_path=evil")]);
     let mut out = Vec::new();
     let progress = world.login().on_bytes(&packet, &mut out);
-    let Step::LookUp { user, database } = progress.step else { panic!("{:?}", progress.step) };
-    assert_eq!((user.as_slice(), database.as_slice()), (&b"app"[..], &b"app"[..]));
+    let Step::LookUp { user, is_password_needed } = progress.step else { panic!("{:?}", progress.step) };
+    assert_eq!((user.as_slice(), is_password_needed), (&b"app"[..], true));
     assert!(out.is_empty(), "nothing is written before the user is looked for");
     for name in ["pg_authid", "now()", "<", "="] {
         let bare = AUTH_QUERY.replace(&format!("pg_catalog.{name}"), "");

@@ -31,7 +31,8 @@ impl Scene {
         let settings = Rc::new(settings);
         Self {
             io: SimulatedIo::default(),
-            session: Session::new(parameters.iter().copied(), settings.clone(), share.clone(), Time::ZERO),
+            session: Session::new(parameters.iter().copied(), settings.clone(), share.clone(), Time::ZERO)
+                .with_pool("pool"),
             model: ModelServer::new(),
             state: ServerState::new(ModelServer::reports(), None, &share),
             is_attached: false,
@@ -47,7 +48,17 @@ impl Scene {
         assert!(!self.is_attached, "the first still has the server");
         self.held.clear();
         self.session =
-            Session::new(parameters.iter().copied(), self.settings.clone(), self.share.clone(), self.io.now.get());
+            Session::new(parameters.iter().copied(), self.settings.clone(), self.share.clone(), self.io.now.get())
+                .with_pool("pool");
+    }
+
+    /// The server moves to another worker, which has nothing of this one.
+    pub(super) fn move_to_worker(&mut self) {
+        assert!(!self.is_attached, "a client has the server");
+        self.share = Rc::new(WorkerShare::new());
+        let there = ServerState::new(ModelServer::reports(), None, &self.share);
+        let parcel = std::mem::replace(&mut self.state, there).pack().expect("it is clean");
+        self.state = parcel.unpack(&self.share);
     }
 
     /// The client sends bytes; the server processes nothing yet.

@@ -10,38 +10,8 @@ use weir_postgres_session::{
 };
 
 use super::scene::{Scene, tags};
+use super::{bytes, prepare, query, run, scene};
 use crate::server::ModelServer;
-
-fn bytes(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut out = Vec::new();
-    encode(&mut out);
-    out
-}
-
-fn query(text: &str) -> Vec<u8> {
-    bytes(|out| frontend::query(out, text.as_bytes()))
-}
-
-/// Bind, Describe, Execute and Sync of a statement.
-fn run(name: &str) -> Vec<u8> {
-    bytes(|out| {
-        frontend::bind(out, b"", name.as_bytes(), []);
-        frontend::describe(out, Kind::Portal, b"");
-        frontend::execute(out, b"", 0);
-        frontend::sync(out);
-    })
-}
-
-fn prepare(name: &str, text: &str) -> Vec<u8> {
-    bytes(|out| {
-        frontend::parse(out, name.as_bytes(), text.as_bytes(), &[]);
-        frontend::sync(out);
-    })
-}
-
-fn scene() -> Scene {
-    Scene::new(SessionSettings::default(), &[])
-}
 
 #[test]
 fn a_batch_leaves_in_two_pieces_and_a_query_in_one() {
@@ -229,10 +199,78 @@ fn a_lost_server_costs_each_request_an_error_and_a_block_its_session() {
     scene.send(&[query("SELECT 'a'"), query("SELECT 'b'")].concat());
     assert_eq!(scene.session.on_server_lost(&mut scene.state, &scene.io), Next::More);
     assert_eq!(tags(&scene.io.to_client.take()), "EZEZ");
-    let mut bound = self::scene();
+    let mut bound = super::scene();
     bound.ask(&query("BEGIN"));
     assert_eq!(bound.session.on_server_lost(&mut bound.state, &bound.io), Next::Close(End::ServerLost));
     assert_eq!(tags(&bound.io.to_client.take()), "E");
+}
+
+/// The error of the outdated plan was kept back.
+#[test]
+fn a_server_that_is_lost_before_a_batch_is_repeated_costs_it_an_error() {
+    for (ends, expected) in [(frontend::sync as fn(&mut Vec<u8>), "EZ"), (frontend::flush, "E")] {
+        let mut scene = scene();
+        scene.ask(&prepare("s", "SELECT 'a'"));
+        scene.ask(&query("ALTER TABLE t ADD b INT"));
+        scene.send(&bytes(|out| {
+            frontend::bind(out, b"", b"s", []);
+            frontend::execute(out, b"", 0);
+            ends(out);
+        }));
+        let input = scene.io.to_server.take();
+        scene.model.receive(&input);
+        scene.model.run();
+        let output = scene.model.take_output();
+        let error = weir_postgres_codec::frame::head(&output).expect("a message").expect("it is whole").whole();
+        let step = scene.session.on_server(&output[..error], &mut scene.state, &scene.io);
+        assert_eq!((step, scene.io.to_client.take()), (Ok(ServerStep::Continue), Vec::new()), "the error is kept back");
+        assert_eq!(scene.session.on_server_lost(&mut scene.state, &scene.io), Next::More);
+        assert_eq!(tags(&scene.io.to_client.take()), expected);
+        scene.is_attached = false;
+        let rest = if expected == "E" { bytes(frontend::sync) } else { Vec::new() };
+        assert_eq!(scene.send_unserved(&rest), Next::More);
+        assert_eq!(tags(&scene.io.to_client.take()), if expected == "E" { "Z" } else { "" });
+    }
+}
+
+#[test]
+fn query_timeout_is_for_each_query_of_a_pipeline() {
+    let settings = SessionSettings { query_timeout: Some(Duration::from_secs(5)), ..SessionSettings::default() };
+    let mut scene = Scene::new(settings, &[]);
+    scene.send(&query("SELECT 'a'"));
+    for _ in 0..4 {
+        scene.send(&query("SELECT 'a'"));
+        scene.advance(Duration::from_secs(3));
+        assert!(scene.session.on_deadline(Some(&scene.state), &scene.io).is_none());
+        scene.reply(&bytes(|out| {
+            backend::command_complete(out, b"SELECT 1");
+            backend::ready_for_query(out, TransactionStatus::Idle);
+        }));
+    }
+    scene.advance(Duration::from_secs(6));
+    assert_eq!(scene.session.on_deadline(Some(&scene.state), &scene.io), Some(End::TimedOut("57014")));
+}
+
+/// pgbench waits for each ParseComplete before its other clients may go on, and these may have all servers in their transactions.
+#[test]
+fn a_statement_that_a_server_has_taken_before_is_prepared_without_one() {
+    let mut scene = scene();
+    assert!(matches!(scene.send_unserved(&prepare("s", "SELECT 'a'")), Next::NeedServer(_)));
+    scene.ask(b"");
+    scene.next_client(&[]);
+    assert_eq!(scene.send_unserved(&prepare("mine", "SELECT 'a'")), Next::More);
+    assert_eq!(tags(&scene.io.to_client.take()), "1Z");
+    assert!(matches!(scene.send_unserved(&prepare("mine", "SELECT 'a'")), Next::NeedServer(_)), "the name is taken");
+    assert_eq!(tags(&scene.ask(&run("mine"))), "EZ2TDCZ");
+    scene.next_client(&[]);
+    scene.send_unserved(&query("SET work_mem = '1MB'"));
+    scene.ask(b"");
+    assert!(matches!(scene.send_unserved(&prepare("s", "SELECT 'a'")), Next::NeedServer(_)), "with other parameters");
+    assert_eq!(tags(&scene.ask(b"")), "1Z");
+    scene.next_client(&[]);
+    scene.session =
+        Session::new([], scene.settings.clone(), scene.share.clone(), scene.io.now.get()).with_pool("other");
+    assert!(matches!(scene.send_unserved(&prepare("s", "SELECT 'a'")), Next::NeedServer(_)), "in another database");
 }
 
 #[test]
@@ -445,7 +483,7 @@ fn messages_that_need_no_server_get_none() {
     assert_eq!(scene.send_unserved(&input), Next::More);
     assert_eq!(tags(&scene.io.to_client.take()), "Z3Z");
     assert_eq!(scene.send_unserved(&bytes(frontend::terminate)), Next::Close(End::Terminated));
-    let mut wrong = self::scene();
+    let mut wrong = super::scene();
     assert!(matches!(wrong.send_unserved(b"y\0\0\0\x04"), Next::Close(End::Violation(_))));
     assert_eq!(tags(&wrong.io.to_client.take()), "E");
 }

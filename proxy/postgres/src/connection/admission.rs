@@ -1,6 +1,6 @@
 //! From the first byte of a client to its session: encryption, proof, the pool of its database, the greeting of a server.
 
-use std::{future::poll_fn, mem, pin::pin, rc::Rc};
+use std::{future::poll_fn, mem, pin::pin, rc::Rc, sync::Arc};
 
 use futures_util::future::{Either, select};
 use weir_base::{limits, time::turn};
@@ -14,10 +14,10 @@ use weir_postgres_codec::{
 use weir_postgres_session::{
     Session,
     login::{ClientLogin, Entropy, LoggedIn, Peer, Progress, Refusal, RefusalKind, Start, Step, TlsFacts, greeting},
-    users::Credential,
+    users::{Credential, User},
 };
 use weir_upstream::{
-    SelectionCriteria,
+    Refusal as UpstreamRefusal, SelectionCriteria,
     pooled::{Condition, Patience, Pool},
 };
 
@@ -27,10 +27,11 @@ use crate::{
     cancel::CancelSlot,
     console::{self, Rights},
     derivation::derive,
+    lookup::LookupFailure,
     metrics::{CancelOutcome, DatabaseMetrics},
-    server::{Greeting, PoolKey, PostgresServer},
+    server::{Greeting, PoolKey, PostgresServer, channel_binding},
     service::PostgresUpstream,
-    settings::PostgresListenerSettings,
+    settings::{AuthQuerySettings, PostgresListenerSettings},
 };
 
 /// A client that is logged in.
@@ -67,7 +68,7 @@ pub(super) async fn admit(
         let is_draining = connection.service.sessions.drain_state() != Drain::Off;
         ending.or(is_draining.then_some(CloseReason::Drained)).map_or(std::task::Poll::Pending, std::task::Poll::Ready)
     });
-    let mut admission = Admission { connection, settings, security };
+    let mut admission = Admission { connection, settings, security, looked_up: None };
     let admitted = pin!(timeout(limit, admission.run(stream)));
     match select(admitted, pin!(ended)).await {
         Either::Left((Ok(admitted), _)) => admitted,
@@ -91,6 +92,8 @@ struct Admission<'a> {
     connection: &'a Rc<Connection>,
     settings: Rc<PostgresListenerSettings>,
     security: Security,
+    /// The user that was found at the server.
+    looked_up: Option<Vec<u8>>,
 }
 
 impl Admission<'_> {
@@ -120,8 +123,8 @@ impl Admission<'_> {
                             let facts = self.start_tls(stream, mem::take(&mut input)).await?;
                             login.on_tls(facts, &mut out)
                         }
-                        Step::LookUp { user, .. } => {
-                            let found = self.settings.users.find(&user).cloned();
+                        Step::LookUp { user, is_password_needed } => {
+                            let found = self.user(user, is_password_needed, stream).await?;
                             login.on_user(found, &mut out)
                         }
                         Step::Derive(derivation) => {
@@ -147,6 +150,55 @@ impl Admission<'_> {
         Ok(ClientLogin::new(self.connection.service.policy(), peer, Entropy { nonce, salt }))
     }
 
+    /// The user of this name, with its verifier if its password decides.
+    async fn user(
+        &mut self,
+        name: Vec<u8>,
+        is_password_needed: bool,
+        stream: &Stream,
+    ) -> Result<Option<Arc<User>>, CloseReason> {
+        let user = match (self.settings.users.find(&name), self.settings.auth_query.clone()) {
+            (Some(user), _) => user.clone(),
+            (None, Some(query)) if is_password_needed => match self.look_up(name, &query, stream).await? {
+                Some(user) => user,
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        if is_password_needed && !user.is_derived() {
+            let work = user.clone();
+            // Without a thread for it, the machine does it.
+            let _ = weir_engine::run_blocking(move || work.verifier().is_some()).await;
+        }
+        Ok(Some(user))
+    }
+
+    /// A user that the server knows. A server that does not say is no wrong password.
+    async fn look_up(
+        &mut self,
+        name: Vec<u8>,
+        query: &Arc<AuthQuerySettings>,
+        stream: &Stream,
+    ) -> Result<Option<Arc<User>>, CloseReason> {
+        let service = &self.connection.service;
+        let found = service.lookups.find(&name, query, &service.upstream(), &service.share).await;
+        self.looked_up = Some(name);
+        found.map_err(|failure| match failure {
+            LookupFailure::Query(violation) => {
+                let _ = self.fatal(stream, sqlstate::CONNECTION_FAILURE, "the user cannot be looked up");
+                self.connection.violated(&violation)
+            }
+            LookupFailure::NoServer(refusal) => {
+                service.metrics.shed(refusal.name());
+                self.fatal(stream, sqlstate::CANNOT_CONNECT_NOW, "the user cannot be looked up now")
+            }
+            LookupFailure::Timeout => {
+                service.metrics.shed(UpstreamRefusal::QueueTimeout.name());
+                self.fatal(stream, sqlstate::CANNOT_CONNECT_NOW, "the user cannot be looked up now")
+            }
+        })
+    }
+
     /// Makes the TLS handshake, behind the byte that accepts it.
     async fn start_tls(&self, stream: &mut Stream, received: Vec<u8>) -> Result<TlsFacts, CloseReason> {
         let Security::Offer(acceptor) = &self.security else { return Err(CloseReason::InternalInvariant) };
@@ -164,7 +216,7 @@ impl Admission<'_> {
             });
             common.chain(dns).map(String::into_bytes).collect()
         });
-        Ok(TlsFacts { has_alpn: stream.has_agreed_on(b"postgresql"), client_names, ..TlsFacts::default() })
+        Ok(TlsFacts { has_alpn: stream.has_agreed_on(b"postgresql"), client_names, binding: channel_binding(stream) })
     }
 
     /// Sends a cancel request on its way. The client is shown nothing, whatever comes of it.
@@ -182,6 +234,9 @@ impl Admission<'_> {
         let service = &self.connection.service;
         if refusal.kind == RefusalKind::WrongPassword {
             service.metrics.auth_failures.inc();
+            if let Some(name) = &self.looked_up {
+                service.lookups.doubt(name);
+            }
             if let Some(address) = self.connection.address() {
                 weir_engine::sleep(service.penalties.failed(address, turn::now())).await;
             }
@@ -233,10 +288,11 @@ impl Admission<'_> {
             (&name[..], own.map_or(&value[..], |(_, value)| value))
         });
         stream.output.with(|out| greeting(out, shown, cancel.key()));
-        let judge = service.judges.of(&self.settings.rules, (&start.user, &start.database), self.connection);
+        let judge = service.judges.of(&self.settings.statement_rules, (&start.user, &start.database), self.connection);
         let session =
             Session::new(settings.iter().copied(), service.session_settings(), service.share.clone(), turn::now())
                 .with_process(cancel.key().pid())
+                .with_pool(&format!("{} {}", upstream.settings().name, pool.key()))
                 .with_judge(judge);
         let metrics = service.metrics.database(&service.shared.label(&start.database));
         metrics.logins.inc();
@@ -276,6 +332,10 @@ impl Admission<'_> {
                 Ok(greeting)
             }
             Err(error) => {
+                if let (UpstreamRefusal::Greeting, Some(name)) = (error.refusal, &self.looked_up) {
+                    // Perhaps its password has changed.
+                    self.connection.service.lookups.forget(name);
+                }
                 let (code, text) = aside::login_failed(&error, pool.key());
                 self.connection.service.metrics.shed(error.refusal.name());
                 Err(self.fatal(stream, code, &text))

@@ -6,6 +6,7 @@ use weir_base::{
     exchange::LossCause,
     time::{Time, turn},
 };
+use weir_engine::note_reply_time;
 use weir_listener::{Stage, Timing};
 use weir_postgres_codec::{
     backend::{self, ErrorReport, Severity},
@@ -72,7 +73,7 @@ impl Life<'_> {
             let report = ErrorReport::new(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, text);
             output.with(|out| backend::notice(out, &report));
         };
-        self.lease.acquiring = Some(Box::pin(async move { pool.acquire(wanted, patience, note).await }));
+        self.lease.acquiring = Some(Box::pin(async move { pool.wait(wanted, patience, note).await }));
         None
     }
 
@@ -116,6 +117,7 @@ impl Life<'_> {
         if service.metrics.stages.samples() {
             service.metrics.stages.record(Stage::LaneWait, arrived, got);
         }
+        note_reply_time(now.since(got));
         if is_logged {
             service.sessions.log_access(&AccessRecord {
                 listener: service.sessions.name(),
@@ -176,7 +178,7 @@ impl Life<'_> {
         }
         let hold = slot.hold(requests);
         let metrics = &self.connection.service.metrics;
-        let Some(server) = self.lease.server.as_ref().filter(|server| server.state_ref().is_busy()) else {
+        let Some(server) = self.lease.server.as_ref().filter(|server| server.state_ref().runs_request()) else {
             return metrics.cancelled(CancelOutcome::Idle);
         };
         let (number, target) = (server.number(), server.state_ref().cancel_target().cloned());

@@ -3,7 +3,9 @@
 use weir_postgres::settings::{self as postgres, Method, PoolMode};
 use weir_upstream::pooled as pools;
 
-use super::rules::{RuleDefault, RuleSection};
+use super::rules::HbaSection;
+use super::statement_rules::{RuleDefault, RuleSection};
+use super::userlist::Userlist;
 use crate::document::At;
 use crate::numbers::Period;
 use crate::secret::SecretRef;
@@ -23,10 +25,25 @@ section! {
     /// Settings of PostgreSQL listeners only. Its users are tables `[[listener.user]]` with `name` and `password`.
     pub(crate) struct ListenerPostgresSection {
         /// How clients prove who they are: `scram-sha-256`, `md5` for old clients, `cert` (TLS with `client_auth = "required"`; the
-        /// certificate names the user), or `trust`: everybody is believed.
+        /// certificate names the user), or `trust`: everybody is believed. The short form of one rule in `hba`.
         default auth: Method = Method::ScramSha256;
+        /// Rules about clients by address, database and user, instead of `auth`.
+        tables hba: HbaSection;
         /// Permit `auth = "trust"` at an address that is not a loopback address or a Unix socket.
         default allow_trust: bool = false;
+        /// Users in a file of PgBouncer's format, besides those of `[[listener.user]]`, which count if a name stands in both; read
+        /// again at a reload. A line is `"user" "password"`, where the password is plain, a SCRAM verifier or `md5...`. Others must
+        /// not be able to read it. A relative path starts at this file's directory.
+        optional userlist: Userlist;
+        /// User that looks at the server for users that are neither in `userlist` nor in `[[listener.user]]`, with `auth_query`. Its
+        /// password is that of the user in those lists, or of `[upstream.postgres]`. Absent: other users do not exist.
+        optional auth_user: Word;
+        /// Query of `auth_user`, with the user as `$1`; it returns a row with the user and its password as the server stores it, and
+        /// NULL for one that has expired. It runs with `search_path = pg_catalog`: write names with their schema. Absent: the row
+        /// of `pg_authid`, which only superusers may read.
+        optional auth_query: Text;
+        /// Database of `auth_query`. Absent: that of `[upstream.postgres]`, or `postgres`.
+        optional auth_dbname: Word;
         /// How long a client keeps a server connection: until its `transaction` ends, until it disconnects (`session`), or until its
         /// `statement` ends, where transaction blocks are refused.
         default pool_mode: PoolMode = PoolMode::Transaction;

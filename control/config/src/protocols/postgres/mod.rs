@@ -3,26 +3,30 @@
 //! | file | concept |
 //! |---|---|
 //! | `keys` | the declarations |
-//! | `rules` | rules about statements |
+//! | `lookup` | users that the server knows |
+//! | `rules` | who may log in, and how |
+//! | `statement_rules` | rules about statements |
+//! | `userlist` | users from a file |
 
 mod keys;
+mod lookup;
 mod rules;
+mod statement_rules;
+mod userlist;
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::Secret;
-use weir_engine::settings::Address;
-use weir_postgres::settings::{Method, users};
+use weir_postgres::settings::users;
 pub(crate) use weir_postgres::settings::{
     PostgresListenerSettings as ListenerSettings, PostgresUpstreamSettings as UpstreamSettings,
 };
 use weir_upstream::pooled::PooledSettings;
 use weir_upstream::settings::BalanceSettings;
 
-use crate::checks::{error_at, warn_at};
+use crate::checks::error_at;
 use crate::diagnostic::Span;
 use crate::document::At;
 use crate::numbers::Period;
@@ -55,7 +59,10 @@ impl Protocol for Postgres {
     fn unfit_at_listener(_: ProtocolName) -> &'static [Unfit] {
         &[
             Unfit(&["output_hard_cap"], "remove it: a client that reads slowly holds up nobody but itself"),
-            Unfit(&["redis", "users_file"], "write [[listener.user]] with name and password"),
+            Unfit(
+                &["redis", "users_file"],
+                "write [[listener.user]] with name and password, or userlist in [listener.postgres]",
+            ),
             Unfit(&["server_name"], "write protocol = \"tls\", or remove it"),
             Unfit(&["head_timeout"], "see client_login_timeout of [listener.postgres]"),
             Unfit(&["idle_timeout"], "see client_idle_timeout of [listener.postgres]"),
@@ -78,7 +85,6 @@ impl Protocol for Postgres {
     fn file(_: &FileSection, _: &mut Reader<'_>) {}
 
     fn listener((): &(), of: &mut ListenerContext<'_>, reader: &mut Reader<'_>) -> Option<ListenerSettings> {
-        check_trust(of, reader);
         Some(listener(of, reader))
     }
 
@@ -89,35 +95,18 @@ impl Protocol for Postgres {
     fn process(_: &FileSection, (): (), _: &[Listener], _: &mut [Upstream], _: &mut Reader<'_>) {}
 }
 
-/// Checks `auth = "trust"`: every client that reaches the address may do all that the upstream's user may.
-fn check_trust(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
-    let section = &of.section.own.postgres.postgres;
-    let Some(bind) = &of.section.bind else { return };
-    let is_local = match &bind.value.0 {
-        Address::Unix(_) => true,
-        address => address.to_string().parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback()),
-    };
-    let is_needed = section.auth.value == Method::Trust && !is_local;
-    let path = format!("{}.postgres", of.path);
-    if is_needed && !section.allow_trust.value {
-        let what = format!("lets everybody in who reaches {}", bind.value.0);
-        let help = "write auth = \"scram-sha-256\" with [[listener.user]], or allow_trust = true";
-        error_at(&section.auth, &path, "auth", &what, help, reader);
-    }
-    if section.allow_trust.value && !is_needed {
-        let what = "changes nothing here: it permits auth = \"trust\" at an address that others reach";
-        warn_at(&section.allow_trust, &path, "allow_trust", what, "remove it", reader);
-    }
-}
-
 /// Settings of a listener.
 fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettings {
     let section = &of.section.own.postgres.postgres;
     let limit = |period: &Period| Some(period.0).filter(|limit| *limit > Duration::ZERO);
+    let in_file = section.userlist.iter().flat_map(|file| &file.value.users).map(|(name, secret)| (&**name, secret));
+    let listed = listed(of, reader);
+    let users = Arc::new(users(in_file.chain(listed.iter().map(|(name, secret)| (name.as_bytes(), secret)))));
     ListenerSettings {
-        auth: section.auth.value,
-        users: Arc::new(users(listed(of, reader).iter().map(|(name, secret)| (&**name, secret)))),
-        rules: Arc::new(rules::rules(of, reader)),
+        statement_rules: Arc::new(statement_rules::rules(of, reader)),
+        rules: rules::rules(of, reader),
+        auth_query: lookup::auth_query(of, &users, reader),
+        users,
         admin_users: names(section.admin_users.as_ref()),
         stats_users: names(section.stats_users.as_ref()),
         pool_mode: section.pool_mode.value,
@@ -153,9 +142,9 @@ fn refuse_redis_keys(user: &ListenerUserSection, path: &str, reader: &mut Reader
     refuse("upstream_password", LOGIN, user.upstream_password.as_ref().map(|at| &at.span));
 }
 
-/// Users and their passwords.
-fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> HashMap<String, Secret> {
-    let mut users = HashMap::new();
+/// Users of tables and their passwords.
+fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> Vec<(String, Secret)> {
+    let (mut users, mut names) = (Vec::new(), HashSet::new());
     for (index, table) in of.section.own.redis.user.iter().enumerate() {
         let path = format!("{}.user[{index}]", of.path);
         refuse_redis_keys(table, &path, reader);
@@ -164,7 +153,8 @@ fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> HashMap<String, 
         if secret.is_none() && !reader.lacks(table.password.as_ref(), &path, "password") {
             continue;
         }
-        if users.insert(name.value.0.clone(), secret.unwrap_or_default()).is_some() {
+        users.push((name.value.0.clone(), secret.unwrap_or_default()));
+        if !names.insert(name.value.0.clone()) {
             let what = format!("names \"{}\", and so does another user of this listener", name.value.0);
             error_at(name, &path, "name", &what, "give each user one table", reader);
         }

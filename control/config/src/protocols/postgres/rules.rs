@@ -1,113 +1,175 @@
-//! Rules about the statements of clients.
+//! Who may log in, and how: `auth` for all, or rules as in `pg_hba.conf`.
 
-use weir_policy::postgres::{Action, PolicyError, RuleSettings};
-use weir_postgres::rules::{Rule, RuleAction, StatementRules};
+use weir_base::Net;
+use weir_engine::settings::{Address, ClientAuth};
+use weir_postgres::settings::{Method, Name, Rule, Rules, Transport};
 
 use super::keys::ListenerPostgresSection;
-use crate::checks::error_at;
+use crate::checks::{error_at, warn_at};
 use crate::document::At;
 use crate::protocols::ListenerContext;
 use crate::reader::Reader;
 use crate::section::section;
-use crate::texts::{Choice, Text, Word};
+use crate::texts::{Choice, Text};
 
 section! {
-    /// A rule about statements of a PostgreSQL listener. Every list that is there has to fit. Of the rules that allow or deny, the first
-    /// one that fits decides. A denied statement gets SQLSTATE 42501 and the rule's name.
-    pub(crate) struct RuleSection {
-        /// Its name, in errors, in the log and as a label of metrics. Unique in the listener.
-        required name: Word;
-        /// `allow`, `deny`, `log` (a line and a count; the rules go on), or `count`.
-        required action: RuleAction;
-        /// Users whom it is for. Absent: all.
-        optional users: Vec<At<Text>>;
-        /// Databases that it is for, by the names that clients give. Absent: all.
-        optional databases: Vec<At<Text>>;
-        /// Classes of statements: `read`, `write`, `ddl`, `transaction`, `session`, `copy`, `admin`, `unknown`.
-        optional classes: Vec<At<Word>>;
-        /// First words of statements, such as `truncate`.
-        optional verbs: Vec<At<Word>>;
-        /// Tables, as `orders`, `sales.orders`, `audit.*`. A name without schema may be in any. Allow fits if all tables of the statement are
-        /// among them, the others if one is.
-        optional tables: Vec<At<Text>>;
-        /// Functions, in the same way.
-        optional functions: Vec<At<Text>>;
+    /// A rule about clients, as a line of PostgreSQL's `pg_hba.conf`. The first that fits a client decides how it logs in; a
+    /// client that none fits is refused with SQLSTATE 28000.
+    pub(crate) struct HbaSection {
+        /// How the client comes: `host` by TCP, `hostssl` with TLS, `hostnossl` without it, `local` by a Unix socket.
+        required r#type: Transport;
+        /// Databases, divided by commas: names, `all`, or `sameuser` for the one with the user's name. A name in double quotes
+        /// is no keyword. Absent: `all`.
+        optional database: Text;
+        /// Users, divided by commas: names or `all`. Absent: `all`.
+        optional user: Text;
+        /// The network of the client, such as `10.0.0.0/8`, or `all`. Absent: `all`.
+        optional address: Text;
+        /// `scram-sha-256`, `md5`, `password` (in clear text, over TLS or a Unix socket), `cert`, `trust`, or `reject`.
+        required method: RuleMethod;
     }
 }
 
-/// The verdict on a statement that no rule fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RuleDefault {
-    Allow,
-    Deny,
+/// The method of a rule: all of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct RuleMethod(Method);
+
+impl Choice for RuleMethod {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("scram-sha-256", Self(Method::ScramSha256)),
+        ("md5", Self(Method::Md5)),
+        ("password", Self(Method::Password)),
+        ("cert", Self(Method::Cert)),
+        ("trust", Self(Method::Trust)),
+        ("reject", Self(Method::Reject)),
+    ];
 }
 
-impl Choice for RuleDefault {
-    const WORDS: &'static [(&'static str, Self)] = &[("allow", Self::Allow), ("deny", Self::Deny)];
-}
-
-impl Choice for RuleAction {
+impl Choice for Transport {
     const WORDS: &'static [(&'static str, Self)] =
-        &[("deny", Self::Deny), ("allow", Self::Allow), ("log", Self::Log), ("count", Self::Count)];
+        &[("host", Self::Host), ("hostssl", Self::HostTls), ("hostnossl", Self::HostPlain), ("local", Self::Local)];
 }
 
 /// The rules of a listener.
-pub(super) fn rules(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> StatementRules {
+pub(super) fn rules(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> Rules {
     let section = &of.section.own.postgres.postgres;
     let path = format!("{}.postgres", of.path);
-    let mut rules = StatementRules {
-        rules: Vec::new(),
-        read_only_users: texts(section.read_only_users.as_ref()),
-        denies_others: section.rule_default.value == RuleDefault::Deny,
-        statements_max: section.statements_max.as_ref().map(|count| count.value as usize),
-    };
-    for (index, one) in section.rule.iter().enumerate() {
-        let (Some(name), Some(action)) = (&one.name, &one.action) else { continue };
-        rules.rules.push(Rule {
-            conditions: RuleSettings {
-                name: name.value.0.clone(),
-                action: Action::Deny,
-                users: texts(one.users.as_ref()),
-                classes: words(one.classes.as_ref()),
-                verbs: words(one.verbs.as_ref()),
-                tables: texts(one.tables.as_ref()),
-                functions: texts(one.functions.as_ref()),
-            },
-            databases: texts(one.databases.as_ref()),
-            action: action.value,
-        });
-        // Rules before this one were right.
-        if let Err(error) = rules.check() {
-            rules.rules.pop();
-            report(&error, section, index, &path, reader);
+    let mut needs_trust = false;
+    let rules = if section.hba.is_empty() {
+        needs_trust = section.auth.value == Method::Trust && !is_local(of);
+        if needs_trust && !section.allow_trust.value {
+            refuse_trust(&section.auth, &path, "auth", of, reader);
         }
-    }
+        Rules::of(section.auth.value)
+    } else {
+        if section.auth.is_given {
+            let what = "stands beside rules, which decide alone";
+            error_at(&section.auth, &path, "auth", what, "remove it, or write it as the method of a last rule", reader);
+        }
+        let rules = section.hba.iter().enumerate().map(|(index, table)| {
+            let path = format!("{path}.hba[{index}]");
+            let rule = rule(table, &path, reader)?;
+            if let Some(method) = &table.method {
+                needs_trust |= check_method(&rule, method, &path, of, reader);
+            }
+            Some(rule)
+        });
+        // One that is wrong has been reported, and its file is not used.
+        Rules(rules.flatten().collect())
+    };
+    unneeded_trust(section, needs_trust, &path, reader);
     rules
 }
 
-/// Reports what is wrong with a rule, at the key that it is about.
-fn report(error: &PolicyError, section: &ListenerPostgresSection, index: usize, path: &str, reader: &mut Reader<'_>) {
-    let rule = &section.rule[index];
-    let path = format!("{path}.rule[{index}]");
-    let key = match error {
-        PolicyError::Class(..) => rule.classes.as_ref().map(|at| ("classes", at.span.clone())),
-        PolicyError::Verb(..) => rule.verbs.as_ref().map(|at| ("verbs", at.span.clone())),
-        PolicyError::Pattern(..) => {
-            let tables = rule.tables.as_ref().map(|at| ("tables", at.span.clone()));
-            tables.or_else(|| rule.functions.as_ref().map(|at| ("functions", at.span.clone())))
+/// A table as a rule; `None`: a mistake, which was reported.
+fn rule(table: &HbaSection, path: &str, reader: &mut Reader<'_>) -> Option<Rule> {
+    let mut names = |text: &Option<At<Text>>, key: &str, read: fn(&str) -> Result<Vec<Name>, &'static str>| {
+        let Some(at) = text else { return Some(vec![Name::All]) };
+        let names = read(&at.value.0);
+        if let Err(why) = &names {
+            error_at(at, path, key, &format!("is no list of names: {why}"), "write \"all\", or \"app,shop\"", reader);
+        }
+        names.ok()
+    };
+    let databases = names(&table.database, "database", Name::databases);
+    let users = names(&table.user, "user", Name::users);
+    let transport = table.r#type.as_ref()?.value;
+    let address = match &table.address {
+        Some(at) if transport == Transport::Local => {
+            error_at(at, path, "address", "stands in a rule for Unix sockets", "remove it", reader);
+            return None;
+        }
+        Some(at) if at.value.0 != "all" => {
+            let net: Result<Net, _> = at.value.0.parse();
+            if let Err(error) = &net {
+                error_at(at, path, "address", "is neither \"all\" nor a network", error.to_string(), reader);
+            }
+            Some(net.ok()?)
         }
         _ => None,
     };
-    let name = rule.name.as_ref().map(|name| ("name", name.span.clone()));
-    let Some((key, span)) = key.or(name) else { return };
-    let at = At { value: (), span, is_given: true };
-    error_at(&at, &path, key, &format!("is wrong: {error}"), "see PostgreSQL, Rules, in the guide", reader);
+    let method = table.method.as_ref()?.value.0;
+    Some(Rule { transport, databases: databases?, users: users?, addresses: address.into_iter().collect(), method })
 }
 
-fn texts(list: Option<&At<Vec<At<Text>>>>) -> Vec<String> {
-    list.iter().flat_map(|list| &list.value).map(|text| text.value.0.clone()).collect()
+/// Checks that the method of a rule can be; true: it is `trust` for clients of other machines.
+fn check_method(
+    rule: &Rule,
+    method: &At<RuleMethod>,
+    path: &str,
+    of: &ListenerContext<'_>,
+    reader: &mut Reader<'_>,
+) -> bool {
+    match rule.method {
+        Method::Cert => {
+            let asks = |auth: ClientAuth| auth != ClientAuth::Off;
+            let has_certificates = of.section.tls.as_ref().is_some_and(|tls| asks(tls.client_auth.value));
+            if !has_certificates {
+                let what = "lets no client in: the listener requests no certificate";
+                let help = "write [listener.tls] with client_ca_file and client_auth = \"optional\"";
+                error_at(method, path, "method", what, help, reader);
+            }
+            false
+        }
+        Method::Trust => {
+            let is_near = rule.transport == Transport::Local || rule.addresses.iter().any(is_loopback) || is_local(of);
+            let is_permitted = of.section.own.postgres.postgres.allow_trust.value;
+            if !is_near && !is_permitted {
+                refuse_trust(method, path, "method", of, reader);
+            }
+            !is_near
+        }
+        _ => false,
+    }
 }
 
-fn words(list: Option<&At<Vec<At<Word>>>>) -> Vec<String> {
-    list.iter().flat_map(|list| &list.value).map(|word| word.value.0.clone()).collect()
+/// `trust` at an address of other machines: every client that reaches it may do all that the upstream's user may.
+fn refuse_trust<T>(at: &At<T>, path: &str, key: &str, of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
+    let bind = of.section.bind.as_ref().map(|bind| bind.value.0.to_string()).unwrap_or_default();
+    let what = format!("lets everybody in who reaches {bind}");
+    let help = format!("write {key} = \"scram-sha-256\" with [[listener.user]], or allow_trust = true");
+    error_at(at, path, key, &what, help, reader);
+}
+
+fn unneeded_trust(section: &ListenerPostgresSection, is_needed: bool, path: &str, reader: &mut Reader<'_>) {
+    if section.allow_trust.value && !is_needed {
+        let what = "changes nothing here: it permits auth = \"trust\" at an address that others reach";
+        warn_at(&section.allow_trust, path, "allow_trust", what, "remove it", reader);
+    }
+}
+
+/// Whether only clients of this machine reach the listener.
+fn is_local(of: &ListenerContext<'_>) -> bool {
+    match of.section.bind.as_ref().map(|bind| &bind.value.0) {
+        Some(Address::Socket(address)) => address.ip().is_loopback(),
+        // A bind that is wrong was reported.
+        Some(Address::Unix(_)) | None => true,
+        Some(Address::Host { .. }) => false,
+    }
+}
+
+/// Whether all addresses of a network are this machine.
+fn is_loopback(net: &Net) -> bool {
+    let (address, prefix) = net.parts();
+    address.is_loopback() && prefix >= if address.is_ipv4() { 8 } else { 128 }
 }

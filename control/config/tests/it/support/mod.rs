@@ -58,6 +58,8 @@ impl Memory {
                     "users-wrong.acl",
                     file("# no comments\nuser\nuser a +nope\nuser a on\nuser b >canary ~* ~x\nuser c (+get\n", 0o600),
                 ),
+                ("userlist.txt", file("; of PgBouncer\n\"listed\" \"canary\"\n", 0o600)),
+                ("users-wrong.txt", file("\"listed\" \"canary\"\nbob canary\n", 0o600)),
                 ("users.htpasswd", file("alice:$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n", 0o600)),
                 ("wrong.htpasswd", file("# comment\nalice\nbob:$apr1$canary$x\ncarol:canary\n", 0o600)),
                 (

@@ -1,14 +1,18 @@
 //! From the startup packet to the first ReadyForQuery.
 
+use std::cell::RefCell;
+
 use weir_engine::Stream;
 use weir_postgres_codec::backend::{Authentication, ErrorFields, tag};
 use weir_postgres_codec::frame::{HEAD_BYTES, head};
 use weir_postgres_codec::{Version, frontend};
 use weir_sasl::limits::NONCE_RANDOM_BYTES;
-use weir_sasl::{ChannelBinding, ClientProven, Derivation, Mechanism, Nonce, ScramClient, Waiting, md5};
+use weir_sasl::{
+    ChannelBinding, ClientProven, Derivation, KeyCache, Mechanism, Nonce, ScramClient, ScramKeys, Waiting, md5,
+};
 
-use super::{PREPARED, STATEMENT};
-use crate::scenario::{Postgres, QueryForm};
+use super::{PREPARED, STATEMENT, tpcb};
+use crate::scenario::{Postgres, QueryForm, Script};
 use crate::wire::receive_chunk;
 
 /// Bytes of one message of a login. Default 64 KiB: no list of parameters or mechanisms comes near it.
@@ -19,7 +23,7 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// # Errors
 /// The server refuses, or does not speak the protocol; a sentence for people.
 pub(super) async fn begin(stream: &mut Stream, settings: &Postgres) -> Result<(), String> {
-    let mut messages = Messages { stream, received: Vec::new() };
+    let mut messages = Messages::new(stream);
     messages.send(|out| {
         let parameters = [
             (&b"user"[..], settings.user.as_bytes()),
@@ -46,12 +50,32 @@ pub(super) async fn begin(stream: &mut Stream, settings: &Postgres) -> Result<()
     }
     if settings.query == QueryForm::Prepared {
         messages.send(|out| {
-            frontend::parse(out, STATEMENT, PREPARED, &[]);
+            match settings.script {
+                Script::SelectOnly => frontend::parse(out, STATEMENT, PREPARED, &[]),
+                Script::TpcbLike => tpcb::prepared().for_each(|(name, text)| frontend::parse(out, name, text, &[])),
+            }
             frontend::sync(out);
         });
         while messages.next().await?.0 != tag::READY_FOR_QUERY {}
     }
     if messages.received.is_empty() { Ok(()) } else { Err("it sent a reply without a request".to_owned()) }
+}
+
+/// Passwords and salts of one core whose keys are kept. Default 16: a scenario has one password, and each target a salt.
+const KEYS_MAX: usize = 16;
+
+thread_local! {
+    static KEYS: RefCell<Option<KeyCache>> = const { RefCell::new(None) };
+}
+
+/// The keys of a login. PBKDF2 runs once per core, so that a storm of logins loads the target and not the generator.
+fn keys_of(derivation: &Derivation) -> ScramKeys {
+    KEYS.with_borrow_mut(|cache| {
+        let mut seed = [0; 32];
+        // The seed hides names of entries in a dump of memory; without randomness `nonce` has refused the login before.
+        let _ = aws_lc_rs::rand::fill(&mut seed);
+        cache.get_or_insert_with(|| KeyCache::new(KEYS_MAX, seed)).get_or_run(derivation)
+    })
 }
 
 /// Random text of a login.
@@ -62,18 +86,22 @@ fn nonce() -> Result<Nonce, String> {
 }
 
 /// Whole messages of a stream.
-struct Messages<'a> {
+pub(super) struct Messages<'a> {
     stream: &'a mut Stream,
     received: Vec<u8>,
 }
 
-impl Messages<'_> {
-    fn send(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+impl<'a> Messages<'a> {
+    pub(super) fn new(stream: &'a mut Stream) -> Self {
+        Self { stream, received: Vec::new() }
+    }
+
+    pub(super) fn send(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.stream.output.with(write);
     }
 
     /// The next message; an error of the server as an error.
-    async fn next(&mut self) -> Result<(u8, Vec<u8>), String> {
+    pub(super) async fn next(&mut self) -> Result<(u8, Vec<u8>), String> {
         loop {
             let head = head(&self.received).map_err(|_| "its reply is not PostgreSQL's".to_owned())?;
             if let Some(head) = head.filter(|head| head.whole() <= self.received.len()) {
@@ -140,7 +168,7 @@ impl Proof<'_> {
             }
             (Authentication::SaslContinue(data), ScramState::First(client)) => {
                 let (waiting, challenge): (Waiting, _) = client.on_challenge(data).map_err(failed)?;
-                let keys = Derivation::new(Mechanism::ScramSha256, password, challenge).run();
+                let keys = keys_of(&Derivation::new(Mechanism::ScramSha256, password, challenge));
                 let (proven, message) = waiting.prove(&keys);
                 frontend::sasl_response(out, &message);
                 self.state = ScramState::Proven(proven);

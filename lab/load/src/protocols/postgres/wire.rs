@@ -1,17 +1,20 @@
 //! Whole replies out of the chunks of one connection. A reply is everything up to and with a ReadyForQuery.
 
 use weir_engine::Stream;
-use weir_postgres_codec::backend::{ErrorFields, tag};
+use weir_postgres_codec::backend::{ErrorFields, ReadyForQuery, tag};
 use weir_postgres_codec::frame::{HEAD_BYTES, head};
 use weir_postgres_codec::sqlstate;
 
 use super::login;
+use super::tpcb::Course;
 use crate::reply::{Reply, ReplyKind};
 use crate::scenario::Scenario;
 use crate::wire::{GoAway, OnReply, Pending, ReplyTo, StreamError, Wire};
 
 /// Bytes of a reply that is not whole. Default 64 KiB: a row of an account and its description have 100.
 const REPLY_BYTES_MAX: usize = 64 * 1024;
+/// The end of a session.
+const TERMINATE: &[u8] = b"X\0\0\0\x04";
 /// Bytes of the text of an error that are kept.
 const ERROR_BYTES_MAX: usize = 512;
 
@@ -30,6 +33,8 @@ pub(super) struct Replies {
     seen: usize,
     /// The first error of the reply under way.
     error: Option<Failure>,
+    /// A request is a transaction, whose reply has several parts.
+    course: Option<Course>,
 }
 
 /// An error of the server.
@@ -55,12 +60,13 @@ impl Failure {
 }
 
 impl Replies {
-    pub(super) fn new() -> Self {
-        Self { partial: Vec::new(), seen: 0, error: None }
+    pub(super) fn new(course: Option<Course>) -> Self {
+        Self { partial: Vec::new(), seen: 0, error: None, course }
     }
 
-    /// Gives `each` the replies that end in `input`, which begins with a reply, and returns their bytes.
-    fn each(&mut self, input: &[u8], each: OnReply<'_>) -> Result<usize, StreamError> {
+    /// Gives `each` the replies that end in `input`, which begins with a reply, and returns their bytes. The next statement of a
+    /// transaction goes to `out`.
+    fn each(&mut self, input: &[u8], out: &mut Vec<u8>, each: OnReply<'_>) -> Result<usize, StreamError> {
         let mut start = 0;
         loop {
             let at = start + self.seen;
@@ -68,7 +74,13 @@ impl Replies {
             let Some(message) = input.get(at..at + head.whole()) else { return Ok(start) };
             self.seen += head.whole();
             let is_last = match head.tag {
-                tag::READY_FOR_QUERY => true,
+                tag::READY_FOR_QUERY => match &mut self.course {
+                    None => true,
+                    Some(course) => {
+                        let status = ReadyForQuery::read(&message[HEAD_BYTES..]).map_err(|_| StreamError)?.0;
+                        !course.go_on(status, self.error.is_some(), out)
+                    }
+                },
                 tag::ERROR => {
                     let fields = ErrorFields::read(&message[HEAD_BYTES..]).map_err(|_| StreamError)?;
                     self.error.get_or_insert_with(|| Failure::read(fields));
@@ -93,14 +105,18 @@ impl Wire for Replies {
         Box::pin(login::begin(stream, &scenario.postgres))
     }
 
-    fn take(&mut self, chunk: &[u8], _out: &mut Vec<u8>, each: OnReply<'_>) -> Result<GoAway, StreamError> {
+    fn farewell(&self) -> &'static [u8] {
+        TERMINATE
+    }
+
+    fn take(&mut self, chunk: &[u8], out: &mut Vec<u8>, each: OnReply<'_>) -> Result<GoAway, StreamError> {
         if self.partial.is_empty() {
-            let used = self.each(chunk, each)?;
+            let used = self.each(chunk, out, each)?;
             self.partial.extend_from_slice(&chunk[used..]);
         } else {
             let mut partial = std::mem::take(&mut self.partial);
             partial.extend_from_slice(chunk);
-            let used = self.each(&partial, each)?;
+            let used = self.each(&partial, out, each)?;
             partial.drain(..used);
             self.partial = partial;
         }
@@ -117,7 +133,7 @@ mod tests {
 
     /// Kind and length of each reply in these pieces.
     fn collect<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<(String, usize)>, StreamError> {
-        let (mut replies, mut found) = (Replies::new(), Vec::new());
+        let (mut replies, mut found) = (Replies::new(None), Vec::new());
         for piece in pieces {
             replies.take(piece, &mut Vec::new(), &mut |of, reply| {
                 assert_eq!(of, ReplyTo::Oldest);
