@@ -63,7 +63,7 @@ fn servers_and_clients_are_linked_to_each_other() {
     let server = Postgres::start(Major::Fifteen);
     let folder = tempfile::tempdir().expect("a folder");
     let gateway = start(&server, folder.path());
-    let mut asleep = sleeper(&gateway, &server, 30);
+    let asleep = sleeper(&gateway, &server, 30);
     let pid = server.sql("select pid from pg_stat_activity where query = 'select pg_sleep(30)'");
     let servers = table(&gateway, "SHOW SERVERS");
     let busy = servers.iter().find(|row| value(row, "remote_pid") == pid).expect("its row");
