@@ -28,13 +28,20 @@ pub struct ConnectionDetails {
     pub has_users: bool,
     /// Why it has an upstream connection of its own; empty if it has none.
     pub pinned: String,
+    /// Since when it has one for these reasons.
+    pub pinned_since: Option<Time>,
+    /// Version and cipher suite of its TLS, e.g. `TLSv1.3/TLS_AES_256_GCM_SHA384`, where a protocol shows them; empty: none.
+    pub tls: String,
+    /// The pool that its upstream connections are of, where it has one at a time: user and database. Empty: none yet.
+    pub pool: String,
 }
 
 impl ConnectionDetails {
     /// Bytes of all texts in it.
     pub fn text_bytes(&self) -> usize {
-        let texts = [&self.name, &self.user, &self.library, &self.library_version, &self.database, &self.pinned];
-        texts.into_iter().map(String::len).sum()
+        let names = [&self.name, &self.user, &self.library, &self.library_version, &self.database];
+        let texts = names.into_iter().chain([&self.pinned, &self.pool, &self.tls]);
+        texts.map(String::len).sum()
     }
 }
 
@@ -61,6 +68,12 @@ pub struct ConnectionEntry {
     pub buffered: AtomicU64,
     /// Channels and patterns it is subscribed to.
     pub subscriptions: AtomicU32,
+    /// The number of the pooled upstream connection that it holds; 0: none.
+    pub holds: AtomicU64,
+    /// Since when it holds that, in nanoseconds of [`Time`].
+    pub holds_since: AtomicU64,
+    /// Since when it waits for one, in nanoseconds of [`Time`]; 0: it does not.
+    pub waits_since: AtomicU64,
     /// The number under which the server knows it while it sits in a blocking command, and the shard in the lowest 16 bits;
     /// 0: it does not.
     blocked_as: AtomicU64,
@@ -86,6 +99,9 @@ impl ConnectionEntry {
             active_at: AtomicU64::new(now.as_nanos()),
             buffered: AtomicU64::new(0),
             subscriptions: AtomicU32::new(0),
+            holds: AtomicU64::new(0),
+            holds_since: AtomicU64::new(0),
+            waits_since: AtomicU64::new(0),
             blocked_as: AtomicU64::new(0),
             is_killed: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
@@ -107,6 +123,37 @@ impl ConnectionEntry {
     pub fn blocked_as(&self) -> Option<(u16, u64)> {
         let both = self.blocked_as.load(Ordering::Relaxed);
         (both != 0).then_some((both as u16, both >> SHARD_BITS))
+    }
+
+    /// It holds the pooled upstream connection of that number from `now` on, and waits no longer.
+    #[inline]
+    pub fn hold(&self, id: u64, now: Time) {
+        self.holds.store(id, Ordering::Relaxed);
+        self.holds_since.store(now.as_nanos(), Ordering::Relaxed);
+        self.waits_since.store(0, Ordering::Relaxed);
+    }
+
+    /// It holds none.
+    #[inline]
+    pub fn let_go(&self) {
+        self.holds.store(0, Ordering::Relaxed);
+    }
+
+    /// It waits for one from `now` on; `None`: no longer.
+    pub fn wait(&self, now: Option<Time>) {
+        self.waits_since.store(now.map_or(0, |now| now.as_nanos().max(1)), Ordering::Relaxed);
+    }
+
+    /// The pooled upstream connection that it holds, and since when.
+    pub fn held(&self) -> Option<(u64, Time)> {
+        let id = self.holds.load(Ordering::Relaxed);
+        (id != 0).then(|| (id, Time::from_nanos(self.holds_since.load(Ordering::Relaxed))))
+    }
+
+    /// Since when it waits for one.
+    pub fn waiting_since(&self) -> Option<Time> {
+        let since = self.waits_since.load(Ordering::Relaxed);
+        (since != 0).then(|| Time::from_nanos(since))
     }
 
     /// Nothing more is said on it: what is left of it waits for the peer to close.

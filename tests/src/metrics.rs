@@ -1,6 +1,6 @@
 //! Prometheus text as numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One scrape.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +57,11 @@ impl Metrics {
             *found.entry(key).or_insert(0.0) += sample.value;
         }
         found
+    }
+
+    /// The names of all samples.
+    pub fn names(&self) -> BTreeSet<&str> {
+        self.samples.iter().map(|sample| sample.name.as_str()).collect()
     }
 
     /// Number of label sets in all families together.

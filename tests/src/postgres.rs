@@ -9,12 +9,14 @@
 //! | `pgbench` | a run of pgbench, and its figures |
 //! | `relay` | a relay before a server, which disturbs logins and cancel requests |
 //! | `drivers` | every driver, with a list of checks, against a port |
+//! | `exporter` | an exporter of PgBouncer's figures |
 //! | `load` | clients of real drivers that write until they are stopped |
 //! | `torture` | hundreds of clients that find foreign rows and foreign state |
 //! | `programs` | the checks of psql, pg_dump, pg_restore and pgbench |
 
 mod account;
 pub mod drivers;
+mod exporter;
 mod load;
 mod major;
 mod pgbench;
@@ -25,6 +27,7 @@ mod server;
 mod standby;
 pub mod torture;
 
+pub use exporter::Exporter;
 pub use load::{Load, LoadFailure, LoadReport};
 pub use major::Major;
 pub use pgbench::{Pgbench, PgbenchFigures, Protocol, prepare};

@@ -39,6 +39,15 @@ pub fn postgres(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup postgres-drivers`"))
 }
 
+/// The interpreter of Python that has the exporter of PgBouncer's figures.
+///
+/// # Panics
+/// If it was not installed.
+pub fn exporter() -> PathBuf {
+    let found = installed("pgbouncer-exporter/bin/python");
+    found.unwrap_or_else(|| panic!("no exporter: run `cargo xtask setup postgres-drivers`"))
+}
+
 /// The folder of a package in the interpreter's environment.
 ///
 /// # Panics

@@ -47,7 +47,7 @@ pub use linger::Linger;
 pub use roster::{Roster, RosterEntry};
 pub use service::{Arrival, ConnectionFuture, Service, is_among};
 pub use sessions::{Opened, Session, Sessions};
-pub use share::{CoreShare, DRAIN_GAP, Drain, Post};
+pub use share::{CoreShare, DRAIN_GAP, Drain, OrderEnd, Orders, Post, ProcessOrders};
 pub use succession::{Source, Succession, SuccessionTicket};
 pub use timing::{Durations, Stage, StageSample, StageTimes, Stages, Timing};
 pub use tls::{NoTls, Security, TlsAcceptor};

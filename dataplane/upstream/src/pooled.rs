@@ -17,7 +17,7 @@
 //! | `fitness` | which endpoints take connections |
 //! | `aside` | a connection beside the pools |
 //! | `upkeep` | idle connections: age, checks, other workers |
-//! | `counts` | figures for operators |
+//! | `counts` / `listing` | figures, and the connections one by one, for operators |
 
 mod account;
 mod aside;
@@ -25,6 +25,7 @@ mod connection;
 mod counts;
 mod fitness;
 mod ledger;
+mod listing;
 mod member;
 mod permit;
 mod pool;
@@ -62,6 +63,7 @@ pub use self::{
     counts::PoolCounts,
     fitness::Fitness,
     ledger::Scope,
+    listing::ConnectionStatus,
     pool::Pool,
     protocol::{IdleVerdict, LoginError, LoginTarget, PooledProtocol},
     settings::{
@@ -96,6 +98,9 @@ pub struct PooledUpstream<P: PooledProtocol> {
 }
 
 impl<P: PooledProtocol> PooledUpstream<P> {
+    /// Bytes of the objects of one connection, without buffers.
+    pub const CONNECTION_BYTES: usize = size_of::<connection::Connection<P>>();
+
     /// Prepares an upstream; connects nothing. `shares` has one entry per endpoint, the same on all workers; `probe` is given on the one
     /// worker that probes for all.
     ///
@@ -271,6 +276,11 @@ impl<P: PooledProtocol> PooledUpstream<P> {
     /// Connections of `key` are not used now.
     pub fn is_paused(&self, key: &P::Key) -> bool {
         self.ledgers.iter().any(|ledger| ledger.with(|ledger| ledger.is_key_paused(key)))
+    }
+
+    /// No connection is used now, of whatever key.
+    pub fn is_all_paused(&self) -> bool {
+        self.ledgers.iter().any(|ledger| ledger.with(|ledger| ledger.is_all_paused()))
     }
 
     /// The connections of all workers, for each key and endpoint that has any, or is waited for.

@@ -6,6 +6,7 @@ use weir_postgres_codec::{MessageError, backend, frame, frame::Head, frontend, f
 use crate::facts::Facts;
 use crate::feed::Feed;
 use crate::io::{Event, Io};
+use crate::judge::Judged;
 use crate::outstanding::{Expected, Note, Request};
 use crate::refusal::Refusal;
 use crate::server::{CopyIn, ServerState};
@@ -282,8 +283,11 @@ impl Session {
         &mut self,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
-        server: Option<&mut ServerState>,
+        mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
+        if self.is_denied(Judged::FunctionCall, head, turn, server.as_deref_mut()) {
+            return None;
+        }
         let function = turn.feed.rest().get(frame::HEAD_BYTES..frame::HEAD_BYTES + 4);
         if function.is_none() && head.body >= 4 {
             return Some(Next::More);
@@ -357,9 +361,12 @@ impl Session {
         &mut self,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
-        server: Option<&mut ServerState>,
+        mut server: Option<&mut ServerState>,
         request: Request,
     ) -> Option<Next> {
+        if self.is_denied(Judged::Unread, head, turn, server.as_deref_mut()) {
+            return None;
+        }
         if self.is_multiplexed() && self.settings.opaque == crate::settings::OpaquePolicy::Refuse {
             self.refuse(&Refusal::OPAQUE, head, turn, server);
             return None;

@@ -8,6 +8,7 @@ use weir_postgres_codec::{TransactionStatus, backend, frame::HEAD_BYTES, frame::
 use crate::client::Turn;
 use crate::facts::Facts;
 use crate::io::{Event, Io};
+use crate::judge::Judged;
 use crate::outstanding::{Expected, Note, Request};
 use crate::refusal::Refusal;
 use crate::server::ServerState;
@@ -28,7 +29,7 @@ impl Session {
         &mut self,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
-        server: Option<&mut ServerState>,
+        mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
         if head.body > self.settings.message_bytes {
             return self.pass_opaque(head, turn, server, Request::Parse);
@@ -38,6 +39,9 @@ impl Session {
             Ok(parse) => parse,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
+        if self.is_denied(Judged::Text(parse.text), head, turn, server.as_deref_mut()) {
+            return None;
+        }
         if !self.is_multiplexed() {
             turn.io.count(Event::ClientParse);
             return self.pass_unchanged(Request::Parse, head, turn, server);
@@ -45,16 +49,8 @@ impl Session {
         let statement = self.share.statement(parse.rest);
         let facts = statement.facts();
         let is_read_only = statement.is_read_only();
-        if let Some(refusal) = facts.and_then(|facts| self.policy(facts)) {
+        if let Some(refusal) = self.refusal_of(&parse, facts) {
             self.refuse(&refusal, head, turn, server);
-            return None;
-        }
-        if !parse.name.is_empty() && !self.has_room_for(1, parse.name.len() + parse.rest.len()) {
-            self.refuse(&Refusal::TOO_MANY_STATEMENTS, head, turn, server);
-            return None;
-        }
-        if facts.is_some_and(|facts| facts.names_reserved.is_some()) {
-            self.refuse(&Refusal::NO_STATEMENT, head, turn, server);
             return None;
         }
         let name = parse.name;
@@ -90,6 +86,17 @@ impl Session {
             self.parse_named(name, statement, head, turn, server);
         }
         None
+    }
+
+    /// Why a Parse is refused although no server has seen it.
+    fn refusal_of(&self, parse: &frontend::Parse<'_>, facts: Option<&Rc<Facts>>) -> Option<Refusal> {
+        if let Some(refusal) = facts.and_then(|facts| self.policy(facts)) {
+            return Some(refusal);
+        }
+        if !parse.name.is_empty() && !self.has_room_for(1, parse.name.len() + parse.rest.len()) {
+            return Some(Refusal::TOO_MANY_STATEMENTS);
+        }
+        facts.is_some_and(|facts| facts.names_reserved.is_some()).then_some(Refusal::NO_STATEMENT)
     }
 
     /// The name is free, and a server has taken the text before: whichever serves the client next will get it with its first Bind.

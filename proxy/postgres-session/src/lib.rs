@@ -30,6 +30,7 @@
 //! | `retry` | a batch that runs again because its plan was outdated |
 //! | `checkin` | whether a server may serve another client |
 //! | `recovery` | a server that its client has left |
+//! | `judge` | rules about statements |
 //! | `deadline` | time limits |
 //! | `pin` | why a client keeps its server |
 //! | `listening` | LISTEN and NOTIFY of one client |
@@ -51,6 +52,7 @@ mod facts;
 mod feed;
 pub mod hba;
 pub mod io;
+mod judge;
 mod listening;
 pub mod login;
 pub mod notify;
@@ -75,6 +77,7 @@ pub mod users;
 mod variables;
 
 pub use io::Io;
+pub use judge::Judge;
 pub use pin::{Pin, PinReasons};
 pub use recovery::{Recovered, Recovery};
 pub use refusal::Refusal;

@@ -8,6 +8,7 @@ use weir_postgres_codec::{TransactionStatus, backend, frontend};
 use crate::facts::Facts;
 use crate::feed::Feed;
 use crate::io::Io;
+use crate::judge::Judge;
 use crate::outstanding::{Expected, Note, Request};
 use crate::pin::{Pin, PinReasons};
 use crate::refusal::Refusal;
@@ -183,6 +184,11 @@ pub struct Session {
     /// The process number that the client knows as its own.
     pub(crate) process: Option<u32>,
     pub(crate) route: crate::route::Route,
+    /// Rules for its statements.
+    pub(crate) judge: Option<Rc<dyn Judge>>,
+    /// Bytes of the client that are done with, and the place of the message among them that was judged last.
+    pub(crate) taken_bytes: u64,
+    pub(crate) judged_at: Option<u64>,
     /// The pool of its servers.
     pub(crate) pool: Option<Rc<str>>,
 }
@@ -230,6 +236,9 @@ impl Session {
             retry: crate::retry::Retry::default(),
             process: None,
             route: crate::route::Route::default(),
+            judge: None,
+            taken_bytes: 0,
+            judged_at: None,
             pool: None,
         }
     }
@@ -242,6 +251,11 @@ impl Session {
     /// The client knows its session by this process number, that of its BackendKeyData: its own notifications come with it.
     pub fn with_process(self, pid: u32) -> Self {
         Self { process: Some(pid), ..self }
+    }
+
+    /// Its statements run as far as `judge` lets them.
+    pub fn with_judge(self, judge: Option<Rc<dyn Judge>>) -> Self {
+        Self { judge, ..self }
     }
 
     /// Takes bytes of the client. `server` is the server that it holds.
@@ -267,6 +281,7 @@ impl Session {
             self.heard_at = io.now();
         }
         self.is_listening = next == Next::More;
+        self.taken_bytes += feed.consumed() as u64;
         Taken { consumed: feed.consumed(), next }
     }
 

@@ -8,6 +8,7 @@ use weir_postgres_codec::{TransactionStatus, backend, frame::HEAD_BYTES, frame::
 use crate::client::Turn;
 use crate::facts::{Facts, Known, Reserved};
 use crate::io::{Event, Io};
+use crate::judge::Judged;
 use crate::outstanding::{Expected, Note, Request};
 use crate::pin::PinReasons;
 use crate::refusal::Refusal;
@@ -37,6 +38,9 @@ impl Session {
             Ok(query) => query.text,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
+        if self.is_denied(Judged::Text(text), head, turn, server.as_deref_mut()) {
+            return None;
+        }
         let known = self.awaiting_server.take().unwrap_or_else(|| {
             let is_read = self.is_multiplexed();
             if is_read { self.share.facts_of_query(text) } else { Known { facts: None, is_read_only: false } }

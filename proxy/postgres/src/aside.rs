@@ -9,20 +9,27 @@ use weir_upstream::pooled::AcquireError;
 
 use crate::{
     cancel::CANCEL_TIMEOUT,
+    cancelling::Underway,
     metrics::CancelOutcome,
     server::{PoolKey, encrypt},
     service::PostgresUpstream,
 };
 
 /// Cancels the query of a connection to endpoint number `number`. It is over once the server has closed the connection of the request:
-/// its signal has been sent then. Without that the signal may come at any time.
-pub(crate) async fn cancel(upstream: &PostgresUpstream, number: usize, target: &CancelTarget) -> CancelOutcome {
+/// its signal has been sent then. Without that the signal may come at any time. `underway` counts it meanwhile.
+pub(crate) async fn cancel(
+    upstream: &PostgresUpstream,
+    number: usize,
+    target: &CancelTarget,
+    mut underway: Underway,
+) -> CancelOutcome {
     let is_sent = Cell::new(false);
     let cancelling = async {
         let (mut stream, server) = upstream.connect_aside(number).await.ok()?;
         encrypt(&mut stream, &server).await.ok()?;
         is_sent.set(true);
         stream.output.with(|out| frontend::cancel_request(out, target.pid, &target.secret));
+        underway.sent();
         loop {
             match stream.reader.receive().await {
                 Ok(Some(_)) => {}

@@ -33,6 +33,9 @@ const CUT_TIMEOUT: Duration = Duration::from_millis(100);
 /// Bytes that such a client may still send.
 const LINGER_BYTES_MAX: u64 = 256 * 1024;
 
+/// Bytes of the objects of one client, without buffers and names.
+pub(crate) const CLIENT_BYTES: usize = size_of::<Connection>() + size_of::<life::Life<'static>>();
+
 /// One client connection, as its listener sees it.
 pub(crate) struct Connection {
     pub(crate) service: Rc<Service>,
@@ -90,9 +93,7 @@ pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture 
             let admitted = Box::pin(admission::admit(&connection, &mut stream, security)).await;
             match admitted {
                 Ok(Admitted::Client(client)) => life::live(&connection, &mut stream, *client).await,
-                Ok(Admitted::Console(rights, input)) => {
-                    Box::pin(Console::new(&connection, rights).run(&mut stream, input)).await
-                }
+                Ok(Admitted::Console(input)) => Box::pin(Console::new(&connection).run(&mut stream, input)).await,
                 Err(reason) => reason,
             }
         };

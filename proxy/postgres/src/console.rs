@@ -2,37 +2,49 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `command` | the commands |
+//! | `command` / `words` | the commands; their words |
 //! | `databases` | SHOW DATABASES |
-//! | `show` | the tables of SHOW |
-//! | `listeners` | that of SHOW LISTENERS |
+//! | `extended` | commands as prepared statements |
+//! | `listeners` | SHOW LISTENERS |
+//! | `orders` | commands that change something |
+//! | `set` | SET: what can change while the process runs |
+//! | `show` | the tables of SHOW: `sockets` of clients and servers, `stats` |
 //! | `table` | columns, rows and their form on the wire |
 
 mod command;
 mod databases;
+mod extended;
 mod listeners;
+mod orders;
+pub(crate) mod set;
 mod show;
+mod sockets;
+mod stats;
 mod table;
+mod words;
 
-use std::{future::poll_fn, rc::Rc, task::Poll};
+use std::{borrow::Cow, future::poll_fn, rc::Rc, task::Poll};
 
-use futures_util::future::{Either, select};
 use weir_base::error::Culprit;
 use weir_engine::Stream;
 use weir_listener::{CloseReason, Drain, Session as _};
 use weir_postgres_codec::{
-    TransactionStatus,
-    backend::{self, ErrorReport},
+    MessageError, TransactionStatus,
+    backend::{self, ErrorReport, Severity},
     frame, frontend, sqlstate,
 };
-use weir_upstream::pooled::Scope;
+use weir_postgres_session::io::Event;
 
-use self::command::Command;
+use self::{
+    command::{Command, Show},
+    extended::Prepared,
+    table::Forms,
+};
 use crate::{
     connection::{Connection, shutdown},
+    metrics::DatabaseMetrics,
     route::Routes,
-    server::PoolKey,
-    service::Service,
+    service::{PostgresUpstream, Service},
     settings::PostgresListenerSettings,
 };
 
@@ -62,30 +74,62 @@ impl Rights {
     }
 }
 
+/// Why a command does nothing: SQLSTATE and text.
+#[derive(Debug)]
+struct Failure(&'static str, Cow<'static, str>);
+
+impl Failure {
+    fn new(code: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
+        Self(code, text.into())
+    }
+}
+
+impl From<MessageError> for Failure {
+    fn from(error: MessageError) -> Self {
+        Self::new(error.sqlstate(), error.text())
+    }
+}
+
 /// A session with the console.
 pub(crate) struct Console<'a> {
     service: &'a Service,
     connection: &'a Rc<Connection>,
-    routes: Rc<Routes>,
-    settings: Rc<PostgresListenerSettings>,
-    rights: Rights,
+    prepared: Prepared,
+    /// Those of its own database.
+    metrics: Rc<DatabaseMetrics>,
 }
 
 impl<'a> Console<'a> {
-    pub(crate) fn new(connection: &'a Rc<Connection>, rights: Rights) -> Self {
+    pub(crate) fn new(connection: &'a Rc<Connection>) -> Self {
         let service = &connection.service;
-        Self { service, connection, routes: service.routes(), settings: service.settings(), rights }
+        let metrics = service.metrics.database(&service.shared.label(DATABASE));
+        metrics.logins.inc();
+        Self { service, connection, prepared: Prepared::default(), metrics }
     }
 
-    fn user_names(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.settings.admin_users.iter().chain(&self.settings.stats_users).cloned().collect();
-        names.sort_unstable();
-        names
+    /// The rights of the user now: a reload may have changed them.
+    fn rights(&self) -> Option<Rights> {
+        let user = self.connection.handle().entry().details().user.clone();
+        Rights::of(user.as_bytes(), &self.settings())
+    }
+
+    /// The settings of now: a reload may have changed them.
+    fn settings(&self) -> Rc<PostgresListenerSettings> {
+        self.service.settings()
+    }
+
+    /// The databases of now.
+    fn routes(&self) -> Rc<Routes> {
+        self.service.routes()
+    }
+
+    /// The upstreams of the listener.
+    fn upstreams(&self) -> Vec<Rc<PostgresUpstream>> {
+        self.routes().upstreams().to_vec()
     }
 
     /// Serves the session until it ends; `input` are bytes of the client that were read before.
-    pub(crate) async fn run(self, stream: &mut Stream, mut input: Vec<u8>) -> CloseReason {
+    pub(crate) async fn run(mut self, stream: &mut Stream, mut input: Vec<u8>) -> CloseReason {
         loop {
             let head = match frame::head(&input) {
                 Ok(head) => head,
@@ -93,7 +137,8 @@ impl<'a> Console<'a> {
             };
             match head {
                 Some(head) if head.whole() > COMMAND_BYTES_MAX => {
-                    self.error(stream, sqlstate::PROGRAM_LIMIT_EXCEEDED, "the command is too long", true);
+                    let failure = Failure::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "the command is too long");
+                    fatal(stream, &failure);
                     return CloseReason::Ended("refused");
                 }
                 Some(head) if input.len() >= head.whole() => {
@@ -112,7 +157,7 @@ impl<'a> Console<'a> {
 
     /// More bytes of the client.
     async fn receive(&self, stream: &mut Stream) -> Result<Vec<u8>, CloseReason> {
-        poll_fn(|context| {
+        let received = poll_fn(|context| {
             if let Some(reason) = self.connection.handle().poll_ending(context) {
                 return Poll::Ready(Err(reason));
             }
@@ -127,94 +172,72 @@ impl<'a> Console<'a> {
                 Poll::Pending => Poll::Pending,
             }
         })
-        .await
+        .await;
+        if let Err(CloseReason::Drained | CloseReason::DrainCut | CloseReason::Killed) = received {
+            let text = "terminating connection due to administrator command";
+            fatal(stream, &Failure::new(sqlstate::ADMIN_SHUTDOWN, text));
+        }
+        received
     }
 
-    async fn on_message(&self, stream: &mut Stream, tag: u8, body: &[u8]) -> Option<CloseReason> {
+    async fn on_message(&mut self, stream: &mut Stream, tag: u8, body: &[u8]) -> Option<CloseReason> {
         match tag {
             frontend::tag::TERMINATE => return Some(CloseReason::ClientClosed),
-            frontend::tag::QUERY => match frontend::Query::read(body) {
-                Ok(query) => self.on_query(stream, query.text).await,
-                Err(error) => self.error(stream, error.sqlstate(), &error.text(), false),
-            },
-            frontend::tag::SYNC => {}
+            frontend::tag::QUERY => {
+                let ended = match frontend::Query::read(body) {
+                    Ok(query) => self.on_query(stream, query.text).await,
+                    Err(error) => Err(error.into()),
+                };
+                if let Err(failure) = ended {
+                    error(stream, &failure);
+                }
+                stream.output.with(|out| backend::ready_for_query(out, TransactionStatus::Idle));
+            }
+            _ if frontend::body_bytes_max(tag).is_some() => self.on_extended(stream, tag, body).await,
             _ => {
-                let text = "extended query protocol not supported by admin console";
-                self.error(stream, sqlstate::PROTOCOL_VIOLATION, text, true);
+                let text = format!("invalid frontend message type {tag}");
+                fatal(stream, &Failure::new(sqlstate::PROTOCOL_VIOLATION, text));
                 return Some(CloseReason::Ended("refused"));
             }
         }
-        stream.output.with(|out| backend::ready_for_query(out, TransactionStatus::Idle));
         None
     }
 
-    async fn on_query(&self, stream: &mut Stream, text: &[u8]) {
-        let command = match Command::read(text) {
-            Ok(command) => command,
-            Err(text) => return self.error(stream, sqlstate::SYNTAX_ERROR, &text, false),
-        };
-        if self.rights != Rights::Admin && !command.only_looks() {
-            return self.error(stream, sqlstate::INSUFFICIENT_PRIVILEGE, "admin access needed", false);
+    async fn on_query(&self, stream: &Stream, text: &[u8]) -> Result<(), Failure> {
+        self.execute(stream, &read(text)?, None).await
+    }
+
+    /// Carries a command out. The client gets rows, and the command's tag. `forms` are those of a portal, whose rows it has had described.
+    async fn execute(&self, stream: &Stream, command: &Command, forms: Option<&Forms>) -> Result<(), Failure> {
+        self.metrics.count(Event::Query);
+        match self.rights() {
+            Some(Rights::Admin) => {}
+            Some(Rights::Stats) if command.only_looks() => {}
+            Some(Rights::Stats) => return Err(Failure::new(sqlstate::INSUFFICIENT_PRIVILEGE, "admin access needed")),
+            None => return Err(Failure::new(sqlstate::INSUFFICIENT_PRIVILEGE, "not allowed")),
         }
-        if let Command::Pause(Some(name)) | Command::Resume(Some(name)) | Command::Reconnect(Some(name)) = &command
-            && self.routes.find(name.as_bytes()).is_none()
-        {
-            let text = format!("no such database: {name}");
-            return self.error(stream, sqlstate::INVALID_CATALOG_NAME, &text, false);
-        }
-        match &command {
-            Command::Empty => return stream.output.with(backend::empty_query),
-            Command::Set => {}
+        match command {
+            Command::Empty => {
+                stream.output.with(backend::empty_query);
+                return Ok(());
+            }
+            Command::Show(Show::Help) => notice(stream, "Console usage", &command::help()),
             Command::Show(show) => {
-                let table = self.table(*show);
-                stream.output.with(|out| table.encode(out));
-            }
-            Command::Pause(database) => {
-                let scope = scope(database.as_deref());
-                self.routes.upstreams().iter().for_each(|upstream| upstream.pause(&scope));
-                self.drained(&scope, stream).await;
-            }
-            Command::Resume(database) => {
-                let scope = scope(database.as_deref());
-                self.routes.upstreams().iter().for_each(|upstream| upstream.resume(&scope));
-            }
-            Command::Reconnect(database) => {
-                let scope = scope(database.as_deref());
-                self.routes.upstreams().iter().for_each(|upstream| upstream.reconnect(&scope));
-            }
-            Command::KillClient(id) => {
-                let table = self.connection.handle().table();
-                let found = table
-                    .entries()
-                    .into_iter()
-                    .find(|entry| entry.id == *id && entry.listener == *self.service.sessions.name());
-                match found {
-                    Some(entry) => table.kill(&entry),
-                    None => return self.error(stream, sqlstate::UNDEFINED_OBJECT, "no such client", false),
+                if let Some(table) = self.table(*show).await {
+                    stream.output.with(|out| match forms {
+                        Some(forms) => table.encode(forms, out),
+                        None => {
+                            table.describe(&Forms::default(), out);
+                            table.encode(&Forms::default(), out);
+                        }
+                    });
                 }
             }
+            Command::Set(key, value) => self.set(stream, key, value)?,
+            _ => self.carry_out(stream, command).await?,
         }
         stream.output.with(|out| backend::command_complete(out, command.tag()));
-    }
-
-    /// Waits until no server of `scope` is in use, or the client is gone.
-    async fn drained(&self, scope: &Scope<PoolKey>, stream: &Stream) {
-        let watch = stream.reader.peer_watch();
-        let left = poll_fn(|context| {
-            let is_over = self.connection.handle().poll_ending(context).is_some();
-            if is_over { Poll::Ready(()) } else { watch.poll_ended(context) }
-        });
-        let drained = std::pin::pin!(async {
-            for upstream in self.routes.upstreams() {
-                upstream.drained(scope).await;
-            }
-        });
-        let (Either::Left(_) | Either::Right(_)) = select(drained, left).await;
-    }
-
-    fn error(&self, stream: &Stream, code: &str, text: &str, is_fatal: bool) {
-        let report = if is_fatal { ErrorReport::fatal(code, text) } else { ErrorReport::error(code, text) };
-        stream.output.with(|out| backend::error(out, &report));
+        Ok(())
     }
 
     fn violated(&self, violation: &weir_base::violation::Violation) -> CloseReason {
@@ -222,6 +245,19 @@ impl<'a> Console<'a> {
     }
 }
 
-fn scope(database: Option<&str>) -> Scope<PoolKey> {
-    database.map_or(Scope::All, |name| Scope::Database(name.as_bytes().into()))
+fn read(text: &[u8]) -> Result<Command, Failure> {
+    Command::read(text).map_err(|text| Failure::new(sqlstate::SYNTAX_ERROR, text))
+}
+
+fn error(stream: &Stream, Failure(code, text): &Failure) {
+    stream.output.with(|out| backend::error(out, &ErrorReport::error(code, &**text)));
+}
+
+fn fatal(stream: &Stream, Failure(code, text): &Failure) {
+    stream.output.with(|out| backend::error(out, &ErrorReport::fatal(code, &**text)));
+}
+
+fn notice(stream: &Stream, text: &str, detail: &str) {
+    let report = ErrorReport::new(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, text).with_detail(detail);
+    stream.output.with(|out| backend::notice(out, &report));
 }

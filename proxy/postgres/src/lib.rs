@@ -13,6 +13,9 @@
 //! | `relay` | cancel requests for clients of the other process of an upgrade |
 //! | `role` | primary or standby: which servers take sessions |
 //! | `route` | which upstream serves a database |
+//! | `cancelling` / `inventory` | cancel requests under way; the servers of all workers, for operators |
+//! | `rules` | rules about statements |
+//! | `shared` | state that the workers of a listener share |
 //! | `console` | the admin console, database `pgbouncer` |
 //! | `listen` | LISTEN for all clients through one connection |
 //! | `lookup` | users that the server knows: `auth_query` |
@@ -23,9 +26,11 @@
 
 mod aside;
 mod cancel;
+mod cancelling;
 mod connection;
 mod console;
 mod derivation;
+mod inventory;
 mod listen;
 mod lookup;
 mod metrics;
@@ -33,13 +38,16 @@ mod penalty;
 mod relay;
 mod role;
 mod route;
+pub mod rules;
 mod server;
 mod service;
 pub mod settings;
+mod shared;
 
 pub use cancel::CancelMessage;
 pub use relay::{CancelRelay, ForeignCancel, Over};
 pub use role::watch;
 pub use server::{LoginProbe, PoolKey, PostgresServer};
 pub use service::{PostgresUpstream, Service};
+pub use shared::ListenerShared;
 pub use weir_postgres_session::{WorkerShare, users};

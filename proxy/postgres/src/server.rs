@@ -255,6 +255,10 @@ impl PooledProtocol for PostgresServer {
         watch.suspect();
     }
 
+    fn process(state: &ServerState) -> u32 {
+        state.cancel_target().map_or(0, |target| target.pid)
+    }
+
     async fn login(&self, stream: &mut Stream, target: &LoginTarget, key: &PoolKey) -> Result<ServerState, LoginError> {
         let facts = log_in(stream, target, key.identity(), &self.keys).await.inspect_err(|_| {
             // A client of this key is not let in before a server has accepted it again.

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use weir_base::Secret;
+use weir_base::{Secret, time::turn};
 use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, is_among, settings::ListenerSettings};
 use weir_postgres_session::{WorkerShare, login::LoginPolicy};
 use weir_sasl::KeyCache;
@@ -15,14 +15,19 @@ use weir_upstream::pooled::PooledUpstream;
 
 use crate::{
     cancel::{CancelKeys, CancelMessage},
+    cancelling::Cancelling,
     connection,
+    console::set::SetRequest,
+    inventory::InventoryRequest,
     lookup::Lookups,
     metrics::{CancelOutcome, ListenerMetrics},
     penalty::Penalties,
     relay::CancelRelay,
     route::Routes,
+    rules::Judges,
     server::{DERIVED_KEYS_MAX, PostgresServer},
     settings::PostgresListenerSettings,
+    shared::ListenerShared,
 };
 
 /// An upstream of PostgreSQL on one worker.
@@ -34,6 +39,8 @@ const TOO_MANY_CLIENTS: &[u8] = b"E\0\0\0;SFATAL\0VFATAL\0C53300\0Msorry, too ma
 /// Settings, and what follows from them.
 struct Made {
     settings: Rc<PostgresListenerSettings>,
+    /// Those of the file, without what the console has changed.
+    file: Rc<PostgresListenerSettings>,
     routes: Rc<Routes>,
     policy: Arc<LoginPolicy>,
 }
@@ -48,7 +55,8 @@ impl Made {
         let mock_forms = settings.users.forms();
         let policy = LoginPolicy { tls, mock_forms, ..LoginPolicy::new(settings.rules.clone(), mock_secret()) };
         let routes = Rc::new(Routes::new(&settings, upstreams));
-        Self { routes, settings: Rc::new(settings), policy: Arc::new(policy) }
+        let settings = Rc::new(settings);
+        Self { routes, file: settings.clone(), settings, policy: Arc::new(policy) }
     }
 }
 
@@ -72,12 +80,16 @@ pub struct Service {
     pub(crate) sessions: Sessions,
     pub(crate) metrics: ListenerMetrics,
     pub(crate) cancels: CancelKeys,
+    pub(crate) cancelling: Cancelling,
+    /// The share of all workers.
+    pub(crate) shared: Arc<ListenerShared>,
     /// The share of all sessions of the worker.
     pub(crate) share: Rc<WorkerShare>,
     /// Keys that passwords of clients have led to.
     pub(crate) keys: RefCell<KeyCache>,
     pub(crate) penalties: Penalties,
     relay: CancelRelay,
+    pub(crate) judges: Judges,
     /// Users that the server knows.
     pub(crate) lookups: Lookups,
     made: RefCell<Made>,
@@ -86,7 +98,7 @@ pub struct Service {
 impl Service {
     /// A listener with its settings and the upstreams that they name, in the same order.
     pub fn new(
-        (core, share, relay): (CoreShare, Rc<WorkerShare>, CancelRelay),
+        (core, share, shared, relay): (CoreShare, Rc<WorkerShare>, Arc<ListenerShared>, CancelRelay),
         listener: ListenerSettings,
         settings: PostgresListenerSettings,
         upstreams: Vec<Rc<PostgresUpstream>>,
@@ -96,6 +108,9 @@ impl Service {
             metrics: ListenerMetrics::new(&core, &listener.name),
             cancels: CancelKeys::new(relay.process(), core.worker),
             relay,
+            cancelling: Cancelling::default(),
+            shared,
+            judges: Judges::default(),
             keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *random_bytes())),
             penalties: Penalties::default(),
             lookups: Lookups::default(),
@@ -112,9 +127,18 @@ impl Service {
         upstreams: Vec<Rc<PostgresUpstream>>,
     ) {
         *self.made.borrow_mut() = Made::new(&listener, settings, upstreams);
+        self.judges.forget();
         self.lookups.clear();
         self.sessions.update(listener);
         self.sessions.wake_all();
+    }
+
+    /// A change of the console's.
+    fn set(&self, request: &SetRequest) {
+        let mut made = self.made.borrow_mut();
+        let settings = request.apply(&made.settings, &made.file);
+        made.routes = Rc::new(Routes::new(&settings, made.routes.upstreams().to_vec()));
+        made.settings = Rc::new(settings);
     }
 
     pub(crate) fn settings(&self) -> Rc<PostgresListenerSettings> {
@@ -180,6 +204,16 @@ impl weir_listener::Service for Service {
     fn deliver(&self, message: &dyn Any) {
         if let Some(message) = message.downcast_ref::<CancelMessage>() {
             self.deliver_cancel(message);
+        } else if let Some(request) = message.downcast_ref::<InventoryRequest>() {
+            request.report(self);
+        } else if let Some(request) = message.downcast_ref::<SetRequest>() {
+            self.set(request);
+        }
+    }
+
+    fn tick(&self) {
+        if self.sessions.core().worker == 0 {
+            self.shared.roll(turn::now(), || self.totals());
         }
     }
 }

@@ -12,7 +12,7 @@ pub use weir_postgres_session::{
 use weir_sasl::{Mechanism, ScramVerifier};
 use weir_upstream::pooled::PooledSettings;
 
-use crate::service::mock_secret;
+use crate::{rules::StatementRules, service::mock_secret};
 
 /// From the accepted connection to the first ReadyForQuery. Default 30 s: a login takes three round trips and a wait for a server.
 pub const CLIENT_LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -54,6 +54,8 @@ pub struct PostgresListenerSettings {
     pub admin_users: Vec<String>,
     /// Users of the admin console that may look.
     pub stats_users: Vec<String>,
+    /// Rules about statements.
+    pub statement_rules: Arc<StatementRules>,
     /// See [`PoolMode`].
     pub pool_mode: PoolMode,
     /// The names of the upstreams, the listener's own first.

@@ -62,12 +62,18 @@ catalog! {
         REQUEST_UPSTREAM_DURATION = histogram "weir_request_upstream_duration_seconds" ["listener"] "The part of a request spent waiting for the upstream.", buckets(Buckets::REQUEST);
         REQUEST_OVERHEAD_DURATION = histogram "weir_request_overhead_duration_seconds" ["listener"] "The part of a request spent in the gateway: request minus upstream.", buckets(Buckets::REQUEST);
         REDIS_SLOW_REQUESTS = counter "weir_redis_slow_requests_total" ["listener"] "Requests that took `telemetry.slow_log.slower_than` or longer, or were lost after so long; blocking commands and streamed ones do not count.";
-        POSTGRES_LOGINS = counter "weir_postgres_logins_total" ["listener"] "PostgreSQL clients that logged in.";
-        POSTGRES_QUERIES = counter "weir_postgres_queries_total" ["listener"] "Query, Execute and FunctionCall messages that went to a server.";
-        POSTGRES_TRANSACTIONS = counter "weir_postgres_transactions_total" ["listener"] "Times that a client gave its server back: in transaction pooling the transactions, in session pooling the sessions.";
-        POSTGRES_PARSES = counter "weir_postgres_parses_total" ["listener", "side"] "Parse messages: of clients (`client`), and those that went to servers (`server`).";
-        POSTGRES_BINDS = counter "weir_postgres_binds_total" ["listener"] "Bind messages of clients.";
+        POSTGRES_LOGINS = counter "weir_postgres_logins_total" ["listener", "database"] "PostgreSQL clients that logged in.";
+        POSTGRES_QUERIES = counter "weir_postgres_queries_total" ["listener", "database"] "Query, Execute and FunctionCall messages that went to a server.";
+        POSTGRES_TRANSACTIONS = counter "weir_postgres_transactions_total" ["listener", "database"] "Times that a client gave its server back: in transaction pooling the transactions, in session pooling the sessions.";
+        POSTGRES_PARSES = counter "weir_postgres_parses_total" ["listener", "database", "side"] "Parse messages: of clients (`client`), and those that went to servers (`server`).";
+        POSTGRES_BINDS = counter "weir_postgres_binds_total" ["listener", "database"] "Bind messages of clients.";
+        POSTGRES_READ_BYTES = counter "weir_postgres_read_bytes_total" ["listener", "database"] "Bytes received from clients after their login.";
+        POSTGRES_WRITTEN_BYTES = counter "weir_postgres_written_bytes_total" ["listener", "database"] "Bytes sent to clients while they had a server.";
+        POSTGRES_TRANSACTION_SECONDS = counter "weir_postgres_transaction_seconds_total" ["listener", "database"] "Time for which clients had a server.";
+        POSTGRES_QUERY_SECONDS = counter "weir_postgres_query_seconds_total" ["listener", "database"] "Time for which clients waited for replies, the wait for a server included.";
+        POSTGRES_WAIT_SECONDS = counter "weir_postgres_wait_seconds_total" ["listener", "database"] "Time for which clients waited for a server that they got.";
         POSTGRES_SESSION_EVENTS = counter "weir_postgres_session_events_total" ["listener", "event"] "Sessions whose parameters were set at a server (`replay`), prepared statements closed because a server has too many (`eviction`), statements prepared again after a change of their tables (`heal`), errors of the gateway's own (`refusal`), sessions that began to keep their server (`pin`).";
+        POSTGRES_RULES = counter "weir_postgres_rules_total" ["listener", "rule", "action"] "Statements that a rule fits, counted at their Query or Parse: `deny`, `log`, `count`. Besides the names of rules: `read_only`, `statements_max`, `default`, and what cannot be checked (`not_analysed`, `function_call`).";
         POSTGRES_CANCELS = counter "weir_postgres_cancels_total" ["listener", "outcome"] "Cancel requests: `forwarded` to the server; dropped, as the client holds none (`idle`), its source sends too many (`limited`) or its key is none of a client (`unknown`); `failed`, as the server could not be reached; `unconfirmed`, as it did not say in time that it has the request.";
         POSTGRES_LISTENERS = gauge "weir_postgres_listening_clients" ["listener"] "Clients that listen to channels through the connection of all clients now.";
         POSTGRES_NOTIFICATIONS = counter "weir_postgres_notifications_total" ["listener"] "Notifications given to such clients, counted for each of them.";
@@ -176,6 +182,10 @@ pub const LABELS: &[(&str, &str)] = &[
     ("listener", "names of `[[listener]]` sections"),
     ("upstream", "names of `[[upstream]]` sections"),
     ("user", "names of the users of a listener"),
+    (
+        "database",
+        "names of the databases of a PostgreSQL listener as clients have them; past 64 of a listener the rest is `other`",
+    ),
     ("endpoint", "addresses in `endpoints`"),
     ("certificate", "first host names of the certificates of a listener"),
     ("worker", "worker number, from 0"),
@@ -187,7 +197,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ),
     (
         "stage",
-        "`parse`, `policy`, `lane_wait`, `encode`, `write`; of HTTP without `write`, and `encode` of the last piece of a response; of TCP the hello (`parse`) and the connection to the origin (`lane_wait`)",
+        "`parse`, `policy`, `lane_wait`, `encode`, `write`; of HTTP without `write`, and `encode` of the last piece of a response; of TCP the hello (`parse`) and the connection to the origin (`lane_wait`); of PostgreSQL the wait for a server (`lane_wait`) alone",
     ),
     (
         "kind",
@@ -202,6 +212,8 @@ pub const LABELS: &[(&str, &str)] = &[
     ("family", "metric names"),
     ("route", "route patterns of the admin API; names of the routes of HTTP listeners, and `other`"),
     ("side", "`client` or `server`"),
+    ("rule", "names of the rules of a PostgreSQL listener, and words for what denies without one"),
+    ("action", "`deny`, `log`, `count`"),
     ("event", "stable words for what happened in a PostgreSQL session"),
     ("code", "HTTP status codes"),
     ("sender", "who sent a WebSocket frame: `client`, `origin`"),

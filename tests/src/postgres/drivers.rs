@@ -148,6 +148,19 @@ pub fn run(drivers: &[Driver], server: &Postgres, port: u16) -> TestOutcomes {
     all.into_inner().expect("the outcomes")
 }
 
+/// Runs the checks of an admin console by pgx and lib/pq, as a user that may do everything there.
+///
+/// # Panics
+/// If the program is not installed.
+#[must_use]
+pub fn run_console(url: &str) -> TestOutcomes {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output = folder.path().join("output");
+    let mut command = command(&tools::postgres("go/postgres"), ["console", url]);
+    let end = bounded::run(&mut command, &output, DEADLINE);
+    read("console", &bounded::written(&output), &end)
+}
+
 fn command<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(program: &Path, words: I) -> Command {
     let mut command = Command::new(program);
     command.args(words);

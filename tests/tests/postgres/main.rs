@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod changes;
+mod console;
 mod drivers;
 mod gateway;
 mod hostile;
@@ -15,5 +16,6 @@ mod newest;
 mod outages;
 mod reads;
 mod routing;
+mod rules;
 mod servers;
 mod torture;

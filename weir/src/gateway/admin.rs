@@ -9,20 +9,17 @@ use std::{
 use weir_admin::{
     BoxFuture,
     status::{
-        Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
-        DrainStatus, EndpointStatus, Health, InsightAnswer, ListenerState, ListenerStatus, Quantiles, ReloadOutcome,
-        ReloadResult, RouteStatus, Severity, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, Validity,
-        VersionStatus, WorkerStatus,
+        Breaker, Check, ConnectionAnswer, ConnectionQuery, Diagnostic, DrainState, DrainStatus, EndpointStatus, Health,
+        InsightAnswer, ListenerState, ListenerStatus, Quantiles, ReloadOutcome, ReloadResult, RouteStatus, Severity,
+        SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, Validity, VersionStatus, WorkerStatus,
     },
 };
-use weir_analysis::redis::CommandId;
 use weir_base::time::Time;
 use weir_engine::WorkerState;
-use weir_listener::ConnectionEntry;
 use weir_telemetry::{HistogramSnapshot, Registry, Snapshot};
 use weir_upstream::{EndpointShare, EndpointState, Health as EndpointHealth};
 
-use super::{Gateway, Phase, Reloaded, UpgradeEnd, certificates, errors, knee, lock, responses, watch};
+use super::{Gateway, Phase, Reloaded, UpgradeEnd, certificates, connections, errors, knee, lock, responses, watch};
 use crate::version;
 
 impl weir_admin::Gateway for Gateway {
@@ -138,8 +135,7 @@ impl weir_admin::Gateway for Gateway {
 
     fn connections(&self, query: ConnectionQuery) -> BoxFuture<'_, ConnectionAnswer> {
         let now = Time::now();
-        let all = self.table.entries().into_iter().map(|entry| connection_status(&entry, now));
-        let connections = all.filter(|connection| query.matches(connection)).take(query.limit + 1).collect();
+        let connections = connections::page(&self.table.entries(), &query, now);
         // Entries of a stuck worker are as old as its current turn.
         let is_silent = |state: &WorkerState| state.turn_age(now) > watch::STALL;
         let workers = self.states.iter().enumerate();
@@ -362,37 +358,6 @@ fn quantiles(cells: &Snapshot, family: &str, labels: &[(&str, &str)]) -> Quantil
 fn summary(histogram: &HistogramSnapshot) -> Quantiles {
     let seconds = |q| histogram.quantile(q).map(|nanos| nanos as f64 / 1e9);
     Quantiles { count: histogram.count(), p50: seconds(0.5), p99: seconds(0.99), p999: seconds(0.999) }
-}
-
-fn connection_status(entry: &ConnectionEntry, now: Time) -> ConnectionStatus {
-    let details = entry.details().clone();
-    let in_flight = entry.in_flight.load(Relaxed).into();
-    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let pinned_by: Vec<String> = details.pinned.split(", ").filter_map(some).collect();
-    let command = entry.last_command.load(Relaxed).checked_sub(1);
-    ConnectionStatus {
-        id: entry.id,
-        listener: entry.listener.to_string(),
-        worker: entry.worker as u32,
-        peer: entry.peer.clone(),
-        age_seconds: now.since(entry.accepted_at).as_secs_f64(),
-        idle_seconds: now.since(Time::from_nanos(entry.active_at.load(Relaxed))).as_secs_f64(),
-        name: some(&details.name),
-        user: some(&details.user),
-        db: details.db,
-        database: some(&details.database),
-        protocol_version: details.version.to_owned(),
-        state: match (details.has_users && details.user.is_empty(), pinned_by.is_empty(), in_flight) {
-            (true, ..) => ConnectionState::Unauthenticated,
-            (_, false, _) => ConnectionState::Pinned,
-            (.., 0) => ConnectionState::Idle,
-            _ => ConnectionState::Active,
-        },
-        pinned_by,
-        in_flight,
-        buffered_bytes: entry.buffered.load(Relaxed),
-        last_command: command.map(|id| CommandId(id as u16).command().name.to_owned()),
-    }
 }
 
 fn diagnostic(one: &weir_config::Diagnostic) -> Diagnostic {

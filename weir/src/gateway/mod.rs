@@ -5,6 +5,7 @@ mod access_log;
 mod admin;
 mod cancels;
 mod certificates;
+mod connections;
 mod core;
 mod departures;
 mod drain;
@@ -13,6 +14,7 @@ mod insight;
 mod knee;
 mod listening;
 mod log;
+mod orders;
 mod plan;
 mod protocols;
 mod responses;
@@ -38,7 +40,7 @@ use weir_base::{
 };
 use weir_config::{Change, Diagnostics, Snapshot, TelemetrySettings, diff, surroundings::Running};
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, mailbox::Inbox, net};
-use weir_listener::{Admission, ConnectionTable, CoreShare, Post, StageSample};
+use weir_listener::{Admission, ConnectionTable, CoreShare, Orders, Post, StageSample};
 use weir_postgres::CancelRelay;
 use weir_telemetry::{
     EventLog, Registry, SharedGauge, catalog,
@@ -50,6 +52,7 @@ use self::{
     core::CoreSetup,
     departures::Departures,
     listening::{Sockets, bind_new},
+    orders::OrderTaker,
     plan::{Mail, Plan, TlsContexts},
     protocols::ProcessProtocols,
     upgrading::Upgrading,
@@ -163,7 +166,9 @@ impl Gateway {
             mailboxes: mailboxes.clone(),
             balancer: balancer.clone(),
             protocols: ProcessProtocols::new(&snapshot, cancels.clone()),
+            orders: Orders::default(),
         };
+        let orders = shared.orders.clone();
         let (workers, rings) = shared.start(&snapshot, &cpus, inboxes, &states)?;
         let driver = same_driver(&states)?;
         let generation = registry.shared().gauge(&catalog::CONFIG_GENERATION, &[]);
@@ -198,6 +203,7 @@ impl Gateway {
             balancer,
             registry,
         });
+        let _ = orders.set(OrderTaker::new(&gateway));
         gateway.begin_series();
         gateway.start_background(rings, access_log);
         Ok(gateway)
@@ -459,6 +465,7 @@ struct WorkersShare {
     mailboxes: Arc<Vec<Mailbox<Mail>>>,
     balancer: Arc<Balancer>,
     protocols: ProcessProtocols,
+    orders: Orders,
 }
 
 impl WorkersShare {
@@ -488,6 +495,7 @@ impl WorkersShare {
     fn setup(self, worker: usize, log: LogWriter, inbox: Inbox<Mail>, state: Arc<WorkerState>) -> CoreSetup {
         let share = CoreShare {
             worker,
+            workers: self.mailboxes.len(),
             flight: LocalBudget::new(0),
             handshakes: LocalBudget::new(0),
             bytes: ByteLease::new(self.bytes),
@@ -498,6 +506,7 @@ impl WorkersShare {
             // As the first plan says.
             stage_sample: StageSample::new(0.0),
             post: post(self.mailboxes.clone()),
+            orders: self.orders,
         };
         let (protocols, mailboxes, balancer) = (self.protocols.on_worker(worker), self.mailboxes, self.balancer);
         CoreSetup { share, protocols, inbox, mailboxes, balancer, state }

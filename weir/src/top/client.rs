@@ -13,7 +13,7 @@ use weir_admin::status::{
 use weir_base::secret::Secret;
 
 use super::exposition::Exposition;
-use super::insight::{InsightData, Page};
+use super::insight::{self, InsightData, Page};
 
 /// One poll of the admin API.
 #[derive(Debug, Clone)]
@@ -110,6 +110,7 @@ impl AdminClient {
             Page::HotKeys => Some(InsightData::HotKeys(self.json("/api/v1/hot-keys", &[200])?)),
             Page::BigKeys => Some(InsightData::BigKeys(self.json("/api/v1/big-keys", &[200])?)),
             Page::SlowLog => Some(InsightData::SlowLog(self.json("/api/v1/slow-log", &[200])?)),
+            Page::Clients => Some(insight::clients(self.json("/api/v1/connections?limit=1000", &[200])?)),
         })
     }
 

@@ -1,4 +1,4 @@
-//! The pages of what the workers remember: hot keys, big keys, slow requests. One table fills the screen.
+//! The pages of one table: what the workers remember (hot keys, big keys, slow requests), and the clients that wait or keep something.
 
 use clap::ValueEnum;
 use ratatui::Frame;
@@ -7,7 +7,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use weir_admin::status::{
-    BigKeyList, BigKeyStatus, HotKeyList, HotKeyStatus, KeyDirection, KeyNames, SlowLogList, SlowRequestStatus,
+    BigKeyList, BigKeyStatus, ConnectionPage, ConnectionStatus, HotKeyList, HotKeyStatus, KeyDirection, KeyNames,
+    SlowLogList, SlowRequestStatus,
 };
 
 use super::format;
@@ -26,11 +27,13 @@ pub enum Page {
     BigKeys,
     /// Slow requests.
     SlowLog,
+    /// Clients that wait for a connection, are pinned, or have a transaction.
+    Clients,
 }
 
 impl Page {
     /// Every page; the poll names a page by its place in it.
-    pub(super) const ALL: [Self; 4] = [Self::Overview, Self::HotKeys, Self::BigKeys, Self::SlowLog];
+    pub(super) const ALL: [Self; 5] = [Self::Overview, Self::HotKeys, Self::BigKeys, Self::SlowLog, Self::Clients];
 }
 
 /// Records of the workers, as far as the page needs them.
@@ -39,6 +42,7 @@ pub(super) enum InsightData {
     HotKeys(HotKeyList),
     BigKeys(BigKeyList),
     SlowLog(SlowLogList),
+    Clients(ConnectionPage),
 }
 
 impl InsightData {
@@ -48,6 +52,7 @@ impl InsightData {
             Self::HotKeys(_) => Page::HotKeys,
             Self::BigKeys(_) => Page::BigKeys,
             Self::SlowLog(_) => Page::SlowLog,
+            Self::Clients(_) => Page::Clients,
         }
     }
 
@@ -57,6 +62,7 @@ impl InsightData {
             Self::HotKeys(list) => list.hot_keys.len(),
             Self::BigKeys(list) => list.big_keys.len(),
             Self::SlowLog(list) => list.slow_requests.len(),
+            Self::Clients(page) => page.connections.len(),
         }
     }
 
@@ -69,6 +75,7 @@ impl InsightData {
                 ("big keys: largest request or reply of the last 10 minutes".to_owned(), &list.workers_silent)
             }
             Self::SlowLog(list) => (slow_title(list), &list.workers_silent),
+            Self::Clients(page) => (clients_title(page), &page.workers_silent),
         };
         match silent.as_slice() {
             [] => about,
@@ -103,6 +110,25 @@ fn slow_title(list: &SlowLogList) -> String {
     }
 }
 
+fn clients_title(page: &ConnectionPage) -> String {
+    let part = if page.next_after.is_some() { ", of the first connections" } else { "" };
+    format!("clients that wait, are pinned or have a transaction, the longest first{part}")
+}
+
+/// The clients of a page that keep something or wait, those that wait first, and the longest first.
+pub(super) fn clients(mut page: ConnectionPage) -> InsightData {
+    let key = |row: &ConnectionStatus| {
+        let wait = row.waits_for.as_ref().map(|wait| wait.seconds);
+        (wait.unwrap_or(-1.0), row.pinned_seconds.or(row.transaction_seconds).unwrap_or(-1.0))
+    };
+    page.connections.retain(|row| key(row) != (-1.0, -1.0));
+    page.connections.sort_by(|a, b| {
+        let (a, b) = (key(a), key(b));
+        b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
+    InsightData::Clients(page)
+}
+
 /// Draws the page that was chosen, if its answer is there already.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
     let [_blank, title, area] =
@@ -118,6 +144,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
         InsightData::HotKeys(list) => rows(frame, area, (HOT_KEYS, &list.hot_keys), offset),
         InsightData::BigKeys(list) => rows(frame, area, (BIG_KEYS, &list.big_keys), offset),
         InsightData::SlowLog(list) => rows(frame, area, (SLOW_REQUESTS, &list.slow_requests), offset),
+        InsightData::Clients(page) => rows(frame, area, (CLIENTS, &page.connections), offset),
     };
 }
 
@@ -155,6 +182,30 @@ const SLOW_REQUESTS: &[Column<SlowRequestStatus>] = &[
     text("ENDPOINT", 21, |row: &SlowRequestStatus| endpoint(row)).from(120),
     text("COMMAND", 0, |row| Span::raw(command(row))),
 ];
+
+const CLIENTS: &[Column<ConnectionStatus>] = &[
+    number("ID", 7, |row| row.id.to_string().into()),
+    text("LISTENER", 12, |row: &ConnectionStatus| row.listener.clone().into()).from(100),
+    text("USER", 12, |row| row.user.clone().unwrap_or_default().into()),
+    text("DATABASE", 12, |row| row.database.clone().unwrap_or_default().into()),
+    number("WAITS", 7, |row| lasts(row.waits_for.as_ref().map(|wait| wait.seconds))),
+    number("PINNED", 7, |row| lasts(row.pinned_seconds)),
+    number("XACT", 7, |row| lasts(row.transaction_seconds)),
+    text("CLIENT", 21, |row: &ConnectionStatus| row.peer.clone().into()).from(120),
+    text("WHY", 0, |row| why(row).into()),
+];
+
+/// How long something has lasted, if it does.
+fn lasts(seconds: Option<f64>) -> Span<'static> {
+    seconds.map_or_else(|| "-".to_owned(), format::seconds).into()
+}
+
+fn why(row: &ConnectionStatus) -> String {
+    match &row.waits_for {
+        Some(wait) => format!("place {} of {} for {}", wait.position, wait.waiting, wait.pool),
+        None => row.pinned_by.join(", "),
+    }
+}
 
 fn direction(direction: KeyDirection) -> Span<'static> {
     match direction {

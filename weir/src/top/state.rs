@@ -136,6 +136,7 @@ impl State {
             KeyCode::Char('h') => self.show(Page::HotKeys),
             KeyCode::Char('b') => self.show(Page::BigKeys),
             KeyCode::Char('l') => self.show(Page::SlowLog),
+            KeyCode::Char('w') => self.show(Page::Clients),
             KeyCode::Tab => self.choose_next(),
             KeyCode::Down | KeyCode::Char('j') => self.scroll(1),
             KeyCode::Up | KeyCode::Char('k') => self.scroll(-1),
@@ -175,7 +176,7 @@ impl State {
     fn scroll(&mut self, rows: isize) {
         let offset = match self.page {
             Page::Overview => &mut self.offsets[self.focus as usize],
-            Page::HotKeys | Page::BigKeys | Page::SlowLog => &mut self.page_offset,
+            Page::HotKeys | Page::BigKeys | Page::SlowLog | Page::Clients => &mut self.page_offset,
         };
         *offset = offset.saturating_add_signed(rows);
     }

@@ -1,5 +1,5 @@
 //! The programs that check PostgreSQL's drivers, one folder of `tests/clients/postgres` a language. Builds are
-//! below `target/tools/postgres`; Python runs from its sources.
+//! below `target/tools/postgres`; Python runs from its sources. Besides, an exporter of PgBouncer's figures.
 
 use anyhow::{Context, Result};
 
@@ -11,6 +11,8 @@ pub fn drivers(workspace: &Workspace) -> Result<()> {
     python::ensure(workspace)?;
     let (sources, built) = (workspace.root.join("tests/clients/postgres"), workspace.tools().join("postgres"));
     std::fs::create_dir_all(&built)?;
+    let exporter = workspace.tools().join("pgbouncer-exporter");
+    python::ensure_with(workspace, &exporter, &sources.join("exporter/requirements.txt"), &["--no-deps"])?;
     let (go, maven, cargo) = (built.join("go"), built.join("java"), built.join("rust"));
     clients::need(&["go"], "Go 1.24 or later")?;
     // Each of the compilers itself detects whether anything has changed.

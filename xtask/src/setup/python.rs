@@ -33,6 +33,11 @@ pub fn ensure(workspace: &Workspace) -> Result<()> {
 
 /// The same for any environment: its folder, and the file that pins what is in it.
 pub fn ensure_in(workspace: &Workspace, folder: &Path, requirements: &Path) -> Result<()> {
+    ensure_with(workspace, folder, requirements, &[])
+}
+
+/// The same, with further words for pip.
+pub fn ensure_with(workspace: &Workspace, folder: &Path, requirements: &Path, further: &[&str]) -> Result<()> {
     let wanted =
         std::fs::read_to_string(requirements).with_context(|| format!("{} is not readable", requirements.display()))?;
     let stamp = folder.join("installed.txt");
@@ -43,16 +48,10 @@ pub fn ensure_in(workspace: &Workspace, folder: &Path, requirements: &Path) -> R
     let make = ["python3", "-m", "venv", "--clear", folder_text.as_str()];
     command::run(&mut command::command(&workspace.root, &make))?;
     let python = folder.join("bin/python");
-    let words = [
-        &*python.to_string_lossy(),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--requirement",
-        &*requirements.to_string_lossy(),
-    ];
+    let (python, requirements) = (python.to_string_lossy(), requirements.to_string_lossy());
+    let mut words = vec![&*python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    words.extend_from_slice(further);
+    words.extend(["--requirement", &*requirements]);
     run_with_retries(&workspace.root, &words, &[])?;
     std::fs::write(&stamp, wanted)?;
     Ok(())

@@ -50,6 +50,8 @@ pub enum ConnectionState {
     Queuing,
     /// Bound to an upstream connection of its own; `pinned_by` says why.
     Pinned,
+    /// Waiting for a pooled upstream connection; `waits_for` says for which.
+    Waiting,
     /// The client does not read its replies, so its requests are not read either.
     BackPressured,
     /// Finishing.
@@ -85,12 +87,32 @@ pub struct ConnectionStatus {
     pub state: ConnectionState,
     /// Why it holds an upstream connection of its own, such as `watch` or `subscribe`; empty if it does not.
     pub pinned_by: Vec<String>,
+    /// Seconds since it is bound, without a break in the reasons; absent if it is not.
+    pub pinned_seconds: Option<f64>,
+    /// Seconds for which it has had its pooled upstream connection: the age of its transaction in transaction pooling. Absent if it has none.
+    pub transaction_seconds: Option<f64>,
+    /// The pool that it waits for; absent if it does not wait.
+    pub waits_for: Option<PoolWait>,
     /// Requests whose reply is not complete yet.
     pub in_flight: u64,
     /// Bytes that the gateway holds for it.
     pub buffered_bytes: u64,
     /// Name of the last command, without arguments.
     pub last_command: Option<String>,
+}
+
+/// The wait for a connection of a pool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PoolWait {
+    /// User and database of the pool: `app@shop`.
+    pub pool: String,
+    /// Seconds since the wait began.
+    pub seconds: f64,
+    /// Its place among the clients of the listener that wait for the pool, from 1. The pool serves them in this order, but for the few
+    /// whose worker has the connection at hand.
+    pub position: u64,
+    /// How many clients of the listener wait for the pool.
+    pub waiting: u64,
 }
 
 /// Answer of `/api/v1/connections`, by ascending id.

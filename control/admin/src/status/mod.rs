@@ -14,7 +14,7 @@ mod upstream;
 mod worker;
 
 pub use certificate::{CertificateState, CertificateStatus};
-pub use connection::{ConnectionAnswer, ConnectionPage, ConnectionQuery, ConnectionState, ConnectionStatus};
+pub use connection::{ConnectionAnswer, ConnectionPage, ConnectionQuery, ConnectionState, ConnectionStatus, PoolWait};
 pub use insight::{
     BigKeyList, BigKeyStatus, HotKeyList, HotKeyStatus, InsightAnswer, KeyDirection, KeyNames, SlowLogList,
     SlowLogReset, SlowRequestStatus,

@@ -12,7 +12,7 @@ use weir_base::{
 use weir_engine::Stream;
 use weir_telemetry::cells::GaugeGuard;
 
-use super::{IdleVerdict, PooledProtocol, permit::PoolPermit, pool::Pool};
+use super::{IdleVerdict, PooledProtocol, listing::Listing, permit::PoolPermit, pool::Pool};
 
 /// Pieces that one look takes from an idle connection: a server that sends without end keeps no worker.
 const PIECES_MAX: u32 = 16;
@@ -42,6 +42,7 @@ pub(crate) struct Connection<P: PooledProtocol> {
     pub(crate) is_incomplete: bool,
     pub(crate) permit: PoolPermit<P>,
     pub(crate) _counted: GaugeGuard,
+    pub(crate) _listed: Listing,
 }
 
 /// The condition of a connection that no client has.

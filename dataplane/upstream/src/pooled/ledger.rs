@@ -155,6 +155,11 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         self.accounts.get_mut(key).expect("it was made")
     }
 
+    /// Connections of all keys are not used now.
+    pub(super) fn is_all_paused(&self) -> bool {
+        self.is_all_paused
+    }
+
     /// Connections of `key` are not used now.
     pub(super) fn is_key_paused(&self, key: &K) -> bool {
         self.is_all_paused || self.paused.contains((self.names)(key)[0]) || self.paused_keys.contains(key)

@@ -10,6 +10,7 @@ use weir_base::{
 use super::{
     PooledProtocol,
     connection::{Connection, Facts, Look},
+    listing::{List, Listed},
     permit::PoolPermit,
     shared::KeyShare,
     slot::Parcel,
@@ -27,12 +28,13 @@ pub(crate) struct Member<P: PooledProtocol> {
     idle: RefCell<Vec<Box<Connection<P>>>>,
     /// For one of this worker that waits, by its number, until it looks.
     handed: RefCell<Vec<(u64, Box<Connection<P>>)>>,
+    pub(super) list: List,
 }
 
 impl<P: PooledProtocol> Member<P> {
     pub(super) fn new(endpoint: Rc<Endpoint>, key: &P::Key) -> Self {
         let share = endpoint.pools().ledger::<P>().share(key);
-        Self { endpoint, share, idle: RefCell::default(), handed: RefCell::default() }
+        Self { endpoint, share, idle: RefCell::default(), handed: RefCell::default(), list: List::default() }
     }
 
     /// A connection of this worker, made of one that has logged in, here or elsewhere.
@@ -46,7 +48,15 @@ impl<P: PooledProtocol> Member<P> {
         let metrics = self.endpoint.metrics();
         stream.count_into(metrics.clone());
         let counted = metrics.lane_opened(LaneKind::Pooled);
-        Box::new(Connection { stream, state, facts, is_incomplete: false, permit, _counted: counted })
+        let listed = Listed {
+            since: facts.since,
+            generation: facts.generation,
+            local: stream.cutter().local_address(),
+            process: P::process(&state),
+            has_tls: !stream.is_plain(),
+        };
+        let listed = self.list.enter(facts.id, listed);
+        Box::new(Connection { stream, state, facts, is_incomplete: false, permit, _counted: counted, _listed: listed })
     }
 
     /// The one that may serve at once, if it needs no check before.
@@ -90,6 +100,13 @@ impl<P: PooledProtocol> Member<P> {
         let mut idle = self.idle.borrow_mut();
         idle.insert(0, connection);
         self.share.counts.idle.set(idle.len());
+    }
+
+    /// The connections that no client has, by their numbers, and since when.
+    pub(super) fn idle_times(&self) -> Vec<(u64, Time)> {
+        let (idle, handed) = (self.idle.borrow(), self.handed.borrow());
+        let all = idle.iter().chain(handed.iter().map(|(_, connection)| connection));
+        all.map(|connection| (connection.facts.id, connection.facts.idle_since)).collect()
     }
 
     pub(super) fn has_idle(&self) -> bool {

@@ -42,6 +42,11 @@ pub trait PooledProtocol: 'static + Sized {
     /// A connection to the endpoint was lost, or could not be made.
     fn on_trouble(&self, _: &Self::Watch) {}
 
+    /// The number by which the server knows a connection, for operators: that of its process. 0: it has none.
+    fn process(_state: &Self::State) -> u32 {
+        0
+    }
+
     /// Logs a fresh connection in. May take the connect timeout of the upstream.
     ///
     /// # Errors

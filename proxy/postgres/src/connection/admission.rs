@@ -33,7 +33,7 @@ use crate::{
     derivation::derive,
     listen::ClientFeed,
     lookup::LookupFailure,
-    metrics::CancelOutcome,
+    metrics::{CancelOutcome, DatabaseMetrics},
     server::{Greeting, PostgresServer, channel_binding},
     service::PostgresUpstream,
     settings::{AuthQuerySettings, PostgresListenerSettings},
@@ -43,6 +43,8 @@ use crate::{
 pub(super) struct Client {
     pub(super) session: Session,
     pub(super) identity: Identity,
+    /// Counts of its database.
+    pub(super) metrics: Rc<DatabaseMetrics>,
     pub(super) pool: Rc<Pool<PostgresServer>>,
     pub(super) upstream: Rc<PostgresUpstream>,
     /// `None`: all its statements go to `pool`.
@@ -59,7 +61,7 @@ pub(super) enum Admitted {
     /// A session with a server.
     Client(Box<Client>),
     /// A session with the admin console, and bytes that the client sent behind its login.
-    Console(Rights, Vec<u8>),
+    Console(Vec<u8>),
 }
 
 /// Lets a client in.
@@ -300,6 +302,9 @@ impl Admission<'_> {
         if start.database == console::DATABASE {
             return self.console(&start, stream, &cancel, input);
         }
+        if let Some((code, text)) = service.shared.refusal(&start.database) {
+            return Err(self.fatal(stream, code, &text));
+        }
         let routes = service.routes();
         let Some(route) = routes.find(&start.database) else {
             let text = format!("database \"{}\" does not exist", String::from_utf8_lossy(&start.database));
@@ -312,6 +317,12 @@ impl Admission<'_> {
         let identity = Identity { user, database, credential };
         let Place { upstream, pool, standbys } = identity.place(route);
         *self.connection.upstreams.borrow_mut() = route.upstreams();
+        {
+            let mut details = self.connection.handle.entry().details();
+            details.pool = pool.key().to_string();
+            let tls = stream.tls_facts().map(|(version, suite)| format!("TLSv{version}/{suite}"));
+            details.tls = tls.unwrap_or_default();
+        }
         let reported = match upstream.protocol().greeting(pool.key()) {
             Some(reported) => reported,
             None => self.greeting(&pool, &upstream, stream).await?,
@@ -322,13 +333,16 @@ impl Admission<'_> {
             (&name[..], own.map_or(&value[..], |(_, value)| value))
         });
         stream.output.with(|out| greeting(out, shown, cancel.key()));
+        let judge = service.judges.of(&self.settings.statement_rules, (&start.user, &start.database), self.connection);
         let session = Session::new(settings.iter().copied(), route.session.clone(), service.share.clone(), turn::now())
             .with_process(cancel.key().pid())
-            .with_pool(&format!("{} {}", upstream.settings().name, pool.key()));
-        service.metrics.logins.inc();
+            .with_pool(&format!("{} {}", upstream.settings().name, pool.key()))
+            .with_judge(judge);
+        let metrics = service.metrics.database(&service.shared.label(&start.database));
+        metrics.logins.inc();
         let settings = self.settings.clone();
         let feed = ClientFeed::new(&upstream, &pool, wake);
-        let client = Client { session, identity, pool, upstream, standbys, settings, cancel, feed, input };
+        let client = Client { session, identity, metrics, pool, upstream, standbys, settings, cancel, feed, input };
         Ok(Admitted::Client(Box::new(client)))
     }
 
@@ -353,7 +367,10 @@ impl Admission<'_> {
         let since = turn::now();
         let patience =
             Patience { since, deadline: since.saturating_add(self.settings.query_wait_timeout), notify_at: None };
+        let entry = self.connection.handle.entry();
+        entry.wait(Some(since));
         let acquired = pool.acquire(SelectionCriteria::default(), patience, || {}).await;
+        entry.wait(None);
         match acquired {
             Ok(server) => {
                 let (protocol, key) = (upstream.protocol(), pool.key());
@@ -382,9 +399,9 @@ impl Admission<'_> {
         input: Vec<u8>,
     ) -> Result<Admitted, CloseReason> {
         self.connection.service.cancels.leave(cancel);
-        let Some(rights) = Rights::of(&start.user, &self.settings) else {
+        if Rights::of(&start.user, &self.settings).is_none() {
             return Err(self.fatal(stream, sqlstate::INSUFFICIENT_PRIVILEGE, "not allowed"));
-        };
+        }
         let parameters: [(&[u8], &[u8]); 6] = [
             (b"server_version", b"1.24.1/weir"),
             (b"client_encoding", b"UTF8"),
@@ -394,7 +411,7 @@ impl Admission<'_> {
             (b"standard_conforming_strings", b"on"),
         ];
         stream.output.with(|out| greeting(out, parameters, cancel.key()));
-        Ok(Admitted::Console(rights, input))
+        Ok(Admitted::Console(input))
     }
 
     fn fatal(&self, stream: &Stream, code: &str, text: &str) -> CloseReason {

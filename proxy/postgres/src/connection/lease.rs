@@ -7,7 +7,7 @@ use weir_base::{
     time::{Time, turn},
 };
 use weir_engine::note_reply_time;
-use weir_listener::Timing;
+use weir_listener::{Stage, Timing};
 use weir_postgres_codec::{
     backend::{self, ErrorReport, Severity},
     sqlstate,
@@ -20,7 +20,7 @@ use weir_upstream::{
 };
 
 use super::{identity::Place, life::Life, place::Standbys};
-use crate::{aside, cancel::CancelSlot, metrics::CancelOutcome, server::PostgresServer};
+use crate::{aside, cancel::CancelSlot, metrics::CancelOutcome, server::PostgresServer, service::Service};
 
 /// A server on its way.
 pub(super) type Acquiring = Pin<Box<dyn Future<Output = Result<PooledConnection<PostgresServer>, AcquireError>>>>;
@@ -69,6 +69,7 @@ impl Life<'_> {
     }
 
     fn wait_for_server(&mut self, pool: Rc<Pool<PostgresServer>>, wanted: SelectionCriteria, notify_at: Option<Time>) {
+        self.connection.handle.entry().wait(Some(self.lease.wanted));
         let since = self.lease.wanted;
         let deadline = since.saturating_add(self.client.settings.query_wait_timeout);
         let patience = Patience { since, deadline, notify_at };
@@ -110,6 +111,7 @@ impl Life<'_> {
         let Place { upstream, pool, standbys } = self.client.identity.place(route);
         let standbys = standbys.map(|standbys| Standbys { wrote_at, ..standbys });
         *self.connection.upstreams.borrow_mut() = route.upstreams();
+        self.connection.handle.entry().details().pool = pool.key().to_string();
         self.client.feed.follow(&upstream, &pool);
         (self.client.upstream, self.client.pool, self.client.standbys) = (upstream, pool, standbys);
         self.lease.is_outdated = false;
@@ -123,8 +125,11 @@ impl Life<'_> {
 
     /// The client holds `server` from now on.
     pub(super) fn attach(&mut self, mut server: PooledConnection<PostgresServer>) {
-        self.lease.acquiring = None;
         self.lease.got = turn::now();
+        if self.lease.acquiring.take().is_some() {
+            self.client.metrics.wait_time.add(self.lease.got.nanos_since(self.lease.wanted));
+        }
+        self.connection.handle.entry().hold(server.id(), self.lease.got);
         self.lease.appended = self.output.appended();
         self.lease.is_logged = self.connection.service.sessions.samples_access();
         server.stream().output.charge_to(Some(self.connection.handle.account().clone()));
@@ -139,7 +144,7 @@ impl Life<'_> {
             // The server may be a standby by now.
             server.pool().suspect(server.number());
         }
-        give_back(server, cleanliness, &self.client.cancel);
+        give_back(server, cleanliness, &self.client.cancel, &self.connection.service);
         self.follow_if_outdated();
     }
 
@@ -162,9 +167,16 @@ impl Life<'_> {
         let (service, handle) = (&self.connection.service, &self.connection.handle);
         self.note_writes();
         let now = turn::now();
+        handle.entry().let_go();
         let Lease { wanted: arrived, got, appended, is_logged, .. } = self.lease;
+        let counts = &self.client.metrics;
+        counts.transaction_time.add(now.nanos_since(got));
+        counts.written.add(self.output.appended() - appended);
         let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
         service.metrics.durations.record(&timing, 1, None);
+        if service.metrics.stages.samples() {
+            service.metrics.stages.record(Stage::LaneWait, arrived, got);
+        }
         note_reply_time(now.since(got));
         if is_logged {
             service.sessions.log_access(&AccessRecord {
@@ -186,6 +198,7 @@ impl Life<'_> {
     /// The refusal of a client that gets no server.
     pub(super) fn refusal(&mut self, error: AcquireError) -> Refusal {
         self.lease.acquiring = None;
+        self.connection.handle.entry().wait(None);
         self.connection.service.metrics.shed(error.refusal.name());
         let pool = self.client.pool.key().to_string();
         match error.refusal {
@@ -201,8 +214,17 @@ impl Life<'_> {
     pub(super) fn show_pin(&mut self) {
         let reasons = self.client.session.pin().reasons;
         if reasons != self.shown_pin {
+            let begun = reasons - self.shown_pin;
             self.shown_pin = reasons;
-            self.connection.handle.entry().details().pinned = reasons.names().replace('+', ", ");
+            if let Some(server) = &self.lease.server {
+                let settings = self.client.upstream.settings();
+                let endpoint = settings.endpoints.get(server.number()).map(ToString::to_string).unwrap_or_default();
+                self.connection.service.metrics.pinned([&settings.name, &endpoint], begun);
+            }
+            let mut details = self.connection.handle.entry().details();
+            details.pinned = reasons.names().replace('+', ", ");
+            let since = details.pinned_since.unwrap_or_else(turn::now);
+            details.pinned_since = (!reasons.is_empty()).then_some(since);
         }
     }
 
@@ -221,9 +243,10 @@ impl Life<'_> {
         let (number, target) = (server.number(), server.state_ref().cancel_target().cloned());
         let (upstream, service) = (self.upstream_of(server.pool()).clone(), self.connection.service.clone());
         let (slot, id) = (slot.clone(), server.id());
+        let underway = service.cancelling.request(server.pool().key().to_string());
         weir_engine::spawn(async move {
             let outcome = match target {
-                Some(target) => aside::cancel(&upstream, number, &target).await,
+                Some(target) => aside::cancel(&upstream, number, &target, underway).await,
                 None => CancelOutcome::Failed,
             };
             service.metrics.cancelled(outcome);
@@ -238,6 +261,7 @@ impl Life<'_> {
     /// The session is over: its server goes where it can be made clean.
     pub(super) fn leave(&mut self) {
         self.lease.acquiring = None;
+        self.connection.handle.entry().wait(None);
         self.note_busy(false);
         self.show_channels(0);
         let slot = self.client.cancel.clone();
@@ -252,15 +276,18 @@ impl Life<'_> {
         // Without its client a COPY ends by itself: the pool ends its data.
         let runs_query = state.is_busy() && !state.facts(false, false).is_copying;
         let Some(target) = state.cancel_target().filter(|_| runs_query).cloned() else {
-            return give_back(server, Cleanliness::Dirty, &slot);
+            return give_back(server, Cleanliness::Dirty, &slot, &self.connection.service);
         };
         let (upstream, service) = (self.upstream_of(server.pool()).clone(), self.connection.service.clone());
+        let pool = server.pool().key().to_string();
+        let (underway, held) = (service.cancelling.request(pool.clone()), service.cancelling.held(pool));
         weir_engine::spawn(async move {
-            let outcome = aside::cancel(&upstream, number, &target).await;
+            let outcome = aside::cancel(&upstream, number, &target, underway).await;
             service.metrics.cancelled(outcome);
+            drop(held);
             match outcome {
                 CancelOutcome::Unconfirmed => server.close(LossCause::Retired),
-                _ => give_back(server, Cleanliness::Dirty, &slot),
+                _ => give_back(server, Cleanliness::Dirty, &slot, &service),
             }
         })
         .detach();
@@ -269,7 +296,12 @@ impl Life<'_> {
 
 /// Gives a server back as it is left. One whose query is being cancelled waits until that is over, and is closed if that cannot be
 /// known: a late signal would end the query of the next client.
-fn give_back(server: PooledConnection<PostgresServer>, cleanliness: Cleanliness, slot: &Rc<CancelSlot>) {
+fn give_back(
+    server: PooledConnection<PostgresServer>,
+    cleanliness: Cleanliness,
+    slot: &Rc<CancelSlot>,
+    service: &Service,
+) {
     let condition = match cleanliness {
         Cleanliness::Clean => Condition::Clean,
         Cleanliness::Dirty => Condition::Dirty,
@@ -283,9 +315,10 @@ fn give_back(server: PooledConnection<PostgresServer>, cleanliness: Cleanliness,
     if !slot.is_held() {
         return give_back(server, slot);
     }
-    let slot = slot.clone();
+    let (slot, held) = (slot.clone(), service.cancelling.held(server.pool().key().to_string()));
     weir_engine::spawn(async move {
         slot.released().await;
+        drop(held);
         give_back(server, &slot);
     })
     .detach();

@@ -57,21 +57,24 @@ enum Event {
 }
 
 /// A client that waits for a server or its reply, counted until it is dropped: a panic gives back what it counts.
-struct Busy<'a>(&'a Connection);
+struct Busy<'a> {
+    connection: &'a Connection,
+    since: Time,
+}
 
 impl<'a> Busy<'a> {
     fn new(connection: &'a Connection) -> Self {
         connection.handle.begins();
         connection.service.metrics.in_flight.add(1);
         note_waiting_clients(1);
-        Self(connection)
+        Self { connection, since: turn::now() }
     }
 }
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.handle.ends();
-        self.0.service.metrics.in_flight.add(-1);
+        self.connection.handle.ends();
+        self.connection.service.metrics.in_flight.add(-1);
         note_waiting_clients(-1);
     }
 }
@@ -224,14 +227,19 @@ impl Life<'_> {
     /// Counts the client among those that wait for a server or its reply, or no longer.
     #[inline]
     pub(super) fn note_busy(&mut self, is_busy: bool) {
-        if self.busy.is_some() != is_busy {
-            self.busy = is_busy.then(|| Busy::new(self.connection));
+        if self.busy.is_some() == is_busy {
+            return;
         }
+        if let Some(busy) = &self.busy {
+            self.client.metrics.query_time.add(turn::now().nanos_since(busy.since));
+        }
+        self.busy = is_busy.then(|| Busy::new(self.connection));
     }
 
     /// Bytes of the client.
     fn on_chunk(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
         self.active = turn::now();
+        self.client.metrics.read.add(chunk.len() as u64);
         if self.input.is_empty() {
             let consumed = self.offer(chunk)?;
             self.input.extend_from_slice(&chunk[consumed..]);
@@ -258,7 +266,7 @@ impl Life<'_> {
     fn offer(&mut self, input: &[u8]) -> Result<usize, CloseReason> {
         let mut at = 0;
         loop {
-            let metrics = &self.connection.service.metrics;
+            let metrics = &*self.client.metrics;
             let taken = match &mut self.lease.server {
                 Some(server) => {
                     let (stream, state) = server.parts();
@@ -298,7 +306,7 @@ impl Life<'_> {
     pub(super) fn on_reply(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
         let Some(server) = &mut self.lease.server else { return Ok(()) };
         let (stream, state) = server.parts();
-        let metrics = &self.connection.service.metrics;
+        let metrics = &*self.client.metrics;
         let io = Surroundings { client: &self.output, server: Some(&stream.output), metrics, feed: &self.client.feed };
         match self.client.session.on_server(chunk, state, &io) {
             Ok(ServerStep::Continue) => {}
@@ -321,7 +329,7 @@ impl Life<'_> {
 
     fn on_server_lost(&mut self) -> Result<(), CloseReason> {
         let Some(mut server) = self.lease.server.take() else { return Ok(()) };
-        let metrics = &self.connection.service.metrics;
+        let metrics = &*self.client.metrics;
         let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
         let next = self.client.session.on_server_lost(server.state(), &io);
         self.lose(server);
@@ -333,7 +341,7 @@ impl Life<'_> {
 
     fn on_acquire_failed(&mut self, error: AcquireError) -> Result<(), CloseReason> {
         let refusal = self.refusal(error);
-        let metrics = &self.connection.service.metrics;
+        let metrics = &*self.client.metrics;
         let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
         match self.client.session.on_acquire_failed(refusal, &io) {
             Next::Close(end) => Err(self.over(&end)),
@@ -358,7 +366,7 @@ impl Life<'_> {
         if !self.input.is_empty() || self.lease.is_taken() {
             return Ok(());
         }
-        let metrics = &self.connection.service.metrics;
+        let metrics = &*self.client.metrics;
         let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
         self.client.session.on_drain(&io).map_or(Ok(()), |_| Err(CloseReason::Drained))
     }
@@ -418,7 +426,7 @@ impl Life<'_> {
         {
             self.drain()?;
         }
-        let metrics = &self.connection.service.metrics;
+        let metrics = &*self.client.metrics;
         let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
         self.client.session.on_deadline(self.lease.state(), &io).map_or(Ok(()), |end| Err(self.over(&end)))
     }

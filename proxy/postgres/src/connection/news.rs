@@ -22,7 +22,7 @@ impl Life<'_> {
         if self.client.feed.is_overrun() {
             return Err(self.overrun());
         }
-        let metrics = &self.connection.service.metrics;
+        let metrics = &*self.client.metrics;
         let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
         if self.client.feed.take_fenced() {
             self.client.session.on_fence(self.lease.state(), &io);
@@ -33,7 +33,7 @@ impl Life<'_> {
         }
         self.has_news = self.output.is_congested();
         if !self.has_news {
-            let metrics = &self.connection.service.metrics;
+            let metrics = &*self.client.metrics;
             let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
             self.client.session.on_news(self.lease.state(), &io);
         }
@@ -59,7 +59,7 @@ impl Life<'_> {
         if self.shown_channels == channels {
             return;
         }
-        let listeners = &self.connection.service.metrics.listeners;
+        let listeners = &self.client.metrics.listeners;
         listeners.add(i64::from(channels > 0) - i64::from(self.shown_channels > 0));
         self.shown_channels = channels;
         self.connection.handle.entry().subscriptions.store(channels as u32, Relaxed);

@@ -4,14 +4,14 @@ use weir_base::time::{Time, turn};
 use weir_engine::Output;
 use weir_postgres_session::io::{Channel, Clock, Event, Feeds, News, Tally, ToClient, ToServer};
 
-use crate::{listen::ClientFeed, metrics::ListenerMetrics};
+use crate::{listen::ClientFeed, metrics::DatabaseMetrics};
 
 /// The outputs of a session, and where it counts.
 pub(crate) struct Surroundings<'a> {
     pub(crate) client: &'a Output,
     /// That of the server that the client holds.
     pub(crate) server: Option<&'a Output>,
-    pub(crate) metrics: &'a ListenerMetrics,
+    pub(crate) metrics: &'a DatabaseMetrics,
     /// The channels that it listens to.
     pub(crate) feed: &'a ClientFeed,
 }

@@ -3,6 +3,7 @@
 use super::{
     Console,
     show::TEXTS,
+    sockets::divided,
     table::{Cell, Table},
 };
 use crate::{route::Route, server::PoolKey};
@@ -33,12 +34,13 @@ impl Console<'_> {
     pub(super) fn databases(&self) -> Table {
         let mut table = Table::new(DATABASES, TEXTS);
         let counts = self.counts();
-        let mut names = self.routes.names();
+        let routes = self.routes();
+        let mut names = routes.names();
         names.extend(counts.iter().map(|(_, counts)| counts.key.database_name()));
         names.sort_unstable();
         names.dedup();
         for name in names {
-            let Some(route) = self.routes.find(name.as_bytes()) else { continue };
+            let Some(route) = routes.find(name.as_bytes()) else { continue };
             let is_own = |(upstream, one): &&(std::rc::Rc<_>, PoolCounts<PoolKey>)| {
                 std::rc::Rc::ptr_eq(upstream, &route.upstream) && one.key.database_name() == name
             };
@@ -48,18 +50,29 @@ impl Console<'_> {
                 table.row(self.database(&name, route, endpoint, &here));
             }
         }
+        table.row(self.own());
         table
+    }
+
+    /// The row of the console: exporters look for it.
+    fn own(&self) -> Vec<Cell> {
+        let local = self.service.sessions.settings().bind.to_string();
+        let name = || Cell::from("pgbouncer");
+        let mut row = vec![name(), Cell::Null, divided(&local).1.into(), name(), name(), 2_u32.into()];
+        row.extend([0_u32.into(), 0_u32.into(), Cell::Null, "statement".into(), Cell::Null]);
+        row.extend((11..17).map(|_| Cell::from(0_u32)));
+        row
     }
 
     fn database(&self, name: &str, route: &Route, endpoint: usize, counts: &[&PoolCounts<PoolKey>]) -> Vec<Cell> {
         let pools = route.upstream.pooled_settings();
         let address = route.upstream.settings().endpoints[endpoint].to_string();
-        let (host, port) = address.rsplit_once(':').unwrap_or((&address, "0"));
+        let (host, port) = divided(&address);
         let is_paused = counts.iter().any(|counts| route.upstream.is_paused(&counts.key));
         vec![
             name.into(),
             host.into(),
-            port.parse::<u32>().unwrap_or_default().into(),
+            port.into(),
             route.database(name).into(),
             route.user().map_or(Cell::Null, Into::into),
             pools.pool_size.into(),
@@ -73,7 +86,7 @@ impl Console<'_> {
             0_u32.into(),
             counts.iter().map(|counts| counts.active + counts.waiting).sum::<u32>().into(),
             u32::from(is_paused).into(),
-            0_u32.into(),
+            u32::from(self.service.shared.is_disabled(name.as_bytes())).into(),
         ]
     }
 }

@@ -18,7 +18,8 @@ impl Console<'_> {
     pub(super) fn listeners(&self) -> Table {
         let mut table = Table::new(COLUMNS, TEXTS);
         let now = turn::now();
-        let is_own = |name: &str| self.routes.upstreams().iter().any(|upstream| *upstream.settings().name == *name);
+        let upstreams = self.upstreams();
+        let is_own = |name: &str| upstreams.iter().any(|upstream| *upstream.settings().name == *name);
         for view in views().iter().filter(|view| is_own(&view.key.upstream.name)) {
             let LineView { key, id, begun_at, is_up, channels, gaps } = &**view;
             table.row(vec![

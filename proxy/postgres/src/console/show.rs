@@ -1,19 +1,34 @@
 //! The tables of SHOW. Their columns are those of PgBouncer 1.24: exporters and scripts read them.
 
-use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
+use std::{
+    collections::{BTreeSet, HashSet},
+    rc::Rc,
+};
 
-use weir_base::time::{Time, turn};
-use weir_listener::Session as _;
-use weir_telemetry::catalog;
-use weir_upstream::pooled::PoolCounts;
+use weir_engine::settings::Address;
+use weir_upstream::pooled::{PoolCounts, PooledSettings};
 
 use super::{
     Console,
-    command::{Show, help},
+    command::{PARAMETERS, Show},
+    set,
+    sockets::Wanted,
     table::{Cell, Table},
 };
-use crate::{server::PoolKey, service::PostgresUpstream};
+use crate::{inventory, server::PoolKey, service::PostgresUpstream};
 
+const PEER_POOLS: [&str; 5] =
+    ["peer_id", "cl_active_cancel_req", "cl_waiting_cancel_req", "sv_active_cancel", "sv_login"];
+const USERS: [&str; 8] = [
+    "name",
+    "pool_size",
+    "reserve_pool_size",
+    "pool_mode",
+    "max_user_connections",
+    "current_connections",
+    "max_user_client_connections",
+    "current_client_connections",
+];
 const POOLS: &[&str] = &[
     "database",
     "user",
@@ -33,58 +48,7 @@ const POOLS: &[&str] = &[
     "pool_mode",
     "load_balance_hosts",
 ];
-const STATS: &[&str] = &[
-    "database",
-    "total_server_assignment_count",
-    "total_xact_count",
-    "total_query_count",
-    "total_received",
-    "total_sent",
-    "total_xact_time",
-    "total_query_time",
-    "total_wait_time",
-    "total_client_parse_count",
-    "total_server_parse_count",
-    "total_bind_count",
-    "total_client_login_count",
-];
-const AVERAGES: &[&str] = &[
-    "avg_server_assignment_count",
-    "avg_xact_count",
-    "avg_query_count",
-    "avg_recv",
-    "avg_sent",
-    "avg_xact_time",
-    "avg_query_time",
-    "avg_wait_time",
-    "avg_client_parse_count",
-    "avg_server_parse_count",
-    "avg_bind_count",
-    "avg_client_login_count",
-];
-const CLIENTS: &[&str] = &[
-    "type",
-    "user",
-    "database",
-    "replication",
-    "state",
-    "addr",
-    "port",
-    "local_addr",
-    "local_port",
-    "connect_time",
-    "request_time",
-    "wait",
-    "wait_us",
-    "close_needed",
-    "ptr",
-    "link",
-    "remote_pid",
-    "tls",
-    "application_name",
-    "prepared_statements",
-    "id",
-];
+/// The columns that are texts.
 pub(super) const TEXTS: &[&str] = &[
     "database",
     "user",
@@ -112,68 +76,100 @@ pub(super) const TEXTS: &[&str] = &[
     "version",
     "reason",
     "server_lifetime",
+    "since",
+    "hostname",
+    "addrs",
+    "zonename",
+    "mode",
 ];
 
+/// The pool of the console, which has no server: PgBouncer shows its own, and programs take an empty table for an error.
+fn own_pool(clients: usize) -> Vec<Cell> {
+    let name = || Cell::from("pgbouncer");
+    let mut row = vec![name(), name(), clients.into()];
+    row.extend((3..15).map(|_| Cell::from(0_u32)));
+    row.extend(["statement".into(), Cell::Null]);
+    row
+}
+
 impl Console<'_> {
-    /// The result of SHOW.
-    pub(super) fn table(&self, show: Show) -> Table {
-        match show {
-            Show::Help | Show::Version => self.version(show),
-            Show::Pools => self.pools(),
+    /// The result of SHOW. `None`: it has no rows.
+    pub(super) async fn table(&self, show: Show) -> Option<Table> {
+        Some(match show {
+            Show::Help => return None,
+            Show::Version => self.version(),
+            Show::Pools => self.pools().await,
             Show::Databases => self.databases(),
-            Show::Stats => self.stats(true, true),
-            Show::StatsTotals => self.stats(true, false),
-            Show::StatsAverages => self.stats(false, true),
-            Show::Clients => self.clients(),
+            Show::Stats => self.stats(),
+            Show::StatsTotals => self.stats_totals(),
+            Show::StatsAverages => self.stats_averages(),
+            Show::Totals => self.totals(),
+            Show::Clients => self.sockets(Wanted::Clients).await,
+            Show::Servers => self.sockets(Wanted::Servers).await,
+            Show::Sockets => self.sockets(Wanted::Sockets).await,
+            Show::ActiveSockets => self.sockets(Wanted::ActiveSockets).await,
             Show::Lists => self.lists(),
             Show::Users => self.users(),
             Show::Config => self.config(),
             Show::State => self.state(),
-            Show::Mem => Table::new(&["name", "size", "used", "free", "memtotal"], TEXTS),
+            Show::Mem => self.memory(),
+            Show::DnsHosts => self.dns_hosts(),
+            // Nothing here transfers zones, and cancel requests find their worker without peers.
+            Show::DnsZones => Table::new(&["zonename", "serial", "count"], TEXTS),
+            Show::Peers => Table::new(&["peer_id", "host", "port", "pool_size"], TEXTS),
+            Show::PeerPools => Table::new(&PEER_POOLS, TEXTS),
             Show::Pins => self.pins(),
             Show::Listeners => self.listeners(),
-        }
+            Show::Parameter(place) => {
+                let (name, value) = PARAMETERS[place];
+                let mut table = Table::new(&[name], &[name]);
+                table.row(vec![value.into()]);
+                table
+            }
+        })
     }
 
-    fn version(&self, show: Show) -> Table {
+    fn version(&self) -> Table {
         let mut table = Table::new(&["version"], TEXTS);
-        let text = match show {
-            Show::Help => help(),
-            // Exporters look for the name and a number of three parts.
-            _ => format!("PgBouncer 1.24.1 (Weir {})", env!("CARGO_PKG_VERSION")),
-        };
-        table.row(vec![text.into()]);
+        // Exporters look for the name and a number of three parts.
+        table.row(vec![format!("PgBouncer 1.24.1 (Weir {})", env!("CARGO_PKG_VERSION")).into()]);
         table
     }
 
     /// The pools of all upstreams of the listener.
     pub(super) fn counts(&self) -> Vec<(Rc<PostgresUpstream>, PoolCounts<PoolKey>)> {
-        let upstreams = self.routes.upstreams().iter();
-        upstreams.flat_map(|upstream| upstream.counts().into_iter().map(|counts| (upstream.clone(), counts))).collect()
+        let upstreams = self.upstreams().into_iter();
+        upstreams
+            .flat_map(|upstream| upstream.counts().into_iter().map(move |counts| (upstream.clone(), counts)))
+            .collect()
     }
 
     /// The pool mode of a database.
     fn mode(&self, database: &str) -> &'static str {
-        let route = self.routes.find(database.as_bytes());
-        route.map_or(self.settings.pool_mode, |route| route.session.pool_mode).name()
+        let route = self.routes().find(database.as_bytes()).cloned();
+        route.map_or_else(|| self.settings().pool_mode, |route| route.session.pool_mode).name()
     }
 
-    fn pools(&self) -> Table {
+    async fn pools(&self) -> Table {
         let mut table = Table::new(POOLS, TEXTS);
+        let entries = self.entries();
+        let cancels = inventory::collect(self.service).await.cancels;
         for (_, counts) in self.counts() {
             let database = counts.key.database_name();
             let mode = self.mode(&database);
-            let (wait, none) = (counts.maxwait, || Cell::from(0_u32));
+            let (wait, pool) = (counts.maxwait, counts.key.to_string());
+            let clients = entries.iter().filter(|(_, details)| details.pool == pool).count() as u32;
+            let cancels = cancels.get(&pool).copied().unwrap_or_default();
             table.row(vec![
                 database.into(),
                 counts.key.user_name().into(),
-                counts.active.into(),
+                clients.saturating_sub(counts.waiting).into(),
                 counts.waiting.into(),
-                none(),
-                none(),
-                counts.active.into(),
-                none(),
-                none(),
+                cancels.active.into(),
+                cancels.waiting.into(),
+                counts.active.saturating_sub(cancels.held).into(),
+                cancels.active.into(),
+                cancels.held.into(),
                 counts.idle.into(),
                 counts.used.into(),
                 counts.tested.into(),
@@ -184,104 +180,19 @@ impl Console<'_> {
                 Cell::Null,
             ]);
         }
-        table
-    }
-
-    /// One row for the listener: counters are those of `/metrics`.
-    fn stats(&self, has_totals: bool, has_averages: bool) -> Table {
-        let (service, own) = (self.service, [&**self.service.sessions.name()]);
-        let registry = service.sessions.core().metrics.registry();
-        let count = |family, labels: &[&str]| registry.count(family, labels).unwrap_or_default();
-        let snapshot = registry.read();
-        let micros = |family: &str| {
-            let histogram = snapshot.histogram(family, &[("listener", own[0])]);
-            histogram.map_or(0, |histogram| histogram.sum() / 1_000)
-        };
-        let transactions = count(&catalog::POSTGRES_TRANSACTIONS, &own);
-        let time = micros("weir_request_duration_seconds");
-        let server_time = micros("weir_request_upstream_duration_seconds");
-        let totals = [
-            transactions,
-            transactions,
-            count(&catalog::POSTGRES_QUERIES, &own),
-            count(&catalog::CLIENT_READ_BYTES, &own),
-            count(&catalog::CLIENT_WRITTEN_BYTES, &own),
-            server_time,
-            server_time,
-            time.saturating_sub(server_time),
-            count(&catalog::POSTGRES_PARSES, &[own[0], "client"]),
-            count(&catalog::POSTGRES_PARSES, &[own[0], "server"]),
-            count(&catalog::POSTGRES_BINDS, &own),
-            count(&catalog::POSTGRES_LOGINS, &own),
-        ];
-        let mut columns = vec!["database"];
-        columns.extend_from_slice(if has_totals { &STATS[1..] } else { &[] });
-        columns.extend_from_slice(if has_averages { AVERAGES } else { &[] });
-        let mut table = Table::new(&columns, TEXTS);
-        let mut row: Vec<Cell> = vec![own[0].into()];
-        if has_totals {
-            row.extend(totals.map(Cell::from));
-        }
-        if has_averages {
-            let seconds = turn::now().as_nanos() / 1_000_000_000;
-            let rate = |total: u64| total / seconds.max(1);
-            let each = |total: u64| total / transactions.max(1);
-            let is_time = |place: usize| (5..8).contains(&place);
-            let averages = totals.iter().enumerate().map(|(place, total)| match is_time(place) {
-                true => each(*total),
-                false => rate(*total),
-            });
-            row.extend(averages.map(Cell::from));
-        }
-        table.row(row);
-        table
-    }
-
-    fn clients(&self) -> Table {
-        let mut table = Table::new(CLIENTS, TEXTS);
-        let now = turn::now();
-        for entry in self.connection.handle().table().entries() {
-            if entry.listener != *self.service.sessions.name() {
-                continue;
-            }
-            let details = entry.details().clone();
-            let (addr, port) = entry.peer.rsplit_once(':').unwrap_or((&entry.peer, "0"));
-            let is_busy = entry.in_flight.load(Relaxed) > 0;
-            let ago = |at: Time| format!("{}s ago", now.since(at).as_secs());
-            table.row(vec![
-                "C".into(),
-                details.user.into(),
-                details.database.into(),
-                "none".into(),
-                if is_busy { "active" } else { "idle" }.into(),
-                addr.into(),
-                port.parse::<u32>().unwrap_or_default().into(),
-                Cell::Null,
-                Cell::Null,
-                ago(entry.accepted_at).into(),
-                ago(Time::from_nanos(entry.active_at.load(Relaxed))).into(),
-                0_u32.into(),
-                0_u32.into(),
-                u32::from(entry.is_killed()).into(),
-                format!("{:#x}", entry.id).into(),
-                "".into(),
-                0_u32.into(),
-                "".into(),
-                details.name.into(),
-                0_u32.into(),
-                entry.id.into(),
-            ]);
-        }
+        let consoles = entries.iter().filter(|(_, details)| details.database.as_bytes() == super::DATABASE).count();
+        table.row(own_pool(consoles));
         table
     }
 
     fn lists(&self) -> Table {
         let mut table = Table::new(&["list", "items"], TEXTS);
         let counts = self.counts();
-        let sum = |of: fn(&PoolCounts<PoolKey>) -> u32| counts.iter().map(|(_, one)| of(one)).sum::<u32>();
-        let entries = self.connection.handle().table().entries();
-        let own = entries.iter().filter(|entry| entry.listener == *self.service.sessions.name()).count();
-        let databases: std::collections::HashSet<_> = counts.iter().map(|(_, one)| one.key.database_name()).collect();
+        let sum = |of: fn(&PoolCounts<PoolKey>) -> u32| counts.iter().map(|(_, one)| of(one)).sum::<u32>() as usize;
+        let entries = self.entries();
+        let login = entries.iter().filter(|(_, details)| details.user.is_empty()).count();
+        let databases: HashSet<_> = counts.iter().map(|(_, one)| one.key.database_name()).collect();
+        let hosts = self.hosts().len();
         let rows: [(&str, usize); 14] = [
             ("databases", databases.len()),
             ("users", self.user_names().len()),
@@ -289,11 +200,11 @@ impl Console<'_> {
             ("pools", counts.len()),
             ("peer_pools", 0),
             ("free_clients", 0),
-            ("used_clients", own),
-            ("login_clients", 0),
-            ("free_servers", sum(|one| one.idle + one.used) as usize),
-            ("used_servers", sum(|one| one.active) as usize),
-            ("dns_names", 0),
+            ("used_clients", entries.len()),
+            ("login_clients", login),
+            ("free_servers", 0),
+            ("used_servers", sum(|one| one.open)),
+            ("dns_names", hosts),
             ("dns_zones", 0),
             ("dns_queries", 0),
             ("dns_pending", 0),
@@ -304,55 +215,111 @@ impl Console<'_> {
         table
     }
 
+    /// Users of the listener and of its console, and those that have a pool.
+    fn user_names(&self) -> BTreeSet<String> {
+        let settings = self.settings();
+        let listed = settings.admin_users.iter().chain(&settings.stats_users).cloned();
+        let pooled = self.counts().into_iter().map(|(_, counts)| counts.key.user_name());
+        let clients = self.entries().into_iter().map(|(_, details)| details.user);
+        listed.chain(pooled).chain(clients).filter(|name| !name.is_empty()).collect()
+    }
+
     fn users(&self) -> Table {
-        let mut table = Table::new(&["name", "pool_mode"], TEXTS);
+        let mut table = Table::new(&USERS, TEXTS);
+        let (counts, entries) = (self.counts(), self.entries());
         for name in self.user_names() {
-            table.row(vec![name.into(), Cell::Null]);
+            let servers = counts.iter().filter(|(_, one)| one.key.user_name() == name);
+            let most = servers.clone().find_map(|(upstream, _)| upstream.pooled_settings().max_user_connections);
+            let clients = entries.iter().filter(|(_, details)| details.user == name).count();
+            table.row(vec![
+                name.clone().into(),
+                Cell::Null,
+                Cell::Null,
+                Cell::Null,
+                most.unwrap_or_default().into(),
+                servers.map(|(_, one)| one.open).sum::<u32>().into(),
+                0_u32.into(),
+                clients.into(),
+            ]);
         }
         table
     }
 
     fn config(&self) -> Table {
         let mut table = Table::new(&["key", "value", "default", "changeable"], TEXTS);
-        let (settings, pools) = (&self.settings, self.routes.upstreams()[0].pooled_settings());
+        let settings = self.settings();
+        for (key, value) in set::values(&settings) {
+            table.row(vec![key.into(), value.into(), Cell::Null, "yes".into()]);
+        }
         let max = self.service.sessions.settings().connections_max;
+        let upstreams = self.upstreams();
+        let Some(pools) = upstreams.first().map(|upstream| upstream.pooled_settings()) else { return table };
+        let count = |count: Option<u32>| count.unwrap_or_default().to_string();
+        let default = PooledSettings::default();
+        let row = |of: fn(&PooledSettings) -> String| (of(pools), Some(of(&default)));
         let rows = [
-            ("pool_mode", settings.pool_mode.name().to_owned()),
-            ("max_client_conn", max.to_string()),
-            ("default_pool_size", pools.pool_size.to_string()),
-            ("min_pool_size", pools.min_pool_size.to_string()),
-            ("reserve_pool_size", pools.reserve_pool_size.to_string()),
-            ("reserve_pool_timeout", pools.reserve_pool_timeout.as_secs().to_string()),
-            ("max_db_connections", pools.max_db_connections.unwrap_or_default().to_string()),
-            ("max_user_connections", pools.max_user_connections.unwrap_or_default().to_string()),
-            ("query_wait_timeout", settings.query_wait_timeout.as_secs().to_string()),
-            ("server_lifetime", pools.server_lifetime.as_secs().to_string()),
-            ("server_idle_timeout", pools.server_idle_timeout.as_secs().to_string()),
-            ("server_check_delay", pools.server_check_delay.as_secs().to_string()),
+            ("pool_mode", (settings.pool_mode.name().to_owned(), Some("transaction".to_owned()))),
+            ("max_client_conn", (max.to_string(), None)),
+            ("default_pool_size", row(|pools| pools.pool_size.to_string())),
+            ("min_pool_size", row(|pools| pools.min_pool_size.to_string())),
+            ("reserve_pool_size", row(|pools| pools.reserve_pool_size.to_string())),
+            ("reserve_pool_timeout", row(|pools| set::seconds(pools.reserve_pool_timeout))),
+            ("max_db_connections", (count(pools.max_db_connections), Some("0".to_owned()))),
+            ("max_user_connections", (count(pools.max_user_connections), Some("0".to_owned()))),
+            ("server_lifetime", row(|pools| set::seconds(pools.server_lifetime))),
+            ("server_idle_timeout", row(|pools| set::seconds(pools.server_idle_timeout))),
+            ("server_check_delay", row(|pools| set::seconds(pools.server_check_delay))),
+            ("admin_users", (settings.admin_users.join(", "), Some(String::new()))),
+            ("stats_users", (settings.stats_users.join(", "), Some(String::new()))),
         ];
-        for (key, value) in rows {
-            table.row(vec![key.into(), value.into(), Cell::Null, "no".into()]);
+        for (key, (value, default)) in rows {
+            table.row(vec![key.into(), value.into(), default.into(), "no".into()]);
         }
         table
     }
 
     fn state(&self) -> Table {
         let mut table = Table::new(&["key", "value"], TEXTS);
-        let is_paused = self.counts().iter().any(|(upstream, counts)| upstream.is_paused(&counts.key));
+        let is_paused = self.upstreams().iter().any(|upstream| upstream.is_all_paused());
         for (key, holds) in [("active", !is_paused), ("paused", is_paused), ("suspended", false)] {
             table.row(vec![key.into(), if holds { "yes" } else { "no" }.into()]);
         }
         table
     }
 
-    /// The clients that keep their servers, and why.
-    fn pins(&self) -> Table {
-        let mut table = Table::new(&["id", "user", "database", "reason"], TEXTS);
-        for entry in self.connection.handle().table().entries() {
-            let details = entry.details().clone();
-            if entry.listener == *self.service.sessions.name() && !details.pinned.is_empty() {
-                table.row(vec![entry.id.into(), details.user.into(), details.database.into(), details.pinned.into()]);
-            }
+    /// The names of servers. Addresses of a name are found when a connection is made, and are not kept.
+    fn hosts(&self) -> BTreeSet<String> {
+        let upstreams = self.upstreams();
+        let all = upstreams.iter().flat_map(|upstream| upstream.settings().endpoints.clone());
+        let names = all.filter_map(|endpoint| match endpoint {
+            Address::Host { name, .. } => Some(name.to_string()),
+            _ => None,
+        });
+        names.collect()
+    }
+
+    fn dns_hosts(&self) -> Table {
+        let mut table = Table::new(&["hostname", "ttl", "addrs"], TEXTS);
+        for host in self.hosts() {
+            table.row(vec![host.into(), Cell::Null, Cell::Null]);
+        }
+        table
+    }
+
+    /// Memory by its owners: the objects of each client and server, and the bytes that wait, of all listeners.
+    fn memory(&self) -> Table {
+        let mut table = Table::new(&["name", "size", "used", "free", "memtotal"], TEXTS);
+        let clients = self.entries().len();
+        let servers: u32 = self.counts().iter().map(|(_, one)| one.open).sum();
+        let snapshot = self.service.sessions.core().metrics.registry().read();
+        let buffered = snapshot.gauge("weir_buffered_bytes", &[]).unwrap_or_default().max(0) as usize;
+        let rows = [
+            ("client_cache", crate::connection::CLIENT_BYTES, clients),
+            ("server_cache", PostgresUpstream::CONNECTION_BYTES, servers as usize),
+            ("buffered_bytes", 1, buffered),
+        ];
+        for (name, size, used) in rows {
+            table.row(vec![name.into(), size.into(), used.into(), 0_u32.into(), (size * used).into()]);
         }
         table
     }

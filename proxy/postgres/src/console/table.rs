@@ -3,7 +3,7 @@
 use weir_postgres_codec::backend::{self, Column};
 
 /// A type by its OID and size.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
     Number,
@@ -46,6 +46,31 @@ impl From<usize> for Cell {
     }
 }
 
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// The forms of the columns of a result, as a Bind has them: none for text, one for all, or one each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Forms(Vec<i16>);
+
+impl Forms {
+    pub(crate) fn new(codes: impl IntoIterator<Item = i16>) -> Self {
+        Self(codes.into_iter().collect())
+    }
+
+    fn of(&self, column: usize) -> i16 {
+        let at = if self.0.len() == 1 { 0 } else { column };
+        self.0.get(at).copied().unwrap_or_default()
+    }
+
+    fn is_binary(&self, column: usize) -> bool {
+        self.of(column) == 1
+    }
+}
+
 /// A result.
 pub(crate) struct Table {
     columns: Vec<(&'static str, Kind)>,
@@ -65,22 +90,30 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Appends RowDescription and the rows.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let column = |(name, kind): &(&'static str, Kind)| match kind {
-            Kind::Text => Column::text(name.as_bytes(), 25, -1),
-            Kind::Number => Column::text(name.as_bytes(), 20, 8),
+    /// Appends RowDescription.
+    pub(crate) fn describe(&self, forms: &Forms, out: &mut Vec<u8>) {
+        let column = |(at, (name, kind)): (usize, &(&'static str, Kind))| {
+            let column = match kind {
+                Kind::Text => Column::text(name.as_bytes(), 25, -1),
+                Kind::Number => Column::text(name.as_bytes(), 20, 8),
+            };
+            Column { format: forms.of(at), ..column }
         };
-        let columns = self.columns.iter().map(column);
+        let columns = self.columns.iter().enumerate().map(column);
         backend::row_description(out, columns);
+    }
+
+    /// Appends the rows.
+    pub(crate) fn encode(&self, forms: &Forms, out: &mut Vec<u8>) {
         for row in &self.rows {
-            let text = |cell: &Cell| match cell {
+            let bytes = |(at, cell): (usize, &Cell)| match cell {
                 Cell::Text(text) => Some(text.clone().into_bytes()),
+                Cell::Number(number) if forms.is_binary(at) => Some((*number as i64).to_be_bytes().to_vec()),
                 Cell::Number(number) => Some(number.to_string().into_bytes()),
                 Cell::Null => None,
             };
-            let texts: Vec<Option<Vec<u8>>> = row.iter().map(text).collect();
-            backend::data_row(out, texts.iter().map(Option::as_deref));
+            let values: Vec<Option<Vec<u8>>> = row.iter().enumerate().map(bytes).collect();
+            backend::data_row(out, values.iter().map(Option::as_deref));
         }
     }
 }

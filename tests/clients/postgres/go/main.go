@@ -1,5 +1,5 @@
-// Command postgres checks the drivers of Go: `postgres pgx URL`, `postgres pq URL`. It prints a line for each check:
-// `ok NAME` or `failed NAME: REASON`.
+// Command postgres checks the drivers of Go: `postgres pgx URL`, `postgres pq URL`; and an admin console by both:
+// `postgres console URL`. It prints a line for each check: `ok NAME` or `failed NAME: REASON`.
 package main
 
 import (
@@ -16,9 +16,9 @@ type check struct {
 }
 
 func main() {
-	lists := map[string][]check{"pgx": pgxChecks, "pq": pqChecks}
+	lists := map[string][]check{"pgx": pgxChecks, "pq": pqChecks, "console": consoleChecks}
 	if len(os.Args) != 3 || lists[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: postgres pgx|pq URL")
+		fmt.Fprintln(os.Stderr, "usage: postgres pgx|pq|console URL")
 		os.Exit(2)
 	}
 	failed := 0

@@ -1,14 +1,14 @@
 //! PostgreSQL: its upstreams and listeners.
 
-use std::{io, rc::Rc};
+use std::{io, rc::Rc, sync::Arc};
 
 use weir_listener::{Service, settings::ListenerSettings};
 use weir_postgres::{
-    LoginProbe, PostgresServer, PostgresUpstream,
+    ListenerShared, LoginProbe, PostgresServer, PostgresUpstream,
     settings::{PostgresListenerSettings, PostgresUpstreamSettings},
 };
 
-use super::{AnyUpstream, ListenerParts, Protocol, UpstreamParts, Upstreams};
+use super::{AnyUpstream, ListenerParts, ListenerShare, Protocol, UpstreamParts, Upstreams};
 
 impl AnyUpstream for PostgresUpstream {
     fn retire(&self) {
@@ -36,9 +36,14 @@ impl Protocol for Postgres {
         Ok(upstream)
     }
 
+    fn listener_share() -> ListenerShare {
+        Arc::new(ListenerShared::default())
+    }
+
     fn service(of: ListenerParts<'_>, own: &PostgresListenerSettings) -> Option<Rc<dyn Service>> {
         let upstreams = of.upstreams.all_named(&own.upstreams)?;
-        let core = (of.core.clone(), of.protocols.postgres.clone(), of.protocols.cancels.clone());
+        let shared = of.share.clone().downcast::<ListenerShared>().ok()?;
+        let core = (of.core.clone(), of.protocols.postgres.clone(), shared, of.protocols.cancels.clone());
         Some(weir_postgres::Service::new(core, of.settings, own.clone(), upstreams))
     }
 

@@ -1,14 +1,15 @@
-//! The pages of hot keys, big keys and slow requests.
+//! The pages of hot keys, big keys, slow requests and clients.
 
 use std::time::Instant;
 
 use weir_admin::status::{
-    BigKeyList, BigKeyStatus, HotKeyList, HotKeyStatus, KeyDirection, KeyNames, SlowLogList, SlowRequestStatus,
+    BigKeyList, BigKeyStatus, ConnectionPage, ConnectionState, ConnectionStatus, HotKeyList, HotKeyStatus,
+    KeyDirection, KeyNames, PoolWait, SlowLogList, SlowRequestStatus,
 };
 
 use super::{listener, sample, screen, state_of, words};
 use crate::top::client::Sample;
-use crate::top::insight::{InsightData, Page};
+use crate::top::insight::{self, InsightData, Page};
 use crate::top::render;
 use crate::top::state::State;
 
@@ -118,4 +119,49 @@ fn a_page_of_another_answer_waits() {
     let mut state = on(Page::BigKeys, with(hot_keys(KeyNames::Full, vec![hot_key("session:1", 5.0)])));
     let lines = screen(&mut state, 80, 24, Instant::now());
     assert!(lines.iter().any(|line| line.contains("waiting")) && !lines.join("").contains("session:1"), "{lines:#?}");
+}
+
+#[test]
+fn clients_that_wait_come_first_and_idle_ones_are_left_out() {
+    let client = |id, change: fn(&mut ConnectionStatus)| {
+        let mut client = ConnectionStatus {
+            id,
+            listener: "pg".to_owned(),
+            worker: 0,
+            peer: "192.0.2.7:4000".to_owned(),
+            age_seconds: 60.0,
+            idle_seconds: 1.0,
+            name: None,
+            user: Some("app".to_owned()),
+            db: None,
+            database: Some("shop".to_owned()),
+            protocol_version: "PostgreSQL 3.0".to_owned(),
+            state: ConnectionState::Active,
+            pinned_by: Vec::new(),
+            pinned_seconds: None,
+            transaction_seconds: None,
+            waits_for: None,
+            in_flight: 1,
+            buffered_bytes: 0,
+            last_command: None,
+        };
+        change(&mut client);
+        client
+    };
+    let pinned = client(1, |row| {
+        (row.pinned_by, row.pinned_seconds) = (vec!["listen".to_owned()], Some(30.0));
+    });
+    let waiting = client(2, |row| {
+        let pool = "app@shop".to_owned();
+        row.waits_for = Some(PoolWait { pool, seconds: 2.0, position: 3, waiting: 9 });
+    });
+    let idle = client(4, |_| {});
+    let page =
+        ConnectionPage { connections: vec![pinned, waiting, idle], next_after: None, workers_silent: Vec::new() };
+    let mut state = on(Page::Clients, with(insight::clients(page)));
+    let lines = screen(&mut state, 100, 24, Instant::now());
+    let place = |id: &str| lines.iter().position(|line| line.split_whitespace().next() == Some(id));
+    assert!(place("2").is_some() && place("2") < place("1") && place("4").is_none(), "{lines:#?}");
+    assert!(words(&lines, "2").join(" ").ends_with("place 3 of 9 for app@shop"), "{lines:#?}");
+    assert!(words(&lines, "1").join(" ").ends_with("listen"), "{lines:#?}");
 }

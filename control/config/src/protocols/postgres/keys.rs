@@ -5,6 +5,7 @@ use weir_upstream::pooled as pools;
 
 use super::database::DatabaseSection;
 use super::rules::HbaSection;
+use super::statement_rules::{RuleDefault, RuleSection};
 use super::userlist::Userlist;
 use crate::document::At;
 use crate::numbers::Period;
@@ -65,6 +66,14 @@ section! {
         default client_idle_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(30 * 86_400);
         /// Databases that clients may name. Absent: all names are served by the `upstream` of the listener.
         tables database: DatabaseSection;
+        /// Users whose statements have to be read-only by their texts. Functions of the database's own may write all the same.
+        optional read_only_users: Vec<At<Text>>;
+        /// Statements of one Query; more are refused with SQLSTATE 42501. Absent: no limit.
+        optional statements_max: u32 => 1..=256;
+        /// What becomes of a statement that no rule fits: `allow` or `deny`.
+        default rule_default: RuleDefault = RuleDefault::Allow;
+        /// Rules about statements.
+        tables rule: RuleSection;
     }
 }
 

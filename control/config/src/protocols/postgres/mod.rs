@@ -8,6 +8,7 @@
 //! | `database` | the databases that clients may name |
 //! | `lookup` | users that the server knows |
 //! | `rules` | clients that may log in, and how |
+//! | `statement_rules` | rules about statements |
 //! | `userlist` | users from a file |
 
 mod certificate;
@@ -16,6 +17,7 @@ mod futile;
 mod keys;
 mod lookup;
 mod rules;
+mod statement_rules;
 mod userlist;
 
 use std::collections::HashSet;
@@ -117,6 +119,7 @@ fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettin
     ListenerSettings {
         upstreams,
         databases,
+        statement_rules: Arc::new(statement_rules::rules(of, reader)),
         rules: rules::rules(of, reader),
         auth_query: lookup::auth_query(of, &users, reader),
         users,

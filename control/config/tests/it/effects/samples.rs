@@ -35,6 +35,8 @@ pub const SAMPLES: &[(&str, &str)] = &[
     ("proxy_trusted", r#"["10.0.0.0/8"]"#),
     ("rate_limit.key", r#""all""#),
     ("retry.on", r#"["reset"]"#),
+    ("rule.classes", r#"["ddl"]"#),
+    ("rule.verbs", r#"["drop"]"#),
     ("rules", r#""on >secret ~other:* +get""#),
     ("server_name.upstream", r#""v""#),
     ("database.upstream", r#""v""#),

@@ -213,6 +213,7 @@ fn core(registry: &Registry, setup: &Setup) -> CoreShare {
     let log = log_ring(64, None).0;
     CoreShare {
         worker: 0,
+        workers: 1,
         flight: LocalBudget::new(setup.in_flight),
         bytes: ByteLease::new(Budget::new(setup.buffered_bytes)),
         metrics: registry.core(0),
@@ -222,6 +223,7 @@ fn core(registry: &Registry, setup: &Setup) -> CoreShare {
         stage_sample: StageSample::new(1.0),
         handshakes: LocalBudget::new(0),
         post: Rc::new(|_, _, _| false),
+        orders: Arc::default(),
     }
 }
 

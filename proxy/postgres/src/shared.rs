@@ -1,0 +1,175 @@
+//! State that the workers of one listener share: who may log in, the databases that have figures, and the figures of the last period.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use weir_base::time::Time;
+use weir_postgres_codec::sqlstate;
+
+/// Databases of a listener that have figures of their own. Default 64; those of all further ones are of `other`. Clients choose the
+/// names, and every name costs a series of each metric per worker.
+const DATABASES_MAX: usize = 64;
+/// The figures of all further databases.
+const OTHER: &str = "other";
+/// The period of averages. Default 60 s, as PgBouncer's `stats_period`.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// Counts of one database, in the order of the columns of SHOW STATS.
+pub(crate) type Totals = [u64; 12];
+/// Counts of all databases.
+pub(crate) type AllTotals = BTreeMap<Arc<str>, Totals>;
+
+/// See above.
+#[derive(Default)]
+pub struct ListenerShared {
+    disabled: Mutex<BTreeSet<Box<[u8]>>>,
+    is_closed: AtomicBool,
+    databases: Mutex<BTreeSet<Arc<str>>>,
+    periods: Mutex<Periods>,
+}
+
+/// The counts at the ends of the last period.
+#[derive(Clone, Default)]
+struct Periods {
+    older: (Time, AllTotals),
+    newer: (Time, AllTotals),
+    /// The first period has ended.
+    is_whole: bool,
+}
+
+impl ListenerShared {
+    /// No client of that database logs in from now on.
+    pub(crate) fn disable(&self, database: &[u8]) {
+        lock(&self.disabled).insert(database.into());
+    }
+
+    /// Clients of that database log in again.
+    pub(crate) fn enable(&self, database: &[u8]) {
+        lock(&self.disabled).remove(database);
+    }
+
+    /// See [`ListenerShared::disable`].
+    pub(crate) fn is_disabled(&self, database: &[u8]) -> bool {
+        lock(&self.disabled).contains(database)
+    }
+
+    /// Why no client of that database logs in now: SQLSTATE and text.
+    pub(crate) fn refusal(&self, database: &[u8]) -> Option<(&'static str, String)> {
+        if self.is_closed() {
+            return Some((sqlstate::CANNOT_CONNECT_NOW, "the gateway shuts down".to_owned()));
+        }
+        let name = String::from_utf8_lossy(database);
+        let text = format!("database \"{name}\" is disabled: ENABLE lets clients in");
+        self.is_disabled(database).then_some((sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, text))
+    }
+
+    /// No client logs in from now on.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// See [`ListenerShared::close`].
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// The name under which the figures of a database are.
+    pub(crate) fn label(&self, database: &[u8]) -> Arc<str> {
+        let name = String::from_utf8_lossy(database);
+        let mut databases = lock(&self.databases);
+        if let Some(known) = databases.get(&*name) {
+            return known.clone();
+        }
+        let label: Arc<str> = if databases.len() < DATABASES_MAX { (*name).into() } else { OTHER.into() };
+        databases.insert(label.clone());
+        label
+    }
+
+    /// All names of [`ListenerShared::label`].
+    pub(crate) fn labels(&self) -> Vec<Arc<str>> {
+        lock(&self.databases).iter().cloned().collect()
+    }
+
+    /// Notes the counts at the end of a period; `count` is called if it has ended.
+    pub(crate) fn roll(&self, now: Time, count: impl FnOnce() -> AllTotals) {
+        let is_over = now.since(lock(&self.periods).newer.0) >= PERIOD;
+        if is_over {
+            let counts = count();
+            let mut periods = lock(&self.periods);
+            periods.is_whole = periods.newer.0 > Time::ZERO;
+            let newer = std::mem::replace(&mut periods.newer, (now, counts));
+            periods.older = newer;
+        }
+    }
+
+    /// The counts of the last period, and its length. Within the first one: those since its beginning.
+    pub(crate) fn last_period(&self, now: Time, count: &AllTotals) -> (AllTotals, Duration) {
+        let periods = lock(&self.periods).clone();
+        let ((begin, older), (end, newer)) = match periods.is_whole {
+            true => (&periods.older, (periods.newer.0, &periods.newer.1)),
+            false => (&periods.newer, (now, count)),
+        };
+        let none = [0; 12];
+        let of = |(name, totals): (&Arc<str>, &Totals)| {
+            let before = older.get(name).unwrap_or(&none);
+            let grown = std::array::from_fn(|place| totals[place].saturating_sub(before[place]));
+            (name.clone(), grown)
+        };
+        (newer.iter().map(of).collect(), end.since(*begin))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(transactions: u64) -> AllTotals {
+        let mut totals = [0; 12];
+        totals[1] = transactions;
+        BTreeMap::from([("shop".into(), totals)])
+    }
+
+    #[test]
+    fn averages_are_of_the_last_whole_period() {
+        let shared = ListenerShared::default();
+        let at = |seconds: u64| Time::from_nanos((1_000 + seconds) * 1_000_000_000);
+        shared.roll(at(0), AllTotals::new);
+        let (counts, length) = shared.last_period(at(10), &totals(50));
+        assert_eq!((counts["shop"][1], length), (50, Duration::from_secs(10)), "within the first period");
+        shared.roll(at(59), || unreachable!("the period is not over"));
+        shared.roll(at(60), || totals(600));
+        shared.roll(at(120), || totals(1_800));
+        let (counts, length) = shared.last_period(at(150), &totals(9_000));
+        assert_eq!((counts["shop"][1], length), (1_200, Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn names_of_databases_are_bounded() {
+        let shared = ListenerShared::default();
+        for number in 0..DATABASES_MAX {
+            assert_eq!(*shared.label(format!("d{number}").as_bytes()), format!("d{number}"));
+        }
+        assert_eq!(&*shared.label(b"one more"), OTHER);
+        assert_eq!(&*shared.label(b"d3"), "d3");
+        assert_eq!(shared.labels().len(), DATABASES_MAX + 1);
+    }
+
+    #[test]
+    fn a_disabled_database_is_one_by_name() {
+        let shared = ListenerShared::default();
+        shared.disable(b"shop");
+        assert!(shared.is_disabled(b"shop") && !shared.is_disabled(b"other"));
+        shared.enable(b"shop");
+        assert!(!shared.is_disabled(b"shop"));
+    }
+}
