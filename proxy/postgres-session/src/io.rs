@@ -48,7 +48,7 @@ pub enum News {
     Notification {
         /// Its place.
         number: u64,
-        /// What it says.
+        /// Channel and payload.
         notification: Arc<Notification>,
     },
     /// The server was lost for a moment, and notifications with it.

@@ -184,7 +184,7 @@ impl Registry {
         None
     }
 
-    /// The last statement has worked, or failed. What listeners have to know of it.
+    /// The last statement has worked, or failed; the consequence for listeners.
     pub fn on_done(&mut self, has_worked: bool) -> Option<Done> {
         let channel = self.current.take()?;
         let entry = self.channels.get_mut(&channel)?;

@@ -90,7 +90,7 @@ impl User {
         self.password.is_some() || self.md5.is_some() || self.verifier().is_some()
     }
 
-    /// What its password shows of itself.
+    /// The form of its password.
     #[must_use]
     pub fn form(&self) -> PasswordForm {
         // That of a plain password is ours.
@@ -107,7 +107,7 @@ impl User {
     }
 }
 
-/// What a stored password shows of itself in a login.
+/// The form of a stored password, which a login shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PasswordForm {
     /// Iterations of its SCRAM verifier; the default without one.

@@ -203,7 +203,7 @@ impl ServerVariables {
     }
 
     /// The login alone may not be able to set the parameter to what a statement has set it to just now: that ran with the rights
-    /// of another role or user. Names with a dot belong to libraries or to nobody; the replay finds out.
+    /// of another role or user. Names with a dot belong to libraries, or are free; the replay finds out.
     pub(crate) fn needs_identity(&self, name: &[u8]) -> bool {
         let is_other = self.has_local_identity || self.now.get(ROLE).is_some() || self.now.get(AUTHORIZATION).is_some();
         is_other && !self.is_reported(name) && !is_for_everybody(name) && !name.contains(&b'.')

@@ -88,7 +88,7 @@ fn sql_statement(rng: &mut Rng, mark: &str) -> String {
     }
 }
 
-/// What SQL's PREPARE prepares.
+/// The statement behind SQL's PREPARE.
 fn prepared(rng: &mut Rng, mark: &str) -> String {
     match rng.below(6) {
         0 => "SELECT pg_advisory_lock(1)".to_owned(),

@@ -54,7 +54,7 @@ pub enum Sql {
     Lock,
     /// `SELECT pg_advisory_unlock(n)`.
     Unlock,
-    /// `SELECT pg_advisory_unlock(99)`, of a lock that nobody has.
+    /// `SELECT pg_advisory_unlock(99)`, of a lock that is not held.
     UnlockOther,
     /// The gateway's own look at `pg_locks`: a row for each lock.
     CountLocks,

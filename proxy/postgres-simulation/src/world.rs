@@ -362,7 +362,7 @@ impl World {
     fn compare_channels(&mut self, at: usize) {
         let client = &self.clients[at];
         let is_settled = client.sent.is_empty() && client.held.is_empty() && client.received == client.expected.len();
-        // What has not committed is no channel yet; neither is that of a batch without its Sync.
+        // A LISTEN that has not committed is no channel yet; neither is that of a batch without its Sync.
         if is_settled && client.direct.state().is_outside() && self.settings.pool_mode != PoolMode::Session {
             let direct = client.direct.state().objects.channels.len();
             assert_eq!(client.session.channels(), direct, "client {at}:\n{}", client.log.join("\n"));

@@ -255,7 +255,7 @@ fn judge(
 ) -> Option<RuleJudge> {
     let is_here =
         |rule: &Rule| rule.databases.is_empty() || rule.databases.iter().any(|name| name.as_bytes() == database);
-    // The configuration has checked them; rules that cannot be made let nobody pass.
+    // The configuration has checked them; rules that cannot be made let no statement pass.
     let deny_all = StatementRules { denies_others: true, ..StatementRules::default() };
     let policy = rules.policy(|rule| is_here(rule) && StatementRules::decides(rule));
     let policy = policy.or_else(|_| deny_all.policy(|_| false)).ok()?.user(user);

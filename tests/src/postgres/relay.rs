@@ -11,7 +11,7 @@ use crate::stream::Address;
 /// Code of a cancel request, in place of a version.
 const CANCEL: u32 = 80_877_102;
 
-/// What the relay does with the connections that come from now on.
+/// The relay's action for the connections that come from now on.
 #[derive(Clone, Debug, Default)]
 pub enum Fault {
     /// Nothing.
@@ -58,7 +58,7 @@ impl Relay {
         Self { address, state }
     }
 
-    /// What it does from now on.
+    /// Its action from now on.
     ///
     /// # Panics
     /// If one of its threads has panicked.

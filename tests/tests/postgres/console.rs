@@ -293,7 +293,7 @@ fn the_api_and_top_say_what_a_client_waits_for_and_why_another_keeps_its_server(
     }
 }
 
-/// Of the exporter, what it reads by a name of a column that PgBouncer itself has changed in 1.24.
+/// A family of the exporter that it reads by a column's name which PgBouncer itself has changed in 1.24.
 const RENAMED: &str = "pgbouncer_databases_database_reserve_pool_size";
 
 #[test]

@@ -1,5 +1,5 @@
-//! The model server of the simulation against PostgreSQL: the same messages, the same replies. What the random runs prove of the
-//! gateway, they prove in front of a server that behaves like this.
+//! The model server of the simulation against PostgreSQL: the same messages, the same replies. The proofs of the random runs about the
+//! gateway hold in front of a server that behaves like this.
 
 use weir_postgres_codec::{backend, frame, frontend, frontend::Kind};
 use weir_postgres_simulation::ModelServer;

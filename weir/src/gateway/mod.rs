@@ -130,6 +130,12 @@ pub enum Reloaded {
     Refused(io::Error),
 }
 
+/// A mailbox for each worker, and its other end.
+fn mailboxes<T>(count: usize) -> (Arc<Vec<Mailbox<T>>>, Vec<Inbox<T>>) {
+    let (mailboxes, inboxes) = (0..count).map(|_| mailbox()).unzip();
+    (Arc::new(mailboxes), inboxes)
+}
+
 impl Gateway {
     /// Binds the listeners, or takes over those that it inherits, and starts the workers. Nothing is accepted before
     /// [`serve`](Self::serve). `source` is the file that reloads read again.
@@ -154,8 +160,7 @@ impl Gateway {
         let bytes = Budget::new(snapshot.limits.buffered_bytes);
         let table = ConnectionTable::new(count);
         table.number_from(inheritance.first_connection_id.max(1));
-        let (mailboxes, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| mailbox()).unzip();
-        let mailboxes = Arc::new(mailboxes);
+        let (mailboxes, inboxes) = mailboxes(count);
         let states: Vec<Arc<WorkerState>> = (0..count).map(|_| Arc::default()).collect();
         let balancer = Arc::new(Balancer::new(states.clone()));
         let cancels = CancelRelay::new(inheritance.restart_epoch);

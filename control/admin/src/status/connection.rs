@@ -108,7 +108,7 @@ pub struct PoolWait {
     pub pool: String,
     /// Seconds since the wait began.
     pub seconds: f64,
-    /// Its place among the clients of the listener that wait for the pool, from 1. The pool serves them in this order, but for the few
+    /// Its place among the clients of the listener that wait for the pool, from 1. The pool serves them in this order, except for the few
     /// whose worker has the connection at hand.
     pub position: u64,
     /// How many clients of the listener wait for the pool.

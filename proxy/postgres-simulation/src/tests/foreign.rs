@@ -197,7 +197,7 @@ fn the_end_of_the_last_channel_ends_the_pin() {
     assert_eq!(scene.releases, [Cleanliness::Clean], "nothing is left to reset");
 }
 
-/// What a client has prepared stays with it: each of its names costs memory.
+/// Prepared statements stay with their client: each name costs memory.
 #[test]
 fn p13_statements_of_sql_and_their_bytes_count_as_those_of_the_protocol_do() {
     let settings =
@@ -245,7 +245,7 @@ fn a_function_call_waits_for_a_discard_before_it() {
     assert!(scene.is_attached && scene.session.pin().reasons == PinReasons::OPAQUE);
 }
 
-/// Of two that are outstanding the first has its reply; the second fails yet, and takes no later one along.
+/// The first of two outstanding ones has its reply; the second fails yet, and takes no later one along.
 #[test]
 fn an_unnamed_statement_behind_one_that_fails_is_known() {
     let mut scene = scene();

@@ -143,7 +143,7 @@ impl Console<'_> {
         Ok(())
     }
 
-    /// Lets nobody in any more, and ends the process when the clients of the listener have left.
+    /// Lets no client in any more, and ends the process when the clients of the listener have left.
     fn drain_without_clients(&self) -> Result<(), Failure> {
         let orders = self.orders()?.clone();
         self.service.shared.close();

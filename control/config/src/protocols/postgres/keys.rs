@@ -70,7 +70,7 @@ section! {
         optional read_only_users: Vec<At<Text>>;
         /// Statements of one Query; more are refused with SQLSTATE 42501. Absent: no limit.
         optional statements_max: u32 => 1..=256;
-        /// What becomes of a statement that no rule fits: `allow` or `deny`.
+        /// The action for a statement that no rule fits: `allow` or `deny`.
         default rule_default: RuleDefault = RuleDefault::Allow;
         /// Rules about statements.
         tables rule: RuleSection;

@@ -2,7 +2,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `certificate` | what `auth = "cert"` needs |
+//! | `certificate` | the needs of `auth = "cert"` |
 //! | `futile` | settings that look like a limit or like protection and are none |
 //! | `keys` | the declarations |
 //! | `database` | the databases that clients may name |

@@ -12,8 +12,8 @@ use crate::section::section;
 use crate::texts::{Choice, Text, Word};
 
 section! {
-    /// A rule about statements of a PostgreSQL listener. Every list that is there has to fit. Of the rules that allow or deny, the first
-    /// one that fits decides. A denied statement gets SQLSTATE 42501 and the rule's name.
+    /// A rule about statements of a PostgreSQL listener. Every list that is there has to fit. The first fitting rule that
+    /// allows or denies decides. A denied statement gets SQLSTATE 42501 and the rule's name.
     pub(crate) struct RuleSection {
         /// Its name, in errors, in the log and as a label of metrics. Unique in the listener.
         required name: Word;
