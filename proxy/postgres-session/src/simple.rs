@@ -23,6 +23,9 @@ pub(crate) fn whole(head: Head, rest: &[u8]) -> Option<&[u8]> {
     rest.get(HEAD_BYTES..head.whole())
 }
 
+/// The note of a Query, and the text that goes to the server in its place.
+type Begun = (Note, Option<Rc<[u8]>>);
+
 impl Session {
     pub(crate) fn on_query<I: Io>(
         &mut self,
@@ -99,7 +102,7 @@ impl Session {
         head: Head,
         turn: &mut Turn<'_, '_, I>,
         server: &mut ServerState,
-    ) -> Result<(Note, Option<Rc<[u8]>>), Option<Next>> {
+    ) -> Result<Begun, Option<Next>> {
         let Some(facts) = facts else { return Ok((Note::None, None)) };
         // Names, and whether a block has failed, must be certain before anything is sent about them.
         if facts.names_statements && !server.queue.is_empty() {

@@ -328,10 +328,24 @@ fn read(row: DataRow<'_>) -> Option<Looked> {
     Some(match is_standby {
         true => Looked::Standby { replayed: position },
         false => {
+            let position = position.map(end_of_last_record);
             let timeline = file.and_then(|text| u32::from_str_radix(text, 16).ok()).unwrap_or(0);
             Looked::Primary { timeline, position }
         }
     })
+}
+
+/// The position up to which a standby replays when `insert` is the next position to be written. At the begin of a page that is behind
+/// the head of the page (24 bytes, 40 in the first page of a segment), which belongs to no record (`XLogBytePosToRecPtr`,
+/// `SizeOfXLogShortPHD`, `SizeOfXLogLongPHD`). An idle primary would be ahead of its standbys for ever.
+fn end_of_last_record(insert: u64) -> u64 {
+    const PAGE_BYTES: u64 = 8 * 1024;
+    const SEGMENT_BYTES_MIN: u64 = 1024 * 1024;
+    match (insert % PAGE_BYTES, insert % SEGMENT_BYTES_MIN) {
+        (24, _) => insert - 24,
+        (40, 40) => insert - 40,
+        _ => insert,
+    }
 }
 
 /// The number of a position as PostgreSQL prints it: `16/B374D848`.
@@ -387,6 +401,14 @@ mod tests {
         assert_eq!(judge(Standby, &[SILENT, STANDBY]), [Unfit, Fit]);
         assert_eq!(judge(Standby, &[SILENT, SILENT]), [Fit, Fit]);
         assert_eq!(judge(PreferStandby, &[primary(1), SILENT]), [Spare, Unfit]);
+    }
+
+    #[test]
+    fn the_head_of_a_page_is_no_record() {
+        assert_eq!(end_of_last_record(0x0300_0028), 0x0300_0000);
+        assert_eq!(end_of_last_record(0x0300_2018), 0x0300_2000);
+        assert_eq!(end_of_last_record(0x0300_2028), 0x0300_2028, "only the first page of a segment has the long head");
+        assert_eq!(end_of_last_record(0x0300_0148), 0x0300_0148);
     }
 
     #[test]

@@ -259,9 +259,10 @@ fn s8_a_refusal_within_a_sequence_leaves_no_state() {
         value(&mut holder, "commit");
         assert!(value(&mut refused, "show datestyle").starts_with("German"));
         assert_eq!(refused.status, b'I', "no block has begun");
-        // The name is free, and its statement is new.
+        // The name is free once it is closed: a Parse that a server of the pool has taken before succeeds without one.
         let close = weir_tests::postgres::torture::wire::close("kept");
-        refused.send(&[batch, close, SYNC.to_vec()].concat()).expect("sent");
+        refused.send(&[close.clone(), SYNC.to_vec(), batch, close, SYNC.to_vec()].concat()).expect("sent");
+        assert_eq!(refused.reply().expect("a reply").errors, []);
         assert_eq!(refused.reply().expect("a reply").rows, [["a!"]]);
         assert_eq!(refused.reply().expect("a reply").errors, []);
     }

@@ -71,7 +71,6 @@ fn more_clients_listen_than_servers_exist_and_one_connection_serves_all_workers(
     assert!(shown[0].contains(&"connected".to_owned()) && shown[0].contains(&USER.to_owned()), "{shown:?}");
     drop(wires);
     until_true("no client listens", || gateway.metric("weir_postgres_listening_clients") == 0.0);
-    gateway.finish();
 }
 
 #[test]
@@ -102,7 +101,6 @@ fn transactions_decide_about_listen_as_at_the_server() {
     do_all(&mut wires[0], &["listen last"]);
     server.sql_in(USER, "notify last, 'over'");
     all_hear(&mut wires, &[("last", "over")]);
-    gateway.finish();
 }
 
 /// The next messages up to ReadyForQuery: their tags, and the process numbers of notifications.
@@ -148,7 +146,6 @@ fn an_own_notification_comes_before_ready_and_with_the_own_process_number() {
         assert_eq!(messages(&mut one).0, "TDCZ");
         until_true("two hears one", || two.idle_messages().is_ok() && two.heard.len() >= 7 * (round + 1));
     }
-    gateway.finish();
 }
 
 #[test]
@@ -182,7 +179,6 @@ fn a_server_that_is_killed_is_a_gap_that_clients_get_to_know() {
     all_hear(std::slice::from_mut(&mut late), &[("other", "late")]);
     assert!(gateway.metric("weir_postgres_listen_gaps_total") >= 1.0);
     assert_eq!(gateway.metrics().sum_where("weir_lanes_open", &[("kind", "subscription")]), 1.0);
-    gateway.finish();
 }
 
 #[test]
@@ -206,7 +202,6 @@ fn a_thousand_clients_listen_before_five_servers() {
     assert_eq!(gateway.metric("weir_postgres_listening_clients"), 1_000.0);
     drop(wires);
     until_true("all channels are gone", || gateway.metric("weir_postgres_listening_clients") == 0.0);
-    gateway.finish();
 }
 
 #[test]
@@ -248,7 +243,6 @@ fn s1_a_client_that_does_not_read_its_notifications_is_disconnected_and_costs_ot
         });
     }
     drop(deaf);
-    gateway.finish();
 }
 
 #[test]
@@ -264,7 +258,6 @@ fn in_session_mode_listen_stays_with_the_clients_server() {
     all_hear(&mut wires, &[("news", "x")]);
     assert_eq!(listening_servers(&server), "2");
     assert_eq!(gateway.metrics().sum_where("weir_lanes_open", &[("kind", "subscription")]), 0.0);
-    gateway.finish();
 }
 
 /// Two Python drivers, with three times as many clients as servers. All drivers run their own checks of notifications in `drivers`.
@@ -307,5 +300,4 @@ fn drivers_listen_with_more_clients_than_servers() {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     assert_eq!((text(&output.stdout), text(&output.stderr)), ("done".to_owned(), String::new()));
     assert_eq!(gateway.metrics().sum_where("weir_lanes_open", &[("kind", "subscription")]), 1.0);
-    gateway.finish();
 }
