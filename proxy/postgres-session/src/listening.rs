@@ -327,7 +327,11 @@ impl Session {
     pub fn on_fence(&mut self, server: Option<&ServerState>, io: &impl Io) {
         let Some(listening) = &mut self.listening else { return };
         match listening.fence.take() {
-            Some(Fence::Before) => listening.own_from = server.map(|_| io.mark()),
+            Some(Fence::Before) => {
+                listening.own_from = server.map(|_| io.mark());
+                // The statement is the next message, whatever has been looked at since: the server is not free.
+                self.is_waiting = true;
+            }
             Some(Fence::After(readies)) => {
                 self.tell(server, io);
                 for _ in 0..readies {

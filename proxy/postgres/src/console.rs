@@ -209,9 +209,7 @@ impl<'a> Console<'a> {
 
     /// Carries a command out. The client gets rows, and the command's tag. `forms` are those of a portal, whose rows it has had described.
     async fn execute(&self, stream: &Stream, command: &Command, forms: Option<&Forms>) -> Result<(), Failure> {
-        // As at PgBouncer: each command is a transaction.
         self.metrics.count(Event::Query);
-        self.metrics.count(Event::Transaction);
         match self.rights() {
             Some(Rights::Admin) => {}
             Some(Rights::Stats) if command.only_looks() => {}

@@ -217,7 +217,10 @@ impl Judge for ClientJudge {
 
 /// The judges of one listener on one worker.
 #[derive(Default)]
-pub(crate) struct Judges(RefCell<HashMap<(Box<[u8]>, Box<[u8]>), Option<Rc<RuleJudge>>>>);
+pub(crate) struct Judges(RefCell<HashMap<Names, Option<Rc<RuleJudge>>>>);
+
+/// The names of a user and a database.
+type Names = (Box<[u8]>, Box<[u8]>);
 
 impl Judges {
     /// The rules have changed: clients that log in from now on have other judges.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::certificate::Certificates;
+use crate::deadline::until;
 use crate::port;
 use crate::postgres::{Major, account, url};
 use crate::process::Process;
@@ -230,8 +231,19 @@ impl Postgres {
     /// # Panics
     /// If it does not come up.
     pub fn start_again(&mut self) {
+        // Sessions of a killed server end when they notice, and no other one starts before.
+        until("the sessions of the last server to end", STOP_WAIT, || (!self.is_attached()).then_some(()));
         self.process = start(&self.words, &self.folder);
         self.wait_ready();
+    }
+
+    /// A process of the last server has its shared memory, whose number is in the seventh line of `postmaster.pid`.
+    fn is_attached(&self) -> bool {
+        let Ok(lines) = std::fs::read_to_string(self.folder.path().join("data/postmaster.pid")) else { return false };
+        let Some(id) = lines.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) else { return false };
+        let segments = std::fs::read_to_string("/proc/sysvipc/shm").expect("segments of shared memory");
+        let columns = segments.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        columns.into_iter().any(|columns| columns.get(1) == Some(&id) && columns.get(6) != Some(&"0"))
     }
 
     fn wait_ready(&mut self) {

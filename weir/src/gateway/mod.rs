@@ -208,7 +208,7 @@ impl Gateway {
             balancer,
             registry,
         });
-        let _ = orders.set(OrderTaker::new(&gateway));
+        let _ = orders.set(Arc::new(OrderTaker::new(&gateway)));
         gateway.begin_series();
         gateway.start_background(rings, access_log);
         Ok(gateway)

@@ -10,8 +10,8 @@ use super::{Gateway, Reloaded};
 pub struct OrderTaker(Weak<Gateway>);
 
 impl OrderTaker {
-    pub fn new(gateway: &Arc<Gateway>) -> Arc<dyn ProcessOrders> {
-        Arc::new(Self(Arc::downgrade(gateway)))
+    pub fn new(gateway: &Arc<Gateway>) -> Self {
+        Self(Arc::downgrade(gateway))
     }
 }
 

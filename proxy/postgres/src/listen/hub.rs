@@ -21,7 +21,10 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// The hubs of one upstream on one worker. A hub lives as long as one of its clients.
 #[derive(Default)]
-pub(crate) struct Hubs(RefCell<HashMap<(PoolKey, Option<Box<[u8]>>), Weak<Hub>>>);
+pub(crate) struct Hubs(RefCell<HashMap<HubKey, Weak<Hub>>>);
+
+/// A pool, and the encoding of its clients.
+type HubKey = (PoolKey, Option<Box<[u8]>>);
 
 /// A client and whether it waits for the channel.
 type Member = (Rc<Feed>, bool);

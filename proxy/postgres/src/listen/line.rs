@@ -92,7 +92,7 @@ enum Link {
 
 enum Event {
     Mail(VecDeque<ToLine>),
-    Connected(Result<AsideConnection<PostgresServer>, Refusal>),
+    Connected(Box<Result<AsideConnection<PostgresServer>, Refusal>>),
     Bytes(io::Result<Option<Chunk>>),
     Due,
 }
@@ -140,8 +140,10 @@ impl Line {
             due.set(self.next_look());
             match poll_fn(|context| self.poll_event(context, &inbox, &due)).await {
                 Event::Mail(mail) => mail.into_iter().for_each(|mail| self.on_mail(mail)),
-                Event::Connected(Ok(connection)) => self.on_connected(connection),
-                Event::Connected(Err(refusal)) => self.on_unavailable(&refusal),
+                Event::Connected(connected) => match *connected {
+                    Ok(connection) => self.on_connected(connection),
+                    Err(refusal) => self.on_unavailable(&refusal),
+                },
                 Event::Bytes(Ok(Some(chunk))) => self.on_bytes(&chunk),
                 Event::Bytes(Ok(None) | Err(_)) => self.lose(LossCause::Closed),
                 Event::Due => self.on_due(),
@@ -157,7 +159,7 @@ impl Line {
         match &mut self.link {
             Link::Connecting(connecting) => {
                 if let Poll::Ready(connected) = connecting.as_mut().poll(context) {
-                    return Poll::Ready(Event::Connected(connected));
+                    return Poll::Ready(Event::Connected(Box::new(connected)));
                 }
             }
             Link::Up(up) if !is_crowded => {

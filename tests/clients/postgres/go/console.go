@@ -25,14 +25,19 @@ var consoleChecks = []check{
 				if len(found) == 0 {
 					return fmt.Errorf("no row")
 				}
+				transactions := int64(0)
 				for _, row := range found {
 					if _, isText := row["database"].(string); !isText {
 						return fmt.Errorf("database is %T", row["database"])
 					}
 					count, isNumber := row["xact_count"].(int64)
-					if !isNumber || count < 1 || count > 1000 {
+					if !isNumber || count < 0 || count > 1000 {
 						return fmt.Errorf("xact_count is %#v", row["xact_count"])
 					}
+					transactions += count
+				}
+				if transactions < 1 {
+					return fmt.Errorf("no transaction is counted")
 				}
 			}
 			return nil
