@@ -147,6 +147,8 @@ const COALESCE_PER_CLIENT: Duration = Duration::from_micros(3);
 /// The share of the time to a reply, one part in so many, that a pause may take instead: a server that needs a millisecond for each reply
 /// has enough to do meanwhile.
 const COALESCE_REPLY_SHARE: u32 = 8;
+/// Longest reply that counts: the default of the longest pause is an eighth of it. A few slow statements do not delay the quick ones.
+const REPLY_TIME_MAX: Duration = Duration::from_micros(3_200);
 /// The weight of one reply, one part in so many, in the time to a reply of late.
 const REPLY_TIME_WEIGHT: u32 = 16;
 /// A turn that began longer than this after the one before says that the worker is not busy.
@@ -176,7 +178,7 @@ pub fn note_waiting_clients(change: i32) {
 
 /// Notes that an upstream needed `time` for a reply. A worker of many clients whose upstreams are slow looks less often.
 pub fn note_reply_time(time: Duration) {
-    let nanos = u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
+    let nanos = time.min(REPLY_TIME_MAX).as_nanos() as u32;
     REPLY_TIME.with(|of_late| {
         let (before, part) = (of_late.get(), |nanos: u32| nanos / REPLY_TIME_WEIGHT);
         of_late.set(before - part(before) + part(nanos));

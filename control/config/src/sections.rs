@@ -66,7 +66,7 @@ section! {
         /// Bind each worker to one core. Turn it off where another scheduler owns the cores.
         default pin: bool = true;
         /// The longest pause in which a busy worker lets requests gather, from 10 clients on that wait for a reply: 3 us per
-        /// such client, or an eighth of the time that a PostgreSQL transaction takes at its server if that is longer. `0s`
+        /// such client, or an eighth of the time that PostgreSQL servers take to reply if that is longer. `0s`
         /// turns it off.
         default coalesce: Period = Period(engine::COALESCE) => Period::secs(0)..=Period::millis(1);
     }

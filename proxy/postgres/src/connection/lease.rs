@@ -6,7 +6,6 @@ use weir_base::{
     exchange::LossCause,
     time::{Time, turn},
 };
-use weir_engine::note_reply_time;
 use weir_listener::{Stage, Timing};
 use weir_postgres_codec::{
     backend::{self, ErrorReport, Severity},
@@ -35,7 +34,7 @@ pub(super) struct Lease {
     /// When the client wanted a server.
     wanted: Time,
     /// When it got one.
-    got: Time,
+    pub(super) got: Time,
     /// Bytes that the client had been sent then.
     appended: u64,
     is_logged: bool,
@@ -177,7 +176,6 @@ impl Life<'_> {
         if service.metrics.stages.samples() {
             service.metrics.stages.record(Stage::LaneWait, arrived, got);
         }
-        note_reply_time(now.since(got));
         if is_logged {
             service.sessions.log_access(&AccessRecord {
                 listener: service.sessions.name(),

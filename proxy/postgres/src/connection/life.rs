@@ -13,7 +13,7 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
-use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream, note_waiting_clients};
+use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream, note_reply_time, note_waiting_clients};
 use weir_listener::{CloseReason, DRAIN_GAP, Drain};
 use weir_postgres_session::{End, Next, PinReasons, ServerStep, Session};
 use weir_upstream::pooled::{AcquireError, PooledConnection};
@@ -231,7 +231,10 @@ impl Life<'_> {
             return;
         }
         if let Some(busy) = &self.busy {
-            self.client.metrics.query_time.add(turn::now().nanos_since(busy.since));
+            let now = turn::now();
+            self.client.metrics.query_time.add(now.nanos_since(busy.since));
+            // Without the wait for a server, and without the time that the client takes within its transaction.
+            note_reply_time(now.since(busy.since.max(self.lease.got)));
         }
         self.busy = is_busy.then(|| Busy::new(self.connection));
     }
