@@ -14,6 +14,7 @@ use socket2::Socket;
 use weir_base::rng::Rng;
 
 use crate::{
+    driver::Operation,
     net,
     worker::{self, WorkerState},
 };
@@ -121,6 +122,7 @@ pub async fn accept_loop(
     let mut has_more = false;
     loop {
         if !has_more {
+            let _operation = Operation::begin();
             readiness.accept_ready().await?;
         }
         has_more = true;

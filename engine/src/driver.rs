@@ -3,7 +3,7 @@
 //! compio falls back from io_uring to polling when building the ring fails for *any* reason, so one flag that an older
 //! kernel lacks would silently cost io_uring altogether. Weir therefore walks a ladder of flags itself.
 
-use std::{collections::HashSet, io};
+use std::{cell::Cell, collections::HashSet, io};
 
 use compio::{
     driver::{DriverType, ProactorBuilder},
@@ -23,6 +23,38 @@ const TASKS_PER_ROUND_MAX: usize = 16;
 const CROSS_THREAD_WAKES: usize = 1_024;
 /// Helper threads for the rare blocking operation (name resolution).
 pub(crate) const BLOCKING_THREADS: usize = 4;
+
+thread_local! {
+    /// The driver may hold operations that the kernel does not know yet, and takes its thread for awake.
+    static HAS_TO_BE_FLUSHED: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Whether the worker has to flush its driver before it sleeps.
+pub(crate) fn has_to_be_flushed() -> bool {
+    HAS_TO_BE_FLUSHED.get()
+}
+
+/// Notes a flush of the driver, and whether another one is needed.
+pub(crate) fn flushed(has_news: bool) {
+    HAS_TO_BE_FLUSHED.set(has_news);
+}
+
+/// An operation of the driver, from before it is given to it until it is over. Its begin and its end, which may cancel it, come to the
+/// kernel with the next flush.
+pub(crate) struct Operation(());
+
+impl Operation {
+    pub(crate) fn begin() -> Self {
+        HAS_TO_BE_FLUSHED.set(true);
+        Self(())
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        HAS_TO_BE_FLUSHED.set(true);
+    }
+}
 
 /// The driver a worker runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use std::{
 use compio::driver::{SharedFd, op::Connect};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::{names, occupant::Occupant, settings::Address};
+use crate::{driver::Operation, names, occupant::Occupant, settings::Address};
 
 /// Keep-alive probes find peers that vanished without a word.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
@@ -154,11 +154,13 @@ impl SocketFile {
     }
 }
 
-/// Lets connections in; of a socket that listens already, changes only how many may wait.
+/// Lets connections in; of a socket that listens already, changes only how many may wait. Accepted connections inherit the options
+/// of data connections from it, which saves four calls for each.
 ///
 /// # Errors
 /// As `listen(2)`.
 pub fn listen(socket: &Socket, backlog: u32) -> io::Result<()> {
+    prepare(socket)?;
     socket.listen(backlog.min(i32::MAX as u32) as i32)
 }
 
@@ -258,13 +260,14 @@ async fn connect_one(target: SockAddr) -> io::Result<Socket> {
     let copy = socket.try_clone()?;
     // SAFETY: the descriptor is open and owned by `copy`; the epoll and io_uring drivers need no registration.
     let shared = unsafe { SharedFd::new_unchecked(copy) };
+    let _operation = Operation::begin();
     let (result, _) = compio::runtime::submit(Connect::new(shared, target)).await.into_parts();
     result?;
     Ok(socket)
 }
 
 /// Options of every data connection: no Nagle delay, keep-alive.
-pub(crate) fn prepare(socket: &Socket) -> io::Result<()> {
+fn prepare(socket: &Socket) -> io::Result<()> {
     if socket.domain()? != Domain::UNIX {
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEPALIVE_AFTER))?;
@@ -432,6 +435,19 @@ mod tests {
         };
         let clients = (0..4).map(fill).collect();
         (listener, clients)
+    }
+
+    #[test]
+    fn accepted_connections_inherit_the_options_of_their_listener() {
+        let listener = bind(&"127.0.0.1:0".parse().expect("an address")).expect("bound");
+        listen(&listener, 4).expect("listens");
+        let client = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        client.connect(&listener.local_addr().expect("bound")).expect("connected");
+        listener.set_nonblocking(false).expect("set");
+        let (accepted, _) = accept_one(&listener).expect("accepted");
+        assert!(accepted.tcp_nodelay().expect("an option") && accepted.keepalive().expect("an option"));
+        assert_eq!(accepted.tcp_keepalive_time().expect("an option"), KEEPALIVE_AFTER);
+        assert!(!client.tcp_nodelay().expect("an option"), "the default of the system is another");
     }
 
     #[test]

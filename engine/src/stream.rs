@@ -14,7 +14,6 @@ use compio::runtime::JoinHandle;
 use socket2::Socket;
 
 use crate::{
-    net,
     output::{OutgoingBatch, Output, Watermarks},
     reader::Reader,
     socket::DataSocket,
@@ -44,9 +43,8 @@ impl Stream {
     /// Takes over a connected socket. Call it on the worker that will own the connection.
     ///
     /// # Errors
-    /// The socket refuses its options (the peer may be gone already).
+    /// No memory or watches left in the kernel.
     pub fn new(socket: Socket, options: StreamOptions) -> io::Result<Self> {
-        net::prepare(&socket)?;
         let socket = DataSocket::new(socket)?;
         let link = Rc::new(TlsLink::default());
         let output = Output::new(options.marks, socket.clone(), link.clone());
