@@ -206,6 +206,16 @@ impl DataSocket {
         Ok(socket)
     }
 
+    /// Waits until there is something to receive, or a connection to accept.
+    pub(crate) async fn readable(&self) {
+        poll_fn(|context| self.readable.poll(context)).await;
+    }
+
+    /// There was nothing: [`DataSocket::readable`] waits for the next event.
+    pub(crate) fn found_nothing(&self) {
+        self.readable.is_ready.set(false);
+    }
+
     /// Shuts a direction down; its waiters get the events of that. A released connection is no longer ours to end.
     pub(crate) fn shut_down(&self, direction: Shutdown) {
         if !self.is_released.get() {
