@@ -114,3 +114,18 @@ fn a_standby_that_is_far_behind_serves_no_reads_and_a_lost_one_none_either() {
     standby.start_again();
     until_true("a read at the standby again", || port() == second);
 }
+
+#[test]
+fn a_pin_at_a_standby_counts_at_its_endpoint() {
+    let (primary, standby) = pair();
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = split(&primary, &standby, &folder, "");
+    let mut wire = Wire::connect(gateway.address.tcp().port(), USER, USER, "reads").expect("a login");
+    row(&mut wire, "set weir.role = 'replica'");
+    row(&mut wire, "select pg_advisory_lock(1)");
+    assert_eq!(row(&mut wire, PORT), standby.port().to_string());
+    let endpoint = standby.address.text();
+    let labels = [("upstream", "reads"), ("endpoint", &*endpoint), ("reason", "advisory_lock")];
+    gateway.wait_metric("weir_pins_total", &labels, 1.0);
+    assert_eq!(gateway.metric("weir_pins_total"), 1.0, "and nowhere else");
+}

@@ -138,7 +138,7 @@ impl Life<'_> {
     /// The client needs its server no longer.
     pub(super) fn release(&mut self, cleanliness: Cleanliness) {
         let Some(server) = self.lease.server.take() else { return };
-        self.done("ok");
+        self.done(&server, "ok");
         if self.client.session.has_seen_read_only() {
             // The server may be a standby by now.
             server.pool().suspect(server.number());
@@ -149,8 +149,8 @@ impl Life<'_> {
 
     /// The server is gone.
     pub(super) fn lose(&mut self, server: PooledConnection<PostgresServer>) {
+        self.done(&server, "server_lost");
         server.close(LossCause::Closed);
-        self.done("server_lost");
         self.follow_if_outdated();
     }
 
@@ -161,8 +161,8 @@ impl Life<'_> {
         }
     }
 
-    /// Records the time that the client had a server.
-    fn done(&mut self, outcome: &'static str) {
+    /// Records the time that the client had `server`.
+    fn done(&mut self, server: &PooledConnection<PostgresServer>, outcome: &'static str) {
         let (service, handle) = (&self.connection.service, &self.connection.handle);
         self.note_writes();
         let now = turn::now();
@@ -182,7 +182,7 @@ impl Life<'_> {
                 peer: handle.peer(),
                 connection: handle.id(),
                 command: "transaction",
-                upstream: Some(&self.client.upstream.settings().name),
+                upstream: Some(&self.upstream_of(server.pool()).settings().name),
                 duration_nanos: now.nanos_since(arrived),
                 upstream_nanos: now.nanos_since(got),
                 request_bytes: 0,
@@ -215,7 +215,7 @@ impl Life<'_> {
             let begun = reasons - self.shown_pin;
             self.shown_pin = reasons;
             if let Some(server) = &self.lease.server {
-                let settings = self.client.upstream.settings();
+                let settings = self.upstream_of(server.pool()).settings();
                 let endpoint = settings.endpoints.get(server.number()).map(ToString::to_string).unwrap_or_default();
                 self.connection.service.metrics.pinned([&settings.name, &endpoint], begun);
             }
@@ -267,7 +267,7 @@ impl Life<'_> {
         // No task looks at them any more.
         drop(slot.hold(slot.take()));
         let Some(mut server) = self.lease.server.take() else { return };
-        self.done("client_gone");
+        self.done(&server, "client_gone");
         let (number, state) = (server.number(), server.state());
         // The pool makes its own: what it has to do is in the state.
         drop(self.client.session.on_client_gone(state, None));
