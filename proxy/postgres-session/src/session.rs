@@ -33,7 +33,7 @@ pub enum Next {
 }
 
 /// Wishes of a client for its server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Want {
     /// The next statement writes nothing, as far as its text shows, and begins no block.
     pub is_read_only: bool,
@@ -246,6 +246,11 @@ impl Session {
     /// All its servers are of this pool: a statement that one of them has taken needs no server to be prepared.
     pub fn with_pool(self, pool: &str) -> Self {
         Self { pool: Some(pool.into()), ..self }
+    }
+
+    /// Its next servers are of another pool.
+    pub fn set_pool(&mut self, pool: &str) {
+        self.pool = Some(pool.into());
     }
 
     /// The client knows its session by this process number, that of its BackendKeyData: its own notifications come with it.

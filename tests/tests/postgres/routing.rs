@@ -128,6 +128,46 @@ fn a_star_serves_every_name_that_has_no_entry() {
     assert!(error.contains("database \"nowhere\" does not exist"), "{error}");
 }
 
+/// Reads the file, and waits until all `workers` have what it says.
+pub(crate) fn reload(gateway: &Gateway, workers: u32, change: impl Fn(&str) -> String) {
+    let generation = || gateway.metric("weir_worker_config_generation");
+    let before = generation();
+    gateway.rewrite(change);
+    console(gateway, "RELOAD").expect("the file is right");
+    until_true("the workers have the settings", || generation() >= before + f64::from(workers));
+}
+
+#[test]
+fn clients_that_are_connected_take_a_changed_login_and_database_of_their_entry() {
+    let server = Postgres::start(Major::Fifteen);
+    server.sql("create role auditor login password 'first'");
+    server.create_database("later");
+    let folder = tempfile::tempdir().expect("a folder");
+    let entry = |database: &str, word: &str| {
+        let file = secret_file(folder.path(), &format!("auditor-{word}"), word);
+        format!("database = \"{database}\"\nuser = \"auditor\"\npassword = {{ file = \"{file}\" }}")
+    };
+    let (first, second) = (entry(USER, "first"), entry("later", "second"));
+    let listener = format!(
+        "[listener.postgres]\nauth = \"trust\"\nadmin_users = [\"boss\"]\n\
+         [[listener.postgres.database]]\nname = \"audit\"\n{first}\n"
+    );
+    let upstream = format!("[upstream.postgres]\nuser = \"{USER}\"\npassword = {}\n", password(&folder));
+    let config = Config { protocol: "postgres", ..Config::to(&server.address) };
+    let gateway = Gateway::start(config.listener(&listener).upstream(&upstream));
+    let mut wire = Wire::connect(gateway.address.tcp().port(), USER, "audit", "audit").expect("a login");
+    let mut place = || {
+        let reply = wire.query("select current_user || ' ' || current_database()").expect("a reply");
+        assert!(reply.errors.is_empty(), "{:?}\n{}", reply.errors, gateway.log());
+        reply.rows[0][0].clone()
+    };
+    assert_eq!(place(), format!("auditor {USER}"));
+    server.sql("alter role auditor password 'second'");
+    reload(&gateway, 1, |text| text.replace(&first, &second));
+    console(&gateway, "RECONNECT").expect("each connection is made again");
+    assert_eq!(place(), "auditor later");
+}
+
 /// A primary that logs connections, and its standby.
 pub(crate) fn pair() -> (Postgres, Postgres) {
     let settings = vec!["log_connections=on".to_owned(), "wal_receiver_status_interval=1".to_owned()];

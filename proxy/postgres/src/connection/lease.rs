@@ -1,6 +1,9 @@
 //! The server of a client: how it is acquired, and how it goes back.
 
-use std::{pin::Pin, rc::Rc};
+use std::{
+    pin::Pin,
+    rc::{Rc, Weak},
+};
 
 use weir_base::{
     exchange::LossCause,
@@ -18,8 +21,14 @@ use weir_upstream::{
     pooled::{AcquireError, Condition, Patience, Pool, PooledConnection},
 };
 
-use super::{identity::Place, life::Life, place::Standbys};
-use crate::{aside, cancel::CancelSlot, metrics::CancelOutcome, server::PostgresServer, service::Service};
+use super::{
+    identity::{Place, name_of},
+    life::Life,
+    place::Standbys,
+};
+use crate::{
+    aside, cancel::CancelSlot, metrics::CancelOutcome, route::Routes, server::PostgresServer, service::Service,
+};
 
 /// A server on its way.
 pub(super) type Acquiring = Pin<Box<dyn Future<Output = Result<PooledConnection<PostgresServer>, AcquireError>>>>;
@@ -38,8 +47,12 @@ pub(super) struct Lease {
     /// Bytes that the client had been sent then.
     appended: u64,
     is_logged: bool,
-    /// The listener has another upstream than the client, which moves there when it holds no server.
+    /// The wish of the one that waits.
+    want: Want,
+    /// The listener has other pools for the client, which moves there when it holds no server.
     is_outdated: bool,
+    /// The routes that the client has followed.
+    followed: Weak<Routes>,
 }
 
 impl Lease {
@@ -57,7 +70,7 @@ impl Lease {
 impl Life<'_> {
     /// A server that is at hand. `None`: one is on its way.
     pub(super) fn acquire(&mut self, want: Want) -> Option<PooledConnection<PostgresServer>> {
-        self.lease.wanted = turn::now();
+        (self.lease.wanted, self.lease.want) = (turn::now(), want);
         let (pool, wanted) = self.place(want);
         if let Some(server) = pool.try_acquire(&wanted) {
             return Some(server);
@@ -92,33 +105,44 @@ impl Life<'_> {
         });
     }
 
-    /// A reload may have given the client's database another upstream. The client moves there, with its place in the line if it waits. One
-    /// that holds a server moves when it has given it back. If the database is gone, the client stays where it is.
+    /// A reload may have given the client's database other pools: another upstream, database or login. The client moves there, with its place
+    /// in the line if it waits. One that holds a server moves when it has given it back. If the database is gone, the client stays where it
+    /// is.
     pub(super) fn follow_upstream(&mut self) {
         let routes = self.connection.service.routes();
+        let followed = Rc::downgrade(&routes);
+        if self.lease.followed.ptr_eq(&followed) && !self.lease.is_outdated {
+            return;
+        }
+        self.lease.followed = followed;
         let Some(route) = routes.find(&self.client.identity.database) else { return };
-        let standbys = (self.client.standbys.as_ref(), route.standbys.as_ref());
-        let has_same_standbys = match standbys {
-            (Some(own), Some(now)) => Rc::ptr_eq(&own.upstream, &now.upstream),
+        let Place { upstream, pool, standbys } = self.client.identity.place(route);
+        let has_same_standbys = match (self.client.standbys.as_mut(), standbys.as_ref()) {
+            (Some(own), Some(now)) => {
+                (own.lag_max, own.seen) = (now.lag_max, now.seen.clone());
+                Rc::ptr_eq(&own.pool, &now.pool)
+            }
             (own, now) => own.is_none() && now.is_none(),
         };
-        self.lease.is_outdated = !Rc::ptr_eq(&self.client.upstream, &route.upstream) || !has_same_standbys;
+        self.lease.is_outdated = !Rc::ptr_eq(&self.client.pool, &pool) || !has_same_standbys;
         if !self.lease.is_outdated || self.lease.server.is_some() {
             return;
         }
         let wrote_at = self.client.standbys.as_ref().and_then(|standbys| standbys.wrote_at);
-        let Place { upstream, pool, standbys } = self.client.identity.place(route);
         let standbys = standbys.map(|standbys| Standbys { wrote_at, ..standbys });
         *self.connection.upstreams.borrow_mut() = route.upstreams();
         self.connection.handle.entry().details().pool = pool.key().to_string();
-        self.client.feed.follow(&upstream, &pool);
+        if !Rc::ptr_eq(&self.client.pool, &pool) {
+            self.client.feed.follow(&upstream, &pool);
+        }
+        self.client.session.set_pool(&name_of(&upstream, &pool));
         (self.client.upstream, self.client.pool, self.client.standbys) = (upstream, pool, standbys);
         self.lease.is_outdated = false;
         if self.lease.acquiring.take().is_some() {
             let notify = self.client.settings.query_wait_notify;
             let notify_at = notify.map(|notify| self.lease.wanted.saturating_add(notify));
-            let pool = self.client.pool.clone();
-            self.wait_for_server(pool, SelectionCriteria::default(), notify_at.filter(|at| turn::now() < *at));
+            let (pool, wanted) = self.place(self.lease.want);
+            self.wait_for_server(pool, wanted, notify_at.filter(|at| turn::now() < *at));
         }
     }
 
