@@ -113,6 +113,11 @@ impl RoleWatch {
         Standing { role, is_reachable: self.is_reachable.load(Relaxed) }
     }
 
+    /// The timeline, also that of a standby.
+    pub(crate) fn timeline(&self) -> u32 {
+        self.timeline.load(Relaxed)
+    }
+
     /// A number that changes with each look.
     pub(crate) fn looks(&self) -> u64 {
         self.looks.load(Relaxed)
@@ -140,9 +145,12 @@ impl RoleWatch {
                     self.positions().note(at, position);
                 }
             }
-            Looked::Standby { replayed } => {
-                // The same holds for what a standby has replayed.
+            Looked::Standby { timeline, replayed } => {
+                // The same holds for a standby, whose timeline and position only rise.
                 let was_standby = self.role.swap(STANDBY, Relaxed) == STANDBY;
+                if timeline.is_some() || !was_standby {
+                    self.timeline.store(timeline.unwrap_or(UNKNOWN_TIMELINE), Relaxed);
+                }
                 if replayed.is_some() || !was_standby {
                     self.replayed.store(replayed.unwrap_or(0), Relaxed);
                 }
@@ -192,6 +200,19 @@ fn latest(servers: &[Standing]) -> Option<u32> {
         true => Some(UNKNOWN_TIMELINE),
         false => servers.iter().filter_map(timeline).max(),
     }
+}
+
+/// The number of the primary that counts.
+pub(crate) fn primary_of(servers: &[Standing]) -> Option<usize> {
+    let latest = latest(servers)?;
+    let is_latest = |(_, server): &(usize, &Standing)| timeline(server) == Some(latest);
+    servers.iter().enumerate().filter(is_latest).max_by_key(|(_, server)| server.is_reachable).map(|(number, _)| number)
+}
+
+/// Positions of these two timelines are of one log. A standby that has not followed a promotion may be at a higher position than the new
+/// primary, and has none of its writes.
+pub(crate) fn is_same_log(standby: u32, primary: u32) -> bool {
+    standby == primary || standby == UNKNOWN_TIMELINE || primary == UNKNOWN_TIMELINE
 }
 
 /// `is_latest`: no primary is on a later timeline. `has_standby`: one of the servers is a standby that replies.
@@ -321,8 +342,21 @@ mod tests {
         look(None);
         assert_eq!(watch.standing().role, Role::Primary { timeline: 2 });
         // A standby that is promoted is on another one.
-        watch.note(Looked::Standby { replayed: None }, at);
+        watch.note(Looked::Standby { timeline: Some(2), replayed: Some(7) }, at);
+        watch.note(Looked::Standby { timeline: None, replayed: None }, at);
+        assert_eq!((watch.timeline(), watch.replayed()), (2, 7));
         look(None);
         assert_eq!(watch.standing().role, Role::Primary { timeline: UNKNOWN_TIMELINE });
+    }
+
+    #[test]
+    fn positions_of_a_standby_count_on_the_timeline_of_the_primary_alone() {
+        let gone = Standing { is_reachable: false, ..primary(1) };
+        assert_eq!(primary_of(&[STANDBY, gone, primary(2)]), Some(2));
+        assert_eq!(primary_of(&[gone, primary(UNKNOWN_TIMELINE)]), Some(1));
+        assert_eq!(primary_of(&[gone, primary(1)]), Some(1), "of two on one timeline the one that replies");
+        assert_eq!(primary_of(&[STANDBY, UNKNOWN]), None);
+        assert!(is_same_log(2, 2) && !is_same_log(1, 2) && !is_same_log(2, 1));
+        assert!(is_same_log(UNKNOWN_TIMELINE, 2) && is_same_log(2, UNKNOWN_TIMELINE), "as far as it is known");
     }
 }

@@ -9,6 +9,14 @@ use super::routing::{pair, password, run, sql};
 
 /// In front of a primary and its standby, with reads at the standby.
 fn split(primary: &Postgres, standby: &Postgres, folder: &tempfile::TempDir, keys: &str) -> Gateway {
+    let servers = [primary, standby];
+    let gateway = start(servers, &servers, folder, keys);
+    until_true("a read at the standby", || sql(&gateway, USER, PORT) == standby.port().to_string());
+    gateway
+}
+
+/// In front of servers one of which is the primary, with reads at the standbys among `reads`.
+fn start(writes: [&Postgres; 2], reads: &[&Postgres], folder: &tempfile::TempDir, keys: &str) -> Gateway {
     let login = |attrs: &str| {
         let password = password(folder);
         format!(
@@ -20,16 +28,11 @@ fn split(primary: &Postgres, standby: &Postgres, folder: &tempfile::TempDir, key
         "[listener.postgres]\nauth = \"trust\"\n\
          [[listener.postgres.database]]\nname = \"*\"\nread_upstream = \"reads\"\n{keys}\n"
     );
-    let reads = format!(
-        "[[upstream]]\nname = \"reads\"\nendpoints = [\"{}\", \"{}\"]\n{}",
-        primary.address.text(),
-        standby.address.text(),
-        login("prefer-standby")
-    );
-    let config = Config { protocol: "postgres", ..Config::to_all([&primary.address, &standby.address]) };
-    let gateway = Gateway::start(config.listener(&listener).upstream(&format!("{}{reads}", login("primary"))));
-    until_true("a read at the standby", || sql(&gateway, USER, PORT) == standby.port().to_string());
-    gateway
+    let endpoints: Vec<_> = reads.iter().map(|server| format!("\"{}\"", server.address.text())).collect();
+    let reads =
+        format!("[[upstream]]\nname = \"reads\"\nendpoints = [{}]\n{}", endpoints.join(", "), login("prefer-standby"));
+    let config = Config { protocol: "postgres", ..Config::to_all(writes.map(|server| &server.address)) };
+    Gateway::start(config.listener(&listener).upstream(&format!("{}{reads}", login("primary"))))
 }
 
 /// The server of a statement.
@@ -113,6 +116,33 @@ fn a_standby_that_is_far_behind_serves_no_reads_and_a_lost_one_none_either() {
     }
     standby.start_again();
     until_true("a read at the standby again", || port() == second);
+}
+
+#[test]
+fn a_standby_that_stays_on_the_old_timeline_serves_no_client_that_has_written() {
+    let (mut primary, next) = pair();
+    let left = primary.standby();
+    // The log of the one that is left behind is longer than that of the one that is promoted.
+    next.sql("alter system set primary_conninfo = ''");
+    next.sql("select pg_reload_conf()");
+    until_true("no log comes", || next.sql("select count(*) from pg_stat_wal_receiver") == "0");
+    primary.sql_in(USER, "create table filler as select generate_series(1, 200000)");
+    left.catch_up(&primary);
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = start([&primary, &next], &[&left], &folder, "");
+    until_true("a read at the standby", || sql(&gateway, USER, PORT) == left.port().to_string());
+    primary.kill();
+    next.promote();
+    let mark = "insert into marks values (7) on conflict do nothing";
+    until_true("a write at the new primary", || run(&gateway, USER, &[mark]).is_ok());
+    let connect = || Wire::connect(gateway.address.tcp().port(), USER, USER, "reads").expect("a login");
+    let (mut writer, mut reader) = (connect(), connect());
+    for number in 8..40 {
+        row(&mut writer, &format!("insert into marks values ({number})"));
+        let count = row(&mut writer, &format!("select count(*) from marks where n = {number}"));
+        assert_eq!((count.as_str(), row(&mut writer, PORT)), ("1", next.port().to_string()), "{}", gateway.log());
+    }
+    assert_eq!(row(&mut reader, PORT), left.port().to_string(), "a client that has written nothing reads there");
 }
 
 #[test]

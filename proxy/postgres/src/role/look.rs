@@ -9,11 +9,22 @@ use weir_upstream::pooled::LoginError;
 
 use crate::{server::PostgresServer, service::PostgresUpstream};
 
-/// Longest reply to a look: three short columns.
+/// Longest reply to a look: four short columns.
 const REPLY_BYTES_MAX: usize = 16 * 1024;
 
-/// Whether the server is in recovery, how far it has written or replayed, and the file of a primary, whose name begins with the timeline.
+/// Whether the server is in recovery; how far it has written or replayed; the file of a primary, whose name begins with the timeline; and the
+/// timeline of a standby. The last is that of the log that it receives, which only members of `pg_monitor` see, or else that of its last
+/// restartpoint: `pg_walfile_name` is refused there.
 const QUERY: &[u8] = b"SELECT pg_catalog.pg_is_in_recovery(), \
+    CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() \
+    ELSE pg_catalog.pg_current_wal_insert_lsn() END, \
+    CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL \
+    ELSE pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()) END, \
+    CASE WHEN pg_catalog.pg_is_in_recovery() THEN (SELECT GREATEST(c.timeline_id, r.min_recovery_end_timeline, \
+    (SELECT w.received_tli FROM pg_catalog.pg_stat_wal_receiver w LIMIT 1)) \
+    FROM pg_catalog.pg_control_checkpoint() c, pg_catalog.pg_control_recovery() r) END";
+/// For servers that keep their control file from the user: timelines of standbys stay unknown.
+const POSITIONS_QUERY: &[u8] = b"SELECT pg_catalog.pg_is_in_recovery(), \
     CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() \
     ELSE pg_catalog.pg_current_wal_insert_lsn() END, \
     CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL \
@@ -21,7 +32,7 @@ const QUERY: &[u8] = b"SELECT pg_catalog.pg_is_in_recovery(), \
 /// For servers without these functions: their positions stay unknown.
 const SHORT_QUERY: &[u8] = b"SELECT pg_catalog.pg_is_in_recovery()";
 /// From the longest to the shortest. A connection whose server lacks a part of one goes on with the next.
-const QUERIES: [&[u8]; 2] = [QUERY, SHORT_QUERY];
+const QUERIES: [&[u8]; 3] = [QUERY, POSITIONS_QUERY, SHORT_QUERY];
 /// SQLSTATEs of a server that lacks a function, or keeps it from the user. Any other error is one of the moment.
 const LACKING: [&str; 3] =
     [sqlstate::UNDEFINED_FUNCTION, sqlstate::FEATURE_NOT_SUPPORTED, sqlstate::INSUFFICIENT_PRIVILEGE];
@@ -30,7 +41,7 @@ const LACKING: [&str; 3] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looked {
     Primary { timeline: Option<u32>, position: Option<u64> },
-    Standby { replayed: Option<u64> },
+    Standby { timeline: Option<u32>, replayed: Option<u64> },
     Silent,
 }
 
@@ -140,8 +151,9 @@ fn read(row: DataRow<'_>) -> Option<Looked> {
     let is_standby = values.next()?? == b"t";
     let position = values.next().flatten().and_then(position);
     let file = values.next().flatten().and_then(|name| std::str::from_utf8(name.get(..8)?).ok());
+    let timeline = values.next().flatten().and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
     Some(match is_standby {
-        true => Looked::Standby { replayed: position },
+        true => Looked::Standby { timeline, replayed: position },
         false => {
             let position = position.map(end_of_last_record);
             let timeline = file.and_then(|text| u32::from_str_radix(text, 16).ok());
@@ -215,13 +227,15 @@ mod tests {
     fn positions_and_timelines_are_read() {
         assert_eq!(position(b"16/B374D848"), Some(0x16_B374_D848));
         assert_eq!((position(b"16"), position(b"x/1"), position(b"1/100000000")), (None, None, None));
-        let row = |values: [Option<&[u8]>; 3]| {
+        let row = |values: [Option<&[u8]>; 4]| {
             let mut bytes = Vec::new();
             backend::data_row(&mut bytes, values);
             read(DataRow::read(&bytes[frame::HEAD_BYTES..]).expect("a row"))
         };
-        let primary = row([Some(b"f"), Some(b"0/10"), Some(b"0000000A0000000000000001")]);
+        let primary = row([Some(b"f"), Some(b"0/10"), Some(b"0000000A0000000000000001"), None]);
         assert_eq!(primary, Some(Looked::Primary { timeline: Some(10), position: Some(16) }));
-        assert_eq!(row([Some(b"t"), None, None]), Some(Looked::Standby { replayed: None }));
+        let standby = row([Some(b"t"), Some(b"0/20"), None, Some(b"11")]);
+        assert_eq!(standby, Some(Looked::Standby { timeline: Some(11), replayed: Some(32) }));
+        assert_eq!(row([Some(b"t"), None, None, None]), Some(Looked::Standby { timeline: None, replayed: None }));
     }
 }
