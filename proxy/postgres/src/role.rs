@@ -281,7 +281,8 @@ fn settle(upstream: &PostgresUpstream) {
             Fitness::Unfit => 0,
         };
         if watch.fitness.swap(byte, Relaxed) != byte {
-            upstream.reconsider(number, fitness == Fitness::Unfit);
+            // At one that is only a spare, those that wait choose again: some take no spare.
+            upstream.reconsider(number, fitness != Fitness::Fit);
         }
     }
 }

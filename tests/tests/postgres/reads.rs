@@ -119,6 +119,32 @@ fn a_standby_that_is_far_behind_serves_no_reads_and_a_lost_one_none_either() {
 }
 
 #[test]
+fn a_session_that_wishes_for_standbys_writes_nowhere_while_there_is_none() {
+    let (primary, mut standby) = pair();
+    primary.sql_in(USER, "insert into marks values (1)");
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = split(&primary, &standby, &folder, "");
+    let mut wire = Wire::connect(gateway.address.tcp().port(), USER, USER, "reads").expect("a login");
+    row(&mut wire, "set weir.role = 'replica'");
+    standby.kill();
+    let first = primary.port().to_string();
+    let reads_at_primary = |wire: &mut Wire| {
+        let reply = wire.query(PORT).expect("a reply");
+        reply.errors.is_empty() && reply.rows[0][0] == first
+    };
+    until_true("a read at the primary", || reads_at_primary(&mut wire));
+    for text in ["delete from marks", "begin; delete from marks; commit"] {
+        let reply = wire.query(text).expect("a reply");
+        assert_eq!(reply.errors[0].0, "57P03", "{text}: {:?}\n{}", reply.errors, gateway.log());
+    }
+    assert_eq!(primary.sql_in(USER, "select count(*) from marks"), "1");
+    // The session can leave its wish.
+    row(&mut wire, "set weir.role = 'auto'");
+    row(&mut wire, "delete from marks");
+    assert_eq!(row(&mut wire, "select count(*) from marks"), "0");
+}
+
+#[test]
 fn a_standby_that_stays_on_the_old_timeline_serves_no_client_that_has_written() {
     let (mut primary, next) = pair();
     let left = primary.standby();

@@ -14,7 +14,7 @@ use weir_postgres_codec::{
     backend::{self, ErrorReport, Severity},
     sqlstate,
 };
-use weir_postgres_session::{Cleanliness, Refusal, ServerState, Want};
+use weir_postgres_session::{Access, Cleanliness, Refusal, ServerState, Want};
 use weir_telemetry::access::AccessRecord;
 use weir_upstream::{
     Refusal as PoolRefusal, SelectionCriteria,
@@ -226,6 +226,9 @@ impl Life<'_> {
         match error.refusal {
             PoolRefusal::QueueTimeout | PoolRefusal::QueueFull => {
                 Refusal::wait_timeout(&pool, self.client.pool.waiting(), turn::now().since(self.lease.wanted))
+            }
+            PoolRefusal::Unreachable | PoolRefusal::BreakerOpen if self.lease.want.access == Access::Standby => {
+                Refusal::no_standby(&pool)
             }
             PoolRefusal::Unreachable | PoolRefusal::BreakerOpen => Refusal::unreachable(&pool),
             PoolRefusal::Greeting => aside::refusal_of(error.words.as_deref(), &pool),

@@ -69,16 +69,20 @@ impl Life<'_> {
     pub(super) fn place(&self, want: Want) -> (Rc<Pool<PostgresServer>>, SelectionCriteria) {
         let primary = || (self.client.pool.clone(), SelectionCriteria::default());
         let Some(standbys) = &self.client.standbys else { return primary() };
-        let wrote_at = match want.access {
+        let (wrote_at, is_optional) = match want.access {
             Access::Write | Access::Neutral => return primary(),
-            Access::Read => standbys.wrote_at,
-            Access::Standby => None,
+            Access::Read => (standbys.wrote_at, true),
+            Access::ReadStandby => (None, true),
+            Access::Standby => (None, false),
         };
         let barred = standbys.barred(&self.client.upstream, wrote_at);
-        if !standbys.upstream.has_fit(barred) {
+        if is_optional && !standbys.upstream.has_fit(barred) {
             return primary();
         }
-        (standbys.pool.clone(), SelectionCriteria { barred, is_optional: true, ..SelectionCriteria::default() })
+        // With `prefer-standby` the primary is a spare one.
+        let wanted =
+            SelectionCriteria { barred, is_optional, bars_spare: !is_optional, ..SelectionCriteria::default() };
+        (standbys.pool.clone(), wanted)
     }
 
     /// The client's server is given up: what it wrote there must be in what it reads next.
