@@ -21,6 +21,7 @@ use crate::{
     inventory::InventoryRequest,
     lookup::Lookups,
     metrics::{CancelOutcome, ListenerMetrics},
+    pauses::{self, PauseNotice},
     penalty::Penalties,
     relay::CancelRelay,
     route::Routes,
@@ -126,7 +127,9 @@ impl Service {
         settings: PostgresListenerSettings,
         upstreams: Vec<Rc<PostgresUpstream>>,
     ) {
+        let before = self.routes();
         *self.made.borrow_mut() = Made::new(&listener, settings, upstreams);
+        pauses::keep(&before, &self.routes());
         self.judges.forget();
         self.lookups.clear();
         self.sessions.update(listener);
@@ -208,6 +211,8 @@ impl weir_listener::Service for Service {
             request.report(self);
         } else if let Some(request) = message.downcast_ref::<SetRequest>() {
             self.set(request);
+        } else if let Some(notice) = message.downcast_ref::<PauseNotice>() {
+            notice.follow(self);
         }
     }
 

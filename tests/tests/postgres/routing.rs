@@ -138,6 +138,40 @@ pub(crate) fn reload(gateway: &Gateway, workers: u32, change: impl Fn(&str) -> S
 }
 
 #[test]
+fn a_pause_holds_over_a_reload_that_changes_the_servers() {
+    let (one, two) = (Postgres::start(Major::Fifteen), Postgres::start(Major::Fifteen));
+    let folder = tempfile::tempdir().expect("a folder");
+    let upstream = format!("[upstream.postgres]\nuser = \"{USER}\"\npassword = {}\n", password(&folder));
+    let listener = "[listener.postgres]\nauth = \"trust\"\nadmin_users = [\"boss\"]\nquery_wait_timeout = \"300ms\"\n";
+    let config = Config { protocol: "postgres", ..Config::to(&one.address) };
+    let gateway = Gateway::start(config.listener(listener).upstream(&upstream).workers(2));
+    let port = gateway.address.tcp().port().to_string();
+    let ask = || {
+        let text = "select current_setting('port')";
+        let words = ["-XAtq", "-h", "127.0.0.1", "-p", &port, "-U", USER, "-d", USER, "-c", text];
+        Command::new("psql").args(words).stdout(Stdio::piped()).spawn().expect("psql starts")
+    };
+    assert_eq!(sql(&gateway, USER, "select current_setting('port')"), one.port().to_string());
+    console(&gateway, "pause").expect("paused");
+    let mut waiting = vec![ask(), ask(), ask()];
+    std::thread::sleep(Duration::from_millis(500));
+    let [from, to] = [&one, &two].map(|server| format!("\"{}\"", server.address.text()));
+    reload(&gateway, 2, |text| text.replace(&from, &to));
+    waiting.push(ask());
+    std::thread::sleep(Duration::from_millis(800));
+    for client in &mut waiting {
+        assert!(client.try_wait().expect("its state").is_none(), "a paused client waits\n{}", gateway.log());
+    }
+    let sessions = two.sql(&format!("select count(*) from pg_stat_activity where usename = '{USER}'"));
+    assert_eq!(sessions, "0", "the other server serves after RESUME\n{}", gateway.log());
+    console(&gateway, "resume").expect("resumed");
+    for client in waiting {
+        let output = client.wait_with_output().expect("it ends");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), two.port().to_string(), "{}", gateway.log());
+    }
+}
+
+#[test]
 fn clients_that_are_connected_take_a_changed_login_and_database_of_their_entry() {
     let server = Postgres::start(Major::Fifteen);
     server.sql("create role auditor login password 'first'");

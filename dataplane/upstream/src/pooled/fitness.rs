@@ -83,7 +83,7 @@ impl<P: PooledProtocol> Pool<P> {
             if is_changed { Poll::Ready(()) } else { Poll::Pending }
         });
         let _ = timeout(due.since(now), changed).await;
-        !wait.is_over(false)
+        !wait.is_over(self.is_paused())
     }
 }
 

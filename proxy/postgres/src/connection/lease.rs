@@ -83,7 +83,10 @@ impl Life<'_> {
     fn wait_for_server(&mut self, pool: Rc<Pool<PostgresServer>>, wanted: SelectionCriteria, notify_at: Option<Time>) {
         self.connection.handle.entry().wait(Some(self.lease.wanted));
         let since = self.lease.wanted;
-        let deadline = since.saturating_add(self.client.settings.query_wait_timeout);
+        let timeout = self.client.settings.query_wait_timeout;
+        // One that moves after a longer wait was kept by a PAUSE, and has its whole time after that.
+        let deadline = Some(since.saturating_add(timeout)).filter(|deadline| turn::now() < *deadline);
+        let deadline = deadline.unwrap_or_else(|| turn::now().saturating_add(timeout));
         let patience = Patience { since, deadline, notify_at };
         let (primary, output) = (self.client.pool.clone(), self.output.clone());
         let note = move || {
