@@ -3,7 +3,7 @@
 //! A pause is in the ledgers of the endpoints, which all workers share. Workers take a reload one after the other, and for that moment they
 //! have different endpoints: an order goes to each of them.
 
-use std::rc::Rc;
+use std::{collections::HashSet, rc::Rc};
 
 use weir_upstream::pooled::Scope;
 
@@ -41,6 +41,12 @@ fn name_of(scope: &Scope<PoolKey>) -> Option<&[u8]> {
         Scope::Database(name) => Some(name),
         Scope::All | Scope::Key(_) => None,
     }
+}
+
+/// The databases that are paused at some upstream, and one more if all are.
+pub(crate) fn count(routes: &Routes) -> usize {
+    let scopes = routes.upstreams().iter().flat_map(|upstream| upstream.pauses());
+    scopes.map(|scope| name_of(&scope).map(Box::<[u8]>::from)).collect::<HashSet<_>>().len()
 }
 
 /// An upstream, and its scopes that are paused.

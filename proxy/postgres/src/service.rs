@@ -219,6 +219,7 @@ impl weir_listener::Service for Service {
     fn tick(&self) {
         if self.sessions.core().worker == 0 {
             self.shared.roll(turn::now(), || self.totals());
+            self.metrics.paused.set(pauses::count(&self.routes()) as i64);
         }
     }
 }

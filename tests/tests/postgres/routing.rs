@@ -142,7 +142,7 @@ fn a_pause_holds_over_a_reload_that_changes_the_servers() {
     let (one, two) = (Postgres::start(Major::Fifteen), Postgres::start(Major::Fifteen));
     let folder = tempfile::tempdir().expect("a folder");
     let upstream = format!("[upstream.postgres]\nuser = \"{USER}\"\npassword = {}\n", password(&folder));
-    let listener = "[listener.postgres]\nauth = \"trust\"\nadmin_users = [\"boss\"]\nquery_wait_timeout = \"300ms\"\n";
+    let listener = "[listener.postgres]\nauth = \"trust\"\nadmin_users = [\"boss\"]\n";
     let config = Config { protocol: "postgres", ..Config::to(&one.address) };
     let gateway = Gateway::start(config.listener(listener).upstream(&upstream).workers(2));
     let port = gateway.address.tcp().port().to_string();
@@ -164,7 +164,9 @@ fn a_pause_holds_over_a_reload_that_changes_the_servers() {
     }
     let sessions = two.sql(&format!("select count(*) from pg_stat_activity where usename = '{USER}'"));
     assert_eq!(sessions, "0", "the other server serves after RESUME\n{}", gateway.log());
+    assert_eq!(gateway.metric("weir_postgres_paused_databases"), 1.0);
     console(&gateway, "resume").expect("resumed");
+    until_true("no pause is left", || gateway.metric("weir_postgres_paused_databases") == 0.0);
     for client in waiting {
         let output = client.wait_with_output().expect("it ends");
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), two.port().to_string(), "{}", gateway.log());
