@@ -18,6 +18,8 @@ pub struct Refusal {
 impl Refusal {
     pub(crate) const SHUTDOWN: Self =
         Self::fixed(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command", true);
+    pub(crate) const SERVER_REPLACED: Self =
+        Self::fixed(sqlstate::ADMIN_SHUTDOWN, "terminating connection: another server is the primary now", true);
     pub(crate) const BLOCK_IN_STATEMENT_POOLING: Self =
         Self::fixed(sqlstate::FEATURE_NOT_SUPPORTED, "transaction blocks not allowed in statement pooling mode", true);
     pub(crate) const QUERY_TIMEOUT: Self = Self::fixed(sqlstate::QUERY_CANCELED, "query timeout", true);

@@ -419,6 +419,13 @@ impl Session {
         is_quiet.then(|| self.end_with(Refusal::SHUTDOWN, io))
     }
 
+    /// Another server has replaced the one that it keeps: ends the session if it is between two transactions; then the client has its error.
+    pub fn on_replaced(&mut self, server: &ServerState, io: &impl Io) -> Option<End> {
+        let is_quiet = self.attachment == Attachment::Used && self.body_left == 0 && self.busy_since.is_none();
+        let is_idle = server.status == TransactionStatus::Idle && server.queue.is_quiet() && !server.is_half_sent;
+        (is_quiet && is_idle).then(|| self.end_with(Refusal::SERVER_REPLACED, io))
+    }
+
     /// Why the client keeps its server beyond the transaction, and since when.
     pub fn pin(&self) -> Pin {
         self.pin

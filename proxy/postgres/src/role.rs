@@ -57,6 +57,7 @@ pub struct RoleWatch {
     role: AtomicU8,
     timeline: AtomicU32,
     is_reachable: AtomicBool,
+    is_replaced: AtomicBool,
     /// The position up to which a standby has replayed.
     replayed: AtomicU64,
     /// Changes with each look.
@@ -111,6 +112,11 @@ impl RoleWatch {
             _ => Role::Unknown,
         };
         Standing { role, is_reachable: self.is_reachable.load(Relaxed) }
+    }
+
+    /// It is a primary, and another one is on a later timeline: writes there are lost, or divide the data.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.is_replaced.load(Relaxed)
     }
 
     /// The timeline, also that of a standby.
@@ -202,6 +208,11 @@ fn latest(servers: &[Standing]) -> Option<u32> {
     }
 }
 
+/// It is a primary before the timeline `latest`.
+fn is_replaced(server: &Standing, latest: Option<u32>) -> bool {
+    timeline(server).is_some_and(|own| own != UNKNOWN_TIMELINE && latest.is_some_and(|latest| own < latest))
+}
+
 /// The number of the primary that counts.
 pub(crate) fn primary_of(servers: &[Standing]) -> Option<usize> {
     let latest = latest(servers)?;
@@ -274,6 +285,10 @@ fn settle(upstream: &PostgresUpstream) {
     let watches: Vec<_> = (0..upstream.settings().endpoints.len()).map(|number| upstream.watch(number)).collect();
     let standings: Vec<_> = watches.iter().map(|watch| watch.standing()).collect();
     let judged = judge(upstream.protocol().settings().target_session_attrs, &standings);
+    let latest = latest(&standings);
+    for (watch, standing) in watches.iter().zip(&standings) {
+        watch.is_replaced.store(is_replaced(standing, latest), Relaxed);
+    }
     for (number, (watch, fitness)) in watches.iter().zip(judged).enumerate() {
         let byte = match fitness {
             Fitness::Fit => FIT,
@@ -316,6 +331,16 @@ mod tests {
         assert_eq!(judge(Primary, &[gone, STANDBY]), [Fit, Unfit], "none has replaced it yet");
         assert_eq!(judge(Primary, &[gone, primary(2)]), [Unfit, Fit]);
         assert_eq!(judge(Primary, &[primary(1), primary(2)]), [Unfit, Fit], "it is back, and does not know");
+    }
+
+    #[test]
+    fn a_primary_is_replaced_by_one_on_a_later_timeline_alone() {
+        let of = |servers: &[Standing]| -> Vec<bool> {
+            servers.iter().map(|server| is_replaced(server, latest(servers))).collect()
+        };
+        assert_eq!(of(&[primary(1), primary(2), STANDBY]), [true, false, false]);
+        assert_eq!(of(&[primary(1), STANDBY]), [false, false]);
+        assert_eq!(of(&[primary(2), primary(UNKNOWN_TIMELINE)]), [false, false], "nothing says so");
     }
 
     #[test]

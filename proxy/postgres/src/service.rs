@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    cell::RefCell,
+    cell::{Cell, RefCell},
     rc::Rc,
     sync::{Arc, OnceLock},
 };
@@ -94,6 +94,8 @@ pub struct Service {
     /// Users that the server knows.
     pub(crate) lookups: Lookups,
     made: RefCell<Made>,
+    /// Servers that others have replaced, as the sessions know.
+    replaced: Cell<usize>,
 }
 
 impl Service {
@@ -116,6 +118,7 @@ impl Service {
             penalties: Penalties::default(),
             lookups: Lookups::default(),
             made: RefCell::new(Made::new(&listener, settings, upstreams)),
+            replaced: Cell::new(0),
             sessions: Sessions::new(core, listener),
         })
     }
@@ -176,6 +179,17 @@ impl Service {
         }
     }
 
+    /// Wakes the sessions when another server has replaced one of theirs: they may keep it without a word.
+    fn note_replaced(&self) {
+        let replaced = |upstream: &Rc<PostgresUpstream>| {
+            (0..upstream.settings().endpoints.len()).filter(|number| upstream.watch_ref(*number).is_replaced()).count()
+        };
+        let replaced: usize = self.routes().upstreams().iter().map(replaced).sum();
+        if self.replaced.replace(replaced) < replaced {
+            self.sessions.wake_all();
+        }
+    }
+
     fn deliver_cancel(&self, message: &CancelMessage) {
         if !self.cancels.deliver(message) {
             self.metrics.cancelled(CancelOutcome::Unknown);
@@ -217,6 +231,7 @@ impl weir_listener::Service for Service {
     }
 
     fn tick(&self) {
+        self.note_replaced();
         if self.sessions.core().worker == 0 {
             self.shared.roll(turn::now(), || self.totals());
             self.metrics.paused.set(pauses::count(&self.routes()) as i64);

@@ -343,3 +343,33 @@ fn a_primary_that_is_stopped_in_order_leaves_its_clients_waiting_until_it_is_bac
         assert_eq!(waiting.join().expect("no panic"), "f");
     });
 }
+
+#[test]
+fn clients_that_keep_a_replaced_primary_end_between_two_transactions() {
+    let (primary, standby) = pair();
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway =
+        Gateway::start(before([&primary, &standby], &folder, "target_session_attrs = \"primary\"").workers(2));
+    let port = gateway.address.tcp().port();
+    let ask = |wire: &mut Wire, text: &str| {
+        let reply = wire.query(text).expect("a reply");
+        assert!(reply.errors.is_empty(), "{text}: {:?}\n{}", reply.errors, gateway.log());
+    };
+    let pinned = |number: u32| {
+        let mut wire = Wire::connect(port, USER, USER, "pinned").expect("a login");
+        ask(&mut wire, &format!("select pg_advisory_lock({number})"));
+        wire
+    };
+    let (mut silent, mut within) = (pinned(1), pinned(2));
+    ask(&mut within, "begin");
+    // Both are primaries from now on, as after a division of the network.
+    standby.promote();
+    let (tag, body) = silent.message().expect("a reason");
+    let text = String::from_utf8_lossy(&body).into_owned();
+    assert!(tag == b'E' && text.contains("57P01") && text.contains("another server"), "{text}\n{}", gateway.log());
+    ask(&mut within, "select 1");
+    assert_eq!(exchange(&mut within, "commit"), Ok(()), "the transaction ends as it began");
+    let (tag, body) = within.message().expect("a reason");
+    assert!(tag == b'E' && String::from_utf8_lossy(&body).contains("57P01"), "{}", gateway.log());
+    assert_eq!(sql(&gateway, USER, "select current_setting('port')"), standby.port().to_string());
+}

@@ -6,7 +6,7 @@ use weir_base::{Rng, Time};
 use weir_postgres_codec::{frame, frontend, frontend::tag};
 use weir_postgres_session::position::{Positions, may_serve};
 use weir_postgres_session::{
-    Access, Cleanliness, Next, ServerState, ServerStep, Session, SessionSettings, WorkerShare,
+    Access, Cleanliness, End, Next, ServerState, ServerStep, Session, SessionSettings, WorkerShare,
 };
 
 use super::scene::tags;
@@ -309,6 +309,26 @@ fn a_session_that_wishes_for_a_standby_writes_nothing_at_the_primary_while_there
         split.turn();
         assert_eq!(split.written, 0, "seed {seed}");
     }
+}
+
+#[test]
+fn a_session_leaves_a_server_that_was_replaced_between_two_transactions_alone() {
+    let mut split = Split::new();
+    let leave = |split: &mut Split| {
+        let state = &split.servers[Place::Primary as usize].state;
+        split.session.on_replaced(state, &split.io)
+    };
+    split.ask(&query("DECLARE c CURSOR WITH HOLD FOR SELECT 1"));
+    assert_eq!(split.place, Some(Place::Primary), "the cursor keeps it");
+    split.ask(&query("BEGIN"));
+    assert_eq!(leave(&mut split), None, "within a transaction");
+    split.send(&query("COMMIT"));
+    assert_eq!(leave(&mut split), None, "a reply is due");
+    split.turn();
+    split.send(&batch(&["SELECT 'a'"])[..10]);
+    split.turn();
+    let end = leave(&mut split);
+    assert_eq!((end, tags(&split.io.to_client.take())), (Some(End::Refused("57P01")), "E".to_owned()));
 }
 
 #[test]
