@@ -44,6 +44,8 @@ pub const SERIALIZATION_FAILURE: &str = "40001";
 pub const DEADLOCK_DETECTED: &str = "40P01";
 /// `insufficient_privilege`.
 pub const INSUFFICIENT_PRIVILEGE: &str = "42501";
+/// No function has the name and these types.
+pub const UNDEFINED_FUNCTION: &str = "42883";
 /// `syntax_error`.
 pub const SYNTAX_ERROR: &str = "42601";
 /// `undefined_table`.

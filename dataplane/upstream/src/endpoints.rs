@@ -54,6 +54,8 @@ pub struct SelectionCriteria {
     pub barred: u64,
     /// Something else takes the exchange if no endpoint does: it does not wait until one is fit.
     pub is_optional: bool,
+    /// Endpoints that are only spare ones do not serve it.
+    pub bars_spare: bool,
 }
 
 /// An endpoint for an exchange.

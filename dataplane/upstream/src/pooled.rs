@@ -283,6 +283,18 @@ impl<P: PooledProtocol> PooledUpstream<P> {
         self.ledgers.iter().any(|ledger| ledger.with(|ledger| ledger.is_all_paused()))
     }
 
+    /// The scopes of [`PooledUpstream::pause`] that hold now at any endpoint, each once. An upstream that replaces this one is not paused by
+    /// itself where it has other endpoints.
+    pub fn pauses(&self) -> Vec<Scope<P::Key>> {
+        let mut pauses: Vec<Scope<P::Key>> = Vec::new();
+        for scope in self.ledgers.iter().flat_map(|ledger| ledger.with(|ledger| ledger.pauses())) {
+            if !pauses.contains(&scope) {
+                pauses.push(scope);
+            }
+        }
+        pauses
+    }
+
     /// The connections of all workers, for each key and endpoint that has any, or is waited for.
     pub fn counts(&self) -> Vec<PoolCounts<P::Key>> {
         self.ledgers.iter().enumerate().flat_map(|(number, ledger)| ledger.counts(number)).collect()

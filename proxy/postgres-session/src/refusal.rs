@@ -18,6 +18,8 @@ pub struct Refusal {
 impl Refusal {
     pub(crate) const SHUTDOWN: Self =
         Self::fixed(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command", true);
+    pub(crate) const SERVER_REPLACED: Self =
+        Self::fixed(sqlstate::ADMIN_SHUTDOWN, "terminating connection: another server is the primary now", true);
     pub(crate) const BLOCK_IN_STATEMENT_POOLING: Self =
         Self::fixed(sqlstate::FEATURE_NOT_SUPPORTED, "transaction blocks not allowed in statement pooling mode", true);
     pub(crate) const QUERY_TIMEOUT: Self = Self::fixed(sqlstate::QUERY_CANCELED, "query timeout", true);
@@ -85,6 +87,14 @@ impl Refusal {
     /// No server can be reached (57P03).
     pub fn unreachable(pool: &str) -> Self {
         let text = format!("no server of pool {pool} can be reached; try again later");
+        Self::error(sqlstate::CANNOT_CONNECT_NOW, text)
+    }
+
+    /// The session goes to standbys alone, and none serves (57P03).
+    pub fn no_standby(pool: &str) -> Self {
+        let text = format!(
+            "no standby serves pool {pool} now, and weir.role asks for one; try again later, or SET weir.role = 'auto'"
+        );
         Self::error(sqlstate::CANNOT_CONNECT_NOW, text)
     }
 

@@ -29,7 +29,9 @@ pub enum Access {
     Neutral,
     /// A standby that has all that the client has written, or the primary.
     Read,
-    /// A standby, as the client wishes, whatever it has written.
+    /// A standby, as the client wishes, whatever it has written, or the primary: it only reads, and leaves nothing at its server.
+    ReadStandby,
+    /// A standby and nothing else, as the client wishes: perhaps it writes, or keeps its server for what comes next.
     Standby,
 }
 
@@ -69,7 +71,7 @@ impl Session {
 
     fn note_access(&mut self, access: Access) {
         self.route.access = access;
-        self.route.is_bounded = matches!(access, Access::Read | Access::Neutral);
+        self.route.is_bounded = matches!(access, Access::Read | Access::ReadStandby | Access::Neutral);
         self.route.has_written |= access == Access::Write;
     }
 
@@ -108,6 +110,7 @@ impl Session {
             Value::Expression(text) | Value::Config(text) => wish(unquoted(text)),
         });
         match (wish, is_read) {
+            (Some(Wish::Standby), true) if !unit.keeps_server => Access::ReadStandby,
             (Some(Wish::Standby), _) => Access::Standby,
             (Some(Wish::Primary), true) => Access::Neutral,
             (_, true) if unit.is_neutral => Access::Neutral,
@@ -177,6 +180,7 @@ impl Session {
             return None;
         }
         unit.has_text = true;
+        unit.keeps_server |= !analysis.statements.iter().all(leaves_nothing);
         let all = |is: fn(&Statement, &[u8], bool) -> bool| {
             analysis.statements.iter().all(|statement| is(statement, text, unit.reads_only))
         };
@@ -201,6 +205,8 @@ struct Unit<'r> {
     reads_only: bool,
     /// It writes nothing, and belongs to the primary.
     is_neutral: bool,
+    /// A transaction, or state of the session, may keep its server.
+    keeps_server: bool,
     wish: Option<Wish>,
 }
 
@@ -250,6 +256,12 @@ fn may_go_to_standby(statement: &Statement, text: &[u8], reads_only: bool) -> bo
         [Effect::Commit { chain: false } | Effect::Rollback { chain: false }] => true,
         _ => false,
     }
+}
+
+/// It keeps no server: it begins nothing, and changes nothing of its session but settings, which are the client's wherever it is.
+fn leaves_nothing(statement: &Statement) -> bool {
+    let is_setting = |effect: &Effect| matches!(effect, Effect::Set { .. } | Effect::Reset(_) | Effect::ResetAll);
+    statement.effects.iter().all(is_setting)
 }
 
 /// It writes nothing outside of its session, and begins nothing.

@@ -33,7 +33,7 @@ pub enum Next {
 }
 
 /// Wishes of a client for its server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Want {
     /// The next statement writes nothing, as far as its text shows, and begins no block.
     pub is_read_only: bool,
@@ -248,6 +248,11 @@ impl Session {
         Self { pool: Some(pool.into()), ..self }
     }
 
+    /// Its next servers are of another pool.
+    pub fn set_pool(&mut self, pool: &str) {
+        self.pool = Some(pool.into());
+    }
+
     /// The client knows its session by this process number, that of its BackendKeyData: its own notifications come with it.
     pub fn with_process(self, pid: u32) -> Self {
         Self { process: Some(pid), ..self }
@@ -412,6 +417,13 @@ impl Session {
     pub fn on_drain(&mut self, io: &impl Io) -> Option<End> {
         let is_quiet = self.attachment == Attachment::None && self.body_left == 0 && !self.is_skipping;
         is_quiet.then(|| self.end_with(Refusal::SHUTDOWN, io))
+    }
+
+    /// Another server has replaced the one that it keeps: ends the session if it is between two transactions; then the client has its error.
+    pub fn on_replaced(&mut self, server: &ServerState, io: &impl Io) -> Option<End> {
+        let is_quiet = self.attachment == Attachment::Used && self.body_left == 0 && self.busy_since.is_none();
+        let is_idle = server.status == TransactionStatus::Idle && server.queue.is_quiet() && !server.is_half_sent;
+        (is_quiet && is_idle).then(|| self.end_with(Refusal::SERVER_REPLACED, io))
     }
 
     /// Why the client keeps its server beyond the transaction, and since when.

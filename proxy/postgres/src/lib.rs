@@ -13,6 +13,7 @@
 //! | `relay` | cancel requests for clients of the other process of an upgrade |
 //! | `role` | primary or standby: which servers take sessions |
 //! | `route` | which upstream serves a database |
+//! | `pauses` | PAUSE on all workers, and over a reload |
 //! | `cancelling` / `inventory` | cancel requests under way; the servers of all workers, for operators |
 //! | `rules` | rules about statements |
 //! | `shared` | state that the workers of a listener share |
@@ -34,6 +35,7 @@ mod inventory;
 mod listen;
 mod lookup;
 mod metrics;
+mod pauses;
 mod penalty;
 mod relay;
 mod role;

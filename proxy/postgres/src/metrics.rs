@@ -55,6 +55,8 @@ pub(crate) struct ListenerMetrics {
     pub(crate) durations: Durations,
     pub(crate) stages: Stages,
     pub(crate) auth_failures: Counter,
+    /// Of all workers: one of them sets it.
+    pub(crate) paused: Gauge,
     databases: RefCell<HashMap<Arc<str>, Rc<DatabaseMetrics>>>,
 }
 
@@ -128,6 +130,7 @@ impl ListenerMetrics {
             durations: Durations::new(share, listener),
             stages: Stages::new(share, listener),
             auth_failures: core.counter(&catalog::AUTH_FAILURES, &own),
+            paused: core.gauge(&catalog::POSTGRES_PAUSED, &own),
             databases: RefCell::default(),
             core: core.clone(),
             listener: listener.to_owned(),

@@ -4,6 +4,8 @@
 //! role that it had: a primary that is too busy for a login is no reason to have none. A promoted standby is on a later timeline, and so
 //! comes before a primary that it replaces.
 
+mod look;
+
 use std::{
     future::poll_fn,
     rc::{Rc, Weak},
@@ -16,37 +18,26 @@ use std::{
 };
 
 use weir_base::time::Time;
-use weir_engine::{Stream, timeout, wake_elsewhere};
-use weir_postgres_codec::{
-    backend::{self, DataRow},
-    frame, frontend,
-};
+use weir_engine::{timeout, wake_elsewhere};
 use weir_postgres_session::position::Positions;
-use weir_upstream::pooled::{Fitness, LoginError};
+use weir_upstream::pooled::Fitness;
 
-use crate::{server::PostgresServer, service::PostgresUpstream, settings::TargetSessionAttrs};
+use self::look::{Look, Looked};
+use crate::{service::PostgresUpstream, settings::TargetSessionAttrs};
 
 /// The time of one look. Default 5 s: beyond, a server is as good as gone for those that read from it.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The least time between two looks, however often sessions have a reason for one. Default 100 ms.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// Longest reply to a look: three short columns.
-const REPLY_BYTES_MAX: usize = 16 * 1024;
-
-/// Whether the server is in recovery, how far it has written or replayed, and the file of a primary, whose name begins with the timeline.
-const QUERY: &[u8] = b"SELECT pg_catalog.pg_is_in_recovery(), \
-    CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() \
-    ELSE pg_catalog.pg_current_wal_insert_lsn() END, \
-    CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL \
-    ELSE pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()) END";
-/// For servers without these functions: their positions stay unknown.
-const SHORT_QUERY: &[u8] = b"SELECT pg_catalog.pg_is_in_recovery()";
 
 /// The role of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Unknown,
-    Primary { timeline: u32 },
+    /// [`UNKNOWN_TIMELINE`] is before all others.
+    Primary {
+        timeline: u32,
+    },
     Standby,
 }
 
@@ -66,6 +57,7 @@ pub struct RoleWatch {
     role: AtomicU8,
     timeline: AtomicU32,
     is_reachable: AtomicBool,
+    is_replaced: AtomicBool,
     /// The position up to which a standby has replayed.
     replayed: AtomicU64,
     /// Changes with each look.
@@ -122,6 +114,16 @@ impl RoleWatch {
         Standing { role, is_reachable: self.is_reachable.load(Relaxed) }
     }
 
+    /// It is a primary, and another one is on a later timeline: writes there are lost, or divide the data.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.is_replaced.load(Relaxed)
+    }
+
+    /// The timeline, also that of a standby.
+    pub(crate) fn timeline(&self) -> u32 {
+        self.timeline.load(Relaxed)
+    }
+
     /// A number that changes with each look.
     pub(crate) fn looks(&self) -> u64 {
         self.looks.load(Relaxed)
@@ -140,15 +142,24 @@ impl RoleWatch {
     fn note(&self, looked: Looked, at: Time) {
         match looked {
             Looked::Primary { timeline, position } => {
-                self.timeline.store(timeline, Relaxed);
-                self.role.store(PRIMARY, Relaxed);
+                // A primary stays on its timeline: a look that does not show it changes nothing.
+                let was_primary = self.role.swap(PRIMARY, Relaxed) == PRIMARY;
+                if timeline.is_some() || !was_primary {
+                    self.timeline.store(timeline.unwrap_or(UNKNOWN_TIMELINE), Relaxed);
+                }
                 if let Some(position) = position {
                     self.positions().note(at, position);
                 }
             }
-            Looked::Standby { replayed } => {
-                self.role.store(STANDBY, Relaxed);
-                self.replayed.store(replayed.unwrap_or(0), Relaxed);
+            Looked::Standby { timeline, replayed } => {
+                // The same holds for a standby, whose timeline and position only rise.
+                let was_standby = self.role.swap(STANDBY, Relaxed) == STANDBY;
+                if timeline.is_some() || !was_standby {
+                    self.timeline.store(timeline.unwrap_or(UNKNOWN_TIMELINE), Relaxed);
+                }
+                if replayed.is_some() || !was_standby {
+                    self.replayed.store(replayed.unwrap_or(0), Relaxed);
+                }
                 self.positions().clear();
             }
             Looked::Silent => {}
@@ -161,6 +172,9 @@ impl RoleWatch {
 const PRIMARY: u8 = 1;
 const STANDBY: u8 = 2;
 
+/// Timelines begin with 1.
+const UNKNOWN_TIMELINE: u32 = 0;
+
 const FIT: u8 = 1;
 const SPARE: u8 = 2;
 
@@ -170,13 +184,46 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Which of these servers take sessions, in their order.
 pub(crate) fn judge(wanted: TargetSessionAttrs, servers: &[Standing]) -> Vec<Fitness> {
-    let timeline = |server: &Standing| match server.role {
+    let latest = latest(servers);
+    let has_standby = servers.iter().any(|server| server.role == Role::Standby && server.is_reachable);
+    let is_latest = |server: &Standing| timeline(server).is_some() && timeline(server) == latest;
+    servers.iter().map(|server| fitness_of(wanted, server, is_latest(server), has_standby)).collect()
+}
+
+fn timeline(server: &Standing) -> Option<u32> {
+    match server.role {
         Role::Primary { timeline } => Some(timeline),
         _ => None,
-    };
-    let latest = servers.iter().filter_map(timeline).max();
-    let has_standby = servers.iter().any(|server| server.role == Role::Standby && server.is_reachable);
-    servers.iter().map(|server| fitness_of(wanted, server, timeline(server) == latest, has_standby)).collect()
+    }
+}
+
+/// The timeline of the primary that counts. One that does not show its timeline counts if no other one replies: a promoted standby whose
+/// looks fail must not lose to the primary that it replaces, which is gone.
+fn latest(servers: &[Standing]) -> Option<u32> {
+    let replying = servers.iter().filter(|server| server.is_reachable).filter_map(timeline);
+    let is_only_unknown = replying.clone().next().is_some() && replying.clone().all(|of| of == UNKNOWN_TIMELINE);
+    match is_only_unknown {
+        true => Some(UNKNOWN_TIMELINE),
+        false => servers.iter().filter_map(timeline).max(),
+    }
+}
+
+/// It is a primary before the timeline `latest`.
+fn is_replaced(server: &Standing, latest: Option<u32>) -> bool {
+    timeline(server).is_some_and(|own| own != UNKNOWN_TIMELINE && latest.is_some_and(|latest| own < latest))
+}
+
+/// The number of the primary that counts.
+pub(crate) fn primary_of(servers: &[Standing]) -> Option<usize> {
+    let latest = latest(servers)?;
+    let is_latest = |(_, server): &(usize, &Standing)| timeline(server) == Some(latest);
+    servers.iter().enumerate().filter(is_latest).max_by_key(|(_, server)| server.is_reachable).map(|(number, _)| number)
+}
+
+/// Positions of these two timelines are of one log. A standby that has not followed a promotion may be at a higher position than the new
+/// primary, and has none of its writes.
+pub(crate) fn is_same_log(standby: u32, primary: u32) -> bool {
+    standby == primary || standby == UNKNOWN_TIMELINE || primary == UNKNOWN_TIMELINE
 }
 
 /// `is_latest`: no primary is on a later timeline. `has_standby`: one of the servers is a standby that replies.
@@ -190,14 +237,6 @@ fn fitness_of(wanted: TargetSessionAttrs, server: &Standing, is_latest: bool, ha
         (TargetSessionAttrs::Standby, Role::Standby) if server.is_reachable || !has_standby => Fitness::Fit,
         _ => Fitness::Unfit,
     }
-}
-
-/// The result of a look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Looked {
-    Primary { timeline: u32, position: Option<u64> },
-    Standby { replayed: Option<u64> },
-    Silent,
 }
 
 /// Looks at all servers of an upstream until it is retired. Call it on one worker.
@@ -246,6 +285,10 @@ fn settle(upstream: &PostgresUpstream) {
     let watches: Vec<_> = (0..upstream.settings().endpoints.len()).map(|number| upstream.watch(number)).collect();
     let standings: Vec<_> = watches.iter().map(|watch| watch.standing()).collect();
     let judged = judge(upstream.protocol().settings().target_session_attrs, &standings);
+    let latest = latest(&standings);
+    for (watch, standing) in watches.iter().zip(&standings) {
+        watch.is_replaced.store(is_replaced(standing, latest), Relaxed);
+    }
     for (number, (watch, fitness)) in watches.iter().zip(judged).enumerate() {
         let byte = match fitness {
             Fitness::Fit => FIT,
@@ -253,115 +296,9 @@ fn settle(upstream: &PostgresUpstream) {
             Fitness::Unfit => 0,
         };
         if watch.fitness.swap(byte, Relaxed) != byte {
-            upstream.reconsider(number, fitness == Fitness::Unfit);
+            // At one that is only a spare, those that wait choose again: some take no spare.
+            upstream.reconsider(number, fitness != Fitness::Fit);
         }
-    }
-}
-
-/// A connection for looks.
-#[derive(Default)]
-struct Look {
-    kept: Option<Stream>,
-    /// The server lacks functions for positions.
-    is_short: bool,
-}
-
-impl Look {
-    async fn at(&mut self, upstream: &PostgresUpstream, number: usize) -> Result<Looked, LoginError> {
-        // A connection that was idle may be gone for reasons of its own.
-        if let Some(mut stream) = self.kept.take()
-            && let Ok(looked) = self.query(&mut stream).await
-        {
-            self.kept = Some(stream);
-            return Ok(looked);
-        }
-        let opened = upstream.connect_aside(number).await;
-        let (mut stream, target) = opened.map_err(|refusal| std::io::Error::other(refusal.name()))?;
-        upstream.protocol().log_in_aside(&mut stream, &target).await?;
-        let looked = self.query(&mut stream).await?;
-        self.kept = Some(stream);
-        Ok(looked)
-    }
-
-    async fn query(&mut self, stream: &mut Stream) -> std::io::Result<Looked> {
-        if !self.is_short {
-            match ask(stream, QUERY).await? {
-                Some(looked) => return Ok(looked),
-                None => self.is_short = true,
-            }
-        }
-        let looked = ask(stream, SHORT_QUERY).await?;
-        looked.ok_or_else(|| std::io::Error::other("the server does not say whether it is in recovery"))
-    }
-}
-
-/// The reply to a query; `None`: an error.
-async fn ask(stream: &mut Stream, query: &[u8]) -> std::io::Result<Option<Looked>> {
-    let broken = || std::io::Error::other("the server breaks the protocol");
-    stream.output.with(|out| frontend::query(out, query));
-    let (mut input, mut looked) = (Vec::new(), None);
-    loop {
-        while let Some(head) = frame::head(&input).map_err(|_| broken())? {
-            if input.len() < head.whole() {
-                break;
-            }
-            let body = &input[frame::HEAD_BYTES..head.whole()];
-            match head.tag {
-                backend::tag::DATA_ROW => looked = read(DataRow::read(body).map_err(|_| broken())?),
-                backend::tag::READY_FOR_QUERY => return Ok(looked),
-                _ => {}
-            }
-            input.drain(..head.whole());
-        }
-        match stream.reader.receive().await? {
-            Some(chunk) if input.len() + chunk.len() <= REPLY_BYTES_MAX => input.extend_from_slice(&chunk),
-            _ => return Err(broken()),
-        }
-    }
-}
-
-fn read(row: DataRow<'_>) -> Option<Looked> {
-    let mut values = row.iter();
-    let is_standby = values.next()?? == b"t";
-    let position = values.next().flatten().and_then(position);
-    let file = values.next().flatten().and_then(|name| std::str::from_utf8(name.get(..8)?).ok());
-    Some(match is_standby {
-        true => Looked::Standby { replayed: position },
-        false => {
-            let position = position.map(end_of_last_record);
-            let timeline = file.and_then(|text| u32::from_str_radix(text, 16).ok()).unwrap_or(0);
-            Looked::Primary { timeline, position }
-        }
-    })
-}
-
-/// The position up to which a standby replays when `insert` is the next position to be written. At the begin of a page that is behind
-/// the head of the page (24 bytes, 40 in the first page of a segment), which belongs to no record (`XLogBytePosToRecPtr`,
-/// `SizeOfXLogShortPHD`, `SizeOfXLogLongPHD`). An idle primary would be ahead of its standbys for ever.
-fn end_of_last_record(insert: u64) -> u64 {
-    const PAGE_BYTES: u64 = 8 * 1024;
-    const SEGMENT_BYTES_MIN: u64 = 1024 * 1024;
-    match (insert % PAGE_BYTES, insert % SEGMENT_BYTES_MIN) {
-        (24, _) => insert - 24,
-        (40, 40) => insert - 40,
-        _ => insert,
-    }
-}
-
-/// The number of a position as PostgreSQL prints it: `16/B374D848`.
-fn position(text: &[u8]) -> Option<u64> {
-    let (high, low) = std::str::from_utf8(text).ok()?.split_once('/')?;
-    Some(u64::from_str_radix(high, 16).ok()? << 32 | u64::from(u32::from_str_radix(low, 16).ok()?))
-}
-
-impl PostgresServer {
-    /// Logs a connection for looks in.
-    async fn log_in_aside(
-        &self,
-        stream: &mut Stream,
-        target: &weir_upstream::pooled::LoginTarget,
-    ) -> Result<(), LoginError> {
-        crate::server::log_in(stream, target, self.own_identity(), self.keys()).await.map(drop)
     }
 }
 
@@ -397,6 +334,16 @@ mod tests {
     }
 
     #[test]
+    fn a_primary_is_replaced_by_one_on_a_later_timeline_alone() {
+        let of = |servers: &[Standing]| -> Vec<bool> {
+            servers.iter().map(|server| is_replaced(server, latest(servers))).collect()
+        };
+        assert_eq!(of(&[primary(1), primary(2), STANDBY]), [true, false, false]);
+        assert_eq!(of(&[primary(1), STANDBY]), [false, false]);
+        assert_eq!(of(&[primary(2), primary(UNKNOWN_TIMELINE)]), [false, false], "nothing says so");
+    }
+
+    #[test]
     fn a_standby_that_gives_no_reply_is_the_last_resort() {
         assert_eq!(judge(Standby, &[SILENT, STANDBY]), [Unfit, Fit]);
         assert_eq!(judge(Standby, &[SILENT, SILENT]), [Fit, Fit]);
@@ -404,24 +351,38 @@ mod tests {
     }
 
     #[test]
-    fn the_head_of_a_page_is_no_record() {
-        assert_eq!(end_of_last_record(0x0300_0028), 0x0300_0000);
-        assert_eq!(end_of_last_record(0x0300_2018), 0x0300_2000);
-        assert_eq!(end_of_last_record(0x0300_2028), 0x0300_2028, "only the first page of a segment has the long head");
-        assert_eq!(end_of_last_record(0x0300_0148), 0x0300_0148);
+    fn a_primary_of_an_unknown_timeline_counts_while_no_other_one_replies() {
+        let gone = Standing { is_reachable: false, ..primary(1) };
+        assert_eq!(judge(Primary, &[gone, primary(UNKNOWN_TIMELINE)]), [Unfit, Fit]);
+        assert_eq!(judge(Primary, &[primary(1), primary(UNKNOWN_TIMELINE)]), [Fit, Unfit]);
+        assert_eq!(judge(PreferStandby, &[gone, primary(UNKNOWN_TIMELINE)]), [Unfit, Spare]);
     }
 
     #[test]
-    fn positions_and_timelines_are_read() {
-        assert_eq!(position(b"16/B374D848"), Some(0x16_B374_D848));
-        assert_eq!((position(b"16"), position(b"x/1"), position(b"1/100000000")), (None, None, None));
-        let row = |values: [Option<&[u8]>; 3]| {
-            let mut bytes = Vec::new();
-            backend::data_row(&mut bytes, values);
-            read(DataRow::read(&bytes[frame::HEAD_BYTES..]).expect("a row"))
-        };
-        let primary = row([Some(b"f"), Some(b"0/10"), Some(b"0000000A0000000000000001")]);
-        assert_eq!(primary, Some(Looked::Primary { timeline: 10, position: Some(16) }));
-        assert_eq!(row([Some(b"t"), None, None]), Some(Looked::Standby { replayed: None }));
+    fn a_look_without_a_timeline_leaves_that_of_a_primary() {
+        let (watch, at) = (RoleWatch::default(), Time::ZERO);
+        let look = |timeline| watch.note(Looked::Primary { timeline, position: None }, at);
+        look(None);
+        assert_eq!(watch.standing().role, Role::Primary { timeline: UNKNOWN_TIMELINE });
+        look(Some(2));
+        look(None);
+        assert_eq!(watch.standing().role, Role::Primary { timeline: 2 });
+        // A standby that is promoted is on another one.
+        watch.note(Looked::Standby { timeline: Some(2), replayed: Some(7) }, at);
+        watch.note(Looked::Standby { timeline: None, replayed: None }, at);
+        assert_eq!((watch.timeline(), watch.replayed()), (2, 7));
+        look(None);
+        assert_eq!(watch.standing().role, Role::Primary { timeline: UNKNOWN_TIMELINE });
+    }
+
+    #[test]
+    fn positions_of_a_standby_count_on_the_timeline_of_the_primary_alone() {
+        let gone = Standing { is_reachable: false, ..primary(1) };
+        assert_eq!(primary_of(&[STANDBY, gone, primary(2)]), Some(2));
+        assert_eq!(primary_of(&[gone, primary(UNKNOWN_TIMELINE)]), Some(1));
+        assert_eq!(primary_of(&[gone, primary(1)]), Some(1), "of two on one timeline the one that replies");
+        assert_eq!(primary_of(&[STANDBY, UNKNOWN]), None);
+        assert!(is_same_log(2, 2) && !is_same_log(1, 2) && !is_same_log(2, 1));
+        assert!(is_same_log(UNKNOWN_TIMELINE, 2) && is_same_log(2, UNKNOWN_TIMELINE), "as far as it is known");
     }
 }

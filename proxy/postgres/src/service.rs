@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    cell::RefCell,
+    cell::{Cell, RefCell},
     rc::Rc,
     sync::{Arc, OnceLock},
 };
@@ -21,6 +21,7 @@ use crate::{
     inventory::InventoryRequest,
     lookup::Lookups,
     metrics::{CancelOutcome, ListenerMetrics},
+    pauses::{self, PauseNotice},
     penalty::Penalties,
     relay::CancelRelay,
     route::Routes,
@@ -93,6 +94,8 @@ pub struct Service {
     /// Users that the server knows.
     pub(crate) lookups: Lookups,
     made: RefCell<Made>,
+    /// Servers that others have replaced, as the sessions know.
+    replaced: Cell<usize>,
 }
 
 impl Service {
@@ -115,6 +118,7 @@ impl Service {
             penalties: Penalties::default(),
             lookups: Lookups::default(),
             made: RefCell::new(Made::new(&listener, settings, upstreams)),
+            replaced: Cell::new(0),
             sessions: Sessions::new(core, listener),
         })
     }
@@ -126,7 +130,9 @@ impl Service {
         settings: PostgresListenerSettings,
         upstreams: Vec<Rc<PostgresUpstream>>,
     ) {
+        let before = self.routes();
         *self.made.borrow_mut() = Made::new(&listener, settings, upstreams);
+        pauses::keep(&before, &self.routes());
         self.judges.forget();
         self.lookups.clear();
         self.sessions.update(listener);
@@ -173,6 +179,17 @@ impl Service {
         }
     }
 
+    /// Wakes the sessions when another server has replaced one of theirs: they may keep it without a word.
+    fn note_replaced(&self) {
+        let replaced = |upstream: &Rc<PostgresUpstream>| {
+            (0..upstream.settings().endpoints.len()).filter(|number| upstream.watch_ref(*number).is_replaced()).count()
+        };
+        let replaced: usize = self.routes().upstreams().iter().map(replaced).sum();
+        if self.replaced.replace(replaced) < replaced {
+            self.sessions.wake_all();
+        }
+    }
+
     fn deliver_cancel(&self, message: &CancelMessage) {
         if !self.cancels.deliver(message) {
             self.metrics.cancelled(CancelOutcome::Unknown);
@@ -208,12 +225,16 @@ impl weir_listener::Service for Service {
             request.report(self);
         } else if let Some(request) = message.downcast_ref::<SetRequest>() {
             self.set(request);
+        } else if let Some(notice) = message.downcast_ref::<PauseNotice>() {
+            notice.follow(self);
         }
     }
 
     fn tick(&self) {
+        self.note_replaced();
         if self.sessions.core().worker == 0 {
             self.shared.roll(turn::now(), || self.totals());
+            self.metrics.paused.set(pauses::count(&self.routes()) as i64);
         }
     }
 }

@@ -29,6 +29,8 @@ pub(crate) type AllTotals = BTreeMap<Arc<str>, Totals>;
 #[derive(Default)]
 pub struct ListenerShared {
     disabled: Mutex<BTreeSet<Box<[u8]>>>,
+    /// The last orders of PAUSE and RESUME. `None`: all databases.
+    paused: Mutex<BTreeSet<Option<Box<[u8]>>>>,
     is_closed: AtomicBool,
     databases: Mutex<BTreeSet<Arc<str>>>,
     periods: Mutex<Periods>,
@@ -57,6 +59,21 @@ impl ListenerShared {
     /// See [`ListenerShared::disable`].
     pub(crate) fn is_disabled(&self, database: &[u8]) -> bool {
         lock(&self.disabled).contains(database)
+    }
+
+    /// Notes an order of PAUSE or RESUME; `None`: for all databases. RESUME of all ends every pause.
+    pub(crate) fn set_paused(&self, database: Option<&[u8]>, is_paused: bool) {
+        let mut paused = lock(&self.paused);
+        match (database, is_paused) {
+            (_, true) => drop(paused.insert(database.map(Into::into))),
+            (Some(name), false) => paused.retain(|own| own.as_deref() != Some(name)),
+            (None, false) => paused.clear(),
+        }
+    }
+
+    /// The last order for that database, or for all, is a PAUSE.
+    pub(crate) fn is_paused(&self, database: Option<&[u8]>) -> bool {
+        lock(&self.paused).iter().any(|own| own.as_deref() == database)
     }
 
     /// Why no client of that database logs in now: SQLSTATE and text.
@@ -162,6 +179,19 @@ mod tests {
         assert_eq!(&*shared.label(b"one more"), OTHER);
         assert_eq!(&*shared.label(b"d3"), "d3");
         assert_eq!(shared.labels().len(), DATABASES_MAX + 1);
+    }
+
+    #[test]
+    fn resume_of_all_ends_every_pause() {
+        let shared = ListenerShared::default();
+        shared.set_paused(Some(b"shop"), true);
+        shared.set_paused(None, true);
+        assert!(shared.is_paused(None) && shared.is_paused(Some(b"shop")) && !shared.is_paused(Some(b"other")));
+        shared.set_paused(Some(b"shop"), false);
+        assert!(shared.is_paused(None) && !shared.is_paused(Some(b"shop")));
+        shared.set_paused(Some(b"shop"), true);
+        shared.set_paused(None, false);
+        assert!(!shared.is_paused(None) && !shared.is_paused(Some(b"shop")));
     }
 
     #[test]

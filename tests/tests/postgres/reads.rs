@@ -9,6 +9,14 @@ use super::routing::{pair, password, run, sql};
 
 /// In front of a primary and its standby, with reads at the standby.
 fn split(primary: &Postgres, standby: &Postgres, folder: &tempfile::TempDir, keys: &str) -> Gateway {
+    let servers = [primary, standby];
+    let gateway = start(servers, &servers, folder, keys);
+    until_true("a read at the standby", || sql(&gateway, USER, PORT) == standby.port().to_string());
+    gateway
+}
+
+/// In front of servers one of which is the primary, with reads at the standbys among `reads`.
+fn start(writes: [&Postgres; 2], reads: &[&Postgres], folder: &tempfile::TempDir, keys: &str) -> Gateway {
     let login = |attrs: &str| {
         let password = password(folder);
         format!(
@@ -20,16 +28,11 @@ fn split(primary: &Postgres, standby: &Postgres, folder: &tempfile::TempDir, key
         "[listener.postgres]\nauth = \"trust\"\n\
          [[listener.postgres.database]]\nname = \"*\"\nread_upstream = \"reads\"\n{keys}\n"
     );
-    let reads = format!(
-        "[[upstream]]\nname = \"reads\"\nendpoints = [\"{}\", \"{}\"]\n{}",
-        primary.address.text(),
-        standby.address.text(),
-        login("prefer-standby")
-    );
-    let config = Config { protocol: "postgres", ..Config::to_all([&primary.address, &standby.address]) };
-    let gateway = Gateway::start(config.listener(&listener).upstream(&format!("{}{reads}", login("primary"))));
-    until_true("a read at the standby", || sql(&gateway, USER, PORT) == standby.port().to_string());
-    gateway
+    let endpoints: Vec<_> = reads.iter().map(|server| format!("\"{}\"", server.address.text())).collect();
+    let reads =
+        format!("[[upstream]]\nname = \"reads\"\nendpoints = [{}]\n{}", endpoints.join(", "), login("prefer-standby"));
+    let config = Config { protocol: "postgres", ..Config::to_all(writes.map(|server| &server.address)) };
+    Gateway::start(config.listener(&listener).upstream(&format!("{}{reads}", login("primary"))))
 }
 
 /// The server of a statement.
@@ -113,4 +116,72 @@ fn a_standby_that_is_far_behind_serves_no_reads_and_a_lost_one_none_either() {
     }
     standby.start_again();
     until_true("a read at the standby again", || port() == second);
+}
+
+#[test]
+fn a_session_that_wishes_for_standbys_writes_nowhere_while_there_is_none() {
+    let (primary, mut standby) = pair();
+    primary.sql_in(USER, "insert into marks values (1)");
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = split(&primary, &standby, &folder, "");
+    let mut wire = Wire::connect(gateway.address.tcp().port(), USER, USER, "reads").expect("a login");
+    row(&mut wire, "set weir.role = 'replica'");
+    standby.kill();
+    let first = primary.port().to_string();
+    let reads_at_primary = |wire: &mut Wire| {
+        let reply = wire.query(PORT).expect("a reply");
+        reply.errors.is_empty() && reply.rows[0][0] == first
+    };
+    until_true("a read at the primary", || reads_at_primary(&mut wire));
+    for text in ["delete from marks", "begin; delete from marks; commit"] {
+        let reply = wire.query(text).expect("a reply");
+        assert_eq!(reply.errors[0].0, "57P03", "{text}: {:?}\n{}", reply.errors, gateway.log());
+    }
+    assert_eq!(primary.sql_in(USER, "select count(*) from marks"), "1");
+    // The session can leave its wish.
+    row(&mut wire, "set weir.role = 'auto'");
+    row(&mut wire, "delete from marks");
+    assert_eq!(row(&mut wire, "select count(*) from marks"), "0");
+}
+
+#[test]
+fn a_standby_that_stays_on_the_old_timeline_serves_no_client_that_has_written() {
+    let (mut primary, next) = pair();
+    let left = primary.standby();
+    // The log of the one that is left behind is longer than that of the one that is promoted.
+    next.sql("alter system set primary_conninfo = ''");
+    next.sql("select pg_reload_conf()");
+    until_true("no log comes", || next.sql("select count(*) from pg_stat_wal_receiver") == "0");
+    primary.sql_in(USER, "create table filler as select generate_series(1, 200000)");
+    left.catch_up(&primary);
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = start([&primary, &next], &[&left], &folder, "");
+    until_true("a read at the standby", || sql(&gateway, USER, PORT) == left.port().to_string());
+    primary.kill();
+    next.promote();
+    let mark = "insert into marks values (7) on conflict do nothing";
+    until_true("a write at the new primary", || run(&gateway, USER, &[mark]).is_ok());
+    let connect = || Wire::connect(gateway.address.tcp().port(), USER, USER, "reads").expect("a login");
+    let (mut writer, mut reader) = (connect(), connect());
+    for number in 8..40 {
+        row(&mut writer, &format!("insert into marks values ({number})"));
+        let count = row(&mut writer, &format!("select count(*) from marks where n = {number}"));
+        assert_eq!((count.as_str(), row(&mut writer, PORT)), ("1", next.port().to_string()), "{}", gateway.log());
+    }
+    assert_eq!(row(&mut reader, PORT), left.port().to_string(), "a client that has written nothing reads there");
+}
+
+#[test]
+fn a_pin_at_a_standby_counts_at_its_endpoint() {
+    let (primary, standby) = pair();
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = split(&primary, &standby, &folder, "");
+    let mut wire = Wire::connect(gateway.address.tcp().port(), USER, USER, "reads").expect("a login");
+    row(&mut wire, "set weir.role = 'replica'");
+    row(&mut wire, "select pg_advisory_lock(1)");
+    assert_eq!(row(&mut wire, PORT), standby.port().to_string());
+    let endpoint = standby.address.text();
+    let labels = [("upstream", "reads"), ("endpoint", &*endpoint), ("reason", "advisory_lock")];
+    gateway.wait_metric("weir_pins_total", &labels, 1.0);
+    assert_eq!(gateway.metric("weir_pins_total"), 1.0, "and nowhere else");
 }

@@ -128,6 +128,82 @@ fn a_star_serves_every_name_that_has_no_entry() {
     assert!(error.contains("database \"nowhere\" does not exist"), "{error}");
 }
 
+/// Reads the file, and waits until all `workers` have what it says.
+pub(crate) fn reload(gateway: &Gateway, workers: u32, change: impl Fn(&str) -> String) {
+    let generation = || gateway.metric("weir_worker_config_generation");
+    let before = generation();
+    gateway.rewrite(change);
+    console(gateway, "RELOAD").expect("the file is right");
+    until_true("the workers have the settings", || generation() >= before + f64::from(workers));
+}
+
+#[test]
+fn a_pause_holds_over_a_reload_that_changes_the_servers() {
+    let (one, two) = (Postgres::start(Major::Fifteen), Postgres::start(Major::Fifteen));
+    let folder = tempfile::tempdir().expect("a folder");
+    let upstream = format!("[upstream.postgres]\nuser = \"{USER}\"\npassword = {}\n", password(&folder));
+    let listener = "[listener.postgres]\nauth = \"trust\"\nadmin_users = [\"boss\"]\n";
+    let config = Config { protocol: "postgres", ..Config::to(&one.address) };
+    let gateway = Gateway::start(config.listener(listener).upstream(&upstream).workers(2));
+    let port = gateway.address.tcp().port().to_string();
+    let ask = || {
+        let text = "select current_setting('port')";
+        let words = ["-XAtq", "-h", "127.0.0.1", "-p", &port, "-U", USER, "-d", USER, "-c", text];
+        Command::new("psql").args(words).stdout(Stdio::piped()).spawn().expect("psql starts")
+    };
+    assert_eq!(sql(&gateway, USER, "select current_setting('port')"), one.port().to_string());
+    console(&gateway, "pause").expect("paused");
+    let mut waiting = vec![ask(), ask(), ask()];
+    std::thread::sleep(Duration::from_millis(500));
+    let [from, to] = [&one, &two].map(|server| format!("\"{}\"", server.address.text()));
+    reload(&gateway, 2, |text| text.replace(&from, &to));
+    waiting.push(ask());
+    std::thread::sleep(Duration::from_millis(800));
+    for client in &mut waiting {
+        assert!(client.try_wait().expect("its state").is_none(), "a paused client waits\n{}", gateway.log());
+    }
+    let sessions = two.sql(&format!("select count(*) from pg_stat_activity where usename = '{USER}'"));
+    assert_eq!(sessions, "0", "the other server serves after RESUME\n{}", gateway.log());
+    assert_eq!(gateway.metric("weir_postgres_paused_databases"), 1.0);
+    console(&gateway, "resume").expect("resumed");
+    until_true("no pause is left", || gateway.metric("weir_postgres_paused_databases") == 0.0);
+    for client in waiting {
+        let output = client.wait_with_output().expect("it ends");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), two.port().to_string(), "{}", gateway.log());
+    }
+}
+
+#[test]
+fn clients_that_are_connected_take_a_changed_login_and_database_of_their_entry() {
+    let server = Postgres::start(Major::Fifteen);
+    server.sql("create role auditor login password 'first'");
+    server.create_database("later");
+    let folder = tempfile::tempdir().expect("a folder");
+    let entry = |database: &str, word: &str| {
+        let file = secret_file(folder.path(), &format!("auditor-{word}"), word);
+        format!("database = \"{database}\"\nuser = \"auditor\"\npassword = {{ file = \"{file}\" }}")
+    };
+    let (first, second) = (entry(USER, "first"), entry("later", "second"));
+    let listener = format!(
+        "[listener.postgres]\nauth = \"trust\"\nadmin_users = [\"boss\"]\n\
+         [[listener.postgres.database]]\nname = \"audit\"\n{first}\n"
+    );
+    let upstream = format!("[upstream.postgres]\nuser = \"{USER}\"\npassword = {}\n", password(&folder));
+    let config = Config { protocol: "postgres", ..Config::to(&server.address) };
+    let gateway = Gateway::start(config.listener(&listener).upstream(&upstream));
+    let mut wire = Wire::connect(gateway.address.tcp().port(), USER, "audit", "audit").expect("a login");
+    let mut place = || {
+        let reply = wire.query("select current_user || ' ' || current_database()").expect("a reply");
+        assert!(reply.errors.is_empty(), "{:?}\n{}", reply.errors, gateway.log());
+        reply.rows[0][0].clone()
+    };
+    assert_eq!(place(), format!("auditor {USER}"));
+    server.sql("alter role auditor password 'second'");
+    reload(&gateway, 1, |text| text.replace(&first, &second));
+    console(&gateway, "RECONNECT").expect("each connection is made again");
+    assert_eq!(place(), "auditor later");
+}
+
 /// A primary that logs connections, and its standby.
 pub(crate) fn pair() -> (Postgres, Postgres) {
     let settings = vec!["log_connections=on".to_owned(), "wal_receiver_status_interval=1".to_owned()];
@@ -266,4 +342,34 @@ fn a_primary_that_is_stopped_in_order_leaves_its_clients_waiting_until_it_is_bac
         primary.start_again();
         assert_eq!(waiting.join().expect("no panic"), "f");
     });
+}
+
+#[test]
+fn clients_that_keep_a_replaced_primary_end_between_two_transactions() {
+    let (primary, standby) = pair();
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway =
+        Gateway::start(before([&primary, &standby], &folder, "target_session_attrs = \"primary\"").workers(2));
+    let port = gateway.address.tcp().port();
+    let ask = |wire: &mut Wire, text: &str| {
+        let reply = wire.query(text).expect("a reply");
+        assert!(reply.errors.is_empty(), "{text}: {:?}\n{}", reply.errors, gateway.log());
+    };
+    let pinned = |number: u32| {
+        let mut wire = Wire::connect(port, USER, USER, "pinned").expect("a login");
+        ask(&mut wire, &format!("select pg_advisory_lock({number})"));
+        wire
+    };
+    let (mut silent, mut within) = (pinned(1), pinned(2));
+    ask(&mut within, "begin");
+    // Both are primaries from now on, as after a division of the network.
+    standby.promote();
+    let (tag, body) = silent.message().expect("a reason");
+    let text = String::from_utf8_lossy(&body).into_owned();
+    assert!(tag == b'E' && text.contains("57P01") && text.contains("another server"), "{text}\n{}", gateway.log());
+    ask(&mut within, "select 1");
+    assert_eq!(exchange(&mut within, "commit"), Ok(()), "the transaction ends as it began");
+    let (tag, body) = within.message().expect("a reason");
+    assert!(tag == b'E' && String::from_utf8_lossy(&body).contains("57P01"), "{}", gateway.log());
+    assert_eq!(sql(&gateway, USER, "select current_setting('port')"), standby.port().to_string());
 }

@@ -203,6 +203,30 @@ fn allowed_but_doubtful_settings_are_warned_about() {
 }
 
 #[test]
+fn a_limit_of_lag_that_no_look_can_keep_is_warned_about() {
+    let paths = |lag: &str, interval: &str| -> Vec<String> {
+        let upstream = |name: &str, attrs: &str| {
+            format!(
+                "[[upstream]]\nname = \"{name}\"\nendpoints = [\"127.0.0.1:5432\"]\n[upstream.postgres]\nuser = \"app\"\n\
+                 password = {{ env = \"REDIS_PASSWORD\" }}\ntarget_session_attrs = \"{attrs}\"\n"
+            )
+        };
+        let source = format!(
+            "[[listener]]\nname = \"pg\"\nprotocol = \"postgres\"\nbind = \"127.0.0.1:6432\"\nupstream = \"main\"\n\
+             [listener.postgres]\nauth = \"trust\"\n[[listener.postgres.database]]\nname = \"*\"\nread_upstream = \"reads\"\n\
+             replica_lag_max = \"{lag}\"\n{}role_interval = \"{interval}\"\n{}",
+            upstream("main", "primary"),
+            upstream("reads", "standby"),
+        );
+        good(&source).warnings.iter().map(|one| one.path.clone()).collect()
+    };
+    let warned = ["listener[0].postgres.database[0].replica_lag_max"];
+    assert_eq!(paths("1900ms", "1s"), warned);
+    assert_eq!(paths("1400ms", "500ms"), warned, "the looks at the standbys are one a second");
+    assert!(paths("2s", "1s").is_empty() && paths("1500ms", "500ms").is_empty());
+}
+
+#[test]
 fn an_addition_to_a_list_without_names_is_a_change() {
     let file = |more: &str| {
         good(&format!(

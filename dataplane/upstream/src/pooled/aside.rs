@@ -19,6 +19,8 @@ pub struct AsideConnection<P: PooledProtocol> {
     pub stream: Stream,
     /// The protocol's state of it.
     pub state: P::State,
+    /// The number of its endpoint.
+    pub number: usize,
     metrics: Rc<EndpointMetrics>,
     _open: GaugeGuard,
 }
@@ -55,7 +57,7 @@ impl<P: PooledProtocol> PooledUpstream<P> {
                 let metrics = endpoint.metrics().clone();
                 stream.count_into(metrics.clone());
                 let _open = metrics.lane_opened(LaneKind::Subscription);
-                Ok(AsideConnection { stream, state, metrics, _open })
+                Ok(AsideConnection { stream, state, number, metrics, _open })
             }
             Err((error, words)) => {
                 let words: Option<Arc<[u8]>> = words.map(Into::into);

@@ -48,6 +48,9 @@ impl<P: PooledProtocol> Pool<P> {
     /// The endpoint for the next connection, of those that the protocol judges: fit ones first.
     pub(super) fn choose_fit(&self, wanted: &SelectionCriteria) -> Result<usize, Refusal> {
         for level in [Fitness::Fit, Fitness::Spare] {
+            if level == Fitness::Spare && wanted.bars_spare {
+                break;
+            }
             let is_off = |number: usize| wanted.bars(number) || self.fitness(number) != level;
             let is_left = |number: usize| !is_off(number) && !wanted.tried.has(number);
             if !(0..self.members.len()).any(is_left) {
@@ -80,7 +83,7 @@ impl<P: PooledProtocol> Pool<P> {
             if is_changed { Poll::Ready(()) } else { Poll::Pending }
         });
         let _ = timeout(due.since(now), changed).await;
-        !wait.is_over(false)
+        !wait.is_over(self.is_paused())
     }
 }
 

@@ -165,6 +165,13 @@ impl<K: Clone + Eq + Hash, W: Clone> Ledger<K, W> {
         self.is_all_paused || self.paused.contains((self.names)(key)[0]) || self.paused_keys.contains(key)
     }
 
+    /// The scopes that are not used now.
+    pub(super) fn pauses(&self) -> Vec<Scope<K>> {
+        let all = self.is_all_paused.then_some(Scope::All);
+        let databases = self.paused.iter().map(|name| Scope::Database(name.clone()));
+        all.into_iter().chain(databases).chain(self.paused_keys.iter().cloned().map(Scope::Key)).collect()
+    }
+
     /// `waiter` waits on `worker` since `since`; its number.
     pub(super) fn join(&mut self, key: &K, since: Time, worker: usize, waiter: W) -> u64 {
         let (number, pool_size) = (self.number, self.limits.pool_size);

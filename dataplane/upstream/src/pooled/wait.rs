@@ -203,6 +203,11 @@ impl<P: PooledProtocol> Pool<P> {
         }
     }
 
+    /// Connections of the key are not used now: an operator has stopped those that wait, whatever the servers do meanwhile.
+    pub(super) fn is_paused(&self) -> bool {
+        self.members.iter().any(|member| member.share.signals.is_paused())
+    }
+
     /// The pause before all endpoints are tried once more, longer each time; true: the wait is over.
     async fn pause(&self, rounds: u32, wait: &mut Wait<impl FnOnce()>) -> bool {
         let reconnect = &self.context.endpoints.settings().reconnect;
@@ -211,10 +216,10 @@ impl<P: PooledProtocol> Pool<P> {
         loop {
             let now = turn::now();
             if now >= end {
-                return wait.is_over(false);
+                return wait.is_over(self.is_paused());
             }
             weir_engine::sleep(end.min(wait.due()).since(now)).await;
-            if wait.is_over(false) {
+            if wait.is_over(self.is_paused()) {
                 return true;
             }
         }

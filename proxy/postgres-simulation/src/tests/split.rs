@@ -6,7 +6,7 @@ use weir_base::{Rng, Time};
 use weir_postgres_codec::{frame, frontend, frontend::tag};
 use weir_postgres_session::position::{Positions, may_serve};
 use weir_postgres_session::{
-    Access, Cleanliness, Next, ServerState, ServerStep, Session, SessionSettings, WorkerShare,
+    Access, Cleanliness, End, Next, ServerState, ServerStep, Session, SessionSettings, WorkerShare,
 };
 
 use super::scene::tags;
@@ -43,6 +43,7 @@ struct Split {
     look: Option<Time>,
     accesses: Vec<Access>,
     reads: [u32; 2],
+    has_standby: bool,
 }
 
 fn is_write(text: &str) -> bool {
@@ -72,6 +73,7 @@ impl Split {
             look: None,
             accesses: Vec::new(),
             reads: [0; 2],
+            has_standby: true,
         }
     }
 
@@ -88,6 +90,8 @@ impl Split {
             Access::Write | Access::Neutral => Place::Primary,
             Access::Read if may_serve(seen, self.wrote_at, None, self.tick()) => Place::Standby,
             Access::Read => Place::Primary,
+            Access::ReadStandby if self.has_standby => Place::Standby,
+            Access::ReadStandby => Place::Primary,
             Access::Standby => Place::Standby,
         };
         if access == Access::Read {
@@ -264,6 +268,14 @@ fn a_setting_of_the_session_chooses() {
     for (setting, text, access) in [
         ("SET weir.role = 'primary'", "SELECT 'a'", Access::Neutral),
         ("SET weir.role = 'replica'", "SELECT my_function()", Access::Standby),
+        ("SET weir.role = 'replica'", "SELECT 'a'", Access::ReadStandby),
+        ("SET weir.role = 'replica'", "SET weir.role = 'auto'", Access::ReadStandby),
+        ("SET weir.role = 'replica'", "SHOW search_path", Access::ReadStandby),
+        ("SET weir.role = 'replica'", "DELETE FROM t", Access::Standby),
+        ("SET weir.role = 'replica'", "BEGIN", Access::Standby),
+        ("SET weir.role = 'replica'", "BEGIN READ ONLY", Access::Standby),
+        ("SET weir.role = 'replica'", "DECLARE c CURSOR WITH HOLD FOR SELECT 1", Access::Standby),
+        ("SET weir.role = 'replica'", "SELECT pg_advisory_lock(1)", Access::Standby),
         ("SET weir.role TO auto", "SELECT 'a'", Access::Read),
     ] {
         let mut split = Split::new();
@@ -271,6 +283,52 @@ fn a_setting_of_the_session_chooses() {
         split.send(&query(text));
         assert_eq!(split.accesses.last(), Some(&access), "{setting}");
     }
+}
+
+#[test]
+fn a_session_that_wishes_for_a_standby_writes_nothing_at_the_primary_while_there_is_none() {
+    let units = [
+        query("SELECT 'a'"),
+        query("SET app.x = '1'"),
+        query("INSERT INTO t VALUES (1)"),
+        batch(&["SELECT 'b'"]),
+        batch(&["INSERT INTO t VALUES (2)"]),
+        batch(&["SELECT 'c'", "SELECT write_it()"]),
+        [query("BEGIN"), query("INSERT INTO t VALUES (3)"), query("ROLLBACK")].concat(),
+    ];
+    for seed in 0..64 {
+        let (mut rng, mut split) = (Rng::new(seed), Split::new());
+        split.ask(&query("SET weir.role = 'replica'"));
+        split.has_standby = false;
+        for _ in 0..100 {
+            match rng.below(3) {
+                0 => split.send(&units[rng.below(units.len() as u64) as usize]),
+                _ => drop(split.serve()),
+            }
+        }
+        split.turn();
+        assert_eq!(split.written, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_session_leaves_a_server_that_was_replaced_between_two_transactions_alone() {
+    let mut split = Split::new();
+    let leave = |split: &mut Split| {
+        let state = &split.servers[Place::Primary as usize].state;
+        split.session.on_replaced(state, &split.io)
+    };
+    split.ask(&query("DECLARE c CURSOR WITH HOLD FOR SELECT 1"));
+    assert_eq!(split.place, Some(Place::Primary), "the cursor keeps it");
+    split.ask(&query("BEGIN"));
+    assert_eq!(leave(&mut split), None, "within a transaction");
+    split.send(&query("COMMIT"));
+    assert_eq!(leave(&mut split), None, "a reply is due");
+    split.turn();
+    split.send(&batch(&["SELECT 'a'"])[..10]);
+    split.turn();
+    let end = leave(&mut split);
+    assert_eq!((end, tags(&split.io.to_client.take())), (Some(End::Refused("57P01")), "E".to_owned()));
 }
 
 #[test]

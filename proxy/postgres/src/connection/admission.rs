@@ -23,7 +23,7 @@ use weir_upstream::{
 
 use super::{
     Connection,
-    identity::{Identity, Place},
+    identity::{Identity, Place, name_of},
     place::Standbys,
 };
 use crate::{
@@ -336,7 +336,7 @@ impl Admission<'_> {
         let judge = service.judges.of(&self.settings.statement_rules, (&start.user, &start.database), self.connection);
         let session = Session::new(settings.iter().copied(), route.session.clone(), service.share.clone(), turn::now())
             .with_process(cancel.key().pid())
-            .with_pool(&format!("{} {}", upstream.settings().name, pool.key()))
+            .with_pool(&name_of(&upstream, &pool))
             .with_judge(judge);
         let metrics = service.metrics.database(&service.shared.label(&start.database));
         metrics.logins.inc();

@@ -8,6 +8,11 @@ use weir_upstream::pooled::Pool;
 use super::place::Standbys;
 use crate::{route::Route, server::PostgresServer, service::PostgresUpstream};
 
+/// The name of a pool among those of all upstreams.
+pub(super) fn name_of(upstream: &PostgresUpstream, pool: &Pool<PostgresServer>) -> String {
+    format!("{} {}", upstream.settings().name, pool.key())
+}
+
 /// A client, as far as the choice of its pools depends on it.
 pub(super) struct Identity {
     pub(super) user: Box<[u8]>,

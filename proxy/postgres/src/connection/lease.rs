@@ -1,6 +1,9 @@
 //! The server of a client: how it is acquired, and how it goes back.
 
-use std::{pin::Pin, rc::Rc};
+use std::{
+    pin::Pin,
+    rc::{Rc, Weak},
+};
 
 use weir_base::{
     exchange::LossCause,
@@ -11,15 +14,21 @@ use weir_postgres_codec::{
     backend::{self, ErrorReport, Severity},
     sqlstate,
 };
-use weir_postgres_session::{Cleanliness, Refusal, ServerState, Want};
+use weir_postgres_session::{Access, Cleanliness, Refusal, ServerState, Want};
 use weir_telemetry::access::AccessRecord;
 use weir_upstream::{
     Refusal as PoolRefusal, SelectionCriteria,
     pooled::{AcquireError, Condition, Patience, Pool, PooledConnection},
 };
 
-use super::{identity::Place, life::Life, place::Standbys};
-use crate::{aside, cancel::CancelSlot, metrics::CancelOutcome, server::PostgresServer, service::Service};
+use super::{
+    identity::{Place, name_of},
+    life::Life,
+    place::Standbys,
+};
+use crate::{
+    aside, cancel::CancelSlot, metrics::CancelOutcome, route::Routes, server::PostgresServer, service::Service,
+};
 
 /// A server on its way.
 pub(super) type Acquiring = Pin<Box<dyn Future<Output = Result<PooledConnection<PostgresServer>, AcquireError>>>>;
@@ -38,8 +47,12 @@ pub(super) struct Lease {
     /// Bytes that the client had been sent then.
     appended: u64,
     is_logged: bool,
-    /// The listener has another upstream than the client, which moves there when it holds no server.
+    /// The wish of the one that waits.
+    want: Want,
+    /// The listener has other pools for the client, which moves there when it holds no server.
     is_outdated: bool,
+    /// The routes that the client has followed.
+    followed: Weak<Routes>,
 }
 
 impl Lease {
@@ -57,7 +70,7 @@ impl Lease {
 impl Life<'_> {
     /// A server that is at hand. `None`: one is on its way.
     pub(super) fn acquire(&mut self, want: Want) -> Option<PooledConnection<PostgresServer>> {
-        self.lease.wanted = turn::now();
+        (self.lease.wanted, self.lease.want) = (turn::now(), want);
         let (pool, wanted) = self.place(want);
         if let Some(server) = pool.try_acquire(&wanted) {
             return Some(server);
@@ -70,7 +83,10 @@ impl Life<'_> {
     fn wait_for_server(&mut self, pool: Rc<Pool<PostgresServer>>, wanted: SelectionCriteria, notify_at: Option<Time>) {
         self.connection.handle.entry().wait(Some(self.lease.wanted));
         let since = self.lease.wanted;
-        let deadline = since.saturating_add(self.client.settings.query_wait_timeout);
+        let timeout = self.client.settings.query_wait_timeout;
+        // One that moves after a longer wait was kept by a PAUSE, and has its whole time after that.
+        let deadline = Some(since.saturating_add(timeout)).filter(|deadline| turn::now() < *deadline);
+        let deadline = deadline.unwrap_or_else(|| turn::now().saturating_add(timeout));
         let patience = Patience { since, deadline, notify_at };
         let (primary, output) = (self.client.pool.clone(), self.output.clone());
         let note = move || {
@@ -92,33 +108,44 @@ impl Life<'_> {
         });
     }
 
-    /// A reload may have given the client's database another upstream. The client moves there, with its place in the line if it waits. One
-    /// that holds a server moves when it has given it back. If the database is gone, the client stays where it is.
+    /// A reload may have given the client's database other pools: another upstream, database or login. The client moves there, with its place
+    /// in the line if it waits. One that holds a server moves when it has given it back. If the database is gone, the client stays where it
+    /// is.
     pub(super) fn follow_upstream(&mut self) {
         let routes = self.connection.service.routes();
+        let followed = Rc::downgrade(&routes);
+        if self.lease.followed.ptr_eq(&followed) && !self.lease.is_outdated {
+            return;
+        }
+        self.lease.followed = followed;
         let Some(route) = routes.find(&self.client.identity.database) else { return };
-        let standbys = (self.client.standbys.as_ref(), route.standbys.as_ref());
-        let has_same_standbys = match standbys {
-            (Some(own), Some(now)) => Rc::ptr_eq(&own.upstream, &now.upstream),
+        let Place { upstream, pool, standbys } = self.client.identity.place(route);
+        let has_same_standbys = match (self.client.standbys.as_mut(), standbys.as_ref()) {
+            (Some(own), Some(now)) => {
+                (own.lag_max, own.seen) = (now.lag_max, now.seen.clone());
+                Rc::ptr_eq(&own.pool, &now.pool)
+            }
             (own, now) => own.is_none() && now.is_none(),
         };
-        self.lease.is_outdated = !Rc::ptr_eq(&self.client.upstream, &route.upstream) || !has_same_standbys;
+        self.lease.is_outdated = !Rc::ptr_eq(&self.client.pool, &pool) || !has_same_standbys;
         if !self.lease.is_outdated || self.lease.server.is_some() {
             return;
         }
         let wrote_at = self.client.standbys.as_ref().and_then(|standbys| standbys.wrote_at);
-        let Place { upstream, pool, standbys } = self.client.identity.place(route);
         let standbys = standbys.map(|standbys| Standbys { wrote_at, ..standbys });
         *self.connection.upstreams.borrow_mut() = route.upstreams();
         self.connection.handle.entry().details().pool = pool.key().to_string();
-        self.client.feed.follow(&upstream, &pool);
+        if !Rc::ptr_eq(&self.client.pool, &pool) {
+            self.client.feed.follow(&upstream, &pool);
+        }
+        self.client.session.set_pool(&name_of(&upstream, &pool));
         (self.client.upstream, self.client.pool, self.client.standbys) = (upstream, pool, standbys);
         self.lease.is_outdated = false;
         if self.lease.acquiring.take().is_some() {
             let notify = self.client.settings.query_wait_notify;
             let notify_at = notify.map(|notify| self.lease.wanted.saturating_add(notify));
-            let pool = self.client.pool.clone();
-            self.wait_for_server(pool, SelectionCriteria::default(), notify_at.filter(|at| turn::now() < *at));
+            let (pool, wanted) = self.place(self.lease.want);
+            self.wait_for_server(pool, wanted, notify_at.filter(|at| turn::now() < *at));
         }
     }
 
@@ -203,6 +230,9 @@ impl Life<'_> {
             PoolRefusal::QueueTimeout | PoolRefusal::QueueFull => {
                 Refusal::wait_timeout(&pool, self.client.pool.waiting(), turn::now().since(self.lease.wanted))
             }
+            PoolRefusal::Unreachable | PoolRefusal::BreakerOpen if self.lease.want.access == Access::Standby => {
+                Refusal::no_standby(&pool)
+            }
             PoolRefusal::Unreachable | PoolRefusal::BreakerOpen => Refusal::unreachable(&pool),
             PoolRefusal::Greeting => aside::refusal_of(error.words.as_deref(), &pool),
         }
@@ -215,7 +245,7 @@ impl Life<'_> {
             let begun = reasons - self.shown_pin;
             self.shown_pin = reasons;
             if let Some(server) = &self.lease.server {
-                let settings = self.client.upstream.settings();
+                let settings = self.upstream_of(server.pool()).settings();
                 let endpoint = settings.endpoints.get(server.number()).map(ToString::to_string).unwrap_or_default();
                 self.connection.service.metrics.pinned([&settings.name, &endpoint], begun);
             }

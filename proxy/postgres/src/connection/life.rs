@@ -242,6 +242,7 @@ impl Life<'_> {
     /// Bytes of the client.
     fn on_chunk(&mut self, chunk: &[u8]) -> Result<(), CloseReason> {
         self.active = turn::now();
+        self.leave_replaced()?;
         self.client.metrics.read.add(chunk.len() as u64);
         if self.input.is_empty() {
             let consumed = self.offer(chunk)?;
@@ -327,6 +328,7 @@ impl Life<'_> {
             }
         }
         self.show_pin();
+        self.leave_replaced()?;
         if self.wanted == Wanted::Bytes && self.input.is_empty() { Ok(()) } else { self.go_on() }
     }
 
@@ -355,6 +357,7 @@ impl Life<'_> {
     fn on_woken(&mut self) -> Result<(), CloseReason> {
         self.forward_cancel();
         self.follow_upstream();
+        self.leave_replaced()?;
         if self.client.feed.has_begun() {
             self.on_news()?;
         }
@@ -362,6 +365,19 @@ impl Life<'_> {
             self.drain()?;
         }
         Ok(())
+    }
+
+    /// Ends the session between two transactions if another server has replaced the one that it keeps.
+    #[inline]
+    fn leave_replaced(&mut self) -> Result<(), CloseReason> {
+        let is_replaced = |server: &&PooledConnection<PostgresServer>| {
+            self.upstream_of(server.pool()).watch_ref(server.number()).is_replaced()
+        };
+        let Some(server) = self.lease.server.as_ref().filter(is_replaced) else { return Ok(()) };
+        let metrics = &*self.client.metrics;
+        let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
+        let end = self.client.session.on_replaced(server.state_ref(), &io);
+        end.map_or(Ok(()), |_| Err(CloseReason::of_upstream("server_replaced")))
     }
 
     /// Ends the session if nothing of it is under way.

@@ -7,7 +7,11 @@ use weir_postgres_session::{Access, Want, position::may_serve};
 use weir_upstream::{SelectionCriteria, pooled::Pool};
 
 use super::life::Life;
-use crate::{role::Role, server::PostgresServer, service::PostgresUpstream};
+use crate::{
+    role::{Role, is_same_log, primary_of},
+    server::PostgresServer,
+    service::PostgresUpstream,
+};
 
 /// The standbys of a client.
 pub(super) struct Standbys {
@@ -35,15 +39,12 @@ impl SeenBy {
         if seen.0 == stamp && !seen.1.is_empty() {
             return;
         }
-        let latest = |number: &usize| match writes.watch_ref(*number).standing().role {
-            Role::Primary { timeline } => timeline + 1,
-            _ => 0,
-        };
-        let primary = all(writes).into_iter().max_by_key(latest).map(|number| writes.watch_ref(number));
+        let standings: Vec<_> = all(writes).into_iter().map(|number| writes.watch_ref(number).standing()).collect();
+        let primary = primary_of(&standings).map(|number| writes.watch_ref(number));
         let of = |number: usize| {
-            let watch = reads.watch_ref(number);
-            let replayed = (watch.standing().role == Role::Standby).then(|| watch.replayed())?;
-            primary?.positions().seen_by(replayed)
+            let (watch, primary) = (reads.watch_ref(number), primary?);
+            let follows = watch.standing().role == Role::Standby && is_same_log(watch.timeline(), primary.timeline());
+            primary.positions().seen_by(follows.then(|| watch.replayed())?)
         };
         *seen = (stamp, all(reads).into_iter().map(of).collect());
     }
@@ -68,16 +69,20 @@ impl Life<'_> {
     pub(super) fn place(&self, want: Want) -> (Rc<Pool<PostgresServer>>, SelectionCriteria) {
         let primary = || (self.client.pool.clone(), SelectionCriteria::default());
         let Some(standbys) = &self.client.standbys else { return primary() };
-        let wrote_at = match want.access {
+        let (wrote_at, is_optional) = match want.access {
             Access::Write | Access::Neutral => return primary(),
-            Access::Read => standbys.wrote_at,
-            Access::Standby => None,
+            Access::Read => (standbys.wrote_at, true),
+            Access::ReadStandby => (None, true),
+            Access::Standby => (None, false),
         };
         let barred = standbys.barred(&self.client.upstream, wrote_at);
-        if !standbys.upstream.has_fit(barred) {
+        if is_optional && !standbys.upstream.has_fit(barred) {
             return primary();
         }
-        (standbys.pool.clone(), SelectionCriteria { barred, is_optional: true, ..SelectionCriteria::default() })
+        // With `prefer-standby` the primary is a spare one.
+        let wanted =
+            SelectionCriteria { barred, is_optional, bars_spare: !is_optional, ..SelectionCriteria::default() };
+        (standbys.pool.clone(), wanted)
     }
 
     /// The client's server is given up: what it wrote there must be in what it reads next.

@@ -7,7 +7,7 @@ use super::{
     table::{Cell, Table},
 };
 use crate::{route::Route, server::PoolKey};
-use weir_upstream::pooled::PoolCounts;
+use weir_upstream::pooled::{PoolCounts, Scope};
 
 const DATABASES: &[&str] = &[
     "name",
@@ -68,7 +68,13 @@ impl Console<'_> {
         let pools = route.upstream.pooled_settings();
         let address = route.upstream.settings().endpoints[endpoint].to_string();
         let (host, port) = divided(&address);
-        let is_paused = counts.iter().any(|counts| route.upstream.is_paused(&counts.key));
+        let is_own = |scope: &Scope<PoolKey>| match scope {
+            Scope::All => true,
+            Scope::Database(paused) => **paused == *name.as_bytes(),
+            Scope::Key(_) => false,
+        };
+        // Also one that no client has used yet.
+        let is_paused = route.upstream.pauses().iter().any(is_own);
         vec![
             name.into(),
             host.into(),

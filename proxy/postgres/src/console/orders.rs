@@ -12,7 +12,7 @@ use super::{
     Console, DATABASE, Failure,
     command::{Command, Shutdown},
 };
-use crate::{inventory, server::PoolKey};
+use crate::{inventory, pauses, server::PoolKey};
 
 /// Between two looks at what has to end by itself.
 const LOOK: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ impl Console<'_> {
         }
         match command {
             Command::Pause(database) => self.pause(database.as_deref(), stream).await,
-            Command::Resume(database) => self.each(database.as_deref(), |upstream, scope| upstream.resume(scope)),
+            Command::Resume(database) => pauses::order(self.service, &scope(database.as_deref()), false),
             Command::Reconnect(database) => {
                 self.each(database.as_deref(), |upstream, scope| upstream.reconnect(scope));
             }
@@ -45,7 +45,7 @@ impl Console<'_> {
                 self.unless_gone(closed, stream).await;
             }
             Command::Kill(database) => {
-                self.each(database.as_deref(), |upstream, scope| upstream.pause(scope));
+                pauses::order(self.service, &scope(database.as_deref()), true);
                 self.kill_clients(database.as_deref());
             }
             Command::Disable(database) => self.service.shared.disable(database.as_bytes()),
@@ -70,8 +70,8 @@ impl Console<'_> {
 
     /// Ready once no server of the scope is in use.
     async fn pause(&self, database: Option<&str>, stream: &Stream) {
-        self.each(database, |upstream, scope| upstream.pause(scope));
         let scope = scope(database);
+        pauses::order(self.service, &scope, true);
         let drained = async {
             for upstream in self.upstreams() {
                 upstream.drained(&scope).await;

@@ -308,7 +308,7 @@ impl Line {
         let now = turn::now();
         let is_paused = self.upstream.is_paused(&self.view.key.pool);
         let Link::Up(up) = &mut self.link else { return };
-        if is_paused {
+        if is_paused || self.upstream.watch_ref(up.connection.number).is_replaced() {
             self.lose(LossCause::Retired);
         } else if !up.owed.is_empty() && now.since(up.since) >= REPLY_TIMEOUT {
             self.lose(LossCause::Timeout);

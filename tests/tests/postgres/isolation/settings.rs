@@ -27,6 +27,14 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     // It can never be reached.
     ("", "[upstream.postgres]\npool_size = 5\nmin_pool_size = 9", "min_pool_size"),
     ("", "[upstream.postgres]\npool_size = 5\nmax_db_connections = 3", "max_db_connections"),
+    (
+        "[listener.postgres]\nauth = \"trust\"\n[[listener.postgres.database]]\nname = \"*\"\nread_upstream = \"reads\"\n\
+         replica_lag_max = \"200ms\"",
+        "[upstream.postgres]\nuser = \"app\"\npassword = { env = \"SECRET\" }\ntarget_session_attrs = \"primary\"\n\
+         [[upstream]]\nname = \"reads\"\nendpoints = [\"127.0.0.1:2\"]\n[upstream.postgres]\nuser = \"app\"\n\
+         password = { env = \"SECRET\" }\ntarget_session_attrs = \"standby\"",
+        "replica_lag_max",
+    ),
     ("", "[upstream.postgres]\npool_size = 5\nreserve_pool_timeout = \"9s\"", "reserve_pool_timeout"),
 ];
 

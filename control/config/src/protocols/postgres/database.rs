@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_postgres::settings::{PoolMode, PostgresDatabaseSettings, TargetSessionAttrs};
 
+use super::futile;
 use crate::checks::{error_at, find_upstream};
 use crate::document::At;
 use crate::numbers::Period;
@@ -31,7 +32,8 @@ section! {
         /// The upstream whose standbys serve what only reads; its `target_session_attrs` is `standby` or `prefer-standby`, that of the
         /// other `primary`. A client reads its own writes. Absent: everything goes to the `upstream`.
         optional read_upstream: Name;
-        /// A standby that is further behind serves nothing. Absent: no limit.
+        /// A standby that is further behind serves nothing. A standby that follows closely counts as up to two `role_interval` behind, so a
+        /// lower limit bars all of them by turns. Absent: no limit.
         optional replica_lag_max: Period => Period::millis(100)..=Period::secs(86_400);
         /// The database at the servers. Absent: that of the upstream, or else the name that the client gives.
         optional database: Text;
@@ -55,8 +57,11 @@ fn check_upstreams(of: &ListenerContext<'_>, one: &DatabaseSection, path: &str, 
         return;
     };
     let attrs = |upstream: &UpstreamSection| upstream.own.postgres.postgres.target_session_attrs.value;
-    let writes = own.unwrap_or(of.upstream).map(attrs);
-    let reads = find_upstream(of.file, name, path, "read_upstream", reader).map(attrs);
+    let (writes, reads) = (own.unwrap_or(of.upstream), find_upstream(of.file, name, path, "read_upstream", reader));
+    if let (Some(lag), Some(writes), Some(reads)) = (&one.replica_lag_max, writes, reads) {
+        futile::check_lag(lag, [writes, reads], path, reader);
+    }
+    let (writes, reads) = (writes.map(attrs), reads.map(attrs));
     if writes.is_some_and(|attrs| attrs != TargetSessionAttrs::Primary) {
         let what = "needs to know which server of the other upstream is the primary";
         error_at(

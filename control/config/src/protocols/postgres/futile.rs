@@ -1,11 +1,16 @@
 //! Settings that look like a limit or like protection and are none.
 
+use std::time::Duration;
+
 use weir_postgres::settings::Method;
 
 use super::keys::UpstreamPostgresSection;
 use crate::checks::warn_at;
+use crate::document::At;
+use crate::numbers::Period;
 use crate::protocols::ListenerContext;
 use crate::reader::Reader;
+use crate::sections::UpstreamSection;
 
 /// Those of a listener.
 pub(super) fn check_listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
@@ -16,6 +21,18 @@ pub(super) fn check_listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) 
         let what = "believes everybody: no client has to prove the password of its [[listener.user]]";
         let help = "remove auth, or the users";
         warn_at(&section.auth, &path, "auth", what, help, reader);
+    }
+}
+
+/// The limit of lag of a database. `upstreams` are those of its primary and of its standbys: the looks at both make a standby older.
+pub(super) fn check_lag(lag: &At<Period>, upstreams: [&UpstreamSection; 2], path: &str, reader: &mut Reader<'_>) {
+    let interval = |upstream: &UpstreamSection| upstream.own.postgres.postgres.role_interval.value.0;
+    let age: Duration = upstreams.into_iter().map(interval).sum();
+    if lag.value.0 < age {
+        let what =
+            format!("is below the age that looks at the servers may have, {age:?}: all standbys are left out by turns");
+        let help = "raise it, or lower role_interval of both upstreams";
+        warn_at(lag, path, "replica_lag_max", &what, help, reader);
     }
 }
 

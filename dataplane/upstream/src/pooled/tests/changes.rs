@@ -79,6 +79,26 @@ fn several_servers_that_do_not_serve_are_tried_until_one_does() {
     }
 }
 
+#[test]
+fn a_pause_puts_the_end_of_a_wait_off_also_while_no_server_serves() {
+    let dead = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let crew = Crew::with(1, pool_of(1), |settings| settings.endpoints.insert(0, Address::Socket(dead)), false);
+    crew.server.with(|now| now.is_down = true);
+    let pauses = crew.ask(0, async |upstream| {
+        upstream.pause(&Scope::Database(b"db"[..].into()));
+        upstream.pause(&Scope::All);
+        upstream.pauses()
+    });
+    assert_eq!(pauses, [Scope::All, Scope::Database(b"db"[..].into())], "each once, of two endpoints");
+    let waiting = crew.on(0, async |upstream| acquire(&upstream, ONE, Duration::from_millis(100)).await.map(drop));
+    thread::sleep(Duration::from_millis(500));
+    assert!(waiting.try_recv().is_err(), "it waits beyond its deadline");
+    crew.server.with(|now| now.is_down = false);
+    crew.ask(0, async |upstream| upstream.resume(&Scope::All));
+    assert!(waiting.recv_timeout(WAIT).expect("it is not forgotten").is_ok());
+    assert!(crew.ask(0, async |upstream| upstream.pauses()).is_empty());
+}
+
 /// Resident memory of the process, bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("figures of the process");
