@@ -122,6 +122,29 @@ fn counts_are_of_each_database() {
 }
 
 #[test]
+fn transactions_of_clients_that_keep_their_server_count_each() {
+    let server = Postgres::start(Major::Fifteen);
+    for (mode, first) in [("session", "select 1"), ("transaction", "select pg_advisory_lock(7)")] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listener = format!("pool_mode = \"{mode}\"");
+        let gateway = Gateway::start(before(&server, folder.path(), &listener, "pool_size = 3"));
+        // Five transactions of one client, each in a message of its own; the client takes its time between them.
+        let script = ["-c", first, "-c", "select pg_sleep(0.1)", "-c", "begin", "-c", "select 2", "-c", "commit"];
+        let mut client = psql(&gateway, USER, USER, "select 0");
+        let output = client.args(script).args(["-c", "\\! sleep 1", "-c", "select 3"]).output().expect("psql");
+        assert!(output.status.success(), "{}", text(&output).1);
+        let stats = table(&gateway, "SHOW STATS");
+        let row = stats.iter().find(|row| value(row, "database") == USER).expect("a row of the database");
+        assert_eq!(value(row, "total_xact_count"), "5", "{mode}: {row}");
+        let assignments = value(row, "total_server_assignment_count");
+        // In transaction pooling the statement before the lock has a server of its own.
+        assert_eq!(assignments, if mode == "session" { "1" } else { "2" }, "{mode}: {row}");
+        let micros = value(row, "total_xact_time").parse::<u64>().expect("a number");
+        assert!((100_000..1_000_000).contains(&micros), "{mode}: the pause is in no transaction: {row}");
+    }
+}
+
+#[test]
 fn a_disabled_database_lets_nobody_in_and_kill_ends_its_clients() {
     let server = Postgres::start(Major::Fifteen);
     let folder = tempfile::tempdir().expect("a folder");
