@@ -49,7 +49,12 @@ impl Route {
     /// The database at the servers for clients that name `database`.
     pub(crate) fn database<'n>(&'n self, database: &'n str) -> &'n str {
         let own = self.entry.as_ref().and_then(|entry| entry.database.as_deref());
-        own.or(self.upstream.protocol().settings().database.as_deref()).unwrap_or(database)
+        own.or(self.upstream.protocol().settings().database.as_deref())
+    }
+
+    /// The database in the names of pools. Without entries it is that of the servers.
+    pub(crate) fn pool_name<'n>(&'n self, database: &'n str) -> &'n str {
+        if self.entry.is_some() { database } else { self.database(database) }
     }
 
     /// The user that logs in at the servers; `None`: that of the client.
