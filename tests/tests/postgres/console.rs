@@ -7,6 +7,7 @@ use std::time::Duration;
 use weir_tests::deadline::until_true;
 use weir_tests::gateway::{Gateway, program};
 use weir_tests::metrics::Metrics;
+use weir_tests::postgres::torture::wire::Wire;
 use weir_tests::postgres::{Exporter, Major, PASSWORD, Pgbouncer, PoolMode, Postgres, USER, drivers};
 use weir_tests::suite::outcome::TestOutcome;
 
@@ -142,6 +143,22 @@ fn transactions_of_clients_that_keep_their_server_count_each() {
         let micros = value(row, "total_xact_time").parse::<u64>().expect("a number");
         assert!((100_000..1_000_000).contains(&micros), "{mode}: the pause is in no transaction: {row}");
     }
+}
+
+#[test]
+fn names_that_clients_make_up_for_one_database_do_not_use_up_the_list_of_figures() {
+    let server = Postgres::start(Major::Fifteen);
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start(before(&server, folder.path(), "", &format!("database = \"{USER}\"")));
+    for number in 0..70 {
+        let mut client = Wire::connect(gateway.address.tcp().port(), USER, &format!("d{number}"), "many");
+        assert!(client.as_mut().is_ok_and(|client| client.query("select 1").is_ok()), "d{number}\n{}", gateway.log());
+    }
+    let stats = table(&gateway, "SHOW STATS");
+    let names: Vec<_> = stats.iter().map(|row| value(row, "database")).collect();
+    assert_eq!(names, [USER, "pgbouncer"], "all of them are one database");
+    assert_eq!(value(&stats[0], "total_client_login_count"), "70");
+    assert_eq!(value(&stats[0], "total_xact_count"), "70");
 }
 
 #[test]
