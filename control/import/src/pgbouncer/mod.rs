@@ -52,7 +52,7 @@ pub(crate) fn read(name: &str, text: &str, files: &dyn Files) -> Result<Config, 
     config.process.set("limits.connections_per_source", clients);
     let mut users = Users::read(&ini, files, &mut config.notes)?;
     let served = serve::upstreams(&ini, &top, &mut users, &mut config)?;
-    let rules = hba::read(&ini, files, &mut config.notes);
+    let rules = hba::read(&ini, files, &mut config.notes)?;
     listeners(&ini, &top, (&users, &rules), &served, &mut config)?;
     Ok(config)
 }

@@ -83,8 +83,10 @@ fn rules_by_address_become_tables_and_none_of_them_opens_more() {
         &["host", "pgbouncer", "admin", "127.0.0.1/32", "trust"],
         &["host", "shop,\"my shop", "app,batch", "10.0.0.0/8", "md5"],
         &["hostssl", "all", "robot", "0.0.0.0/0", "cert"],
+        &["host", "all", "root,carol,dave", "md5"],
+        &["hostnossl", "all", "all", "127.0.0.1/32", "reject"],
         &["host", "all", "guest", "192.0.2.0/24", "scram-sha-256"],
-        &["host", "all", "eve", "reject"],
+        &["host", "all", "eve,mallory,trudy", "reject"],
         &["host", "sameuser", "all", "scram-sha-256"],
     ];
     assert_eq!(rules, wanted, "{}", imported.toml);
@@ -96,6 +98,11 @@ fn rules_by_address_become_tables_and_none_of_them_opens_more() {
     let without = with(lines);
     assert!(notes(&without).contains("the listener requests no certificate"), "{}", notes(&without));
     check(&without.toml);
+    // A file of names that cannot be read: its line may be the one that keeps someone out.
+    let lost = "auth_type = hba\nauth_hba_file = /etc/pgbouncer/lost.conf\n";
+    let refused = import(Format::Pgbouncer, "f", &format!("{HEAD}{lost}"), &Beside(Format::Pgbouncer));
+    let refused = refused.expect_err("its names are not there").to_string();
+    assert!(refused.contains("lost.conf:1") && refused.contains("the names of `@"), "{refused}");
 }
 
 #[test]
