@@ -221,12 +221,31 @@ impl Rule {
     }
 }
 
-/// Writes the rules into the keys of a listener at `bind`, in place of `auth`.
-pub(super) fn write(rules: &[Rule], bind: &str, listener: &mut Table, notes: &mut Vec<Note>) {
+/// One rule in place of `auth`: the same method, for clients with TLS alone. The method `cert` demands TLS by itself.
+pub(super) fn demand_tls(listener: &mut Table) {
+    let table = listener.table("postgres");
+    let Some(method) = table.get("auth").filter(|method| **method != Value::text("cert")).cloned() else { return };
+    table.remove_key("auth");
+    let mut own = Table::default();
+    own.set("type", Value::text("hostssl"));
+    own.set("database", Value::text("all"));
+    own.set("user", Value::text("all"));
+    own.set("method", method);
+    table.push("hba", own);
+}
+
+/// Writes the rules into the keys of a listener at `bind`, in place of `auth`. `demands_tls`: no client without TLS comes in.
+pub(super) fn write(rules: &[Rule], bind: &str, demands_tls: bool, listener: &mut Table, notes: &mut Vec<Note>) {
     let has_certificates = listener.get("tls.client_auth").is_some();
     let table = listener.table("postgres");
     table.remove_key("auth");
     for rule in rules {
+        let kind = match rule.kind {
+            // PgBouncer refuses its clients before it looks at the rules.
+            "hostnossl" if demands_tls => continue,
+            "host" if demands_tls => "hostssl",
+            kind => kind,
+        };
         let (method, differs) = rule.method(listen::is_local(bind), has_certificates);
         if let Some((why, nearest)) = differs {
             let note = Note::new(&rule.place, &rule.text, why, nearest);
@@ -235,7 +254,7 @@ pub(super) fn write(rules: &[Rule], bind: &str, listener: &mut Table, notes: &mu
             }
         }
         let mut own = Table::default();
-        own.set("type", Value::text(rule.kind));
+        own.set("type", Value::text(kind));
         own.set("database", Value::text(&rule.database));
         own.set("user", Value::text(&rule.user));
         if let Some(address) = &rule.address {
