@@ -261,36 +261,3 @@ fn a_gateway_without_a_server_says_so() {
     };
     assert!(error.contains("57P03"), "{error}");
 }
-
-#[test]
-fn guesses_wait_and_too_many_at_once_are_refused() {
-    let server = Postgres::start(Major::Fifteen);
-    let folder = tempfile::tempdir().expect("a folder");
-    let password = secret_file(folder.path(), "client-password", PASSWORD);
-    let user = format!("[[listener.user]]\nname = \"{USER}\"\npassword = {{ file = \"{password}\" }}");
-    let config = Config { protocol: "postgres", ..Config::to(&server.address) }.listener(&user);
-    let gateway = Gateway::start(config.workers(1));
-    let port = gateway.address.tcp().port();
-    let login = |password: &'static str| {
-        let mut psql = crate::gateway::psql_at(port, USER, USER, "select 1");
-        let begun = Instant::now();
-        let (out, error) = crate::gateway::text(&psql.env("PGPASSWORD", password).output().expect("psql starts"));
-        (out, error, begun.elapsed())
-    };
-    for _ in 0..4 {
-        let (_, error, _) = login("wrong");
-        assert!(error.contains("password authentication failed"), "{error}");
-    }
-    // Four wrong passwords: 100, 200, 400 and 800 ms, and then 1.6 s, also for the right one.
-    let (out, error, time) = login(PASSWORD);
-    assert_eq!(out, "1", "{error}");
-    assert!(time >= Duration::from_millis(1_200), "it waited for {time:?} only");
-    let ends: Vec<_> = std::thread::scope(|scope| {
-        let guesses: Vec<_> = (0..24).map(|_| scope.spawn(|| login("wrong"))).collect();
-        guesses.into_iter().map(|guess| guess.join().expect("it ends").1).collect()
-    });
-    let (refused, guessed): (Vec<_>, Vec<_>) = ends.iter().partition(|error| error.contains("too many logins"));
-    assert!(refused.len() >= 12 && guessed.len() >= 4, "{ends:?}");
-    assert!(guessed.iter().all(|error| error.contains("password authentication failed")), "{ends:?}");
-    assert!(gateway.metrics().sum_where("weir_shed_total", &[("reason", "login_delay")]) >= 12.0);
-}

@@ -34,7 +34,6 @@ use crate::{
     listen::ClientFeed,
     lookup::LookupFailure,
     metrics::{CancelOutcome, DatabaseMetrics},
-    penalty::Begun,
     server::{Greeting, PostgresServer, channel_binding},
     service::PostgresUpstream,
     settings::{AuthQuerySettings, PostgresListenerSettings},
@@ -156,7 +155,7 @@ impl Admission<'_> {
                         }
                         Step::LookUp { user, is_password_needed } => {
                             if is_password_needed {
-                                self.delay(stream).await?;
+                                self.delay().await;
                             }
                             let found = self.user(user, is_password_needed, stream).await?;
                             login.on_user(found, &mut out)
@@ -260,23 +259,13 @@ impl Admission<'_> {
         CloseReason::Ended("cancel_request")
     }
 
-    /// After wrong passwords of its address a client waits before its proof, or is refused as too many wait.
-    async fn delay(&mut self, stream: &Stream) -> Result<(), CloseReason> {
-        let service = &self.connection.service;
-        let begun = self.connection.address().map(|address| service.penalties.begins(address, turn::now()));
-        match begun {
-            None | Some(Begun::Free) => {}
-            Some(Begun::Delayed(delay, _waiting)) => {
-                weir_engine::sleep(delay).await;
-                self.waited = delay;
-            }
-            Some(Begun::Refused) => {
-                service.metrics.shed("login_delay");
-                let text = "too many logins of this address wait after wrong passwords";
-                return Err(self.fatal(stream, sqlstate::TOO_MANY_CONNECTIONS, text));
-            }
-        }
-        Ok(())
+    /// After wrong passwords of its address a client waits before its proof.
+    async fn delay(&mut self) {
+        let penalties = &self.connection.service.penalties;
+        let begun = self.connection.address().and_then(|address| penalties.begins(address, turn::now()));
+        let Some((delay, _waiting)) = begun else { return };
+        weir_engine::sleep(delay).await;
+        self.waited = delay;
     }
 
     /// Counts a refusal; a client with a wrong password waits for it.
