@@ -87,7 +87,7 @@ pub trait Feeds {
 pub enum Event {
     /// A Query, Execute or FunctionCall of the client went to a server.
     Query,
-    /// A transaction ended: the server may serve another client.
+    /// A transaction of the client ended, also one of a single statement: the server is outside of a block.
     Transaction,
     /// A Parse of the client.
     ClientParse,

@@ -227,6 +227,9 @@ impl<I: Io> Replies for Delivery<'_, I> {
             *since = self.io.now();
         }
         let ends = is_forwarded && server.status == TransactionStatus::Idle;
+        if ends {
+            self.io.count(Event::Transaction);
+        }
         is_forwarded && (!ends || self.session.end_transaction(server, self.io))
     }
 }

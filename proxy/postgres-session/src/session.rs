@@ -366,7 +366,6 @@ impl Session {
             Verdict::Keep | Verdict::Drain | Verdict::Rollback => return Ok(ServerStep::Continue),
         };
         self.detach(server);
-        io.count(crate::io::Event::Transaction);
         Ok(ServerStep::Release(cleanliness))
     }
 

@@ -102,7 +102,7 @@ pub(crate) struct Console<'a> {
 impl<'a> Console<'a> {
     pub(crate) fn new(connection: &'a Rc<Connection>) -> Self {
         let service = &connection.service;
-        let metrics = service.metrics.database(&service.shared.label(DATABASE));
+        let metrics = service.metrics.database(&service.shared.label(&String::from_utf8_lossy(DATABASE), true));
         metrics.logins.inc();
         Self { service, connection, prepared: Prepared::default(), metrics }
     }

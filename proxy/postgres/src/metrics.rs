@@ -70,6 +70,7 @@ pub(crate) struct DatabaseMetrics {
     /// With the wait for a server.
     pub(crate) query_time: Counter,
     pub(crate) wait_time: Counter,
+    pub(crate) assignments: Counter,
     queries: Counter,
     transactions: Counter,
     client_parses: Counter,
@@ -91,6 +92,7 @@ impl DatabaseMetrics {
             transaction_time: counter(&catalog::POSTGRES_TRANSACTION_SECONDS),
             query_time: counter(&catalog::POSTGRES_QUERY_SECONDS),
             wait_time: counter(&catalog::POSTGRES_WAIT_SECONDS),
+            assignments: counter(&catalog::POSTGRES_SERVER_ASSIGNMENTS),
             queries: counter(&catalog::POSTGRES_QUERIES),
             transactions: counter(&catalog::POSTGRES_TRANSACTIONS),
             client_parses: parses("client"),
@@ -150,10 +152,10 @@ impl ListenerMetrics {
         let count = |family| registry.count(family, &own).unwrap_or_default();
         let parses = |side| registry.count(&catalog::POSTGRES_PARSES, &[own[0], own[1], side]).unwrap_or_default();
         let micros = |family| count(family) / 1_000;
-        let (transactions, wait) = (count(&catalog::POSTGRES_TRANSACTIONS), micros(&catalog::POSTGRES_WAIT_SECONDS));
+        let wait = micros(&catalog::POSTGRES_WAIT_SECONDS);
         [
-            transactions,
-            transactions,
+            count(&catalog::POSTGRES_SERVER_ASSIGNMENTS),
+            count(&catalog::POSTGRES_TRANSACTIONS),
             count(&catalog::POSTGRES_QUERIES),
             count(&catalog::POSTGRES_READ_BYTES),
             count(&catalog::POSTGRES_WRITTEN_BYTES),

@@ -1,6 +1,6 @@
 //! The upstream of a client: the database that it names decides.
 
-use std::{collections::HashMap, rc::Rc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, rc::Rc, time::Duration};
 
 use weir_postgres_session::{SessionSettings, users::Credential};
 
@@ -48,8 +48,18 @@ impl Route {
 
     /// The database at the servers for clients that name `database`.
     pub(crate) fn database<'n>(&'n self, database: &'n str) -> &'n str {
+        self.fixed_database().unwrap_or(database)
+    }
+
+    /// The database of all clients; `None`: the one that a client names.
+    fn fixed_database(&self) -> Option<&str> {
         let own = self.entry.as_ref().and_then(|entry| entry.database.as_deref());
-        own.or(self.upstream.protocol().settings().database.as_deref()).unwrap_or(database)
+        own.or(self.upstream.protocol().settings().database.as_deref())
+    }
+
+    /// The database in the names of pools. Without entries it is that of the servers.
+    pub(crate) fn pool_name<'n>(&'n self, database: &'n str) -> &'n str {
+        if self.entry.is_some() { database } else { self.database(database) }
     }
 
     /// The user that logs in at the servers; `None`: that of the client.
@@ -99,6 +109,19 @@ impl Routes {
     /// The way of clients that name `database`. `None`: there is no such database.
     pub(crate) fn find(&self, database: &[u8]) -> Option<&Rc<Route>> {
         self.named.get(database).or(self.others.as_ref())
+    }
+
+    /// The database whose figures those of clients are that name `database`, and whether the configuration has its name. A name that is
+    /// no entry's stands for the database that serves it: otherwise clients could fill the list of figures with names of one database.
+    pub(crate) fn label<'n>(&'n self, database: &'n [u8]) -> (Cow<'n, str>, bool) {
+        let name = String::from_utf8_lossy(database);
+        match &self.others {
+            Some(route) if !self.named.contains_key(database) => match route.fixed_database() {
+                Some(fixed) => (fixed.into(), true),
+                None => (name, false),
+            },
+            _ => (name, true),
+        }
     }
 
     /// All upstreams of the listener.

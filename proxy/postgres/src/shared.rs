@@ -12,8 +12,8 @@ use std::{
 use weir_base::time::Time;
 use weir_postgres_codec::sqlstate;
 
-/// Databases of a listener that have figures of their own. Default 64; those of all further ones are of `other`. Clients choose the
-/// names, and every name costs a series of each metric per worker.
+/// Databases of a listener without an entry of the configuration that have figures of their own. Default 64; those of all further ones
+/// are of `other`. Clients choose the names, and every name costs a series of each metric per worker. Those of entries do not count.
 const DATABASES_MAX: usize = 64;
 /// The figures of all further databases.
 const OTHER: &str = "other";
@@ -32,8 +32,16 @@ pub struct ListenerShared {
     /// The last orders of PAUSE and RESUME. `None`: all databases.
     paused: Mutex<BTreeSet<Option<Box<[u8]>>>>,
     is_closed: AtomicBool,
-    databases: Mutex<BTreeSet<Arc<str>>>,
+    labels: Mutex<Labels>,
     periods: Mutex<Periods>,
+}
+
+/// The names under which figures of databases are.
+#[derive(Default)]
+struct Labels {
+    all: BTreeSet<Arc<str>>,
+    /// Those that clients have chosen.
+    chosen: usize,
 }
 
 /// The counts at the ends of the last period.
@@ -96,21 +104,24 @@ impl ListenerShared {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// The name under which the figures of a database are.
-    pub(crate) fn label(&self, database: &[u8]) -> Arc<str> {
-        let name = String::from_utf8_lossy(database);
-        let mut databases = lock(&self.databases);
-        if let Some(known) = databases.get(&*name) {
+    /// The name under which the figures of a database are. `is_listed`: the configuration has its name, so clients have not chosen it.
+    pub(crate) fn label(&self, database: &str, is_listed: bool) -> Arc<str> {
+        let mut labels = lock(&self.labels);
+        if let Some(known) = labels.all.get(database) {
             return known.clone();
         }
-        let label: Arc<str> = if databases.len() < DATABASES_MAX { (*name).into() } else { OTHER.into() };
-        databases.insert(label.clone());
+        let label: Arc<str> = match is_listed || labels.chosen < DATABASES_MAX {
+            true => database.into(),
+            false => OTHER.into(),
+        };
+        labels.chosen += usize::from(!is_listed && *label != *OTHER);
+        labels.all.insert(label.clone());
         label
     }
 
     /// All names of [`ListenerShared::label`].
     pub(crate) fn labels(&self) -> Vec<Arc<str>> {
-        lock(&self.databases).iter().cloned().collect()
+        lock(&self.labels).all.iter().cloned().collect()
     }
 
     /// Notes the counts at the end of a period; `count` is called if it has ended.
@@ -173,12 +184,16 @@ mod tests {
     #[test]
     fn names_of_databases_are_bounded() {
         let shared = ListenerShared::default();
+        assert_eq!(&*shared.label("early", true), "early");
         for number in 0..DATABASES_MAX {
-            assert_eq!(*shared.label(format!("d{number}").as_bytes()), format!("d{number}"));
+            let name = format!("d{number}");
+            assert_eq!(*shared.label(&name, false), name);
         }
-        assert_eq!(&*shared.label(b"one more"), OTHER);
-        assert_eq!(&*shared.label(b"d3"), "d3");
-        assert_eq!(shared.labels().len(), DATABASES_MAX + 1);
+        assert_eq!(&*shared.label("one more", false), OTHER);
+        assert_eq!(&*shared.label("d3", false), "d3");
+        assert_eq!(&*shared.label("shop", true), "shop", "a name of the configuration has its figures always");
+        assert_eq!(&*shared.label("shop", false), "shop");
+        assert_eq!(shared.labels().len(), DATABASES_MAX + 3);
     }
 
     #[test]

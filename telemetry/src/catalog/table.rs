@@ -64,12 +64,13 @@ catalog! {
         REDIS_SLOW_REQUESTS = counter "weir_redis_slow_requests_total" ["listener"] "Requests that took `telemetry.slow_log.slower_than` or longer, or were lost after so long; blocking commands and streamed ones do not count.";
         POSTGRES_LOGINS = counter "weir_postgres_logins_total" ["listener", "database"] "PostgreSQL clients that logged in.";
         POSTGRES_QUERIES = counter "weir_postgres_queries_total" ["listener", "database"] "Query, Execute and FunctionCall messages that went to a server.";
-        POSTGRES_TRANSACTIONS = counter "weir_postgres_transactions_total" ["listener", "database"] "Times that a client gave its server back: in transaction pooling the transactions, in session pooling the sessions.";
+        POSTGRES_TRANSACTIONS = counter "weir_postgres_transactions_total" ["listener", "database"] "Transactions that ended at a server, in each pool mode; a statement outside of a block is one.";
+        POSTGRES_SERVER_ASSIGNMENTS = counter "weir_postgres_server_assignments_total" ["listener", "database"] "Times that a client got a server.";
         POSTGRES_PARSES = counter "weir_postgres_parses_total" ["listener", "database", "side"] "Parse messages: of clients (`client`), and those that went to servers (`server`).";
         POSTGRES_BINDS = counter "weir_postgres_binds_total" ["listener", "database"] "Bind messages of clients.";
         POSTGRES_READ_BYTES = counter "weir_postgres_read_bytes_total" ["listener", "database"] "Bytes received from clients after their login.";
         POSTGRES_WRITTEN_BYTES = counter "weir_postgres_written_bytes_total" ["listener", "database"] "Bytes sent to clients while they had a server.";
-        POSTGRES_TRANSACTION_SECONDS = counter "weir_postgres_transaction_seconds_total" ["listener", "database"] "Time for which clients had a server.";
+        POSTGRES_TRANSACTION_SECONDS = counter "weir_postgres_transaction_seconds_total" ["listener", "database"] "Time of transactions, from their server or, for a client that keeps its server, from their first message on.";
         POSTGRES_QUERY_SECONDS = counter "weir_postgres_query_seconds_total" ["listener", "database"] "Time for which clients waited for replies, the wait for a server included.";
         POSTGRES_WAIT_SECONDS = counter "weir_postgres_wait_seconds_total" ["listener", "database"] "Time for which clients waited for a server that they got.";
         POSTGRES_SESSION_EVENTS = counter "weir_postgres_session_events_total" ["listener", "event"] "Sessions whose parameters were set at a server (`replay`), prepared statements closed because a server has too many (`eviction`), statements prepared again after a change of their tables (`heal`), errors of the gateway's own (`refusal`), sessions that began to keep their server (`pin`).";

@@ -7,6 +7,7 @@ use std::time::Duration;
 use weir_tests::deadline::until_true;
 use weir_tests::gateway::{Gateway, program};
 use weir_tests::metrics::Metrics;
+use weir_tests::postgres::torture::wire::Wire;
 use weir_tests::postgres::{Exporter, Major, PASSWORD, Pgbouncer, PoolMode, Postgres, USER, drivers};
 use weir_tests::suite::outcome::TestOutcome;
 
@@ -119,6 +120,45 @@ fn counts_are_of_each_database() {
     let all = table(&gateway, "SHOW TOTALS");
     assert!(all.contains(&"name=total_xact_count value=4".to_owned()), "{all:?}");
     assert_eq!(table(&gateway, "SHOW STATS_AVERAGES").len(), 3, "and the console's own");
+}
+
+#[test]
+fn transactions_of_clients_that_keep_their_server_count_each() {
+    let server = Postgres::start(Major::Fifteen);
+    for (mode, first) in [("session", "select 1"), ("transaction", "select pg_advisory_lock(7)")] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listener = format!("pool_mode = \"{mode}\"");
+        let gateway = Gateway::start(before(&server, folder.path(), &listener, "pool_size = 3"));
+        // Five transactions of one client, each in a message of its own; the client takes its time between them.
+        let script = ["-c", first, "-c", "select pg_sleep(0.1)", "-c", "begin", "-c", "select 2", "-c", "commit"];
+        let mut client = psql(&gateway, USER, USER, "select 0");
+        let output = client.args(script).args(["-c", "\\! sleep 1", "-c", "select 3"]).output().expect("psql");
+        assert!(output.status.success(), "{}", text(&output).1);
+        let stats = table(&gateway, "SHOW STATS");
+        let row = stats.iter().find(|row| value(row, "database") == USER).expect("a row of the database");
+        assert_eq!(value(row, "total_xact_count"), "5", "{mode}: {row}");
+        let assignments = value(row, "total_server_assignment_count");
+        // In transaction pooling the statement before the lock has a server of its own.
+        assert_eq!(assignments, if mode == "session" { "1" } else { "2" }, "{mode}: {row}");
+        let micros = value(row, "total_xact_time").parse::<u64>().expect("a number");
+        assert!((100_000..1_000_000).contains(&micros), "{mode}: the pause is in no transaction: {row}");
+    }
+}
+
+#[test]
+fn names_that_clients_make_up_for_one_database_do_not_use_up_the_list_of_figures() {
+    let server = Postgres::start(Major::Fifteen);
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start(before(&server, folder.path(), "", &format!("database = \"{USER}\"")));
+    for number in 0..70 {
+        let mut client = Wire::connect(gateway.address.tcp().port(), USER, &format!("d{number}"), "many");
+        assert!(client.as_mut().is_ok_and(|client| client.query("select 1").is_ok()), "d{number}\n{}", gateway.log());
+    }
+    let stats = table(&gateway, "SHOW STATS");
+    let names: Vec<_> = stats.iter().map(|row| value(row, "database")).collect();
+    assert_eq!(names, [USER, "pgbouncer"], "all of them are one database");
+    assert_eq!(value(&stats[0], "total_client_login_count"), "70");
+    assert_eq!(value(&stats[0], "total_xact_count"), "70");
 }
 
 #[test]

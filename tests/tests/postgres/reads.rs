@@ -5,7 +5,7 @@ use weir_tests::gateway::{Config, Gateway};
 use weir_tests::postgres::torture::wire::Wire;
 use weir_tests::postgres::{Postgres, USER};
 
-use super::routing::{pair, password, run, sql};
+use super::routing::{console, pair, password, run, sql};
 
 /// In front of a primary and its standby, with reads at the standby.
 fn split(primary: &Postgres, standby: &Postgres, folder: &tempfile::TempDir, keys: &str) -> Gateway {
@@ -25,7 +25,7 @@ fn start(writes: [&Postgres; 2], reads: &[&Postgres], folder: &tempfile::TempDir
         )
     };
     let listener = format!(
-        "[listener.postgres]\nauth = \"trust\"\n\
+        "[listener.postgres]\nauth = \"trust\"\nadmin_users = [\"boss\"]\n\
          [[listener.postgres.database]]\nname = \"*\"\nread_upstream = \"reads\"\n{keys}\n"
     );
     let endpoints: Vec<_> = reads.iter().map(|server| format!("\"{}\"", server.address.text())).collect();
@@ -184,4 +184,42 @@ fn a_pin_at_a_standby_counts_at_its_endpoint() {
     let labels = [("upstream", "reads"), ("endpoint", &*endpoint), ("reason", "advisory_lock")];
     gateway.wait_metric("weir_pins_total", &labels, 1.0);
     assert_eq!(gateway.metric("weir_pins_total"), 1.0, "and nowhere else");
+}
+
+/// Rows of the console, without names of columns.
+fn rows(gateway: &Gateway, command: &str) -> Vec<Vec<String>> {
+    let text = console(gateway, command).unwrap_or_else(|error| panic!("{command}: {error}"));
+    text.lines().map(|line| line.split('|').map(str::to_owned).collect()).collect()
+}
+
+/// Exporters label a row of SHOW POOLS by its first two columns, and one of SHOW DATABASES by its first five: two rows of the same label
+/// fail the whole scrape of prometheus-community/pgbouncer_exporter.
+#[test]
+fn the_console_has_one_row_for_what_an_exporter_takes_for_one() {
+    let (primary, standby) = pair();
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = split(&primary, &standby, &folder, "");
+    let connect = || Wire::connect(gateway.address.tcp().port(), USER, USER, "rows").expect("a login");
+    let mut clients = [connect(), connect()];
+    for (number, client) in clients.iter_mut().enumerate() {
+        row(client, &format!("insert into marks values ({number})"));
+        row(client, PORT);
+    }
+    until_true("all clients have their reads back", || rows(&gateway, "SHOW POOLS").iter().all(|row| row[6] == "0"));
+    let pools = rows(&gateway, "SHOW POOLS");
+    let of_app: Vec<_> = pools.iter().filter(|row| row[0] == USER).collect();
+    assert_eq!(of_app.len(), 1, "one row for both upstreams and both endpoints: {pools:?}");
+    assert_eq!((&*of_app[0][2], &*of_app[0][3]), ("2", "0"), "each client counts once: {pools:?}");
+    let servers = of_app[0][9].parse::<u32>().expect("a number");
+    assert!(servers >= 2, "connections to both: {pools:?}");
+    let databases = rows(&gateway, "SHOW DATABASES");
+    let of_app: Vec<_> = databases.iter().filter(|row| row[0] == USER).collect();
+    let mut addresses: Vec<_> = of_app.iter().map(|row| row[2].clone()).collect();
+    addresses.sort_unstable();
+    let mut expected = [primary.port().to_string(), standby.port().to_string()];
+    expected.sort_unstable();
+    assert_eq!(addresses, expected, "one row for each server: {databases:?}");
+    let sum = |column: usize| of_app.iter().map(|row| row[column].parse::<u32>().expect("a number")).sum::<u32>();
+    assert_eq!(sum(14), 2, "idle clients are clients: {databases:?}");
+    assert!(sum(12) >= servers, "those of the standby too: {databases:?}");
 }

@@ -29,7 +29,7 @@ pub(crate) fn sql(gateway: &Gateway, database: &str, text: &str) -> String {
     run(gateway, database, &[text]).unwrap_or_else(|error| panic!("{text}: {error}\n{}", gateway.log()))
 }
 
-fn console(gateway: &Gateway, command: &str) -> Result<String, String> {
+pub(crate) fn console(gateway: &Gateway, command: &str) -> Result<String, String> {
     let output = psql(gateway, "boss", "pgbouncer", &[command]);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }

@@ -6,11 +6,14 @@ use std::rc::Rc;
 use super::ini::Ini;
 use super::listen;
 use crate::Files;
-use crate::note::{Note, SourceLine};
+use crate::note::{Mistake, Note, SourceLine};
 use crate::toml::{Table, Value};
 
 /// Rules of a file. Default 1,024: the list of `weir.toml`.
 const RULES_MAX: usize = 1_024;
+
+/// Files of names within one another. Default 4: one is usual.
+const NESTED_FILES_MAX: usize = 4;
 
 /// The methods that Weir has.
 const METHODS: [&str; 6] = ["scram-sha-256", "md5", "password", "cert", "trust", "reject"];
@@ -28,47 +31,81 @@ pub(super) struct Rule {
 }
 
 /// The rules of the file, if `auth_type` wants them. Nothing: there are none that could be read, which is noted.
-pub(super) fn read(ini: &Ini, files: &dyn Files, notes: &mut Vec<Note>) -> Vec<Rule> {
+///
+/// # Errors
+/// A file of names cannot be read. Without them its line would let in what it refuses, or a later one would decide in its place.
+pub(super) fn read(ini: &Ini, files: &dyn Files, notes: &mut Vec<Note>) -> Result<Vec<Rule>, Mistake> {
     if ini.text("auth_type") != "hba" {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let Some(entry) = ini.get("auth_hba_file").filter(|entry| !entry.value.is_empty()) else {
         if let Some(entry) = ini.get("auth_type") {
             let why = "there is no auth_hba_file: every client logs in by SCRAM";
             notes.push(Note::new(&entry.place, entry.text(), why, "[[listener.postgres.hba]]"));
         }
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let found = match files.matching(&entry.value) {
         Ok(found) => found,
         Err(why) => {
             let why = format!("the file cannot be read ({why}): every client logs in by SCRAM");
             notes.push(Note::new(&entry.place, entry.text(), why, "[[listener.postgres.hba]]"));
-            return Vec::new();
+            return Ok(Vec::new());
         }
     };
     let mut rules = Vec::new();
     for (name, text) in &found {
         let file: Rc<str> = name.as_str().into();
         for (index, line) in text.lines().enumerate() {
-            let words = words(line);
+            let mut words = words(line);
             if words.is_empty() {
                 continue;
             }
             let place = SourceLine { file: file.clone(), line: index + 1 };
+            for list in words.iter_mut().skip(1).take(2) {
+                *list = with_files(list, name, files, 0).map_err(|why| Mistake::new(&place, why))?;
+            }
             match rule(&words, line, &place) {
                 _ if rules.len() == RULES_MAX => {
                     let why = format!("there are more than {RULES_MAX} rules; this one and the others are left out");
                     notes.push(Note::new(&place, line.trim(), why, "fewer rules"));
-                    return rules;
+                    return Ok(rules);
                 }
                 Ok(rule) => rules.push(rule),
-                // PgBouncer passes over a line that it does not understand.
-                Err(why) => notes.push(Note::new(&place, line.trim(), format!("{why}; the line is left out"), "")),
+                Err(why) => {
+                    let why = format!("{why}; the line is left out, and PgBouncer passes over it too");
+                    notes.push(Note::new(&place, line.trim(), why, ""));
+                }
             }
         }
     }
-    rules
+    Ok(rules)
+}
+
+/// A list of names, those of its files (`@name`) in their places. `file`: where the list stands, from which other names start.
+fn with_files(list: &str, file: &str, files: &dyn Files, depth: usize) -> Result<String, String> {
+    if !list.split(',').any(|name| name.starts_with('@')) {
+        return Ok(list.to_owned());
+    }
+    if depth == NESTED_FILES_MAX {
+        return Err(format!("files of names are nested more than {NESTED_FILES_MAX} times"));
+    }
+    let mut names = Vec::new();
+    for part in list.split(',') {
+        let Some(named) = part.strip_prefix('@') else {
+            names.push(part.to_owned());
+            continue;
+        };
+        let folder = file.rsplit_once('/').filter(|_| !named.starts_with('/'));
+        let named = folder.map_or_else(|| named.to_owned(), |(folder, _)| format!("{folder}/{named}"));
+        let found = files.matching(&named).map_err(|why| format!("the names of `@{named}` cannot be read: {why}"))?;
+        for (name, text) in &found {
+            for word in text.lines().flat_map(words) {
+                names.push(with_files(&word, name, files, depth + 1)?);
+            }
+        }
+    }
+    Ok(names.join(","))
 }
 
 /// The words of a line without its comment; a name in double quotes keeps them.
@@ -103,11 +140,11 @@ fn rule(words: &[String], line: &str, place: &SourceLine) -> Result<Rule, String
         return Err(format!("`{kind}` is none of {}", KINDS.join(", ")));
     };
     for name in [database, user] {
-        if name
-            .split(',')
-            .any(|name| name.starts_with(['@', '+', '/']) || name.starts_with("same") && name != "sameuser")
-        {
-            return Err("files, roles and regular expressions are no names here".to_owned());
+        if name.is_empty() {
+            return Err("its files name nothing".to_owned());
+        }
+        if name.split(',').any(|name| name.starts_with(['+', '/']) || name.starts_with("same") && name != "sameuser") {
+            return Err("roles and regular expressions are no names here".to_owned());
         }
     }
     let (address, rest) = match (kind, rest) {
@@ -184,12 +221,31 @@ impl Rule {
     }
 }
 
-/// Writes the rules into the keys of a listener at `bind`, in place of `auth`.
-pub(super) fn write(rules: &[Rule], bind: &str, listener: &mut Table, notes: &mut Vec<Note>) {
+/// One rule in place of `auth`: the same method, for clients with TLS alone. The method `cert` demands TLS by itself.
+pub(super) fn demand_tls(listener: &mut Table) {
+    let table = listener.table("postgres");
+    let Some(method) = table.get("auth").filter(|method| **method != Value::text("cert")).cloned() else { return };
+    table.remove_key("auth");
+    let mut own = Table::default();
+    own.set("type", Value::text("hostssl"));
+    own.set("database", Value::text("all"));
+    own.set("user", Value::text("all"));
+    own.set("method", method);
+    table.push("hba", own);
+}
+
+/// Writes the rules into the keys of a listener at `bind`, in place of `auth`. `demands_tls`: no client without TLS comes in.
+pub(super) fn write(rules: &[Rule], bind: &str, demands_tls: bool, listener: &mut Table, notes: &mut Vec<Note>) {
     let has_certificates = listener.get("tls.client_auth").is_some();
     let table = listener.table("postgres");
     table.remove_key("auth");
     for rule in rules {
+        let kind = match rule.kind {
+            // PgBouncer refuses its clients before it looks at the rules.
+            "hostnossl" if demands_tls => continue,
+            "host" if demands_tls => "hostssl",
+            kind => kind,
+        };
         let (method, differs) = rule.method(listen::is_local(bind), has_certificates);
         if let Some((why, nearest)) = differs {
             let note = Note::new(&rule.place, &rule.text, why, nearest);
@@ -198,7 +254,7 @@ pub(super) fn write(rules: &[Rule], bind: &str, listener: &mut Table, notes: &mu
             }
         }
         let mut own = Table::default();
-        own.set("type", Value::text(rule.kind));
+        own.set("type", Value::text(kind));
         own.set("database", Value::text(&rule.database));
         own.set("user", Value::text(&rule.user));
         if let Some(address) = &rule.address {
@@ -237,7 +293,6 @@ mod tests {
         for line in [
             "host all all",
             "hostgss all all all trust",
-            "host @f all all md5",
             "host all +r all md5",
             "host all all db.internal md5",
             "host all all samenet md5",

@@ -52,7 +52,7 @@ pub(crate) fn read(name: &str, text: &str, files: &dyn Files) -> Result<Config, 
     config.process.set("limits.connections_per_source", clients);
     let mut users = Users::read(&ini, files, &mut config.notes)?;
     let served = serve::upstreams(&ini, &top, &mut users, &mut config)?;
-    let rules = hba::read(&ini, files, &mut config.notes);
+    let rules = hba::read(&ini, files, &mut config.notes)?;
     listeners(&ini, &top, (&users, &rules), &served, &mut config)?;
     Ok(config)
 }
@@ -72,7 +72,7 @@ fn listeners(
     let mut more = Table::default();
     login::notes(ini, top, users, &binds, &mut config.notes)?;
     limits::listener(ini, served.pool_mode, &mut more, &mut config.notes)?;
-    tls::listener(ini, &mut more, &mut config.notes)?;
+    tls::listener(ini, &mut more)?;
     users.write(ini, &mut more);
     login::lookup(ini, &mut more, &mut config.notes)?;
     for database in &served.databases {
@@ -87,8 +87,12 @@ fn listeners(
             // Neither program offers TLS on a Unix socket.
             own.remove("tls");
         }
-        if !rules.is_empty() {
-            hba::write(rules, &bind, &mut own, &mut config.notes);
+        // A rule for TLS alone refuses clients without it.
+        let demands_tls = !is_socket && tls::is_demanded(ini)?;
+        match rules.is_empty() {
+            true if demands_tls => hba::demand_tls(&mut own),
+            true => {}
+            false => hba::write(rules, &bind, demands_tls, &mut own, &mut config.notes),
         }
         config.listeners.push(Listener {
             name: names.unique(if is_socket { "pgbouncer-unix" } else { "pgbouncer" }),

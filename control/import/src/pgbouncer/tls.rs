@@ -20,7 +20,7 @@ fn file<'i>(ini: &'i Ini, key: &str) -> Option<&'i str> {
 }
 
 /// Keys of a listener.
-pub(super) fn listener(ini: &Ini, more: &mut Table, notes: &mut Vec<Note>) -> Result<(), Mistake> {
+pub(super) fn listener(ini: &Ini, more: &mut Table) -> Result<(), Mistake> {
     let (mode, entry) = match mode(ini, "client_tls_sslmode")? {
         Some((mode, entry)) if mode != "disable" => (mode, entry),
         _ => return Ok(()),
@@ -37,16 +37,13 @@ pub(super) fn listener(ini: &Ini, more: &mut Table, notes: &mut Vec<Note>) -> Re
         more.set("tls.client_auth", Value::text("required"));
         more.set("tls.client_ca_file", Value::text(authority));
     }
-    let is_by_certificate = ini.text("auth_type") == "cert";
-    let why = match mode {
-        "require" => "TLS is offered, not demanded: a client without TLS is served too",
-        "verify-ca" | "verify-full" if !is_by_certificate => {
-            "TLS is offered, not demanded: a client without TLS, and so without a certificate, is served too"
-        }
-        _ => return Ok(()),
-    };
-    notes.push(Note::new(&entry.place, entry.text(), why, "auth = \"cert\", which demands both"));
     Ok(())
+}
+
+/// Whether clients that come by TCP have to use TLS.
+pub(super) fn is_demanded(ini: &Ini) -> Result<bool, Mistake> {
+    Ok(mode(ini, "client_tls_sslmode")?
+        .is_some_and(|(mode, _)| matches!(mode, "require" | "verify-ca" | "verify-full")))
 }
 
 /// Keys of an upstream that is reached by TCP. `far` is the entry of one that is on another machine.

@@ -80,12 +80,13 @@ fn rules_by_address_become_tables_and_none_of_them_opens_more() {
         .collect();
     let wanted = [
         &["local", "all", "all", "reject"][..],
-        &["host", "pgbouncer", "admin", "127.0.0.1/32", "trust"],
-        &["host", "shop,\"my shop", "app,batch", "10.0.0.0/8", "md5"],
+        &["hostssl", "pgbouncer", "admin", "127.0.0.1/32", "trust"],
+        &["hostssl", "shop,\"my shop", "app,batch", "10.0.0.0/8", "md5"],
         &["hostssl", "all", "robot", "0.0.0.0/0", "cert"],
-        &["host", "all", "guest", "192.0.2.0/24", "scram-sha-256"],
-        &["host", "all", "eve", "reject"],
-        &["host", "sameuser", "all", "scram-sha-256"],
+        &["hostssl", "all", "root,carol,dave", "md5"],
+        &["hostssl", "all", "guest", "192.0.2.0/24", "scram-sha-256"],
+        &["hostssl", "all", "eve,mallory,trudy", "reject"],
+        &["hostssl", "sameuser", "all", "scram-sha-256"],
     ];
     assert_eq!(rules, wanted, "{}", imported.toml);
     assert!(!meaning(&imported.toml).iter().any(|line| line.starts_with("auth =")), "{}", imported.toml);
@@ -95,7 +96,15 @@ fn rules_by_address_become_tables_and_none_of_them_opens_more() {
     }
     let without = with(lines);
     assert!(notes(&without).contains("the listener requests no certificate"), "{}", notes(&without));
+    for rule in ["type = \"host\"\n", "type = \"hostnossl\"\n"] {
+        assert!(without.toml.contains(rule), "TLS is not demanded: {}", without.toml);
+    }
     check(&without.toml);
+    // A file of names that cannot be read: its line may be the one that keeps someone out.
+    let lost = "auth_type = hba\nauth_hba_file = /etc/pgbouncer/lost.conf\n";
+    let refused = import(Format::Pgbouncer, "f", &format!("{HEAD}{lost}"), &Beside(Format::Pgbouncer));
+    let refused = refused.expect_err("its names are not there").to_string();
+    assert!(refused.contains("lost.conf:1") && refused.contains("the names of `@"), "{refused}");
 }
 
 #[test]
@@ -121,16 +130,28 @@ fn every_mode_of_server_tls_below_verify_full_says_what_weir_does() {
 }
 
 #[test]
-fn a_demand_for_tls_of_clients_that_weir_does_not_make_is_noted() {
-    let files = "client_tls_cert_file = /etc/tls/shop.crt\nclient_tls_key_file = /etc/tls/shop.key\n";
+fn a_demand_for_tls_of_clients_becomes_a_rule_at_addresses() {
+    let files =
+        "unix_socket_dir = /run\nclient_tls_cert_file = /etc/tls/shop.crt\nclient_tls_key_file = /etc/tls/shop.key\n";
     let authority = "client_tls_ca_file = /etc/tls/ca.crt\n";
-    let required = with(&format!("client_tls_sslmode = require\n{files}"));
-    assert!(notes(&required).contains("a client without TLS is served too"));
-    let verified = with(&format!("client_tls_sslmode = verify-full\n{files}{authority}"));
-    assert!(notes(&verified).contains("without a certificate, is served too"));
-    assert!(verified.toml.contains("client_auth = \"required\""), "{}", verified.toml);
+    let rule = "[[listener.postgres.hba]]\ntype = \"hostssl\"\ndatabase = \"all\"\nuser = \"all\"\n";
+    for mode in ["require", "verify-ca", "verify-full"] {
+        let imported = with(&format!(
+            "client_tls_sslmode = {mode}\nauth_type = scram-sha-256\nauth_file = users.txt\n{files}{authority}"
+        ));
+        let (first, second) = imported.toml.split_once("name = \"pgbouncer-unix\"").expect("a listener at the socket");
+        assert!(first.contains(&format!("{rule}method = \"scram-sha-256\"")) && !first.contains("\nauth ="), "{first}");
+        assert!(second.contains("auth = \"scram-sha-256\"") && !second.contains("hba"), "{second}");
+        assert_eq!(first.contains("client_auth = \"required\""), mode != "require", "{first}");
+        assert!(!notes(&imported).contains("client_tls"), "{}", notes(&imported));
+        check(&imported.toml);
+    }
+    for mode in ["allow", "prefer"] {
+        let imported = with(&format!("client_tls_sslmode = {mode}\n{files}"));
+        assert!(!imported.toml.contains("hostssl"), "{}", imported.toml);
+    }
     let cert = with(&format!("client_tls_sslmode = verify-full\nauth_type = cert\n{files}{authority}"));
-    assert!(cert.toml.contains("auth = \"cert\"") && !notes(&cert).contains("served too"), "{}", notes(&cert));
+    assert!(cert.toml.contains("auth = \"cert\"") && !cert.toml.contains("hba"), "{}", cert.toml);
     let lacks = mistake(Format::Pgbouncer, &format!("{HEAD}client_tls_sslmode = verify-ca\n{files}"));
     assert!(lacks.ends_with("Weir trusts no authority by itself"), "{lacks}");
 }

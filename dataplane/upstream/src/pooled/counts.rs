@@ -66,6 +66,18 @@ pub struct PoolCounts<K> {
 }
 
 impl<K> PoolCounts<K> {
+    /// Adds the connections of another endpoint or key, and the clients that wait for them.
+    pub fn add(&mut self, other: &Self) {
+        self.active += other.active;
+        self.idle += other.idle;
+        self.used += other.used;
+        self.tested += other.tested;
+        self.login += other.login;
+        self.waiting += other.waiting;
+        self.maxwait = self.maxwait.max(other.maxwait);
+        self.open += other.open;
+    }
+
     pub(super) fn new(
         key: K,
         endpoint: usize,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use weir_postgres_codec::{TransactionStatus, backend, frontend, frontend::Kind};
 use weir_postgres_session::io::Event;
 use weir_postgres_session::{
-    CancelTarget, Cleanliness, End, Next, OpaquePolicy, PinReasons, Recovered, Refusal, ServerState, ServerStep,
-    Session, SessionSettings,
+    CancelTarget, Cleanliness, End, Next, OpaquePolicy, PinReasons, PoolMode, Recovered, Refusal, ServerState,
+    ServerStep, Session, SessionSettings,
 };
 
 use super::scene::{Scene, tags};
@@ -25,6 +25,21 @@ fn a_batch_leaves_in_two_pieces_and_a_query_in_one() {
     assert_eq!(scene.io.writes.get(), 2, "the Bind with its other name, and the rest");
     assert_eq!(tags(&scene.turn(usize::MAX)), "2TDCZ");
     assert_eq!(scene.releases, [Cleanliness::Clean; 3]);
+}
+
+#[test]
+fn each_transaction_counts_also_of_a_client_that_keeps_its_server() {
+    let session = SessionSettings { pool_mode: PoolMode::Session, ..SessionSettings::default() };
+    for (settings, first) in [(session, "SELECT 'a'"), (SessionSettings::default(), "SELECT pg_advisory_lock(1)")] {
+        let mut scene = Scene::new(settings, &[]);
+        for text in [first, "BEGIN", "SELECT 'a'", "COMMIT", "SELECT 'a'"] {
+            scene.ask(&query(text));
+        }
+        assert!(scene.is_attached);
+        assert_eq!(scene.io.count_of(Event::Transaction), 3, "{first}");
+        scene.ask(&[query("SELECT 'a'"), query("SELECT 'a'")].concat());
+        assert_eq!(scene.io.count_of(Event::Transaction), 5, "{first}: of a pipeline each");
+    }
 }
 
 #[test]

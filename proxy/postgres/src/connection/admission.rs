@@ -338,7 +338,8 @@ impl Admission<'_> {
             .with_process(cancel.key().pid())
             .with_pool(&name_of(&upstream, &pool))
             .with_judge(judge);
-        let metrics = service.metrics.database(&service.shared.label(&start.database));
+        let (label, is_listed) = routes.label(&start.database);
+        let metrics = service.metrics.database(&service.shared.label(&label, is_listed));
         metrics.logins.inc();
         let settings = self.settings.clone();
         let feed = ClientFeed::new(&upstream, &pool, wake);

@@ -11,6 +11,7 @@ use weir_base::{
 };
 use weir_listener::{Stage, Timing};
 use weir_postgres_codec::{
+    TransactionStatus,
     backend::{self, ErrorReport, Severity},
     sqlstate,
 };
@@ -44,6 +45,8 @@ pub(super) struct Lease {
     wanted: Time,
     /// When it got one.
     pub(super) got: Time,
+    /// When its transaction began. `None`: it keeps the server, and is between transactions.
+    begun: Option<Time>,
     /// Bytes that the client had been sent then.
     appended: u64,
     is_logged: bool,
@@ -152,6 +155,8 @@ impl Life<'_> {
     /// The client holds `server` from now on.
     pub(super) fn attach(&mut self, mut server: PooledConnection<PostgresServer>) {
         self.lease.got = turn::now();
+        self.lease.begun = Some(self.lease.got);
+        self.client.metrics.assignments.inc();
         if self.lease.acquiring.take().is_some() {
             self.client.metrics.wait_time.add(self.lease.got.nanos_since(self.lease.wanted));
         }
@@ -188,6 +193,20 @@ impl Life<'_> {
         }
     }
 
+    /// The client begins or ends to wait for a reply: a transaction may have begun or ended at a server that it keeps.
+    #[inline]
+    pub(super) fn note_transaction(&mut self, is_busy: bool) {
+        let Some(server) = &self.lease.server else { return };
+        match self.lease.begun {
+            None if is_busy => self.lease.begun = Some(turn::now()),
+            Some(begun) if !is_busy && server.state_ref().status() == TransactionStatus::Idle => {
+                self.lease.begun = None;
+                self.client.metrics.transaction_time.add(turn::now().nanos_since(begun));
+            }
+            _ => {}
+        }
+    }
+
     /// Records the time that the client had `server`.
     fn done(&mut self, server: &PooledConnection<PostgresServer>, outcome: &'static str) {
         let (service, handle) = (&self.connection.service, &self.connection.handle);
@@ -196,7 +215,9 @@ impl Life<'_> {
         handle.entry().let_go();
         let Lease { wanted: arrived, got, appended, is_logged, .. } = self.lease;
         let counts = &self.client.metrics;
-        counts.transaction_time.add(now.nanos_since(got));
+        if let Some(begun) = self.lease.begun.take() {
+            counts.transaction_time.add(now.nanos_since(begun));
+        }
         counts.written.add(self.output.appended() - appended);
         let timing = Timing { arrived, sent: Some(got), replied: now, flushed: now };
         service.metrics.durations.record(&timing, 1, None);

@@ -237,6 +237,7 @@ impl Life<'_> {
             note_reply_time(now.since(busy.since.max(self.lease.got)));
         }
         self.busy = is_busy.then(|| Busy::new(self.connection));
+        self.note_transaction(is_busy);
     }
 
     /// Bytes of the client.

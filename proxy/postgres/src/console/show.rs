@@ -1,7 +1,7 @@
 //! The tables of SHOW. Their columns are those of PgBouncer 1.24: exporters and scripts read them.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     rc::Rc,
 };
 
@@ -92,6 +92,20 @@ fn own_pool(clients: usize) -> Vec<Cell> {
     row
 }
 
+/// Pools by database and user. PgBouncer has one for each such pair, and exporters refuse a second row of one: here further upstreams,
+/// endpoints and credentials of the user may have connections of their own.
+fn by_name(all: impl IntoIterator<Item = PoolCounts<PoolKey>>) -> BTreeMap<(String, String), PoolCounts<PoolKey>> {
+    let mut pools: BTreeMap<_, PoolCounts<PoolKey>> = BTreeMap::new();
+    for counts in all {
+        let name = (counts.key.database_name(), counts.key.user_name());
+        match pools.get_mut(&name) {
+            Some(known) => known.add(&counts),
+            None => drop(pools.insert(name, counts)),
+        }
+    }
+    pools
+}
+
 impl Console<'_> {
     /// The result of SHOW. `None`: it has no rows.
     pub(super) async fn table(&self, show: Show) -> Option<Table> {
@@ -154,15 +168,14 @@ impl Console<'_> {
         let mut table = Table::new(POOLS, TEXTS);
         let entries = self.entries();
         let cancels = inventory::collect(self.service).await.cancels;
-        for (_, counts) in self.counts() {
-            let database = counts.key.database_name();
+        for ((database, user), counts) in by_name(self.counts().into_iter().map(|(_, counts)| counts)) {
             let mode = self.mode(&database);
             let (wait, pool) = (counts.maxwait, counts.key.to_string());
             let clients = entries.iter().filter(|(_, details)| details.pool == pool).count() as u32;
             let cancels = cancels.get(&pool).copied().unwrap_or_default();
             table.row(vec![
                 database.into(),
-                counts.key.user_name().into(),
+                user.into(),
                 clients.saturating_sub(counts.waiting).into(),
                 counts.waiting.into(),
                 cancels.active.into(),
@@ -193,11 +206,12 @@ impl Console<'_> {
         let login = entries.iter().filter(|(_, details)| details.user.is_empty()).count();
         let databases: HashSet<_> = counts.iter().map(|(_, one)| one.key.database_name()).collect();
         let hosts = self.hosts().len();
+        let pools = by_name(counts.iter().map(|(_, one)| one.clone())).len();
         let rows: [(&str, usize); 14] = [
             ("databases", databases.len()),
             ("users", self.user_names().len()),
             ("peers", 0),
-            ("pools", counts.len()),
+            ("pools", pools),
             ("peer_pools", 0),
             ("free_clients", 0),
             ("used_clients", entries.len()),
@@ -322,5 +336,42 @@ impl Console<'_> {
             table.row(vec![name.into(), size.into(), used.into(), 0_u32.into(), (size * used).into()]);
         }
         table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weir_postgres_session::users::Credential;
+
+    use super::*;
+    use crate::settings::AuthQuerySettings;
+
+    fn counts(user: &str, credential: Credential, endpoint: usize) -> PoolCounts<PoolKey> {
+        let (user, database, query) = (user.to_owned(), "shop".to_owned(), String::new());
+        let key =
+            PoolKey::of_lookups(&AuthQuerySettings { user, credential, database, query, timeout: Duration::ZERO });
+        let maxwait = Duration::from_secs(1 + endpoint as u64);
+        let (active, idle, used, tested, login, waiting, open) = (1, 2, 3, 4, 5, 6, 15);
+        PoolCounts { key, endpoint, active, idle, used, tested, login, waiting, maxwait, open }
+    }
+
+    #[test]
+    fn pools_of_one_user_and_database_are_one() {
+        let other = || Credential::Password("another".into());
+        let all = [
+            counts("app", Credential::None, 0),
+            counts("app", Credential::None, 1),
+            counts("app", other(), 0),
+            counts("web", Credential::None, 0),
+        ];
+        let pools = by_name(all.clone());
+        let names: Vec<_> = pools.keys().map(|(database, user)| (&**database, &**user)).collect();
+        assert_eq!(names, [("shop", "app"), ("shop", "web")]);
+        let app = &pools[&("shop".to_owned(), "app".to_owned())];
+        assert_eq!([app.active, app.idle, app.used, app.tested, app.login, app.waiting], [3, 6, 9, 12, 15, 18]);
+        assert_eq!((app.open, app.maxwait), (45, Duration::from_secs(2)));
+        assert_eq!(pools[&("shop".to_owned(), "web".to_owned())], all[3]);
     }
 }

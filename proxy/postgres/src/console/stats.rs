@@ -79,13 +79,13 @@ const TRANSACTIONS: usize = 1;
 const QUERIES: usize = 2;
 const TRANSACTION_TIME: usize = 5;
 const QUERY_TIME: usize = 6;
-const WAIT_TIME: usize = 7;
 
-/// The averages of a period: rates per second, and times of one transaction, query or wait.
+/// The averages of a period: rates per second, and times of one transaction or query. As at PgBouncer, the time that clients waited for
+/// servers is a rate too.
 fn averages(grown: &Totals, length: Duration) -> Totals {
     std::array::from_fn(|place| {
         let each = match place {
-            TRANSACTION_TIME | WAIT_TIME => Some(grown[TRANSACTIONS]),
+            TRANSACTION_TIME => Some(grown[TRANSACTIONS]),
             QUERY_TIME => Some(grown[QUERIES]),
             _ => None,
         };
@@ -175,6 +175,6 @@ mod tests {
     fn averages_are_rates_and_times_of_one() {
         let grown = [120, 120, 240, 6_000, 12_000, 1_200, 480, 600, 0, 0, 60, 6];
         let averages = averages(&grown, Duration::from_secs(60));
-        assert_eq!(averages, [2, 2, 4, 100, 200, 10, 2, 5, 0, 0, 1, 0]);
+        assert_eq!(averages, [2, 2, 4, 100, 200, 10, 2, 10, 0, 0, 1, 0]);
     }
 }
