@@ -39,11 +39,17 @@ impl Session {
             Ok(parse) => parse,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
+        if self.is_unreadable(parse.text) {
+            return self.on_unreadable(head, turn, server, Request::Parse);
+        }
         if self.is_denied(Judged::Text(parse.text), head, turn, server.as_deref_mut()) {
             return None;
         }
         if !self.is_multiplexed() {
             turn.io.count(Event::ClientParse);
+            if let Some(server) = server.as_deref() {
+                self.note_judged_encoding(parse.text, true, server);
+            }
             return self.pass_unchanged(Request::Parse, head, turn, server);
         }
         let statement = self.share.statement(parse.rest);
@@ -343,6 +349,9 @@ impl Session {
         if self.must_wait_for(bind.statement, server) {
             return Some(self.wait_for_replies(turn, server));
         }
+        if let Some(waits) = self.is_of_other_encoding(bind.statement, server) {
+            return self.on_other_encoding(waits, head, turn, server);
+        }
         turn.io.count(Event::Bind);
         let missing = head.body - here.len();
         if bind.statement.is_empty() {
@@ -451,6 +460,9 @@ impl Session {
         if self.must_wait_for(describe.name, server) {
             return Some(self.wait_for_replies(turn, server));
         }
+        if let Some(waits) = self.is_of_other_encoding(describe.name, server) {
+            return self.on_other_encoding(waits, head, turn, server);
+        }
         let is_sql = self.names.get(describe.name).is_some_and(|named| matches!(named.meaning, Meaning::Sql(_)));
         if is_sql && server.queue.is_quiet() && server.status != TransactionStatus::Failed {
             self.align(describe.name, turn, server);
@@ -514,6 +526,7 @@ impl Session {
             return Some(Next::Wait);
         }
         turn.io.count(Event::Query);
+        self.note_encoding_execute(facts.as_deref(), server);
         let note = match facts {
             Some(facts) => {
                 self.has_barrier |= self.is_barrier(&facts);

@@ -49,6 +49,11 @@ impl Statement {
         &self.rest
     }
 
+    /// The text alone.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.rest[..memchr::memchr(0, &self.rest).unwrap_or(self.rest.len())]
+    }
+
     /// A server of this pool has taken it, with these parameters.
     pub(crate) fn prove(&self, pool: &Rc<str>, variables: &Rc<Variables>) {
         *self.proof.borrow_mut() = Some(Proof { pool: pool.clone(), variables: variables.clone() });

@@ -205,7 +205,7 @@ impl Judge for ClientJudge {
     }
 
     fn unread(&self) -> Option<Refusal> {
-        let text = "permission denied: the query is too long to be checked";
+        let text = "permission denied: the query is too long to be checked, or its client_encoding forbids that";
         self.rules.is_strict().then(|| self.rules.deny("not_analysed", text.to_owned()))
     }
 

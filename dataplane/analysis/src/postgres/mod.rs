@@ -27,7 +27,8 @@
 //! shows it.
 //!
 //! A client encoding in which a byte below 0x80 can be the second of a character (SJIS, BIG5, GBK, UHC, GB18030, JOHAB)
-//! changes where strings end. The caller must not analyse texts of such a session that have a byte of 0x80 or above.
+//! changes where strings end. The caller must not analyse texts of such a session that have a byte of 0x80 or above
+//! (`encoding.rs` of `weir-postgres-session`).
 //!
 //! # Why a lexer of our own
 //!

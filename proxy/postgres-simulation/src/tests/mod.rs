@@ -5,6 +5,7 @@ use weir_postgres_session::SessionSettings;
 
 use scene::Scene;
 
+mod encoding;
 mod foreign;
 mod listening;
 mod raw;
