@@ -78,4 +78,4 @@ pub use name::{QualifiedName, name};
 pub use quick::{Quick, quick};
 pub use range::Range;
 pub use reading::only_reads;
-pub use statement::{Analysis, Class, CopyMedium, CopyPlan, Flaw, Statement, Verb};
+pub use statement::{Analysis, Class, CopyMedium, CopyPlan, Flaw, Statement, Verb, Verbs};

@@ -102,13 +102,24 @@ fn reads_only(text: &[u8], statement: &Statement) -> bool {
 
 impl Rule {
     fn fits(&self, text: &[u8], statement: &Statement) -> bool {
-        let bit = |at: Option<usize>| at.map_or(0, |at| 1_u64 << at);
-        let class = bit(Class::ALL.iter().position(|class| *class == statement.class));
-        let verb = bit(Verb::ALL.iter().position(|verb| *verb == statement.verb));
-        (self.classes == 0 || u64::from(self.classes) & class != 0)
-            && (self.verbs == 0 || self.verbs & verb != 0)
+        self.class_fits(statement)
+            && self.verbs_fit(statement)
             && self.names_fit(text, &self.tables, &statement.tables)
             && self.names_fit(text, &self.functions, &statement.functions)
+    }
+
+    fn class_fits(&self, statement: &Statement) -> bool {
+        let bit = |class: Class| Class::ALL.iter().position(|known| *known == class).map_or(0, |at| 1_u16 << at);
+        self.classes == 0 || self.classes & bit(statement.class) != 0
+    }
+
+    /// Deny is for one verb of all that the statement has, Allow for all if each is listed.
+    fn verbs_fit(&self, statement: &Statement) -> bool {
+        self.verbs.is_empty()
+            || match self.action {
+                Action::Deny => statement.verbs.overlaps(self.verbs),
+                Action::Allow => statement.verbs.is_within(self.verbs),
+            }
     }
 
     /// Deny is for one name that may be meant, Allow for all names if each is surely meant.

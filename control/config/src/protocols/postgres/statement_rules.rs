@@ -25,7 +25,9 @@ section! {
         optional databases: Vec<At<Text>>;
         /// Classes of statements: `read`, `write`, `ddl`, `transaction`, `session`, `copy`, `admin`, `unknown`.
         optional classes: Vec<At<Word>>;
-        /// First words of statements, such as `truncate`.
+        /// Verbs of statements, such as `truncate`: the first word; that of a statement in EXPLAIN ANALYZE, PREPARE, DECLARE or COPY; INSERT,
+        /// UPDATE, DELETE and MERGE in WITH; `create` for SELECT INTO. Allow fits if all that the statement has are among them, the others if
+        /// one is.
         optional verbs: Vec<At<Word>>;
         /// Tables, as `orders`, `sales.orders`, `audit.*`. A name without schema may be in any. Allow fits if all tables of the statement are
         /// among them, the others if one is.

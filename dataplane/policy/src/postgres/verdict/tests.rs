@@ -127,6 +127,47 @@ fn a_default_of_deny_needs_a_rule_that_allows() {
     }
 }
 
+/// The first word of a statement is not all that it does.
+#[test]
+fn verbs_are_those_of_all_that_a_statement_does() {
+    let mut reads = rule("reads", Action::Allow);
+    (reads.verbs, reads.tables) = (list(&["select"]), list(&["orders", "items"]));
+    let only_reads = Settings { default: Action::Deny, ..settings(vec![reads]) };
+    for text in [
+        "WITH d AS (DELETE FROM orders RETURNING *) SELECT * FROM orders",
+        "SELECT * INTO items FROM orders",
+        "PREPARE p AS SELECT * FROM orders",
+        "EXPLAIN ANALYZE DELETE FROM orders",
+    ] {
+        assert_eq!(verdict(&only_reads, "app", text), "default", "{text}");
+    }
+    for text in ["SELECT * FROM orders WHERE id IN (SELECT id FROM items)", "WITH d AS (SELECT * FROM items) SELECT * FROM d"] {
+        assert_eq!(verdict(&only_reads, "app", text), "ok", "{text}");
+    }
+    let mut no_delete = rule("no-delete", Action::Deny);
+    no_delete.verbs = list(&["delete"]);
+    let no_delete = settings(vec![no_delete]);
+    for text in [
+        "DELETE FROM orders",
+        "WITH d AS (DELETE FROM orders RETURNING *) SELECT 1",
+        "EXPLAIN ANALYZE DELETE FROM orders",
+        "PREPARE p AS DELETE FROM orders",
+        "COPY (DELETE FROM orders RETURNING *) TO STDOUT",
+        "EXPLAIN ANALYZE WITH d AS (DELETE FROM orders RETURNING *) SELECT 1",
+    ] {
+        assert_eq!(verdict(&no_delete, "app", text), "no-delete", "{text}");
+    }
+    for text in ["EXPLAIN DELETE FROM orders", "SELECT 'delete from orders'", "UPDATE orders SET n = 1"] {
+        assert_eq!(verdict(&no_delete, "app", text), "ok", "{text}");
+    }
+    let mut inserts = rule("inserts", Action::Allow);
+    inserts.verbs = list(&["insert"]);
+    let inserts = Settings { default: Action::Deny, ..settings(vec![inserts]) };
+    for text in ["INSERT INTO orders VALUES (1)", "INSERT INTO orders SELECT * FROM items", "INSERT INTO orders TABLE items"] {
+        assert_eq!(verdict(&inserts, "app", text), "ok", "{text}");
+    }
+}
+
 #[test]
 fn statements_and_unknown_texts_have_their_own_limits() {
     let mut settings = settings(vec![]);
