@@ -23,6 +23,9 @@ pub enum Action {
 }
 
 /// A rule as it is configured. Every list that is not empty must fit the statement; the first rule that fits decides.
+///
+/// A statement may run what its text does not show: DO, CALL, functions that run a text, such as `query_to_xml`. Deny fits it, whatever its
+/// lists are. Allow fits it only if it has no list, or one that names the statement: its functions, or the class or verb of DO and CALL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleSettings {
     /// Its name, for errors and logs: unique.
@@ -33,8 +36,8 @@ pub struct RuleSettings {
     pub users: Vec<String>,
     /// Classes, by [`Class::word`]. One must be the statement's.
     pub classes: Vec<String>,
-    /// Verbs, by [`Verb::word`]: of all that the statement has ([`Statement::verbs`](weir_analysis::postgres::Statement::verbs)), Deny is
-    /// for one, Allow wants each to be listed.
+    /// Verbs, by [`Verb::word`]. A statement may have several ([`Statement::verbs`](weir_analysis::postgres::Statement::verbs)): Deny fits if
+    /// one is listed, Allow if all are.
     pub verbs: Vec<String>,
     /// Tables: `name`, `schema.name`, with `*`. Deny fits if the statement may name one of them; Allow if it names some,
     /// and surely only these. A name without schema may be in any schema.

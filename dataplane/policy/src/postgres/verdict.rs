@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use weir_analysis::postgres::{Analysis, Class, Range, Statement, Verb, name, side_effect};
+use weir_analysis::postgres::{Analysis, Class, Effect, Range, SideEffect, Statement, Verb, name, side_effect};
 
 use super::pattern::Pattern;
 use super::rules::{Action, Rule, UserPolicy};
@@ -80,7 +80,8 @@ impl UserPolicy {
             if self.is_read_only && !reads_only(text, statement) {
                 return denied(DenialReason::ReadOnly, at);
             }
-            let rule = self.rules.iter().find(|rule| rule.fits(text, statement));
+            let is_open = runs_anything(text, statement);
+            let rule = self.rules.iter().find(|rule| rule.fits(text, statement, is_open));
             match rule.map_or(self.default, |rule| rule.action) {
                 Action::Allow => {}
                 Action::Deny => {
@@ -92,6 +93,15 @@ impl UserPolicy {
     }
 }
 
+/// Whether something runs that the text does not show: DO, CALL, a function that runs a text, a statement that is not known.
+fn runs_anything(text: &[u8], statement: &Statement) -> bool {
+    let runs_text = |&function: &Range| {
+        matches!(side_effect(&name(text, function).object), Some(SideEffect::Opaque | SideEffect::OpaqueAdmin))
+    };
+    let is_opaque = statement.class == Class::Unknown || statement.effects.contains(&Effect::Opaque);
+    is_opaque || statement.functions.iter().any(runs_text)
+}
+
 /// Whether a read-only user may run it. EXECUTE and LISTEN are not read-only in the sense of a standby, but write nothing:
 /// PREPARE was checked, and so are the functions in the arguments.
 fn reads_only(text: &[u8], statement: &Statement) -> bool {
@@ -101,7 +111,25 @@ fn reads_only(text: &[u8], statement: &Statement) -> bool {
 }
 
 impl Rule {
-    fn fits(&self, text: &[u8], statement: &Statement) -> bool {
+    /// A statement that may run anything may do what a Deny is for, whatever that is. It may do more than an Allow is for, unless that names
+    /// it: by its class, its verb or its functions.
+    fn fits(&self, text: &[u8], statement: &Statement, runs_anything: bool) -> bool {
+        match self.action {
+            Action::Deny if runs_anything => true,
+            Action::Allow if runs_anything => self.names(statement) && self.lists_fit(text, statement),
+            Action::Deny | Action::Allow => self.lists_fit(text, statement),
+        }
+    }
+
+    /// Whether the rule has a list that is for statements such as this one, or no list at all.
+    fn names(&self, statement: &Statement) -> bool {
+        let is_unknown = statement.class == Class::Unknown;
+        let has_no_lists =
+            self.classes == 0 && self.verbs.is_empty() && self.tables.is_empty() && self.functions.is_empty();
+        has_no_lists || !self.functions.is_empty() || is_unknown && (self.classes != 0 || !self.verbs.is_empty())
+    }
+
+    fn lists_fit(&self, text: &[u8], statement: &Statement) -> bool {
         self.class_fits(statement)
             && self.verbs_fit(statement)
             && self.names_fit(text, &self.tables, &statement.tables)

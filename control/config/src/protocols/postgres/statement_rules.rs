@@ -17,7 +17,8 @@ section! {
     pub(crate) struct RuleSection {
         /// Its name, in errors, in the log and as a label of metrics. Unique in the listener.
         required name: Word;
-        /// `allow`, `deny`, `log` (a line and a count; the rules go on), or `count`.
+        /// `allow`, `deny`, `log` (a line and a count; the rules go on), or `count`. DO, CALL and functions that run a text may do anything:
+        /// each `deny` fits them, and `allow` only if it has no list or names them.
         required action: RuleAction;
         /// Users whom it is for. Absent: all.
         optional users: Vec<At<Text>>;

@@ -168,6 +168,51 @@ fn verbs_are_those_of_all_that_a_statement_does() {
     }
 }
 
+/// What they run may be what the rule is for.
+#[test]
+fn a_statement_that_may_run_anything_fits_each_rule_that_denies() {
+    let texts = [
+        "DO $$ BEGIN EXECUTE 'drop table orders'; END $$",
+        "CALL p()",
+        "SELECT query_to_xml('select * from secret', true, false, '')",
+        "SELECT * FROM pg_catalog.ts_stat('select x from secret')",
+        "SELECT * FROM dblink('', 'drop table orders') AS t (a int)",
+        "PREPARE p AS SELECT query_to_xml('select * from secret', true, false, '')",
+    ];
+    let deny = |change: fn(&mut RuleSettings)| {
+        let mut no = rule("no", Action::Deny);
+        change(&mut no);
+        no
+    };
+    let denies: [fn(&mut RuleSettings); 4] = [
+        |rule| rule.classes = list(&["ddl"]),
+        |rule| rule.tables = list(&["secret"]),
+        |rule| rule.verbs = list(&["drop"]),
+        |rule| rule.functions = list(&["pg_sleep"]),
+    ];
+    for text in texts {
+        for change in denies {
+            let only = settings(vec![deny(change)]);
+            assert_eq!(verdict(&only, "app", text), "no", "{text}");
+            assert_eq!(verdict(&only, "app", "SELECT 1"), "ok");
+        }
+    }
+    // An earlier rule lets them run if it names them.
+    let allow = |change: fn(&mut RuleSettings), text: &str| {
+        let mut yes = rule("yes", Action::Allow);
+        change(&mut yes);
+        verdict(&settings(vec![yes, deny(denies[0])]), "app", text)
+    };
+    assert_eq!(allow(|rule| rule.verbs = list(&["call"]), texts[1]), "ok");
+    assert_eq!(allow(|rule| rule.functions = list(&["p"]), texts[1]), "ok");
+    assert_eq!(allow(|rule| rule.functions = list(&["other"]), texts[1]), "no");
+    assert_eq!(allow(|rule| rule.classes = list(&["unknown"]), texts[0]), "ok");
+    assert_eq!(allow(|rule| rule.users = list(&["app"]), texts[0]), "ok");
+    assert_eq!(allow(|rule| rule.classes = list(&["read"]), texts[2]), "no");
+    assert_eq!(allow(|rule| rule.verbs = list(&["select"]), texts[2]), "no");
+    assert_eq!(allow(|rule| rule.functions = list(&["query_to_xml"]), texts[2]), "ok");
+}
+
 #[test]
 fn statements_and_unknown_texts_have_their_own_limits() {
     let mut settings = settings(vec![]);
