@@ -138,7 +138,10 @@ impl Rule {
 
     fn class_fits(&self, statement: &Statement) -> bool {
         let bit = |class: Class| Class::ALL.iter().position(|known| *known == class).map_or(0, |at| 1_u16 << at);
-        self.classes == 0 || self.classes & bit(statement.class) != 0
+        // COPY FROM changes tables as INSERT does. An Allow for writes is not for it, and one for copies is.
+        let is_load = self.action == Action::Deny && statement.copy.is_some_and(|copy| copy.is_from);
+        let also = if is_load { bit(Class::Write) } else { 0 };
+        self.classes == 0 || self.classes & (bit(statement.class) | also) != 0
     }
 
     /// Deny is for one verb of all that the statement has, Allow for all if each is listed.

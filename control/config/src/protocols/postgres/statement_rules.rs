@@ -24,7 +24,8 @@ section! {
         optional users: Vec<At<Text>>;
         /// Databases that it is for, by the names that clients give. Absent: all.
         optional databases: Vec<At<Text>>;
-        /// Classes of statements: `read`, `write`, `ddl`, `transaction`, `session`, `copy`, `admin`, `unknown`.
+        /// Classes of statements: `read`, `write`, `ddl`, `transaction`, `session`, `copy`, `admin`, `unknown`; the guide has a table. COPY FROM
+        /// is `copy`, and for all but `allow` also `write`.
         optional classes: Vec<At<Word>>;
         /// Verbs of statements, such as `truncate`: the first word; that of a statement in EXPLAIN ANALYZE, PREPARE, DECLARE or COPY; INSERT,
         /// UPDATE, DELETE and MERGE in WITH; `create` for SELECT INTO. Allow fits if all that the statement has are among them, the others if

@@ -141,7 +141,9 @@ fn verbs_are_those_of_all_that_a_statement_does() {
     ] {
         assert_eq!(verdict(&only_reads, "app", text), "default", "{text}");
     }
-    for text in ["SELECT * FROM orders WHERE id IN (SELECT id FROM items)", "WITH d AS (SELECT * FROM items) SELECT * FROM d"] {
+    for text in
+        ["SELECT * FROM orders WHERE id IN (SELECT id FROM items)", "WITH d AS (SELECT * FROM items) SELECT * FROM d"]
+    {
         assert_eq!(verdict(&only_reads, "app", text), "ok", "{text}");
     }
     let mut no_delete = rule("no-delete", Action::Deny);
@@ -163,12 +165,14 @@ fn verbs_are_those_of_all_that_a_statement_does() {
     let mut inserts = rule("inserts", Action::Allow);
     inserts.verbs = list(&["insert"]);
     let inserts = Settings { default: Action::Deny, ..settings(vec![inserts]) };
-    for text in ["INSERT INTO orders VALUES (1)", "INSERT INTO orders SELECT * FROM items", "INSERT INTO orders TABLE items"] {
+    for text in
+        ["INSERT INTO orders VALUES (1)", "INSERT INTO orders SELECT * FROM items", "INSERT INTO orders TABLE items"]
+    {
         assert_eq!(verdict(&inserts, "app", text), "ok", "{text}");
     }
 }
 
-/// What they run may be what the rule is for.
+/// The text that they run may be one that the rule is for.
 #[test]
 fn a_statement_that_may_run_anything_fits_each_rule_that_denies() {
     let texts = [
@@ -211,6 +215,26 @@ fn a_statement_that_may_run_anything_fits_each_rule_that_denies() {
     assert_eq!(allow(|rule| rule.classes = list(&["read"]), texts[2]), "no");
     assert_eq!(allow(|rule| rule.verbs = list(&["select"]), texts[2]), "no");
     assert_eq!(allow(|rule| rule.functions = list(&["query_to_xml"]), texts[2]), "ok");
+}
+
+#[test]
+fn a_rule_that_denies_writes_denies_copies_into_a_table() {
+    let mut no_writes = rule("no-writes", Action::Deny);
+    no_writes.classes = list(&["write"]);
+    let denies = settings(vec![no_writes]);
+    for text in ["COPY orders FROM STDIN", "COPY orders (a) FROM STDIN WHERE a > 1", "INSERT INTO orders VALUES (1)"] {
+        assert_eq!(verdict(&denies, "app", text), "no-writes", "{text}");
+    }
+    for text in ["COPY orders TO STDOUT", "COPY (SELECT 1) TO STDOUT", "SELECT 1"] {
+        assert_eq!(verdict(&denies, "app", text), "ok", "{text}");
+    }
+    let allows = |class: &str| {
+        let mut only = rule("only", Action::Allow);
+        only.classes = list(&[class]);
+        Settings { default: Action::Deny, ..settings(vec![only]) }
+    };
+    assert_eq!(verdict(&allows("copy"), "app", "COPY orders FROM STDIN"), "ok");
+    assert_eq!(verdict(&allows("write"), "app", "COPY orders FROM STDIN"), "default");
 }
 
 #[test]
