@@ -144,7 +144,7 @@ impl RuleJudge {
         let analysis = analyse(text, &Limits::default());
         let denied = self.policy.check(text, &analysis).err();
         let denied = denied.map(|denial| (denial.to_string().into(), denial.reason.word().into()));
-        let fits = |notice: &Notice| notice.policy.check(text, &analysis).is_err();
+        let fits = |notice: &Notice| notice.policy.concerns(text, &analysis);
         let notices = self.notices.iter().enumerate().filter(|(_, notice)| fits(notice)).map(|(place, _)| place);
         let verdict = Verdict { denied, fingerprint: analysis.fingerprint, notices: notices.collect() };
         if text.len() <= VERDICT_BYTES_MAX {
@@ -332,7 +332,8 @@ mod tests {
         assert_eq!(denies(&app, "select * from orders"), None);
         let notices = |text: &str| app.verdict(text.as_bytes()).notices.len();
         assert_eq!((notices("select * from orders"), notices("select 1")), (1, 0));
-        assert_eq!(app.verdicts.borrow().len(), 3, "a text is judged once");
+        assert_eq!((notices("select 'a\\'"), notices("do ''")), (0, 0), "only what a text shows is counted");
+        assert_eq!(app.verdicts.borrow().len(), 5, "a text is judged once");
         assert_eq!(denies(&judged(&rules, "owner", "shop").expect("rules"), "drop table orders"), None);
     }
 

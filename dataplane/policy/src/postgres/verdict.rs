@@ -91,6 +91,13 @@ impl UserPolicy {
         }
         Ok(())
     }
+
+    /// Whether a rule is about one of the statements: for rules that only take notice. They count what a text shows; one that cannot be read
+    /// is about nothing.
+    pub fn concerns(&self, text: &[u8], analysis: &Analysis) -> bool {
+        let is_meant = |statement: &Statement| self.rules.iter().any(|rule| rule.lists_fit(text, statement));
+        analysis.is_whole && analysis.statements.iter().any(is_meant)
+    }
 }
 
 /// Whether something runs that the text does not show: DO, CALL, a function that runs a text, a statement that is not known.
