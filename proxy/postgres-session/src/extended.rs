@@ -62,7 +62,7 @@ impl Session {
         let name = parse.name;
         if server.is_none() && self.is_prepared_here(name, &statement) {
             turn.io.count(Event::ClientParse);
-            self.names.insert(Rc::new(Named::new(name, Meaning::Protocol(statement))));
+            self.names.insert(self.named(name, statement));
             turn.feed.skip(head.whole(), &mut self.retry, turn.io);
             turn.io.encode_to_client(backend::parse_complete);
             return None;
@@ -155,7 +155,7 @@ impl Session {
             self.ensure(&statement, turn, server);
         }
         let is_refused = is_taken || (server.status == TransactionStatus::Failed && !ends_block(&statement));
-        let named = Rc::new(Named::new(name, Meaning::Protocol(statement.clone())));
+        let named = self.named(name, statement.clone());
         self.names_since = Some(server.queue.batch());
         match server.statements.use_number(&statement) {
             Some(number) if is_refused => {
@@ -330,7 +330,7 @@ impl Session {
         &mut self,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
-        server: Option<&mut ServerState>,
+        mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
         let rest = turn.feed.rest();
         let here = &rest[HEAD_BYTES..head.whole().min(rest.len())];
@@ -341,6 +341,9 @@ impl Session {
         };
         if !self.is_multiplexed() {
             return self.pass_unchanged(Request::Bind, head, turn, server);
+        }
+        if self.is_denied_now(bind.statement, head, turn, server.as_deref_mut()) {
+            return None;
         }
         let server = match self.ready(false, head, turn, server) {
             Ok(server) => server,

@@ -187,6 +187,9 @@ pub struct Session {
     pub(crate) encoding: crate::encoding::Encoding,
     /// Rules for its statements.
     pub(crate) judge: Option<Rc<dyn Judge>>,
+    /// How often the rules have changed since the login, and the unnamed statement that was prepared before the last time.
+    pub(crate) rules_generation: u32,
+    pub(crate) old_unnamed: Option<Rc<Statement>>,
     /// Bytes of the client that are done with, and the place of the message among them that was judged last.
     pub(crate) taken_bytes: u64,
     pub(crate) judged_at: Option<u64>,
@@ -239,6 +242,8 @@ impl Session {
             route: crate::route::Route::default(),
             encoding: crate::encoding::Encoding::default(),
             judge: None,
+            rules_generation: 0,
+            old_unnamed: None,
             taken_bytes: 0,
             judged_at: None,
             pool: None,

@@ -142,6 +142,9 @@ impl Session {
         if facts.names_reserved == Some(Reserved::Taken) {
             return Some(Refusal::RESERVED_NAME);
         }
+        if let Some(refusal) = self.refusal_of_executed(facts) {
+            return Some(refusal);
+        }
         if !self.has_room_for_prepares(facts) {
             return Some(Refusal::TOO_MANY_STATEMENTS);
         }

@@ -188,11 +188,13 @@ pub(crate) struct Named {
     pub(crate) effects: Option<Rc<Facts>>,
     /// The client has bound or described it: it may know the row type.
     pub(crate) is_seen: Cell<bool>,
+    /// The rules by which the client may run it; see `judge.rs`.
+    pub(crate) rules_generation: Cell<u32>,
 }
 
 impl Named {
     pub(crate) fn new(name: &[u8], meaning: Meaning) -> Self {
-        Self { name: name.into(), meaning, effects: None, is_seen: Cell::new(false) }
+        Self { name: name.into(), meaning, effects: None, is_seen: Cell::new(false), rules_generation: Cell::new(0) }
     }
 
     fn bytes(&self) -> usize {

@@ -223,7 +223,7 @@ pub(crate) struct Judges(RefCell<HashMap<Names, Option<Rc<RuleJudge>>>>);
 type Names = (Box<[u8]>, Box<[u8]>);
 
 impl Judges {
-    /// The rules have changed: clients that log in from now on have other judges.
+    /// The rules have changed: clients get other judges.
     pub(crate) fn forget(&self) {
         self.0.borrow_mut().clear();
     }

@@ -119,15 +119,21 @@ impl Service {
         })
     }
 
-    /// New settings, for clients that log in from now on.
+    /// New settings: upstreams and rules about statements for all clients, the others for those that log in from now on.
     pub fn update(
         &self,
         listener: ListenerSettings,
-        settings: PostgresListenerSettings,
+        mut settings: PostgresListenerSettings,
         upstreams: Vec<Rc<PostgresUpstream>>,
     ) {
+        let rules = self.settings().statement_rules.clone();
+        // Rules that stay as they are keep their verdicts, and no client is judged by others.
+        if rules == settings.statement_rules {
+            settings.statement_rules = rules;
+        } else {
+            self.judges.forget();
+        }
         *self.made.borrow_mut() = Made::new(&listener, settings, upstreams);
-        self.judges.forget();
         self.lookups.clear();
         self.sessions.update(listener);
         self.sessions.wake_all();

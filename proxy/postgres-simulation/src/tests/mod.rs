@@ -9,6 +9,7 @@ mod encoding;
 mod foreign;
 mod listening;
 mod raw;
+mod rules;
 mod scene;
 mod scenes;
 mod split;

@@ -34,6 +34,7 @@ use crate::{
     listen::ClientFeed,
     lookup::LookupFailure,
     metrics::{CancelOutcome, DatabaseMetrics},
+    rules::StatementRules,
     server::{Greeting, PostgresServer, channel_binding},
     service::PostgresUpstream,
     settings::{AuthQuerySettings, PostgresListenerSettings},
@@ -50,6 +51,8 @@ pub(super) struct Client {
     /// `None`: all its statements go to `pool`.
     pub(super) standbys: Option<Standbys>,
     pub(super) settings: Rc<PostgresListenerSettings>,
+    /// The rules by which its statements are judged.
+    pub(super) rules: Arc<StatementRules>,
     pub(super) cancel: Rc<CancelSlot>,
     pub(super) feed: ClientFeed,
     /// Bytes that the client sent behind its login.
@@ -340,10 +343,21 @@ impl Admission<'_> {
             .with_judge(judge);
         let metrics = service.metrics.database(&service.shared.label(&start.database));
         metrics.logins.inc();
-        let settings = self.settings.clone();
+        let (settings, rules) = (self.settings.clone(), self.settings.statement_rules.clone());
         let feed = ClientFeed::new(&upstream, &pool, wake);
-        let client = Client { session, identity, metrics, pool, upstream, standbys, settings, cancel, feed, input };
-        Ok(Admitted::Client(Box::new(client)))
+        Ok(Admitted::Client(Box::new(Client {
+            session,
+            identity,
+            metrics,
+            pool,
+            upstream,
+            standbys,
+            settings,
+            rules,
+            cancel,
+            feed,
+            input,
+        })))
     }
 
     /// Shows operators who the client is.
