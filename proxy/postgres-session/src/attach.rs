@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use weir_postgres_codec::{TransactionStatus, backend, frontend};
 
+use crate::encoding;
 use crate::io::{Event, Io};
 use crate::outstanding::{Expected, Fate, Note, Request};
 use crate::pin::PinReasons;
@@ -11,34 +12,52 @@ use crate::refusal::Refusal;
 use crate::server::ServerState;
 use crate::session::{Attachment, End, Next, Session};
 use crate::statements::Meaning;
-use crate::variables::difference;
+use crate::variables::{Variables, difference};
 
 /// Servers in a row that a statement may lose before one has it.
 const LOST_UNUSED_MAX: u8 = 4;
+
+/// Sends the statements that make a server like `wanted`, and behind them `names`: `whole` is both. A text of several encodings takes
+/// several Queries; then it is true.
+pub(crate) fn replay(
+    server: &mut ServerState,
+    wanted: &Rc<Variables>,
+    (whole, names): (&[u8], &[u8]),
+    has_foreign: bool,
+    io: &impl Io,
+) -> bool {
+    io.count(Event::Replay);
+    let parts = encoding::parts(server, wanted, whole, names);
+    for text in parts.iter().flatten().map(Vec::as_slice).chain(parts.is_none().then_some(whole)) {
+        io.encode_to_server(|out| frontend::query(out, text));
+        server.queue.push(Expected::swallow(Request::Query, Note::Replayed { wanted: wanted.clone(), has_foreign }));
+    }
+    // A simple Query ends the unnamed statement.
+    server.unnamed = None;
+    parts.is_some()
+}
 
 impl Session {
     /// Makes a server as the client wants it. Its requests may follow at once if the server is sure to become so.
     pub(crate) fn attach(&mut self, server: &mut ServerState, io: &impl Io) {
         self.attachment = Attachment::Fresh;
+        self.note_server_encoding(server);
         if !self.is_multiplexed() {
             self.add_pin(PinReasons::SESSION_POOLING, server, io);
         }
         if Rc::ptr_eq(&self.variables, server.variables.now()) && server.sql_names.is_empty() {
             return;
         }
-        let mut difference = difference(&server.variables, &self.variables);
-        let drops_names = self.drop_names_of_others(server, &mut difference.text);
-        if difference.text.is_empty() {
+        let difference = difference(&server.variables, &self.variables);
+        let mut names = Vec::new();
+        let drops_names = self.drop_names_of_others(server, &mut names);
+        let text = [&difference.text[..], &names].concat();
+        if text.is_empty() {
             return server.variables.become_like(&self.variables);
         }
-        io.count(Event::Replay);
-        io.encode_to_server(|out| frontend::query(out, &difference.text));
         let has_foreign = drops_names || server.variables.now().iter().next().is_some();
-        let note = Note::Replayed { wanted: self.variables.clone(), has_foreign };
-        server.queue.push(Expected::swallow(Request::Query, note));
-        // A simple Query ends the unnamed statement.
-        server.unnamed = None;
-        if difference.may_fail || drops_names || !self.is_proven {
+        let is_split = replay(server, &self.variables, (&text, &names), has_foreign, io);
+        if difference.may_fail || drops_names || is_split || !self.is_proven {
             self.attachment = Attachment::Preparing;
             // The client waits already.
             self.busy_since.get_or_insert(io.now());

@@ -39,11 +39,17 @@ impl Session {
             Ok(parse) => parse,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
+        if self.is_unreadable(parse.text) {
+            return self.on_unreadable(head, turn, server, Request::Parse);
+        }
         if self.is_denied(Judged::Text(parse.text), head, turn, server.as_deref_mut()) {
             return None;
         }
         if !self.is_multiplexed() {
             turn.io.count(Event::ClientParse);
+            if let Some(server) = server.as_deref() {
+                self.note_judged_encoding(parse.text, true, server);
+            }
             return self.pass_unchanged(Request::Parse, head, turn, server);
         }
         let statement = self.share.statement(parse.rest);
@@ -56,7 +62,7 @@ impl Session {
         let name = parse.name;
         if server.is_none() && self.is_prepared_here(name, &statement) {
             turn.io.count(Event::ClientParse);
-            self.names.insert(Rc::new(Named::new(name, Meaning::Protocol(statement))));
+            self.names.insert(self.named(name, statement));
             turn.feed.skip(head.whole(), &mut self.retry, turn.io);
             turn.io.encode_to_client(backend::parse_complete);
             return None;
@@ -149,7 +155,7 @@ impl Session {
             self.ensure(&statement, turn, server);
         }
         let is_refused = is_taken || (server.status == TransactionStatus::Failed && !ends_block(&statement));
-        let named = Rc::new(Named::new(name, Meaning::Protocol(statement.clone())));
+        let named = self.named(name, statement.clone());
         self.names_since = Some(server.queue.batch());
         match server.statements.use_number(&statement) {
             Some(number) if is_refused => {
@@ -324,7 +330,7 @@ impl Session {
         &mut self,
         head: Head,
         turn: &mut Turn<'_, '_, I>,
-        server: Option<&mut ServerState>,
+        mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
         let rest = turn.feed.rest();
         let here = &rest[HEAD_BYTES..head.whole().min(rest.len())];
@@ -336,12 +342,18 @@ impl Session {
         if !self.is_multiplexed() {
             return self.pass_unchanged(Request::Bind, head, turn, server);
         }
+        if self.is_denied_now(bind.statement, head, turn, server.as_deref_mut()) {
+            return None;
+        }
         let server = match self.ready(false, head, turn, server) {
             Ok(server) => server,
             Err(next) => return next,
         };
         if self.must_wait_for(bind.statement, server) {
             return Some(self.wait_for_replies(turn, server));
+        }
+        if let Some(waits) = self.is_of_other_encoding(bind.statement, server) {
+            return self.on_other_encoding(waits, head, turn, server);
         }
         turn.io.count(Event::Bind);
         let missing = head.body - here.len();
@@ -451,6 +463,9 @@ impl Session {
         if self.must_wait_for(describe.name, server) {
             return Some(self.wait_for_replies(turn, server));
         }
+        if let Some(waits) = self.is_of_other_encoding(describe.name, server) {
+            return self.on_other_encoding(waits, head, turn, server);
+        }
         let is_sql = self.names.get(describe.name).is_some_and(|named| matches!(named.meaning, Meaning::Sql(_)));
         if is_sql && server.queue.is_quiet() && server.status != TransactionStatus::Failed {
             self.align(describe.name, turn, server);
@@ -514,6 +529,7 @@ impl Session {
             return Some(Next::Wait);
         }
         turn.io.count(Event::Query);
+        self.note_encoding_execute(facts.as_deref(), server);
         let note = match facts {
             Some(facts) => {
                 self.has_barrier |= self.is_barrier(&facts);

@@ -86,17 +86,16 @@ pub(crate) struct Known {
     pub(crate) is_read_only: bool,
 }
 
-/// Effects that only the transaction feels, which the status byte and the command tags show.
+/// Effects that only the transaction feels, which the status byte and the command tags show. Those with the tag of another effect are
+/// none: the tag must be foreseen (`tag.rs`).
 fn is_plain(effect: &Effect) -> bool {
     matches!(
         effect,
         Effect::Commit { .. }
             | Effect::Rollback { .. }
             | Effect::FinishPrepared
-            | Effect::SetTransaction { .. }
             | Effect::SetConstraints
             | Effect::Notify
-            | Effect::DeclareCursor { hold: false, .. }
             | Effect::CreateTemp { drops_on_commit: true }
             | Effect::DiscardPlans
             | Effect::PrepareTransaction

@@ -20,6 +20,7 @@
 //! | `close` | Close |
 //! | `route` | which server a statement may have |
 //! | `facts` | effects of a text on its session |
+//! | `encoding` | texts that cannot be read in the encoding of their client |
 //! | `statements` | prepared statements: texts of a worker, names of a client, slots of a server |
 //! | `variables` | SET and its kin: what a client wants, what a server has, and the difference |
 //! | `startup` | parameters of the startup packet, which RESET brings back |
@@ -27,6 +28,7 @@
 //! | `server` | facts of a server connection, from its login to its end |
 //! | `outstanding` | the replies that a server owes, in order |
 //! | `scan` / `replies` | a server's bytes, message by message; their way to the client and what they change |
+//! | `tag` | command tags that show a change of the session |
 //! | `retry` | a batch that runs again because its plan was outdated |
 //! | `checkin` | whether a server may serve another client |
 //! | `recovery` | a server that its client has left |
@@ -47,6 +49,7 @@ pub mod checkin;
 mod client;
 mod close;
 mod deadline;
+mod encoding;
 mod extended;
 mod facts;
 mod feed;
@@ -73,6 +76,7 @@ mod share;
 mod simple;
 mod startup;
 mod statements;
+mod tag;
 pub mod users;
 mod variables;
 

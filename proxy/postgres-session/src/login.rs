@@ -58,7 +58,7 @@ enum Phase {
     /// The client must prove its password.
     Proof { start: Start, user: Option<Arc<User>>, proof: Proof },
     /// The shell derives keys from the password in clear text.
-    Keys { start: Start, user: Option<Arc<User>>, password: Credential },
+    Keys { start: Start, user: Option<Arc<User>>, password: Credential, is_right: bool },
     /// It is over.
     End,
 }
@@ -198,8 +198,9 @@ impl ClientLogin {
     /// The keys of a derivation.
     pub fn on_keys(&mut self, keys: &ScramKeys, out: &mut Vec<u8>) -> Step {
         match std::mem::replace(&mut self.phase, Phase::End) {
-            Phase::Keys { start, user, password } => {
-                let is_right = user.as_ref().and_then(|user| user.verifier()).is_some_and(|known| known.accepts(keys));
+            Phase::Keys { start, user, password, is_right } => {
+                let is_right =
+                    is_right || user.as_ref().and_then(|user| user.verifier()).is_some_and(|known| known.accepts(keys));
                 if is_right {
                     self.done(start, Method::Password, user, password, out)
                 } else {
@@ -304,8 +305,8 @@ impl ClientLogin {
         let step = match verdict {
             proof::Verdict::More => Step::More,
             proof::Verdict::Right(credential) => self.done(start, proof.method(), user, credential, out),
-            proof::Verdict::Derive { derivation, password } => {
-                self.phase = Phase::Keys { start, user, password };
+            proof::Verdict::Derive { derivation, password, is_right } => {
+                self.phase = Phase::Keys { start, user, password, is_right };
                 Step::Derive(derivation)
             }
         };

@@ -44,7 +44,7 @@ impl Refusal {
     );
     pub(crate) const OPAQUE: Self = Self::fixed(
         sqlstate::PROGRAM_LIMIT_EXCEEDED,
-        "the statement is too large or too deep to be checked, and this pool refuses such statements",
+        "the statement is too large or too deep to be checked, or its client_encoding forbids that: this pool refuses it",
         false,
     );
     pub(crate) const TOO_MANY_STATEMENTS: Self = Self::fixed(
@@ -55,6 +55,11 @@ impl Refusal {
 
     pub(crate) const NO_STATEMENT: Self =
         Self::fixed(sqlstate::INVALID_SQL_STATEMENT_NAME, "prepared statement does not exist", false);
+    pub(crate) const OTHER_ENCODING: Self = Self::fixed(
+        sqlstate::INVALID_SQL_STATEMENT_NAME,
+        "the prepared statement was prepared with another client_encoding: prepare it again",
+        false,
+    );
     pub(crate) const RESERVED_NAME: Self = Self::fixed(
         sqlstate::DUPLICATE_PREPARED_STATEMENT,
         "names of prepared statements that begin with \"weir_\" are the gateway's",

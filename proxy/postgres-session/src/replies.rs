@@ -16,6 +16,7 @@ use crate::scan::Replies;
 use crate::server::ServerState;
 use crate::session::{Attachment, End, Session};
 use crate::statements::{Meaning, Named, Statement};
+use crate::tag::is_foreseen;
 use crate::variables::{AUTHORIZATION, ROLE};
 
 /// Delivers replies to the client of a session.
@@ -48,6 +49,15 @@ impl<I: Io> Replies for Delivery<'_, I> {
                 b"ROLLBACK" if !is_partial => listening.roll_back(),
                 _ => {}
             }
+        }
+        let effects = match note {
+            Note::Effects(facts) if facts.is_opaque => None,
+            Note::Effects(facts) => Some(facts.effects(step)),
+            Note::None => Some(&[][..]),
+            _ => None,
+        };
+        if effects.is_some_and(|effects| !is_foreseen(tag, effects)) && self.session.is_multiplexed() {
+            server.dirt |= PinReasons::OPAQUE;
         }
         let Note::Effects(facts) = note else { return true };
         for effect in facts.effects(step) {
@@ -157,7 +167,9 @@ impl<I: Io> Replies for Delivery<'_, I> {
             return true;
         }
         match server.queue.front().map_or(Note::None, |front| front.note.clone()) {
-            Note::Replayed { has_foreign: true, .. } if self.session.attachment == Attachment::Preparing => {
+            Note::Replayed { has_foreign: true, .. }
+                if matches!(self.session.attachment, Attachment::Preparing | Attachment::Spoiled) =>
+            {
                 // Another server will do. This one is reset.
                 self.session.attachment = Attachment::Spoiled;
                 server.dirt |= PinReasons::OPAQUE;
@@ -193,6 +205,7 @@ impl<I: Io> Replies for Delivery<'_, I> {
     }
 
     fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>) {
+        self.session.note_reported_encoding(report.name, report.value);
         server.variables.on_report(report.name, report.value, &mut self.session.share.variables.borrow_mut());
     }
 
@@ -284,6 +297,7 @@ impl<I: Io> Delivery<'_, I> {
     /// The failed batch can run again: the client has seen nothing of it, it changed nothing, and it ends with what is outstanding.
     fn may_repeat(&self, server: &ServerState) -> bool {
         self.session.retry.is_recording()
+            && !self.session.encoding.is_doubtful()
             && server.status == TransactionStatus::Idle
             && (server.queue.ends_with_its_only_sync() || !server.queue.is_status_unknown())
     }

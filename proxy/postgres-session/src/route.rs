@@ -172,6 +172,9 @@ impl Session {
     }
 
     fn read_text(&self, text: &[u8], unit: &mut Unit<'_>) -> Option<()> {
+        if self.is_unreadable(text) {
+            return None;
+        }
         let analysis = self.share.analysis(text);
         for comment in [analysis.leading_comment, analysis.trailing_comment].into_iter().flatten() {
             unit.wish = hint(comment.of(text)).or(unit.wish);

@@ -184,8 +184,12 @@ pub struct Session {
     /// The process number that the client knows as its own.
     pub(crate) process: Option<u32>,
     pub(crate) route: crate::route::Route,
+    pub(crate) encoding: crate::encoding::Encoding,
     /// Rules for its statements.
     pub(crate) judge: Option<Rc<dyn Judge>>,
+    /// How often the rules have changed since the login, and the unnamed statement that was prepared before the last time.
+    pub(crate) rules_generation: u32,
+    pub(crate) old_unnamed: Option<Rc<Statement>>,
     /// Bytes of the client that are done with, and the place of the message among them that was judged last.
     pub(crate) taken_bytes: u64,
     pub(crate) judged_at: Option<u64>,
@@ -204,7 +208,7 @@ impl Session {
         let variables = Variables::from_startup(parameters);
         let is_proven = variables.iter().next().is_none();
         let variables = share.variables(variables);
-        Self {
+        let mut session = Self {
             startup: crate::startup::Startup::new(variables.clone()),
             variables,
             settings,
@@ -236,11 +240,16 @@ impl Session {
             retry: crate::retry::Retry::default(),
             process: None,
             route: crate::route::Route::default(),
+            encoding: crate::encoding::Encoding::default(),
             judge: None,
+            rules_generation: 0,
+            old_unnamed: None,
             taken_bytes: 0,
             judged_at: None,
             pool: None,
-        }
+        };
+        session.note_first_encoding();
+        session
     }
 
     /// All its servers are of this pool: a statement that one of them has taken needs no server to be prepared.
@@ -324,6 +333,7 @@ impl Session {
 
     /// Everything sent has its reply.
     fn settle(&mut self, server: &mut ServerState, io: &impl Io) -> Result<ServerStep, Violation> {
+        self.settle_encoding(server);
         // Until then, notifications of the server's process are the client's.
         if self.listening.as_ref().is_some_and(|listening| listening.waits_for_fence()) {
             return Ok(ServerStep::Continue);

@@ -41,6 +41,9 @@ impl Session {
             Ok(query) => query.text,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
+        if self.is_unreadable(text) {
+            return self.on_unreadable(head, turn, server, Request::Query);
+        }
         if self.is_denied(Judged::Text(text), head, turn, server.as_deref_mut()) {
             return None;
         }
@@ -72,6 +75,7 @@ impl Session {
             }
         };
         self.retry.forget();
+        self.note_judged_encoding(text, false, server);
         let (note, server_text) = match self.begin_effects(facts, head, turn, server) {
             Ok(begun) => begun,
             Err(next) => return next,
@@ -138,6 +142,9 @@ impl Session {
         if facts.names_reserved == Some(Reserved::Taken) {
             return Some(Refusal::RESERVED_NAME);
         }
+        if let Some(refusal) = self.refusal_of_executed(facts) {
+            return Some(refusal);
+        }
         if !self.has_room_for_prepares(facts) {
             return Some(Refusal::TOO_MANY_STATEMENTS);
         }
@@ -178,10 +185,13 @@ impl Session {
             // Messages behind it with names wait.
             self.names_since = Some(server.queue.batch());
         }
+        // The text changes the encoding behind the statements that the gateway sends before it.
+        self.note_encoding_effects(facts, server);
     }
 
     /// A text of unknown effects goes to the server. A Parse leaves at least its name there.
     pub(crate) fn note_opaque(&mut self, is_parse: bool, server: &mut ServerState, io: &impl Io) {
+        self.note_encoding_unsure();
         if !self.is_multiplexed() {
             return;
         }
@@ -198,7 +208,10 @@ impl Session {
             Some(Meaning::Protocol(_)) | None => None,
         };
         let has = server.sql_names.get(name).cloned();
-        if has == wanted || server.queue.is_skipping() {
+        let is_same = has == wanted;
+        // In this encoding it would be another text.
+        let wanted = wanted.filter(|wanted| !self.is_unreadable(wanted));
+        if is_same || has == wanted || server.queue.is_skipping() {
             return;
         }
         let mut text = Vec::new();

@@ -4,10 +4,10 @@
 
 use std::rc::Rc;
 
-use weir_postgres_codec::{TransactionStatus, backend, frontend};
+use weir_postgres_codec::{TransactionStatus, backend};
 
-use crate::io::{Event, Io};
-use crate::outstanding::{Expected, Note, Request};
+use crate::attach::replay;
+use crate::io::Io;
 use crate::server::ServerState;
 use crate::session::Session;
 use crate::variables::{ROLE, Value, Variables, difference, reported_name};
@@ -24,6 +24,10 @@ pub(crate) struct Startup {
 impl Startup {
     pub(crate) fn new(parameters: Rc<Variables>) -> Self {
         Self { parameters, reset: Vec::new() }
+    }
+
+    pub(crate) fn parameters(&self) -> &Variables {
+        &self.parameters
     }
 
     /// The packet has parameters.
@@ -72,10 +76,7 @@ impl Session {
             wanted.set(&name, value);
         }
         let text = difference(&server.variables, &wanted).text;
-        io.count(Event::Replay);
-        io.encode_to_server(|out| frontend::query(out, &text));
         let wanted = self.share.variables(wanted);
-        server.queue.push(Expected::swallow(Request::Query, Note::Replayed { wanted, has_foreign: false }));
-        server.unnamed = None;
+        replay(server, &wanted, (&text, b""), false, io);
     }
 }

@@ -49,6 +49,11 @@ impl Statement {
         &self.rest
     }
 
+    /// The text alone.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.rest[..memchr::memchr(0, &self.rest).unwrap_or(self.rest.len())]
+    }
+
     /// A server of this pool has taken it, with these parameters.
     pub(crate) fn prove(&self, pool: &Rc<str>, variables: &Rc<Variables>) {
         *self.proof.borrow_mut() = Some(Proof { pool: pool.clone(), variables: variables.clone() });
@@ -183,11 +188,13 @@ pub(crate) struct Named {
     pub(crate) effects: Option<Rc<Facts>>,
     /// The client has bound or described it: it may know the row type.
     pub(crate) is_seen: Cell<bool>,
+    /// The rules by which the client may run it; see `judge.rs`.
+    pub(crate) rules_generation: Cell<u32>,
 }
 
 impl Named {
     pub(crate) fn new(name: &[u8], meaning: Meaning) -> Self {
-        Self { name: name.into(), meaning, effects: None, is_seen: Cell::new(false) }
+        Self { name: name.into(), meaning, effects: None, is_seen: Cell::new(false), rules_generation: Cell::new(0) }
     }
 
     fn bytes(&self) -> usize {

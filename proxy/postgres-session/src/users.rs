@@ -160,6 +160,21 @@ impl Users {
         forms
     }
 
+    /// Takes over the verifiers that were made for the same passwords before.
+    pub fn adopt(&self, before: &Users) {
+        for (name, user) in &self.0 {
+            let known = before.find(name).filter(|known| known.password == user.password && known.salt == user.salt);
+            if let Some(verifier) = known.and_then(|known| known.verifier.get()) {
+                let _ = user.verifier.set(verifier.clone());
+            }
+        }
+    }
+
+    /// Users whose verifier takes a millisecond yet: their first login would show that they exist.
+    pub fn underived(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.0.values().filter(|user| !user.is_derived())
+    }
+
     /// Number of users.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -218,5 +233,18 @@ mod tests {
         assert!(users.find(b"App").is_none());
         let user = User::new(b"app", &Secret::from("canary"), &SALT);
         assert!(!format!("{user:?} {:?}", user.credential()).contains("canary"));
+    }
+
+    #[test]
+    fn verifiers_outlive_a_reload_of_the_same_passwords() {
+        let users = |password: &str| Users::from_iter([User::new(b"app", &Secret::from(password), &SALT)]);
+        let before = users("pencil");
+        assert_eq!(before.underived().count(), 1);
+        before.underived().for_each(|user| assert!(user.verifier().is_some()));
+        assert_eq!(before.underived().count(), 0);
+        let (same, other) = (users("pencil"), users("brush"));
+        same.adopt(&before);
+        other.adopt(&before);
+        assert_eq!((same.underived().count(), other.underived().count()), (0, 1));
     }
 }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 mod everybody;
 
+use crate::encoding::is_readable_in;
 use crate::login::settings;
 use everybody::is_for_everybody;
 
@@ -137,6 +138,8 @@ impl VariableSets {
 pub(crate) struct ServerVariables {
     /// The values that the server reported at its login: those that RESET brings back.
     defaults: Variables,
+    /// Texts can be read in the encoding that is the default.
+    has_readable_default: bool,
     now: Rc<Variables>,
     /// As they were when the transaction began; `None`: none of it changed them.
     before: Option<Rc<Variables>>,
@@ -147,7 +150,15 @@ pub(crate) struct ServerVariables {
 
 impl ServerVariables {
     pub(crate) fn new(reported: Variables, none: Rc<Variables>) -> Self {
-        Self { defaults: reported, now: none, before: None, savepoints: Vec::new(), has_local_identity: false }
+        let has_readable_default = is_readable_in(&reported);
+        Self {
+            defaults: reported,
+            has_readable_default,
+            now: none,
+            before: None,
+            savepoints: Vec::new(),
+            has_local_identity: false,
+        }
     }
 
     pub(crate) fn now(&self) -> &Rc<Variables> {
@@ -156,6 +167,11 @@ impl ServerVariables {
 
     pub(crate) fn defaults(&self) -> &Variables {
         &self.defaults
+    }
+
+    #[inline]
+    pub(crate) fn has_readable_default(&self) -> bool {
+        self.has_readable_default
     }
 
     fn is_reported(&self, name: &[u8]) -> bool {
@@ -173,6 +189,7 @@ impl ServerVariables {
         let value = Value::Literal(value.into());
         if FIXED.contains(&&*name) || self.defaults.get(&name).is_none() {
             self.defaults.set(&name, value);
+            self.has_readable_default = is_readable_in(&self.defaults);
             return;
         }
         let is_default = self.defaults.get(&name) == Some(&value);
@@ -421,7 +438,7 @@ fn is_identity(name: &[u8]) -> bool {
 }
 
 /// One statement; `None` is the default.
-fn assign(out: &mut Vec<u8>, name: &[u8], value: Option<&Value>) {
+pub(crate) fn assign(out: &mut Vec<u8>, name: &[u8], value: Option<&Value>) {
     match (name, value) {
         (_, Some(Value::Config(string))) => {
             out.extend_from_slice(b"SELECT pg_catalog.set_config(");

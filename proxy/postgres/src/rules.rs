@@ -144,7 +144,7 @@ impl RuleJudge {
         let analysis = analyse(text, &Limits::default());
         let denied = self.policy.check(text, &analysis).err();
         let denied = denied.map(|denial| (denial.to_string().into(), denial.reason.word().into()));
-        let fits = |notice: &Notice| notice.policy.check(text, &analysis).is_err();
+        let fits = |notice: &Notice| notice.policy.concerns(text, &analysis);
         let notices = self.notices.iter().enumerate().filter(|(_, notice)| fits(notice)).map(|(place, _)| place);
         let verdict = Verdict { denied, fingerprint: analysis.fingerprint, notices: notices.collect() };
         if text.len() <= VERDICT_BYTES_MAX {
@@ -205,7 +205,7 @@ impl Judge for ClientJudge {
     }
 
     fn unread(&self) -> Option<Refusal> {
-        let text = "permission denied: the query is too long to be checked";
+        let text = "permission denied: the query is too long to be checked, or its client_encoding forbids that";
         self.rules.is_strict().then(|| self.rules.deny("not_analysed", text.to_owned()))
     }
 
@@ -223,7 +223,7 @@ pub(crate) struct Judges(RefCell<HashMap<Names, Option<Rc<RuleJudge>>>>);
 type Names = (Box<[u8]>, Box<[u8]>);
 
 impl Judges {
-    /// The rules have changed: clients that log in from now on have other judges.
+    /// The rules have changed: clients get other judges.
     pub(crate) fn forget(&self) {
         self.0.borrow_mut().clear();
     }
@@ -332,7 +332,8 @@ mod tests {
         assert_eq!(denies(&app, "select * from orders"), None);
         let notices = |text: &str| app.verdict(text.as_bytes()).notices.len();
         assert_eq!((notices("select * from orders"), notices("select 1")), (1, 0));
-        assert_eq!(app.verdicts.borrow().len(), 3, "a text is judged once");
+        assert_eq!((notices("select 'a\\'"), notices("do ''")), (0, 0), "only what a text shows is counted");
+        assert_eq!(app.verdicts.borrow().len(), 5, "a text is judged once");
         assert_eq!(denies(&judged(&rules, "owner", "shop").expect("rules"), "drop table orders"), None);
     }
 

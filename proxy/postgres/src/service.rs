@@ -9,7 +9,7 @@ use std::{
 
 use weir_base::{Secret, time::turn};
 use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, is_among, settings::ListenerSettings};
-use weir_postgres_session::{WorkerShare, login::LoginPolicy};
+use weir_postgres_session::{WorkerShare, login::LoginPolicy, users::Users};
 use weir_sasl::KeyCache;
 use weir_upstream::pooled::PooledUpstream;
 
@@ -61,6 +61,22 @@ impl Made {
     }
 }
 
+/// Makes the verifiers of plain passwords one after the other, before logins need them: the time of a first login would show its user.
+fn derive(users: &Users) {
+    let underived: Vec<_> = users.underived().map(Arc::downgrade).collect();
+    if underived.is_empty() {
+        return;
+    }
+    let all = async move {
+        for user in underived {
+            // A reload has other ones.
+            let Some(user) = user.upgrade() else { return };
+            let _ = weir_engine::run_blocking(move || user.verifier().is_some()).await;
+        }
+    };
+    weir_engine::spawn(all).detach();
+}
+
 /// Random bytes of the process: users that do not exist have the same salt at all its workers.
 pub(crate) fn mock_secret() -> Secret {
     Secret::from(&random_bytes()[..])
@@ -106,6 +122,9 @@ impl Service {
         settings: PostgresListenerSettings,
         upstreams: Vec<Rc<PostgresUpstream>>,
     ) -> Rc<Self> {
+        if core.worker == 0 {
+            derive(&settings.users);
+        }
         Rc::new(Self {
             share,
             metrics: ListenerMetrics::new(&core, &listener.name),
@@ -123,17 +142,27 @@ impl Service {
         })
     }
 
-    /// New settings, for clients that log in from now on.
+    /// New settings: upstreams and rules about statements for all clients, the others for those that log in from now on.
     pub fn update(
         &self,
         listener: ListenerSettings,
-        settings: PostgresListenerSettings,
+        mut settings: PostgresListenerSettings,
         upstreams: Vec<Rc<PostgresUpstream>>,
     ) {
+        let rules = self.settings().statement_rules.clone();
+        // Rules that stay as they are keep their verdicts, and no client is judged by others.
+        if rules == settings.statement_rules {
+            settings.statement_rules = rules;
+        } else {
+            self.judges.forget();
+        }
+        settings.users.adopt(&self.settings().users);
+        if self.sessions.core().worker == 0 {
+            derive(&settings.users);
+        }
         let before = self.routes();
         *self.made.borrow_mut() = Made::new(&listener, settings, upstreams);
         pauses::keep(&before, &self.routes());
-        self.judges.forget();
         self.lookups.clear();
         self.sessions.update(listener);
         self.sessions.wake_all();

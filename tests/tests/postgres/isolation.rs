@@ -13,6 +13,7 @@ use crate::gateway::before;
 use crate::hostile::{login, running, value};
 
 mod distance;
+mod encoding;
 mod forms;
 mod settings;
 mod unread;

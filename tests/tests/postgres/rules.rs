@@ -2,11 +2,14 @@
 
 use std::process::Command;
 
+use weir_tests::deadline::until_true;
 use weir_tests::gateway::Gateway;
+use weir_tests::postgres::torture::wire::{SYNC, Wire, parse, run};
 use weir_tests::postgres::{Major, Postgres, USER};
 use weir_tests::tools;
 
 use crate::gateway::{before, psql, sql, text, try_sql};
+use crate::hostile::{login, value};
 
 const RULES: &str = r#"read_only_users = ["reader"]
 statements_max = 3
@@ -51,6 +54,9 @@ fn a_denied_statement_gets_42501_with_its_rule_and_the_session_goes_on() {
     denied("select 1; select * from secret", "secret");
     denied("select 1; select 2; select 3; select 4", "more than 3 statements");
     denied("prepare p as select * from secret", "secret");
+    // Their text does not show the statements that they run.
+    denied("do $$ begin execute 'drop table notes'; end $$", "no-ddl");
+    denied("select query_to_xml('select * from secret', true, false, '')", "no-ddl");
     assert_eq!(sql(&gateway, "insert into notes values (1); select count(*) from notes"), "1");
     // A refusal is the gateway's: the server's block goes on, and its status is what the client is shown.
     let mut psql = psql(&gateway, USER, USER, "begin");
@@ -63,7 +69,7 @@ fn a_denied_statement_gets_42501_with_its_rule_and_the_session_goes_on() {
         let labels = [("rule", rule), ("action", action)];
         gateway.metrics().sum_where("weir_postgres_rules_total", &labels)
     };
-    assert_eq!((by("no-ddl", "deny"), by("secret", "deny"), by("statements_max", "deny")), (2.0, 2.0, 1.0));
+    assert_eq!((by("no-ddl", "deny"), by("secret", "deny"), by("statements_max", "deny")), (4.0, 2.0, 1.0));
     assert!(by("seen", "count") >= 4.0);
     sql(&gateway, "select pg_sleep(0)");
     gateway.wait_log("fits a statement of app at app");
@@ -127,4 +133,34 @@ print("done")
     let output = Command::new(tools::python_installed()).args(["-c", script, &url]).output().expect("Python");
     let (out, error) = text(&output);
     assert_eq!(out, "done", "{error}\n{}", gateway.log());
+}
+
+#[test]
+fn a_reload_of_the_rules_reaches_clients_that_are_connected() {
+    let server = Postgres::start(Major::Fifteen);
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = start(&server, folder.path());
+    let mut client = login(&gateway);
+    let mut prepared = login(&gateway);
+    let run_it = |wire: &mut Wire| {
+        wire.send(&[run("s", &[]), SYNC.to_vec()].concat()).expect("sent");
+        wire.reply().expect("a reply")
+    };
+    prepared.send(&[parse("s", "select count(*) from notes"), SYNC.to_vec()].concat()).expect("sent");
+    assert!(prepared.reply().expect("a reply").errors.is_empty());
+    assert_eq!(run_it(&mut prepared).rows, [["0"]]);
+    assert_eq!(value(&mut client, "select count(*) from notes"), "0");
+    let reload = |from: &str, to: &str| {
+        gateway.rewrite(|text| text.replace(from, to));
+        let outcome = gateway.admin.post("/api/v1/reload", "");
+        assert_eq!(outcome.json()["outcome"], "applied", "{}", outcome.body);
+    };
+    let (without, with) = ("tables = [\"secret\"]", "tables = [\"secret\", \"notes\"]");
+    reload(without, with);
+    until_true("the rule holds", || client.query("select count(*) from notes").expect("a reply").state() == "42501");
+    until_true("for what was prepared, too", || run_it(&mut prepared).state() == "42501");
+    assert_eq!(value(&mut client, "select 7"), "7", "the session goes on");
+    reload(with, without);
+    until_true("it is gone", || client.query("select count(*) from notes").expect("a reply").errors.is_empty());
+    until_true("for what was prepared, too", || run_it(&mut prepared).errors.is_empty());
 }

@@ -65,7 +65,7 @@ fn env(name: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-fn loaded(name: &str) -> Snapshot {
+pub(crate) fn loaded(name: &str) -> Snapshot {
     let (_directory, file) = furnished(name);
     load(&file, &env).unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
 }

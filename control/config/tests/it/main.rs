@@ -5,6 +5,7 @@ mod examples;
 mod explain;
 mod hostile;
 mod knee;
+mod postgres;
 mod protocols;
 mod reference;
 mod rehearsal;

@@ -6,7 +6,7 @@ use super::function::{SideEffect, side_effect};
 use super::name::{name, plain_text};
 use super::query::{FunctionAt, Query, query};
 use super::range::Range;
-use super::statement::{Class, Statement, Verb};
+use super::statement::{Class, Statement, Verb, Verbs};
 use super::tokens::Lexeme;
 use super::words::Word;
 use super::{copy, prepared, schema, session, setting, transaction};
@@ -26,6 +26,7 @@ pub(super) fn statement(text: &[u8], all: &[Lexeme]) -> Statement {
             range: cursor.rest(),
             class: Class::Unknown,
             verb: Verb::Unknown,
+            verbs: Verbs::default(),
             is_read_only: false,
             effects: Vec::new(),
             tables: Vec::new(),
@@ -38,6 +39,7 @@ pub(super) fn statement(text: &[u8], all: &[Lexeme]) -> Statement {
     } else {
         command(&mut draft)
     }
+    draft.statement.verbs.insert(draft.statement.verb);
     draft.statement
 }
 
@@ -59,8 +61,10 @@ fn explain(draft: &mut Draft<'_>) {
     }
     command(draft);
     let statement = &mut draft.statement;
+    statement.verbs.insert(statement.verb);
     statement.verb = Verb::Explain;
     if !runs {
+        statement.verbs = Verbs::default();
         statement.class = Class::Read;
         statement.is_read_only = true;
         // The server still needs the prepared statement that it explains.
@@ -139,6 +143,7 @@ impl<'a> Draft<'a> {
             self.effect(Effect::Opaque);
         }
         if let Some(is_temp) = found.into {
+            self.statement.verbs.insert(Verb::Create);
             let is_temp = is_temp || self.statement.tables.iter().any(|&table| self.is_in_temp(table));
             self.statement.effects.extend(is_temp.then_some(Effect::CreateTemp { drops_on_commit: false }));
         }
@@ -152,6 +157,7 @@ impl<'a> Draft<'a> {
         let is_whole = self.cursor.at == 0;
         let found = query(self.cursor.text, rest);
         self.statement.tables.extend_from_slice(&found.tables);
+        self.statement.verbs.add(found.changes);
         self.statement.is_read_only = true;
         // An UPDATE of this view calls set_config.
         let is_view = |table: &Range| *name(self.cursor.text, *table).object == *SETTINGS_VIEW;

@@ -16,6 +16,7 @@ pub(super) fn read(draft: &mut Draft<'_>) {
         (inside.cursor.all, inside.cursor.at) = (all, 0);
         inside.query();
         reads_only = inside.statement.is_read_only;
+        inside.statement.verbs.insert(inside.statement.verb);
         draft.statement = inside.statement;
     } else {
         // Oids and binary copies of long ago.

@@ -27,7 +27,8 @@
 //! shows it.
 //!
 //! A client encoding in which a byte below 0x80 can be the second of a character (SJIS, BIG5, GBK, UHC, GB18030, JOHAB)
-//! changes where strings end. The caller must not analyse texts of such a session that have a byte of 0x80 or above.
+//! changes where strings end. The caller must not analyse texts of such a session that have a byte of 0x80 or above
+//! (`encoding.rs` of `weir-postgres-session`).
 //!
 //! # Why a lexer of our own
 //!
@@ -77,4 +78,4 @@ pub use name::{QualifiedName, name};
 pub use quick::{Quick, quick};
 pub use range::Range;
 pub use reading::only_reads;
-pub use statement::{Analysis, Class, CopyMedium, CopyPlan, Flaw, Statement, Verb};
+pub use statement::{Analysis, Class, CopyMedium, CopyPlan, Flaw, Statement, Verb, Verbs};

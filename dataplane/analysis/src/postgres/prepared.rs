@@ -48,6 +48,7 @@ fn prepare(draft: &mut Draft<'_>) {
     draft.cursor.take(Word::As);
     let body = draft.cursor.rest();
     draft.query();
+    draft.statement.verbs.insert(draft.statement.verb);
     draft.statement.verb = Verb::Prepare;
     draft.statement.effects.clear();
     draft.effect(name.map_or(Effect::Opaque, |name| Effect::Prepare { name, types, body }));
@@ -81,6 +82,7 @@ fn declare(draft: &mut Draft<'_>) {
         draft.cursor.at += 1;
     }
     draft.query();
+    draft.statement.verbs.insert(draft.statement.verb);
     draft.statement.verb = Verb::Declare;
     draft.effect(name.map_or(Effect::Opaque, |name| Effect::DeclareCursor { name, hold }));
 }

@@ -17,7 +17,10 @@ use super::lexer::Kind;
 use super::range::Range;
 use super::tokens::Lexeme;
 use super::words::Word;
-use super::{cursor::Cursor, statement::Verb};
+use super::{
+    cursor::Cursor,
+    statement::{Verb, Verbs},
+};
 
 /// The findings of a walk.
 #[derive(Debug, Default)]
@@ -28,6 +31,8 @@ pub(super) struct Query {
     pub verb: Option<Verb>,
     /// An INSERT, UPDATE, DELETE or MERGE anywhere.
     pub writes: bool,
+    /// The verbs of these.
+    pub changes: Verbs,
     /// `FOR UPDATE` and its kin.
     pub locks: bool,
     /// SELECT INTO, with its table: whether that is temporary.
@@ -287,6 +292,7 @@ impl Walk<'_> {
         self.begin(verb, phase);
         self.cursor.at += words - 1;
         self.found.writes = true;
+        self.found.changes.insert(verb);
         self.cursor.take(Word::Only);
         let in_parentheses = self.cursor.take_sign(b'(');
         let table = self.cursor.qualified();

@@ -79,6 +79,47 @@ verbs! {
     Truncate "truncate", Unlisten "unlisten", Update "update", Vacuum "vacuum", Values "values", Unknown "unknown",
 }
 
+const _: () = assert!(Verb::ALL.len() <= u64::BITS as usize);
+
+/// A set of verbs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Verbs(u64);
+
+impl Verbs {
+    /// Adds one.
+    pub fn insert(&mut self, verb: Verb) {
+        self.0 |= 1 << verb as u32;
+    }
+
+    /// Adds all of those.
+    pub fn add(&mut self, those: Self) {
+        self.0 |= those.0;
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether one of these is one of those.
+    pub const fn overlaps(self, those: Self) -> bool {
+        self.0 & those.0 != 0
+    }
+
+    /// Whether each of these is one of those.
+    pub const fn is_within(self, those: Self) -> bool {
+        self.0 & !those.0 == 0
+    }
+}
+
+impl FromIterator<Verb> for Verbs {
+    fn from_iter<I: IntoIterator<Item = Verb>>(verbs: I) -> Self {
+        let mut set = Self::default();
+        verbs.into_iter().for_each(|verb| set.insert(verb));
+        set
+    }
+}
+
 /// Where the rows of a COPY come from or go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CopyPlan {
@@ -108,6 +149,9 @@ pub struct Statement {
     pub class: Class,
     /// Its command word.
     pub verb: Verb,
+    /// All verbs of what it does: its own; that of the statement which it prepares, declares, copies, or explains with ANALYZE; INSERT,
+    /// UPDATE, DELETE and MERGE anywhere in it, also in WITH; `create` for SELECT INTO. Queries in parentheses add no `select`.
+    pub verbs: Verbs,
     /// Whether it changes nothing that another session could see, takes no lock beyond that of a plain SELECT, and runs
     /// on a standby, as far as its text shows. Functions and views of the database's own can do more.
     pub is_read_only: bool,

@@ -10,8 +10,9 @@
 //! [`UserPolicy::check`], unless [`UserPolicy::is_unrestricted`]. A cached analysis can keep its verdict: it depends on the
 //! text and the user alone.
 //!
-//! The rules see what the text shows. A view reads its tables, and a function or a DO block of the database's own runs
-//! anything: rights in the database stay necessary. EXECUTE passes here because PREPARE was checked.
+//! The rules see what the text shows. A view reads its tables, and a function of the database's own runs anything: rights in
+//! the database stay necessary. DO, CALL and built-in functions that run a text fit every rule that denies, unless an earlier
+//! one allows them. EXECUTE passes here because PREPARE was checked.
 
 mod pattern;
 mod rules;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use weir_analysis::postgres::{Class, Verb};
+use weir_analysis::postgres::{Class, Verb, Verbs};
 
 use super::pattern::{Pattern, PatternError};
 
@@ -23,6 +23,9 @@ pub enum Action {
 }
 
 /// A rule as it is configured. Every list that is not empty must fit the statement; the first rule that fits decides.
+///
+/// A statement may run what its text does not show: DO, CALL, functions that run a text, such as `query_to_xml`. Deny fits it, whatever its
+/// lists are. Allow fits it only if it has no list, or one that names the statement: its functions, or the class or verb of DO and CALL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleSettings {
     /// Its name, for errors and logs: unique.
@@ -33,7 +36,8 @@ pub struct RuleSettings {
     pub users: Vec<String>,
     /// Classes, by [`Class::word`]. One must be the statement's.
     pub classes: Vec<String>,
-    /// Command words, by [`Verb::word`]. One must be the statement's.
+    /// Verbs, by [`Verb::word`]. A statement may have several ([`Statement::verbs`](weir_analysis::postgres::Statement::verbs)): Deny fits if
+    /// one is listed, Allow if all are.
     pub verbs: Vec<String>,
     /// Tables: `name`, `schema.name`, with `*`. Deny fits if the statement may name one of them; Allow if it names some,
     /// and surely only these. A name without schema may be in any schema.
@@ -103,13 +107,13 @@ pub(super) struct Rule {
     users: BTreeSet<Box<[u8]>>,
     /// Bits of the classes; 0: all.
     pub classes: u16,
-    /// Bits of the verbs; 0: all.
-    pub verbs: u64,
+    /// None: all.
+    pub verbs: Verbs,
     pub tables: Vec<Pattern>,
     pub functions: Vec<Pattern>,
 }
 
-const _: () = assert!(Class::ALL.len() <= 16 && Verb::ALL.len() <= 64);
+const _: () = assert!(Class::ALL.len() <= 16);
 
 /// The policy of a listener: does not change once it is built.
 #[derive(Debug)]
@@ -189,14 +193,14 @@ impl UserPolicy {
 impl Rule {
     fn new(settings: &RuleSettings) -> Result<Self, PolicyError> {
         let name = &settings.name;
-        let (mut classes, mut verbs) = (0, 0);
+        let (mut classes, mut verbs) = (0, Verbs::default());
         for word in &settings.classes {
             let at = Class::ALL.iter().position(|class| class.word() == word);
             classes |= 1 << at.ok_or_else(|| PolicyError::Class(name.clone(), word.clone()))?;
         }
         for word in &settings.verbs {
-            let at = Verb::ALL.iter().position(|verb| verb.word() == word);
-            verbs |= 1 << at.ok_or_else(|| PolicyError::Verb(name.clone(), word.clone()))?;
+            let verb = Verb::ALL.iter().find(|verb| verb.word() == word);
+            verbs.insert(*verb.ok_or_else(|| PolicyError::Verb(name.clone(), word.clone()))?);
         }
         let patterns = |list: &[String]| {
             let pattern = |text: &String| {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use weir_analysis::postgres::{Analysis, Class, Range, Statement, Verb, name, side_effect};
+use weir_analysis::postgres::{Analysis, Class, Effect, Range, SideEffect, Statement, Verb, name, side_effect};
 
 use super::pattern::Pattern;
 use super::rules::{Action, Rule, UserPolicy};
@@ -80,7 +80,8 @@ impl UserPolicy {
             if self.is_read_only && !reads_only(text, statement) {
                 return denied(DenialReason::ReadOnly, at);
             }
-            let rule = self.rules.iter().find(|rule| rule.fits(text, statement));
+            let is_open = runs_anything(text, statement);
+            let rule = self.rules.iter().find(|rule| rule.fits(text, statement, is_open));
             match rule.map_or(self.default, |rule| rule.action) {
                 Action::Allow => {}
                 Action::Deny => {
@@ -90,6 +91,22 @@ impl UserPolicy {
         }
         Ok(())
     }
+
+    /// Whether a rule is about one of the statements: for rules that only take notice. They count what a text shows; one that cannot be read
+    /// is about nothing.
+    pub fn concerns(&self, text: &[u8], analysis: &Analysis) -> bool {
+        let is_meant = |statement: &Statement| self.rules.iter().any(|rule| rule.lists_fit(text, statement));
+        analysis.is_whole && analysis.statements.iter().any(is_meant)
+    }
+}
+
+/// Whether something runs that the text does not show: DO, CALL, a function that runs a text, a statement that is not known.
+fn runs_anything(text: &[u8], statement: &Statement) -> bool {
+    let runs_text = |&function: &Range| {
+        matches!(side_effect(&name(text, function).object), Some(SideEffect::Opaque | SideEffect::OpaqueAdmin))
+    };
+    let is_opaque = statement.class == Class::Unknown || statement.effects.contains(&Effect::Opaque);
+    is_opaque || statement.functions.iter().any(runs_text)
 }
 
 /// Whether a read-only user may run it. EXECUTE and LISTEN are not read-only in the sense of a standby, but write nothing:
@@ -101,14 +118,46 @@ fn reads_only(text: &[u8], statement: &Statement) -> bool {
 }
 
 impl Rule {
-    fn fits(&self, text: &[u8], statement: &Statement) -> bool {
-        let bit = |at: Option<usize>| at.map_or(0, |at| 1_u64 << at);
-        let class = bit(Class::ALL.iter().position(|class| *class == statement.class));
-        let verb = bit(Verb::ALL.iter().position(|verb| *verb == statement.verb));
-        (self.classes == 0 || u64::from(self.classes) & class != 0)
-            && (self.verbs == 0 || self.verbs & verb != 0)
+    /// A statement that may run anything may do what a Deny is for, whatever that is. It may do more than an Allow is for, unless that names
+    /// it: by its class, its verb or its functions.
+    fn fits(&self, text: &[u8], statement: &Statement, runs_anything: bool) -> bool {
+        match self.action {
+            Action::Deny if runs_anything => true,
+            Action::Allow if runs_anything => self.names(statement) && self.lists_fit(text, statement),
+            Action::Deny | Action::Allow => self.lists_fit(text, statement),
+        }
+    }
+
+    /// Whether the rule has a list that is for statements such as this one, or no list at all.
+    fn names(&self, statement: &Statement) -> bool {
+        let is_unknown = statement.class == Class::Unknown;
+        let has_no_lists =
+            self.classes == 0 && self.verbs.is_empty() && self.tables.is_empty() && self.functions.is_empty();
+        has_no_lists || !self.functions.is_empty() || is_unknown && (self.classes != 0 || !self.verbs.is_empty())
+    }
+
+    fn lists_fit(&self, text: &[u8], statement: &Statement) -> bool {
+        self.class_fits(statement)
+            && self.verbs_fit(statement)
             && self.names_fit(text, &self.tables, &statement.tables)
             && self.names_fit(text, &self.functions, &statement.functions)
+    }
+
+    fn class_fits(&self, statement: &Statement) -> bool {
+        let bit = |class: Class| Class::ALL.iter().position(|known| *known == class).map_or(0, |at| 1_u16 << at);
+        // COPY FROM changes tables as INSERT does. An Allow for writes is not for it, and one for copies is.
+        let is_load = self.action == Action::Deny && statement.copy.is_some_and(|copy| copy.is_from);
+        let also = if is_load { bit(Class::Write) } else { 0 };
+        self.classes == 0 || self.classes & (bit(statement.class) | also) != 0
+    }
+
+    /// Deny is for one verb of all that the statement has, Allow for all if each is listed.
+    fn verbs_fit(&self, statement: &Statement) -> bool {
+        self.verbs.is_empty()
+            || match self.action {
+                Action::Deny => statement.verbs.overlaps(self.verbs),
+                Action::Allow => statement.verbs.is_within(self.verbs),
+            }
     }
 
     /// Deny is for one name that may be meant, Allow for all names if each is surely meant.

@@ -25,8 +25,8 @@ pub(super) enum Verdict {
     More,
     /// It is the password, and this much of it is known now.
     Right(Credential),
-    /// The keys of the password decide.
-    Derive { derivation: Derivation, password: Credential },
+    /// The keys of the password decide, unless it is known to be right.
+    Derive { derivation: Derivation, password: Credential, is_right: bool },
 }
 
 /// The exchange of SASL.
@@ -129,7 +129,7 @@ fn password(body: &[u8]) -> Result<&[u8], Refusal> {
     }
 }
 
-/// A password that is known is compared; otherwise its keys decide.
+/// An MD5 hash is compared; otherwise the keys of the password decide. They are derived in each case: the time says nothing about the user.
 fn clear_text(
     candidate: &[u8],
     verifier: &ScramVerifier,
@@ -138,15 +138,9 @@ fn clear_text(
 ) -> Result<Verdict, Refusal> {
     let password = Secret::from(candidate);
     let stored = user.filter(|user| user.verifier().is_none()).and_then(User::md5);
-    if let Some(stored) = stored {
-        return if md5::stored(name, &password) == *stored {
-            Ok(Verdict::Right(Credential::Password(password)))
-        } else {
-            Err(Refusal::wrong_password(name))
-        };
-    }
+    let is_right = stored.is_some_and(|stored| md5::stored(name, &password) == *stored);
     let derivation = Derivation::new(Mechanism::ScramSha256, &password, verifier.challenge().clone());
-    Ok(Verdict::Derive { derivation, password: Credential::Password(password) })
+    Ok(Verdict::Derive { derivation, password: Credential::Password(password), is_right })
 }
 
 impl Scram {

@@ -149,6 +149,19 @@ fn an_unknown_user_has_the_form_of_one_that_exists() {
     assert_eq!(seen("stranger7"), seen("stranger7"));
 }
 
+/// The time of a login says nothing about its user: each costs the same work.
+#[test]
+fn a_password_in_clear_text_costs_a_derivation_for_every_user() {
+    let local = World { address: None, ..World::new(Method::Password) };
+    for user in ["app", "verified", "hashed", "none", "stranger"] {
+        let (mut wire, mut login, mut message) = (Wire::default(), local.login(), Vec::new());
+        feed(&mut login, &local, &mut wire, &app(user));
+        frontend::password(&mut message, b"wrong");
+        let step = login.on_bytes(&message, &mut wire.out).step;
+        assert!(matches!(step, Step::Derive(_)), "{user}: {step:?}");
+    }
+}
+
 #[test]
 fn an_empty_password_is_refused_with_the_text_of_postgresql() {
     let local = World { address: None, ..World::new(Method::Password) };

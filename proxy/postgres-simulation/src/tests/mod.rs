@@ -5,9 +5,11 @@ use weir_postgres_session::SessionSettings;
 
 use scene::Scene;
 
+mod encoding;
 mod foreign;
 mod listening;
 mod raw;
+mod rules;
 mod scene;
 mod scenes;
 mod split;

@@ -34,6 +34,7 @@ use crate::{
     listen::ClientFeed,
     lookup::LookupFailure,
     metrics::{CancelOutcome, DatabaseMetrics},
+    penalty::Begun,
     server::{Greeting, PostgresServer, channel_binding},
     service::PostgresUpstream,
     settings::{AuthQuerySettings, PostgresListenerSettings},
@@ -80,7 +81,8 @@ pub(super) async fn admit(
     let output = stream.output.clone();
     let may_speak = Cell::new(false);
     let (waited, looked_up) = (Duration::ZERO, None);
-    let mut admission = Admission { connection, settings, security, waited, may_speak: &may_speak, looked_up };
+    let name = Vec::new();
+    let mut admission = Admission { connection, settings, security, waited, may_speak: &may_speak, name, looked_up };
     let admitted = pin!(timeout(limit, admission.run(stream)));
     match select(admitted, pin!(ended)).await {
         Either::Left((Ok(admitted), _)) => admitted,
@@ -119,6 +121,8 @@ struct Admission<'a> {
     waited: Duration,
     /// The client has sent something, and a message to it is whole and readable: no TLS handshake is under way.
     may_speak: &'a Cell<bool>,
+    /// The user that the client names.
+    name: Vec<u8>,
     /// The user that was found at the server.
     looked_up: Option<Vec<u8>>,
 }
@@ -155,8 +159,9 @@ impl Admission<'_> {
                         }
                         Step::LookUp { user, is_password_needed } => {
                             if is_password_needed {
-                                self.delay().await;
+                                self.delay(&user, stream).await?;
                             }
+                            self.name.clone_from(&user);
                             let found = self.user(user, is_password_needed, stream).await?;
                             login.on_user(found, &mut out)
                         }
@@ -260,12 +265,19 @@ impl Admission<'_> {
     }
 
     /// After wrong passwords of its address a client waits before its proof.
-    async fn delay(&mut self) {
-        let penalties = &self.connection.service.penalties;
-        let begun = self.connection.address().and_then(|address| penalties.begins(address, turn::now()));
-        let Some((delay, _waiting)) = begun else { return };
+    async fn delay(&mut self, user: &[u8], stream: &Stream) -> Result<(), CloseReason> {
+        let Some(address) = self.connection.address() else { return Ok(()) };
+        let (delay, waiting) = match self.connection.service.penalties.begins(address, user, turn::now()) {
+            Begun::Free => return Ok(()),
+            Begun::Waits(delay, waiting) => (delay, waiting),
+            Begun::Refused => {
+                return Err(self.fatal(stream, sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
+            }
+        };
         weir_engine::sleep(delay).await;
+        drop(waiting);
         self.waited = delay;
+        Ok(())
     }
 
     /// Counts a refusal; a client with a wrong password waits for it.
@@ -277,7 +289,7 @@ impl Admission<'_> {
                 service.lookups.doubt(name);
             }
             if let Some(address) = self.connection.address() {
-                weir_engine::sleep(service.penalties.failed(address, self.waited, turn::now())).await;
+                weir_engine::sleep(service.penalties.failed(address, &self.name, self.waited, turn::now())).await;
             }
         }
         stream.output.append(words);
@@ -333,7 +345,9 @@ impl Admission<'_> {
             (&name[..], own.map_or(&value[..], |(_, value)| value))
         });
         stream.output.with(|out| greeting(out, shown, cancel.key()));
-        let judge = service.judges.of(&self.settings.statement_rules, (&start.user, &start.database), self.connection);
+        // Those of now: a reload may have come since the connection did.
+        let rules = service.settings().statement_rules.clone();
+        let judge = service.judges.of(&rules, (&start.user, &start.database), self.connection);
         let session = Session::new(settings.iter().copied(), route.session.clone(), service.share.clone(), turn::now())
             .with_process(cancel.key().pid())
             .with_pool(&name_of(&upstream, &pool))

@@ -4,6 +4,7 @@ use std::{
     future::poll_fn,
     io, mem,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -24,7 +25,7 @@ use super::{
     lease::Lease,
     surroundings::Surroundings,
 };
-use crate::server::PostgresServer;
+use crate::{rules::StatementRules, server::PostgresServer};
 
 /// Chunks of one client and its server that are worked on before other tasks get their turn.
 const CHUNKS_PER_TURN_MAX: u32 = 8;
@@ -83,6 +84,8 @@ impl Drop for Busy<'_> {
 pub(super) struct Life<'a> {
     pub(super) connection: &'a Rc<Connection>,
     pub(super) client: Client,
+    /// The rules by which its statements are judged.
+    rules: Arc<StatementRules>,
     pub(super) output: Output,
     /// Bytes of the client that the session has left.
     input: Vec<u8>,
@@ -111,6 +114,7 @@ pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, mut c
     let mut life = Life {
         connection,
         client,
+        rules: connection.service.settings().statement_rules.clone(),
         output: stream.output.clone(),
         input,
         charged: 0,
@@ -359,6 +363,7 @@ impl Life<'_> {
         self.forward_cancel();
         self.follow_upstream();
         self.leave_replaced()?;
+        self.follow_rules();
         if self.client.feed.has_begun() {
             self.on_news()?;
         }
@@ -379,6 +384,18 @@ impl Life<'_> {
         let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
         let end = self.client.session.on_replaced(server.state_ref(), &io);
         end.map_or(Ok(()), |_| Err(CloseReason::of_upstream("server_replaced")))
+    }
+
+    /// A reload may have changed the rules: they hold from the client's next statement on.
+    fn follow_rules(&mut self) {
+        let rules = self.connection.service.settings().statement_rules.clone();
+        if Arc::ptr_eq(&rules, &self.rules) {
+            return;
+        }
+        let identity = &self.client.identity;
+        let judge = self.connection.service.judges.of(&rules, (&identity.user, &identity.database), self.connection);
+        self.client.session.set_judge(judge);
+        self.rules = rules;
     }
 
     /// Ends the session if nothing of it is under way.

@@ -36,6 +36,32 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "replica_lag_max",
     ),
     ("", "[upstream.postgres]\npool_size = 5\nreserve_pool_timeout = \"9s\"", "reserve_pool_timeout"),
+    // No client is refused by the second rule, which was to be the first.
+    (
+        "[listener.postgres]\n[[listener.postgres.hba]]\ntype = \"host\"\nmethod = \"trust\"\n\
+         [[listener.postgres.hba]]\ntype = \"host\"\nuser = \"eve\"\nmethod = \"reject\"",
+        "",
+        "never reached",
+    ),
+    ("[listener.postgres]\n[[listener.postgres.hba]]\ntype = \"hostssl\"\nmethod = \"trust\"", "", "offers no TLS"),
+    (
+        "[listener.postgres]\nauth = \"trust\"\n[[listener.postgres.rule]]\nname = \"no\"\naction = \"deny\"\n\
+         classes = [\"ddl\"]\nverbs = [\"truncate\"]",
+        "",
+        "fits no statement",
+    ),
+    (
+        "[listener.postgres]\nauth = \"trust\"\n[[listener.postgres.rule]]\nname = \"all\"\naction = \"allow\"\n\
+         [[listener.postgres.rule]]\nname = \"no\"\naction = \"deny\"\nclasses = [\"ddl\"]",
+        "",
+        "never decides",
+    ),
+    (
+        "[listener.postgres]\nauth = \"trust\"\n[[listener.postgres.rule]]\nname = \"no\"\naction = \"deny\"\n\
+         tables = [\"Orders\"]",
+        "",
+        "double quotes",
+    ),
 ];
 
 const GOOD: &str = "[listener.postgres]\nauth = \"trust\"";

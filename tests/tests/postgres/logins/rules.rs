@@ -1,6 +1,7 @@
 //! Rules by address, database, user and TLS, in front of a server that has the same ones in its `pg_hba.conf`.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use weir_tests::certificate::Certificates;
 use weir_tests::gateway::{Config, Gateway, secret_file};
@@ -109,4 +110,39 @@ fn a_client_that_no_rule_fits_is_refused_with_28000() {
         let words = "no pg_hba.conf entry for host \"127.0.0.1\", user";
         assert!(error.contains(&format!("FATAL:  {words} \"{user}\", database \"app\", no encryption")), "{error}");
     }
+}
+
+#[test]
+fn wrong_passwords_slow_the_logins_of_their_address() {
+    let server = Postgres::start(Major::Fifteen);
+    let folder = tempfile::tempdir().expect("a folder");
+    let password = secret_file(folder.path(), "password", PASSWORD);
+    let login = format!("password = {{ file = \"{password}\" }}");
+    let config = Config { protocol: "postgres", ..Config::to(&server.address) }
+        .listener(&format!("[[listener.user]]\nname = \"{USER}\"\n{login}"))
+        .upstream(&format!("[upstream.postgres]\nuser = \"{USER}\"\n{login}"));
+    let gateway = Gateway::start(config.workers(1));
+    let port = gateway.address.tcp().port();
+    let words = "host=127.0.0.1 dbname=app sslmode=disable";
+    let guess = || {
+        let target = format!("port={port} user={USER} {words}");
+        let mut psql = Command::new("psql");
+        psql.args(["-XAtq", &target, "-c", "select 1"]).env("PGPASSWORD", "wrong").stdin(Stdio::null());
+        text(&psql.output().expect("psql starts").stderr)
+    };
+    let begun = Instant::now();
+    enter(port, USER, words).expect("the first login");
+    assert!(begun.elapsed() < Duration::from_millis(1_500), "{:?}", begun.elapsed());
+    for _ in 0..5 {
+        assert!(guess().contains("password authentication failed"));
+    }
+    let begun = Instant::now();
+    enter(port, USER, words).expect("the password is right");
+    assert!(begun.elapsed() >= Duration::from_millis(1_900), "{:?}", begun.elapsed());
+    let said: Vec<String> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..12).map(|_| scope.spawn(guess)).collect();
+        all.into_iter().map(|one| one.join().expect("psql ends")).collect()
+    });
+    assert!(said.iter().any(|said| said.contains("too many clients")), "{said:?}");
+    assert!(said.iter().filter(|said| said.contains("password authentication failed")).count() <= 6, "{said:?}");
 }

@@ -17,7 +17,7 @@ use crate::sections::UpstreamSection;
 use crate::texts::{Name, Text, Word};
 
 /// Every name that no other entry has.
-const OTHERS: &str = "*";
+pub(super) const OTHERS: &str = "*";
 /// The name of the admin console.
 const CONSOLE: &str = "pgbouncer";
 

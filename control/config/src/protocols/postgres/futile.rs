@@ -1,5 +1,8 @@
 //! Settings that look like a limit or like protection and are none.
 
+pub(super) mod hba;
+mod statements;
+
 use std::time::Duration;
 
 use weir_postgres::settings::Method;
@@ -15,9 +18,8 @@ use crate::sections::UpstreamSection;
 /// Those of a listener.
 pub(super) fn check_listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
     let (section, path) = (&of.section.own.postgres.postgres, format!("{}.postgres", of.path));
-    // Without a user of its own the gateway logs in with the password that a client would have.
-    let has_login = of.upstream.is_some_and(|upstream| upstream.own.postgres.postgres.user.is_some());
-    if section.auth.value == Method::Trust && has_login && !of.section.own.redis.user.is_empty() {
+    statements::check(of, reader);
+    if section.hba.is_empty() && section.auth.value == Method::Trust && has_unproven_users(of) {
         let what = "believes everybody: no client has to prove the password of its [[listener.user]]";
         let help = "remove auth, or the users";
         warn_at(&section.auth, &path, "auth", what, help, reader);
@@ -34,6 +36,12 @@ pub(super) fn check_lag(lag: &At<Period>, upstreams: [&UpstreamSection; 2], path
         let help = "raise it, or lower role_interval of both upstreams";
         warn_at(lag, path, "replica_lag_max", &what, help, reader);
     }
+}
+
+/// The listener has users, and without a proof of their passwords nothing uses these: the gateway logs in as a user of its own.
+fn has_unproven_users(of: &ListenerContext<'_>) -> bool {
+    let has_login = of.upstream.is_some_and(|upstream| upstream.own.postgres.postgres.user.is_some());
+    has_login && !of.section.own.redis.user.is_empty()
 }
 
 /// Those of an upstream.

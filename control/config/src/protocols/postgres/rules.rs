@@ -4,6 +4,7 @@ use weir_base::Net;
 use weir_engine::settings::{Address, ClientAuth};
 use weir_postgres::settings::{Method, Name, Rule, Rules, Transport};
 
+use super::futile;
 use super::keys::ListenerPostgresSection;
 use crate::checks::{error_at, warn_at};
 use crate::document::At;
@@ -33,6 +34,12 @@ section! {
 /// The method of a rule: all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RuleMethod(Method);
+
+impl RuleMethod {
+    pub(super) fn method(self) -> Method {
+        self.0
+    }
+}
 
 impl Choice for RuleMethod {
     const WORDS: &'static [(&'static str, Self)] = &[
@@ -74,8 +81,10 @@ pub(super) fn rules(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> Rules 
             }
             Some(rule)
         });
+        let rules: Vec<Option<Rule>> = rules.collect();
+        futile::hba::check(&rules, of, reader);
         // One that is wrong has been reported, and its file is not used.
-        Rules(rules.flatten().collect())
+        Rules(rules.into_iter().flatten().collect())
     };
     unneeded_trust(section, needs_trust, &path, reader);
     rules

@@ -17,15 +17,19 @@ section! {
     pub(crate) struct RuleSection {
         /// Its name, in errors, in the log and as a label of metrics. Unique in the listener.
         required name: Word;
-        /// `allow`, `deny`, `log` (a line and a count; the rules go on), or `count`.
+        /// `allow`, `deny`, `log` (a line and a count; the rules go on), or `count`. DO, CALL and functions that run a text may do anything:
+        /// each `deny` fits them, and `allow` only if it has no list or names them.
         required action: RuleAction;
         /// Users whom it is for. Absent: all.
         optional users: Vec<At<Text>>;
         /// Databases that it is for, by the names that clients give. Absent: all.
         optional databases: Vec<At<Text>>;
-        /// Classes of statements: `read`, `write`, `ddl`, `transaction`, `session`, `copy`, `admin`, `unknown`.
+        /// Classes of statements: `read`, `write`, `ddl`, `transaction`, `session`, `copy`, `admin`, `unknown`; the guide has a table. COPY FROM
+        /// is `copy`, and for all but `allow` also `write`.
         optional classes: Vec<At<Word>>;
-        /// First words of statements, such as `truncate`.
+        /// Verbs of statements, such as `truncate`: the first word; that of a statement in EXPLAIN ANALYZE, PREPARE, DECLARE or COPY; INSERT,
+        /// UPDATE, DELETE and MERGE in WITH; `create` for SELECT INTO. Allow fits if all that the statement has are among them, the others if
+        /// one is.
         optional verbs: Vec<At<Word>>;
         /// Tables, as `orders`, `sales.orders`, `audit.*`. A name without schema may be in any. Allow fits if all tables of the statement are
         /// among them, the others if one is.

@@ -127,6 +127,116 @@ fn a_default_of_deny_needs_a_rule_that_allows() {
     }
 }
 
+/// The first word of a statement is not all that it does.
+#[test]
+fn verbs_are_those_of_all_that_a_statement_does() {
+    let mut reads = rule("reads", Action::Allow);
+    (reads.verbs, reads.tables) = (list(&["select"]), list(&["orders", "items"]));
+    let only_reads = Settings { default: Action::Deny, ..settings(vec![reads]) };
+    for text in [
+        "WITH d AS (DELETE FROM orders RETURNING *) SELECT * FROM orders",
+        "SELECT * INTO items FROM orders",
+        "PREPARE p AS SELECT * FROM orders",
+        "EXPLAIN ANALYZE DELETE FROM orders",
+    ] {
+        assert_eq!(verdict(&only_reads, "app", text), "default", "{text}");
+    }
+    for text in
+        ["SELECT * FROM orders WHERE id IN (SELECT id FROM items)", "WITH d AS (SELECT * FROM items) SELECT * FROM d"]
+    {
+        assert_eq!(verdict(&only_reads, "app", text), "ok", "{text}");
+    }
+    let mut no_delete = rule("no-delete", Action::Deny);
+    no_delete.verbs = list(&["delete"]);
+    let no_delete = settings(vec![no_delete]);
+    for text in [
+        "DELETE FROM orders",
+        "WITH d AS (DELETE FROM orders RETURNING *) SELECT 1",
+        "EXPLAIN ANALYZE DELETE FROM orders",
+        "PREPARE p AS DELETE FROM orders",
+        "COPY (DELETE FROM orders RETURNING *) TO STDOUT",
+        "EXPLAIN ANALYZE WITH d AS (DELETE FROM orders RETURNING *) SELECT 1",
+    ] {
+        assert_eq!(verdict(&no_delete, "app", text), "no-delete", "{text}");
+    }
+    for text in ["EXPLAIN DELETE FROM orders", "SELECT 'delete from orders'", "UPDATE orders SET n = 1"] {
+        assert_eq!(verdict(&no_delete, "app", text), "ok", "{text}");
+    }
+    let mut inserts = rule("inserts", Action::Allow);
+    inserts.verbs = list(&["insert"]);
+    let inserts = Settings { default: Action::Deny, ..settings(vec![inserts]) };
+    for text in
+        ["INSERT INTO orders VALUES (1)", "INSERT INTO orders SELECT * FROM items", "INSERT INTO orders TABLE items"]
+    {
+        assert_eq!(verdict(&inserts, "app", text), "ok", "{text}");
+    }
+}
+
+/// The text that they run may be one that the rule is for.
+#[test]
+fn a_statement_that_may_run_anything_fits_each_rule_that_denies() {
+    let texts = [
+        "DO $$ BEGIN EXECUTE 'drop table orders'; END $$",
+        "CALL p()",
+        "SELECT query_to_xml('select * from secret', true, false, '')",
+        "SELECT * FROM pg_catalog.ts_stat('select x from secret')",
+        "SELECT * FROM dblink('', 'drop table orders') AS t (a int)",
+        "PREPARE p AS SELECT query_to_xml('select * from secret', true, false, '')",
+    ];
+    let deny = |change: fn(&mut RuleSettings)| {
+        let mut no = rule("no", Action::Deny);
+        change(&mut no);
+        no
+    };
+    let denies: [fn(&mut RuleSettings); 4] = [
+        |rule| rule.classes = list(&["ddl"]),
+        |rule| rule.tables = list(&["secret"]),
+        |rule| rule.verbs = list(&["drop"]),
+        |rule| rule.functions = list(&["pg_sleep"]),
+    ];
+    for text in texts {
+        for change in denies {
+            let only = settings(vec![deny(change)]);
+            assert_eq!(verdict(&only, "app", text), "no", "{text}");
+            assert_eq!(verdict(&only, "app", "SELECT 1"), "ok");
+        }
+    }
+    // An earlier rule lets them run if it names them.
+    let allow = |change: fn(&mut RuleSettings), text: &str| {
+        let mut yes = rule("yes", Action::Allow);
+        change(&mut yes);
+        verdict(&settings(vec![yes, deny(denies[0])]), "app", text)
+    };
+    assert_eq!(allow(|rule| rule.verbs = list(&["call"]), texts[1]), "ok");
+    assert_eq!(allow(|rule| rule.functions = list(&["p"]), texts[1]), "ok");
+    assert_eq!(allow(|rule| rule.functions = list(&["other"]), texts[1]), "no");
+    assert_eq!(allow(|rule| rule.classes = list(&["unknown"]), texts[0]), "ok");
+    assert_eq!(allow(|rule| rule.users = list(&["app"]), texts[0]), "ok");
+    assert_eq!(allow(|rule| rule.classes = list(&["read"]), texts[2]), "no");
+    assert_eq!(allow(|rule| rule.verbs = list(&["select"]), texts[2]), "no");
+    assert_eq!(allow(|rule| rule.functions = list(&["query_to_xml"]), texts[2]), "ok");
+}
+
+#[test]
+fn a_rule_that_denies_writes_denies_copies_into_a_table() {
+    let mut no_writes = rule("no-writes", Action::Deny);
+    no_writes.classes = list(&["write"]);
+    let denies = settings(vec![no_writes]);
+    for text in ["COPY orders FROM STDIN", "COPY orders (a) FROM STDIN WHERE a > 1", "INSERT INTO orders VALUES (1)"] {
+        assert_eq!(verdict(&denies, "app", text), "no-writes", "{text}");
+    }
+    for text in ["COPY orders TO STDOUT", "COPY (SELECT 1) TO STDOUT", "SELECT 1"] {
+        assert_eq!(verdict(&denies, "app", text), "ok", "{text}");
+    }
+    let allows = |class: &str| {
+        let mut only = rule("only", Action::Allow);
+        only.classes = list(&[class]);
+        Settings { default: Action::Deny, ..settings(vec![only]) }
+    };
+    assert_eq!(verdict(&allows("copy"), "app", "COPY orders FROM STDIN"), "ok");
+    assert_eq!(verdict(&allows("write"), "app", "COPY orders FROM STDIN"), "default");
+}
+
 #[test]
 fn statements_and_unknown_texts_have_their_own_limits() {
     let mut settings = settings(vec![]);
