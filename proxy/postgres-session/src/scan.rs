@@ -24,7 +24,7 @@ pub(crate) trait Replies {
     fn on_fake(&mut self, server: &mut ServerState, entry: Expected);
     /// A request was skipped, or is the one that failed.
     fn on_undone(&mut self, server: &mut ServerState, entry: Expected, has_failed: bool);
-    /// An error; true if it goes to the client.
+    /// An error; true if it goes to the client. All bytes before it have been passed.
     fn on_error(&mut self, server: &mut ServerState, fields: backend::ErrorFields<'_>) -> bool;
     /// A parameter has this value now.
     fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>);
@@ -89,7 +89,8 @@ impl ServerState {
                 passes
             } else if end <= input.len() {
                 let has_company = match head.tag {
-                    tag::NOTIFICATION | tag::PARAMETER_DESCRIPTION => true,
+                    // Whether a batch may run again depends on what the client has seen, the replies in front of the error included.
+                    tag::NOTIFICATION | tag::PARAMETER_DESCRIPTION | tag::ERROR => true,
                     tag::READY_FOR_QUERY | tag::COMMAND_COMPLETE => replies.interleaves(),
                     _ => false,
                 };

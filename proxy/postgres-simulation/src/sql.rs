@@ -82,8 +82,8 @@ pub enum Sql {
     CopyIn,
     /// `COPY t TO STDOUT`.
     CopyOut,
-    /// `ALTER TABLE t ...`: plans of statements that were prepared before are outdated.
-    Alter,
+    /// `ALTER TABLE name ADD b INT`: plans of statements that read the table and were prepared before are outdated.
+    Alter(String),
 }
 
 impl Sql {
@@ -112,6 +112,14 @@ impl Sql {
                 | Read(_)
                 | Fetch(_)
         )
+    }
+
+    /// The table that it reads, if it returns rows. A statement that names none stands for any that reads `t`.
+    pub fn table(&self) -> Option<&str> {
+        match self {
+            Self::Read(table) => Some(table),
+            _ => self.has_rows().then_some("t"),
+        }
     }
 
     /// It has a parameter.
@@ -201,7 +209,6 @@ fn one(text: &str) -> Result<Option<Sql>, SyntaxError> {
         "SELECT PG_ADVISORY_UNLOCK_ALL()" => Sql::UnlockAll,
         "COPY T FROM STDIN" => Sql::CopyIn,
         "COPY T TO STDOUT" => Sql::CopyOut,
-        "ALTER TABLE T ADD B INT" => Sql::Alter,
         _ => return named(&after, &upper).map(Some),
     }))
 }
@@ -224,7 +231,8 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         let (name, body) = rest.split_once(" AS ").ok_or(SyntaxError)?;
         return Ok(Sql::Prepare(unquote(name), body.to_owned()));
     }
-    let by_name: [ByName; 11] = [
+    let by_name: [ByName; 12] = [
+        ("ALTER TABLE ", |rest| Sql::Alter(rest.split(' ').next().unwrap_or_default().to_ascii_lowercase())),
         ("EXECUTE ", Sql::Execute),
         ("DEALLOCATE ", |name| Sql::Deallocate(Some(name))),
         ("SELECT A FROM ", Sql::Read),

@@ -6,6 +6,7 @@ use weir_postgres_session::SessionSettings;
 use scene::Scene;
 
 mod foreign;
+mod healing;
 mod listening;
 mod raw;
 mod scene;
