@@ -28,6 +28,9 @@ pub enum Next {
     NeedServer(Want),
     /// Call [`Session::on_client`] again after the next reply of the server, or when its output has room.
     Wait,
+    /// The client needs its server no longer, although no reply came: take it back, then call [`Session::on_client`] without it and with
+    /// the bytes that were left.
+    Release(Cleanliness),
     /// Send what is buffered, then close. If it holds a server, call [`Session::on_client_gone`].
     Close(End),
 }
@@ -282,6 +285,15 @@ impl Session {
         }
         self.is_listening = next == Next::More;
         self.taken_bytes += feed.consumed() as u64;
+        let next = match server {
+            // Behind what the gateway answers itself no reply comes that would release the server.
+            Some(server) if self.is_listening && server.queue.is_quiet() => match self.settle(server, io) {
+                ServerStep::Continue => next,
+                ServerStep::Release(cleanliness) => Next::Release(cleanliness),
+                ServerStep::Close(end) => Next::Close(end),
+            },
+            _ => next,
+        };
         Taken { consumed: feed.consumed(), next }
     }
 
@@ -314,29 +326,33 @@ impl Session {
         if !server.queue.is_quiet() {
             return Ok(ServerStep::Continue);
         }
-        self.settle(server, io)
+        Ok(self.settle(server, io))
     }
 
     /// Everything sent has its reply.
-    fn settle(&mut self, server: &mut ServerState, io: &impl Io) -> Result<ServerStep, Violation> {
+    fn settle(&mut self, server: &mut ServerState, io: &impl Io) -> ServerStep {
         // Until then, notifications of the server's process are the client's.
         if self.listening.as_ref().is_some_and(|listening| listening.waits_for_fence()) {
-            return Ok(ServerStep::Continue);
+            return ServerStep::Continue;
         }
         if self.busy_since.take().is_some() {
             self.idle_since = io.now();
         }
+        let was_used = self.attachment == Attachment::Used;
         match self.attachment {
             Attachment::Preparing => {
                 self.attachment = Attachment::Fresh;
                 self.lost_unused = 0;
-                return Ok(ServerStep::Continue);
+                return ServerStep::Continue;
             }
             Attachment::Spoiled => {
                 self.attachment = Attachment::None;
-                return Ok(ServerStep::Release(Cleanliness::Dirty));
+                return ServerStep::Release(Cleanliness::Dirty);
             }
-            Attachment::Fresh | Attachment::None => return Ok(ServerStep::Continue),
+            // The message that wants it is still to be taken.
+            Attachment::Fresh if !self.is_listening => return ServerStep::Continue,
+            Attachment::None => return ServerStep::Continue,
+            Attachment::Fresh => {}
             Attachment::Used => {
                 self.restore_startup(server, io);
                 self.count_locks(server, io);
@@ -344,11 +360,10 @@ impl Session {
         }
         // The message that waits for these replies needs this server.
         if self.is_waiting || !server.queue.is_quiet() {
-            return Ok(ServerStep::Continue);
+            return ServerStep::Continue;
         }
         if self.settings.pool_mode == PoolMode::Statement && server.status != TransactionStatus::Idle {
-            let end = self.end_with(Refusal::BLOCK_IN_STATEMENT_POOLING, io);
-            return Ok(ServerStep::Close(end));
+            return ServerStep::Close(self.end_with(Refusal::BLOCK_IN_STATEMENT_POOLING, io));
         }
         if server.variables.has_temporary_path() && self.is_multiplexed() {
             self.add_pin(PinReasons::TEMPORARY_TABLE, server, io);
@@ -358,11 +373,13 @@ impl Session {
             Verdict::Clean => Cleanliness::Clean,
             Verdict::Reset => Cleanliness::Dirty,
             Verdict::Close => Cleanliness::Unusable,
-            Verdict::Keep | Verdict::Drain | Verdict::Rollback => return Ok(ServerStep::Continue),
+            Verdict::Keep | Verdict::Drain | Verdict::Rollback => return ServerStep::Continue,
         };
         self.detach(server);
-        io.count(crate::io::Event::Transaction);
-        Ok(ServerStep::Release(cleanliness))
+        if was_used {
+            io.count(crate::io::Event::Transaction);
+        }
+        ServerStep::Release(cleanliness)
     }
 
     /// Has the server count the advisory locks that are left behind an unlock. Its reply may be false, of several rows, or never

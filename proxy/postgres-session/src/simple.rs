@@ -59,6 +59,9 @@ impl Session {
             {
                 return next;
             }
+            if server.is_none() && self.is_deallocated_without_server(facts, head, turn) {
+                return None;
+            }
             if let Err(next) = self.reserve(facts, head, turn, server.as_deref_mut()) {
                 return next;
             }
@@ -249,6 +252,22 @@ impl Session {
         server.queue.push(Expected::fake(Request::LocalCommand, Note::Reply(bytes.into())));
         server.queue.push(Expected::fake(Request::LocalReady, Note::None));
         self.emit_due(server, turn.io);
+        true
+    }
+
+    /// The same while the client holds no server: none is needed.
+    fn is_deallocated_without_server<I: Io>(&mut self, facts: &Facts, head: Head, turn: &mut Turn<'_, '_, I>) -> bool {
+        let Some(Effect::Deallocate(name)) = facts.only() else { return false };
+        if !self.is_of_protocol(name) {
+            return false;
+        }
+        self.names.remove(name);
+        self.unnamed = None;
+        turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+        turn.io.encode_to_client(|out| {
+            backend::command_complete(out, b"DEALLOCATE");
+            backend::ready_for_query(out, TransactionStatus::Idle);
+        });
         true
     }
 

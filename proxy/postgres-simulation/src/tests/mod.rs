@@ -7,6 +7,7 @@ use scene::Scene;
 
 mod foreign;
 mod healing;
+mod leases;
 mod listening;
 mod raw;
 mod scene;

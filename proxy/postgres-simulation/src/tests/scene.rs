@@ -74,6 +74,7 @@ impl Scene {
             self.held.drain(..taken.consumed);
             match taken.next {
                 Next::NeedServer(_) if !self.is_attached => self.is_attached = true,
+                Next::Release(cleanliness) => self.release(cleanliness),
                 next => return next,
             }
         }
@@ -119,16 +120,18 @@ impl Scene {
     pub(super) fn reply(&mut self, bytes: &[u8]) {
         match self.session.on_server(bytes, &mut self.state, &self.io).expect("the model keeps to the protocol") {
             ServerStep::Continue => {}
-            ServerStep::Release(cleanliness) => {
-                self.is_attached = false;
-                self.releases.push(cleanliness);
-                if cleanliness == Cleanliness::Dirty {
-                    self.recover(Recovery::new(None));
-                }
-            }
+            ServerStep::Release(cleanliness) => self.release(cleanliness),
             ServerStep::Close(end) => panic!("{end:?}"),
         }
         self.pump();
+    }
+
+    fn release(&mut self, cleanliness: Cleanliness) {
+        self.is_attached = false;
+        self.releases.push(cleanliness);
+        if cleanliness == Cleanliness::Dirty {
+            self.recover(Recovery::new(None));
+        }
     }
 
     /// Runs a recovery to its end.

@@ -31,6 +31,8 @@ pub(super) struct Lease {
     pub(super) acquiring: Option<Acquiring>,
     /// The output of the server was congested when the session last looked.
     pub(super) was_congested: bool,
+    /// The session gave a server back while it took bytes of its client.
+    pub(super) was_released: bool,
     /// When the client wanted a server.
     wanted: Time,
     /// When it got one.

@@ -221,6 +221,9 @@ impl Life<'_> {
         self.note_busy(self.client.session.busy_since().is_some() || self.lease.acquiring.is_some());
         self.show_channels(self.client.session.channels());
         self.charge();
+        if mem::take(&mut self.lease.was_released) && self.connection.service.sessions.drain_state() == Drain::Firm {
+            self.drain()?;
+        }
         Ok(())
     }
 
@@ -293,6 +296,12 @@ impl Life<'_> {
                 Next::More => Wanted::Bytes,
                 Next::Wait => Wanted::Reply,
                 Next::Close(end) => return Err(self.over(&end)),
+                Next::Release(cleanliness) => {
+                    self.release(cleanliness);
+                    self.active = turn::now();
+                    self.lease.was_released = true;
+                    continue;
+                }
                 Next::NeedServer(want) => match self.acquire(want) {
                     Some(server) => {
                         self.attach(server);
