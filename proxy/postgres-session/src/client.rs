@@ -115,6 +115,17 @@ impl Session {
         Next::Wait
     }
 
+    /// A Query or FunctionCall behind a batch without its Sync: if the batch fails, the server skips the message too. The gateway has to know
+    /// that before it refuses or answers the message itself.
+    pub(crate) fn wait_for_open_batch<I: Io>(
+        &mut self,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) -> Option<Next> {
+        let server = server.filter(|server| server.queue.needs_sync() && !server.queue.is_empty())?;
+        Some(self.wait_for_replies(turn, server))
+    }
+
     /// The next bytes of a message that passes in pieces.
     fn take_body(&mut self, feed: &mut Feed<'_>, server: Option<&mut ServerState>, io: &impl Io) -> Option<Next> {
         let bytes = self.body_left.min(feed.rest().len());
@@ -206,12 +217,18 @@ impl Session {
         self.drop_message(head, turn.feed, turn.io);
         match server {
             Some(server) if !server.queue.is_quiet() => {
+                if !is_batch && server.queue.needs_sync() && !server.queue.is_skipping() {
+                    // A Query ends the transaction of an open batch, and its portals.
+                    turn.io.encode_to_server(frontend::sync);
+                    server.queue.push(Expected::swallow(Request::Sync, Note::None));
+                }
                 let mut bytes = Vec::new();
                 backend::error(&mut bytes, &refusal.report());
                 server.queue.push(Expected::fake(Request::LocalError, Note::Reply(bytes.into())));
                 if !is_batch {
                     server.queue.push(Expected::fake(Request::LocalReady, Note::None));
                 }
+                self.emit_due(server, turn.io);
             }
             server => {
                 let status = server.map_or(weir_postgres_codec::TransactionStatus::Idle, |server| server.status);
@@ -285,6 +302,9 @@ impl Session {
         turn: &mut Turn<'_, '_, I>,
         mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
+        if let Some(next) = self.wait_for_open_batch(turn, server.as_deref_mut()) {
+            return Some(next);
+        }
         if self.is_denied(Judged::FunctionCall, head, turn, server.as_deref_mut()) {
             return None;
         }

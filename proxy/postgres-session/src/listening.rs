@@ -221,10 +221,7 @@ impl Session {
             let Effect::Listen(channel) = effect else { continue };
             let answer = turn.io.listen(channel, encoding.as_deref());
             if let Channel::Refused(refusal) = &answer {
-                self.refuse(refusal, head, turn, server.as_deref_mut());
-                if let Some(server) = server {
-                    self.emit_due(server, turn.io);
-                }
+                self.refuse(refusal, head, turn, server);
                 return Err(None);
             }
             self.listening().reserve(channel);

@@ -33,6 +33,9 @@ impl Session {
         turn: &mut Turn<'_, '_, I>,
         mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
+        if let Some(next) = self.wait_for_open_batch(turn, server.as_deref_mut()) {
+            return Some(next);
+        }
         if head.body > self.settings.message_bytes {
             return self.pass_opaque(head, turn, server, Request::Query);
         }

@@ -10,6 +10,7 @@ mod healing;
 mod leases;
 mod listening;
 mod raw;
+mod refusals;
 mod scene;
 mod scenes;
 mod split;
