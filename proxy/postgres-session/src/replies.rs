@@ -176,6 +176,11 @@ impl<I: Io> Replies for Delivery<'_, I> {
                 }
                 return false;
             }
+            Note::LocksCounted => {
+                // A late cancel request, or a time limit of the client. It has its ReadyForQuery already, and keeps the server.
+                self.session.has_unlocked = true;
+                return false;
+            }
             Note::Effects(facts) => self.apply_failed(&facts, server),
             Note::Bound(named) if is_outdated(&fields) => {
                 if !named.is_seen.get() && self.may_repeat(server) {

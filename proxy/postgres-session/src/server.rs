@@ -134,9 +134,10 @@ impl ServerState {
         !self.queue.is_empty()
     }
 
-    /// A cancel request would hit a request of the client, and not the parameters that go before it.
+    /// A cancel request would hit a request of the client, and not what the gateway sends before or behind it.
     pub fn runs_request(&self) -> bool {
-        self.queue.front().is_some_and(|front| !matches!(front.note, Note::Replayed { .. }))
+        let is_own = |note: &Note| matches!(note, Note::Replayed { .. } | Note::Aligned(..) | Note::LocksCounted);
+        self.queue.front().is_some_and(|front| !is_own(&front.note))
     }
 
     /// It can do nothing before the client sends more: the data of a COPY, the rest of a message, or of a batch that executes nothing yet.

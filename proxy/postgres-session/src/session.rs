@@ -335,7 +335,8 @@ impl Session {
         if self.listening.as_ref().is_some_and(|listening| listening.waits_for_fence()) {
             return ServerStep::Continue;
         }
-        if self.busy_since.take().is_some() {
+        let was_busy = self.busy_since.take().is_some();
+        if was_busy {
             self.idle_since = io.now();
         }
         let was_used = self.attachment == Attachment::Used;
@@ -355,7 +356,10 @@ impl Session {
             Attachment::Fresh => {}
             Attachment::Used => {
                 self.restore_startup(server, io);
-                self.count_locks(server, io);
+                // Once behind requests of the client: if that fails, again behind its next ones.
+                if was_busy {
+                    self.count_locks(server, io);
+                }
             }
         }
         // The message that waits for these replies needs this server.

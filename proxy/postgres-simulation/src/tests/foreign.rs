@@ -166,6 +166,24 @@ fn a_client_keeps_its_server_until_it_has_no_advisory_lock() {
     assert_eq!(scene.releases.len(), 2);
 }
 
+/// A cancel request that was on its way, or a `statement_timeout`: the client is idle, and would take the error for its next reply.
+#[test]
+fn the_look_for_locks_fails_without_a_word() {
+    let mut scene = scene();
+    scene.ask(&query("SELECT pg_advisory_lock(1)"));
+    scene.send(&query("SELECT pg_advisory_unlock(1)"));
+    assert!(scene.state.runs_request());
+    scene.serve();
+    assert_eq!(tags(&scene.io.to_client.take()), "TDCZ");
+    assert!(!scene.state.runs_request() && scene.is_attached, "only the gateway's own statement is under way");
+    scene.model.cancel();
+    assert_eq!(tags(&scene.turn(usize::MAX)), "", "the client has its reply");
+    assert!(scene.is_attached && scene.session.pin().reasons == PinReasons::ADVISORY_LOCK);
+    assert!(scene.to_server().is_empty(), "it is not tried without end");
+    assert_eq!(tags(&scene.ask(&query("SELECT 'a'"))), "TDCZ");
+    assert!(!scene.is_attached, "the next look finds no lock");
+}
+
 /// The CREATE does not say that its table is temporary.
 #[test]
 fn a_path_of_temporary_objects_pins_wherever_it_comes_from() {

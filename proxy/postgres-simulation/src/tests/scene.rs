@@ -117,6 +117,14 @@ impl Scene {
         self.io.to_client.take()
     }
 
+    /// The server processes what has been sent, and its replies come back at once; what they make the gateway send waits.
+    pub(super) fn serve(&mut self) {
+        self.model.receive(&self.io.to_server.take());
+        self.model.run();
+        let output = self.model.take_output();
+        self.reply(&output);
+    }
+
     pub(super) fn reply(&mut self, bytes: &[u8]) {
         match self.session.on_server(bytes, &mut self.state, &self.io).expect("the model keeps to the protocol") {
             ServerStep::Continue => {}
