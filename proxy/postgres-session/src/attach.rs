@@ -111,6 +111,8 @@ impl Session {
         let mut error_sent_for_front = server.has_failed;
         while let Some(entry) = server.queue.pop() {
             if entry.fate == Fate::Swallow {
+                // Its error was none of the next request.
+                error_sent_for_front = false;
                 continue;
             }
             match entry.request {

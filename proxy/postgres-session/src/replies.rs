@@ -157,6 +157,8 @@ impl<I: Io> Replies for Delivery<'_, I> {
             return true;
         }
         match server.queue.front().map_or(Note::None, |front| front.note.clone()) {
+            // The server goes away: the parameters are not at fault, and nothing of the client has run. The lost connection speaks.
+            Note::Replayed { .. } | Note::Aligned(..) if fields.is_fatal() => return false,
             Note::Replayed { has_foreign: true, .. } if self.session.attachment == Attachment::Preparing => {
                 // Another server will do. This one is reset.
                 self.session.attachment = Attachment::Spoiled;

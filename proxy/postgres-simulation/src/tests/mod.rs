@@ -9,6 +9,7 @@ mod foreign;
 mod healing;
 mod leases;
 mod listening;
+mod losses;
 mod raw;
 mod refusals;
 mod scene;

@@ -52,6 +52,13 @@ impl Scene {
                 .with_pool("pool");
     }
 
+    /// The pool has another server for the next message.
+    pub(super) fn exchange_server(&mut self) {
+        assert!(!self.is_attached, "a client has the server");
+        self.model = ModelServer::new();
+        self.state = ServerState::new(ModelServer::reports(), None, &self.share);
+    }
+
     /// The server moves to another worker, which has nothing of this one.
     pub(super) fn move_to_worker(&mut self) {
         assert!(!self.is_attached, "a client has the server");

@@ -1,0 +1,64 @@
+//! Servers that go away, with and without a word.
+
+use weir_postgres_codec::backend;
+use weir_postgres_session::{Next, ServerStep, SessionSettings};
+
+use super::scene::{Scene, tags};
+use super::{bytes, query, scene};
+
+/// The last words of a server that is shut down.
+fn shutdown() -> Vec<u8> {
+    let text = "terminating connection due to administrator command";
+    bytes(|out| backend::error(out, &backend::ErrorReport::fatal("57P01", text)))
+}
+
+/// The server says `words`, and closes the connection. What the client gets.
+fn lose(scene: &mut Scene, words: &[u8]) -> (Next, String) {
+    scene.io.to_server.take();
+    if !words.is_empty() {
+        let step = scene.session.on_server(words, &mut scene.state, &scene.io);
+        assert_eq!(step, Ok(ServerStep::Continue));
+    }
+    scene.is_attached = false;
+    let next = scene.session.on_server_lost(&mut scene.state, &scene.io);
+    scene.exchange_server();
+    (next, tags(&scene.io.to_client.take()))
+}
+
+/// Nothing of the client has run: its statement goes to another server.
+#[test]
+fn a_server_that_ends_before_it_has_the_parameters_costs_nothing() {
+    for words in [shutdown(), Vec::new()] {
+        let mut scene = Scene::new(SessionSettings::default(), &[(b"application_name", b"mine")]);
+        assert_eq!(scene.send(&query("SELECT 'a'")), Next::Wait, "the parameters are unproven");
+        assert_eq!(lose(&mut scene, &words), (Next::More, String::new()));
+        assert_eq!(scene.pump(), Next::Wait, "at another server");
+        assert_eq!(tags(&scene.turn(usize::MAX)), "TDCZ");
+    }
+}
+
+/// They are sure to work, so the client's requests were sent at once.
+#[test]
+fn a_server_that_ends_instead_of_taking_sure_parameters_costs_each_request_one_error() {
+    for words in [shutdown(), Vec::new()] {
+        let mut scene = scene();
+        scene.ask(&query("SET work_mem = '1MB'"));
+        scene.exchange_server();
+        scene.send(&[query("SELECT 'a'"), query("SELECT 'b'")].concat());
+        assert_eq!(lose(&mut scene, &words), (Next::More, "EZEZ".to_owned()));
+        assert_eq!(tags(&scene.ask(&query("SHOW work_mem"))), "TDCZ", "the session goes on");
+    }
+}
+
+/// The gateway prepares what the client has named by SQL, in front of its Query.
+#[test]
+fn a_server_that_ends_instead_of_preparing_for_a_query_costs_it_one_error() {
+    for words in [shutdown(), Vec::new()] {
+        let mut scene = scene();
+        scene.ask(&query("PREPARE q AS SELECT 'q'"));
+        scene.exchange_server();
+        scene.send(&query("EXECUTE q"));
+        assert_eq!(lose(&mut scene, &words), (Next::More, "EZ".to_owned()));
+        assert_eq!(tags(&scene.ask(&query("EXECUTE q"))), "TDCZ");
+    }
+}
