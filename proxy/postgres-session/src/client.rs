@@ -391,16 +391,17 @@ impl Session {
             self.refuse(&Refusal::OPAQUE, head, turn, server);
             return None;
         }
-        let server = match self.ready(false, head, turn, server) {
-            Ok(server) => server,
-            Err(next) => return next,
-        };
         // A Parse without a name takes the place of the unnamed statement.
         let is_unnamed = self.is_multiplexed() && request == Request::Parse && {
             match turn.feed.rest().get(frame::HEAD_BYTES) {
                 Some(first) => *first == 0,
+                // Nor does a server wait for it.
                 None => return Some(Next::More),
             }
+        };
+        let server = match self.ready(false, head, turn, server) {
+            Ok(server) => server,
+            Err(next) => return next,
         };
         if is_unnamed && Self::is_unnamed_uncertain(server) {
             return Some(self.wait_for_replies(turn, server));

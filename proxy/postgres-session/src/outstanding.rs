@@ -217,6 +217,11 @@ impl Outstanding {
         self.needs_sync() && self.entries.iter().all(runs_nothing)
     }
 
+    /// The server keeps replies back, and nothing that was sent makes it send them: without a Flush it may have run everything, or not.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.is_open && !self.is_flushed && !self.entries.is_empty()
+    }
+
     /// Whether a Flush is due so that the replies come; once behind each request.
     pub(crate) fn flush_due(&mut self) -> bool {
         self.needs_sync() && !std::mem::replace(&mut self.is_flushed, true)

@@ -439,8 +439,19 @@ impl Life<'_> {
             self.drain()?;
         }
         let metrics = &*self.client.metrics;
-        let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
-        self.client.session.on_deadline(self.lease.state(), &io).map_or(Ok(()), |end| Err(self.over(&end)))
+        let end = match &mut self.lease.server {
+            Some(server) => {
+                let (stream, state) = server.parts();
+                let server = Some(&stream.output);
+                let io = Surroundings { client: &self.output, server, metrics, feed: &self.client.feed };
+                self.client.session.on_deadline(Some(state), &io)
+            }
+            None => {
+                let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
+                self.client.session.on_deadline(None, &io)
+            }
+        };
+        end.map_or(Ok(()), |end| Err(self.over(&end)))
     }
 
     /// Charges the bytes that the session has left to the byte budget of the process.

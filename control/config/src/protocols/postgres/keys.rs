@@ -60,7 +60,7 @@ section! {
         default query_wait_notify: Period = Period(postgres::QUERY_WAIT_NOTIFY) => Period::secs(0)..=PATH_PERIOD_MAX;
         /// From a request to the end of its response; then the query is cancelled and the client disconnected. 0: no limit.
         default query_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(86_400);
-        /// A client that is silent so long within a transaction, a COPY of its data or a message is disconnected, and its transaction rolled back. 0: no limit.
+        /// A client that is silent so long within a transaction, a COPY of its data, a batch without its Sync or a message is disconnected, and its transaction rolled back. 0: no limit.
         default idle_transaction_timeout: Period = Period(postgres::IDLE_TRANSACTION_TIMEOUT) => Period::secs(0)..=Period::secs(86_400);
         /// A client that is silent so long outside of a transaction is disconnected. 0: no limit.
         default client_idle_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(30 * 86_400);
