@@ -203,7 +203,9 @@ impl Replies for Silence<'_> {
     }
 
     fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>) {
-        server.variables.on_report(report.name, report.value, &mut self.share.variables.borrow_mut());
+        if !server.variables.on_report(report.name, report.value, &mut self.share.variables.borrow_mut()) {
+            server.dirt |= PinReasons::UNKNOWN_SETTING;
+        }
     }
 
     fn holds(&mut self, _: &[u8]) -> bool {

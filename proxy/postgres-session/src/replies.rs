@@ -200,7 +200,10 @@ impl<I: Io> Replies for Delivery<'_, I> {
     }
 
     fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>) {
-        server.variables.on_report(report.name, report.value, &mut self.session.share.variables.borrow_mut());
+        let share = self.session.share.clone();
+        if !server.variables.on_report(report.name, report.value, &mut share.variables.borrow_mut()) {
+            self.pin(PinReasons::UNKNOWN_SETTING, server);
+        }
     }
 
     fn holds(&mut self, body: &[u8]) -> bool {
@@ -338,7 +341,7 @@ impl<I: Io> Delivery<'_, I> {
                     if server.variables.needs_identity(name) {
                         self.pin(PinReasons::UNKNOWN_SETTING, server);
                     }
-                    server.variables.on_set(name, kept(value), &mut sets());
+                    self.set(name, kept(value), server);
                 }
                 Value::Default => self.reset(Some(name), server),
                 Value::Unknown if server.variables.reports(name) => {}
@@ -380,6 +383,15 @@ impl<I: Io> Delivery<'_, I> {
         }
     }
 
+    /// A statement set a parameter. What there is no room for stays with the server, and the client with it.
+    fn set(&mut self, name: &[u8], value: crate::variables::Value, server: &mut ServerState) {
+        if !server.variables.has_room_for(name, value.text().len()) {
+            return self.pin(PinReasons::UNKNOWN_SETTING, server);
+        }
+        let share = self.session.share.clone();
+        server.variables.on_set(name, value, &mut share.variables.borrow_mut());
+    }
+
     /// A statement reset a parameter, or all of them.
     fn reset(&mut self, name: Option<&[u8]>, server: &mut ServerState) {
         server.variables.on_reset(name, &mut self.session.share.variables.borrow_mut());
@@ -387,11 +399,8 @@ impl<I: Io> Delivery<'_, I> {
     }
 
     fn identity(&mut self, name: &[u8], value: &Value, server: &mut ServerState) {
-        let share = self.session.share.clone();
         match value {
-            Value::Sql(_) | Value::Config(_) => {
-                server.variables.on_set(name, kept(value), &mut share.variables.borrow_mut());
-            }
+            Value::Sql(_) | Value::Config(_) => self.set(name, kept(value), server),
             Value::Default => self.reset(Some(name), server),
             Value::Unknown => self.pin(PinReasons::UNKNOWN_SETTING, server),
         }

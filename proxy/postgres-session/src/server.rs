@@ -193,7 +193,9 @@ impl ServerState {
                 tag::PARAMETER_STATUS => {
                     let report =
                         backend::ParameterStatus::read(body).map_err(|error| error.violation(Culprit::Upstream))?;
-                    self.variables.on_report(report.name, report.value, &mut share.variables.borrow_mut());
+                    if !self.variables.on_report(report.name, report.value, &mut share.variables.borrow_mut()) {
+                        return Err(unexpected(head.tag));
+                    }
                 }
                 tag::NOTICE | tag::NOTIFICATION => {}
                 tag => return Err(unexpected(tag)),

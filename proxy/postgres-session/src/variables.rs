@@ -45,6 +45,12 @@ pub(crate) const AUTHORIZATION: &[u8] = b"session_authorization";
 /// Sets of parameters kept per worker before unused ones are dropped.
 const SETS_MAX: usize = 1_024;
 
+/// Parameters of one client that follow it from server to server. One with more keeps its server. Default 256: applications set some dozens.
+const NAMES_MAX: usize = 256;
+
+/// Bytes of their names and values. Default 64 KiB; each change of one copies them. Worst case: as much for each client.
+const BYTES_MAX: usize = 64 * 1024;
+
 /// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
@@ -54,6 +60,14 @@ pub enum Value {
     Expression(Box<[u8]>),
     /// The string that stood in `set_config`.
     Config(Box<[u8]>),
+}
+
+impl Value {
+    /// The text of the value, in one of its forms.
+    pub(crate) fn text(&self) -> &[u8] {
+        let (Self::Literal(text) | Self::Expression(text) | Self::Config(text)) = self;
+        text
+    }
 }
 
 /// Parameters that differ from the defaults of their session, by lower-case name.
@@ -167,16 +181,31 @@ impl ServerVariables {
         self.is_reported(name)
     }
 
-    /// ParameterStatus.
-    pub(crate) fn on_report(&mut self, name: &[u8], value: &[u8], sets: &mut VariableSets) {
+    /// The client may have the parameter with a value of so many bytes besides its others.
+    pub(crate) fn has_room_for(&self, name: &[u8], value_bytes: usize) -> bool {
+        let others = self.now.iter().filter(|(other, _)| !other.eq_ignore_ascii_case(name));
+        let (mut count, mut bytes) = (1, name.len() + value_bytes);
+        for (name, value) in others {
+            count += 1;
+            bytes += name.len() + value.text().len();
+        }
+        count <= NAMES_MAX && bytes <= BYTES_MAX
+    }
+
+    /// ParameterStatus. False: there is no room for it, so that the value is not known.
+    pub(crate) fn on_report(&mut self, name: &[u8], value: &[u8], sets: &mut VariableSets) -> bool {
         let name = name.to_ascii_lowercase();
         let value = Value::Literal(value.into());
         if FIXED.contains(&&*name) || self.defaults.get(&name).is_none() {
             self.defaults.set(&name, value);
-            return;
+            return true;
         }
         let is_default = self.defaults.get(&name) == Some(&value);
-        self.change(sets, |now| if is_default { now.unset(&name) } else { now.set(&name, value) });
+        let has_room = is_default || self.has_room_for(&name, value.text().len());
+        if has_room {
+            self.change(sets, |now| if is_default { now.unset(&name) } else { now.set(&name, value) });
+        }
+        has_room
     }
 
     /// A statement set a parameter, for longer than its transaction if that commits.
@@ -319,10 +348,7 @@ impl ServerVariables {
     /// New objects are temporary although their CREATE does not say so.
     #[inline]
     pub(crate) fn has_temporary_path(&self) -> bool {
-        let names_temp = |value: &Value| {
-            let (Value::Literal(path) | Value::Expression(path) | Value::Config(path)) = value;
-            memchr::memmem::find(&path.to_ascii_lowercase(), b"pg_temp").is_some()
-        };
+        let names_temp = |value: &Value| memchr::memmem::find(&value.text().to_ascii_lowercase(), b"pg_temp").is_some();
         !self.now.0.is_empty() && self.now.get(b"search_path").is_some_and(names_temp)
     }
 

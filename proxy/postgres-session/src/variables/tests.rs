@@ -131,3 +131,27 @@ fn equal_sets_are_one_object() {
     other.on_set(b"X.Y", expression("1"), sets);
     assert!(Rc::ptr_eq(one.now(), other.now()));
 }
+
+/// Each SET copies them all.
+#[test]
+fn parameters_of_a_client_are_bounded() {
+    let sets = &mut VariableSets::default();
+    let mut server = server(sets);
+    let mut set = |name: &str, value: &str| {
+        let has_room = server.has_room_for(name.as_bytes(), value.len());
+        if has_room {
+            server.on_set(name.as_bytes(), expression(value), sets);
+        }
+        has_room
+    };
+    for number in 0..NAMES_MAX {
+        assert!(set(&format!("app.k{number}"), "1"));
+    }
+    assert!(!set("app.more", "1"));
+    assert!(set("APP.K1", "2"), "another value of one that it has");
+    assert!(!set("app.k1", &"x".repeat(BYTES_MAX)));
+    assert!(!server.on_report(b"TimeZone", b"Europe/Berlin", sets), "the value is not known");
+    assert!(server.on_report(b"TimeZone", b"Etc/UTC", sets), "the default takes no room");
+    let bytes = |server: &ServerVariables| server.now().iter().map(|(name, value)| name.len() + value.text().len()).sum::<usize>();
+    assert!(server.now().iter().count() <= NAMES_MAX && bytes(&server) <= BYTES_MAX);
+}

@@ -86,6 +86,24 @@ fn a_parameter_that_only_a_role_may_set_pins_and_is_reset_with_its_client() {
     assert!(!scene.is_attached, "every user may set these");
 }
 
+/// The server has them all; what follows the client is bounded.
+#[test]
+fn a_client_with_too_many_parameters_keeps_its_server() {
+    let mut scene = scene();
+    for number in 0..256 {
+        scene.ask(&query(&format!("SET app.k{number} = '1'")));
+        assert!(!scene.is_attached, "{number}");
+    }
+    scene.ask(&query("SET app.more = '1'"));
+    assert_eq!(scene.session.pin().reasons, PinReasons::UNKNOWN_SETTING);
+    let recovery = scene.session.on_client_gone(&mut scene.state, None);
+    assert_eq!(scene.recover(recovery), Recovered::Clean);
+    assert!(scene.model.state().objects.settings.is_empty());
+    scene.next_client(&[]);
+    scene.ask(&query(&format!("SET app.large = '{}'", "x".repeat(70_000))));
+    assert_eq!(scene.session.pin().reasons, PinReasons::UNKNOWN_SETTING);
+}
+
 /// The text of EXECUTE does not show what it does.
 #[test]
 fn an_execute_does_what_its_statement_does() {
