@@ -32,9 +32,12 @@ impl Session {
             return server.variables.become_like(&self.variables);
         }
         io.count(Event::Replay);
-        io.encode_to_server(|out| frontend::query(out, &difference.text));
         let has_foreign = drops_names || server.variables.now().iter().next().is_some();
-        let note = Note::Replayed { wanted: self.variables.clone(), has_foreign };
+        if !difference.encoding.is_empty() {
+            self.send_encoding(&difference.encoding, has_foreign, server, io);
+        }
+        io.encode_to_server(|out| frontend::query(out, &difference.text));
+        let note = Note::Replayed { wanted: Some(self.variables.clone()), has_foreign };
         server.queue.push(Expected::swallow(Request::Query, note));
         // A simple Query ends the unnamed statement.
         server.unnamed = None;
@@ -43,6 +46,13 @@ impl Session {
             // The client waits already.
             self.busy_since.get_or_insert(io.now());
         }
+    }
+
+    /// Sets the encoding in front of a text that the server has to read in it. Its report says the new one.
+    pub(crate) fn send_encoding(&self, text: &[u8], has_foreign: bool, server: &mut ServerState, io: &impl Io) {
+        io.encode_to_server(|out| frontend::query(out, text));
+        let note = Note::Replayed { wanted: None, has_foreign };
+        server.queue.push(Expected::swallow(Request::Query, note));
     }
 
     /// No EXECUTE may reach what another client has prepared. True if there is something to drop.

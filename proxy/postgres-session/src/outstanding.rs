@@ -89,8 +89,8 @@ pub(crate) enum Note {
     Evicted(Rc<Statement>, u64),
     /// The parameters that the client wants were set.
     Replayed {
-        /// All of them.
-        wanted: Rc<Variables>,
+        /// All of them; `None`: the encoding in front of them, whose report follows.
+        wanted: Option<Rc<Variables>>,
         /// The server had parameters or names of others, which may be why it refuses.
         has_foreign: bool,
     },

@@ -72,12 +72,14 @@ impl<I: Io> Replies for Delivery<'_, I> {
             }
         }
         match entry.note {
-            Note::Replayed { wanted, .. }
+            Note::Replayed { wanted: Some(wanted), .. }
                 if self.session.end.is_none() && self.session.attachment != Attachment::Spoiled =>
             {
                 server.variables.become_like(&wanted);
                 self.session.is_proven = true;
             }
+            // Another one has failed: the server has what is not known of it.
+            Note::Replayed { wanted: Some(_), .. } => server.dirt |= PinReasons::UNKNOWN_SETTING,
             Note::Named(named) if entry.fate == Fate::Forward => {
                 if let Meaning::Protocol(statement) = &named.meaning {
                     self.on_prepared(statement, server);

@@ -71,10 +71,13 @@ impl Session {
             }
             wanted.set(&name, value);
         }
-        let text = difference(&server.variables, &wanted).text;
+        let difference = difference(&server.variables, &wanted);
         io.count(Event::Replay);
-        io.encode_to_server(|out| frontend::query(out, &text));
-        let wanted = self.share.variables(wanted);
+        if !difference.encoding.is_empty() {
+            self.send_encoding(&difference.encoding, false, server, io);
+        }
+        io.encode_to_server(|out| frontend::query(out, &difference.text));
+        let wanted = Some(self.share.variables(wanted));
         server.queue.push(Expected::swallow(Request::Query, Note::Replayed { wanted, has_foreign: false }));
         server.unnamed = None;
     }

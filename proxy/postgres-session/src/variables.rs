@@ -386,6 +386,9 @@ impl ServerVariables {
 /// The statements that make a server as a client wants it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
+    /// The statement that sets `client_encoding`, if it has to run before the text is sent: a server reads all of a text in the encoding
+    /// that it has when the text comes.
+    pub(crate) encoding: Vec<u8>,
     /// Statements, each with its semicolon; empty: nothing differs.
     pub(crate) text: Vec<u8>,
     /// The server may refuse one of them, or one decides on rights. They are one transaction: with one that fails, the server
@@ -423,11 +426,17 @@ pub(crate) fn difference(server: &ServerVariables, wanted: &Variables) -> Differ
     if identity_differs && wanted.get(ROLE).is_some() {
         assign(&mut difference.text, ROLE, wanted.get(ROLE));
     }
+    if differs(ENCODING) && !difference.text.is_ascii() {
+        assign(&mut difference.encoding, ENCODING, wanted.get(ENCODING));
+    }
     // The statements themselves may take too long for the last client.
     let is_timed = || TIMEOUTS.iter().any(|name| now.get(name).is_some());
     difference.may_fail = is_doubtful || (!difference.text.is_empty() && is_timed());
     difference
 }
+
+/// The encoding of texts in both directions.
+pub(crate) const ENCODING: &[u8] = b"client_encoding";
 
 /// Parameters of a server that cut its statements short.
 const TIMEOUTS: [&[u8]; 2] = [b"statement_timeout", b"transaction_timeout"];

@@ -233,7 +233,11 @@ impl ModelServer {
             return self.ready();
         };
         self.statements.remove("");
-        match sql::parse(&String::from_utf8_lossy(query.text)) {
+        let Some(text) = self.state.decode(query.text) else {
+            self.fail(("22021", "invalid byte sequence for encoding"));
+            return self.ready();
+        };
+        match sql::parse(&text) {
             Err(sql::SyntaxError) => {
                 self.fail(SYNTAX);
                 self.ready();
@@ -306,7 +310,7 @@ impl ModelServer {
     fn data_row(&mut self, sql: &Sql, row: &str) {
         match sql {
             Sql::CountLocks => backend::data_row(&mut self.out, []),
-            _ => backend::data_row(&mut self.out, [Some(row.as_bytes())]),
+            _ => backend::data_row(&mut self.out, [Some(&*self.state.encode(row))]),
         }
     }
 

@@ -152,6 +152,26 @@ fn parameters_of_a_client_are_bounded() {
     assert!(!set("app.k1", &"x".repeat(BYTES_MAX)));
     assert!(!server.on_report(b"TimeZone", b"Europe/Berlin", sets), "the value is not known");
     assert!(server.on_report(b"TimeZone", b"Etc/UTC", sets), "the default takes no room");
-    let bytes = |server: &ServerVariables| server.now().iter().map(|(name, value)| name.len() + value.text().len()).sum::<usize>();
+    let bytes = |server: &ServerVariables| {
+        server.now().iter().map(|(name, value)| name.len() + value.text().len()).sum::<usize>()
+    };
     assert!(server.now().iter().count() <= NAMES_MAX && bytes(&server) <= BYTES_MAX);
+}
+
+/// A server reads a text in the encoding that it has when the text comes, whatever the text sets.
+#[test]
+fn the_encoding_goes_in_front_of_texts_that_it_decides_about() {
+    let sets = &mut VariableSets::default();
+    let mut wanted = Variables::from_startup([(&b"client_encoding"[..], &b"LATIN1"[..]), (b"app.x", b"caf\xe9")]);
+    let fresh = server(sets);
+    let ahead = difference(&fresh, &wanted);
+    assert_eq!(ahead.encoding, b"SET \"client_encoding\" = 'LATIN1';");
+    assert!(ahead.text.windows(4).any(|part| part == b"caf\xe9"));
+    wanted.set(b"app.x", literal("cafe"));
+    assert!(difference(&fresh, &wanted).encoding.is_empty(), "one text does");
+    let mut latin = server(sets);
+    latin.on_set(b"client_encoding", expression("LATIN1"), sets);
+    let mut utf8 = Variables::default();
+    utf8.set(b"app.x", expression("'Zo\u{eb}'"));
+    assert_eq!(difference(&latin, &utf8).encoding, b"RESET \"client_encoding\";");
 }

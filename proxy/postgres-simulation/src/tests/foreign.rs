@@ -104,6 +104,37 @@ fn a_client_with_too_many_parameters_keeps_its_server() {
     assert_eq!(scene.session.pin().reasons, PinReasons::UNKNOWN_SETTING);
 }
 
+/// A server reads the whole replay in the encoding of its last client.
+#[test]
+fn parameters_are_replayed_in_the_encoding_of_their_client() {
+    let latin: &[(&[u8], &[u8])] = &[(b"client_encoding", b"LATIN1"), (b"app.x", b"caf\xe9")];
+    let mut scene = Scene::new(SessionSettings::default(), latin);
+    let reply = scene.ask(&query("SHOW app.x"));
+    assert!(tags(&reply) == "TDCZ" && reply.windows(4).any(|part| part == b"caf\xe9"), "{}", tags(&reply));
+    // The server has LATIN1 now.
+    scene.next_client(&[(b"app.x", "Zo\u{eb}".as_bytes())]);
+    let reply = scene.ask(&query("SHOW app.x"));
+    assert!(reply.windows(4).any(|part| part == "Zo\u{eb}".as_bytes()), "{}", String::from_utf8_lossy(&reply));
+    assert_eq!(scene.model.state().value("app.x"), "Zo\u{eb}");
+    assert_eq!(scene.releases, [Cleanliness::Clean; 2]);
+}
+
+/// The encoding is set, and the text behind it fails: the server must not keep it.
+#[test]
+fn an_encoding_in_front_of_parameters_that_fail_is_reset() {
+    let parameters: &[(&[u8], &[u8])] = &[(b"client_encoding", b"LATIN1"), (b"log_statement", b"caf\xe9")];
+    let mut scene = Scene::new(SessionSettings::default(), parameters);
+    scene.send(&query("SELECT 'a'"));
+    scene.model.receive(&scene.io.to_server.take());
+    scene.model.run();
+    let step = scene.session.on_server(&scene.model.take_output(), &mut scene.state, &scene.io);
+    assert!(matches!(step, Ok(ServerStep::Close(End::ParametersRefused))), "{step:?}");
+    let recovery = scene.session.on_client_gone(&mut scene.state, None);
+    assert_eq!(scene.recover(recovery), Recovered::Clean);
+    assert_eq!(scene.model.state().value("client_encoding"), "UTF8");
+    assert!(scene.state.variables().iter().next().is_none());
+}
+
 /// The text of EXECUTE does not show what it does.
 #[test]
 fn an_execute_does_what_its_statement_does() {

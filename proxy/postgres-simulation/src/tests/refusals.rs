@@ -28,8 +28,9 @@ impl Judge for Rule {
 fn judged() -> Scene {
     let mut scene = scene();
     let share = scene.share.clone();
-    scene.session =
-        Session::new([], scene.settings.clone(), share, scene.io.now.get()).with_pool("pool").with_judge(Some(Rc::new(Rule)));
+    scene.session = Session::new([], scene.settings.clone(), share, scene.io.now.get())
+        .with_pool("pool")
+        .with_judge(Some(Rc::new(Rule)));
     scene
 }
 
