@@ -15,7 +15,7 @@ use crate::retry::Batch;
 use crate::scan::Replies;
 use crate::server::ServerState;
 use crate::session::{Attachment, End, Session};
-use crate::statements::{Meaning, Named, Statement};
+use crate::statements::{Meaning, Named, Statement, is_missing};
 use crate::variables::{AUTHORIZATION, ROLE};
 
 /// Delivers replies to the client of a session.
@@ -186,6 +186,16 @@ impl<I: Io> Replies for Delivery<'_, I> {
                 return false;
             }
             Note::Effects(facts) => self.apply_failed(&facts, server),
+            Note::Bound(_) if is_missing(&fields) => {
+                // A function of some client has dropped it, and perhaps others.
+                server.dirt |= PinReasons::OPAQUE;
+                if self.may_repeat(server) {
+                    server.statements.keep_only(self.session.retry.statements());
+                    self.fail_batch(server);
+                    return false;
+                }
+                server.statements.clear();
+            }
             Note::Bound(named) if is_outdated(&fields) => {
                 if !named.is_seen.get() && self.may_repeat(server) {
                     self.fail_batch(server);

@@ -1,5 +1,5 @@
-//! The batch that runs again if its statement has to be prepared again: `cached plan must not change result type`, or a type
-//! of its parameters that is gone.
+//! The batch that runs again if its statement has to be prepared again: `cached plan must not change result type`, a type
+//! of its parameters that is gone, or a statement that some client's function has dropped.
 //!
 //! The server raises this error at Bind and Describe, after somebody has changed a table. A client that has just prepared the statement
 //! does not expect it: its server had the statement from others. So the gateway closes the statement, prepares it again and repeats
@@ -96,6 +96,11 @@ impl Retry {
                 self.bytes = Vec::new();
             }
         }
+    }
+
+    /// Statements that the batch binds or describes.
+    pub(crate) fn statements(&self) -> &[Rc<Statement>] {
+        &self.statements
     }
 
     pub(crate) fn is_recording(&self) -> bool {

@@ -6,6 +6,8 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use weir_postgres_codec::{backend::ErrorFields, sqlstate};
+
 use crate::facts::{Facts, Known, Prepare};
 use crate::variables::Variables;
 
@@ -16,6 +18,12 @@ const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The beginning of each name at a server.
 pub(crate) const PREFIX: &[u8] = b"weir_";
+
+/// The error of a server that lacks a statement of the gateway's. No server translates a name.
+pub(crate) fn is_missing(fields: &ErrorFields<'_>) -> bool {
+    let names_one = |text: &[u8]| memchr::memmem::find(text, PREFIX).is_some();
+    fields.sqlstate() == Some(sqlstate::INVALID_SQL_STATEMENT_NAME) && fields.message().is_some_and(names_one)
+}
 
 /// A statement without its name: what stands behind the name in a Parse.
 pub struct Statement {
@@ -329,6 +337,11 @@ impl ServerStatements {
 
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
+    }
+
+    /// Forgets all but some.
+    pub(crate) fn keep_only(&mut self, kept: &[Rc<Statement>]) {
+        self.slots.retain(|id, _| kept.iter().any(|statement| statement.id == *id));
     }
 
     pub(crate) fn len(&self) -> usize {

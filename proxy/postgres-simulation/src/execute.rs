@@ -36,6 +36,10 @@ impl ModelServer {
                 self.state.load_library();
                 vec![String::new()]
             }
+            Sql::DropCall => {
+                self.statements.retain(|name, _| name.is_empty());
+                vec![String::new()]
+            }
             Sql::Lock => {
                 self.state.locks += 1;
                 vec![String::new()]

@@ -53,6 +53,8 @@ pub struct ModelServer {
     pub has_ended: bool,
     /// The last ROLLBACK, or COMMIT, ended a failed block.
     pub(crate) was_failed: bool,
+    /// An error about a statement has a name, which is not the same at two servers.
+    pub names_missing: bool,
     /// Of each table, raised by every ALTER TABLE.
     pub versions: BTreeMap<String, u64>,
 }
@@ -429,7 +431,11 @@ impl ModelServer {
     }
 
     fn statement(&self, name: &[u8]) -> Result<&Prepared, Failure> {
-        self.statements.get(&*String::from_utf8_lossy(name)).ok_or(("26000", "prepared statement does not exist"))
+        let text = match self.names_missing {
+            true => "prepared statement \"weir_1\" does not exist",
+            false => "prepared statement does not exist",
+        };
+        self.statements.get(&*String::from_utf8_lossy(name)).ok_or(("26000", text))
     }
 
     fn portal(&self, name: &[u8]) -> Result<&Portal, Failure> {

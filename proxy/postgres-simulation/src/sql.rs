@@ -50,6 +50,8 @@ pub enum Sql {
     Deallocate(Option<String>),
     /// `SELECT lib_call()`: a function, whose library is loaded with its first call.
     LibraryCall,
+    /// `SELECT drop_statements()`: a function that runs DEALLOCATE ALL.
+    DropCall,
     /// `SELECT pg_advisory_lock(n)`.
     Lock,
     /// `SELECT pg_advisory_unlock(n)`.
@@ -104,6 +106,7 @@ impl Sql {
                 | Show(_)
                 | Execute(_)
                 | LibraryCall
+                | DropCall
                 | Lock
                 | Unlock
                 | UnlockOther
@@ -200,6 +203,7 @@ fn one(text: &str) -> Result<Option<Sql>, SyntaxError> {
         "SELECT $1::TEXT" => Sql::Parameter,
         "SELECT 1/0" => Sql::Fails,
         "SELECT LIB_CALL()" => Sql::LibraryCall,
+        "SELECT DROP_STATEMENTS()" => Sql::DropCall,
         "SELECT PG_ADVISORY_LOCK(1)" => Sql::Lock,
         "SELECT PG_ADVISORY_UNLOCK(1)" => Sql::Unlock,
         "SELECT PG_ADVISORY_UNLOCK(99)" => Sql::UnlockOther,

@@ -2,10 +2,11 @@
 
 use weir_base::Rng;
 use weir_postgres_codec::{frontend, frontend::Kind};
+use weir_postgres_session::Cleanliness;
 use weir_postgres_session::io::Event;
 
 use super::scene::{Scene, tags};
-use super::{bytes, prepare, query, scene};
+use super::{bytes, prepare, query, run, scene};
 
 /// Bind and Execute.
 fn pair(name: &str) -> Vec<u8> {
@@ -36,6 +37,38 @@ fn an_outdated_plan_behind_replies_in_the_same_piece_is_an_error() {
             assert_eq!(scene.io.count_of(Event::Heal), 0);
         }
     }
+}
+
+/// No text shows that the function drops what the gateway has prepared for all clients.
+#[test]
+fn statements_that_a_function_has_dropped_are_prepared_again() {
+    for piece in [1, usize::MAX] {
+        let mut scene = scene();
+        scene.model.names_missing = true;
+        scene.ask(&[prepare("s", "SELECT 'a'"), run("s"), prepare("r", "SELECT 'b'"), run("r")].concat());
+        scene.ask(&query("SELECT drop_statements()"));
+        assert_eq!(scene.model.statements(), 0);
+        scene.send(&run("s"));
+        assert_eq!(tags(&scene.turn(piece)), "2TDCZ", "the client has used it before, and gets no error");
+        assert_eq!(scene.io.count_of(Event::Heal), 1);
+        assert_eq!(scene.releases.last(), Some(&Cleanliness::Dirty), "what else the function did is unknown");
+        scene.next_client(&[]);
+        assert_eq!(tags(&scene.ask(&[prepare("mine", "SELECT 'b'"), run("mine")].concat())), "1Z2TDCZ");
+        assert_eq!(scene.model.statements(), 1);
+    }
+}
+
+/// A batch that cannot run again has the error, and the next one works.
+#[test]
+fn a_block_gets_the_error_of_a_statement_that_a_function_has_dropped() {
+    let mut scene = scene();
+    scene.model.names_missing = true;
+    scene.ask(&[prepare("s", "SELECT 'a'"), run("s")].concat());
+    scene.ask(&query("SELECT drop_statements()"));
+    scene.ask(&query("BEGIN"));
+    assert_eq!(tags(&scene.ask(&run("s"))), "EZ");
+    scene.ask(&query("ROLLBACK"));
+    assert_eq!(tags(&scene.ask(&run("s"))), "2TDCZ");
 }
 
 /// Whatever a pipeline has, and however its replies are cut: a batch is there as a whole, or with an error at its end.
