@@ -144,7 +144,7 @@ pub struct Session {
     pub(crate) is_proven: bool,
     pub(crate) names: Names,
     pub(crate) unnamed: Option<Rc<Statement>>,
-    /// Portals whose statements have effects.
+    /// Portals whose statements have effects, up to the end of their transaction.
     pub(crate) portals: Vec<(Box<[u8]>, Rc<Facts>)>,
     pub(crate) pin: Pin,
     /// An advisory lock may have been given back: the server has to say whether one is left.
@@ -338,6 +338,10 @@ impl Session {
         let was_busy = self.busy_since.take().is_some();
         if was_busy {
             self.idle_since = io.now();
+        }
+        if server.status == TransactionStatus::Idle {
+            // The server has dropped them with their transaction.
+            self.portals.clear();
         }
         let was_used = self.attachment == Attachment::Used;
         match self.attachment {

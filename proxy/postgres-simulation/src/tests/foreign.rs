@@ -104,6 +104,34 @@ fn a_client_with_too_many_parameters_keeps_its_server() {
     assert_eq!(scene.session.pin().reasons, PinReasons::UNKNOWN_SETTING);
 }
 
+/// Each is looked for with each Bind, and none is forgotten before its transaction ends.
+#[test]
+fn portals_of_a_transaction_are_bounded() {
+    let bind = |number: usize| {
+        bytes(|out| {
+            frontend::bind(out, format!("p{number}").as_bytes(), b"s", []);
+            frontend::sync(out);
+        })
+    };
+    let mut scene = scene();
+    scene.ask(&prepare("s", "SET app.x = '1'"));
+    // With a lock it keeps the server from block to block.
+    scene.ask(&query("SELECT pg_advisory_lock(1)"));
+    for _ in 0..3 {
+        scene.ask(&query("BEGIN"));
+        for number in 0..200 {
+            assert_eq!(tags(&scene.ask(&bind(number))), "2Z");
+        }
+        scene.ask(&query("COMMIT"));
+        assert_eq!(scene.session.pin().reasons, PinReasons::ADVISORY_LOCK);
+    }
+    scene.ask(&query("BEGIN; SELECT 1/0"));
+    for number in 0..300 {
+        assert_eq!(tags(&scene.ask(&bind(number))), "EZ", "25P02");
+    }
+    assert_eq!(scene.session.pin().reasons, PinReasons::ADVISORY_LOCK | PinReasons::OPAQUE);
+}
+
 /// A server reads the whole replay in the encoding of its last client.
 #[test]
 fn parameters_are_replayed_in_the_encoding_of_their_client() {
