@@ -412,7 +412,7 @@ impl World {
         self.waiters.retain(|waiter| *waiter != at);
         if let Some(server) = gone.server {
             self.vanished += 1;
-            let recovery = gone.session.on_client_gone(&mut self.servers[server].state, None);
+            let recovery = gone.session.on_client_gone(&mut self.servers[server].state, self.reset_query);
             self.recover(server, recovery);
         }
     }

@@ -104,6 +104,19 @@ fn a_client_with_too_many_parameters_keeps_its_server() {
     assert_eq!(scene.session.pin().reasons, PinReasons::UNKNOWN_SETTING);
 }
 
+/// Its query keeps the role, and the gateway would take it for gone.
+#[test]
+fn a_reset_of_the_configuration_that_keeps_the_role_is_not_enough() {
+    for query_of_configuration in [&b"RESET ALL"[..], b"DEALLOCATE ALL", b"", b"DISCARD ALL"] {
+        let mut scene = scene();
+        scene.ask(&query("SET ROLE 'adm'"));
+        scene.ask(&query("CREATE TEMP TABLE t1 (a int)"));
+        let recovery = scene.session.on_client_gone(&mut scene.state, Some(query_of_configuration));
+        assert_eq!(scene.recover(recovery), Recovered::Clean);
+        assert!(scene.model.state().is_pristine() && scene.model.state().user().is_empty());
+    }
+}
+
 /// Each is looked for with each Bind, and none is forgotten before its transaction ends.
 #[test]
 fn portals_of_a_transaction_are_bounded() {

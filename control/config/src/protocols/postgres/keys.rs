@@ -99,8 +99,8 @@ section! {
         default target_session_attrs: TargetSessionAttrs = TargetSessionAttrs::Any;
         /// The time between two looks at the role of each server. A lost connection and SQLSTATE 25006 lead to one at once.
         default role_interval: Period = Period(postgres::ROLE_INTERVAL) => Period::millis(100)..=Period::secs(60);
-        /// Statements that make a connection clean after a client that left state behind. Absent: those that the gateway knows to be
-        /// necessary, which keep prepared statements.
+        /// Statements that run on a connection after a client that left state behind, before those that the gateway knows to be
+        /// necessary and that keep prepared statements. `DISCARD ALL` takes the place of these. Absent: the gateway's alone.
         optional server_reset_query: Text;
         /// Connections per database and user.
         default pool_size: u32 = pools::POOL_SIZE => 1..=COUNT_MAX;
