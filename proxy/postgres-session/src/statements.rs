@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use weir_postgres_codec::{backend::ErrorFields, sqlstate};
@@ -41,8 +41,8 @@ pub struct Statement {
 struct Proof {
     /// The pool of the server.
     pool: Rc<str>,
-    /// The parameters with which it did.
-    variables: Rc<Variables>,
+    /// The parameters with which it did. A proof keeps no set: texts outlive their clients.
+    variables: Weak<Variables>,
 }
 
 impl Statement {
@@ -59,13 +59,15 @@ impl Statement {
 
     /// A server of this pool has taken it, with these parameters.
     pub(crate) fn prove(&self, pool: &Rc<str>, variables: &Rc<Variables>) {
-        *self.proof.borrow_mut() = Some(Proof { pool: pool.clone(), variables: variables.clone() });
+        *self.proof.borrow_mut() = Some(Proof { pool: pool.clone(), variables: Rc::downgrade(variables) });
     }
 
     /// A server of the pool would take it, unless the schema has changed.
     pub(crate) fn is_proven(&self, pool: &str, variables: &Rc<Variables>) -> bool {
         let proof = self.proof.borrow();
-        proof.as_ref().is_some_and(|proof| *proof.pool == *pool && Rc::ptr_eq(&proof.variables, variables))
+        // The memory of a set that is gone is not another's while the proof is there.
+        let is_same = |proof: &Proof| std::ptr::eq(proof.variables.as_ptr(), Rc::as_ptr(variables));
+        proof.as_ref().is_some_and(|proof| *proof.pool == *pool && is_same(proof))
     }
 
     /// The same for another worker.

@@ -42,7 +42,7 @@ pub(crate) const ROLE: &[u8] = b"role";
 /// The name under which SET SESSION AUTHORIZATION is kept.
 pub(crate) const AUTHORIZATION: &[u8] = b"session_authorization";
 
-/// Sets of parameters kept per worker before unused ones are dropped.
+/// Sets of parameters kept per worker before unused ones are dropped, or twice as many as are in use: each client and server has one.
 const SETS_MAX: usize = 1_024;
 
 /// Parameters of one client that follow it from server to server. One with more keeps its server. Default 256: applications set some dozens.
@@ -127,21 +127,25 @@ impl Variables {
 
 /// Equal sets are one object: most comparisons are of pointers.
 #[derive(Debug, Default)]
-pub(crate) struct VariableSets(HashSet<Rc<Variables>>);
+pub(crate) struct VariableSets {
+    sets: HashSet<Rc<Variables>>,
+    /// Sets in use when unused ones were dropped last.
+    used: usize,
+}
 
 impl VariableSets {
     /// The one object with this content.
     pub(crate) fn intern(&mut self, variables: Variables) -> Rc<Variables> {
-        if let Some(known) = self.0.get(&variables) {
+        if let Some(known) = self.sets.get(&variables) {
             return known.clone();
         }
-        if self.0.len() >= SETS_MAX {
-            self.0.retain(|set| Rc::strong_count(set) > 1);
+        // As many as are in use may be unused besides: the work of a sweep is spread over as many sets.
+        if self.sets.len() >= SETS_MAX.max(2 * self.used) {
+            self.sets.retain(|set| Rc::strong_count(set) > 1);
+            self.used = self.sets.len();
         }
         let set = Rc::new(variables);
-        if self.0.len() < SETS_MAX {
-            self.0.insert(set.clone());
-        }
+        self.sets.insert(set.clone());
         set
     }
 }

@@ -175,3 +175,28 @@ fn the_encoding_goes_in_front_of_texts_that_it_decides_about() {
     utf8.set(b"app.x", expression("'Zo\u{eb}'"));
     assert_eq!(difference(&latin, &utf8).encoding, b"RESET \"client_encoding\";");
 }
+
+/// Texts outlive the clients that had them prepared.
+#[test]
+fn proofs_keep_no_set_and_sets_in_use_leave_room_for_others() {
+    let share = crate::WorkerShare::new();
+    let make = |number: usize| {
+        let mut variables = Variables::default();
+        variables.set(b"app.tenant", literal(&number.to_string()));
+        share.variables(variables)
+    };
+    for number in 0..2 * SETS_MAX {
+        share.statement(format!("select {number}\0\0\0").as_bytes()).prove(&"pool".into(), &make(number));
+    }
+    let held: Vec<_> = (0..3 * SETS_MAX).map(|number| make(10_000 + number)).collect();
+    assert!(share.variables.borrow().sets.len() <= held.len() + 2 * SETS_MAX);
+    let statement = share.statement(b"select 1\0\0\0");
+    let one = make(99_999);
+    statement.prove(&"pool".into(), &one);
+    assert!(Rc::ptr_eq(&one, &make(99_999)) && statement.is_proven("pool", &one));
+    drop(one);
+    drop(held);
+    (0..10 * SETS_MAX).for_each(|number| drop(make(200_000 + number)));
+    assert!(share.variables.borrow().sets.len() <= 6 * SETS_MAX);
+    assert!(!statement.is_proven("pool", &make(99_998)));
+}
