@@ -13,6 +13,9 @@ use crate::session::{Attachment, End, Next, Session};
 use crate::statements::Meaning;
 use crate::variables::difference;
 
+/// Takes back all parameters, the role included.
+const CLEAR: &[u8] = b"SET SESSION AUTHORIZATION DEFAULT;RESET ALL";
+
 /// Servers in a row that a statement may lose before one has it.
 const LOST_UNUSED_MAX: u8 = 4;
 
@@ -37,7 +40,7 @@ impl Session {
             self.send_encoding(&difference.encoding, has_foreign, server, io);
         }
         io.encode_to_server(|out| frontend::query(out, &difference.text));
-        let note = Note::Replayed { wanted: Some(self.variables.clone()), has_foreign };
+        let note = Note::Replayed { wanted: Some(self.variables.clone()), has_foreign, drops_names };
         server.queue.push(Expected::swallow(Request::Query, note));
         // A simple Query ends the unnamed statement.
         server.unnamed = None;
@@ -48,10 +51,21 @@ impl Session {
         }
     }
 
+    /// What others left may be why the server refused: it is reset, and gets the parameters of the client once more. A replay that fails has
+    /// changed nothing, so prepared statements and all else stay.
+    pub(crate) fn clear_parameters(&mut self, server: &mut ServerState, io: &impl Io) {
+        io.count(Event::Replay);
+        io.encode_to_server(|out| frontend::query(out, CLEAR));
+        server.queue.push(Expected::swallow(Request::Query, Note::Cleared));
+        server.unnamed = None;
+        self.attachment = Attachment::Clearing;
+        self.busy_since = Some(io.now());
+    }
+
     /// Sets the encoding in front of a text that the server has to read in it. Its report says the new one.
     pub(crate) fn send_encoding(&self, text: &[u8], has_foreign: bool, server: &mut ServerState, io: &impl Io) {
         io.encode_to_server(|out| frontend::query(out, text));
-        let note = Note::Replayed { wanted: None, has_foreign };
+        let note = Note::Replayed { wanted: None, has_foreign, drops_names: false };
         server.queue.push(Expected::swallow(Request::Query, note));
     }
 
@@ -78,7 +92,7 @@ impl Session {
     pub fn on_server_lost(&mut self, server: &mut ServerState, io: &impl Io) -> Next {
         let is_mid_reply = server.body_left > 0 && server.body_passes;
         let was_used = self.attachment == Attachment::Used;
-        let was_preparing = self.attachment == Attachment::Preparing;
+        let was_preparing = matches!(self.attachment, Attachment::Preparing | Attachment::Clearing);
         let is_bound = server.status != TransactionStatus::Idle || self.pin.is_held() || server.is_half_sent;
         self.attachment = Attachment::None;
         self.busy_since = None;

@@ -93,7 +93,11 @@ pub(crate) enum Note {
         wanted: Option<Rc<Variables>>,
         /// The server had parameters or names of others, which may be why it refuses.
         has_foreign: bool,
+        /// Names of others are dropped with them: no error undoes that.
+        drops_names: bool,
     },
+    /// The parameters of others were reset.
+    Cleared,
     /// A name of SQL's PREPARE got the meaning at the server that it has for the client; and its meaning there before.
     Aligned(Box<[u8]>, Option<Rc<[u8]>>),
     /// The server counts the advisory locks of the session.

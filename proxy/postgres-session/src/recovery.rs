@@ -179,7 +179,7 @@ impl Replies for Silence<'_> {
             server.unnamed = None;
         }
         match entry.note {
-            Note::Replayed { .. } => server.dirt |= PinReasons::OPAQUE,
+            Note::Replayed { .. } | Note::Cleared => server.dirt |= PinReasons::OPAQUE,
             Note::Aligned(..) => server.dirt |= PinReasons::SQL_PREPARE,
             Note::Prepared(statement) => server.statements.confirm(&statement),
             Note::Named(named) => {

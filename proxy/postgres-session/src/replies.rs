@@ -11,7 +11,7 @@ use crate::io::{Event, Io};
 use crate::listening::{Change, LISTEN};
 use crate::outstanding::{Expected, Fate, Note, Request};
 use crate::pin::PinReasons;
-use crate::retry::Batch;
+use crate::retry::{Batch, is_outdated};
 use crate::scan::Replies;
 use crate::server::ServerState;
 use crate::session::{Attachment, End, Session};
@@ -79,7 +79,10 @@ impl<I: Io> Replies for Delivery<'_, I> {
                 self.session.is_proven = true;
             }
             // Another one has failed: the server has what is not known of it.
-            Note::Replayed { wanted: Some(_), .. } => server.dirt |= PinReasons::UNKNOWN_SETTING,
+            Note::Replayed { wanted: Some(_), has_foreign: false, .. } => server.dirt |= PinReasons::UNKNOWN_SETTING,
+            Note::Cleared if self.session.attachment == Attachment::Clearing => {
+                server.variables.on_discard(&mut self.session.share.variables.borrow_mut());
+            }
             Note::Named(named) if entry.fate == Fate::Forward => {
                 if let Meaning::Protocol(statement) = &named.meaning {
                     self.on_prepared(statement, server);
@@ -160,11 +163,24 @@ impl<I: Io> Replies for Delivery<'_, I> {
         }
         match server.queue.front().map_or(Note::None, |front| front.note.clone()) {
             // The server goes away: the parameters are not at fault, and nothing of the client has run. The lost connection speaks.
-            Note::Replayed { .. } | Note::Aligned(..) if fields.is_fatal() => return false,
-            Note::Replayed { has_foreign: true, .. } if self.session.attachment == Attachment::Preparing => {
-                // Another server will do. This one is reset.
+            Note::Replayed { .. } | Note::Cleared | Note::Aligned(..) if fields.is_fatal() => return false,
+            Note::Replayed { has_foreign: true, drops_names, wanted }
+                if self.session.attachment == Attachment::Preparing =>
+            {
                 self.session.attachment = Attachment::Spoiled;
-                server.dirt |= PinReasons::OPAQUE;
+                if drops_names {
+                    server.dirt |= PinReasons::SQL_PREPARE;
+                }
+                if wanted.is_none() {
+                    // The parameters behind the encoding are on their way.
+                    server.dirt |= PinReasons::UNKNOWN_SETTING;
+                }
+                return false;
+            }
+            Note::Cleared => {
+                // Another server will do.
+                self.session.attachment = Attachment::Spoiled;
+                server.dirt |= PinReasons::UNKNOWN_SETTING;
                 return false;
             }
             Note::Replayed { .. } => {
@@ -250,22 +266,6 @@ impl<I: Io> Replies for Delivery<'_, I> {
         }
         let ends = is_forwarded && server.status == TransactionStatus::Idle;
         is_forwarded && (!ends || self.session.end_transaction(server, self.io))
-    }
-}
-
-/// The error of a statement that was prepared before a change: of its row type, or of a type of its parameters that is gone (as one
-/// that an extension had, which was created again).
-fn is_outdated(fields: &backend::ErrorFields<'_>) -> bool {
-    let is_same = |text: &[u8]| text == b"cached plan must not change result type";
-    let is_gone = |text: &[u8]| text.starts_with(b"cache lookup failed for type ");
-    match fields.sqlstate() {
-        // In another language the routine of the server still has its name.
-        Some(sqlstate::FEATURE_NOT_SUPPORTED) => {
-            fields.message().is_some_and(is_same) || fields.get(b'R') == Some(b"RevalidateCachedQuery")
-        }
-        // No server translates it.
-        Some(sqlstate::INTERNAL_ERROR) => fields.message().is_some_and(is_gone),
-        _ => false,
     }
 }
 

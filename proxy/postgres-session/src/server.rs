@@ -136,7 +136,9 @@ impl ServerState {
 
     /// A cancel request would hit a request of the client, and not what the gateway sends before or behind it.
     pub fn runs_request(&self) -> bool {
-        let is_own = |note: &Note| matches!(note, Note::Replayed { .. } | Note::Aligned(..) | Note::LocksCounted);
+        let is_own = |note: &Note| {
+            matches!(note, Note::Replayed { .. } | Note::Cleared | Note::Aligned(..) | Note::LocksCounted)
+        };
         self.queue.front().is_some_and(|front| !is_own(&front.note))
     }
 

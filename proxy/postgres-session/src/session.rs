@@ -118,6 +118,8 @@ pub(crate) enum Attachment {
     Preparing,
     /// It holds one that does not become as the client wants it, because of what others have left there.
     Spoiled,
+    /// It holds one whose parameters are being reset before it is made as the client wants it.
+    Clearing,
     /// It holds one, and nothing of the client has gone there.
     Fresh,
     /// It holds one.
@@ -307,7 +309,7 @@ impl Session {
             return Some(Next::Wait);
         }
         let server = server?;
-        let must_wait = matches!(self.attachment, Attachment::Preparing | Attachment::Spoiled)
+        let must_wait = matches!(self.attachment, Attachment::Preparing | Attachment::Spoiled | Attachment::Clearing)
             || self.retry.is_repeating()
             || server.queue.len() >= OUTSTANDING_MAX
             || io.is_server_congested();
@@ -348,6 +350,14 @@ impl Session {
             Attachment::Preparing => {
                 self.attachment = Attachment::Fresh;
                 self.lost_unused = 0;
+                return ServerStep::Continue;
+            }
+            Attachment::Clearing => {
+                self.attach(server, io);
+                return ServerStep::Continue;
+            }
+            Attachment::Spoiled if server.dirt.is_empty() => {
+                self.clear_parameters(server, io);
                 return ServerStep::Continue;
             }
             Attachment::Spoiled => {

@@ -78,7 +78,8 @@ impl Session {
         }
         io.encode_to_server(|out| frontend::query(out, &difference.text));
         let wanted = Some(self.share.variables(wanted));
-        server.queue.push(Expected::swallow(Request::Query, Note::Replayed { wanted, has_foreign: false }));
+        let note = Note::Replayed { wanted, has_foreign: false, drops_names: false };
+        server.queue.push(Expected::swallow(Request::Query, note));
         server.unnamed = None;
     }
 }

@@ -9,7 +9,7 @@ use crate::server::ADVISORY_LOCK;
 
 /// A replay is one transaction: with one statement that fails, all that the last client wanted stays.
 #[test]
-fn nothing_runs_before_a_replay_that_may_fail_and_a_spoiled_server_is_exchanged() {
+fn nothing_runs_before_a_replay_that_may_fail_and_a_spoiled_server_is_cleared() {
     let mut scene = scene();
     scene.ask(&query("SET lib.x = 'a'; SET application_name = 'a'"));
     scene.ask(&query("SELECT lib_call()"));
@@ -21,8 +21,35 @@ fn nothing_runs_before_a_replay_that_may_fail_and_a_spoiled_server_is_exchanged(
     );
     let reply = scene.turn(usize::MAX);
     assert_eq!(tags(&reply), "TDCZ", "the client sees nothing of it");
-    assert_eq!(scene.releases, [Cleanliness::Clean, Cleanliness::Clean, Cleanliness::Dirty, Cleanliness::Clean]);
+    assert_eq!(scene.releases, [Cleanliness::Clean; 3]);
     assert!(scene.model.state().objects.settings.is_empty());
+}
+
+/// A client with a role that is gone would wipe each server that it gets.
+#[test]
+fn parameters_that_a_server_refuses_leave_the_statements_of_others() {
+    let mut scene = scene();
+    for name in ["a", "b", "c"] {
+        scene.ask(&prepare(name, &format!("SELECT '{name}'")));
+    }
+    scene.ask(&query("SET app.x = 'a'"));
+    scene.next_client(&[(b"log_statement", b"all")]);
+    assert_eq!(scene.send(&query("SELECT 'a'")), Next::Wait);
+    let mut steps = Vec::new();
+    while !matches!(steps.last(), Some(ServerStep::Close(_))) {
+        scene.model.receive(&scene.io.to_server.take());
+        scene.model.run();
+        let output = scene.model.take_output();
+        assert!(!output.is_empty(), "{steps:?}");
+        steps.push(
+            scene.session.on_server(&output, &mut scene.state, &scene.io).expect("the model keeps to the protocol"),
+        );
+    }
+    assert_eq!(steps, [ServerStep::Continue, ServerStep::Continue, ServerStep::Close(End::ParametersRefused)]);
+    assert_eq!(tags(&scene.io.to_client.take()), "E");
+    let recovery = scene.session.on_client_gone(&mut scene.state, None);
+    assert_eq!(scene.recover(recovery), Recovered::Clean);
+    assert_eq!(scene.model.statements(), 3);
 }
 
 /// On a server without anything of others, the parameters of the client are at fault.
