@@ -101,6 +101,7 @@ impl Session {
         let hides_error = self.retry.is_repeating();
         self.retry.forget();
         self.lose_transaction(io);
+        self.uncommitted.clear();
         // The client gets an error in its place.
         drop(self.retry.take_held());
         if is_mid_reply || (was_used && is_bound) {

@@ -69,6 +69,7 @@ impl Session {
         if self.pin.is_held() {
             server.dirt |= self.pin.reasons;
         }
+        self.abandon_made(server);
         self.detach(server);
         Recovery::new(reset_query)
     }

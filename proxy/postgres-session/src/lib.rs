@@ -73,6 +73,7 @@ mod share;
 mod simple;
 mod startup;
 mod statements;
+mod uncommitted;
 pub mod users;
 mod variables;
 

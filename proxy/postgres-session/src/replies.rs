@@ -16,6 +16,7 @@ use crate::scan::Replies;
 use crate::server::ServerState;
 use crate::session::{Attachment, End, Session};
 use crate::statements::{Meaning, Named, Statement, is_missing};
+use crate::uncommitted::Made;
 use crate::variables::{AUTHORIZATION, ROLE};
 
 /// Delivers replies to the client of a session.
@@ -46,6 +47,13 @@ impl<I: Io> Replies for Delivery<'_, I> {
             match tag {
                 b"COMMIT" => listening.commit(self.io),
                 b"ROLLBACK" if !is_partial => listening.roll_back(),
+                _ => {}
+            }
+        }
+        if !self.session.uncommitted.is_empty() {
+            match tag {
+                b"COMMIT" => self.session.commit_made(server, self.io),
+                b"ROLLBACK" if !is_partial => self.session.uncommitted.clear(),
                 _ => {}
             }
         }
@@ -254,6 +262,7 @@ impl<I: Io> Replies for Delivery<'_, I> {
     fn on_ready(&mut self, server: &mut ServerState, is_forwarded: bool) -> bool {
         if server.status == TransactionStatus::Idle {
             server.variables.on_idle(server.has_failed, &self.session.share.variables);
+            self.session.end_made(server, self.io);
         }
         if self.session.retry.is_repeating() {
             self.repeat(server);
@@ -274,7 +283,8 @@ impl<I: Io> Delivery<'_, I> {
     fn on_prepared(&self, statement: &Statement, server: &mut ServerState) {
         server.statements.confirm(statement);
         // Within a block, or with objects of its own, the client has what others have not.
-        let is_for_all = server.status == TransactionStatus::Idle && !self.session.pin.is_held();
+        let has_own = self.session.pin.is_held() || !self.session.uncommitted.is_empty();
+        let is_for_all = server.status == TransactionStatus::Idle && !has_own;
         if let Some(pool) = self.session.pool.as_ref().filter(|_| is_for_all) {
             statement.prove(pool, server.variables.now());
         }
@@ -381,12 +391,14 @@ impl<I: Io> Delivery<'_, I> {
             Effect::Savepoint(name) => server.variables.on_savepoint(name),
             Effect::Release(name) => {
                 server.variables.on_release(name);
+                self.session.uncommitted.release_to(server.variables.savepoints());
                 if let Some(listening) = &mut self.session.listening {
                     listening.release_to(server.variables.savepoints());
                 }
             }
             Effect::RollbackTo(name) => {
                 server.variables.on_rollback_to(name, &mut sets());
+                self.session.uncommitted.roll_back_to(server.variables.savepoints());
                 if let Some(listening) = &mut self.session.listening {
                     listening.roll_back_to(server.variables.savepoints());
                 }
@@ -434,18 +446,21 @@ impl<I: Io> Delivery<'_, I> {
             }
             Effect::DeallocateAll => self.forget_statements(server),
             Effect::DeclareCursor { name, hold: true } => {
-                self.session.cursors.push(name.clone());
-                self.pin(PinReasons::HELD_CURSOR, server);
+                self.session.uncommitted.note(server.variables.savepoints(), Made::Cursor(name.clone()));
             }
             Effect::CloseCursor(name) => {
+                self.session.uncommitted.close(Some(name));
                 self.session.cursors.retain(|open| open != name);
                 self.unpin_cursors(server);
             }
             Effect::CloseAllCursors => {
+                self.session.uncommitted.close(None);
                 self.session.cursors.clear();
                 self.unpin_cursors(server);
             }
-            Effect::CreateTemp { drops_on_commit: false } => self.pin(PinReasons::TEMPORARY_TABLE, server),
+            Effect::CreateTemp { drops_on_commit: false } => {
+                self.session.uncommitted.note(server.variables.savepoints(), Made::Table);
+            }
             Effect::DiscardTemp if is_final(facts, server) => self.unpin(PinReasons::TEMPORARY_TABLE, server),
             Effect::DiscardAll => self.discard_all(server),
             Effect::Load => self.pin(PinReasons::LOAD, server),
@@ -547,6 +562,7 @@ impl<I: Io> Delivery<'_, I> {
         self.session.startup.on_reset(None);
         self.session.unlisten_all(self.io);
         self.session.has_unlocked = false;
+        self.session.uncommitted.clear();
         self.session.cursors.clear();
         self.session.channels.clear();
         let kept = PinReasons::SESSION_POOLING | PinReasons::LOAD;

@@ -155,6 +155,7 @@ pub struct Session {
     pub(crate) channels: Vec<Box<[u8]>>,
     /// Open cursors WITH HOLD.
     pub(crate) cursors: Vec<Box<[u8]>>,
+    pub(crate) uncommitted: crate::uncommitted::Uncommitted,
     pub(crate) attachment: Attachment,
     /// Bytes to come of a message that passes in pieces.
     pub(crate) body_left: usize,
@@ -222,6 +223,7 @@ impl Session {
             has_unlocked: false,
             channels: Vec::new(),
             cursors: Vec::new(),
+            uncommitted: crate::uncommitted::Uncommitted::default(),
             attachment: Attachment::None,
             body_left: 0,
             way: Way::Drop,

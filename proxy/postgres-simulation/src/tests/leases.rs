@@ -1,7 +1,7 @@
 //! A client without work for a server gives it back, whatever has just happened.
 
 use weir_postgres_codec::frontend;
-use weir_postgres_session::{Cleanliness, Next, Refusal};
+use weir_postgres_session::{Cleanliness, Next, Recovered, Refusal};
 
 use super::scene::tags;
 use super::{bytes, prepare, query, scene};
@@ -51,4 +51,43 @@ fn a_copy_that_fails_while_data_are_half_sent_gives_its_server_back() {
     assert_eq!(scene.releases, [Cleanliness::Clean]);
     scene.next_client(&[]);
     assert_eq!(tags(&scene.ask(&query("SELECT 'b'"))), "TDCZ", "the server ignores the rest of the data");
+}
+
+/// Batch jobs that fail would turn a pool of transactions into one of sessions.
+#[test]
+fn what_was_rolled_back_pins_nothing() {
+    let made = ["CREATE TEMP TABLE t1 (a int)", "DECLARE c1 CURSOR WITH HOLD FOR SELECT 1"];
+    for made in made {
+        for [begin, end] in [
+            ["BEGIN", "ROLLBACK"],
+            ["BEGIN; SAVEPOINT a", "ROLLBACK TO SAVEPOINT a; COMMIT"],
+            ["BEGIN; SAVEPOINT a; SAVEPOINT b", "RELEASE SAVEPOINT b; ROLLBACK TO SAVEPOINT a; COMMIT"],
+        ] {
+            let mut scene = scene();
+            for text in [begin, made, end] {
+                scene.ask(&query(text));
+            }
+            assert!(!scene.is_attached && scene.model.state().is_pristine(), "{begin}; {made}; {end}");
+            assert_eq!(scene.releases, [Cleanliness::Clean], "{begin}; {made}; {end}");
+        }
+        let mut scene = scene();
+        scene.ask(&query(&format!("{made}; SELECT 1/0")));
+        assert_eq!(scene.releases, [Cleanliness::Clean], "{made}");
+        for commit in ["BEGIN; SAVEPOINT a; {}; RELEASE SAVEPOINT a; COMMIT", "{}", "BEGIN; {}; COMMIT; SELECT 1/0"] {
+            let mut scene = super::scene();
+            scene.ask(&query(&commit.replace("{}", made)));
+            assert!(scene.is_attached && scene.session.pin().is_held(), "{commit}: {made}");
+        }
+    }
+}
+
+/// Its COMMIT is on its way when the client is gone.
+#[test]
+fn a_commit_that_no_client_sees_leaves_a_server_that_is_reset() {
+    let mut scene = scene();
+    scene.ask(&query("BEGIN; CREATE TEMP TABLE t1 (a int)"));
+    scene.send(&query("COMMIT"));
+    let recovery = scene.session.on_client_gone(&mut scene.state, None);
+    assert_eq!(scene.recover(recovery), Recovered::Clean);
+    assert!(scene.model.state().is_pristine());
 }
