@@ -58,7 +58,7 @@ impl Recovery {
 
     /// Sends what has to be sent first. Call it once.
     pub fn begin(&mut self, server: &mut ServerState, _: &WorkerShare, io: &impl ToServer) -> Recovered {
-        if server.facts(false, false).without_client() == Verdict::Close {
+        if server.facts(false).without_client() == Verdict::Close {
             return Recovered::Unusable;
         }
         self.proceed(server, io)
@@ -93,7 +93,7 @@ impl Recovery {
         if self.has_failed && self.step == Step::Resets {
             return Recovered::Unusable;
         }
-        match server.facts(false, false).without_client() {
+        match server.facts(false).without_client() {
             Verdict::Drain => Recovered::NotYet,
             Verdict::Keep | Verdict::Close => Recovered::Unusable,
             Verdict::Rollback if self.step != Step::Drains => Recovered::Unusable,

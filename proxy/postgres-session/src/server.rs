@@ -157,15 +157,15 @@ impl ServerState {
         self.variables.now()
     }
 
-    /// The facts that decide about its next client. `has_unsent`: bytes for it wait in its output.
-    pub fn facts(&self, is_pinned: bool, has_unsent: bool) -> ServerFacts {
+    /// The facts that decide about its next client. Bytes that wait in its output are none of them: a quiet server ignores what it has not
+    /// read yet, as the data of a COPY that failed, and reads it before what the next client sends. It moves to no other worker with them.
+    pub fn facts(&self, is_pinned: bool) -> ServerFacts {
         ServerFacts {
             is_quiet: self.queue.is_quiet(),
             status: self.status,
             is_copying: self.copy != CopyIn::No,
             is_half_sent: self.is_half_sent,
             is_half_received: self.body_left > 0 || !self.partial.is_empty(),
-            has_unsent,
             is_pinned,
             is_dirty: !self.dirt.is_empty(),
             is_doomed: self.is_doomed,
@@ -210,7 +210,7 @@ impl ServerState {
 
     /// The form in which it goes to another worker. `None`: it is not idle and clean.
     pub fn pack(self) -> Option<ServerParcel> {
-        if self.facts(false, false).after_reply() != crate::checkin::Verdict::Clean {
+        if self.facts(false).after_reply() != crate::checkin::Verdict::Clean {
             return None;
         }
         Some(ServerParcel {

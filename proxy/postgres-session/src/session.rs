@@ -389,7 +389,7 @@ impl Session {
             self.add_pin(PinReasons::TEMPORARY_TABLE, server, io);
         }
         use crate::checkin::Verdict;
-        let cleanliness = match server.facts(self.pin.is_held(), false).after_reply() {
+        let cleanliness = match server.facts(self.pin.is_held()).after_reply() {
             Verdict::Clean => Cleanliness::Clean,
             Verdict::Reset => Cleanliness::Dirty,
             Verdict::Close => Cleanliness::Unusable,

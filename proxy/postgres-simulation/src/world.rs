@@ -165,7 +165,7 @@ impl World {
                 Use::Client(client) => format!("client {client}: {:?}", self.clients[*client].session.pin().reasons),
                 Use::Recovery(recovery) => format!("{recovery:?}"),
             };
-            text += &format!("{used} {:?} {:?} {:?}\n", server.state.facts(false, false), server.model, server.state);
+            text += &format!("{used} {:?} {:?} {:?}\n", server.state.facts(false), server.model, server.state);
         }
         text
     }
@@ -377,7 +377,7 @@ impl World {
     fn check_leases(&self) {
         for (at, client) in self.clients.iter().enumerate() {
             let Some(server) = client.server else { continue };
-            let facts = self.servers[server].state.facts(client.session.pin().is_held(), false);
+            let facts = self.servers[server].state.facts(client.session.pin().is_held());
             assert!(
                 facts.after_reply() == Verdict::Keep,
                 "client {at} keeps a server without a use for it: {facts:?}\n{}",
@@ -419,7 +419,7 @@ impl World {
 
     fn recover(&mut self, at: usize, mut recovery: Recovery) {
         let server = &mut self.servers[at];
-        let runs_query = server.state.is_busy() && !server.state.facts(false, false).is_copying;
+        let runs_query = server.state.is_busy() && !server.state.facts(false).is_copying;
         let recovered = recovery.begin(&mut server.state, &self.share, &self.io);
         if runs_query && self.rng.below(2) == 0 && recovered == Recovered::NotYet {
             server.model.cancel();

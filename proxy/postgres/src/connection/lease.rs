@@ -274,7 +274,7 @@ impl Life<'_> {
         // The pool makes its own: what it has to do is in the state.
         drop(self.client.session.on_client_gone(state, None));
         // Without its client a COPY ends by itself: the pool ends its data.
-        let runs_query = state.is_busy() && !state.facts(false, false).is_copying;
+        let runs_query = state.is_busy() && !state.facts(false).is_copying;
         let Some(target) = state.cancel_target().filter(|_| runs_query).cloned() else {
             return give_back(server, Cleanliness::Dirty, &slot, &self.connection.service);
         };
