@@ -117,7 +117,7 @@ impl Session {
         self.lost_unused += u8::from(was_preparing);
         if self.lost_unused >= LOST_UNUSED_MAX {
             self.lost_unused = 0;
-            self.refusal = Some(Refusal::SERVER_LOST_UNUSED);
+            self.refuse_next(Refusal::SERVER_LOST_UNUSED);
         }
         Next::More
     }

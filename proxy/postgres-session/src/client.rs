@@ -189,7 +189,8 @@ impl Session {
         server: Option<&'s mut ServerState>,
     ) -> Result<&'s mut ServerState, Option<Next>> {
         let Some(server) = server else {
-            if let Some(refusal) = self.refusal.take() {
+            let place = self.taken_bytes + turn.feed.consumed() as u64;
+            if let Some((_, refusal)) = self.refusal.take().filter(|(at, _)| *at == place) {
                 self.refuse(&refusal, head, turn, None);
                 return Err(None);
             }

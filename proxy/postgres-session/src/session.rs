@@ -162,8 +162,8 @@ pub struct Session {
     pub(crate) way: Way,
     /// The gateway refused a message of a batch: nothing counts up to the Sync.
     pub(crate) is_skipping: bool,
-    /// No server could be had for the message that comes next.
-    pub(crate) refusal: Option<Refusal>,
+    /// No server could be had for the message at this place among all bytes of the client.
+    pub(crate) refusal: Option<(u64, Refusal)>,
     /// The facts of the Query for which a server is wanted: it is the next message.
     pub(crate) awaiting_server: Option<crate::facts::Known>,
     /// Its channels; `None`: it has never listened.
@@ -432,8 +432,13 @@ impl Session {
         if refusal.is_fatal {
             return Next::Close(self.end_with(refusal, io));
         }
-        self.refusal = Some(refusal);
+        self.refuse_next(refusal);
         Next::More
+    }
+
+    /// The message at the front of what is left gets this error if it still needs a server when it is looked at again.
+    pub(crate) fn refuse_next(&mut self, refusal: Refusal) {
+        self.refusal = Some((self.taken_bytes, refusal));
     }
 
     /// Tells the client why its session ends.

@@ -1,12 +1,13 @@
 //! Messages that the gateway refuses, at any place of a batch.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use weir_postgres_codec::frontend;
 use weir_postgres_session::{Judge, Next, Refusal, Session};
 
 use super::scene::{Scene, tags};
-use super::{bytes, query, scene};
+use super::{bytes, prepare, query, scene};
 
 /// A rule against all texts that name a word, and against function calls.
 struct Rule;
@@ -96,4 +97,26 @@ fn a_query_that_is_refused_behind_a_batch_that_fails_is_skipped() {
     assert_eq!(scene.send(&bytes(frontend::sync)), Next::More);
     assert_eq!(tags(&scene.turn(usize::MAX)), "Z");
     assert!(!scene.is_attached);
+}
+
+/// Another client has the statement prepared while this one waits: its Parse needs no server any more.
+#[test]
+fn a_refusal_of_the_pool_is_for_the_message_that_waited() {
+    let mut scene = scene();
+    let parse = prepare("s", "SELECT 'a'");
+    assert!(matches!(scene.send_unserved(&parse), Next::NeedServer(_)));
+    let other = Session::new([], scene.settings.clone(), scene.share.clone(), scene.io.now.get()).with_pool("pool");
+    let waiting = std::mem::replace(&mut scene.session, other);
+    scene.next_client(&[]);
+    assert_eq!(tags(&scene.ask(&parse)), "1Z");
+    scene.session = waiting;
+    let refusal = Refusal::wait_timeout("app", 3, Duration::from_secs(10));
+    assert_eq!(scene.session.on_acquire_failed(refusal, &scene.io), Next::More);
+    assert_eq!(scene.send_unserved(&parse), Next::More);
+    assert_eq!(tags(&scene.io.to_client.take()), "1Z");
+    assert!(
+        matches!(scene.send_unserved(&query("SELECT 'b'")), Next::NeedServer(_)),
+        "it waits for a server of its own"
+    );
+    assert_eq!(tags(&scene.ask(b"")), "TDCZ");
 }
