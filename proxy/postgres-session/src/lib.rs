@@ -47,6 +47,7 @@ pub mod checkin;
 mod client;
 mod close;
 mod deadline;
+mod errors;
 mod extended;
 mod facts;
 mod feed;

@@ -11,11 +11,11 @@ use crate::io::{Event, Io};
 use crate::listening::{Change, LISTEN};
 use crate::outstanding::{Expected, Fate, Note, Request};
 use crate::pin::PinReasons;
-use crate::retry::{Batch, is_outdated};
+use crate::retry::Batch;
 use crate::scan::Replies;
 use crate::server::ServerState;
 use crate::session::{Attachment, End, Session};
-use crate::statements::{Meaning, Named, Statement, is_missing};
+use crate::statements::{Meaning, Named, Statement};
 use crate::uncommitted::Made;
 use crate::variables::{AUTHORIZATION, ROLE};
 
@@ -169,70 +169,9 @@ impl<I: Io> Replies for Delivery<'_, I> {
             server.is_doomed = true;
             return true;
         }
-        match server.queue.front().map_or(Note::None, |front| front.note.clone()) {
-            // The server goes away: the parameters are not at fault, and nothing of the client has run. The lost connection speaks.
-            Note::Replayed { .. } | Note::Cleared | Note::Aligned(..) if fields.is_fatal() => return false,
-            Note::Replayed { has_foreign: true, drops_names, wanted }
-                if self.session.attachment == Attachment::Preparing =>
-            {
-                self.session.attachment = Attachment::Spoiled;
-                if drops_names {
-                    server.dirt |= PinReasons::SQL_PREPARE;
-                }
-                if wanted.is_none() {
-                    // The parameters behind the encoding are on their way.
-                    server.dirt |= PinReasons::UNKNOWN_SETTING;
-                }
-                return false;
-            }
-            Note::Cleared => {
-                // Another server will do.
-                self.session.attachment = Attachment::Spoiled;
-                server.dirt |= PinReasons::UNKNOWN_SETTING;
-                return false;
-            }
-            Note::Replayed { .. } => {
-                // The client learns which of its parameters it is: it requested them.
-                self.session.end = Some(End::ParametersRefused);
-                return true;
-            }
-            Note::Aligned(name, before) => {
-                // The first of its statements is DEALLOCATE if there was something.
-                match before.filter(|_| server.queue.current_step() == 0) {
-                    Some(before) => drop(server.sql_names.insert(name, before)),
-                    None => drop(server.sql_names.remove(&name)),
-                }
-                return false;
-            }
-            Note::LocksCounted => {
-                // A late cancel request, or a time limit of the client. It has its ReadyForQuery already, and keeps the server.
-                self.session.has_unlocked = true;
-                return false;
-            }
-            Note::Effects(facts) => self.apply_failed(&facts, server),
-            Note::Bound(_) if is_missing(&fields) => {
-                // A function of some client has dropped it, and perhaps others.
-                server.dirt |= PinReasons::OPAQUE;
-                if self.may_repeat(server) {
-                    server.statements.keep_only(self.session.retry.statements());
-                    self.fail_batch(server);
-                    return false;
-                }
-                server.statements.clear();
-            }
-            Note::Bound(named) if is_outdated(&fields) => {
-                if !named.is_seen.get() && self.may_repeat(server) {
-                    self.fail_batch(server);
-                    return false;
-                }
-                if let Meaning::Protocol(statement) = &named.meaning {
-                    server.stale.extend(server.statements.remove(statement));
-                }
-            }
-            _ => {}
-        }
+        let note = server.queue.front().map_or(Note::None, |front| front.note.clone());
         // An error of a request that the gateway made is the error of the client's message that needed it.
-        true
+        self.is_for_client(server, note, fields)
     }
 
     fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>) {
@@ -292,7 +231,7 @@ impl<I: Io> Delivery<'_, I> {
 
     /// Bytes that were kept back come before whatever the client gets next.
     #[inline]
-    fn show_held(&mut self) {
+    pub(crate) fn show_held(&mut self) {
         if let Some(held) = self.session.retry.take_held() {
             self.io.to_client(&held);
         }
@@ -308,24 +247,6 @@ impl<I: Io> Delivery<'_, I> {
         self.session.retry.forget();
         self.io.encode_to_client(|out| backend::command_complete(out, LISTEN));
         true
-    }
-
-    /// The failed batch can run again: the client has seen nothing of it, it changed nothing, and it ends with what is outstanding.
-    fn may_repeat(&self, server: &ServerState) -> bool {
-        self.session.retry.is_recording()
-            && server.status == TransactionStatus::Idle
-            && (server.queue.ends_with_its_only_sync() || !server.queue.is_status_unknown())
-    }
-
-    /// The batch has failed, and will be repeated behind its ReadyForQuery.
-    fn fail_batch(&mut self, server: &mut ServerState) {
-        let has_sync = server.queue.is_status_unknown();
-        self.session.retry.fail(has_sync);
-        if !has_sync {
-            // The client waits for the replies before its own.
-            self.io.encode_to_server(frontend::sync);
-            server.queue.push(Expected::swallow(Request::Sync, Note::None));
-        }
     }
 
     /// Prepares the statements of the failed batch again, and sends it again.
@@ -512,31 +433,13 @@ impl<I: Io> Delivery<'_, I> {
         }
     }
 
-    fn apply_lock(&mut self, effect: &Effect, server: &mut ServerState) {
+    pub(crate) fn apply_lock(&mut self, effect: &Effect, server: &mut ServerState) {
         match effect {
             Effect::AdvisoryLock => self.pin(PinReasons::ADVISORY_LOCK, server),
             Effect::AdvisoryUnlock | Effect::AdvisoryUnlockAll => {
                 self.session.has_unlocked = self.session.pin.reasons.contains(PinReasons::ADVISORY_LOCK);
             }
             _ => {}
-        }
-    }
-
-    /// Effects that an error does not undo, of the statement that failed: it may have come as far as them.
-    fn apply_failed(&mut self, facts: &Rc<Facts>, server: &mut ServerState) {
-        let step = server.queue.current_step();
-        for effect in facts.effects(step) {
-            match effect {
-                Effect::AdvisoryLock => self.apply_lock(effect, server),
-                Effect::Execute { name, .. } => {
-                    let named = self.session.names.get(name).cloned();
-                    let effects = named.iter().flat_map(|named| &named.effects).flat_map(|facts| facts.effects(0));
-                    if effects.into_iter().any(|effect| matches!(effect, Effect::AdvisoryLock)) {
-                        self.apply_lock(&Effect::AdvisoryLock, server);
-                    }
-                }
-                _ => {}
-            }
         }
     }
 

@@ -22,6 +22,11 @@ impl<'a> ErrorFields<'a> {
         Ok(Self(fields))
     }
 
+    /// The fields at the beginning of a body of which the rest is still to come. What is not whole is left out.
+    pub fn read_head(start: &'a [u8]) -> Self {
+        Self(Body::new(start))
+    }
+
     /// Letters and texts, in order.
     pub fn iter(self) -> impl Iterator<Item = (u8, &'a [u8])> {
         let mut body = self.0;

@@ -7,6 +7,7 @@ use scene::Scene;
 
 mod foreign;
 mod healing;
+mod large;
 mod leases;
 mod listening;
 mod losses;
