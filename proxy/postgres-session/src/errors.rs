@@ -3,7 +3,11 @@
 use std::rc::Rc;
 
 use weir_analysis::postgres::Effect;
-use weir_postgres_codec::{TransactionStatus, backend, backend::ErrorFields, frontend};
+use weir_postgres_codec::{
+    TransactionStatus,
+    backend::{self, ErrorFields, Severity},
+    frontend,
+};
 
 use crate::facts::Facts;
 use crate::io::Io;
@@ -76,6 +80,21 @@ impl<I: Io> Delivery<'_, I> {
                 }
             }
             _ => {}
+        }
+        true
+    }
+
+    /// The server ends its connection, and the session goes on without: the client gets FATAL as ERROR, or nothing if it waits for nothing.
+    /// Drivers close their connection at FATAL.
+    fn softens(&mut self, server: &ServerState, fields: ErrorFields<'_>) -> bool {
+        let is_bound = server.status != TransactionStatus::Idle || self.session.pin.is_held() || server.is_half_sent;
+        if !fields.is_fatal() || is_bound || self.session.end.is_some() {
+            return false;
+        }
+        if server.queue.front().is_some() {
+            self.show_held();
+            self.session.retry.forget();
+            self.io.encode_to_client(|out| backend::error_as(out, Severity::Error, fields));
         }
         true
     }

@@ -171,7 +171,7 @@ impl<I: Io> Replies for Delivery<'_, I> {
         }
         let note = server.queue.front().map_or(Note::None, |front| front.note.clone());
         // An error of a request that the gateway made is the error of the client's message that needed it.
-        self.is_for_client(server, note, fields)
+        self.is_for_client(server, note, fields) && !self.softens(server, fields)
     }
 
     fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>) {

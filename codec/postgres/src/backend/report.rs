@@ -149,6 +149,17 @@ pub fn error(out: &mut Vec<u8>, report: &ErrorReport<'_>) {
     fields(out, tag::ERROR, report);
 }
 
+/// ErrorResponse with all fields of another one, but another weight.
+pub fn error_as(out: &mut Vec<u8>, severity: Severity, fields: ErrorFields<'_>) {
+    message(out, tag::ERROR, |out| {
+        for (letter, text) in fields.iter() {
+            out.push(letter);
+            string(out, if matches!(letter, b'S' | b'V') { severity.as_str().as_bytes() } else { text });
+        }
+        out.push(0);
+    });
+}
+
 /// NoticeResponse.
 pub fn notice(out: &mut Vec<u8>, report: &ErrorReport<'_>) {
     fields(out, tag::NOTICE, report);

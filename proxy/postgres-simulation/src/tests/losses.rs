@@ -1,10 +1,10 @@
 //! Servers that go away, with and without a word.
 
 use weir_postgres_codec::backend;
-use weir_postgres_session::{Next, ServerStep, SessionSettings};
+use weir_postgres_session::{End, Next, ServerStep, SessionSettings};
 
 use super::scene::{Scene, tags};
-use super::{bytes, query, scene};
+use super::{bytes, prepare, query, scene};
 
 /// The last words of a server that is shut down.
 fn shutdown() -> Vec<u8> {
@@ -61,4 +61,30 @@ fn a_server_that_ends_instead_of_preparing_for_a_query_costs_it_one_error() {
         assert_eq!(lose(&mut scene, &words), (Next::More, "EZ".to_owned()));
         assert_eq!(tags(&scene.ask(&query("EXECUTE q"))), "TDCZ");
     }
+}
+
+/// Drivers close their connection at FATAL: each failover would make all clients connect again.
+#[test]
+fn fatal_of_a_server_is_an_error_for_a_session_that_goes_on() {
+    for in_batch in [false, true] {
+        let mut scene = scene();
+        scene.send(&if in_batch { prepare("s", "SELECT 'a'") } else { query("SELECT 'a'") });
+        scene.io.to_server.take();
+        assert_eq!(scene.session.on_server(&shutdown(), &mut scene.state, &scene.io), Ok(ServerStep::Continue));
+        let error = scene.io.to_client.take();
+        let has = |field: &[u8]| error.windows(field.len()).any(|part| part == field);
+        assert!(tags(&error) == "E" && has(b"SERROR\0VERROR\0C57P01\0") && !has(b"FATAL"));
+        assert_eq!(lose(&mut scene, b""), (Next::More, "Z".to_owned()));
+        assert_eq!(tags(&scene.ask(&query("SELECT 'a'"))), "TDCZ");
+    }
+}
+
+#[test]
+fn fatal_of_a_server_ends_a_session_with_its_block() {
+    let mut scene = scene();
+    scene.ask(&query("BEGIN"));
+    assert_eq!(scene.session.on_server(&shutdown(), &mut scene.state, &scene.io), Ok(ServerStep::Continue));
+    let error = scene.io.to_client.take();
+    assert!(error.windows(6).any(|part| part == b"VFATAL"));
+    assert_eq!(scene.session.on_server_lost(&mut scene.state, &scene.io), Next::Close(End::ServerLost));
 }
