@@ -27,6 +27,7 @@ fn a_server_goes_back_behind_a_statement_that_the_gateway_answers() {
     assert!(matches!(scene.send_unserved(&query("BEGIN; LISTEN a")), Next::NeedServer(_) | Next::Wait));
     scene.io.is_slow.set(false);
     assert!(matches!(scene.send_unserved(b""), Next::NeedServer(_)));
+    scene.is_attached = true;
     *scene.io.refusal.borrow_mut() = Some(Refusal::error("53400", "too many channels"));
     assert_eq!(scene.pump(), Next::More);
     assert_eq!(tags(&scene.io.to_client.take()), "EZ");

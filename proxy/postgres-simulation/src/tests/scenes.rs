@@ -316,7 +316,8 @@ fn p15_a_client_for_which_its_server_waits_may_not_be_silent() {
         let mut scene = scene();
         scene.send(&input);
         scene.advance(Duration::from_secs(600));
-        assert_eq!(scene.session.deadline(Some(&scene.state)), weir_base::time::Time::NEVER);
+        assert!(scene.session.on_deadline(Some(&mut scene.state), &scene.io).is_none());
+        assert_eq!(scene.session.deadline(Some(&scene.state)), Time::NEVER);
     }
 }
 
