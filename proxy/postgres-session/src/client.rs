@@ -367,7 +367,7 @@ impl Session {
     }
 
     /// The words of PostgreSQL, which cannot tell data from requests any more.
-    fn breaks_copy(&mut self, tag: u8, io: &impl Io) -> Next {
+    pub(crate) fn breaks_copy(&mut self, tag: u8, io: &impl Io) -> Next {
         let text = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
         io.encode_to_client(|out| {
             backend::error(out, &backend::ErrorReport::error(sqlstate::PROTOCOL_VIOLATION, &text));

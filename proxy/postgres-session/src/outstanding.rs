@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use weir_postgres_codec::frontend::tag;
+
 use crate::facts::Facts;
 use crate::statements::{Named, Statement};
 use crate::variables::Variables;
@@ -45,6 +47,15 @@ impl Request {
     /// No reply belongs to it: only its place counts.
     pub(crate) const fn is_marker(self) -> bool {
         matches!(self, Self::CopyEnd | Self::CopyData)
+    }
+
+    /// The type of the message of one to which the gateway itself replies.
+    pub(crate) const fn tag(self) -> u8 {
+        match self {
+            Self::Parse => tag::PARSE,
+            Self::Close => tag::CLOSE,
+            _ => tag::QUERY,
+        }
     }
 
     /// ReadyForQuery ends it.
@@ -310,7 +321,12 @@ impl Outstanding {
                 Request::Sync => begun.late_syncs += u32::from(begun.has_data),
                 Request::CopyData => begun.has_data = true,
                 Request::CopyEnd => begun.has_ended = true,
-                _ => break,
+                request => {
+                    // The server never sees it, and so reads the data that follow.
+                    let breaks = entry.fate == Fate::Fake && !begun.has_data;
+                    begun.broken_by = breaks.then_some(request);
+                    break;
+                }
             }
             self.entries.remove(at);
             if begun.has_ended {
@@ -333,6 +349,8 @@ pub(crate) struct BegunCopy {
     pub(crate) has_data: bool,
     /// The end of the data.
     pub(crate) has_ended: bool,
+    /// A request to which the gateway itself replies, in place of data: PostgreSQL ends the connection then.
+    pub(crate) broken_by: Option<Request>,
     /// Syncs behind data. If the COPY fails, it is unknown whether the server has read them before that.
     pub(crate) late_syncs: u32,
 }
@@ -396,7 +414,10 @@ mod tests {
             Request::Sync,
             Request::Parse,
         ]);
-        assert_eq!(pipelined.begin_copy(), BegunCopy { has_data: true, has_ended: true, late_syncs: 1 });
+        assert_eq!(
+            pipelined.begin_copy(),
+            BegunCopy { has_data: true, has_ended: true, late_syncs: 1, broken_by: None }
+        );
         assert_eq!(pipelined.len(), 3, "the Sync behind the data counts");
     }
 }

@@ -123,6 +123,11 @@ impl ServerState {
                 run.flush(input, replies);
                 run = Run { from: end, at: end };
             }
+            if self.broken_by.is_some() {
+                // What follows belongs to no request of the client.
+                run.flush(input, replies);
+                return Ok(());
+            }
             while let Some(entry) = self.queue.pop_due() {
                 if !entry.request.is_marker() {
                     run.flush(input, replies);
@@ -231,6 +236,8 @@ impl ServerState {
         let passes = self.streamed_passes(tag)?;
         let begun = self.queue.begin_copy();
         self.late_syncs = begun.late_syncs;
+        self.broken_by = begun.broken_by;
+        self.is_doomed |= self.broken_by.is_some();
         self.copy = match begun {
             BegunCopy { has_ended: true, .. } => CopyIn::No,
             BegunCopy { has_data, .. } => CopyIn::Reads { has_data },

@@ -9,7 +9,7 @@ use weir_base::{error::Culprit, violation::Violation};
 use weir_postgres_codec::{TransactionStatus, backend, backend::tag, frame};
 
 use crate::checkin::ServerFacts;
-use crate::outstanding::{Note, Outstanding};
+use crate::outstanding::{Note, Outstanding, Request};
 use crate::pin::PinReasons;
 use crate::share::WorkerShare;
 use crate::statements::{PackedStatements, ServerStatements, Statement};
@@ -51,6 +51,8 @@ pub struct ServerState {
     pub(crate) copy: CopyIn,
     /// Syncs of the client among the data of a COPY. If it fails, it is unknown to how many of them the server replies.
     pub(crate) late_syncs: u32,
+    /// A request of the client that stands where the data of a COPY have to begin, and that the server does not get.
+    pub(crate) broken_by: Option<Request>,
     /// An error has come since the last ReadyForQuery.
     pub(crate) has_failed: bool,
     /// The first part of a message of the server that is read whole.
@@ -97,6 +99,7 @@ impl ServerState {
             status: TransactionStatus::Idle,
             copy: CopyIn::No,
             late_syncs: 0,
+            broken_by: None,
             has_failed: false,
             partial: Vec::new(),
             body_left: 0,

@@ -324,6 +324,9 @@ impl Session {
     /// The server broke the protocol: close it, and call [`Session::on_server_lost`].
     pub fn on_server(&mut self, input: &[u8], server: &mut ServerState, io: &impl Io) -> Result<ServerStep, Violation> {
         server.scan(input, &mut crate::replies::Delivery { session: self, io })?;
+        if let Some(request) = server.broken_by.take() {
+            drop(self.breaks_copy(request.tag(), io));
+        }
         if let Some(end) = self.end.clone() {
             return Ok(ServerStep::Close(end));
         }

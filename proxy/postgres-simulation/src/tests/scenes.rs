@@ -487,6 +487,27 @@ fn a_request_that_comes_before_its_copy_begins_ends_the_connection_when_the_serv
     assert_eq!(tags(&scene.io.to_client.take()), "GEE");
 }
 
+/// The gateway replies to the Close itself: the server would read the data behind it.
+#[test]
+fn a_request_that_no_server_gets_ends_the_connection_in_place_of_the_data_of_a_copy() {
+    let mut scene = scene();
+    scene.ask(&prepare("s", "SELECT 'a'"));
+    scene.send(&bytes(|out| {
+        frontend::parse(out, b"", b"COPY t FROM STDIN", &[]);
+        frontend::bind(out, b"", b"", []);
+        frontend::execute(out, b"", 0);
+        frontend::close(out, Kind::Statement, b"s");
+        frontend::sync(out);
+        frontend::copy_done(out);
+    }));
+    scene.model.receive(&scene.io.to_server.take());
+    scene.model.run();
+    let step = scene.session.on_server(&scene.model.take_output(), &mut scene.state, &scene.io);
+    assert!(matches!(step, Ok(ServerStep::Close(End::Violation(_)))), "{step:?}");
+    let reply = scene.io.to_client.take();
+    assert!(tags(&reply) == "12GEE" && reply.windows(5).any(|part| part == b"08P01"), "{}", tags(&reply));
+}
+
 /// Its own notifications come from itself, and those of others never do.
 #[test]
 fn notifications_come_from_the_processes_that_the_client_knows() {
