@@ -51,7 +51,7 @@ impl Session {
         }
     }
 
-    /// What others left may be why the server refused: it is reset, and gets the parameters of the client once more. A replay that fails has
+    /// Parameters of others may be why the server refused: they are reset, and those of the client are sent once more. A replay that fails has
     /// changed nothing, so prepared statements and all else stay.
     pub(crate) fn clear_parameters(&mut self, server: &mut ServerState, io: &impl Io) {
         io.count(Event::Replay);

@@ -328,7 +328,7 @@ impl<I: Io> Delivery<'_, I> {
         }
     }
 
-    /// A statement set a parameter. What there is no room for stays with the server, and the client with it.
+    /// A statement set a parameter. One without room stays with the server, and the client with it.
     fn set(&mut self, name: &[u8], value: crate::variables::Value, server: &mut ServerState) {
         if !server.variables.has_room_for(name, value.text().len()) {
             return self.pin(PinReasons::UNKNOWN_SETTING, server);

@@ -124,7 +124,7 @@ impl ServerState {
                 run = Run { from: end, at: end };
             }
             if self.broken_by.is_some() {
-                // What follows belongs to no request of the client.
+                // No further reply belongs to a request of the client.
                 run.flush(input, replies);
                 return Ok(());
             }

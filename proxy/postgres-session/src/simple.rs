@@ -58,12 +58,9 @@ impl Session {
                 return None;
             }
             if server.is_none()
-                && let Some(next) = self.on_listen_statement(facts, head, turn)
+                && let Some(next) = self.run_without_server(facts, head, turn)
             {
                 return next;
-            }
-            if server.is_none() && self.is_deallocated_without_server(facts, head, turn) {
-                return None;
             }
             if let Err(next) = self.reserve(facts, head, turn, server.as_deref_mut()) {
                 return next;
@@ -258,7 +255,20 @@ impl Session {
         true
     }
 
-    /// The same while the client holds no server: none is needed.
+    /// A statement that needs no server while the client holds none.
+    fn run_without_server<I: Io>(
+        &mut self,
+        facts: &Facts,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+    ) -> Option<Option<Next>> {
+        match self.is_deallocated_without_server(facts, head, turn) {
+            true => Some(None),
+            false => self.on_listen_statement(facts, head, turn),
+        }
+    }
+
+    /// SQL's DEALLOCATE of a statement of the protocol. True if that was it.
     fn is_deallocated_without_server<I: Io>(&mut self, facts: &Facts, head: Head, turn: &mut Turn<'_, '_, I>) -> bool {
         let Some(Effect::Deallocate(name)) = facts.only() else { return false };
         if !self.is_of_protocol(name) {

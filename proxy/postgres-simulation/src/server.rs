@@ -55,7 +55,7 @@ pub struct ModelServer {
     pub(crate) was_failed: bool,
     /// An error about a statement has a name, which is not the same at two servers.
     pub names_missing: bool,
-    /// Of each table, raised by every ALTER TABLE.
+    /// Versions of tables. Every ALTER TABLE raises one.
     pub versions: BTreeMap<String, u64>,
 }
 

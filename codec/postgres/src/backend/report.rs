@@ -22,7 +22,7 @@ impl<'a> ErrorFields<'a> {
         Ok(Self(fields))
     }
 
-    /// The fields at the beginning of a body of which the rest is still to come. What is not whole is left out.
+    /// The fields at the beginning of a body of which the rest is still to come. A field that is not whole is left out.
     pub fn read_head(start: &'a [u8]) -> Self {
         Self(Body::new(start))
     }

@@ -12,7 +12,7 @@ fn shutdown() -> Vec<u8> {
     bytes(|out| backend::error(out, &backend::ErrorReport::fatal("57P01", text)))
 }
 
-/// The server says `words`, and closes the connection. What the client gets.
+/// The server says `words`, and closes the connection. The result is what the client gets.
 fn lose(scene: &mut Scene, words: &[u8]) -> (Next, String) {
     scene.io.to_server.take();
     if !words.is_empty() {
