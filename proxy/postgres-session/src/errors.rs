@@ -26,7 +26,7 @@ impl<I: Io> Delivery<'_, I> {
             // The server goes away: the parameters are not at fault, and nothing of the client has run. The lost connection speaks.
             Note::Replayed { .. } | Note::Cleared | Note::Aligned(..) if fields.is_fatal() => return false,
             Note::Replayed { has_foreign: true, drops_names, wanted }
-                if self.session.attachment == Attachment::Preparing =>
+                if matches!(self.session.attachment, Attachment::Preparing | Attachment::Spoiled) =>
             {
                 self.session.attachment = Attachment::Spoiled;
                 if drops_names {
