@@ -125,9 +125,13 @@ impl Session {
     /// An error for each request that the lost server leaves without a reply.
     fn fail_outstanding(&mut self, server: &mut ServerState, hides_error: bool, io: &impl Io) {
         let mut is_failed = server.queue.is_skipping();
+        // With FATAL in reply to the parameters, nothing behind them has run.
+        let is_replay = |front: &Expected| matches!(front.note, Note::Replayed { .. });
+        let is_unused = server.is_doomed && server.queue.front().is_some_and(is_replay);
+        let refusal = if is_unused { Refusal::SERVER_LOST_UNUSED } else { Refusal::SERVER_LOST };
         let refuse = || {
             io.count(Event::Refusal);
-            io.encode_to_client(|out| backend::error(out, &Refusal::SERVER_LOST.report()));
+            io.encode_to_client(|out| backend::error(out, &refusal.report()));
         };
         if hides_error {
             refuse();
