@@ -7,7 +7,7 @@ mod rows;
 
 pub use authentication::{Authentication, Mechanisms};
 pub use encode::*;
-pub use report::{ErrorFields, ErrorReport, Severity, error, notice};
+pub use report::{ErrorFields, ErrorReport, Severity, error, error_as, notice};
 pub use rows::{Column, CopyResponse, DataRow, RowDescription, data_row, row_description};
 
 use crate::body::{Body, Oids};

@@ -12,29 +12,40 @@ use crate::refusal::Refusal;
 use crate::server::ServerState;
 use crate::session::{Attachment, End, Next, Session};
 use crate::statements::Meaning;
-use crate::variables::{Variables, difference};
+use crate::variables::{Difference, Variables, difference};
+
+/// Takes back all parameters, the role included.
+const CLEAR: &[u8] = b"SET SESSION AUTHORIZATION DEFAULT;RESET ALL";
 
 /// Servers in a row that a statement may lose before one has it.
 const LOST_UNUSED_MAX: u8 = 4;
 
-/// Sends the statements that make a server like `wanted`, and behind them `names`: `whole` is both. A text of several encodings takes
-/// several Queries; then it is true.
+/// Sends the statements that make a server like `wanted`: its `difference`, and behind it `names` to deallocate. A text of several
+/// encodings takes several Queries; then it is true.
 pub(crate) fn replay(
     server: &mut ServerState,
     wanted: &Rc<Variables>,
-    (whole, names): (&[u8], &[u8]),
-    has_foreign: bool,
+    (difference, names): (&Difference, &[u8]),
+    (has_foreign, drops_names): (bool, bool),
     io: &impl Io,
 ) -> bool {
     io.count(Event::Replay);
-    let parts = encoding::parts(server, wanted, whole, names);
-    for text in parts.iter().flatten().map(Vec::as_slice).chain(parts.is_none().then_some(whole)) {
+    let whole = [&difference.text[..], names].concat();
+    let parts = encoding::parts(server, wanted, &whole, names).unwrap_or_else(|| {
+        // A server reads all of a text in the encoding that it has before.
+        let first = (!difference.encoding.is_empty()).then(|| difference.encoding.clone());
+        first.into_iter().chain([whole]).collect()
+    });
+    let last = parts.len() - 1;
+    for (at, text) in parts.iter().enumerate() {
         io.encode_to_server(|out| frontend::query(out, text));
-        server.queue.push(Expected::swallow(Request::Query, Note::Replayed { wanted: wanted.clone(), has_foreign }));
+        let wanted = (at == last).then(|| wanted.clone());
+        let note = Note::Replayed { wanted, has_foreign, drops_names: drops_names && at == last };
+        server.queue.push(Expected::swallow(Request::Query, note));
     }
     // A simple Query ends the unnamed statement.
     server.unnamed = None;
-    parts.is_some()
+    last > 0
 }
 
 impl Session {
@@ -56,12 +67,23 @@ impl Session {
             return server.variables.become_like(&self.variables);
         }
         let has_foreign = drops_names || server.variables.now().iter().next().is_some();
-        let is_split = replay(server, &self.variables, (&text, &names), has_foreign, io);
+        let is_split = replay(server, &self.variables, (&difference, &names), (has_foreign, drops_names), io);
         if difference.may_fail || drops_names || is_split || !self.is_proven {
             self.attachment = Attachment::Preparing;
             // The client waits already.
             self.busy_since.get_or_insert(io.now());
         }
+    }
+
+    /// Parameters of others may be why the server refused: they are reset, and those of the client are sent once more. A replay that fails has
+    /// changed nothing, so prepared statements and all else stay.
+    pub(crate) fn clear_parameters(&mut self, server: &mut ServerState, io: &impl Io) {
+        io.count(Event::Replay);
+        io.encode_to_server(|out| frontend::query(out, CLEAR));
+        server.queue.push(Expected::swallow(Request::Query, Note::Cleared));
+        server.unnamed = None;
+        self.attachment = Attachment::Clearing;
+        self.busy_since = Some(io.now());
     }
 
     /// No EXECUTE may reach what another client has prepared. True if there is something to drop.
@@ -87,7 +109,7 @@ impl Session {
     pub fn on_server_lost(&mut self, server: &mut ServerState, io: &impl Io) -> Next {
         let is_mid_reply = server.body_left > 0 && server.body_passes;
         let was_used = self.attachment == Attachment::Used;
-        let was_preparing = self.attachment == Attachment::Preparing;
+        let was_preparing = matches!(self.attachment, Attachment::Preparing | Attachment::Clearing);
         let is_bound = server.status != TransactionStatus::Idle || self.pin.is_held() || server.is_half_sent;
         self.attachment = Attachment::None;
         self.busy_since = None;
@@ -96,6 +118,7 @@ impl Session {
         let hides_error = self.retry.is_repeating();
         self.retry.forget();
         self.lose_transaction(io);
+        self.uncommitted.clear();
         // The client gets an error in its place.
         drop(self.retry.take_held());
         if is_mid_reply || (was_used && is_bound) {
@@ -111,7 +134,7 @@ impl Session {
         self.lost_unused += u8::from(was_preparing);
         if self.lost_unused >= LOST_UNUSED_MAX {
             self.lost_unused = 0;
-            self.refusal = Some(Refusal::SERVER_LOST_UNUSED);
+            self.refuse_next(Refusal::SERVER_LOST_UNUSED);
         }
         Next::More
     }
@@ -119,9 +142,13 @@ impl Session {
     /// An error for each request that the lost server leaves without a reply.
     fn fail_outstanding(&mut self, server: &mut ServerState, hides_error: bool, io: &impl Io) {
         let mut is_failed = server.queue.is_skipping();
+        // With FATAL in reply to the parameters, nothing behind them has run.
+        let is_replay = |front: &Expected| matches!(front.note, Note::Replayed { .. });
+        let is_unused = server.is_doomed && server.queue.front().is_some_and(is_replay);
+        let refusal = if is_unused { Refusal::SERVER_LOST_UNUSED } else { Refusal::SERVER_LOST };
         let refuse = || {
             io.count(Event::Refusal);
-            io.encode_to_client(|out| backend::error(out, &Refusal::SERVER_LOST.report()));
+            io.encode_to_client(|out| backend::error(out, &refusal.report()));
         };
         if hides_error {
             refuse();
@@ -130,6 +157,8 @@ impl Session {
         let mut error_sent_for_front = server.has_failed;
         while let Some(entry) = server.queue.pop() {
             if entry.fate == Fate::Swallow {
+                // Its error was none of the next request.
+                error_sent_for_front = false;
                 continue;
             }
             match entry.request {

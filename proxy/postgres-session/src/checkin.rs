@@ -15,8 +15,6 @@ pub struct ServerFacts {
     pub is_half_sent: bool,
     /// The first part of a message has come from the server, and the rest has not.
     pub is_half_received: bool,
-    /// Bytes for the server have not been sent.
-    pub has_unsent: bool,
     /// The client has state at the server that it still needs.
     pub is_pinned: bool,
     /// State at the server would reach the next client.
@@ -44,7 +42,7 @@ pub enum Verdict {
 
 impl ServerFacts {
     fn is_between_messages(&self) -> bool {
-        !self.is_half_sent && !self.is_half_received && !self.has_unsent
+        !self.is_half_sent && !self.is_half_received
     }
 
     /// After a reply, with the client there.
@@ -83,7 +81,7 @@ mod tests {
         [TransactionStatus::Idle, TransactionStatus::InBlock, TransactionStatus::Failed];
 
     fn every_server() -> impl Iterator<Item = ServerFacts> {
-        (0..1_u32 << 8).flat_map(|bits| {
+        (0..1_u32 << 7).flat_map(|bits| {
             let bit = move |place: u32| bits >> place & 1 == 1;
             STATUSES.into_iter().map(move |status| ServerFacts {
                 is_quiet: bit(0),
@@ -91,10 +89,9 @@ mod tests {
                 is_copying: bit(1),
                 is_half_sent: bit(2),
                 is_half_received: bit(3),
-                has_unsent: bit(4),
-                is_pinned: bit(5),
-                is_dirty: bit(6),
-                is_doomed: bit(7),
+                is_pinned: bit(4),
+                is_dirty: bit(5),
+                is_doomed: bit(6),
             })
         })
     }
@@ -107,12 +104,11 @@ mod tests {
             is_copying,
             is_half_sent,
             is_half_received,
-            has_unsent,
             is_pinned,
             is_dirty,
             is_doomed,
         } = *server;
-        let flaws = [is_copying, is_half_sent, is_half_received, has_unsent, is_pinned, is_dirty, is_doomed];
+        let flaws = [is_copying, is_half_sent, is_half_received, is_pinned, is_dirty, is_doomed];
         is_quiet && status.byte() == b'I' && flaws.iter().all(|flaw| !flaw)
     }
 
@@ -130,9 +126,7 @@ mod tests {
     /// The effect of each verdict on a server that obeys.
     fn apply(server: ServerFacts, verdict: Verdict) -> ServerFacts {
         match verdict {
-            Verdict::Drain => {
-                ServerFacts { is_quiet: true, is_copying: false, is_half_received: false, has_unsent: false, ..server }
-            }
+            Verdict::Drain => ServerFacts { is_quiet: true, is_copying: false, is_half_received: false, ..server },
             Verdict::Rollback => ServerFacts { status: TransactionStatus::Idle, ..server },
             Verdict::Reset => ServerFacts { is_dirty: false, is_pinned: false, ..server },
             Verdict::Keep | Verdict::Clean | Verdict::Close => server,

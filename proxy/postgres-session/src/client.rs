@@ -115,6 +115,17 @@ impl Session {
         Next::Wait
     }
 
+    /// A Query or FunctionCall behind a batch without its Sync: if the batch fails, the server skips the message too. The gateway has to know
+    /// that before it refuses or answers the message itself.
+    pub(crate) fn wait_for_open_batch<I: Io>(
+        &mut self,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) -> Option<Next> {
+        let server = server.filter(|server| server.queue.needs_sync() && !server.queue.is_empty())?;
+        Some(self.wait_for_replies(turn, server))
+    }
+
     /// The next bytes of a message that passes in pieces.
     fn take_body(&mut self, feed: &mut Feed<'_>, server: Option<&mut ServerState>, io: &impl Io) -> Option<Next> {
         let bytes = self.body_left.min(feed.rest().len());
@@ -178,7 +189,8 @@ impl Session {
         server: Option<&'s mut ServerState>,
     ) -> Result<&'s mut ServerState, Option<Next>> {
         let Some(server) = server else {
-            if let Some(refusal) = self.refusal.take() {
+            let place = self.taken_bytes + turn.feed.consumed() as u64;
+            if let Some((_, refusal)) = self.refusal.take().filter(|(at, _)| *at == place) {
                 self.refuse(&refusal, head, turn, None);
                 return Err(None);
             }
@@ -206,12 +218,18 @@ impl Session {
         self.drop_message(head, turn.feed, turn.io);
         match server {
             Some(server) if !server.queue.is_quiet() => {
+                if !is_batch && server.queue.needs_sync() && !server.queue.is_skipping() {
+                    // A Query ends the transaction of an open batch, and its portals.
+                    turn.io.encode_to_server(frontend::sync);
+                    server.queue.push(Expected::swallow(Request::Sync, Note::None));
+                }
                 let mut bytes = Vec::new();
                 backend::error(&mut bytes, &refusal.report());
                 server.queue.push(Expected::fake(Request::LocalError, Note::Reply(bytes.into())));
                 if !is_batch {
                     server.queue.push(Expected::fake(Request::LocalReady, Note::None));
                 }
+                self.emit_due(server, turn.io);
             }
             server => {
                 let status = server.map_or(weir_postgres_codec::TransactionStatus::Idle, |server| server.status);
@@ -285,6 +303,9 @@ impl Session {
         turn: &mut Turn<'_, '_, I>,
         mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
+        if let Some(next) = self.wait_for_open_batch(turn, server.as_deref_mut()) {
+            return Some(next);
+        }
         if self.is_denied(Judged::FunctionCall, head, turn, server.as_deref_mut()) {
             return None;
         }
@@ -346,7 +367,7 @@ impl Session {
     }
 
     /// The words of PostgreSQL, which cannot tell data from requests any more.
-    fn breaks_copy(&mut self, tag: u8, io: &impl Io) -> Next {
+    pub(crate) fn breaks_copy(&mut self, tag: u8, io: &impl Io) -> Next {
         let text = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
         io.encode_to_client(|out| {
             backend::error(out, &backend::ErrorReport::error(sqlstate::PROTOCOL_VIOLATION, &text));
@@ -371,16 +392,17 @@ impl Session {
             self.refuse(&Refusal::OPAQUE, head, turn, server);
             return None;
         }
-        let server = match self.ready(false, head, turn, server) {
-            Ok(server) => server,
-            Err(next) => return next,
-        };
         // A Parse without a name takes the place of the unnamed statement.
         let is_unnamed = self.is_multiplexed() && request == Request::Parse && {
             match turn.feed.rest().get(frame::HEAD_BYTES) {
                 Some(first) => *first == 0,
+                // Nor does a server wait for it.
                 None => return Some(Next::More),
             }
+        };
+        let server = match self.ready(false, head, turn, server) {
+            Ok(server) => server,
+            Err(next) => return next,
         };
         if is_unnamed && Self::is_unnamed_uncertain(server) {
             return Some(self.wait_for_replies(turn, server));

@@ -1,7 +1,7 @@
 //! Time limits, and the client that is gone.
 
 use weir_base::time::Time;
-use weir_postgres_codec::TransactionStatus;
+use weir_postgres_codec::{TransactionStatus, frontend};
 
 use crate::io::Io;
 use crate::recovery::Recovery;
@@ -20,7 +20,8 @@ impl Session {
         let held = server.filter(|_| self.attachment != Attachment::None);
         if let Some(since) = self.busy_since {
             let whole = self.settings.query_timeout.map(|limit| (since.saturating_add(limit), Refusal::QUERY_TIMEOUT));
-            let is_awaited = self.is_listening && held.is_some_and(ServerState::awaits_client);
+            let may_await = |server: &ServerState| server.awaits_client() || server.queue.is_unflushed();
+            let is_awaited = self.is_listening && held.is_some_and(may_await);
             let silent = self.settings.idle_transaction_timeout.filter(|_| is_awaited);
             let silent = silent.map(|limit| (self.heard_at.saturating_add(limit), Refusal::IDLE_TRANSACTION));
             return [whole, silent].into_iter().flatten().min_by_key(|(at, _)| *at);
@@ -39,13 +40,24 @@ impl Session {
 
     /// The time of [`Session::deadline`] may have come. `Some`: it has, and the session is over; the client has its error if no message of the
     /// server is half sent to it.
-    pub fn on_deadline(&mut self, server: Option<&ServerState>, io: &impl Io) -> Option<End> {
-        let (at, refusal) = self.limit(server)?;
+    ///
+    /// A batch without its Sync that executes something may be running, or wait for the client: a Flush makes the server say which. While it
+    /// runs, only `query_timeout` bounds it; behind its replies the time has come.
+    pub fn on_deadline(&mut self, mut server: Option<&mut ServerState>, io: &impl Io) -> Option<End> {
+        let (at, refusal) = self.limit(server.as_deref())?;
         if io.now() < at || self.end.is_some() {
             return None;
         }
+        let is_query_over = refusal == Refusal::QUERY_TIMEOUT;
+        if let Some(server) = server.as_deref_mut().filter(|server| !is_query_over && !server.awaits_client())
+            && server.queue.is_unflushed()
+            && server.queue.flush_due()
+        {
+            io.encode_to_server(frontend::flush);
+            return None;
+        }
         let end = End::TimedOut(refusal.sqlstate);
-        if Self::is_between_replies(server) {
+        if Self::is_between_replies(server.as_deref()) {
             self.end_with(refusal, io);
         }
         self.end = Some(end.clone());
@@ -57,6 +69,7 @@ impl Session {
         if self.pin.is_held() {
             server.dirt |= self.pin.reasons;
         }
+        self.abandon_made(server);
         self.detach(server);
         Recovery::new(reset_query)
     }

@@ -10,6 +10,7 @@ use crate::facts::Facts;
 use crate::io::{Event, Io};
 use crate::judge::Judged;
 use crate::outstanding::{Expected, Note, Request};
+use crate::pin::PinReasons;
 use crate::refusal::Refusal;
 use crate::server::ServerState;
 use crate::session::{Next, Session};
@@ -18,6 +19,12 @@ use crate::statements::{Meaning, Named, PREFIX, ServerName, Statement};
 
 /// Bytes of a Bind among which both names must end: PostgreSQL has no limit, programs use some dozens.
 const NAMES_BYTES_MAX: usize = 10_000;
+
+/// Portals of a transaction whose effects are known before they run: the effects of more are unknown. Drivers use one, without a name.
+const PORTALS_MAX: usize = 256;
+
+/// Bytes of the name of such a portal.
+const PORTAL_NAME_BYTES_MAX: usize = 256;
 
 /// The server may have a statement by this name that is not the client's.
 fn is_of_others(name: &[u8], server: &ServerState) -> bool {
@@ -360,7 +367,7 @@ impl Session {
         if bind.statement.is_empty() {
             self.ensure_unnamed(turn, server);
             let facts = self.unnamed.as_ref().and_then(|statement| statement.facts().cloned());
-            self.bind_portal(bind.portal, facts);
+            self.bind_portal(bind.portal, facts, server, turn.io);
             server.queue.push(Expected::forward(Request::Bind, Note::None));
             self.pass(head, turn, server);
             return None;
@@ -371,7 +378,7 @@ impl Session {
         };
         self.record(turn, server);
         let number = self.ensure(&statement, turn, server);
-        self.bind_portal(bind.portal, statement.facts().cloned());
+        self.bind_portal(bind.portal, statement.facts().cloned(), server, turn.io);
         self.retry.note_statement(&statement);
         server.queue.push(Expected::forward(Request::Bind, Note::Bound(named)));
         turn.feed.flush(&mut self.retry, turn.io);
@@ -402,7 +409,7 @@ impl Session {
         if is_sql && server.queue.is_quiet() && server.status != TransactionStatus::Failed {
             self.align(bind.statement, turn, server);
         }
-        self.bind_portal(bind.portal, named.and_then(|named| named.effects.clone()));
+        self.bind_portal(bind.portal, named.and_then(|named| named.effects.clone()), server, turn.io);
         server.queue.push(Expected::forward(Request::Bind, Note::None));
         if is_sql || !is_of_others(bind.statement, server) {
             self.pass(head, turn, server);
@@ -433,11 +440,14 @@ impl Session {
 
     /// Keeps which effects an Execute of the portal will have.
     #[inline]
-    fn bind_portal(&mut self, portal: &[u8], facts: Option<Rc<Facts>>) {
+    fn bind_portal(&mut self, portal: &[u8], facts: Option<Rc<Facts>>, server: &mut ServerState, io: &impl Io) {
         if !self.portals.is_empty() {
             self.portals.retain(|(name, _)| **name != *portal);
         }
         if let Some(facts) = facts.filter(|facts| facts.has_effects || self.listens()) {
+            if self.portals.len() >= PORTALS_MAX || portal.len() > PORTAL_NAME_BYTES_MAX {
+                return self.add_pin(PinReasons::OPAQUE, server, io);
+            }
             self.portals.push((portal.into(), facts));
         }
     }
@@ -534,7 +544,7 @@ impl Session {
             Some(facts) => {
                 self.has_barrier |= self.is_barrier(&facts);
                 if facts.names_statements {
-                    self.add_pin(crate::pin::PinReasons::SQL_PREPARE, server, turn.io);
+                    self.add_pin(PinReasons::SQL_PREPARE, server, turn.io);
                 }
                 if facts.has_effects { Note::Effects(facts) } else { Note::None }
             }

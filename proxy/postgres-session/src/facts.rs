@@ -119,6 +119,20 @@ impl Facts {
         Self::from_analysis(text, analyse(text, &limits), &limits)
     }
 
+    /// The effects of the statement behind AS. PostgreSQL refuses a further PREPARE there: none is followed, as each would be a level of
+    /// this recursion and read the rest of the text again.
+    fn of_body(body: &[u8], limits: &Limits) -> Option<Rc<Self>> {
+        if Self::quick(body, limits.bytes_max).is_some() {
+            return None;
+        }
+        let analysis = analyse(body, limits);
+        let mut effects = analysis.statements.iter().flat_map(|statement| &statement.effects);
+        if effects.any(|effect| matches!(effect, Effect::Prepare { .. })) {
+            return Some(Self::opaque());
+        }
+        Self::from_analysis(body, analysis, limits).facts
+    }
+
     fn from_analysis(text: &[u8], analysis: Analysis, limits: &Limits) -> Known {
         let is_read_only = analysis.is_read_only();
         let is_opaque = !analysis.is_whole;
@@ -128,7 +142,7 @@ impl Facts {
         for statement in analysis.statements {
             for effect in &statement.effects {
                 if let Effect::Prepare { body, .. } = effect {
-                    let effects = Self::of(body.of(text), limits.bytes_max).facts;
+                    let effects = Self::of_body(body.of(text), limits);
                     prepares.push(Prepare { text: statement.range.of(text).into(), effects });
                 }
             }
@@ -215,5 +229,27 @@ impl Facts {
             _ => None,
         });
         names.zip(&self.prepares).filter(|(name, _)| ***name == *wanted).last().map(|(_, prepare)| prepare)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Each level would be a frame of the stack, and a copy of the rest of the text.
+    #[test]
+    fn p18_a_prepare_within_a_prepare_is_not_followed() {
+        for level in ["PREPARE a ", "PREPARE a AS "] {
+            let text = level.repeat(128 * 1024 / level.len());
+            let begun = Instant::now();
+            let Some(facts) = Facts::of(text.as_bytes(), text.len()).facts else { continue };
+            assert!(begun.elapsed() < Duration::from_secs(5), "{level}");
+            let bodies = facts.prepares().iter().filter_map(|prepare| prepare.effects.as_ref());
+            assert!(bodies.inspect(|body| assert!(body.is_opaque)).all(|body| body.prepares().is_empty()));
+        }
+        let once = Facts::of(b"PREPARE a AS SELECT pg_advisory_lock(1)", 1_000).facts.expect("it prepares");
+        assert!(once.prepares()[0].effects.as_ref().is_some_and(|body| !body.is_opaque));
     }
 }

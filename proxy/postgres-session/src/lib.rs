@@ -50,6 +50,7 @@ mod client;
 mod close;
 mod deadline;
 mod encoding;
+mod errors;
 mod extended;
 mod facts;
 mod feed;
@@ -77,6 +78,7 @@ mod simple;
 mod startup;
 mod statements;
 mod tag;
+mod uncommitted;
 pub mod users;
 mod variables;
 

@@ -47,12 +47,17 @@ enum Fence {
     After(u32),
 }
 
+/// Changes of a transaction below which none is looked for that is void: most transactions have one.
+const CHANGES_MIN: usize = 64;
+
 /// The channels of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Listening {
     channels: HashSet<Box<[u8]>>,
     /// Changes of the open transaction, each with the number of savepoints before it.
     changes: Vec<(usize, Change)>,
+    /// So many of them are left behind the last look for those that later ones make void.
+    needed: usize,
     /// Channels that the hub keeps for statements whose transaction is not over.
     reserved: Vec<Box<[u8]>>,
     /// The open transaction notifies.
@@ -82,6 +87,28 @@ impl Listening {
         let is_kept =
             |channel: &[u8]| self.channels.contains(channel) || self.reserved.iter().any(|kept| **kept == *channel);
         gone.iter().filter(|channel| !is_kept(channel)).for_each(|channel| io.unlisten(channel));
+    }
+
+    fn note(&mut self, savepoints: usize, change: Change) {
+        self.changes.push((savepoints, change));
+        if self.changes.len() < CHANGES_MIN.max(2 * self.needed) {
+            return;
+        }
+        // The last one of a channel counts, and none before the end of all, as far as they are rolled back together.
+        let mut seen: HashSet<(usize, Option<Box<[u8]>>)> = HashSet::new();
+        let mut kept = Vec::new();
+        for (depth, change) in std::mem::take(&mut self.changes).into_iter().rev() {
+            let channel = match &change {
+                Change::Listen(channel) | Change::Unlisten(channel) => Some(channel.clone()),
+                Change::UnlistenAll => None,
+            };
+            if !seen.contains(&(depth, None)) && seen.insert((depth, channel)) {
+                kept.push((depth, change));
+            }
+        }
+        kept.reverse();
+        self.needed = kept.len();
+        self.changes = kept;
     }
 
     /// The transaction was rolled back.
@@ -221,10 +248,7 @@ impl Session {
             let Effect::Listen(channel) = effect else { continue };
             let answer = turn.io.listen(channel, encoding.as_deref());
             if let Channel::Refused(refusal) = &answer {
-                self.refuse(refusal, head, turn, server.as_deref_mut());
-                if let Some(server) = server {
-                    self.emit_due(server, turn.io);
-                }
+                self.refuse(refusal, head, turn, server);
                 return Err(None);
             }
             self.listening().reserve(channel);
@@ -258,7 +282,7 @@ impl Session {
     pub(crate) fn note_change(&mut self, change: Change, server: &ServerState) {
         let depth = server.variables.savepoints();
         if self.listening.is_some() {
-            self.listening().changes.push((depth, change));
+            self.listening().note(depth, change);
         }
     }
 

@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use weir_postgres_codec::frontend::tag;
+
 use crate::facts::Facts;
 use crate::statements::{Named, Statement};
 use crate::variables::Variables;
@@ -45,6 +47,15 @@ impl Request {
     /// No reply belongs to it: only its place counts.
     pub(crate) const fn is_marker(self) -> bool {
         matches!(self, Self::CopyEnd | Self::CopyData)
+    }
+
+    /// The type of the message of one to which the gateway itself replies.
+    pub(crate) const fn tag(self) -> u8 {
+        match self {
+            Self::Parse => tag::PARSE,
+            Self::Close => tag::CLOSE,
+            _ => tag::QUERY,
+        }
     }
 
     /// ReadyForQuery ends it.
@@ -89,11 +100,15 @@ pub(crate) enum Note {
     Evicted(Rc<Statement>, u64),
     /// The parameters that the client wants were set.
     Replayed {
-        /// All of them.
-        wanted: Rc<Variables>,
+        /// All of them; `None`: the encoding in front of them, whose report follows.
+        wanted: Option<Rc<Variables>>,
         /// The server had parameters or names of others, which may be why it refuses.
         has_foreign: bool,
+        /// Names of others are dropped with them: no error undoes that.
+        drops_names: bool,
     },
+    /// The parameters of others were reset.
+    Cleared,
     /// A name of SQL's PREPARE got the meaning at the server that it has for the client; and its meaning there before.
     Aligned(Box<[u8]>, Option<Rc<[u8]>>),
     /// The server counts the advisory locks of the session.
@@ -217,6 +232,11 @@ impl Outstanding {
         self.needs_sync() && self.entries.iter().all(runs_nothing)
     }
 
+    /// The server keeps replies back, and nothing that was sent makes it send them: without a Flush it may have run everything, or not.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.is_open && !self.is_flushed && !self.entries.is_empty()
+    }
+
     /// Whether a Flush is due so that the replies come; once behind each request.
     pub(crate) fn flush_due(&mut self) -> bool {
         self.needs_sync() && !std::mem::replace(&mut self.is_flushed, true)
@@ -301,7 +321,12 @@ impl Outstanding {
                 Request::Sync => begun.late_syncs += u32::from(begun.has_data),
                 Request::CopyData => begun.has_data = true,
                 Request::CopyEnd => begun.has_ended = true,
-                _ => break,
+                request => {
+                    // The server never sees it, and so reads the data that follow.
+                    let breaks = entry.fate == Fate::Fake && !begun.has_data;
+                    begun.broken_by = breaks.then_some(request);
+                    break;
+                }
             }
             self.entries.remove(at);
             if begun.has_ended {
@@ -324,6 +349,8 @@ pub(crate) struct BegunCopy {
     pub(crate) has_data: bool,
     /// The end of the data.
     pub(crate) has_ended: bool,
+    /// A request to which the gateway itself replies, in place of data: PostgreSQL ends the connection then.
+    pub(crate) broken_by: Option<Request>,
     /// Syncs behind data. If the COPY fails, it is unknown whether the server has read them before that.
     pub(crate) late_syncs: u32,
 }
@@ -387,7 +414,10 @@ mod tests {
             Request::Sync,
             Request::Parse,
         ]);
-        assert_eq!(pipelined.begin_copy(), BegunCopy { has_data: true, has_ended: true, late_syncs: 1 });
+        assert_eq!(
+            pipelined.begin_copy(),
+            BegunCopy { has_data: true, has_ended: true, late_syncs: 1, broken_by: None }
+        );
         assert_eq!(pipelined.len(), 3, "the Sync behind the data counts");
     }
 }

@@ -38,6 +38,8 @@ enum Step {
 pub struct Recovery {
     step: Step,
     reset_query: Option<Box<[u8]>>,
+    /// The query of the configuration runs, and has not shown that nothing is left.
+    is_unproven: bool,
     has_failed: bool,
 }
 
@@ -48,14 +50,15 @@ const RESET: &[u8] = b"SET SESSION AUTHORIZATION DEFAULT;RESET ALL;CLOSE ALL;UNL
 const DISCARD: &[u8] = b"DISCARD ALL";
 
 impl Recovery {
-    /// Begins. `reset_query`: that of the configuration, instead of the gateway's own choice.
+    /// Begins. `reset_query`: that of the configuration. If it is not `DISCARD ALL`, what it leaves is unknown, and the gateway's own choice
+    /// follows.
     pub fn new(reset_query: Option<&[u8]>) -> Self {
-        Self { step: Step::Drains, reset_query: reset_query.map(Into::into), has_failed: false }
+        Self { step: Step::Drains, reset_query: reset_query.map(Into::into), is_unproven: false, has_failed: false }
     }
 
     /// Sends what has to be sent first. Call it once.
     pub fn begin(&mut self, server: &mut ServerState, _: &WorkerShare, io: &impl ToServer) -> Recovered {
-        if server.facts(false, false).without_client() == Verdict::Close {
+        if server.facts(false).without_client() == Verdict::Close {
             return Recovered::Unusable;
         }
         self.proceed(server, io)
@@ -90,7 +93,7 @@ impl Recovery {
         if self.has_failed && self.step == Step::Resets {
             return Recovered::Unusable;
         }
-        match server.facts(false, false).without_client() {
+        match server.facts(false).without_client() {
             Verdict::Drain => Recovered::NotYet,
             Verdict::Keep | Verdict::Close => Recovered::Unusable,
             Verdict::Rollback if self.step != Step::Drains => Recovered::Unusable,
@@ -104,7 +107,9 @@ impl Recovery {
                 self.step = Step::Resets;
                 let unknown = PinReasons::OPAQUE | PinReasons::SESSION_POOLING | PinReasons::SQL_PREPARE;
                 let own = if server.dirt.intersects(unknown) { DISCARD } else { RESET };
-                match self.reset_query.take() {
+                let query = self.reset_query.take();
+                self.is_unproven = query.is_some();
+                match query {
                     Some(query) => self.send(&query, server, io),
                     None => self.send(own, server, io),
                 }
@@ -150,6 +155,8 @@ impl Replies for Silence<'_> {
 
     fn on_command(&mut self, server: &mut ServerState, note: &Note, tag: &[u8], step: u32) -> bool {
         server.variables.on_tag(tag, false, &self.share.variables);
+        // No other statement can be in the text of a DISCARD ALL.
+        self.recovery.is_unproven &= tag != b"DISCARD ALL";
         // A reset of the configuration may take the prepared statements along.
         if matches!(tag, b"DISCARD ALL" | b"DEALLOCATE ALL") {
             forget_statements(server);
@@ -172,7 +179,7 @@ impl Replies for Silence<'_> {
             server.unnamed = None;
         }
         match entry.note {
-            Note::Replayed { .. } => server.dirt |= PinReasons::OPAQUE,
+            Note::Replayed { .. } | Note::Cleared => server.dirt |= PinReasons::OPAQUE,
             Note::Aligned(..) => server.dirt |= PinReasons::SQL_PREPARE,
             Note::Prepared(statement) => server.statements.confirm(&statement),
             Note::Named(named) => {
@@ -203,7 +210,9 @@ impl Replies for Silence<'_> {
     }
 
     fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>) {
-        server.variables.on_report(report.name, report.value, &mut self.share.variables.borrow_mut());
+        if !server.variables.on_report(report.name, report.value, &mut self.share.variables.borrow_mut()) {
+            server.dirt |= PinReasons::UNKNOWN_SETTING;
+        }
     }
 
     fn holds(&mut self, _: &[u8]) -> bool {
@@ -216,7 +225,8 @@ impl Replies for Silence<'_> {
         if server.status == TransactionStatus::Idle {
             server.variables.on_idle(server.has_failed, &self.share.variables);
         }
-        if self.recovery.step == Step::Resets && !self.recovery.has_failed && server.queue.is_empty() {
+        let has_reset = self.recovery.step == Step::Resets && !self.recovery.has_failed && !self.recovery.is_unproven;
+        if has_reset && server.queue.is_empty() {
             Recovery::on_reset(server, self.share);
         }
         false

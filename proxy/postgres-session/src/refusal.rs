@@ -39,7 +39,7 @@ impl Refusal {
     );
     pub(crate) const SERVER_LOST_UNUSED: Self = Self::fixed(
         sqlstate::CONNECTION_FAILURE,
-        "servers were lost before they had the statement: it has not been executed",
+        "the connection to the server was lost before it had the statement: it has not been executed",
         false,
     );
     pub(crate) const OPAQUE: Self = Self::fixed(

@@ -17,6 +17,7 @@ use crate::server::ServerState;
 use crate::session::{Attachment, End, Session};
 use crate::statements::{Meaning, Named, Statement};
 use crate::tag::is_foreseen;
+use crate::uncommitted::Made;
 use crate::variables::{AUTHORIZATION, ROLE};
 
 /// Delivers replies to the client of a session.
@@ -59,6 +60,13 @@ impl<I: Io> Replies for Delivery<'_, I> {
         if effects.is_some_and(|effects| !is_foreseen(tag, effects)) && self.session.is_multiplexed() {
             server.dirt |= PinReasons::OPAQUE;
         }
+        if !self.session.uncommitted.is_empty() {
+            match tag {
+                b"COMMIT" => self.session.commit_made(server, self.io),
+                b"ROLLBACK" if !is_partial => self.session.uncommitted.clear(),
+                _ => {}
+            }
+        }
         let Note::Effects(facts) = note else { return true };
         for effect in facts.effects(step) {
             self.apply(effect, facts, server);
@@ -82,11 +90,16 @@ impl<I: Io> Replies for Delivery<'_, I> {
             }
         }
         match entry.note {
-            Note::Replayed { wanted, .. }
+            Note::Replayed { wanted: Some(wanted), .. }
                 if self.session.end.is_none() && self.session.attachment != Attachment::Spoiled =>
             {
                 server.variables.become_like(&wanted);
                 self.session.is_proven = true;
+            }
+            // Another one has failed: the server has what is not known of it.
+            Note::Replayed { wanted: Some(_), has_foreign: false, .. } => server.dirt |= PinReasons::UNKNOWN_SETTING,
+            Note::Cleared if self.session.attachment == Attachment::Clearing => {
+                server.variables.on_discard(&mut self.session.share.variables.borrow_mut());
             }
             Note::Named(named) if entry.fate == Fate::Forward => {
                 if let Meaning::Protocol(statement) = &named.meaning {
@@ -166,47 +179,17 @@ impl<I: Io> Replies for Delivery<'_, I> {
             server.is_doomed = true;
             return true;
         }
-        match server.queue.front().map_or(Note::None, |front| front.note.clone()) {
-            Note::Replayed { has_foreign: true, .. }
-                if matches!(self.session.attachment, Attachment::Preparing | Attachment::Spoiled) =>
-            {
-                // Another server will do. This one is reset.
-                self.session.attachment = Attachment::Spoiled;
-                server.dirt |= PinReasons::OPAQUE;
-                return false;
-            }
-            Note::Replayed { .. } => {
-                // The client learns which of its parameters it is: it requested them.
-                self.session.end = Some(End::ParametersRefused);
-                return true;
-            }
-            Note::Aligned(name, before) => {
-                // The first of its statements is DEALLOCATE if there was something.
-                match before.filter(|_| server.queue.current_step() == 0) {
-                    Some(before) => drop(server.sql_names.insert(name, before)),
-                    None => drop(server.sql_names.remove(&name)),
-                }
-                return false;
-            }
-            Note::Effects(facts) => self.apply_failed(&facts, server),
-            Note::Bound(named) if is_outdated(&fields) => {
-                if !named.is_seen.get() && self.may_repeat(server) {
-                    self.fail_batch(server);
-                    return false;
-                }
-                if let Meaning::Protocol(statement) = &named.meaning {
-                    server.stale.extend(server.statements.remove(statement));
-                }
-            }
-            _ => {}
-        }
+        let note = server.queue.front().map_or(Note::None, |front| front.note.clone());
         // An error of a request that the gateway made is the error of the client's message that needed it.
-        true
+        self.is_for_client(server, note, fields) && !self.softens(server, fields)
     }
 
     fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>) {
         self.session.note_reported_encoding(report.name, report.value);
-        server.variables.on_report(report.name, report.value, &mut self.session.share.variables.borrow_mut());
+        let share = self.session.share.clone();
+        if !server.variables.on_report(report.name, report.value, &mut share.variables.borrow_mut()) {
+            self.pin(PinReasons::UNKNOWN_SETTING, server);
+        }
     }
 
     fn holds(&mut self, body: &[u8]) -> bool {
@@ -229,6 +212,7 @@ impl<I: Io> Replies for Delivery<'_, I> {
     fn on_ready(&mut self, server: &mut ServerState, is_forwarded: bool) -> bool {
         if server.status == TransactionStatus::Idle {
             server.variables.on_idle(server.has_failed, &self.session.share.variables);
+            self.session.end_made(server, self.io);
         }
         if self.session.retry.is_repeating() {
             self.repeat(server);
@@ -247,28 +231,13 @@ impl<I: Io> Replies for Delivery<'_, I> {
     }
 }
 
-/// The error of a statement that was prepared before a change: of its row type, or of a type of its parameters that is gone (as one
-/// that an extension had, which was created again).
-fn is_outdated(fields: &backend::ErrorFields<'_>) -> bool {
-    let is_same = |text: &[u8]| text == b"cached plan must not change result type";
-    let is_gone = |text: &[u8]| text.starts_with(b"cache lookup failed for type ");
-    match fields.sqlstate() {
-        // In another language the routine of the server still has its name.
-        Some(sqlstate::FEATURE_NOT_SUPPORTED) => {
-            fields.message().is_some_and(is_same) || fields.get(b'R') == Some(b"RevalidateCachedQuery")
-        }
-        // No server translates it.
-        Some(sqlstate::INTERNAL_ERROR) => fields.message().is_some_and(is_gone),
-        _ => false,
-    }
-}
-
 impl<I: Io> Delivery<'_, I> {
     /// The server has taken a statement.
     fn on_prepared(&self, statement: &Statement, server: &mut ServerState) {
         server.statements.confirm(statement);
         // Within a block, or with objects of its own, the client has what others have not.
-        let is_for_all = server.status == TransactionStatus::Idle && !self.session.pin.is_held();
+        let has_own = self.session.pin.is_held() || !self.session.uncommitted.is_empty();
+        let is_for_all = server.status == TransactionStatus::Idle && !has_own;
         if let Some(pool) = self.session.pool.as_ref().filter(|_| is_for_all) {
             statement.prove(pool, server.variables.now());
         }
@@ -276,7 +245,7 @@ impl<I: Io> Delivery<'_, I> {
 
     /// Bytes that were kept back come before whatever the client gets next.
     #[inline]
-    fn show_held(&mut self) {
+    pub(crate) fn show_held(&mut self) {
         if let Some(held) = self.session.retry.take_held() {
             self.io.to_client(&held);
         }
@@ -292,25 +261,6 @@ impl<I: Io> Delivery<'_, I> {
         self.session.retry.forget();
         self.io.encode_to_client(|out| backend::command_complete(out, LISTEN));
         true
-    }
-
-    /// The failed batch can run again: the client has seen nothing of it, it changed nothing, and it ends with what is outstanding.
-    fn may_repeat(&self, server: &ServerState) -> bool {
-        self.session.retry.is_recording()
-            && !self.session.encoding.is_doubtful()
-            && server.status == TransactionStatus::Idle
-            && (server.queue.ends_with_its_only_sync() || !server.queue.is_status_unknown())
-    }
-
-    /// The batch has failed, and will be repeated behind its ReadyForQuery.
-    fn fail_batch(&mut self, server: &mut ServerState) {
-        let has_sync = server.queue.is_status_unknown();
-        self.session.retry.fail(has_sync);
-        if !has_sync {
-            // The client waits for the replies before its own.
-            self.io.encode_to_server(frontend::sync);
-            server.queue.push(Expected::swallow(Request::Sync, Note::None));
-        }
     }
 
     /// Prepares the statements of the failed batch again, and sends it again.
@@ -348,7 +298,7 @@ impl<I: Io> Delivery<'_, I> {
                     if server.variables.needs_identity(name) {
                         self.pin(PinReasons::UNKNOWN_SETTING, server);
                     }
-                    server.variables.on_set(name, kept(value), &mut sets());
+                    self.set(name, kept(value), server);
                 }
                 Value::Default => self.reset(Some(name), server),
                 Value::Unknown if server.variables.reports(name) => {}
@@ -376,18 +326,29 @@ impl<I: Io> Delivery<'_, I> {
             Effect::Savepoint(name) => server.variables.on_savepoint(name),
             Effect::Release(name) => {
                 server.variables.on_release(name);
+                self.session.uncommitted.release_to(server.variables.savepoints());
                 if let Some(listening) = &mut self.session.listening {
                     listening.release_to(server.variables.savepoints());
                 }
             }
             Effect::RollbackTo(name) => {
                 server.variables.on_rollback_to(name, &mut sets());
+                self.session.uncommitted.roll_back_to(server.variables.savepoints());
                 if let Some(listening) = &mut self.session.listening {
                     listening.roll_back_to(server.variables.savepoints());
                 }
             }
             _ => self.apply_object(effect, facts, server),
         }
+    }
+
+    /// A statement set a parameter. One without room stays with the server, and the client with it.
+    fn set(&mut self, name: &[u8], value: crate::variables::Value, server: &mut ServerState) {
+        if !server.variables.has_room_for(name, value.text().len()) {
+            return self.pin(PinReasons::UNKNOWN_SETTING, server);
+        }
+        let share = self.session.share.clone();
+        server.variables.on_set(name, value, &mut share.variables.borrow_mut());
     }
 
     /// A statement reset a parameter, or all of them.
@@ -397,11 +358,8 @@ impl<I: Io> Delivery<'_, I> {
     }
 
     fn identity(&mut self, name: &[u8], value: &Value, server: &mut ServerState) {
-        let share = self.session.share.clone();
         match value {
-            Value::Sql(_) | Value::Config(_) => {
-                server.variables.on_set(name, kept(value), &mut share.variables.borrow_mut());
-            }
+            Value::Sql(_) | Value::Config(_) => self.set(name, kept(value), server),
             Value::Default => self.reset(Some(name), server),
             Value::Unknown => self.pin(PinReasons::UNKNOWN_SETTING, server),
         }
@@ -423,18 +381,21 @@ impl<I: Io> Delivery<'_, I> {
             }
             Effect::DeallocateAll => self.forget_statements(server),
             Effect::DeclareCursor { name, hold: true } => {
-                self.session.cursors.push(name.clone());
-                self.pin(PinReasons::HELD_CURSOR, server);
+                self.session.uncommitted.note(server.variables.savepoints(), Made::Cursor(name.clone()));
             }
             Effect::CloseCursor(name) => {
+                self.session.uncommitted.close(Some(name));
                 self.session.cursors.retain(|open| open != name);
                 self.unpin_cursors(server);
             }
             Effect::CloseAllCursors => {
+                self.session.uncommitted.close(None);
                 self.session.cursors.clear();
                 self.unpin_cursors(server);
             }
-            Effect::CreateTemp { drops_on_commit: false } => self.pin(PinReasons::TEMPORARY_TABLE, server),
+            Effect::CreateTemp { drops_on_commit: false } => {
+                self.session.uncommitted.note(server.variables.savepoints(), Made::Table);
+            }
             Effect::DiscardTemp if is_final(facts, server) => self.unpin(PinReasons::TEMPORARY_TABLE, server),
             Effect::DiscardAll => self.discard_all(server),
             Effect::Load => self.pin(PinReasons::LOAD, server),
@@ -486,31 +447,13 @@ impl<I: Io> Delivery<'_, I> {
         }
     }
 
-    fn apply_lock(&mut self, effect: &Effect, server: &mut ServerState) {
+    pub(crate) fn apply_lock(&mut self, effect: &Effect, server: &mut ServerState) {
         match effect {
             Effect::AdvisoryLock => self.pin(PinReasons::ADVISORY_LOCK, server),
             Effect::AdvisoryUnlock | Effect::AdvisoryUnlockAll => {
                 self.session.has_unlocked = self.session.pin.reasons.contains(PinReasons::ADVISORY_LOCK);
             }
             _ => {}
-        }
-    }
-
-    /// Effects that an error does not undo, of the statement that failed: it may have come as far as them.
-    fn apply_failed(&mut self, facts: &Rc<Facts>, server: &mut ServerState) {
-        let step = server.queue.current_step();
-        for effect in facts.effects(step) {
-            match effect {
-                Effect::AdvisoryLock => self.apply_lock(effect, server),
-                Effect::Execute { name, .. } => {
-                    let named = self.session.names.get(name).cloned();
-                    let effects = named.iter().flat_map(|named| &named.effects).flat_map(|facts| facts.effects(0));
-                    if effects.into_iter().any(|effect| matches!(effect, Effect::AdvisoryLock)) {
-                        self.apply_lock(&Effect::AdvisoryLock, server);
-                    }
-                }
-                _ => {}
-            }
         }
     }
 
@@ -536,6 +479,7 @@ impl<I: Io> Delivery<'_, I> {
         self.session.startup.on_reset(None);
         self.session.unlisten_all(self.io);
         self.session.has_unlocked = false;
+        self.session.uncommitted.clear();
         self.session.cursors.clear();
         self.session.channels.clear();
         let kept = PinReasons::SESSION_POOLING | PinReasons::LOAD;

@@ -1,5 +1,5 @@
-//! The batch that runs again if its statement has to be prepared again: `cached plan must not change result type`, or a type
-//! of its parameters that is gone.
+//! The batch that runs again if its statement has to be prepared again: `cached plan must not change result type`, a type
+//! of its parameters that is gone, or a statement that some client's function has dropped.
 //!
 //! The server raises this error at Bind and Describe, after somebody has changed a table. A client that has just prepared the statement
 //! does not expect it: its server had the statement from others. So the gateway closes the statement, prepares it again and repeats
@@ -8,7 +8,10 @@
 
 use std::rc::Rc;
 
-use weir_postgres_codec::backend::tag;
+use weir_postgres_codec::{
+    backend::{ErrorFields, tag},
+    sqlstate,
+};
 
 use crate::outstanding::Expected;
 use crate::statements::Statement;
@@ -98,6 +101,11 @@ impl Retry {
         }
     }
 
+    /// Statements that the batch binds or describes.
+    pub(crate) fn statements(&self) -> &[Rc<Statement>] {
+        &self.statements
+    }
+
     pub(crate) fn is_recording(&self) -> bool {
         self.phase == Phase::Records
     }
@@ -147,5 +155,21 @@ impl Retry {
             bytes: std::mem::take(&mut self.bytes),
             has_sync: self.has_sync,
         }
+    }
+}
+
+/// The error of a statement that was prepared before a change: of its row type, or of a type of its parameters that is gone (as one
+/// that an extension had, which was created again).
+pub(crate) fn is_outdated(fields: &ErrorFields<'_>) -> bool {
+    let is_same = |text: &[u8]| text == b"cached plan must not change result type";
+    let is_gone = |text: &[u8]| text.starts_with(b"cache lookup failed for type ");
+    match fields.sqlstate() {
+        // In another language the routine of the server still has its name.
+        Some(sqlstate::FEATURE_NOT_SUPPORTED) => {
+            fields.message().is_some_and(is_same) || fields.get(b'R') == Some(b"RevalidateCachedQuery")
+        }
+        // No server translates it.
+        Some(sqlstate::INTERNAL_ERROR) => fields.message().is_some_and(is_gone),
+        _ => false,
     }
 }

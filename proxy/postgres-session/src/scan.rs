@@ -9,6 +9,9 @@ use crate::server::{CopyIn, ServerState, unexpected};
 /// Longest reply that is read whole. Rows, and what else has no bound, pass in pieces.
 const HELD_REPLY_BYTES_MAX: usize = 1024 * 1024;
 
+/// Bytes of a larger error that are read: severity and SQLSTATE are its first fields.
+const ERROR_HEAD_BYTES: usize = 4 * 1024;
+
 /// The receiver of a server's replies.
 pub(crate) trait Replies {
     /// Bytes for the client, as they came.
@@ -24,7 +27,7 @@ pub(crate) trait Replies {
     fn on_fake(&mut self, server: &mut ServerState, entry: Expected);
     /// A request was skipped, or is the one that failed.
     fn on_undone(&mut self, server: &mut ServerState, entry: Expected, has_failed: bool);
-    /// An error; true if it goes to the client.
+    /// An error; true if it goes to the client. All bytes before it have been passed.
     fn on_error(&mut self, server: &mut ServerState, fields: backend::ErrorFields<'_>) -> bool;
     /// A parameter has this value now.
     fn on_report(&mut self, server: &mut ServerState, report: backend::ParameterStatus<'_>);
@@ -80,7 +83,7 @@ impl ServerState {
         }
         while let Some(head) = frame::head(&input[run.at..]).map_err(|error| error.violation(Culprit::Upstream))? {
             let end = run.at + head.whole();
-            let passes = if self.is_streamed(head.tag) {
+            let passes = if self.is_streamed(head) {
                 let passes = self.streamed_passes(head.tag)?;
                 if end > input.len() {
                     self.body_left = end - input.len();
@@ -89,7 +92,8 @@ impl ServerState {
                 passes
             } else if end <= input.len() {
                 let has_company = match head.tag {
-                    tag::NOTIFICATION | tag::PARAMETER_DESCRIPTION => true,
+                    // Whether a batch may run again depends on what the client has seen, the replies in front of the error included.
+                    tag::NOTIFICATION | tag::PARAMETER_DESCRIPTION | tag::ERROR => true,
                     tag::READY_FOR_QUERY | tag::COMMAND_COMPLETE => replies.interleaves(),
                     _ => false,
                 };
@@ -97,6 +101,16 @@ impl ServerState {
                     run.flush(input, replies);
                 }
                 self.on_message(head.tag, &input[run.at + HEAD_BYTES..end], replies)?
+            } else if head.body > HELD_REPLY_BYTES_MAX && head.tag == tag::ERROR {
+                let here = &input[run.at + HEAD_BYTES..];
+                if here.len() < ERROR_HEAD_BYTES {
+                    break;
+                }
+                run.flush(input, replies);
+                let passes = self.on_error(backend::ErrorFields::read_head(here), replies)?;
+                self.body_left = end - input.len();
+                self.body_passes = passes;
+                passes
             } else if head.body > HELD_REPLY_BYTES_MAX {
                 return Err(too_large(head.body));
             } else {
@@ -108,6 +122,11 @@ impl ServerState {
             } else {
                 run.flush(input, replies);
                 run = Run { from: end, at: end };
+            }
+            if self.broken_by.is_some() {
+                // No further reply belongs to a request of the client.
+                run.flush(input, replies);
+                return Ok(());
             }
             while let Some(entry) = self.queue.pop_due() {
                 if !entry.request.is_marker() {
@@ -123,16 +142,20 @@ impl ServerState {
 
     /// A message that ends no request, and of which only the head matters.
     #[inline]
-    fn is_streamed(&self, tag: u8) -> bool {
-        match tag {
+    fn is_streamed(&self, head: frame::Head) -> bool {
+        match head.tag {
             tag::DATA_ROW | tag::COPY_DATA | tag::FUNCTION_CALL => true,
             tag::ROW_DESCRIPTION => self.queue.front().is_some_and(|front| front.request == Request::Query),
+            tag::NOTICE => head.body > HELD_REPLY_BYTES_MAX,
             _ => false,
         }
     }
 
     #[inline]
     fn streamed_passes(&self, tag: u8) -> Result<bool, Violation> {
+        if tag == tag::NOTICE {
+            return Ok(!self.is_swallowing());
+        }
         let front = self.queue.front().ok_or_else(|| unexpected(tag))?;
         let fits = match tag {
             tag::FUNCTION_CALL => front.request == Request::FunctionCall,
@@ -155,7 +178,7 @@ impl ServerState {
             tag::BIND_COMPLETE => self.on_end(tag, Request::Bind, replies),
             tag::CLOSE_COMPLETE => self.on_end(tag, Request::Close, replies),
             tag::ROW_DESCRIPTION | tag::NO_DATA => self.on_end(tag, Request::Describe, replies),
-            tag::ERROR => self.on_error(body, replies),
+            tag::ERROR => self.on_error(backend::ErrorFields::read(body).map_err(of_server)?, replies),
             tag::NOTICE => Ok(!self.is_swallowing()),
             tag::PARAMETER_STATUS => {
                 let report = backend::ParameterStatus::read(body).map_err(of_server)?;
@@ -213,6 +236,8 @@ impl ServerState {
         let passes = self.streamed_passes(tag)?;
         let begun = self.queue.begin_copy();
         self.late_syncs = begun.late_syncs;
+        self.broken_by = begun.broken_by;
+        self.is_doomed |= self.broken_by.is_some();
         self.copy = match begun {
             BegunCopy { has_ended: true, .. } => CopyIn::No,
             BegunCopy { has_data, .. } => CopyIn::Reads { has_data },
@@ -220,8 +245,7 @@ impl ServerState {
         Ok(passes)
     }
 
-    fn on_error(&mut self, body: &[u8], replies: &mut impl Replies) -> Result<bool, Violation> {
-        let fields = backend::ErrorFields::read(body).map_err(of_server)?;
+    fn on_error(&mut self, fields: backend::ErrorFields<'_>, replies: &mut impl Replies) -> Result<bool, Violation> {
         if fields.sqlstate().is_none() {
             return Err(Violation::rule(
                 "postgres_sqlstate",

@@ -9,7 +9,7 @@ use weir_base::{error::Culprit, violation::Violation};
 use weir_postgres_codec::{TransactionStatus, backend, backend::tag, frame};
 
 use crate::checkin::ServerFacts;
-use crate::outstanding::{Note, Outstanding};
+use crate::outstanding::{Note, Outstanding, Request};
 use crate::pin::PinReasons;
 use crate::share::WorkerShare;
 use crate::statements::{PackedStatements, ServerStatements, Statement};
@@ -51,6 +51,8 @@ pub struct ServerState {
     pub(crate) copy: CopyIn,
     /// Syncs of the client among the data of a COPY. If it fails, it is unknown to how many of them the server replies.
     pub(crate) late_syncs: u32,
+    /// A request of the client that stands where the data of a COPY have to begin, and that the server does not get.
+    pub(crate) broken_by: Option<Request>,
     /// An error has come since the last ReadyForQuery.
     pub(crate) has_failed: bool,
     /// The first part of a message of the server that is read whole.
@@ -97,6 +99,7 @@ impl ServerState {
             status: TransactionStatus::Idle,
             copy: CopyIn::No,
             late_syncs: 0,
+            broken_by: None,
             has_failed: false,
             partial: Vec::new(),
             body_left: 0,
@@ -134,9 +137,12 @@ impl ServerState {
         !self.queue.is_empty()
     }
 
-    /// A cancel request would hit a request of the client, and not the parameters that go before it.
+    /// A cancel request would hit a request of the client, and not what the gateway sends before or behind it.
     pub fn runs_request(&self) -> bool {
-        self.queue.front().is_some_and(|front| !matches!(front.note, Note::Replayed { .. }))
+        let is_own = |note: &Note| {
+            matches!(note, Note::Replayed { .. } | Note::Cleared | Note::Aligned(..) | Note::LocksCounted)
+        };
+        self.queue.front().is_some_and(|front| !is_own(&front.note))
     }
 
     /// It can do nothing before the client sends more: the data of a COPY, the rest of a message, or of a batch that executes nothing yet.
@@ -154,15 +160,15 @@ impl ServerState {
         self.variables.now()
     }
 
-    /// The facts that decide about its next client. `has_unsent`: bytes for it wait in its output.
-    pub fn facts(&self, is_pinned: bool, has_unsent: bool) -> ServerFacts {
+    /// The facts that decide about its next client. Bytes that wait in its output are none of them: a quiet server ignores what it has not
+    /// read yet, as the data of a COPY that failed, and reads it before what the next client sends. It moves to no other worker with them.
+    pub fn facts(&self, is_pinned: bool) -> ServerFacts {
         ServerFacts {
             is_quiet: self.queue.is_quiet(),
             status: self.status,
             is_copying: self.copy != CopyIn::No,
             is_half_sent: self.is_half_sent,
             is_half_received: self.body_left > 0 || !self.partial.is_empty(),
-            has_unsent,
             is_pinned,
             is_dirty: !self.dirt.is_empty(),
             is_doomed: self.is_doomed,
@@ -192,7 +198,9 @@ impl ServerState {
                 tag::PARAMETER_STATUS => {
                     let report =
                         backend::ParameterStatus::read(body).map_err(|error| error.violation(Culprit::Upstream))?;
-                    self.variables.on_report(report.name, report.value, &mut share.variables.borrow_mut());
+                    if !self.variables.on_report(report.name, report.value, &mut share.variables.borrow_mut()) {
+                        return Err(unexpected(head.tag));
+                    }
                 }
                 tag::NOTICE | tag::NOTIFICATION => {}
                 tag => return Err(unexpected(tag)),
@@ -205,7 +213,7 @@ impl ServerState {
 
     /// The form in which it goes to another worker. `None`: it is not idle and clean.
     pub fn pack(self) -> Option<ServerParcel> {
-        if self.facts(false, false).after_reply() != crate::checkin::Verdict::Clean {
+        if self.facts(false).after_reply() != crate::checkin::Verdict::Clean {
             return None;
         }
         Some(ServerParcel {

@@ -28,6 +28,9 @@ pub enum Next {
     NeedServer(Want),
     /// Call [`Session::on_client`] again after the next reply of the server, or when its output has room.
     Wait,
+    /// The client needs its server no longer, although no reply came: take it back, then call [`Session::on_client`] without it and with
+    /// the bytes that were left.
+    Release(Cleanliness),
     /// Send what is buffered, then close. If it holds a server, call [`Session::on_client_gone`].
     Close(End),
 }
@@ -115,6 +118,8 @@ pub(crate) enum Attachment {
     Preparing,
     /// It holds one that does not become as the client wants it, because of what others have left there.
     Spoiled,
+    /// It holds one whose parameters are being reset before it is made as the client wants it.
+    Clearing,
     /// It holds one, and nothing of the client has gone there.
     Fresh,
     /// It holds one.
@@ -141,7 +146,7 @@ pub struct Session {
     pub(crate) is_proven: bool,
     pub(crate) names: Names,
     pub(crate) unnamed: Option<Rc<Statement>>,
-    /// Portals whose statements have effects.
+    /// Portals whose statements have effects, up to the end of their transaction.
     pub(crate) portals: Vec<(Box<[u8]>, Rc<Facts>)>,
     pub(crate) pin: Pin,
     /// An advisory lock may have been given back: the server has to say whether one is left.
@@ -150,14 +155,15 @@ pub struct Session {
     pub(crate) channels: Vec<Box<[u8]>>,
     /// Open cursors WITH HOLD.
     pub(crate) cursors: Vec<Box<[u8]>>,
+    pub(crate) uncommitted: crate::uncommitted::Uncommitted,
     pub(crate) attachment: Attachment,
     /// Bytes to come of a message that passes in pieces.
     pub(crate) body_left: usize,
     pub(crate) way: Way,
     /// The gateway refused a message of a batch: nothing counts up to the Sync.
     pub(crate) is_skipping: bool,
-    /// No server could be had for the message that comes next.
-    pub(crate) refusal: Option<Refusal>,
+    /// No server could be had for the message at this place among all bytes of the client.
+    pub(crate) refusal: Option<(u64, Refusal)>,
     /// The facts of the Query for which a server is wanted: it is the next message.
     pub(crate) awaiting_server: Option<crate::facts::Known>,
     /// Its channels; `None`: it has never listened.
@@ -221,6 +227,7 @@ impl Session {
             has_unlocked: false,
             channels: Vec::new(),
             cursors: Vec::new(),
+            uncommitted: crate::uncommitted::Uncommitted::default(),
             attachment: Attachment::None,
             body_left: 0,
             way: Way::Drop,
@@ -296,6 +303,15 @@ impl Session {
         }
         self.is_listening = next == Next::More;
         self.taken_bytes += feed.consumed() as u64;
+        let next = match server {
+            // Behind what the gateway answers itself no reply comes that would release the server.
+            Some(server) if self.is_listening && server.queue.is_quiet() => match self.settle(server, io) {
+                ServerStep::Continue => next,
+                ServerStep::Release(cleanliness) => Next::Release(cleanliness),
+                ServerStep::Close(end) => Next::Close(end),
+            },
+            _ => next,
+        };
         Taken { consumed: feed.consumed(), next }
     }
 
@@ -309,7 +325,7 @@ impl Session {
             return Some(Next::Wait);
         }
         let server = server?;
-        let must_wait = matches!(self.attachment, Attachment::Preparing | Attachment::Spoiled)
+        let must_wait = matches!(self.attachment, Attachment::Preparing | Attachment::Spoiled | Attachment::Clearing)
             || self.retry.is_repeating()
             || server.queue.len() >= OUTSTANDING_MAX
             || io.is_server_congested();
@@ -322,61 +338,82 @@ impl Session {
     /// The server broke the protocol: close it, and call [`Session::on_server_lost`].
     pub fn on_server(&mut self, input: &[u8], server: &mut ServerState, io: &impl Io) -> Result<ServerStep, Violation> {
         server.scan(input, &mut crate::replies::Delivery { session: self, io })?;
+        if let Some(request) = server.broken_by.take() {
+            drop(self.breaks_copy(request.tag(), io));
+        }
         if let Some(end) = self.end.clone() {
             return Ok(ServerStep::Close(end));
         }
         if !server.queue.is_quiet() {
             return Ok(ServerStep::Continue);
         }
-        self.settle(server, io)
+        Ok(self.settle(server, io))
     }
 
     /// Everything sent has its reply.
-    fn settle(&mut self, server: &mut ServerState, io: &impl Io) -> Result<ServerStep, Violation> {
+    fn settle(&mut self, server: &mut ServerState, io: &impl Io) -> ServerStep {
         self.settle_encoding(server);
         // Until then, notifications of the server's process are the client's.
         if self.listening.as_ref().is_some_and(|listening| listening.waits_for_fence()) {
-            return Ok(ServerStep::Continue);
+            return ServerStep::Continue;
         }
-        if self.busy_since.take().is_some() {
+        let was_busy = self.busy_since.take().is_some();
+        if was_busy {
             self.idle_since = io.now();
+        }
+        if server.status == TransactionStatus::Idle {
+            // The server has dropped them with their transaction.
+            self.portals.clear();
         }
         match self.attachment {
             Attachment::Preparing => {
                 self.attachment = Attachment::Fresh;
                 self.lost_unused = 0;
-                return Ok(ServerStep::Continue);
+                return ServerStep::Continue;
+            }
+            Attachment::Clearing => {
+                self.attach(server, io);
+                return ServerStep::Continue;
+            }
+            Attachment::Spoiled if server.dirt.is_empty() => {
+                self.clear_parameters(server, io);
+                return ServerStep::Continue;
             }
             Attachment::Spoiled => {
                 self.attachment = Attachment::None;
-                return Ok(ServerStep::Release(Cleanliness::Dirty));
+                return ServerStep::Release(Cleanliness::Dirty);
             }
-            Attachment::Fresh | Attachment::None => return Ok(ServerStep::Continue),
+            // The message that wants it is still to be taken.
+            Attachment::Fresh if !self.is_listening => return ServerStep::Continue,
+            Attachment::None => return ServerStep::Continue,
+            Attachment::Fresh => {}
             Attachment::Used => {
                 self.restore_startup(server, io);
-                self.count_locks(server, io);
+                // Once behind requests of the client: if that fails, again behind its next ones.
+                if was_busy {
+                    self.count_locks(server, io);
+                }
             }
         }
         // The message that waits for these replies needs this server.
         if self.is_waiting || !server.queue.is_quiet() {
-            return Ok(ServerStep::Continue);
+            return ServerStep::Continue;
         }
         if self.settings.pool_mode == PoolMode::Statement && server.status != TransactionStatus::Idle {
-            let end = self.end_with(Refusal::BLOCK_IN_STATEMENT_POOLING, io);
-            return Ok(ServerStep::Close(end));
+            return ServerStep::Close(self.end_with(Refusal::BLOCK_IN_STATEMENT_POOLING, io));
         }
         if server.variables.has_temporary_path() && self.is_multiplexed() {
             self.add_pin(PinReasons::TEMPORARY_TABLE, server, io);
         }
         use crate::checkin::Verdict;
-        let cleanliness = match server.facts(self.pin.is_held(), false).after_reply() {
+        let cleanliness = match server.facts(self.pin.is_held()).after_reply() {
             Verdict::Clean => Cleanliness::Clean,
             Verdict::Reset => Cleanliness::Dirty,
             Verdict::Close => Cleanliness::Unusable,
-            Verdict::Keep | Verdict::Drain | Verdict::Rollback => return Ok(ServerStep::Continue),
+            Verdict::Keep | Verdict::Drain | Verdict::Rollback => return ServerStep::Continue,
         };
         self.detach(server);
-        Ok(ServerStep::Release(cleanliness))
+        ServerStep::Release(cleanliness)
     }
 
     /// Has the server count the advisory locks that are left behind an unlock. Its reply may be false, of several rows, or never
@@ -409,8 +446,13 @@ impl Session {
         if refusal.is_fatal {
             return Next::Close(self.end_with(refusal, io));
         }
-        self.refusal = Some(refusal);
+        self.refuse_next(refusal);
         Next::More
+    }
+
+    /// The message at the front of what is left gets this error if it still needs a server when it is looked at again.
+    pub(crate) fn refuse_next(&mut self, refusal: Refusal) {
+        self.refusal = Some((self.taken_bytes, refusal));
     }
 
     /// Tells the client why its session ends.

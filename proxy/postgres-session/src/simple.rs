@@ -33,6 +33,9 @@ impl Session {
         turn: &mut Turn<'_, '_, I>,
         mut server: Option<&mut ServerState>,
     ) -> Option<Next> {
+        if let Some(next) = self.wait_for_open_batch(turn, server.as_deref_mut()) {
+            return Some(next);
+        }
         if head.body > self.settings.message_bytes {
             return self.pass_opaque(head, turn, server, Request::Query);
         }
@@ -58,7 +61,7 @@ impl Session {
                 return None;
             }
             if server.is_none()
-                && let Some(next) = self.on_listen_statement(facts, head, turn)
+                && let Some(next) = self.run_without_server(facts, head, turn)
             {
                 return next;
             }
@@ -262,6 +265,35 @@ impl Session {
         server.queue.push(Expected::fake(Request::LocalCommand, Note::Reply(bytes.into())));
         server.queue.push(Expected::fake(Request::LocalReady, Note::None));
         self.emit_due(server, turn.io);
+        true
+    }
+
+    /// A statement that needs no server while the client holds none.
+    fn run_without_server<I: Io>(
+        &mut self,
+        facts: &Facts,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+    ) -> Option<Option<Next>> {
+        match self.is_deallocated_without_server(facts, head, turn) {
+            true => Some(None),
+            false => self.on_listen_statement(facts, head, turn),
+        }
+    }
+
+    /// SQL's DEALLOCATE of a statement of the protocol. True if that was it.
+    fn is_deallocated_without_server<I: Io>(&mut self, facts: &Facts, head: Head, turn: &mut Turn<'_, '_, I>) -> bool {
+        let Some(Effect::Deallocate(name)) = facts.only() else { return false };
+        if !self.is_of_protocol(name) {
+            return false;
+        }
+        self.names.remove(name);
+        self.unnamed = None;
+        turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+        turn.io.encode_to_client(|out| {
+            backend::command_complete(out, b"DEALLOCATE");
+            backend::ready_for_query(out, TransactionStatus::Idle);
+        });
         true
     }
 

@@ -75,8 +75,8 @@ impl Session {
             }
             wanted.set(&name, value);
         }
-        let text = difference(&server.variables, &wanted).text;
+        let difference = difference(&server.variables, &wanted);
         let wanted = self.share.variables(wanted);
-        replay(server, &wanted, (&text, b""), false, io);
+        replay(server, &wanted, (&difference, b""), (false, false), io);
     }
 }

@@ -3,8 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
+
+use weir_postgres_codec::{backend::ErrorFields, sqlstate};
 
 use crate::facts::{Facts, Known, Prepare};
 use crate::variables::Variables;
@@ -16,6 +18,12 @@ const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The beginning of each name at a server.
 pub(crate) const PREFIX: &[u8] = b"weir_";
+
+/// The error of a server that lacks a statement of the gateway's. No server translates a name.
+pub(crate) fn is_missing(fields: &ErrorFields<'_>) -> bool {
+    let names_one = |text: &[u8]| memchr::memmem::find(text, PREFIX).is_some();
+    fields.sqlstate() == Some(sqlstate::INVALID_SQL_STATEMENT_NAME) && fields.message().is_some_and(names_one)
+}
 
 /// A statement without its name: what stands behind the name in a Parse.
 pub struct Statement {
@@ -33,8 +41,8 @@ pub struct Statement {
 struct Proof {
     /// The pool of the server.
     pool: Rc<str>,
-    /// The parameters with which it did.
-    variables: Rc<Variables>,
+    /// The parameters with which it did. A proof keeps no set: texts outlive their clients.
+    variables: Weak<Variables>,
 }
 
 impl Statement {
@@ -56,13 +64,15 @@ impl Statement {
 
     /// A server of this pool has taken it, with these parameters.
     pub(crate) fn prove(&self, pool: &Rc<str>, variables: &Rc<Variables>) {
-        *self.proof.borrow_mut() = Some(Proof { pool: pool.clone(), variables: variables.clone() });
+        *self.proof.borrow_mut() = Some(Proof { pool: pool.clone(), variables: Rc::downgrade(variables) });
     }
 
     /// A server of the pool would take it, unless the schema has changed.
     pub(crate) fn is_proven(&self, pool: &str, variables: &Rc<Variables>) -> bool {
         let proof = self.proof.borrow();
-        proof.as_ref().is_some_and(|proof| *proof.pool == *pool && Rc::ptr_eq(&proof.variables, variables))
+        // The memory of a set that is gone is not another's while the proof is there.
+        let is_same = |proof: &Proof| std::ptr::eq(proof.variables.as_ptr(), Rc::as_ptr(variables));
+        proof.as_ref().is_some_and(|proof| *proof.pool == *pool && is_same(proof))
     }
 
     /// The same for another worker.
@@ -336,6 +346,11 @@ impl ServerStatements {
 
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
+    }
+
+    /// Forgets all but some.
+    pub(crate) fn keep_only(&mut self, kept: &[Rc<Statement>]) {
+        self.slots.retain(|id, _| kept.iter().any(|statement| statement.id == *id));
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -43,8 +43,14 @@ pub(crate) const ROLE: &[u8] = b"role";
 /// The name under which SET SESSION AUTHORIZATION is kept.
 pub(crate) const AUTHORIZATION: &[u8] = b"session_authorization";
 
-/// Sets of parameters kept per worker before unused ones are dropped.
+/// Sets of parameters kept per worker before unused ones are dropped, or twice as many as are in use: each client and server has one.
 const SETS_MAX: usize = 1_024;
+
+/// Parameters of one client that follow it from server to server. One with more keeps its server. Default 256: applications set some dozens.
+const NAMES_MAX: usize = 256;
+
+/// Bytes of their names and values. Default 64 KiB; each change of one copies them. Worst case: as much for each client.
+const BYTES_MAX: usize = 64 * 1024;
 
 /// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +61,14 @@ pub enum Value {
     Expression(Box<[u8]>),
     /// The string that stood in `set_config`.
     Config(Box<[u8]>),
+}
+
+impl Value {
+    /// The text of the value, in one of its forms.
+    pub(crate) fn text(&self) -> &[u8] {
+        let (Self::Literal(text) | Self::Expression(text) | Self::Config(text)) = self;
+        text
+    }
 }
 
 /// Parameters that differ from the defaults of their session, by lower-case name.
@@ -114,21 +128,25 @@ impl Variables {
 
 /// Equal sets are one object: most comparisons are of pointers.
 #[derive(Debug, Default)]
-pub(crate) struct VariableSets(HashSet<Rc<Variables>>);
+pub(crate) struct VariableSets {
+    sets: HashSet<Rc<Variables>>,
+    /// Sets in use when unused ones were dropped last.
+    used: usize,
+}
 
 impl VariableSets {
     /// The one object with this content.
     pub(crate) fn intern(&mut self, variables: Variables) -> Rc<Variables> {
-        if let Some(known) = self.0.get(&variables) {
+        if let Some(known) = self.sets.get(&variables) {
             return known.clone();
         }
-        if self.0.len() >= SETS_MAX {
-            self.0.retain(|set| Rc::strong_count(set) > 1);
+        // As many as are in use may be unused besides: the work of a sweep is spread over as many sets.
+        if self.sets.len() >= SETS_MAX.max(2 * self.used) {
+            self.sets.retain(|set| Rc::strong_count(set) > 1);
+            self.used = self.sets.len();
         }
         let set = Rc::new(variables);
-        if self.0.len() < SETS_MAX {
-            self.0.insert(set.clone());
-        }
+        self.sets.insert(set.clone());
         set
     }
 }
@@ -183,17 +201,32 @@ impl ServerVariables {
         self.is_reported(name)
     }
 
-    /// ParameterStatus.
-    pub(crate) fn on_report(&mut self, name: &[u8], value: &[u8], sets: &mut VariableSets) {
+    /// The client may have the parameter with a value of so many bytes besides its others.
+    pub(crate) fn has_room_for(&self, name: &[u8], value_bytes: usize) -> bool {
+        let others = self.now.iter().filter(|(other, _)| !other.eq_ignore_ascii_case(name));
+        let (mut count, mut bytes) = (1, name.len() + value_bytes);
+        for (name, value) in others {
+            count += 1;
+            bytes += name.len() + value.text().len();
+        }
+        count <= NAMES_MAX && bytes <= BYTES_MAX
+    }
+
+    /// ParameterStatus. False: there is no room for it, so that the value is not known.
+    pub(crate) fn on_report(&mut self, name: &[u8], value: &[u8], sets: &mut VariableSets) -> bool {
         let name = name.to_ascii_lowercase();
         let value = Value::Literal(value.into());
         if FIXED.contains(&&*name) || self.defaults.get(&name).is_none() {
             self.defaults.set(&name, value);
             self.has_readable_default = is_readable_in(&self.defaults);
-            return;
+            return true;
         }
         let is_default = self.defaults.get(&name) == Some(&value);
-        self.change(sets, |now| if is_default { now.unset(&name) } else { now.set(&name, value) });
+        let has_room = is_default || self.has_room_for(&name, value.text().len());
+        if has_room {
+            self.change(sets, |now| if is_default { now.unset(&name) } else { now.set(&name, value) });
+        }
+        has_room
     }
 
     /// A statement set a parameter, for longer than its transaction if that commits.
@@ -336,10 +369,7 @@ impl ServerVariables {
     /// New objects are temporary although their CREATE does not say so.
     #[inline]
     pub(crate) fn has_temporary_path(&self) -> bool {
-        let names_temp = |value: &Value| {
-            let (Value::Literal(path) | Value::Expression(path) | Value::Config(path)) = value;
-            memchr::memmem::find(&path.to_ascii_lowercase(), b"pg_temp").is_some()
-        };
+        let names_temp = |value: &Value| memchr::memmem::find(&value.text().to_ascii_lowercase(), b"pg_temp").is_some();
         !self.now.0.is_empty() && self.now.get(b"search_path").is_some_and(names_temp)
     }
 
@@ -377,6 +407,9 @@ impl ServerVariables {
 /// The statements that make a server as a client wants it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
+    /// The statement that sets `client_encoding`, if it has to run before the text is sent: a server reads all of a text in the encoding
+    /// that it has when the text comes.
+    pub(crate) encoding: Vec<u8>,
     /// Statements, each with its semicolon; empty: nothing differs.
     pub(crate) text: Vec<u8>,
     /// The server may refuse one of them, or one decides on rights. They are one transaction: with one that fails, the server
@@ -414,11 +447,17 @@ pub(crate) fn difference(server: &ServerVariables, wanted: &Variables) -> Differ
     if identity_differs && wanted.get(ROLE).is_some() {
         assign(&mut difference.text, ROLE, wanted.get(ROLE));
     }
+    if differs(ENCODING) && !difference.text.is_ascii() {
+        assign(&mut difference.encoding, ENCODING, wanted.get(ENCODING));
+    }
     // The statements themselves may take too long for the last client.
     let is_timed = || TIMEOUTS.iter().any(|name| now.get(name).is_some());
     difference.may_fail = is_doubtful || (!difference.text.is_empty() && is_timed());
     difference
 }
+
+/// The encoding of texts in both directions.
+pub(crate) const ENCODING: &[u8] = b"client_encoding";
 
 /// Parameters of a server that cut its statements short.
 const TIMEOUTS: [&[u8]; 2] = [b"statement_timeout", b"transaction_timeout"];

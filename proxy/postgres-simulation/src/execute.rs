@@ -36,6 +36,10 @@ impl ModelServer {
                 self.state.load_library();
                 vec![String::new()]
             }
+            Sql::DropCall => {
+                self.statements.retain(|name, _| name.is_empty());
+                vec![String::new()]
+            }
             Sql::Lock => {
                 self.state.locks += 1;
                 vec![String::new()]
@@ -134,7 +138,8 @@ impl ModelServer {
                 if self.statements.contains_key(name) {
                     return Err(TAKEN);
                 }
-                let prepared = Prepared { sql: parsed.into_iter().next(), version: self.version };
+                let sql = parsed.into_iter().next();
+                let prepared = Prepared { version: self.version_for(sql.as_ref()), sql };
                 self.statements.insert(name.clone(), prepared);
                 Ok(())
             }
@@ -143,8 +148,8 @@ impl ModelServer {
                 self.statements.retain(|name, _| name.is_empty());
                 Ok(())
             }
-            Sql::Alter => {
-                self.version += 1;
+            Sql::Alter(table) => {
+                *self.versions.entry(table.clone()).or_default() += 1;
                 Ok(())
             }
             // PostgreSQL 15 lets only the owner of a database create tables in `public`.
@@ -242,7 +247,7 @@ impl ModelServer {
             Sql::Close(None) => "CLOSE CURSOR ALL",
             Sql::Listen(_) => "LISTEN",
             Sql::Unlisten(_) => "UNLISTEN",
-            Sql::Alter => "ALTER TABLE",
+            Sql::Alter(_) => "ALTER TABLE",
             Sql::Fetch(_) => return format!("FETCH {rows}"),
             Sql::CopyOut => "COPY 1",
             _ => return format!("SELECT {rows}"),

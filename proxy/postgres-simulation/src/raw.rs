@@ -63,6 +63,11 @@ impl Raw {
                 Next::NeedServer(_) => {
                     assert!(!std::mem::replace(&mut self.is_attached, true), "it has a server");
                 }
+                Next::Release(cleanliness) => {
+                    if !self.release(cleanliness) {
+                        return false;
+                    }
+                }
                 Next::Close(_) => return false,
             }
         }
@@ -79,11 +84,11 @@ impl Raw {
                 Err(_) | Ok(ServerStep::Close(_)) => return false,
                 Ok(ServerStep::Continue) => {}
                 Ok(ServerStep::Release(cleanliness)) => {
-                    self.is_attached = false;
-                    match cleanliness {
-                        Cleanliness::Clean => assert!(self.model.state().is_pristine(), "{:?}", self.model),
-                        Cleanliness::Dirty => return self.recover(Recovery::new(None)) && self.pump(),
-                        Cleanliness::Unusable => return false,
+                    if !self.release(cleanliness) {
+                        return false;
+                    }
+                    if cleanliness == Cleanliness::Dirty {
+                        return self.pump();
                     }
                 }
             }
@@ -92,6 +97,22 @@ impl Raw {
             }
         }
         true
+    }
+
+    /// False: the server is not used again.
+    fn release(&mut self, cleanliness: Cleanliness) -> bool {
+        self.is_attached = false;
+        match cleanliness {
+            // The model gets what it ignores before it is looked at.
+            Cleanliness::Clean => {
+                self.model.receive(&self.io.to_server.take());
+                self.model.run();
+                assert!(self.model.state().is_pristine(), "{:?}", self.model);
+                true
+            }
+            Cleanliness::Dirty => self.recover(Recovery::new(None)),
+            Cleanliness::Unusable => false,
+        }
     }
 
     /// True: the server is clean.

@@ -14,7 +14,7 @@ pub(crate) type Failure = (&'static str, &'static str);
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     pub(crate) sql: Option<Sql>,
-    /// The schema's version when it was prepared.
+    /// The version of its table when it was prepared.
     pub(crate) version: u64,
 }
 
@@ -53,8 +53,10 @@ pub struct ModelServer {
     pub has_ended: bool,
     /// The last ROLLBACK, or COMMIT, ended a failed block.
     pub(crate) was_failed: bool,
-    /// Raised by every ALTER TABLE.
-    pub version: u64,
+    /// An error about a statement has a name, which is not the same at two servers.
+    pub names_missing: bool,
+    /// Versions of tables. Every ALTER TABLE raises one.
+    pub versions: BTreeMap<String, u64>,
 }
 
 impl ModelServer {
@@ -215,6 +217,11 @@ impl ModelServer {
         backend::ready_for_query(&mut self.out, status);
     }
 
+    /// The version of the table that a statement reads.
+    pub(crate) fn version_for(&self, sql: Option<&Sql>) -> u64 {
+        sql.and_then(Sql::table).and_then(|table| self.versions.get(table)).copied().unwrap_or_default()
+    }
+
     fn check_block(&self, sql: Option<&Sql>) -> Result<(), Failure> {
         if self.state.block == Block::Failed && !sql.is_some_and(Sql::ends_block) {
             return Err(("25P02", "current transaction is aborted, commands ignored until end of transaction block"));
@@ -228,7 +235,11 @@ impl ModelServer {
             return self.ready();
         };
         self.statements.remove("");
-        match sql::parse(&String::from_utf8_lossy(query.text)) {
+        let Some(text) = self.state.decode(query.text) else {
+            self.fail(("22021", "invalid byte sequence for encoding"));
+            return self.ready();
+        };
+        match sql::parse(&text) {
             Err(sql::SyntaxError) => {
                 self.fail(SYNTAX);
                 self.ready();
@@ -301,7 +312,7 @@ impl ModelServer {
     fn data_row(&mut self, sql: &Sql, row: &str) {
         match sql {
             Sql::CountLocks => backend::data_row(&mut self.out, []),
-            _ => backend::data_row(&mut self.out, [Some(row.as_bytes())]),
+            _ => backend::data_row(&mut self.out, [Some(&*self.state.encode(row))]),
         }
     }
 
@@ -385,7 +396,8 @@ impl ModelServer {
             return Err(TAKEN);
         }
         self.state.start();
-        self.statements.insert(name, Prepared { sql, version: self.version });
+        let version = self.version_for(sql.as_ref());
+        self.statements.insert(name, Prepared { sql, version });
         backend::parse_complete(&mut self.out);
         Ok(())
     }
@@ -399,7 +411,7 @@ impl ModelServer {
             return Err(("08P01", "bind message supplies another number of parameters"));
         }
         self.check_block(statement.sql.as_ref())?;
-        if statement.version != self.version && statement.sql.as_ref().is_some_and(Sql::has_rows) {
+        if statement.version != self.version_for(statement.sql.as_ref()) {
             return Err(OUTDATED);
         }
         // The plan of a constant computes it.
@@ -419,7 +431,11 @@ impl ModelServer {
     }
 
     fn statement(&self, name: &[u8]) -> Result<&Prepared, Failure> {
-        self.statements.get(&*String::from_utf8_lossy(name)).ok_or(("26000", "prepared statement does not exist"))
+        let text = match self.names_missing {
+            true => "prepared statement \"weir_1\" does not exist",
+            false => "prepared statement does not exist",
+        };
+        self.statements.get(&*String::from_utf8_lossy(name)).ok_or(("26000", text))
     }
 
     fn portal(&self, name: &[u8]) -> Result<&Portal, Failure> {
@@ -433,7 +449,11 @@ impl ModelServer {
                 let Prepared { sql, version } = self.statement(describe.name)?.clone();
                 (sql, version)
             }
-            Kind::Portal => (self.portal(describe.name)?.sql.clone(), self.version),
+            Kind::Portal => {
+                let sql = self.portal(describe.name)?.sql.clone();
+                let version = self.version_for(sql.as_ref());
+                (sql, version)
+            }
         };
         if self.state.block == Block::Failed && sql.as_ref().is_some_and(Sql::has_rows) {
             return self.check_block(sql.as_ref());
@@ -443,7 +463,7 @@ impl ModelServer {
             let parameters = sql.as_ref().map_or(0, Sql::parameters);
             backend::parameter_description(&mut self.out, std::iter::repeat_n(25, parameters));
         }
-        if version != self.version && sql.as_ref().is_some_and(Sql::has_rows) {
+        if version != self.version_for(sql.as_ref()) {
             return Err(OUTDATED);
         }
         match sql {

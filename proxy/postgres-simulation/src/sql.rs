@@ -50,6 +50,8 @@ pub enum Sql {
     Deallocate(Option<String>),
     /// `SELECT lib_call()`: a function, whose library is loaded with its first call.
     LibraryCall,
+    /// `SELECT drop_statements()`: a function that runs DEALLOCATE ALL.
+    DropCall,
     /// `SELECT pg_advisory_lock(n)`.
     Lock,
     /// `SELECT pg_advisory_unlock(n)`.
@@ -82,8 +84,8 @@ pub enum Sql {
     CopyIn,
     /// `COPY t TO STDOUT`.
     CopyOut,
-    /// `ALTER TABLE t ...`: plans of statements that were prepared before are outdated.
-    Alter,
+    /// `ALTER TABLE name ADD b INT`: plans of statements that read the table and were prepared before are outdated.
+    Alter(String),
 }
 
 impl Sql {
@@ -104,6 +106,7 @@ impl Sql {
                 | Show(_)
                 | Execute(_)
                 | LibraryCall
+                | DropCall
                 | Lock
                 | Unlock
                 | UnlockOther
@@ -112,6 +115,14 @@ impl Sql {
                 | Read(_)
                 | Fetch(_)
         )
+    }
+
+    /// The table that it reads, if it returns rows. A statement that names none stands for any that reads `t`.
+    pub fn table(&self) -> Option<&str> {
+        match self {
+            Self::Read(table) => Some(table),
+            _ => self.has_rows().then_some("t"),
+        }
     }
 
     /// It has a parameter.
@@ -192,6 +203,7 @@ fn one(text: &str) -> Result<Option<Sql>, SyntaxError> {
         "SELECT $1::TEXT" => Sql::Parameter,
         "SELECT 1/0" => Sql::Fails,
         "SELECT LIB_CALL()" => Sql::LibraryCall,
+        "SELECT DROP_STATEMENTS()" => Sql::DropCall,
         "SELECT PG_ADVISORY_LOCK(1)" => Sql::Lock,
         "SELECT PG_ADVISORY_UNLOCK(1)" => Sql::Unlock,
         "SELECT PG_ADVISORY_UNLOCK(99)" => Sql::UnlockOther,
@@ -201,7 +213,6 @@ fn one(text: &str) -> Result<Option<Sql>, SyntaxError> {
         "SELECT PG_ADVISORY_UNLOCK_ALL()" => Sql::UnlockAll,
         "COPY T FROM STDIN" => Sql::CopyIn,
         "COPY T TO STDOUT" => Sql::CopyOut,
-        "ALTER TABLE T ADD B INT" => Sql::Alter,
         _ => return named(&after, &upper).map(Some),
     }))
 }
@@ -224,7 +235,8 @@ fn named<'t>(after: &dyn Fn(&str) -> Option<&'t str>, upper: &str) -> Result<Sql
         let (name, body) = rest.split_once(" AS ").ok_or(SyntaxError)?;
         return Ok(Sql::Prepare(unquote(name), body.to_owned()));
     }
-    let by_name: [ByName; 11] = [
+    let by_name: [ByName; 12] = [
+        ("ALTER TABLE ", |rest| Sql::Alter(rest.split(' ').next().unwrap_or_default().to_ascii_lowercase())),
         ("EXECUTE ", Sql::Execute),
         ("DEALLOCATE ", |name| Sql::Deallocate(Some(name))),
         ("SELECT A FROM ", Sql::Read),

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Parameters that the server reports, with their defaults.
-pub const REPORTED: [(&str, &str); 2] = [("application_name", ""), ("timezone", "Etc/UTC")];
+pub const REPORTED: [(&str, &str); 3] =
+    [("application_name", ""), ("client_encoding", "UTF8"), ("timezone", "Etc/UTC")];
 
 /// Everything that a transaction can undo.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,6 +72,22 @@ impl State {
     pub fn user(&self) -> String {
         let role = self.value("role");
         if role.is_empty() { self.value("session_authorization") } else { role }
+    }
+
+    /// A text as it comes in; `None`: its bytes are none of the client's encoding.
+    pub fn decode(&self, bytes: &[u8]) -> Option<String> {
+        match self.value("client_encoding").as_str() {
+            "LATIN1" => Some(bytes.iter().copied().map(char::from).collect()),
+            _ => String::from_utf8(bytes.to_vec()).ok(),
+        }
+    }
+
+    /// A text as it goes out.
+    pub fn encode(&self, text: &str) -> Vec<u8> {
+        match self.value("client_encoding").as_str() {
+            "LATIN1" => text.chars().map(|char| u8::try_from(u32::from(char)).unwrap_or(b'?')).collect(),
+            _ => text.as_bytes().to_vec(),
+        }
     }
 
     /// A function is called whose library has parameters of its own: those of its prefix are gone.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use weir_base::{Rng, Time};
 use weir_postgres_codec::frontend;
+use weir_postgres_session::checkin::Verdict;
 use weir_postgres_session::{
     Cleanliness, End, Next, PoolMode, Recovered, Recovery, ServerState, ServerStep, Session, SessionSettings, Value,
     WorkerShare,
@@ -129,6 +130,7 @@ impl World {
     pub fn run(&mut self, events: u64) {
         for _ in 0..events {
             self.event(true);
+            self.check_leases();
         }
         for client in &mut self.clients {
             client.left = 0;
@@ -139,6 +141,7 @@ impl World {
                 break;
             }
             quiet = if self.drain() { 0 } else { quiet + 1 };
+            self.check_leases();
         }
         for at in 0..self.clients.len() {
             self.finish(at);
@@ -162,7 +165,7 @@ impl World {
                 Use::Client(client) => format!("client {client}: {:?}", self.clients[*client].session.pin().reasons),
                 Use::Recovery(recovery) => format!("{recovery:?}"),
             };
-            text += &format!("{used} {:?} {:?} {:?}\n", server.state.facts(false, false), server.model, server.state);
+            text += &format!("{used} {:?} {:?} {:?}\n", server.state.facts(false), server.model, server.state);
         }
         text
     }
@@ -265,6 +268,13 @@ impl World {
             self.flush(at);
             match taken.next {
                 Next::More | Next::Wait => return,
+                Next::Release(cleanliness) => {
+                    let server = self.clients[at].server.take().expect("it releases the server that it holds");
+                    self.release(server, at, cleanliness);
+                    if self.clients[at].is_waiting {
+                        return;
+                    }
+                }
                 Next::NeedServer(_) => {
                     assert!(self.clients[at].server.is_none(), "it has one");
                     let Some(idle) = self.servers.iter().position(|server| matches!(server.used, Use::Idle)) else {
@@ -343,18 +353,36 @@ impl World {
             ServerStep::Continue => {}
             ServerStep::Release(cleanliness) => {
                 self.clients[client].server = None;
-                self.last_log = self.clients[client].log.clone();
-                match cleanliness {
-                    Cleanliness::Clean => self.check_in(at),
-                    Cleanliness::Dirty => self.recover(at, Recovery::new(self.reset_query)),
-                    Cleanliness::Unusable => self.replace(at),
-                }
+                self.release(at, client, cleanliness);
             }
             ServerStep::Close(end) => return self.end(client, &end),
         }
         self.compare_channels(client);
         if !self.clients[client].is_waiting {
             self.pump(client);
+        }
+    }
+
+    /// A client gives its server back.
+    fn release(&mut self, at: usize, client: usize, cleanliness: Cleanliness) {
+        self.last_log = self.clients[client].log.clone();
+        match cleanliness {
+            Cleanliness::Clean => self.check_in(at),
+            Cleanliness::Dirty => self.recover(at, Recovery::new(self.reset_query)),
+            Cleanliness::Unusable => self.replace(at),
+        }
+    }
+
+    /// No client keeps a server that it could give back: nothing more may come that would make it do so.
+    fn check_leases(&self) {
+        for (at, client) in self.clients.iter().enumerate() {
+            let Some(server) = client.server else { continue };
+            let facts = self.servers[server].state.facts(client.session.pin().is_held());
+            assert!(
+                facts.after_reply() == Verdict::Keep,
+                "client {at} keeps a server without a use for it: {facts:?}\n{}",
+                client.log.join("\n")
+            );
         }
     }
 
@@ -384,14 +412,14 @@ impl World {
         self.waiters.retain(|waiter| *waiter != at);
         if let Some(server) = gone.server {
             self.vanished += 1;
-            let recovery = gone.session.on_client_gone(&mut self.servers[server].state, None);
+            let recovery = gone.session.on_client_gone(&mut self.servers[server].state, self.reset_query);
             self.recover(server, recovery);
         }
     }
 
     fn recover(&mut self, at: usize, mut recovery: Recovery) {
         let server = &mut self.servers[at];
-        let runs_query = server.state.is_busy() && !server.state.facts(false, false).is_copying;
+        let runs_query = server.state.is_busy() && !server.state.facts(false).is_copying;
         let recovered = recovery.begin(&mut server.state, &self.share, &self.io);
         if runs_query && self.rng.below(2) == 0 && recovered == Recovered::NotYet {
             server.model.cancel();

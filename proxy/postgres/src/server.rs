@@ -273,7 +273,7 @@ impl PooledProtocol for PostgresServer {
 
     fn on_idle_bytes(&self, state: &mut ServerState, bytes: &[u8]) -> IdleVerdict {
         match state.on_idle_bytes(bytes, &self.share) {
-            Ok(()) if state.facts(false, false).is_half_received => IdleVerdict::Incomplete,
+            Ok(()) if state.facts(false).is_half_received => IdleVerdict::Incomplete,
             Ok(()) => IdleVerdict::Keep,
             Err(_) => IdleVerdict::Close,
         }
@@ -306,11 +306,11 @@ impl PooledProtocol for PostgresServer {
             }
         }
         received.truncate(received.len() - READY.len());
-        state.on_idle_bytes(&received, &self.share).is_ok() && !state.facts(false, false).is_half_received
+        state.on_idle_bytes(&received, &self.share).is_ok() && !state.facts(false).is_half_received
     }
 
     fn is_movable(&self, state: &ServerState) -> bool {
-        state.facts(false, false).after_reply() == Verdict::Clean
+        state.facts(false).after_reply() == Verdict::Clean
     }
 
     fn pack(&self, state: ServerState) -> ServerParcel {

@@ -22,6 +22,11 @@ impl<'a> ErrorFields<'a> {
         Ok(Self(fields))
     }
 
+    /// The fields at the beginning of a body of which the rest is still to come. A field that is not whole is left out.
+    pub fn read_head(start: &'a [u8]) -> Self {
+        Self(Body::new(start))
+    }
+
     /// Letters and texts, in order.
     pub fn iter(self) -> impl Iterator<Item = (u8, &'a [u8])> {
         let mut body = self.0;
@@ -142,6 +147,17 @@ impl<'a> ErrorReport<'a> {
 /// ErrorResponse.
 pub fn error(out: &mut Vec<u8>, report: &ErrorReport<'_>) {
     fields(out, tag::ERROR, report);
+}
+
+/// ErrorResponse with all fields of another one, but another weight.
+pub fn error_as(out: &mut Vec<u8>, severity: Severity, fields: ErrorFields<'_>) {
+    message(out, tag::ERROR, |out| {
+        for (letter, text) in fields.iter() {
+            out.push(letter);
+            string(out, if matches!(letter, b'S' | b'V') { severity.as_str().as_bytes() } else { text });
+        }
+        out.push(0);
+    });
 }
 
 /// NoticeResponse.

@@ -131,3 +131,72 @@ fn equal_sets_are_one_object() {
     other.on_set(b"X.Y", expression("1"), sets);
     assert!(Rc::ptr_eq(one.now(), other.now()));
 }
+
+/// Each SET copies them all.
+#[test]
+fn parameters_of_a_client_are_bounded() {
+    let sets = &mut VariableSets::default();
+    let mut server = server(sets);
+    let mut set = |name: &str, value: &str| {
+        let has_room = server.has_room_for(name.as_bytes(), value.len());
+        if has_room {
+            server.on_set(name.as_bytes(), expression(value), sets);
+        }
+        has_room
+    };
+    for number in 0..NAMES_MAX {
+        assert!(set(&format!("app.k{number}"), "1"));
+    }
+    assert!(!set("app.more", "1"));
+    assert!(set("APP.K1", "2"), "another value of one that it has");
+    assert!(!set("app.k1", &"x".repeat(BYTES_MAX)));
+    assert!(!server.on_report(b"TimeZone", b"Europe/Berlin", sets), "the value is not known");
+    assert!(server.on_report(b"TimeZone", b"Etc/UTC", sets), "the default takes no room");
+    let bytes = |server: &ServerVariables| {
+        server.now().iter().map(|(name, value)| name.len() + value.text().len()).sum::<usize>()
+    };
+    assert!(server.now().iter().count() <= NAMES_MAX && bytes(&server) <= BYTES_MAX);
+}
+
+/// A server reads a text in the encoding that it has when the text comes, whatever the text sets.
+#[test]
+fn the_encoding_goes_in_front_of_texts_that_it_decides_about() {
+    let sets = &mut VariableSets::default();
+    let mut wanted = Variables::from_startup([(&b"client_encoding"[..], &b"LATIN1"[..]), (b"app.x", b"caf\xe9")]);
+    let fresh = server(sets);
+    let ahead = difference(&fresh, &wanted);
+    assert_eq!(ahead.encoding, b"SET \"client_encoding\" = 'LATIN1';");
+    assert!(ahead.text.windows(4).any(|part| part == b"caf\xe9"));
+    wanted.set(b"app.x", literal("cafe"));
+    assert!(difference(&fresh, &wanted).encoding.is_empty(), "one text does");
+    let mut latin = server(sets);
+    latin.on_set(b"client_encoding", expression("LATIN1"), sets);
+    let mut utf8 = Variables::default();
+    utf8.set(b"app.x", expression("'Zo\u{eb}'"));
+    assert_eq!(difference(&latin, &utf8).encoding, b"RESET \"client_encoding\";");
+}
+
+/// Texts outlive the clients that had them prepared.
+#[test]
+fn proofs_keep_no_set_and_sets_in_use_leave_room_for_others() {
+    let share = crate::WorkerShare::new();
+    let make = |number: usize| {
+        let mut variables = Variables::default();
+        variables.set(b"app.tenant", literal(&number.to_string()));
+        share.variables(variables)
+    };
+    for number in 0..2 * SETS_MAX {
+        share.statement(format!("select {number}\0\0\0").as_bytes()).prove(&"pool".into(), &make(number));
+    }
+    let held: Vec<_> = (0..3 * SETS_MAX).map(|number| make(10_000 + number)).collect();
+    assert!(share.variables.borrow().sets.len() <= held.len() + 2 * SETS_MAX);
+    let statement = share.statement(b"select 1\0\0\0");
+    let one = make(99_999);
+    statement.prove(&"pool".into(), &one);
+    assert!(Rc::ptr_eq(&one, &make(99_999)) && statement.is_proven("pool", &one));
+    drop(one);
+    drop(held);
+    (0..10 * SETS_MAX).for_each(|number| drop(make(200_000 + number)));
+    assert!(share.variables.borrow().sets.len() <= 6 * SETS_MAX);
+    assert!(!statement.is_proven("pool", &make(99_998)));
+}

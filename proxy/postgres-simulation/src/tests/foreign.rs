@@ -9,7 +9,7 @@ use crate::server::ADVISORY_LOCK;
 
 /// A replay is one transaction: with one statement that fails, all that the last client wanted stays.
 #[test]
-fn nothing_runs_before_a_replay_that_may_fail_and_a_spoiled_server_is_exchanged() {
+fn nothing_runs_before_a_replay_that_may_fail_and_a_spoiled_server_is_cleared() {
     let mut scene = scene();
     scene.ask(&query("SET lib.x = 'a'; SET application_name = 'a'"));
     scene.ask(&query("SELECT lib_call()"));
@@ -21,8 +21,35 @@ fn nothing_runs_before_a_replay_that_may_fail_and_a_spoiled_server_is_exchanged(
     );
     let reply = scene.turn(usize::MAX);
     assert_eq!(tags(&reply), "TDCZ", "the client sees nothing of it");
-    assert_eq!(scene.releases, [Cleanliness::Clean, Cleanliness::Clean, Cleanliness::Dirty, Cleanliness::Clean]);
+    assert_eq!(scene.releases, [Cleanliness::Clean; 3]);
     assert!(scene.model.state().objects.settings.is_empty());
+}
+
+/// A client with a role that is gone would wipe each server that it gets.
+#[test]
+fn parameters_that_a_server_refuses_leave_the_statements_of_others() {
+    let mut scene = scene();
+    for name in ["a", "b", "c"] {
+        scene.ask(&prepare(name, &format!("SELECT '{name}'")));
+    }
+    scene.ask(&query("SET app.x = 'a'"));
+    scene.next_client(&[(b"log_statement", b"all")]);
+    assert_eq!(scene.send(&query("SELECT 'a'")), Next::Wait);
+    let mut steps = Vec::new();
+    while !matches!(steps.last(), Some(ServerStep::Close(_))) {
+        scene.model.receive(&scene.io.to_server.take());
+        scene.model.run();
+        let output = scene.model.take_output();
+        assert!(!output.is_empty(), "{steps:?}");
+        steps.push(
+            scene.session.on_server(&output, &mut scene.state, &scene.io).expect("the model keeps to the protocol"),
+        );
+    }
+    assert_eq!(steps, [ServerStep::Continue, ServerStep::Continue, ServerStep::Close(End::ParametersRefused)]);
+    assert_eq!(tags(&scene.io.to_client.take()), "E");
+    let recovery = scene.session.on_client_gone(&mut scene.state, None);
+    assert_eq!(scene.recover(recovery), Recovered::Clean);
+    assert_eq!(scene.model.statements(), 3);
 }
 
 /// On a server without anything of others, the parameters of the client are at fault.
@@ -84,6 +111,96 @@ fn a_parameter_that_only_a_role_may_set_pins_and_is_reset_with_its_client() {
     let mut scene = scene();
     scene.ask(&query("SET ROLE 'adm'; SET work_mem = '1MB'; SET app.x = '1'"));
     assert!(!scene.is_attached, "every user may set these");
+}
+
+/// The server has them all; what follows the client is bounded.
+#[test]
+fn a_client_with_too_many_parameters_keeps_its_server() {
+    let mut scene = scene();
+    for number in 0..256 {
+        scene.ask(&query(&format!("SET app.k{number} = '1'")));
+        assert!(!scene.is_attached, "{number}");
+    }
+    scene.ask(&query("SET app.more = '1'"));
+    assert_eq!(scene.session.pin().reasons, PinReasons::UNKNOWN_SETTING);
+    let recovery = scene.session.on_client_gone(&mut scene.state, None);
+    assert_eq!(scene.recover(recovery), Recovered::Clean);
+    assert!(scene.model.state().objects.settings.is_empty());
+    scene.next_client(&[]);
+    scene.ask(&query(&format!("SET app.large = '{}'", "x".repeat(70_000))));
+    assert_eq!(scene.session.pin().reasons, PinReasons::UNKNOWN_SETTING);
+}
+
+/// Its query keeps the role, and the gateway would take it for gone.
+#[test]
+fn a_reset_of_the_configuration_that_keeps_the_role_is_not_enough() {
+    for query_of_configuration in [&b"RESET ALL"[..], b"DEALLOCATE ALL", b"", b"DISCARD ALL"] {
+        let mut scene = scene();
+        scene.ask(&query("SET ROLE 'adm'"));
+        scene.ask(&query("CREATE TEMP TABLE t1 (a int)"));
+        let recovery = scene.session.on_client_gone(&mut scene.state, Some(query_of_configuration));
+        assert_eq!(scene.recover(recovery), Recovered::Clean);
+        assert!(scene.model.state().is_pristine() && scene.model.state().user().is_empty());
+    }
+}
+
+/// Each is looked for with each Bind, and none is forgotten before its transaction ends.
+#[test]
+fn portals_of_a_transaction_are_bounded() {
+    let bind = |number: usize| {
+        bytes(|out| {
+            frontend::bind(out, format!("p{number}").as_bytes(), b"s", []);
+            frontend::sync(out);
+        })
+    };
+    let mut scene = scene();
+    scene.ask(&prepare("s", "SET app.x = '1'"));
+    // With a lock it keeps the server from block to block.
+    scene.ask(&query("SELECT pg_advisory_lock(1)"));
+    for _ in 0..3 {
+        scene.ask(&query("BEGIN"));
+        for number in 0..200 {
+            assert_eq!(tags(&scene.ask(&bind(number))), "2Z");
+        }
+        scene.ask(&query("COMMIT"));
+        assert_eq!(scene.session.pin().reasons, PinReasons::ADVISORY_LOCK);
+    }
+    scene.ask(&query("BEGIN; SELECT 1/0"));
+    for number in 0..300 {
+        assert_eq!(tags(&scene.ask(&bind(number))), "EZ", "25P02");
+    }
+    assert_eq!(scene.session.pin().reasons, PinReasons::ADVISORY_LOCK | PinReasons::OPAQUE);
+}
+
+/// A server reads the whole replay in the encoding of its last client.
+#[test]
+fn parameters_are_replayed_in_the_encoding_of_their_client() {
+    let latin: &[(&[u8], &[u8])] = &[(b"client_encoding", b"LATIN1"), (b"app.x", b"caf\xe9")];
+    let mut scene = Scene::new(SessionSettings::default(), latin);
+    let reply = scene.ask(&query("SHOW app.x"));
+    assert!(tags(&reply) == "TDCZ" && reply.windows(4).any(|part| part == b"caf\xe9"), "{}", tags(&reply));
+    // The server has LATIN1 now.
+    scene.next_client(&[(b"app.x", "Zo\u{eb}".as_bytes())]);
+    let reply = scene.ask(&query("SHOW app.x"));
+    assert!(reply.windows(4).any(|part| part == "Zo\u{eb}".as_bytes()), "{}", String::from_utf8_lossy(&reply));
+    assert_eq!(scene.model.state().value("app.x"), "Zo\u{eb}");
+    assert_eq!(scene.releases, [Cleanliness::Clean; 2]);
+}
+
+/// The encoding is set, and the text behind it fails: the server must not keep it.
+#[test]
+fn an_encoding_in_front_of_parameters_that_fail_is_reset() {
+    let parameters: &[(&[u8], &[u8])] = &[(b"client_encoding", b"LATIN1"), (b"log_statement", b"caf\xe9")];
+    let mut scene = Scene::new(SessionSettings::default(), parameters);
+    scene.send(&query("SELECT 'a'"));
+    scene.model.receive(&scene.io.to_server.take());
+    scene.model.run();
+    let step = scene.session.on_server(&scene.model.take_output(), &mut scene.state, &scene.io);
+    assert!(matches!(step, Ok(ServerStep::Close(End::ParametersRefused))), "{step:?}");
+    let recovery = scene.session.on_client_gone(&mut scene.state, None);
+    assert_eq!(scene.recover(recovery), Recovered::Clean);
+    assert_eq!(scene.model.state().value("client_encoding"), "UTF8");
+    assert!(scene.state.variables().iter().next().is_none());
 }
 
 /// The text of EXECUTE does not show what it does.
@@ -164,6 +281,24 @@ fn a_client_keeps_its_server_until_it_has_no_advisory_lock() {
     scene.ask(&query("SELECT pg_advisory_lock(1)"));
     scene.ask(&query("SELECT pg_advisory_unlock_all()"));
     assert_eq!(scene.releases.len(), 2);
+}
+
+/// A cancel request that was on its way, or a `statement_timeout`: the client is idle, and would take the error for its next reply.
+#[test]
+fn the_look_for_locks_fails_without_a_word() {
+    let mut scene = scene();
+    scene.ask(&query("SELECT pg_advisory_lock(1)"));
+    scene.send(&query("SELECT pg_advisory_unlock(1)"));
+    assert!(scene.state.runs_request());
+    scene.serve();
+    assert_eq!(tags(&scene.io.to_client.take()), "TDCZ");
+    assert!(!scene.state.runs_request() && scene.is_attached, "only the gateway's own statement is under way");
+    scene.model.cancel();
+    assert_eq!(tags(&scene.turn(usize::MAX)), "", "the client has its reply");
+    assert!(scene.is_attached && scene.session.pin().reasons == PinReasons::ADVISORY_LOCK);
+    assert!(scene.to_server().is_empty(), "it is not tried without end");
+    assert_eq!(tags(&scene.ask(&query("SELECT 'a'"))), "TDCZ");
+    assert!(!scene.is_attached, "the next look finds no lock");
 }
 
 /// The CREATE does not say that its table is temporary.

@@ -7,8 +7,13 @@ use scene::Scene;
 
 mod encoding;
 mod foreign;
+mod healing;
+mod large;
+mod leases;
 mod listening;
+mod losses;
 mod raw;
+mod refusals;
 mod rules;
 mod scene;
 mod scenes;

@@ -52,6 +52,13 @@ impl Scene {
                 .with_pool("pool");
     }
 
+    /// The pool has another server for the next message.
+    pub(super) fn exchange_server(&mut self) {
+        assert!(!self.is_attached, "a client has the server");
+        self.model = ModelServer::new();
+        self.state = ServerState::new(ModelServer::reports(), None, &self.share);
+    }
+
     /// The server moves to another worker, which has nothing of this one.
     pub(super) fn move_to_worker(&mut self) {
         assert!(!self.is_attached, "a client has the server");
@@ -74,6 +81,7 @@ impl Scene {
             self.held.drain(..taken.consumed);
             match taken.next {
                 Next::NeedServer(_) if !self.is_attached => self.is_attached = true,
+                Next::Release(cleanliness) => self.release(cleanliness),
                 next => return next,
             }
         }
@@ -116,19 +124,29 @@ impl Scene {
         self.io.to_client.take()
     }
 
+    /// The server processes what has been sent, and its replies come back at once; what they make the gateway send waits.
+    pub(super) fn serve(&mut self) {
+        self.model.receive(&self.io.to_server.take());
+        self.model.run();
+        let output = self.model.take_output();
+        self.reply(&output);
+    }
+
     pub(super) fn reply(&mut self, bytes: &[u8]) {
         match self.session.on_server(bytes, &mut self.state, &self.io).expect("the model keeps to the protocol") {
             ServerStep::Continue => {}
-            ServerStep::Release(cleanliness) => {
-                self.is_attached = false;
-                self.releases.push(cleanliness);
-                if cleanliness == Cleanliness::Dirty {
-                    self.recover(Recovery::new(None));
-                }
-            }
+            ServerStep::Release(cleanliness) => self.release(cleanliness),
             ServerStep::Close(end) => panic!("{end:?}"),
         }
         self.pump();
+    }
+
+    fn release(&mut self, cleanliness: Cleanliness) {
+        self.is_attached = false;
+        self.releases.push(cleanliness);
+        if cleanliness == Cleanliness::Dirty {
+            self.recover(Recovery::new(None));
+        }
     }
 
     /// Runs a recovery to its end.

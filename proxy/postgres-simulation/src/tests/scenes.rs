@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weir_base::Time;
 use weir_postgres_codec::{TransactionStatus, backend, frontend, frontend::Kind};
 use weir_postgres_session::io::Event;
 use weir_postgres_session::{
@@ -256,14 +257,14 @@ fn query_timeout_is_for_each_query_of_a_pipeline() {
     for _ in 0..4 {
         scene.send(&query("SELECT 'a'"));
         scene.advance(Duration::from_secs(3));
-        assert!(scene.session.on_deadline(Some(&scene.state), &scene.io).is_none());
+        assert!(scene.session.on_deadline(Some(&mut scene.state), &scene.io).is_none());
         scene.reply(&bytes(|out| {
             backend::command_complete(out, b"SELECT 1");
             backend::ready_for_query(out, TransactionStatus::Idle);
         }));
     }
     scene.advance(Duration::from_secs(6));
-    assert_eq!(scene.session.on_deadline(Some(&scene.state), &scene.io), Some(End::TimedOut("57014")));
+    assert_eq!(scene.session.on_deadline(Some(&mut scene.state), &scene.io), Some(End::TimedOut("57014")));
 }
 
 /// pgbench waits for each ParseComplete before its other clients may go on, and these may have all servers in their transactions.
@@ -292,10 +293,10 @@ fn a_statement_that_a_server_has_taken_before_is_prepared_without_one() {
 fn p17_an_idle_transaction_ends_with_25p03_and_the_server_is_rolled_back() {
     let mut scene = scene();
     scene.ask(&query("BEGIN"));
-    assert!(scene.session.on_deadline(Some(&scene.state), &scene.io).is_none());
+    assert!(scene.session.on_deadline(Some(&mut scene.state), &scene.io).is_none());
     scene.advance(Duration::from_secs(61));
     assert!(scene.session.deadline(Some(&scene.state)) <= scene.io.now.get());
-    assert_eq!(scene.session.on_deadline(Some(&scene.state), &scene.io), Some(End::TimedOut("25P03")));
+    assert_eq!(scene.session.on_deadline(Some(&mut scene.state), &scene.io), Some(End::TimedOut("25P03")));
     assert_eq!(tags(&scene.io.to_client.take()), "E");
     let recovery = scene.session.on_client_gone(&mut scene.state, None);
     assert_eq!(scene.recover(recovery), Recovered::Clean);
@@ -315,10 +316,10 @@ fn p15_a_client_for_which_its_server_waits_may_not_be_silent() {
         scene.ask(&input);
         scene.io.to_client.take();
         scene.advance(Duration::from_secs(59));
-        assert!(scene.session.on_deadline(Some(&scene.state), &scene.io).is_none());
+        assert!(scene.session.on_deadline(Some(&mut scene.state), &scene.io).is_none());
         scene.advance(Duration::from_secs(2));
         assert!(scene.session.deadline(Some(&scene.state)) <= scene.io.now.get());
-        assert_eq!(scene.session.on_deadline(Some(&scene.state), &scene.io), Some(End::TimedOut("25P03")));
+        assert_eq!(scene.session.on_deadline(Some(&mut scene.state), &scene.io), Some(End::TimedOut("25P03")));
     }
     // A query that runs, with or without its Sync, has its time.
     let executed = bytes(|out| {
@@ -330,8 +331,39 @@ fn p15_a_client_for_which_its_server_waits_may_not_be_silent() {
         let mut scene = scene();
         scene.send(&input);
         scene.advance(Duration::from_secs(600));
-        assert_eq!(scene.session.deadline(Some(&scene.state)), weir_base::time::Time::NEVER);
+        assert!(scene.session.on_deadline(Some(&mut scene.state), &scene.io).is_none());
+        assert_eq!(scene.session.deadline(Some(&scene.state)), Time::NEVER);
     }
+}
+
+/// A server keeps the replies of a batch until a Flush or a Sync: it may be running, or wait for the client.
+#[test]
+fn p17_a_batch_without_its_sync_has_a_time_limit() {
+    let mut scene = scene();
+    scene.send(&bytes(|out| {
+        frontend::parse(out, b"", b"SELECT 'a'", &[]);
+        frontend::bind(out, b"", b"", []);
+        frontend::execute(out, b"", 0);
+    }));
+    let sent = scene.to_server();
+    scene.advance(Duration::from_secs(61));
+    assert!(scene.session.deadline(Some(&scene.state)) <= scene.io.now.get());
+    assert!(scene.session.on_deadline(Some(&mut scene.state), &scene.io).is_none(), "perhaps it runs");
+    assert_eq!(scene.to_server(), [sent, bytes(frontend::flush)].concat());
+    assert_eq!(scene.session.deadline(Some(&scene.state)), Time::NEVER, "until the replies come");
+    assert_eq!(tags(&scene.turn(usize::MAX)), "12DC");
+    assert!(scene.session.deadline(Some(&scene.state)) <= scene.io.now.get());
+    assert_eq!(scene.session.on_deadline(Some(&mut scene.state), &scene.io), Some(End::TimedOut("25P03")));
+}
+
+/// Five bytes of a large Parse name no statement yet.
+#[test]
+fn p17_the_head_of_a_large_message_takes_no_server() {
+    let mut scene = scene();
+    let parse = bytes(|out| frontend::parse(out, b"", "x".repeat(200_000).as_bytes(), &[]));
+    assert_eq!(scene.send_unserved(&parse[..5]), Next::More);
+    assert!(scene.session.busy_since().is_none());
+    assert!(matches!(scene.send_unserved(&parse[5..6]), Next::NeedServer(_)));
 }
 
 #[test]
@@ -468,6 +500,27 @@ fn a_request_that_comes_before_its_copy_begins_ends_the_connection_when_the_serv
     let step = scene.session.on_server(&scene.model.take_output(), &mut scene.state, &scene.io);
     assert!(matches!(&step, Ok(ServerStep::Close(End::Violation(_)))), "{step:?}");
     assert_eq!(tags(&scene.io.to_client.take()), "GEE");
+}
+
+/// The gateway replies to the Close itself: the server would read the data behind it.
+#[test]
+fn a_request_that_no_server_gets_ends_the_connection_in_place_of_the_data_of_a_copy() {
+    let mut scene = scene();
+    scene.ask(&prepare("s", "SELECT 'a'"));
+    scene.send(&bytes(|out| {
+        frontend::parse(out, b"", b"COPY t FROM STDIN", &[]);
+        frontend::bind(out, b"", b"", []);
+        frontend::execute(out, b"", 0);
+        frontend::close(out, Kind::Statement, b"s");
+        frontend::sync(out);
+        frontend::copy_done(out);
+    }));
+    scene.model.receive(&scene.io.to_server.take());
+    scene.model.run();
+    let step = scene.session.on_server(&scene.model.take_output(), &mut scene.state, &scene.io);
+    assert!(matches!(step, Ok(ServerStep::Close(End::Violation(_)))), "{step:?}");
+    let reply = scene.io.to_client.take();
+    assert!(tags(&reply) == "12GEE" && reply.windows(5).any(|part| part == b"08P01"), "{}", tags(&reply));
 }
 
 /// Its own notifications come from itself, and those of others never do.

@@ -117,9 +117,18 @@ impl Split {
                     assert!(self.place.is_none(), "it has a server");
                     self.place = Some(self.choose(want.access));
                 }
+                Next::Release(cleanliness) => self.release(cleanliness),
                 Next::More | Next::Wait => return,
                 Next::Close(end) => panic!("{end:?}"),
             }
+        }
+    }
+
+    fn release(&mut self, cleanliness: Cleanliness) {
+        assert_eq!(cleanliness, Cleanliness::Clean);
+        self.place = None;
+        if self.session.has_written() {
+            self.wrote_at = Some(self.tick());
         }
     }
 
@@ -142,13 +151,7 @@ impl Split {
         let step = self.session.on_server(&output, &mut self.servers[place as usize].state, &self.io);
         match step.expect("the model keeps to the protocol") {
             ServerStep::Continue => {}
-            ServerStep::Release(cleanliness) => {
-                assert_eq!(cleanliness, Cleanliness::Clean);
-                self.place = None;
-                if self.session.has_written() {
-                    self.wrote_at = Some(self.tick());
-                }
-            }
+            ServerStep::Release(cleanliness) => self.release(cleanliness),
             ServerStep::Close(end) => panic!("{end:?}"),
         }
         self.pump();

@@ -74,6 +74,12 @@ fn a_reset_of_the_configuration_changes_nothing_for_clients() {
     each_seed(|seed| World::new(seed, 8, 3, SessionSettings::default()).with_reset_query(b"DISCARD ALL"));
 }
 
+/// It leaves roles, temporary tables and prepared statements: the gateway's own reset follows.
+#[test]
+fn a_reset_of_the_configuration_that_leaves_something_is_completed() {
+    each_seed(|seed| World::new(seed, 8, 3, SessionSettings::default()).with_reset_query(b"RESET ALL"));
+}
+
 #[test]
 fn in_session_pooling_a_client_has_its_server_to_itself() {
     let settings = SessionSettings { pool_mode: PoolMode::Session, ..SessionSettings::default() };

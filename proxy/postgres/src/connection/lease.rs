@@ -41,6 +41,8 @@ pub(super) struct Lease {
     pub(super) acquiring: Option<Acquiring>,
     /// The output of the server was congested when the session last looked.
     pub(super) was_congested: bool,
+    /// The session gave a server back while it took bytes of its client.
+    pub(super) was_released: bool,
     /// When the client wanted a server.
     wanted: Time,
     /// When it got one.
@@ -323,7 +325,7 @@ impl Life<'_> {
         // The pool makes its own: what it has to do is in the state.
         drop(self.client.session.on_client_gone(state, None));
         // Without its client a COPY ends by itself: the pool ends its data.
-        let runs_query = state.is_busy() && !state.facts(false, false).is_copying;
+        let runs_query = state.is_busy() && !state.facts(false).is_copying;
         let Some(target) = state.cancel_target().filter(|_| runs_query).cloned() else {
             return give_back(server, Cleanliness::Dirty, &slot, &self.connection.service);
         };

@@ -225,6 +225,9 @@ impl Life<'_> {
         self.note_busy(self.client.session.busy_since().is_some() || self.lease.acquiring.is_some());
         self.show_channels(self.client.session.channels());
         self.charge();
+        if mem::take(&mut self.lease.was_released) && self.connection.service.sessions.drain_state() == Drain::Firm {
+            self.drain()?;
+        }
         Ok(())
     }
 
@@ -299,6 +302,12 @@ impl Life<'_> {
                 Next::More => Wanted::Bytes,
                 Next::Wait => Wanted::Reply,
                 Next::Close(end) => return Err(self.over(&end)),
+                Next::Release(cleanliness) => {
+                    self.release(cleanliness);
+                    self.active = turn::now();
+                    self.lease.was_released = true;
+                    continue;
+                }
                 Next::NeedServer(want) => match self.acquire(want) {
                     Some(server) => {
                         self.attach(server);
@@ -464,8 +473,19 @@ impl Life<'_> {
             self.drain()?;
         }
         let metrics = &*self.client.metrics;
-        let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
-        self.client.session.on_deadline(self.lease.state(), &io).map_or(Ok(()), |end| Err(self.over(&end)))
+        let end = match &mut self.lease.server {
+            Some(server) => {
+                let (stream, state) = server.parts();
+                let server = Some(&stream.output);
+                let io = Surroundings { client: &self.output, server, metrics, feed: &self.client.feed };
+                self.client.session.on_deadline(Some(state), &io)
+            }
+            None => {
+                let io = Surroundings { client: &self.output, server: None, metrics, feed: &self.client.feed };
+                self.client.session.on_deadline(None, &io)
+            }
+        };
+        end.map_or(Ok(()), |end| Err(self.over(&end)))
     }
 
     /// Charges the bytes that the session has left to the byte budget of the process.

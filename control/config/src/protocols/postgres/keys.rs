@@ -60,7 +60,7 @@ section! {
         default query_wait_notify: Period = Period(postgres::QUERY_WAIT_NOTIFY) => Period::secs(0)..=PATH_PERIOD_MAX;
         /// From a request to the end of its response; then the query is cancelled and the client disconnected. 0: no limit.
         default query_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(86_400);
-        /// A client that is silent so long within a transaction, a COPY of its data or a message is disconnected, and its transaction rolled back. 0: no limit.
+        /// A client that is silent so long within a transaction, a COPY of its data, a batch without its Sync or a message is disconnected, and its transaction rolled back. 0: no limit.
         default idle_transaction_timeout: Period = Period(postgres::IDLE_TRANSACTION_TIMEOUT) => Period::secs(0)..=Period::secs(86_400);
         /// A client that is silent so long outside of a transaction is disconnected. 0: no limit.
         default client_idle_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(30 * 86_400);
@@ -99,8 +99,8 @@ section! {
         default target_session_attrs: TargetSessionAttrs = TargetSessionAttrs::Any;
         /// The time between two looks at the role of each server. A lost connection and SQLSTATE 25006 lead to one at once.
         default role_interval: Period = Period(postgres::ROLE_INTERVAL) => Period::millis(100)..=Period::secs(60);
-        /// Statements that make a connection clean after a client that left state behind. Absent: those that the gateway knows to be
-        /// necessary, which keep prepared statements.
+        /// Statements that run on a connection after a client that left state behind, before those that the gateway knows to be
+        /// necessary and that keep prepared statements. `DISCARD ALL` takes the place of these. Absent: the gateway's alone.
         optional server_reset_query: Text;
         /// Connections per database and user.
         default pool_size: u32 = pools::POOL_SIZE => 1..=COUNT_MAX;
