@@ -12,7 +12,7 @@ fn large_notices_and_errors_pass_in_pieces() {
     let ready = bytes(|out| backend::ready_for_query(out, TransactionStatus::Idle));
     let notice = bytes(|out| {
         backend::notice(out, &backend::ErrorReport::new(backend::Severity::Warning, "01000", &text));
-        backend::command_complete(out, b"DO");
+        backend::command_complete(out, b"SELECT 1");
     });
     let error = bytes(|out| backend::error(out, &backend::ErrorReport::error("P0001", &text)));
     for replies in [[&notice[..], &ready].concat(), [&error[..], &ready].concat()] {
