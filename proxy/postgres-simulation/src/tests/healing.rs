@@ -30,8 +30,11 @@ fn with_two_tables() -> Scene {
 fn an_outdated_plan_behind_replies_in_the_same_piece_is_an_error() {
     for (ends, expected) in [(frontend::sync as fn(&mut Vec<u8>), "2DCEZ"), (frontend::flush, "2DCE")] {
         for piece in [1, usize::MAX] {
-            let mut scene = with_two_tables();
+            let mut scene = scene();
+            scene.ask(&prepare("s1", "SELECT 'a'"));
+            scene.ask(&prepare("s2", "SELECT a FROM t1"));
             scene.ask(&query("ALTER TABLE t1 ADD b INT"));
+            assert!(!scene.is_attached, "the names are certain: the whole pipeline is sent at once");
             scene.send(&[pair("s1"), pair("s2"), bytes(ends)].concat());
             assert_eq!(tags(&scene.turn(piece)), expected, "{piece}");
             assert_eq!(scene.io.count_of(Event::Heal), 0);
