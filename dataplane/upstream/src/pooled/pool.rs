@@ -25,6 +25,7 @@ use super::{
     permit::PoolPermit,
     protocol::LoginTarget,
     slot::Delivery,
+    wait::Wait,
 };
 use crate::{
     bell::Bell,
@@ -323,11 +324,13 @@ impl<P: PooledProtocol> Pool<P> {
         now.saturating_add(lifetime - less)
     }
 
-    /// A connection on its way to a client: it is looked at, and checked if it was idle for long. `None`: it is not fit.
+    /// A connection on its way to a client: it is looked at, and checked if it was idle for long. `None`: it is not fit, or the wait ended
+    /// within the check.
     pub(super) async fn fit(
         self: &Rc<Self>,
         number: usize,
         mut connection: Box<Connection<P>>,
+        wait: &mut Wait<impl FnOnce()>,
     ) -> Option<Box<Connection<P>>> {
         let (member, context) = (&self.members[number], &self.context);
         match connection.look(&context.protocol) {
@@ -348,15 +351,28 @@ impl<P: PooledProtocol> Pool<P> {
         }
         let tested = Counted::new(&member.share.counts.tested);
         let Connection { stream, state, .. } = &mut *connection;
+        let (begun, limit) = (turn::now(), settings.upkeep_timeout);
         // In a box: each wait would pay for its size.
-        let checked = timeout(settings.upkeep_timeout, Box::pin(context.protocol.check(stream, state))).await;
-        drop(tested);
+        let mut check = Box::pin(context.protocol.check(stream, state));
+        let checked = loop {
+            let due = begun.saturating_add(limit).min(wait.due());
+            match timeout(due.since(turn::now()), check.as_mut()).await {
+                Ok(is_alive) => break Some(is_alive),
+                Err(_) if turn::now().since(begun) >= limit || wait.is_over(self.is_paused()) => break None,
+                Err(_) => {}
+            }
+        };
+        drop((check, tested));
         let cause = match checked {
-            Ok(true) => return Some(connection),
-            Ok(false) => LossCause::Closed,
-            Err(_) => LossCause::Timeout,
+            Some(true) => return Some(connection),
+            Some(false) => LossCause::Closed,
+            None => LossCause::Timeout,
         };
         member.close(*connection, cause);
+        if checked.is_none() && turn::now().since(begun) >= limit {
+            // The others have been silent for as long: each would cost a client the same time.
+            member.close_idle_since(begun, settings.server_check_delay);
+        }
         None
     }
 }

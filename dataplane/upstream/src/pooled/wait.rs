@@ -11,6 +11,7 @@ use weir_engine::Deadline;
 use super::{
     PooledProtocol,
     connection::{Connection, PooledConnection},
+    member::Member,
     pool::Pool,
     shared::EndpointLedger,
     slot::{Delivery, Event, Slot},
@@ -235,8 +236,11 @@ impl<P: PooledProtocol> Pool<P> {
         let error = |refusal, words| AcquireError { refusal, endpoint: Some(number), words };
         // Those that need a check.
         while let Some(connection) = member.take(&context.protocol, |_| true) {
-            if let Some(connection) = self.fit(number, connection).await {
+            if let Some(connection) = self.fit(number, connection, wait).await {
                 return Ok(connection);
+            }
+            if wait.is_over(self.is_paused()) {
+                return Err(self.time_over(number));
             }
         }
         if self.waiting.get() >= context.endpoints.settings().lane_waiters_max as usize {
@@ -259,20 +263,25 @@ impl<P: PooledProtocol> Pool<P> {
                     // A login that began for it is of use to others, and what was for it and is lost is no reason to wait longer.
                     drop(ticket);
                     if let Some(connection) = connection
-                        && let Some(connection) = self.fit(number, connection).await
+                        && let Some(connection) = self.fit(number, connection, wait).await
                     {
                         return Ok(connection);
                     }
                     ticket = Ticket::new(self, number, wait.patience.since);
                 }
-                None if wait.is_over(member.share.signals.is_paused()) => {
-                    let is_unreachable = member.endpoint.breaker_state() != BreakerState::Closed
-                        || ledger.with(|ledger| ledger.is_out());
-                    return Err(error(if is_unreachable { Refusal::Unreachable } else { Refusal::QueueTimeout }, None));
-                }
+                None if wait.is_over(member.share.signals.is_paused()) => return Err(self.time_over(number)),
                 None => ledger.change(|ledger| ledger.launch(self.key(), turn::now())),
             }
         }
+    }
+
+    /// The error of one whose time is over at endpoint number `number`.
+    fn time_over(&self, number: usize) -> AcquireError {
+        let Member { endpoint, share, .. } = &self.members[number];
+        let is_unreachable =
+            endpoint.breaker_state() != BreakerState::Closed || share.ledger.with(|ledger| ledger.is_out());
+        let refusal = if is_unreachable { Refusal::Unreachable } else { Refusal::QueueTimeout };
+        AcquireError { refusal, endpoint: Some(number), words: None }
     }
 
     /// When one has waited long enough for the reserve.

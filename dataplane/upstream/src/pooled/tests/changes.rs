@@ -99,6 +99,48 @@ fn a_pause_puts_the_end_of_a_wait_off_also_while_no_server_serves() {
     assert!(crew.ask(0, async |upstream| upstream.pauses()).is_empty());
 }
 
+/// Idle connections that all need a check before they serve, at a server that does not answer it.
+fn silent(upkeep_timeout: Duration) -> Crew {
+    let settings = PooledSettings { server_check_delay: Duration::ZERO, upkeep_timeout, ..pool_of(8) };
+    let crew = Crew::new(1, settings);
+    let held: Vec<_> = (0..8).map(|_| crew.hold(0, ONE)).collect();
+    held.iter().for_each(|held| assert!(held.id() > 0));
+    held.iter().for_each(|held| held.give_back(Condition::Clean));
+    crew.until(ONE, |counts| counts.idle == 8);
+    crew.server.with(|now| now.ignores_checks = true);
+    crew
+}
+
+#[test]
+fn one_check_without_an_answer_is_enough_for_all_idle_connections() {
+    let limit = Duration::from_millis(400);
+    let crew = silent(limit);
+    let begun = Instant::now();
+    let held = crew.hold(0, ONE);
+    held.id();
+    let took = begun.elapsed();
+    assert!(took >= limit && took < 3 * limit, "{took:?}");
+    assert_eq!((crew.server.with(|now| now.checks), crew.logins()), (1, 9), "it has a new one");
+    crew.until(ONE, |counts| counts.open == 1);
+}
+
+#[test]
+fn a_check_ends_with_the_wait_that_it_is_for_and_keeps_no_notice_back() {
+    let crew = silent(WAIT);
+    let (noticed, took, refusal) = crew.ask(0, async |upstream| {
+        let (noticed, begun) = (Cell::new(None), Instant::now());
+        let at = |millis| turn::now().saturating_add(Duration::from_millis(millis));
+        let patience = Patience { since: at(0), deadline: at(600), notify_at: Some(at(100)) };
+        let on_wait = || noticed.set(Some(begun.elapsed()));
+        let acquired = upstream.pool(&ONE).acquire(Default::default(), patience, on_wait).await;
+        (noticed.get(), begun.elapsed(), acquired.err().expect("none is fit").refusal)
+    });
+    assert!(noticed.is_some_and(|noticed| noticed < Duration::from_millis(500)), "{noticed:?}");
+    assert!(took >= Duration::from_millis(590) && took < WAIT / 2, "{took:?}");
+    assert_eq!((refusal, crew.server.with(|now| now.checks)), (Refusal::QueueTimeout, 1));
+    crew.until(ONE, |counts| counts.waiting == 0 && counts.idle >= 7);
+}
+
 /// Resident memory of the process, bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("figures of the process");
