@@ -87,13 +87,19 @@ impl<P: PooledProtocol> Pool<P> {
         &self.key
     }
 
-    /// A connection that is idle on this worker and needs no check. Takes no lock, and allocates nothing if there is one endpoint.
+    /// A connection that is idle on this worker and needs no check. If there is none, `wanted` is what [`Pool::wait`] needs then. Takes no lock,
+    /// and allocates nothing if there is one endpoint.
     #[inline]
-    pub fn try_acquire(self: &Rc<Self>, wanted: &SelectionCriteria) -> Option<PooledConnection<P>> {
+    pub fn try_acquire(self: &Rc<Self>, wanted: &mut SelectionCriteria) -> Option<PooledConnection<P>> {
         let number = self.choose(wanted).ok()?;
         let context = &self.context;
-        let connection = self.members[number].take_ready(&context.protocol, context.settings.server_check_delay)?;
-        Some(self.lend(number, connection))
+        match self.members[number].take_ready(&context.protocol, context.settings.server_check_delay) {
+            Some(connection) => Some(self.lend(number, connection)),
+            None => {
+                wanted.chosen = Some(number);
+                None
+            }
+        }
     }
 
     /// The endpoint for the next connection.
@@ -104,8 +110,24 @@ impl<P: PooledProtocol> Pool<P> {
         if self.members.len() == 1 {
             return Ok(0);
         }
-        let chosen = self.context.endpoints.choose(wanted, |number| self.members[number].has_idle());
+        let (has_idle, is_busy) = (|number: usize| self.members[number].has_idle(), |number| self.is_busy(number));
+        let chosen = self.context.endpoints.choose_among(wanted, has_idle, |_| false, is_busy);
         chosen.map(|chosen| chosen.number).ok_or(Refusal::BreakerOpen)
+    }
+
+    /// A client of this worker would wait at endpoint number `number` until another one gives its connection back.
+    pub(super) fn is_busy(&self, number: usize) -> bool {
+        let member = &self.members[number];
+        member.share.signals.is_full() && !member.has_idle()
+    }
+
+    /// Where one that waits at endpoint number `number` goes on, if it is served there at once.
+    pub(super) fn better_than(&self, number: usize, wanted: &SelectionCriteria) -> Option<usize> {
+        let is_free = |other: usize| other != number && !self.is_busy(other);
+        if !self.is_busy(number) || !(0..self.members.len()).any(is_free) {
+            return None;
+        }
+        self.choose(wanted).ok().filter(|&other| is_free(other))
     }
 
     pub(super) fn lend(self: &Rc<Self>, number: usize, connection: Box<Connection<P>>) -> PooledConnection<P> {

@@ -240,7 +240,7 @@ fn a_half_message_keeps_a_connection_from_clients_until_the_rest_is_there() {
     // Until it has arrived the connection may serve.
     let begun = Instant::now();
     while crew.ask(0, async |upstream| {
-        upstream.pool(&ONE).try_acquire(&Default::default()).is_some_and(|lease| {
+        upstream.pool(&ONE).try_acquire(&mut Default::default()).is_some_and(|lease| {
             lease.give_back(Condition::Clean);
             true
         })

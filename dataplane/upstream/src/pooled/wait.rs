@@ -40,6 +40,17 @@ pub struct AcquireError {
     pub words: Option<Arc<[u8]>>,
 }
 
+/// After so long one that waits looks whether another endpoint serves it at once. Default 100 ms: many transactions.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+
+/// The end of a wait at one endpoint.
+enum Waited<P: PooledProtocol> {
+    /// The connection.
+    Served(Box<Connection<P>>),
+    /// That endpoint serves it at once.
+    Other(usize),
+}
+
 /// A place in the line of a key, until it is dropped.
 struct Ticket<P: PooledProtocol> {
     pool: Rc<Pool<P>>,
@@ -144,11 +155,11 @@ impl<P: PooledProtocol> Pool<P> {
     /// endpoint could be reached in time.
     pub async fn acquire(
         self: &Rc<Self>,
-        wanted: SelectionCriteria,
+        mut wanted: SelectionCriteria,
         patience: Patience,
         on_wait: impl FnOnce(),
     ) -> Result<PooledConnection<P>, AcquireError> {
-        if let Some(connection) = self.try_acquire(&wanted) {
+        if let Some(connection) = self.try_acquire(&mut wanted) {
             return Ok(connection);
         }
         // In a box: those that need not wait do not pay for its size.
@@ -168,13 +179,22 @@ impl<P: PooledProtocol> Pool<P> {
         let mut wait = Wait { patience, on_wait: Some(on_wait) };
         let mut rounds = 0;
         loop {
-            let error = match self.choose(&wanted) {
+            let chosen = wanted.chosen.take().map_or_else(|| self.choose(&wanted), Ok);
+            let error = match chosen {
                 Err(refusal) => AcquireError { refusal, endpoint: None, words: None },
                 Ok(number) => {
                     let metrics = self.members[number].endpoint.metrics();
                     let counted = metrics.waiting();
-                    let waited = self.wait_at(number, &mut wait).await;
+                    let waited = self.wait_at(number, &wanted, &mut wait).await;
                     drop(counted);
+                    let waited = match waited {
+                        Ok(Waited::Other(other)) => {
+                            wanted.chosen = Some(other);
+                            continue;
+                        }
+                        Ok(Waited::Served(connection)) => Ok(connection),
+                        Err(error) => Err(error),
+                    };
                     match waited {
                         Err(error) if error.refusal == Refusal::Unreachable && turn::now() < wait.patience.deadline => {
                             if wanted.tried.failed(number, self.members.len()) {
@@ -230,14 +250,15 @@ impl<P: PooledProtocol> Pool<P> {
     async fn wait_at(
         self: &Rc<Self>,
         number: usize,
+        wanted: &SelectionCriteria,
         wait: &mut Wait<impl FnOnce()>,
-    ) -> Result<Box<Connection<P>>, AcquireError> {
+    ) -> Result<Waited<P>, AcquireError> {
         let (member, context) = (&self.members[number], &self.context);
         let error = |refusal, words| AcquireError { refusal, endpoint: Some(number), words };
         // Those that need a check.
         while let Some(connection) = member.take(&context.protocol, |_| true) {
             if let Some(connection) = self.fit(number, connection, wait).await {
-                return Ok(connection);
+                return Ok(Waited::Served(connection));
             }
             if wait.is_over(self.is_paused()) {
                 return Err(self.time_over(number));
@@ -248,13 +269,14 @@ impl<P: PooledProtocol> Pool<P> {
         }
         let mut ticket = Ticket::new(self, number, wait.patience.since);
         let due = weir_engine::deadline();
+        let mut look_at = self.next_look(wait);
         loop {
             // Those that wait are woken by a judgement; this one may have come too late for that.
             if self.is_unfit(number) {
                 return Err(error(Refusal::Unreachable, None));
             }
             let ledger = &member.share.ledger;
-            due.set(self.reserve_at(ledger).map_or(wait.due(), |at| at.min(wait.due())));
+            due.set(self.reserve_at(ledger).map_or(wait.due(), |at| at.min(wait.due())).min(look_at));
             match ticket.event_until(&due).await {
                 Some(Event::Launch(permit)) => self.log_in(number, permit),
                 Some(Event::End(Delivery::Refused(refusal, words))) => return Err(error(refusal, words)),
@@ -265,14 +287,29 @@ impl<P: PooledProtocol> Pool<P> {
                     if let Some(connection) = connection
                         && let Some(connection) = self.fit(number, connection, wait).await
                     {
-                        return Ok(connection);
+                        return Ok(Waited::Served(connection));
                     }
                     ticket = Ticket::new(self, number, wait.patience.since);
                 }
                 None if wait.is_over(member.share.signals.is_paused()) => return Err(self.time_over(number)),
+                None if turn::now() >= look_at => {
+                    if let Some(other) = self.better_than(number, wanted) {
+                        return Ok(Waited::Other(other));
+                    }
+                    look_at = self.next_look(wait);
+                }
                 None => ledger.change(|ledger| ledger.launch(self.key(), turn::now())),
             }
         }
+    }
+
+    /// When one that waits looks at the other endpoints next: each time after half of its wait so far, so that many that wait long cost little.
+    fn next_look(&self, wait: &Wait<impl FnOnce()>) -> Time {
+        if self.members.len() == 1 {
+            return Time::from_nanos(u64::MAX);
+        }
+        let now = turn::now();
+        now.saturating_add((now.since(wait.patience.since) / 2).max(FIRST_LOOK))
     }
 
     /// The error of one whose time is over at endpoint number `number`.

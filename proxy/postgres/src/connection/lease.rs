@@ -71,8 +71,8 @@ impl Life<'_> {
     /// A server that is at hand. `None`: one is on its way.
     pub(super) fn acquire(&mut self, want: Want) -> Option<PooledConnection<PostgresServer>> {
         (self.lease.wanted, self.lease.want) = (turn::now(), want);
-        let (pool, wanted) = self.place(want);
-        if let Some(server) = pool.try_acquire(&wanted) {
+        let (pool, mut wanted) = self.place(want);
+        if let Some(server) = pool.try_acquire(&mut wanted) {
             return Some(server);
         }
         let notify = self.client.settings.query_wait_notify;

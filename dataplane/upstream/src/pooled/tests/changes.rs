@@ -1,8 +1,8 @@
 //! Pools that a reload has replaced, and servers that do not serve now.
 
 use super::{
-    ONE, pool_of,
-    tiny::{Crew, WAIT, acquire},
+    APART, ONE, pool_of,
+    tiny::{Crew, Held, Server, WAIT, acquire},
     *,
 };
 
@@ -97,6 +97,53 @@ fn a_pause_puts_the_end_of_a_wait_off_also_while_no_server_serves() {
     crew.ask(0, async |upstream| upstream.resume(&Scope::All));
     assert!(waiting.recv_timeout(WAIT).expect("it is not forgotten").is_ok());
     assert!(crew.ask(0, async |upstream| upstream.pauses()).is_empty());
+}
+
+/// A crew with a second server in front of its own.
+fn crew_of_two(pool_size: u32) -> (Crew, Server) {
+    let other = Server::start();
+    let address = Address::Socket(other.address);
+    (Crew::with(1, pool_of(pool_size), |settings| settings.endpoints.insert(0, address.clone()), false), other)
+}
+
+#[test]
+fn no_client_waits_at_a_full_endpoint_while_another_one_serves() {
+    let (crew, other) = crew_of_two(1);
+    let begun = Instant::now();
+    let held = [crew.hold(0, ONE), crew.hold(0, ONE)];
+    held.iter().for_each(|held| assert!(held.id() > 0));
+    assert_eq!((crew.logins(), other.with(|now| now.logins)), (1, 1));
+    assert!(begun.elapsed() < WAIT / 4, "{:?}", begun.elapsed());
+    // One waits at each endpoint now; both are served by the one that is free.
+    let waiting = [crew.hold(0, ONE), crew.hold(0, ONE)];
+    thread::sleep(APART);
+    held[0].give_back(Condition::Clean);
+    let begun = Instant::now();
+    let first = loop {
+        if let Some(first) = waiting.iter().position(Held::is_served) {
+            break first;
+        }
+        assert!(begun.elapsed() < WAIT, "none is served");
+        thread::sleep(Duration::from_millis(1));
+    };
+    waiting[first].give_back(Condition::Clean);
+    waiting[1 - first].id();
+    assert_eq!((crew.logins(), other.with(|now| now.logins)), (1, 1));
+}
+
+#[test]
+fn endpoints_take_turns_with_one_client_at_a_time() {
+    let (crew, other) = crew_of_two(4);
+    let served = crew.ask(0, async |upstream| {
+        let mut served = [0; 2];
+        for _ in 0..100 {
+            let lease = acquire(&upstream, ONE, WAIT).await.expect("it is idle");
+            served[lease.number()] += 1;
+            lease.give_back(Condition::Clean);
+        }
+        served
+    });
+    assert_eq!((served, crew.logins(), other.with(|now| now.logins)), ([50, 50], 1, 1));
 }
 
 /// Idle connections that all need a check before they serve, at a server that does not answer it.

@@ -385,6 +385,11 @@ impl Held {
         self.acquired.recv_timeout(WAIT).expect("it is forgotten").expect_err("no connection")
     }
 
+    /// It has its connection now; true once.
+    pub(super) fn is_served(&self) -> bool {
+        matches!(self.acquired.try_recv(), Ok(Ok(_)))
+    }
+
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.acquired.try_recv(), Err(mpsc::TryRecvError::Empty))
     }
