@@ -5,6 +5,7 @@ use super::{
     tiny::{Crew, Held, Server, WAIT, acquire},
     *,
 };
+use weir_engine::settings::TlsClientSettings;
 
 #[test]
 fn a_retired_pool_serves_those_that_still_wait_at_it_by_one_login() {
@@ -186,6 +187,32 @@ fn a_check_ends_with_the_wait_that_it_is_for_and_keeps_no_notice_back() {
     assert!(took >= Duration::from_millis(590) && took < WAIT / 2, "{took:?}");
     assert_eq!((refusal, crew.server.with(|now| now.checks)), (Refusal::QueueTimeout, 1));
     crew.until(ONE, |counts| counts.waiting == 0 && counts.idle >= 7);
+}
+
+#[test]
+fn connections_made_under_other_tls_settings_are_of_another_pool() {
+    let share = Arc::<EndpointShare>::default();
+    let plain = UpstreamSettings::new("one", vec![Address::Host { name: "db".into(), port: 5432 }]);
+    let with = |tls: TlsClientSettings| UpstreamSettings { tls: Some(tls), ..plain.clone() };
+    let tls = with(TlsClientSettings::default());
+    let named = with(TlsClientSettings { server_name: Some("db.internal".into()), ..Default::default() });
+    let rotated = with(TlsClientSettings { files_digest: 7, ..Default::default() });
+    let patient = with(TlsClientSettings { handshake_timeout: WAIT, ..Default::default() });
+    for (before, now, is_kept) in [
+        (&plain, &plain, true),
+        (&plain, &tls, false),
+        (&tls, &plain, false),
+        (&tls, &named, false),
+        (&tls, &rotated, false),
+        (&tls, &patient, true),
+    ] {
+        let kept = share.after_reload(before, now);
+        assert_eq!(kept.pools.is_same(&share.pools), is_kept, "{:?} {:?}", before.tls, now.tls);
+        assert!(Arc::ptr_eq(&kept.health, &share.health), "it is the same server");
+    }
+    let unchecked = UpstreamSettings { health: None, ..plain.clone() };
+    let kept = share.after_reload(&plain, &unchecked);
+    assert!(kept.pools.is_same(&share.pools) && !Arc::ptr_eq(&kept.health, &share.health));
 }
 
 /// Resident memory of the process, bytes.
