@@ -18,6 +18,7 @@ use super::range::Range;
 use super::tokens::Lexeme;
 use super::words::Word;
 use super::{cursor::Cursor, statement::Verb};
+use with::WithNames;
 
 /// The findings of a walk.
 #[derive(Debug, Default)]
@@ -101,7 +102,7 @@ struct Walk<'a> {
     frame: Frame,
     outer: Vec<Frame>,
     /// Names of WITH that are visible.
-    names: Vec<Range>,
+    names: WithNames<'a>,
     found: Query,
 }
 
@@ -111,7 +112,7 @@ pub(super) fn query(text: &[u8], all: &[Lexeme]) -> Query {
         cursor: Cursor::new(text, all),
         frame: BASE,
         outer: Vec::new(),
-        names: Vec::new(),
+        names: WithNames::default(),
         found: Query::default(),
     };
     while let Some(here) = walk.cursor.peek() {
@@ -168,7 +169,7 @@ impl Walk<'_> {
         let inside = std::mem::replace(&mut self.frame, outer);
         self.names.truncate(inside.names);
         self.frame.expects_alias = inside.is_from_item;
-        self.names.extend(inside.defines);
+        self.define(inside.defines);
     }
 
     fn name_or_word(&mut self, here: Lexeme) {
