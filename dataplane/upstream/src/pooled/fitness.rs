@@ -64,7 +64,9 @@ impl<P: PooledProtocol> Pool<P> {
             {
                 return Ok(only);
             }
-            if let Some(chosen) = self.context.endpoints.choose_among(wanted, has_idle, is_off, |number| self.is_busy(number)) {
+            if let Some(chosen) =
+                self.context.endpoints.choose_among(wanted, has_idle, is_off, |number| self.is_busy(number))
+            {
                 return Ok(chosen.number);
             }
         }

@@ -83,7 +83,8 @@ fn names_of_with_and_tables_cost_no_square_of_their_number() {
     let found = of(&format!("WITH {names} SELECT * FROM {tables}a7"));
     // Each name beside each table took more than this in an optimized build.
     assert!(found.is_whole && begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    let shadowed = of("WITH a AS (WITH a AS (SELECT 1) SELECT * FROM a), a AS (SELECT 1) SELECT * FROM a, (SELECT * FROM a) s");
+    let shadowed =
+        of("WITH a AS (WITH a AS (SELECT 1) SELECT * FROM a), a AS (SELECT 1) SELECT * FROM a, (SELECT * FROM a) s");
     assert!(shadowed.statements[0].tables.is_empty(), "{shadowed:?}");
     let inner = of("WITH b AS (WITH a AS (SELECT 1) SELECT * FROM a) SELECT * FROM a, b");
     assert_eq!(inner.statements[0].tables.len(), 1, "a is over there: {inner:?}");
