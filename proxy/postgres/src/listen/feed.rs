@@ -66,6 +66,11 @@ impl Feed {
         self.hub.fence(self);
     }
 
+    /// A fence was passed since the last call.
+    pub(super) fn take_fenced(&self) -> bool {
+        self.is_fenced.take()
+    }
+
     /// It takes the place of `before`, which had another hub: a fence of the client that is under way there would pass unseen.
     pub(super) fn replace(self: &Rc<Self>, before: &Feed) {
         if before.is_fenced.get() {
@@ -241,7 +246,7 @@ impl ClientFeed {
 
     /// A fence was passed since the last call.
     pub(crate) fn take_fenced(&self) -> bool {
-        self.feed.get().is_some_and(|feed| feed.is_fenced.take())
+        self.feed.get().is_some_and(|feed| feed.take_fenced())
     }
 
     /// More has come than may wait.

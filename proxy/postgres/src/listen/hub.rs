@@ -178,6 +178,21 @@ impl Hub {
     }
 }
 
+#[cfg(test)]
+impl Hub {
+    /// One whose line is the other end of the mailbox.
+    pub(super) fn with_line(line: Mailbox<ToLine>) -> Rc<Self> {
+        Rc::new(Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            line,
+            channels: RefCell::default(),
+            fences: RefCell::default(),
+            last_fence: Cell::new(0),
+            last_feed: Cell::new(0),
+        })
+    }
+}
+
 impl Drop for Hub {
     fn drop(&mut self) {
         self.line.send(ToLine::Leave(self.number));
@@ -195,5 +210,60 @@ async fn attend(hub: Weak<Hub>, inbox: Inbox<FromLine>) {
                 hub.on_mail(mail);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    /// A hub, and the messages that its line gets.
+    fn hub() -> (Rc<Hub>, Inbox<ToLine>) {
+        let (line, inbox) = mailbox();
+        (Hub::with_line(line), inbox)
+    }
+
+    fn client(hub: &Rc<Hub>) -> Rc<Feed> {
+        Rc::new(Feed::new(hub.clone(), Rc::new(|| {})))
+    }
+
+    fn sent(inbox: &Inbox<ToLine>) -> Vec<ToLine> {
+        match pin!(inbox.receive()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(mail) => mail.into(),
+            Poll::Pending => Vec::new(),
+        }
+    }
+
+    fn fences(inbox: &Inbox<ToLine>) -> Vec<u64> {
+        let number = |mail| if let ToLine::Fence(_, number) = mail { Some(number) } else { None };
+        sent(inbox).into_iter().filter_map(number).collect()
+    }
+
+    #[test]
+    fn a_fence_under_way_is_requested_at_the_new_hub_when_its_client_moves() {
+        let ((old, to_old), (new, to_new)) = (hub(), hub());
+        let before = client(&old);
+        let after = client(&new);
+        after.replace(&before);
+        assert_eq!(fences(&to_new), [], "none is under way");
+        before.fence();
+        let [first] = fences(&to_old)[..] else { panic!("one fence") };
+        let after = client(&new);
+        after.replace(&before);
+        let [second] = fences(&to_new)[..] else { panic!("the fence moves") };
+        old.on_mail(FromLine::Fenced(first));
+        assert!(!after.take_fenced(), "it is that of the old server");
+        new.on_mail(FromLine::Fenced(second));
+        assert!(after.take_fenced() && !after.take_fenced());
+        // One that has come, and that the client has not seen.
+        let last = client(&old);
+        last.replace(&before);
+        assert!(last.take_fenced() && fences(&to_old).is_empty());
     }
 }
