@@ -330,8 +330,12 @@ impl Line {
 
     fn on_due(&mut self) {
         let now = turn::now();
-        let is_paused = self.upstream.is_paused(&self.view.key.pool);
+        let (is_paused, is_crowded) = (self.upstream.is_paused(&self.view.key.pool), self.is_crowded());
         let Link::Up(up) = &mut self.link else { return };
+        if is_crowded {
+            // The replies of the server are not read: it is not the one that is late.
+            (up.since, up.heard_at) = (now, now);
+        }
         if is_paused || self.upstream.watch_ref(up.connection.number).is_replaced() {
             self.lose(LossCause::Retired);
         } else if !up.owed.is_empty() && now.since(up.since) >= REPLY_TIMEOUT {
