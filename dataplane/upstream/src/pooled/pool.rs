@@ -352,7 +352,7 @@ impl<P: PooledProtocol> Pool<P> {
         self: &Rc<Self>,
         number: usize,
         mut connection: Box<Connection<P>>,
-        wait: &mut Wait<impl FnOnce()>,
+        wait: &mut Wait<'_, impl FnOnce()>,
     ) -> Option<Box<Connection<P>>> {
         let (member, context) = (&self.members[number], &self.context);
         match connection.look(&context.protocol) {

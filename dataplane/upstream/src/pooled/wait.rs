@@ -114,12 +114,12 @@ impl<P: PooledProtocol> Drop for Ticket<P> {
 }
 
 /// The wait of one client.
-pub(super) struct Wait<F> {
-    patience: Patience,
+pub(super) struct Wait<'a, F> {
+    patience: &'a mut Patience,
     on_wait: Option<F>,
 }
 
-impl<F: FnOnce()> Wait<F> {
+impl<F: FnOnce()> Wait<'_, F> {
     /// The next time at which something is to do here.
     pub(super) fn due(&self) -> Time {
         let notify_at = self.patience.notify_at.filter(|_| self.on_wait.is_some());
@@ -156,24 +156,25 @@ impl<P: PooledProtocol> Pool<P> {
     pub async fn acquire(
         self: &Rc<Self>,
         mut wanted: SelectionCriteria,
-        patience: Patience,
+        mut patience: Patience,
         on_wait: impl FnOnce(),
     ) -> Result<PooledConnection<P>, AcquireError> {
         if let Some(connection) = self.try_acquire(&mut wanted) {
             return Ok(connection);
         }
         // In a box: those that need not wait do not pay for its size.
-        Box::pin(self.wait(wanted, patience, on_wait)).await
+        Box::pin(self.wait(wanted, &mut patience, on_wait)).await
     }
 
-    /// The same after [`Pool::try_acquire`] has found none.
+    /// The same after [`Pool::try_acquire`] has found none. `patience` has the end of the wait afterwards, as a pause may have put it off: a wait
+    /// elsewhere goes on with that.
     ///
     /// # Errors
     /// As those of [`Pool::acquire`].
     pub async fn wait(
         self: &Rc<Self>,
         mut wanted: SelectionCriteria,
-        patience: Patience,
+        patience: &mut Patience,
         on_wait: impl FnOnce(),
     ) -> Result<PooledConnection<P>, AcquireError> {
         let mut wait = Wait { patience, on_wait: Some(on_wait) };
@@ -196,7 +197,7 @@ impl<P: PooledProtocol> Pool<P> {
                         Err(error) => Err(error),
                     };
                     match waited {
-                        Err(error) if error.refusal == Refusal::Unreachable && turn::now() < wait.patience.deadline => {
+                        Err(error) if error.refusal == Refusal::Unreachable && !wait.is_over(self.is_paused()) => {
                             if wanted.tried.failed(number, self.members.len()) {
                                 continue;
                             }
@@ -230,7 +231,7 @@ impl<P: PooledProtocol> Pool<P> {
     }
 
     /// The pause before all endpoints are tried once more, longer each time; true: the wait is over.
-    async fn pause(&self, rounds: u32, wait: &mut Wait<impl FnOnce()>) -> bool {
+    async fn pause(&self, rounds: u32, wait: &mut Wait<'_, impl FnOnce()>) -> bool {
         let reconnect = &self.context.endpoints.settings().reconnect;
         let pause = self.context.rng.borrow_mut().backoff(rounds, reconnect.base, reconnect.max);
         let end = turn::now().saturating_add(pause);
@@ -251,7 +252,7 @@ impl<P: PooledProtocol> Pool<P> {
         self: &Rc<Self>,
         number: usize,
         wanted: &SelectionCriteria,
-        wait: &mut Wait<impl FnOnce()>,
+        wait: &mut Wait<'_, impl FnOnce()>,
     ) -> Result<Waited<P>, AcquireError> {
         let (member, context) = (&self.members[number], &self.context);
         let error = |refusal, words| AcquireError { refusal, endpoint: Some(number), words };
@@ -291,7 +292,7 @@ impl<P: PooledProtocol> Pool<P> {
                     }
                     ticket = Ticket::new(self, number, wait.patience.since);
                 }
-                None if wait.is_over(member.share.signals.is_paused()) => return Err(self.time_over(number)),
+                None if wait.is_over(self.is_paused()) => return Err(self.time_over(number)),
                 None if turn::now() >= look_at => {
                     if let Some(other) = self.better_than(number, wanted) {
                         return Ok(Waited::Other(other));
@@ -304,7 +305,7 @@ impl<P: PooledProtocol> Pool<P> {
     }
 
     /// When one that waits looks at the other endpoints next: each time after half of its wait so far, so that many that wait long cost little.
-    fn next_look(&self, wait: &Wait<impl FnOnce()>) -> Time {
+    fn next_look(&self, wait: &Wait<'_, impl FnOnce()>) -> Time {
         if self.members.len() == 1 {
             return Time::from_nanos(u64::MAX);
         }

@@ -87,7 +87,7 @@ impl Life<'_> {
         // One that moves after a longer wait was kept by a PAUSE, and has its whole time after that.
         let deadline = Some(since.saturating_add(timeout)).filter(|deadline| turn::now() < *deadline);
         let deadline = deadline.unwrap_or_else(|| turn::now().saturating_add(timeout));
-        let patience = Patience { since, deadline, notify_at };
+        let mut patience = Patience { since, deadline, notify_at };
         let (primary, output) = (self.client.pool.clone(), self.output.clone());
         let note = move || {
             let text = "no server connection available in postgres backend, client being queued";
@@ -95,10 +95,10 @@ impl Life<'_> {
             output.with(|out| backend::notice(out, &report));
         };
         self.lease.acquiring = Some(match wanted.is_optional {
-            false => Box::pin(async move { pool.wait(wanted, patience, note).await }),
+            false => Box::pin(async move { pool.wait(wanted, &mut patience, note).await }),
             // The primary serves what no standby does.
             true => Box::pin(async move {
-                match pool.wait(wanted, patience, note.clone()).await {
+                match pool.wait(wanted, &mut patience, note.clone()).await {
                     Err(error) if error.refusal == PoolRefusal::Unreachable => {
                         primary.acquire(SelectionCriteria::default(), patience, note).await
                     }

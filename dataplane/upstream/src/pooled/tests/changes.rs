@@ -5,6 +5,7 @@ use super::{
     tiny::{Crew, Held, Server, WAIT, acquire},
     *,
 };
+use crate::SelectionCriteria;
 use weir_engine::settings::TlsClientSettings;
 
 #[test]
@@ -98,6 +99,26 @@ fn a_pause_puts_the_end_of_a_wait_off_also_while_no_server_serves() {
     crew.ask(0, async |upstream| upstream.resume(&Scope::All));
     assert!(waiting.recv_timeout(WAIT).expect("it is not forgotten").is_ok());
     assert!(crew.ask(0, async |upstream| upstream.pauses()).is_empty());
+}
+
+#[test]
+fn a_wait_that_goes_on_elsewhere_after_a_pause_has_the_time_that_the_pause_gave_it() {
+    let (crew, other) = crew_of_two(1);
+    [&crew.server, &other].map(|server| server.with(|now| now.is_down = true));
+    crew.ask(0, async |upstream| upstream.pause(&Scope::All));
+    let waiting = crew.on(0, async |upstream| {
+        let (now, limit) = (turn::now(), Duration::from_secs(1));
+        let mut patience = Patience { since: now, deadline: now.saturating_add(limit), notify_at: None };
+        let mut wanted = SelectionCriteria { is_optional: true, ..Default::default() };
+        let pool = upstream.pool(&ONE);
+        assert!(pool.try_acquire(&mut wanted).is_none());
+        let refusal = pool.wait(wanted, &mut patience, || {}).await.err().map(|error| error.refusal);
+        (refusal, patience.deadline > turn::now())
+    });
+    thread::sleep(Duration::from_millis(1_200));
+    assert!(waiting.try_recv().is_err(), "it waits as long as the pause");
+    crew.ask(0, async |upstream| upstream.resume(&Scope::All));
+    assert_eq!(waiting.recv_timeout(WAIT).expect("it is not forgotten"), (Some(Refusal::Unreachable), true));
 }
 
 /// A crew with a second server in front of its own.
