@@ -293,13 +293,15 @@ impl<P: PooledProtocol> Pool<P> {
                     ticket = Ticket::new(self, number, wait.patience.since);
                 }
                 None if wait.is_over(self.is_paused()) => return Err(self.time_over(number)),
-                None if turn::now() >= look_at => {
-                    if let Some(other) = self.better_than(number, wanted) {
-                        return Ok(Waited::Other(other));
+                None => {
+                    if turn::now() >= look_at {
+                        if let Some(other) = self.better_than(number, wanted) {
+                            return Ok(Waited::Other(other));
+                        }
+                        look_at = self.next_look(wait);
                     }
-                    look_at = self.next_look(wait);
+                    ledger.change(|ledger| ledger.launch(self.key(), turn::now()));
                 }
-                None => ledger.change(|ledger| ledger.launch(self.key(), turn::now())),
             }
         }
     }
