@@ -77,13 +77,7 @@ pub struct Registry {
 impl Registry {
     /// A registry without channels, for at most `channels_max` of them.
     pub fn new(channels_max: usize) -> Self {
-        Self {
-            channels: HashMap::new(),
-            channels_max,
-            changed: Vec::new(),
-            current: None,
-            is_connected: false,
-        }
+        Self { channels: HashMap::new(), channels_max, changed: Vec::new(), current: None, is_connected: false }
     }
 
     /// A listener wants a channel. A second time is no error, as at the server.

@@ -224,7 +224,6 @@ async fn attend(hub: Weak<Hub>, inbox: Inbox<FromLine>) {
 #[cfg(test)]
 mod tests {
     use std::{
-        future::Future,
         pin::pin,
         task::{Context, Poll, Waker},
     };
