@@ -12,7 +12,10 @@ use weir_base::{
     exchange::{LossCause, Refusal},
     time::{Time, turn},
 };
-use weir_engine::{Stream, settings::Address};
+use weir_engine::{
+    Stream,
+    settings::{Address, TlsClientSettings},
+};
 
 use crate::{
     balance::Latency,
@@ -40,6 +43,34 @@ pub struct EndpointShare {
     pub quota: Quota,
     /// Keyed pools of whole connections to it.
     pub pools: PoolShare,
+}
+
+impl EndpointShare {
+    /// The state that is valid for the same address after a reload: `before` were the settings of its upstream, and `now` they are.
+    #[must_use]
+    pub fn after_reload(self: &Arc<Self>, before: &UpstreamSettings, now: &UpstreamSettings) -> Arc<Self> {
+        let (is_same_health, is_same_peer) =
+            (before.health.is_some() == now.health.is_some(), peer_of(before) == peer_of(now));
+        if is_same_health && is_same_peer {
+            return self.clone();
+        }
+        let mut kept = Self::clone(self);
+        if !is_same_health {
+            // Health found before the probe began, or ended, is no longer valid.
+            kept.health = Arc::default();
+        }
+        if !is_same_peer {
+            // Connections that were made in clear text, or to a server that proved another name, serve no client of the new settings.
+            kept.pools = PoolShare::default();
+        }
+        Arc::new(kept)
+    }
+}
+
+/// The settings that decide to whom a connection goes, and how it is protected.
+fn peer_of(settings: &UpstreamSettings) -> Option<TlsClientSettings> {
+    let tls = settings.tls.clone()?;
+    Some(TlsClientSettings { handshake_timeout: Duration::ZERO, ..tls })
 }
 
 /// One server on one worker.

@@ -56,6 +56,8 @@ pub struct SelectionCriteria {
     pub is_optional: bool,
     /// Endpoints that are only spare ones do not serve it.
     pub bars_spare: bool,
+    /// The one that keyed pools have chosen for it already: the balancer counts each choice.
+    pub chosen: Option<usize>,
 }
 
 /// An endpoint for an exchange.
@@ -263,15 +265,16 @@ impl Endpoints {
         wanted: &SelectionCriteria,
         has_lane: impl Fn(usize) -> bool,
     ) -> Option<ChosenEndpoint> {
-        self.choose_among(wanted, has_lane, |_| false)
+        self.choose_among(wanted, has_lane, |_| false, |_| false)
     }
 
-    /// The same without those that are off.
+    /// The same without those that are off. Of those that are equally well, busy ones come last: an exchange waits there.
     pub(crate) fn choose_among(
         &self,
         wanted: &SelectionCriteria,
         has_lane: impl Fn(usize) -> bool,
         is_off: impl Fn(usize) -> bool,
+        is_busy: impl Fn(usize) -> bool,
     ) -> Option<ChosenEndpoint> {
         let (all, now) = (self.all.borrow(), turn::now());
         if let [only] = &all[..] {
@@ -298,6 +301,9 @@ impl Endpoints {
         }
         if candidates.len() > 1 {
             candidates.retain(|candidate| Some(candidate.number) != wanted.avoid);
+            if candidates.iter().any(|candidate| !is_busy(candidate.number)) {
+                candidates.retain(|candidate| !is_busy(candidate.number));
+            }
         }
         let number = self.balancer.borrow_mut().choose(&candidates, wanted.hash)?;
         Some(ChosenEndpoint { number, connects: standings[number].reach != Reach::Silent })

@@ -1,6 +1,7 @@
 //! Cancel keys of the gateway's own. The process id of a key is not one: it names the gateway process, the worker and the
-//! connection there, so that any process of the host can send a cancel request on to the right place. Only the secret
-//! decides whether it may cancel.
+//! connection there, so that the process which accepts a cancel request can send it on to the right place: a worker of its own, or the
+//! process before an upgrade. Gateways that are not successors of each other have the same numbers, and do not know each other.
+//! Only the secret decides whether a request may cancel.
 
 use subtle::ConstantTimeEq;
 use weir_postgres_codec::Version;
@@ -15,7 +16,7 @@ const SLOT_BITS: u32 = 17;
 const WORKER_BITS: u32 = 8;
 const PROCESS_BITS: u32 = 6;
 
-/// Gateway processes of a host that keys can tell apart: 63. Number 0 is none, so that no key has the process id 0.
+/// Successive gateway processes that keys can tell apart: 63. Number 0 is none, so that no key has the process id 0.
 pub const PROCESSES_MAX: u32 = (1 << PROCESS_BITS) - 1;
 /// Workers of a process: 256.
 pub const WORKERS_MAX: u32 = 1 << WORKER_BITS;
@@ -27,7 +28,7 @@ const _: () = assert!(SLOT_BITS + WORKER_BITS + PROCESS_BITS == 31, "a positive 
 /// The connection that a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// Number of the gateway process, from 1 to [`PROCESSES_MAX`].
+    /// Number of the gateway process among those of its upgrades, from 1 to [`PROCESSES_MAX`].
     pub process: u32,
     /// Number of the worker, below [`WORKERS_MAX`].
     pub worker: u32,

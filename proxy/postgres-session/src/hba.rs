@@ -49,13 +49,13 @@ impl Method {
 /// A name in a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// Every name; for databases every one except a replication connection.
+    /// Every name.
     All,
     /// This one.
     Is(Vec<u8>),
     /// For databases: the user's own name.
     SameUser,
-    /// For databases: a physical replication connection, which has none.
+    /// For databases: a replication connection. None gets as far as a rule: the login refuses it.
     Replication,
 }
 
@@ -166,8 +166,8 @@ pub struct Client<'a> {
     pub is_tls: bool,
     /// User of the startup packet.
     pub user: &'a [u8],
-    /// Database of the startup packet; `None`: a physical replication connection.
-    pub database: Option<&'a [u8]>,
+    /// Database of the startup packet.
+    pub database: &'a [u8],
 }
 
 /// Rules in order. Without a fitting one a client is refused.
@@ -204,10 +204,10 @@ impl Rule {
             other => *other == Name::All,
         };
         let is_database = |name: &Name| match name {
-            Name::All => client.database.is_some(),
-            Name::Is(name) => client.database == Some(name.as_slice()),
-            Name::SameUser => client.database == Some(client.user),
-            Name::Replication => client.database.is_none(),
+            Name::All => true,
+            Name::Is(name) => name == client.database,
+            Name::SameUser => client.database == client.user,
+            Name::Replication => false,
         };
         transport
             && (self.addresses.is_empty() || self.addresses.iter().any(in_network))
@@ -220,9 +220,9 @@ impl Rule {
 mod tests {
     use super::*;
 
-    fn client<'a>(address: Option<&str>, is_tls: bool, user: &'a str, database: Option<&'a str>) -> Client<'a> {
+    fn client<'a>(address: Option<&str>, is_tls: bool, user: &'a str, database: &'a str) -> Client<'a> {
         let address = address.map(|text| text.parse().expect("an address"));
-        Client { address, is_tls, user: user.as_bytes(), database: database.map(str::as_bytes) }
+        Client { address, is_tls, user: user.as_bytes(), database: database.as_bytes() }
     }
 
     fn rule(method: Method) -> Rule {
@@ -240,35 +240,33 @@ mod tests {
             Rule { databases: vec![Name::Is(b"app".to_vec())], ..rule(Method::ScramSha256) },
         ]);
         let cases = [
-            (client(Some("10.1.1.1"), true, "eve", Some("app")), Some(Method::Reject)),
-            (client(None, false, "app", Some("anything")), Some(Method::Trust)),
-            (client(Some("192.0.2.1"), true, "robot", Some("other")), Some(Method::Cert)),
-            (client(Some("192.0.2.1"), false, "robot", Some("app")), Some(Method::ScramSha256)),
-            (client(Some("10.1.1.1"), false, "app", Some("app")), Some(Method::Md5)),
-            (client(Some("::ffff:10.1.1.1"), false, "app", Some("app")), Some(Method::Md5)),
-            (client(Some("192.0.2.1"), false, "app", Some("app")), Some(Method::ScramSha256)),
-            (client(Some("192.0.2.1"), false, "app", Some("other")), None),
+            (client(Some("10.1.1.1"), true, "eve", "app"), Some(Method::Reject)),
+            (client(None, false, "app", "anything"), Some(Method::Trust)),
+            (client(Some("192.0.2.1"), true, "robot", "other"), Some(Method::Cert)),
+            (client(Some("192.0.2.1"), false, "robot", "app"), Some(Method::ScramSha256)),
+            (client(Some("10.1.1.1"), false, "app", "app"), Some(Method::Md5)),
+            (client(Some("::ffff:10.1.1.1"), false, "app", "app"), Some(Method::Md5)),
+            (client(Some("192.0.2.1"), false, "app", "app"), Some(Method::ScramSha256)),
+            (client(Some("192.0.2.1"), false, "app", "other"), None),
         ];
         for (client, expected) in cases {
             assert_eq!(rules.method(&client), expected, "{client:?}");
         }
-        assert_eq!(Rules::default().method(&client(None, true, "a", Some("a"))), None, "no rule fits");
+        assert_eq!(Rules::default().method(&client(None, true, "a", "a")), None, "no rule fits");
     }
 
     #[test]
-    fn a_rule_for_all_databases_is_none_for_replication() {
+    fn a_rule_for_replication_is_none_for_a_database_of_that_name() {
         let all = Rules(vec![Rule { databases: vec![Name::All], ..rule(Method::Trust) }]);
         let replication = Rules(vec![Rule { databases: vec![Name::Replication], ..rule(Method::Trust) }]);
-        let physical = client(None, false, "standby", None);
-        let named = client(None, false, "standby", Some("replication"));
-        assert_eq!((all.method(&physical), replication.method(&physical)), (None, Some(Method::Trust)));
+        let named = client(None, false, "standby", "replication");
         assert_eq!((all.method(&named), replication.method(&named)), (Some(Method::Trust), None));
     }
 
     #[test]
     fn a_rule_for_addresses_fits_no_unix_socket() {
         let rule = Rule { addresses: vec!["0.0.0.0/0".parse().expect("a network")], ..rule(Method::Trust) };
-        assert_eq!(Rules(vec![rule]).method(&client(None, false, "a", Some("a"))), None);
+        assert_eq!(Rules(vec![rule]).method(&client(None, false, "a", "a")), None);
     }
 
     #[test]

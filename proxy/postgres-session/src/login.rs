@@ -72,19 +72,8 @@ pub struct Start {
     pub database: Vec<u8>,
     /// Settings for the session, those of `options` first. Names are as the client wrote them; the last of a name counts.
     pub settings: Vec<Setting>,
-    /// A replication connection.
-    pub replication: Option<Replication>,
     /// The version of the session.
     pub version: Version,
-}
-
-/// The kind of a replication connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replication {
-    /// One of the whole server: it has no database.
-    Physical,
-    /// One of a database.
-    Logical,
 }
 
 /// A client that has logged in. AuthenticationOk has been written; the shell sends [`greeting`] next.
@@ -239,7 +228,7 @@ impl ClientLogin {
                 Step::More
             }
             packet::Startup::Session { version, parameters } => {
-                let start = startup::read(version, parameters, &self.policy, out)?;
+                let start = startup::read(version, parameters, out)?;
                 self.begin(start)?
             }
         };
@@ -254,8 +243,7 @@ impl ClientLogin {
     /// The rules choose the method.
     fn begin(&mut self, start: Start) -> Result<Step, Refusal> {
         let is_tls = self.peer.tls.is_some();
-        let database = (start.replication != Some(Replication::Physical)).then_some(start.database.as_slice());
-        let client = hba::Client { address: self.peer.address, is_tls, user: &start.user, database };
+        let client = hba::Client { address: self.peer.address, is_tls, user: &start.user, database: &start.database };
         let method = self.policy.rules.method(&client);
         let method = match method {
             None | Some(Method::Reject) => return Err(Refusal::rules(&client, method.is_some())),

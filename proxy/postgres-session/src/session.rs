@@ -482,11 +482,6 @@ impl Session {
         self.pin
     }
 
-    /// The client holds a server, or is about to.
-    pub fn is_attached(&self) -> bool {
-        self.attachment != Attachment::None
-    }
-
     /// Since when a reply is due; `None`: none is.
     pub fn busy_since(&self) -> Option<Time> {
         self.busy_since

@@ -218,9 +218,7 @@ impl CancelKeys {
             Some(place) if place.process == self.place.process => {
                 post(place.worker as usize, CancelMessage { pid, secret, over })
             }
-            Some(place) => {
-                relay.forward(place.process, ForeignCancel { listener: listener.clone(), pid, secret, over })
-            }
+            Some(_) => relay.forward(ForeignCancel { listener: listener.clone(), pid, secret, over }),
         };
         if is_sent {
             // One without a taker is dropped, and the inbox stays silent.

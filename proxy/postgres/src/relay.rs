@@ -1,5 +1,5 @@
 //! Cancel requests for clients of the other process of an upgrade. The new process accepts them all, and the clients of the old one
-//! have keys that name it.
+//! have keys that name it. While several old ones drain, each sends a request on to the one before it, up to the one that the key names.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use weir_postgres_session::cancel_key::PROCESSES_MAX;
+use weir_postgres_session::cancel_key::{PROCESSES_MAX, Place};
 
 /// Runs when a request is over, on any thread.
 pub type Over = Arc<dyn Fn() + Send + Sync>;
@@ -41,7 +41,6 @@ pub struct CancelRelay(Arc<Relay>);
 
 struct Relay {
     process: u32,
-    before: u32,
     way: Mutex<Option<SyncSender<ForeignCancel>>>,
 }
 
@@ -49,9 +48,8 @@ impl CancelRelay {
     /// For the process to which so many upgrades have led: neighbours have different numbers.
     #[must_use]
     pub fn new(restart_epoch: u64) -> Self {
-        let number = |epoch: u64| (epoch % u64::from(PROCESSES_MAX)) as u32 + 1;
-        let before = restart_epoch.checked_sub(1).map_or(0, number);
-        Self(Arc::new(Relay { process: number(restart_epoch), before, way: Mutex::default() }))
+        let process = (restart_epoch % u64::from(PROCESSES_MAX)) as u32 + 1;
+        Self(Arc::new(Relay { process, way: Mutex::default() }))
     }
 
     /// The way to the process before; `None` once that has ended.
@@ -64,10 +62,12 @@ impl CancelRelay {
         self.0.process
     }
 
-    /// Sends a request on its way; false: it is for no process that lives, or too many are on their way.
-    pub(crate) fn forward(&self, process: u32, request: ForeignCancel) -> bool {
+    /// Sends a request with the key of another process on its way, to the one before this; false: there is none, the key is one of this
+    /// process, or too many are on their way.
+    pub fn forward(&self, request: ForeignCancel) -> bool {
+        let is_foreign = Place::of(request.pid).is_some_and(|place| place.process != self.0.process);
         let way = self.0.way.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(way) = way.as_ref().filter(|_| process == self.0.before) else { return false };
+        let Some(way) = way.as_ref().filter(|_| is_foreign) else { return false };
         match way.try_send(request) {
             Ok(()) => true,
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
@@ -82,20 +82,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_goes_to_the_process_before_alone_while_it_lives() {
-        let request = || ForeignCancel { listener: "pg".into(), pid: 7, secret: [1].into(), over: Arc::new(|| {}) };
+    fn requests_for_older_processes_go_to_the_process_before_while_it_lives() {
+        let request = |relay: &CancelRelay| {
+            let pid = Place { process: relay.process(), worker: 0, slot: 7 }.pid().expect("in range");
+            ForeignCancel { listener: "pg".into(), pid, secret: [1].into(), over: Arc::new(|| {}) }
+        };
         let (sender, receiver) = sync_channel(1);
         for epoch in [1, 62, 63, 64, 1_000] {
             let (old, new) = (CancelRelay::new(epoch - 1), CancelRelay::new(epoch));
+            let oldest = CancelRelay::new((epoch + 61) % 63);
             assert_ne!(old.process(), new.process());
-            assert!(!new.forward(old.process(), request()), "there is no way yet");
+            assert!(!new.forward(request(&old)), "there is no way yet");
             new.connect(Some(sender.clone()));
-            assert!(!new.forward(new.process(), request()) && !new.forward(0, request()));
-            assert!(new.forward(old.process(), request()) && !new.forward(old.process(), request()), "one has room");
-            assert_eq!(receiver.recv().expect("it came").pid, 7);
+            assert!(!new.forward(request(&new)) && !new.forward(ForeignCancel { pid: 7, ..request(&new) }));
+            assert!(new.forward(request(&old)) && !new.forward(request(&old)), "one has room");
+            assert_eq!(receiver.recv().expect("it came").pid, request(&old).pid);
+            assert!(new.forward(request(&oldest)), "two upgrades in a row");
+            assert_eq!(receiver.recv().expect("it came").pid, request(&oldest).pid);
             new.connect(None);
-            assert!(!new.forward(old.process(), request()));
+            assert!(!new.forward(request(&old)));
         }
-        assert!(!CancelRelay::new(0).forward(0, request()), "nothing was before the first");
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use weir_engine::{Mailbox, handover::Channel};
-use weir_postgres::{CancelMessage, ForeignCancel, Over};
+use weir_postgres::{CancelMessage, CancelRelay, ForeignCancel, Over};
 
 use super::{Gateway, Sockets, lock, plan::Mail, upgrading::bind_text};
 use crate::upgrade::message::{KeySecret, Message, PeerEvent, receive};
@@ -45,7 +45,10 @@ impl Gateway {
         let send = move || {
             for (number, request) in (0..).zip(requests) {
                 let snapshot = gateway.snapshot();
-                let Some(listener) = snapshot.listener(&request.listener) else { continue };
+                let Some(listener) = snapshot.listener(&request.listener) else {
+                    (request.over)();
+                    continue;
+                };
                 let bind = listener.settings.bind.to_string();
                 let message =
                     Message::Cancel { number, bind, pid: request.pid, secret: KeySecret(request.secret.into()) };
@@ -66,16 +69,22 @@ impl Gateway {
     pub(super) fn receive_cancels(&self, channel: &Arc<Channel>, listening: &Sockets) {
         let listeners: HashMap<String, Arc<str>> =
             listening.iter().map(|(name, sockets)| (bind_text(sockets), name.clone())).collect();
-        let (channel, mailboxes) = (channel.clone(), self.mailboxes.clone());
-        let receive = move || take_cancels(&channel, &listeners, &mailboxes);
+        let (channel, mailboxes, relay) = (channel.clone(), self.mailboxes.clone(), self.upgrading.cancels.clone());
+        let receive = move || take_cancels(&channel, &listeners, &mailboxes, &relay);
         if let Err(error) = thread::Builder::new().name("cancels".into()).spawn(receive) {
             tracing::error!(%error, "cancel requests that come to the new process do not reach this one");
         }
     }
 }
 
-/// The channel has a patience, after which the numbers of requests that are over are sent back.
-fn take_cancels(channel: &Channel, listeners: &HashMap<String, Arc<str>>, mailboxes: &[Mailbox<Mail>]) {
+/// The channel has a patience, after which the numbers of requests that are over are sent back. Requests with the key of a process before
+/// this one go on to it.
+fn take_cancels(
+    channel: &Channel,
+    listeners: &HashMap<String, Arc<str>>,
+    mailboxes: &[Mailbox<Mail>],
+    relay: &CancelRelay,
+) {
     let (over, are_over) = mpsc::channel();
     loop {
         for number in are_over.try_iter() {
@@ -91,10 +100,19 @@ fn take_cancels(channel: &Channel, listeners: &HashMap<String, Arc<str>>, mailbo
         let is_over: Over = Arc::new(move || {
             let _ = own.send(number);
         });
-        let found = CancelMessage::of(pid, secret.0.into(), is_over)
-            .and_then(|(worker, message)| Some((mailboxes.get(worker)?, listeners.get(&bind)?, message)));
+        let Some(listener) = listeners.get(&bind) else {
+            is_over();
+            continue;
+        };
+        let secret: Box<[u8]> = secret.0.into();
+        let foreign = ForeignCancel { listener: listener.clone(), pid, secret: secret.clone(), over: is_over.clone() };
+        if relay.forward(foreign) {
+            continue;
+        }
+        let found = CancelMessage::of(pid, secret, is_over)
+            .and_then(|(worker, message)| Some((mailboxes.get(worker)?, message)));
         match found {
-            Some((worker, listener, message)) => {
+            Some((worker, message)) => {
                 worker.send(Mail::Deliver { listener: listener.clone(), message: Box::new(message) });
             }
             None => {

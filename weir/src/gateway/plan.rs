@@ -122,11 +122,7 @@ impl Plan {
             let kept = |address: &Address| {
                 let (old, shares) = before?;
                 let share = shares.get(old.settings.endpoints.iter().position(|old| old == address)?)?;
-                match old.settings.health.is_some() == upstream.settings.health.is_some() {
-                    true => Some(share.clone()),
-                    // Health found before the probe began, or ended, is no longer valid; the connections still exist.
-                    false => Some(Arc::new(EndpointShare { health: Arc::default(), ..(**share).clone() })),
-                }
+                Some(share.after_reload(&old.settings, &upstream.settings))
             };
             let endpoints = upstream.settings.endpoints.iter();
             (name.clone(), endpoints.map(|address| kept(address).unwrap_or_default()).collect())

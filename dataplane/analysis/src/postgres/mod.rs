@@ -12,7 +12,6 @@
 //! | `function`, `reading` | built-in functions that do more than compute; those that only read |
 //! | `name` | the one form of a name |
 //! | `fingerprint` | one number for texts that differ in data only |
-//! | `replay` | an effect as a statement that repeats it |
 //! | `quick` | one pass that proves a text plain |
 //! | `cache` | analyses by text, within a bound of memory |
 //! | `limits` | the budget of one analysis |
@@ -58,7 +57,6 @@ mod query;
 mod quick;
 mod range;
 mod reading;
-mod replay;
 mod schema;
 mod session;
 mod setting;

@@ -21,6 +21,7 @@ use super::{
     cursor::Cursor,
     statement::{Verb, Verbs},
 };
+use with::WithNames;
 
 /// The findings of a walk.
 #[derive(Debug, Default)]
@@ -106,7 +107,7 @@ struct Walk<'a> {
     frame: Frame,
     outer: Vec<Frame>,
     /// Names of WITH that are visible.
-    names: Vec<Range>,
+    names: WithNames<'a>,
     found: Query,
 }
 
@@ -116,7 +117,7 @@ pub(super) fn query(text: &[u8], all: &[Lexeme]) -> Query {
         cursor: Cursor::new(text, all),
         frame: BASE,
         outer: Vec::new(),
-        names: Vec::new(),
+        names: WithNames::default(),
         found: Query::default(),
     };
     while let Some(here) = walk.cursor.peek() {
@@ -173,7 +174,7 @@ impl Walk<'_> {
         let inside = std::mem::replace(&mut self.frame, outer);
         self.names.truncate(inside.names);
         self.frame.expects_alias = inside.is_from_item;
-        self.names.extend(inside.defines);
+        self.define(inside.defines);
     }
 
     fn name_or_word(&mut self, here: Lexeme) {

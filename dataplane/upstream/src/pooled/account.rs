@@ -29,12 +29,19 @@ const WAITING: u32 = 1;
 const PAUSED: u32 = 2;
 /// There are more than the pool may have for long.
 const OVER: u32 = 4;
+/// There are as many as the pool may have for long.
+const FULL: u32 = 8;
 
 impl Signals {
     /// A connection that is free needs a look at the ledger.
     #[inline]
     pub(crate) fn needs_look(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) != 0
+        self.flags.load(Ordering::Relaxed) & (WAITING | PAUSED | OVER) != 0
+    }
+
+    /// No connection is made for those that come now, before one ends.
+    pub(crate) fn is_full(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & FULL != 0
     }
 
     /// See [`super::Scope`].
@@ -122,9 +129,12 @@ impl<W> Account<W> {
     /// Writes what workers read without the lock. Called after each change.
     pub(super) fn publish(&self, pool_size: u32) {
         let mut flags = 0;
-        for (flag, is_set) in
-            [(WAITING, !self.line.is_empty()), (PAUSED, self.is_paused), (OVER, self.open > pool_size)]
-        {
+        for (flag, is_set) in [
+            (WAITING, !self.line.is_empty()),
+            (PAUSED, self.is_paused),
+            (OVER, self.open > pool_size),
+            (FULL, self.open >= pool_size),
+        ] {
             flags |= if is_set { flag } else { 0 };
         }
         self.signals.flags.store(flags, Ordering::Relaxed);

@@ -99,13 +99,12 @@ pub struct PooledConnection<P: PooledProtocol> {
     held: Option<Box<Connection<P>>>,
     pool: Rc<Pool<P>>,
     number: usize,
-    is_reused: bool,
 }
 
 impl<P: PooledProtocol> PooledConnection<P> {
     pub(super) fn new(mut held: Box<Connection<P>>, pool: Rc<Pool<P>>, number: usize) -> Self {
-        let is_reused = std::mem::replace(&mut held.facts.has_served, true);
-        Self { held: Some(held), pool, number, is_reused }
+        held.facts.has_served = true;
+        Self { held: Some(held), pool, number }
     }
 
     fn held(&self) -> &Connection<P> {
@@ -147,16 +146,6 @@ impl<P: PooledProtocol> PooledConnection<P> {
     /// The pool that it is of.
     pub fn pool(&self) -> &Rc<Pool<P>> {
         &self.pool
-    }
-
-    /// Since when it is logged in.
-    pub fn open_since(&self) -> Time {
-        self.held().facts.since
-    }
-
-    /// Another client has had it before: the server may have closed it meanwhile.
-    pub fn is_reused(&self) -> bool {
-        self.is_reused
     }
 
     /// The client needs it no more.

@@ -64,7 +64,9 @@ impl<P: PooledProtocol> Pool<P> {
             {
                 return Ok(only);
             }
-            if let Some(chosen) = self.context.endpoints.choose_among(wanted, has_idle, is_off) {
+            if let Some(chosen) =
+                self.context.endpoints.choose_among(wanted, has_idle, is_off, |number| self.is_busy(number))
+            {
                 return Ok(chosen.number);
             }
         }
@@ -72,7 +74,7 @@ impl<P: PooledProtocol> Pool<P> {
     }
 
     /// Waits until the protocol judges an endpoint otherwise, or for a while; false: the wait is over.
-    pub(super) async fn reconsidered(self: &Rc<Self>, wait: &mut Wait<impl FnOnce()>) -> bool {
+    pub(super) async fn reconsidered(self: &Rc<Self>, wait: &mut Wait<'_, impl FnOnce()>) -> bool {
         let now = turn::now();
         let due = wait.due().min(now.saturating_add(RETRY_PAUSE));
         let ledgers: Vec<_> = self.members.iter().map(|member| member.share.ledger.clone()).collect();

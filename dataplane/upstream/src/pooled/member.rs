@@ -123,6 +123,16 @@ impl<P: PooledProtocol> Member<P> {
         self.idle.take()
     }
 
+    /// Closes those that needed a check at `at`: one of them did not answer its own.
+    pub(super) fn close_idle_since(&self, at: Time, check_delay: Duration) {
+        let needs_check = |connection: &Connection<P>| {
+            connection.facts.idle_since <= at && at.since(connection.facts.idle_since) >= check_delay
+        };
+        let (silent, kept): (Vec<_>, Vec<_>) = self.take_all().into_iter().partition(|idle| needs_check(idle));
+        kept.into_iter().for_each(|connection| self.keep(connection));
+        silent.into_iter().for_each(|connection| self.close(*connection, LossCause::Timeout));
+    }
+
     /// Idle connections that are checked before they serve again, by their age now.
     pub(super) fn count_used(&self, now: Time, check_delay: Duration) {
         let idle = self.idle.borrow();

@@ -25,6 +25,7 @@ use super::{
     permit::PoolPermit,
     protocol::LoginTarget,
     slot::Delivery,
+    wait::Wait,
 };
 use crate::{
     bell::Bell,
@@ -86,13 +87,19 @@ impl<P: PooledProtocol> Pool<P> {
         &self.key
     }
 
-    /// A connection that is idle on this worker and needs no check. Takes no lock, and allocates nothing if there is one endpoint.
+    /// A connection that is idle on this worker and needs no check. If there is none, `wanted` is what [`Pool::wait`] needs then. Takes no lock,
+    /// and allocates nothing if there is one endpoint.
     #[inline]
-    pub fn try_acquire(self: &Rc<Self>, wanted: &SelectionCriteria) -> Option<PooledConnection<P>> {
+    pub fn try_acquire(self: &Rc<Self>, wanted: &mut SelectionCriteria) -> Option<PooledConnection<P>> {
         let number = self.choose(wanted).ok()?;
         let context = &self.context;
-        let connection = self.members[number].take_ready(&context.protocol, context.settings.server_check_delay)?;
-        Some(self.lend(number, connection))
+        match self.members[number].take_ready(&context.protocol, context.settings.server_check_delay) {
+            Some(connection) => Some(self.lend(number, connection)),
+            None => {
+                wanted.chosen = Some(number);
+                None
+            }
+        }
     }
 
     /// The endpoint for the next connection.
@@ -103,8 +110,24 @@ impl<P: PooledProtocol> Pool<P> {
         if self.members.len() == 1 {
             return Ok(0);
         }
-        let chosen = self.context.endpoints.choose(wanted, |number| self.members[number].has_idle());
+        let (has_idle, is_busy) = (|number: usize| self.members[number].has_idle(), |number| self.is_busy(number));
+        let chosen = self.context.endpoints.choose_among(wanted, has_idle, |_| false, is_busy);
         chosen.map(|chosen| chosen.number).ok_or(Refusal::BreakerOpen)
+    }
+
+    /// A client of this worker would wait at endpoint number `number` until another one gives its connection back.
+    pub(super) fn is_busy(&self, number: usize) -> bool {
+        let member = &self.members[number];
+        member.share.signals.is_full() && !member.has_idle()
+    }
+
+    /// Where one that waits at endpoint number `number` goes on, if it is served there at once.
+    pub(super) fn better_than(&self, number: usize, wanted: &SelectionCriteria) -> Option<usize> {
+        let is_free = |other: usize| other != number && !self.is_busy(other);
+        if !self.is_busy(number) || !(0..self.members.len()).any(is_free) {
+            return None;
+        }
+        self.choose(wanted).ok().filter(|&other| is_free(other))
     }
 
     pub(super) fn lend(self: &Rc<Self>, number: usize, connection: Box<Connection<P>>) -> PooledConnection<P> {
@@ -323,11 +346,13 @@ impl<P: PooledProtocol> Pool<P> {
         now.saturating_add(lifetime - less)
     }
 
-    /// A connection on its way to a client: it is looked at, and checked if it was idle for long. `None`: it is not fit.
+    /// A connection on its way to a client: it is looked at, and checked if it was idle for long. `None`: it is not fit, or the wait ended
+    /// within the check.
     pub(super) async fn fit(
         self: &Rc<Self>,
         number: usize,
         mut connection: Box<Connection<P>>,
+        wait: &mut Wait<'_, impl FnOnce()>,
     ) -> Option<Box<Connection<P>>> {
         let (member, context) = (&self.members[number], &self.context);
         match connection.look(&context.protocol) {
@@ -348,15 +373,28 @@ impl<P: PooledProtocol> Pool<P> {
         }
         let tested = Counted::new(&member.share.counts.tested);
         let Connection { stream, state, .. } = &mut *connection;
+        let (begun, limit) = (turn::now(), settings.upkeep_timeout);
         // In a box: each wait would pay for its size.
-        let checked = timeout(settings.upkeep_timeout, Box::pin(context.protocol.check(stream, state))).await;
-        drop(tested);
+        let mut check = Box::pin(context.protocol.check(stream, state));
+        let checked = loop {
+            let due = begun.saturating_add(limit).min(wait.due());
+            match timeout(due.since(turn::now()), check.as_mut()).await {
+                Ok(is_alive) => break Some(is_alive),
+                Err(_) if turn::now().since(begun) >= limit || wait.is_over(self.is_paused()) => break None,
+                Err(_) => {}
+            }
+        };
+        drop((check, tested));
         let cause = match checked {
-            Ok(true) => return Some(connection),
-            Ok(false) => LossCause::Closed,
-            Err(_) => LossCause::Timeout,
+            Some(true) => return Some(connection),
+            Some(false) => LossCause::Closed,
+            None => LossCause::Timeout,
         };
         member.close(*connection, cause);
+        if checked.is_none() && turn::now().since(begun) >= limit {
+            // The others have been silent for as long: each would cost a client the same time.
+            member.close_idle_since(begun, settings.server_check_delay);
+        }
         None
     }
 }

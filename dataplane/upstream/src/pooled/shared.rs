@@ -35,6 +35,11 @@ impl fmt::Debug for PoolShare {
 }
 
 impl PoolShare {
+    #[cfg(test)]
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The ledger of `P`, which the first one makes.
     pub(super) fn ledger<P: PooledProtocol>(&self) -> Arc<EndpointLedger<P>> {
         let mut share = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -240,7 +240,7 @@ fn a_half_message_keeps_a_connection_from_clients_until_the_rest_is_there() {
     // Until it has arrived the connection may serve.
     let begun = Instant::now();
     while crew.ask(0, async |upstream| {
-        upstream.pool(&ONE).try_acquire(&Default::default()).is_some_and(|lease| {
+        upstream.pool(&ONE).try_acquire(&mut Default::default()).is_some_and(|lease| {
             lease.give_back(Condition::Clean);
             true
         })
@@ -478,7 +478,7 @@ fn a_lease_that_is_closed_or_dropped_returns_its_permit() {
     crew.ask(0, async |upstream| {
         for is_closed in [true, false] {
             let lease = acquire(&upstream, ONE, WAIT).await.expect("a connection");
-            assert!(!lease.is_reused() && lease.number() == 0);
+            assert_eq!(lease.number(), 0);
             match is_closed {
                 true => lease.close(LossCause::Retired),
                 false => drop(lease),

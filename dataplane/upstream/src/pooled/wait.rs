@@ -11,6 +11,7 @@ use weir_engine::Deadline;
 use super::{
     PooledProtocol,
     connection::{Connection, PooledConnection},
+    member::Member,
     pool::Pool,
     shared::EndpointLedger,
     slot::{Delivery, Event, Slot},
@@ -37,6 +38,17 @@ pub struct AcquireError {
     pub endpoint: Option<usize>,
     /// The words of the server, if it refused the login.
     pub words: Option<Arc<[u8]>>,
+}
+
+/// After so long one that waits looks whether another endpoint serves it at once. Default 100 ms: many transactions.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+
+/// The end of a wait at one endpoint.
+enum Waited<P: PooledProtocol> {
+    /// The connection.
+    Served(Box<Connection<P>>),
+    /// That endpoint serves it at once.
+    Other(usize),
 }
 
 /// A place in the line of a key, until it is dropped.
@@ -102,12 +114,12 @@ impl<P: PooledProtocol> Drop for Ticket<P> {
 }
 
 /// The wait of one client.
-pub(super) struct Wait<F> {
-    patience: Patience,
+pub(super) struct Wait<'a, F> {
+    patience: &'a mut Patience,
     on_wait: Option<F>,
 }
 
-impl<F: FnOnce()> Wait<F> {
+impl<F: FnOnce()> Wait<'_, F> {
     /// The next time at which something is to do here.
     pub(super) fn due(&self) -> Time {
         let notify_at = self.patience.notify_at.filter(|_| self.on_wait.is_some());
@@ -143,39 +155,49 @@ impl<P: PooledProtocol> Pool<P> {
     /// endpoint could be reached in time.
     pub async fn acquire(
         self: &Rc<Self>,
-        wanted: SelectionCriteria,
-        patience: Patience,
+        mut wanted: SelectionCriteria,
+        mut patience: Patience,
         on_wait: impl FnOnce(),
     ) -> Result<PooledConnection<P>, AcquireError> {
-        if let Some(connection) = self.try_acquire(&wanted) {
+        if let Some(connection) = self.try_acquire(&mut wanted) {
             return Ok(connection);
         }
         // In a box: those that need not wait do not pay for its size.
-        Box::pin(self.wait(wanted, patience, on_wait)).await
+        Box::pin(self.wait(wanted, &mut patience, on_wait)).await
     }
 
-    /// The same after [`Pool::try_acquire`] has found none.
+    /// The same after [`Pool::try_acquire`] has found none. `patience` has the end of the wait afterwards, as a pause may have put it off: a wait
+    /// elsewhere goes on with that.
     ///
     /// # Errors
     /// As those of [`Pool::acquire`].
     pub async fn wait(
         self: &Rc<Self>,
         mut wanted: SelectionCriteria,
-        patience: Patience,
+        patience: &mut Patience,
         on_wait: impl FnOnce(),
     ) -> Result<PooledConnection<P>, AcquireError> {
         let mut wait = Wait { patience, on_wait: Some(on_wait) };
         let mut rounds = 0;
         loop {
-            let error = match self.choose(&wanted) {
+            let chosen = wanted.chosen.take().map_or_else(|| self.choose(&wanted), Ok);
+            let error = match chosen {
                 Err(refusal) => AcquireError { refusal, endpoint: None, words: None },
                 Ok(number) => {
                     let metrics = self.members[number].endpoint.metrics();
                     let counted = metrics.waiting();
-                    let waited = self.wait_at(number, &mut wait).await;
+                    let waited = self.wait_at(number, &wanted, &mut wait).await;
                     drop(counted);
+                    let waited = match waited {
+                        Ok(Waited::Other(other)) => {
+                            wanted.chosen = Some(other);
+                            continue;
+                        }
+                        Ok(Waited::Served(connection)) => Ok(connection),
+                        Err(error) => Err(error),
+                    };
                     match waited {
-                        Err(error) if error.refusal == Refusal::Unreachable && turn::now() < wait.patience.deadline => {
+                        Err(error) if error.refusal == Refusal::Unreachable && !wait.is_over(self.is_paused()) => {
                             if wanted.tried.failed(number, self.members.len()) {
                                 continue;
                             }
@@ -209,7 +231,7 @@ impl<P: PooledProtocol> Pool<P> {
     }
 
     /// The pause before all endpoints are tried once more, longer each time; true: the wait is over.
-    async fn pause(&self, rounds: u32, wait: &mut Wait<impl FnOnce()>) -> bool {
+    async fn pause(&self, rounds: u32, wait: &mut Wait<'_, impl FnOnce()>) -> bool {
         let reconnect = &self.context.endpoints.settings().reconnect;
         let pause = self.context.rng.borrow_mut().backoff(rounds, reconnect.base, reconnect.max);
         let end = turn::now().saturating_add(pause);
@@ -229,14 +251,18 @@ impl<P: PooledProtocol> Pool<P> {
     async fn wait_at(
         self: &Rc<Self>,
         number: usize,
-        wait: &mut Wait<impl FnOnce()>,
-    ) -> Result<Box<Connection<P>>, AcquireError> {
+        wanted: &SelectionCriteria,
+        wait: &mut Wait<'_, impl FnOnce()>,
+    ) -> Result<Waited<P>, AcquireError> {
         let (member, context) = (&self.members[number], &self.context);
         let error = |refusal, words| AcquireError { refusal, endpoint: Some(number), words };
         // Those that need a check.
         while let Some(connection) = member.take(&context.protocol, |_| true) {
-            if let Some(connection) = self.fit(number, connection).await {
-                return Ok(connection);
+            if let Some(connection) = self.fit(number, connection, wait).await {
+                return Ok(Waited::Served(connection));
+            }
+            if wait.is_over(self.is_paused()) {
+                return Err(self.time_over(number));
             }
         }
         if self.waiting.get() >= context.endpoints.settings().lane_waiters_max as usize {
@@ -244,13 +270,14 @@ impl<P: PooledProtocol> Pool<P> {
         }
         let mut ticket = Ticket::new(self, number, wait.patience.since);
         let due = weir_engine::deadline();
+        let mut look_at = self.next_look(wait);
         loop {
             // Those that wait are woken by a judgement; this one may have come too late for that.
             if self.is_unfit(number) {
                 return Err(error(Refusal::Unreachable, None));
             }
             let ledger = &member.share.ledger;
-            due.set(self.reserve_at(ledger).map_or(wait.due(), |at| at.min(wait.due())));
+            due.set(self.reserve_at(ledger).map_or(wait.due(), |at| at.min(wait.due())).min(look_at));
             match ticket.event_until(&due).await {
                 Some(Event::Launch(permit)) => self.log_in(number, permit),
                 Some(Event::End(Delivery::Refused(refusal, words))) => return Err(error(refusal, words)),
@@ -259,20 +286,42 @@ impl<P: PooledProtocol> Pool<P> {
                     // A login that began for it is of use to others, and what was for it and is lost is no reason to wait longer.
                     drop(ticket);
                     if let Some(connection) = connection
-                        && let Some(connection) = self.fit(number, connection).await
+                        && let Some(connection) = self.fit(number, connection, wait).await
                     {
-                        return Ok(connection);
+                        return Ok(Waited::Served(connection));
                     }
                     ticket = Ticket::new(self, number, wait.patience.since);
                 }
-                None if wait.is_over(member.share.signals.is_paused()) => {
-                    let is_unreachable = member.endpoint.breaker_state() != BreakerState::Closed
-                        || ledger.with(|ledger| ledger.is_out());
-                    return Err(error(if is_unreachable { Refusal::Unreachable } else { Refusal::QueueTimeout }, None));
+                None if wait.is_over(self.is_paused()) => return Err(self.time_over(number)),
+                None => {
+                    if turn::now() >= look_at {
+                        if let Some(other) = self.better_than(number, wanted) {
+                            return Ok(Waited::Other(other));
+                        }
+                        look_at = self.next_look(wait);
+                    }
+                    ledger.change(|ledger| ledger.launch(self.key(), turn::now()));
                 }
-                None => ledger.change(|ledger| ledger.launch(self.key(), turn::now())),
             }
         }
+    }
+
+    /// When one that waits looks at the other endpoints next: each time after half of its wait so far, so that many that wait long cost little.
+    fn next_look(&self, wait: &Wait<'_, impl FnOnce()>) -> Time {
+        if self.members.len() == 1 {
+            return Time::from_nanos(u64::MAX);
+        }
+        let now = turn::now();
+        now.saturating_add((now.since(wait.patience.since) / 2).max(FIRST_LOOK))
+    }
+
+    /// The error of one whose time is over at endpoint number `number`.
+    fn time_over(&self, number: usize) -> AcquireError {
+        let Member { endpoint, share, .. } = &self.members[number];
+        let is_unreachable =
+            endpoint.breaker_state() != BreakerState::Closed || share.ledger.with(|ledger| ledger.is_out());
+        let refusal = if is_unreachable { Refusal::Unreachable } else { Refusal::QueueTimeout };
+        AcquireError { refusal, endpoint: Some(number), words: None }
     }
 
     /// When one has waited long enough for the reserve.

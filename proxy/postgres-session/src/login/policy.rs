@@ -17,8 +17,6 @@ pub struct LoginPolicy {
     pub rules: Rules,
     /// TLS is offered. It is never offered on a Unix socket.
     pub tls: bool,
-    /// Replication connections may log in.
-    pub replication: bool,
     /// Makes the salt of users that do not exist. It stays the same as long as attackers may compare: for a process at least.
     pub mock_secret: Secret,
     /// The forms that a user may see that does not exist: those of the others, one for each name.
@@ -26,10 +24,10 @@ pub struct LoginPolicy {
 }
 
 impl LoginPolicy {
-    /// The policy of one method for all, without TLS and replication.
+    /// The policy of one method for all, without TLS.
     #[must_use]
     pub fn new(rules: Rules, mock_secret: Secret) -> LoginPolicy {
-        LoginPolicy { rules, tls: false, replication: false, mock_secret, mock_forms: Vec::new() }
+        LoginPolicy { rules, tls: false, mock_secret, mock_forms: Vec::new() }
     }
 }
 

@@ -122,19 +122,21 @@ impl Refusal {
     /// No rule fits, or the one that fits rejects.
     pub(super) fn rules(client: &Client<'_>, is_rejected: bool) -> Refusal {
         let host = client.address.map_or_else(|| "[local]".to_owned(), |address| address.to_canonical().to_string());
-        let beginning = match (is_rejected, client.database) {
-            (true, Some(_)) => format!("pg_hba.conf rejects connection for host \"{host}\""),
-            (true, None) => format!("pg_hba.conf rejects replication connection for host \"{host}\""),
-            (false, Some(_)) => format!("no pg_hba.conf entry for host \"{host}\""),
-            (false, None) => format!("no pg_hba.conf entry for replication connection from host \"{host}\""),
+        let beginning = match is_rejected {
+            true => format!("pg_hba.conf rejects connection for host \"{host}\""),
+            false => format!("no pg_hba.conf entry for host \"{host}\""),
         };
         let encryption = if client.is_tls { "SSL encryption" } else { "no encryption" };
-        let mut message = [beginning.as_bytes(), b", user \"", client.user].concat();
-        match client.database {
-            Some(database) => message.extend([b"\", database \"", database, b"\", "].concat()),
-            None => message.extend_from_slice(b"\", "),
-        }
-        message.extend_from_slice(encryption.as_bytes());
+        let parts: [&[u8]; 7] = [
+            beginning.as_bytes(),
+            b", user \"",
+            client.user,
+            b"\", database \"",
+            client.database,
+            b"\", ",
+            encryption.as_bytes(),
+        ];
+        let message = parts.concat();
         let reason = if is_rejected { "postgres_rejected" } else { "postgres_no_rule" };
         policy(reason, sqlstate::INVALID_AUTHORIZATION, message)
     }

@@ -5,10 +5,9 @@ use std::collections::HashSet;
 use weir_postgres_codec::startup::Parameters;
 use weir_postgres_codec::{Version, backend};
 
+use super::Start;
 use super::options::{Setting, settings};
-use super::policy::LoginPolicy;
 use super::refusal::Refusal;
-use super::{Replication, Start};
 
 /// Requests for encryption so far: each is accepted once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,17 +46,12 @@ impl Encryption {
 }
 
 /// Reads the startup packet of a session, and informs a client of a newer protocol of the one that is spoken.
-pub(super) fn read(
-    version: Version,
-    parameters: Parameters<'_>,
-    policy: &LoginPolicy,
-    out: &mut Vec<u8>,
-) -> Result<Start, Refusal> {
+pub(super) fn read(version: Version, parameters: Parameters<'_>, out: &mut Vec<u8>) -> Result<Start, Refusal> {
     let spoken = version.min(Version::LATEST);
     if version > spoken || parameters.protocol_options().next().is_some() {
         backend::negotiate_protocol_version(out, spoken, parameters.protocol_options());
     }
-    let replication = replication(parameters, policy)?;
+    refuse_replication(parameters)?;
     let user = parameters.user().ok_or_else(Refusal::no_user)?.to_vec();
     let database = parameters.database().unwrap_or(&user).to_vec();
     let options = parameters.get(b"options").unwrap_or_default();
@@ -65,7 +59,7 @@ pub(super) fn read(
     let others = parameters.iter().filter(|(name, _)| is_setting(name));
     settings.extend(others.map(|(name, value)| (name.to_vec(), value.to_vec())));
     let settings = last_of_each(settings);
-    Ok(Start { user, database, settings, replication, version: spoken })
+    Ok(Start { user, database, settings, version: spoken })
 }
 
 /// Whether a parameter is a setting of the session.
@@ -82,18 +76,11 @@ fn last_of_each(settings: Vec<Setting>) -> Vec<Setting> {
     kept
 }
 
-/// The parameter `replication`: `database`, or a boolean.
-fn replication(parameters: Parameters<'_>, policy: &LoginPolicy) -> Result<Option<Replication>, Refusal> {
-    let Some(value) = parameters.get(b"replication") else { return Ok(None) };
-    let kind = if value == b"database" {
-        Some(Replication::Logical)
-    } else {
-        boolean(value).ok_or_else(|| Refusal::replication_value(value))?.then_some(Replication::Physical)
-    };
-    match kind {
-        Some(_) if !policy.replication => Err(Refusal::replication()),
-        kind => Ok(kind),
-    }
+/// The parameter `replication`: `database`, or a boolean. A pool has no use for such a connection.
+fn refuse_replication(parameters: Parameters<'_>) -> Result<(), Refusal> {
+    let Some(value) = parameters.get(b"replication") else { return Ok(()) };
+    let is_wanted = value == b"database" || boolean(value).ok_or_else(|| Refusal::replication_value(value))?;
+    if is_wanted { Err(Refusal::replication()) } else { Ok(()) }
 }
 
 /// A boolean as PostgreSQL reads it: any case, and any prefix that belongs to one word.

@@ -76,8 +76,8 @@ impl Life<'_> {
     /// A server that is at hand. `None`: one is on its way.
     pub(super) fn acquire(&mut self, want: Want) -> Option<PooledConnection<PostgresServer>> {
         (self.lease.wanted, self.lease.want) = (turn::now(), want);
-        let (pool, wanted) = self.place(want);
-        if let Some(server) = pool.try_acquire(&wanted) {
+        let (pool, mut wanted) = self.place(want);
+        if let Some(server) = pool.try_acquire(&mut wanted) {
             return Some(server);
         }
         let notify = self.client.settings.query_wait_notify;
@@ -92,7 +92,7 @@ impl Life<'_> {
         // One that moves after a longer wait was kept by a PAUSE, and has its whole time after that.
         let deadline = Some(since.saturating_add(timeout)).filter(|deadline| turn::now() < *deadline);
         let deadline = deadline.unwrap_or_else(|| turn::now().saturating_add(timeout));
-        let patience = Patience { since, deadline, notify_at };
+        let mut patience = Patience { since, deadline, notify_at };
         let (primary, output) = (self.client.pool.clone(), self.output.clone());
         let note = move || {
             let text = "no server connection available in postgres backend, client being queued";
@@ -100,10 +100,10 @@ impl Life<'_> {
             output.with(|out| backend::notice(out, &report));
         };
         self.lease.acquiring = Some(match wanted.is_optional {
-            false => Box::pin(async move { pool.wait(wanted, patience, note).await }),
+            false => Box::pin(async move { pool.wait(wanted, &mut patience, note).await }),
             // The primary serves what no standby does.
             true => Box::pin(async move {
-                match pool.wait(wanted, patience, note.clone()).await {
+                match pool.wait(wanted, &mut patience, note.clone()).await {
                     Err(error) if error.refusal == PoolRefusal::Unreachable => {
                         primary.acquire(SelectionCriteria::default(), patience, note).await
                     }

@@ -37,11 +37,50 @@ pub(super) struct Feed {
     bytes: Cell<usize>,
     mark: Cell<u64>,
     refused: RefCell<Option<(Box<[u8]>, Refusal)>>,
+    /// Fences under way at the hub.
+    fences: Cell<u32>,
     is_fenced: Cell<bool>,
     is_overrun: Cell<bool>,
 }
 
 impl Feed {
+    pub(super) fn new(hub: Rc<Hub>, wake: Rc<dyn Fn()>) -> Self {
+        Self {
+            id: hub.next_feed(),
+            hub,
+            wake,
+            channels: RefCell::default(),
+            news: RefCell::default(),
+            bytes: Cell::new(0),
+            mark: Cell::new(0),
+            refused: RefCell::default(),
+            fences: Cell::new(0),
+            is_fenced: Cell::new(false),
+            is_overrun: Cell::new(false),
+        }
+    }
+
+    /// Waits for what is on its way.
+    pub(super) fn fence(self: &Rc<Self>) {
+        self.fences.set(self.fences.get() + 1);
+        self.hub.fence(self);
+    }
+
+    /// A fence was passed since the last call.
+    pub(super) fn take_fenced(&self) -> bool {
+        self.is_fenced.take()
+    }
+
+    /// It takes the place of `before`, which had another hub: a fence of the client that is under way there would pass unseen.
+    pub(super) fn replace(self: &Rc<Self>, before: &Feed) {
+        if before.is_fenced.get() {
+            self.pass_fence();
+        } else if before.fences.get() > 0 {
+            self.fence();
+        }
+        self.note_gap();
+    }
+
     fn put(&self, bytes: usize, news: News) {
         if self.is_overrun.get() {
             return;
@@ -84,6 +123,7 @@ impl Feed {
 
     /// See [`weir_postgres_session::io::Feeds::fence`].
     pub(super) fn pass_fence(&self) {
+        self.fences.set(self.fences.get().saturating_sub(1));
         self.is_fenced.set(true);
         (self.wake)();
     }
@@ -122,7 +162,7 @@ impl ClientFeed {
         (of_server.as_ref() != Some(&wanted)).then_some(wanted)
     }
 
-    /// A reload has replaced the upstream: the client listens at the new one, with a gap.
+    /// A reload has replaced the upstream: the client listens at the new one, with a gap, and waits there for its fence.
     pub(crate) fn follow(&mut self, upstream: &Rc<PostgresUpstream>, pool: &Rc<Pool<PostgresServer>>) {
         (self.upstream, self.pool) = (upstream.clone(), pool.clone());
         let Some(before) = self.feed.take() else { return };
@@ -132,25 +172,14 @@ impl ClientFeed {
             // One that is refused there ends with the client's next LISTEN of it.
             let _ = self.listen(&channel, encoding.as_deref());
         }
-        self.begin(encoding.as_deref()).note_gap();
+        self.begin(encoding.as_deref()).replace(&before);
     }
 
     fn begin(&self, encoding: Option<&[u8]>) -> &Rc<Feed> {
         self.feed.get_or_init(|| {
             *self.wanted.borrow_mut() = encoding.map(Into::into);
             let hub = Hub::of(&self.upstream, self.pool.key(), self.encoding(encoding));
-            Rc::new(Feed {
-                id: hub.next_feed(),
-                hub,
-                wake: self.wake.clone(),
-                channels: RefCell::default(),
-                news: RefCell::default(),
-                bytes: Cell::new(0),
-                mark: Cell::new(0),
-                refused: RefCell::default(),
-                is_fenced: Cell::new(false),
-                is_overrun: Cell::new(false),
-            })
+            Rc::new(Feed::new(hub, self.wake.clone()))
         })
     }
 
@@ -182,7 +211,7 @@ impl ClientFeed {
 
     pub(crate) fn fence(&self) {
         if let Some(feed) = self.feed.get() {
-            feed.hub.fence(feed);
+            feed.fence();
         }
     }
 
@@ -217,7 +246,7 @@ impl ClientFeed {
 
     /// A fence was passed since the last call.
     pub(crate) fn take_fenced(&self) -> bool {
-        self.feed.get().is_some_and(|feed| feed.is_fenced.take())
+        self.feed.get().is_some_and(|feed| feed.take_fenced())
     }
 
     /// More has come than may wait.

@@ -13,7 +13,7 @@ use weir_postgres_session::{
     io::{Channel, Notification},
 };
 
-use super::{FromLine, HubId, ToLine, feed::Feed, lines};
+use super::{FromLine, HubId, ToLine, WishNumber, feed::Feed, lines};
 use crate::{server::PoolKey, service::PostgresUpstream};
 
 /// The number of the next hub.
@@ -30,8 +30,8 @@ type HubKey = (PoolKey, Option<Box<[u8]>>);
 type Member = (Rc<Feed>, bool);
 
 /// A channel that clients of this worker want.
-#[derive(Default)]
 struct Local {
+    wish: WishNumber,
     /// The server has it.
     is_there: bool,
     members: BTreeMap<u64, Member>,
@@ -44,6 +44,7 @@ pub(super) struct Hub {
     channels: RefCell<HashMap<Box<[u8]>, Local>>,
     fences: RefCell<HashMap<u64, Rc<Feed>>>,
     last_fence: Cell<u64>,
+    last_wish: Cell<WishNumber>,
     last_feed: Cell<u64>,
 }
 
@@ -65,6 +66,7 @@ impl Hub {
             channels: RefCell::default(),
             fences: RefCell::default(),
             last_fence: Cell::new(0),
+            last_wish: Cell::new(0),
             last_feed: Cell::new(0),
         });
         hubs.insert(key, Rc::downgrade(&hub));
@@ -82,8 +84,10 @@ impl Hub {
     pub(super) fn listen(&self, feed: &Rc<Feed>, channel: &[u8]) -> Channel {
         let mut channels = self.channels.borrow_mut();
         if !channels.contains_key(channel) {
-            channels.insert(channel.into(), Local::default());
-            self.line.send(ToLine::Listen(self.number, channel.into()));
+            let wish = self.last_wish.get() + 1;
+            self.last_wish.set(wish);
+            channels.insert(channel.into(), Local { wish, is_there: false, members: BTreeMap::new() });
+            self.line.send(ToLine::Listen(self.number, channel.into(), wish));
         }
         let local = channels.get_mut(channel).expect("it was just inserted");
         let is_there = local.is_there;
@@ -112,9 +116,11 @@ impl Hub {
 
     fn on_mail(&self, mail: FromLine) {
         match mail {
-            FromLine::There(channel) => self.on_there(&channel),
-            FromLine::Refused(channel, refusal) => self.refuse(&refusal, |name| *name == *channel),
-            FromLine::Unavailable(refusal) => self.refuse(&refusal, |_| true),
+            FromLine::There(channel, wish) => self.on_there(&channel, wish),
+            FromLine::Refused(channel, wish, refusal) => {
+                self.refuse(&refusal, |name, local| *name == *channel && local.wish == wish);
+            }
+            FromLine::Unavailable(refusal) => self.refuse(&refusal, |_, _| true),
             FromLine::Notification(notification) => self.on_notification(&notification),
             FromLine::Fenced(number) => {
                 if let Some(feed) = self.fences.borrow_mut().remove(&number) {
@@ -131,9 +137,10 @@ impl Hub {
         }
     }
 
-    fn on_there(&self, channel: &[u8]) {
+    fn on_there(&self, channel: &[u8], wish: WishNumber) {
         let mut channels = self.channels.borrow_mut();
-        let Some(local) = channels.get_mut(channel) else { return };
+        // The server may have lost an earlier one since.
+        let Some(local) = channels.get_mut(channel).filter(|local| local.wish == wish) else { return };
         local.is_there = true;
         for (feed, waits) in local.members.values_mut() {
             if std::mem::take(waits) {
@@ -149,10 +156,10 @@ impl Hub {
     }
 
     /// Clients that wait for one of these channels wait no longer.
-    fn refuse(&self, refusal: &Refusal, is_meant: impl Fn(&[u8]) -> bool) {
+    fn refuse(&self, refusal: &Refusal, is_meant: impl Fn(&[u8], &Local) -> bool) {
         let mut channels = self.channels.borrow_mut();
         channels.retain(|channel, local| {
-            if !is_meant(channel) || local.is_there {
+            if !is_meant(channel, local) || local.is_there {
                 return true;
             }
             local.members.retain(|_, (feed, waits)| {
@@ -178,6 +185,22 @@ impl Hub {
     }
 }
 
+#[cfg(test)]
+impl Hub {
+    /// One whose line is the other end of the mailbox.
+    pub(super) fn with_line(line: Mailbox<ToLine>) -> Rc<Self> {
+        Rc::new(Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            line,
+            channels: RefCell::default(),
+            fences: RefCell::default(),
+            last_fence: Cell::new(0),
+            last_wish: Cell::new(0),
+            last_feed: Cell::new(0),
+        })
+    }
+}
+
 impl Drop for Hub {
     fn drop(&mut self) {
         self.line.send(ToLine::Leave(self.number));
@@ -195,5 +218,83 @@ async fn attend(hub: Weak<Hub>, inbox: Inbox<FromLine>) {
                 hub.on_mail(mail);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    /// A hub, and the messages that its line gets.
+    fn hub() -> (Rc<Hub>, Inbox<ToLine>) {
+        let (line, inbox) = mailbox();
+        (Hub::with_line(line), inbox)
+    }
+
+    fn client(hub: &Rc<Hub>) -> Rc<Feed> {
+        Rc::new(Feed::new(hub.clone(), Rc::new(|| {})))
+    }
+
+    fn sent(inbox: &Inbox<ToLine>) -> Vec<ToLine> {
+        match pin!(inbox.receive()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(mail) => mail.into(),
+            Poll::Pending => Vec::new(),
+        }
+    }
+
+    fn fences(inbox: &Inbox<ToLine>) -> Vec<u64> {
+        let number = |mail| if let ToLine::Fence(_, number) = mail { Some(number) } else { None };
+        sent(inbox).into_iter().filter_map(number).collect()
+    }
+
+    fn wishes(inbox: &Inbox<ToLine>) -> Vec<WishNumber> {
+        let number = |mail| if let ToLine::Listen(_, _, wish) = mail { Some(wish) } else { None };
+        sent(inbox).into_iter().filter_map(number).collect()
+    }
+
+    #[test]
+    fn the_reply_to_an_earlier_listen_is_none_for_a_later_one() {
+        let (hub, inbox) = hub();
+        let (first, second) = (client(&hub), client(&hub));
+        let (channel, refusal): (&[u8], _) =
+            (b"x", Refusal::error(weir_postgres_codec::sqlstate::INTERNAL_ERROR, "no"));
+        assert_eq!(hub.listen(&first, channel), Channel::Awaited);
+        let [old] = wishes(&inbox)[..] else { panic!("one wish") };
+        hub.unlisten(&first, channel);
+        assert_eq!(hub.listen(&second, channel), Channel::Awaited);
+        let [new] = wishes(&inbox)[..] else { panic!("another wish") };
+        hub.on_mail(FromLine::There(channel.into(), old));
+        assert_eq!(hub.listen(&second, channel), Channel::Awaited, "the server is about to lose it");
+        hub.on_mail(FromLine::Refused(channel.into(), old, refusal));
+        assert_eq!(hub.listen(&second, channel), Channel::Awaited);
+        hub.on_mail(FromLine::There(channel.into(), new));
+        assert_eq!(hub.listen(&second, channel), Channel::There);
+    }
+
+    #[test]
+    fn a_fence_under_way_is_requested_at_the_new_hub_when_its_client_moves() {
+        let ((old, to_old), (new, to_new)) = (hub(), hub());
+        let before = client(&old);
+        let after = client(&new);
+        after.replace(&before);
+        assert_eq!(fences(&to_new), [], "none is under way");
+        before.fence();
+        let [first] = fences(&to_old)[..] else { panic!("one fence") };
+        let after = client(&new);
+        after.replace(&before);
+        let [second] = fences(&to_new)[..] else { panic!("the fence moves") };
+        old.on_mail(FromLine::Fenced(first));
+        assert!(!after.take_fenced(), "it is that of the old server");
+        new.on_mail(FromLine::Fenced(second));
+        assert!(after.take_fenced() && !after.take_fenced());
+        // One that has come, and that the client has not seen.
+        let last = client(&old);
+        last.replace(&before);
+        assert!(last.take_fenced() && fences(&to_old).is_empty());
     }
 }

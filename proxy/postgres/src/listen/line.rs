@@ -28,7 +28,7 @@ use weir_postgres_session::{
 use weir_upstream::pooled::AsideConnection;
 
 use super::{
-    FromLine, HubId, ToLine,
+    FromLine, HubId, ToLine, WishNumber,
     lines::{self, LineView},
 };
 use crate::{aside, server::PostgresServer, service::PostgresUpstream};
@@ -103,6 +103,8 @@ pub(super) struct Line {
     upstream: Rc<PostgresUpstream>,
     registry: Registry,
     hubs: HashMap<HubId, Mailbox<FromLine>>,
+    /// The last wish of each hub for a channel that it wants.
+    wishes: HashMap<(HubId, Box<[u8]>), WishNumber>,
     fences: Vec<(HubId, u64)>,
     link: Link,
     attempt: u32,
@@ -118,6 +120,7 @@ impl Line {
             upstream,
             registry: Registry::new(CHANNELS_MAX),
             hubs: HashMap::new(),
+            wishes: HashMap::new(),
             fences: Vec::new(),
             link: Link::Down { until: Time::ZERO },
             attempt: 0,
@@ -225,21 +228,28 @@ impl Line {
             ToLine::Join(hub, news) => drop(self.hubs.insert(hub, news)),
             ToLine::Leave(hub) => {
                 self.registry.unlisten_all(hub);
+                self.wishes.retain(|(of, _), _| *of != hub);
                 if let Some(news) = self.hubs.remove(&hub) {
                     news.send(FromLine::Over);
                 }
                 self.unused_since = turn::now();
             }
-            ToLine::Listen(hub, channel) => match self.registry.listen(hub, &channel) {
-                Listening::Already => self.send(hub, FromLine::There(channel)),
-                Listening::Later => {}
-                Listening::TooMany => {
-                    let text = format!("clients of one database listen to {CHANNELS_MAX} channels at most");
-                    let refusal = Refusal::error(sqlstate::PROGRAM_LIMIT_EXCEEDED, text);
-                    self.send(hub, FromLine::Refused(channel, refusal));
+            ToLine::Listen(hub, channel, wish) => {
+                let listening = self.registry.listen(hub, &channel);
+                self.wishes.insert((hub, channel.clone()), wish);
+                match listening {
+                    Listening::Already => self.answer(hub, channel, None),
+                    Listening::Later => {}
+                    Listening::TooMany => {
+                        let text = format!("clients of one database listen to {CHANNELS_MAX} channels at most");
+                        self.answer(hub, channel, Some(Refusal::error(sqlstate::PROGRAM_LIMIT_EXCEEDED, text)));
+                    }
                 }
-            },
-            ToLine::Unlisten(hub, channel) => self.registry.unlisten(hub, &channel),
+            }
+            ToLine::Unlisten(hub, channel) => {
+                self.registry.unlisten(hub, &channel);
+                self.wishes.remove(&(hub, channel));
+            }
             ToLine::Fence(hub, number) => self.fences.push((hub, number)),
         }
     }
@@ -248,6 +258,20 @@ impl Line {
         if let Some(news) = self.hubs.get(&hub) {
             news.send(mail);
         }
+    }
+
+    /// The hub has the channel, or a refusal; not if it has withdrawn its wish.
+    fn answer(&self, hub: HubId, channel: Box<[u8]>, refusal: Option<Refusal>) {
+        let wished = (hub, channel);
+        let Some(&wish) = self.wishes.get(&wished) else { return };
+        let (_, channel) = wished;
+        self.send(
+            hub,
+            match refusal {
+                None => FromLine::There(channel, wish),
+                Some(refusal) => FromLine::Refused(channel, wish, refusal),
+            },
+        );
     }
 
     fn broadcast(&self, mail: impl Fn() -> FromLine) {
@@ -306,8 +330,12 @@ impl Line {
 
     fn on_due(&mut self) {
         let now = turn::now();
-        let is_paused = self.upstream.is_paused(&self.view.key.pool);
+        let (is_paused, is_crowded) = (self.upstream.is_paused(&self.view.key.pool), self.is_crowded());
         let Link::Up(up) = &mut self.link else { return };
+        if is_crowded {
+            // The replies of the server are not read: it is not the one that is late.
+            (up.since, up.heard_at) = (now, now);
+        }
         if is_paused || self.upstream.watch_ref(up.connection.number).is_replaced() {
             self.lose(LossCause::Retired);
         } else if !up.owed.is_empty() && now.since(up.since) >= REPLY_TIMEOUT {
@@ -398,12 +426,7 @@ impl Line {
         let Some(done) = self.registry.on_done(error.is_none()) else { return };
         let refusal = error.unwrap_or_else(|| Refusal::error(sqlstate::INTERNAL_ERROR, "LISTEN failed"));
         for hub in &done.listeners {
-            let channel = done.channel.clone();
-            let has_it = done.has_it;
-            self.send(
-                *hub,
-                if has_it { FromLine::There(channel) } else { FromLine::Refused(channel, refusal.clone()) },
-            );
+            self.answer(*hub, done.channel.clone(), (!done.has_it).then(|| refusal.clone()));
         }
         if !done.has_it && self.registry.listeners(&done.channel).next().is_some() {
             // It was there before a loss: another try, on another connection and after a pause.

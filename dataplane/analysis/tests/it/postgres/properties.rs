@@ -1,5 +1,7 @@
 //! Properties of every text: other white space, literals and case change nothing, and the quick pass agrees.
 
+use std::time::{Duration, Instant};
+
 use proptest::prelude::*;
 use weir_analysis::postgres::{Analysis, Flaw, Limits, Reading, analyse, analyse_as, normal_form, quick};
 
@@ -71,6 +73,21 @@ fn budgets_hold() {
         of(&text);
         quick(text.as_bytes(), &Limits::default());
     }
+}
+
+#[test]
+fn names_of_with_and_tables_cost_no_square_of_their_number() {
+    let names: Vec<_> = (0..2_300).map(|at| format!("a{at} AS (SELECT 1)")).collect();
+    let (names, tables) = (names.join(", "), "x, ".repeat(8_000));
+    let begun = Instant::now();
+    let found = of(&format!("WITH {names} SELECT * FROM {tables}a7"));
+    // Each name beside each table took more than this in an optimized build.
+    assert!(found.is_whole && begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    let shadowed =
+        of("WITH a AS (WITH a AS (SELECT 1) SELECT * FROM a), a AS (SELECT 1) SELECT * FROM a, (SELECT * FROM a) s");
+    assert!(shadowed.statements[0].tables.is_empty(), "{shadowed:?}");
+    let inner = of("WITH b AS (WITH a AS (SELECT 1) SELECT * FROM a) SELECT * FROM a, b");
+    assert_eq!(inner.statements[0].tables.len(), 1, "a is over there: {inner:?}");
 }
 
 #[test]

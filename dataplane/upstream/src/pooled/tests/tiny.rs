@@ -32,6 +32,8 @@ pub(super) struct Behaviour {
     /// It accepts and closes.
     pub(super) is_down: bool,
     pub(super) fails_resets: bool,
+    /// Checks get no answer.
+    pub(super) ignores_checks: bool,
     /// Connections so far.
     pub(super) accepted: u32,
     pub(super) logins: u32,
@@ -108,6 +110,9 @@ fn serve(stream: &TcpStream, behaviour: &Mutex<Behaviour>) -> io::Result<()> {
             }
             ("P", _) => {
                 now.checks += 1;
+                if now.ignores_checks {
+                    continue;
+                }
                 "pong\n"
             }
             ("R", _) if now.fails_resets => "no\n",
@@ -378,6 +383,11 @@ impl Held {
 
     pub(super) fn error(&self) -> AcquireError {
         self.acquired.recv_timeout(WAIT).expect("it is forgotten").expect_err("no connection")
+    }
+
+    /// It has its connection now; true once.
+    pub(super) fn is_served(&self) -> bool {
+        matches!(self.acquired.try_recv(), Ok(Ok(_)))
     }
 
     pub(super) fn is_waiting(&self) -> bool {
