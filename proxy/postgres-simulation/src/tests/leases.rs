@@ -13,7 +13,7 @@ fn a_deallocate_of_a_statement_of_the_protocol_needs_no_server() {
     scene.ask(&prepare("s", "SELECT 'a'"));
     assert_eq!(scene.send_unserved(&query("DEALLOCATE s")), Next::More);
     assert_eq!(tags(&scene.io.to_client.take()), "CZ");
-    assert!(scene.session.busy_since().is_none() && !scene.session.is_attached());
+    assert!(scene.session.busy_since().is_none() && !scene.is_attached);
     assert_eq!(tags(&scene.ask(&super::run("s"))), "EZ", "the name is gone");
 }
 
