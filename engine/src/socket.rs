@@ -101,9 +101,11 @@ impl Sockets {
                     let limit = libc::timespec { tv_sec: limit.as_secs() as _, tv_nsec: limit.subsec_nanos().into() };
                     let mask = std::ptr::null::<libc::sigset_t>();
                     // SAFETY: room for `room` entries, and a time that outlives the call.
-                    let count =
-                        unsafe { libc::syscall(libc::SYS_epoll_pwait2, epoll, events, room, &raw const limit, mask, 0) };
-                    let is_refused = |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM));
+                    let count = unsafe {
+                        libc::syscall(libc::SYS_epoll_pwait2, epoll, events, room, &raw const limit, mask, 0)
+                    };
+                    let is_refused =
+                        |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM));
                     if count >= 0 || !is_refused(io::Error::last_os_error()) {
                         return count;
                     }

@@ -268,7 +268,7 @@ impl Endpoints {
         self.choose_among(wanted, has_lane, |_| false, |_| false)
     }
 
-    /// The same without those that are off. Of those that are equally well, busy ones come last: an exchange waits there.
+    /// The same without those that are off. Among those that are equally well, busy ones come last: an exchange waits there.
     pub(crate) fn choose_among(
         &self,
         wanted: &SelectionCriteria,

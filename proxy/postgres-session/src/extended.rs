@@ -20,12 +20,6 @@ use crate::statements::{Meaning, Named, PREFIX, ServerName, Statement};
 /// Bytes of a Bind among which both names must end: PostgreSQL has no limit, programs use some dozens.
 const NAMES_BYTES_MAX: usize = 10_000;
 
-/// Portals of a transaction whose effects are known before they run: the effects of more are unknown. Drivers use one, without a name.
-const PORTALS_MAX: usize = 256;
-
-/// Bytes of the name of such a portal.
-const PORTAL_NAME_BYTES_MAX: usize = 256;
-
 /// The server may have a statement by this name that is not the client's.
 fn is_of_others(name: &[u8], server: &ServerState) -> bool {
     name.starts_with(PREFIX) || server.sql_names.contains_key(name)
@@ -438,20 +432,6 @@ impl Session {
         });
     }
 
-    /// Keeps which effects an Execute of the portal will have.
-    #[inline]
-    fn bind_portal(&mut self, portal: &[u8], facts: Option<Rc<Facts>>, server: &mut ServerState, io: &impl Io) {
-        if !self.portals.is_empty() {
-            self.portals.retain(|(name, _)| **name != *portal);
-        }
-        if let Some(facts) = facts.filter(|facts| facts.has_effects || self.listens()) {
-            if self.portals.len() >= PORTALS_MAX || portal.len() > PORTAL_NAME_BYTES_MAX {
-                return self.add_pin(PinReasons::OPAQUE, server, io);
-            }
-            self.portals.push((portal.into(), facts));
-        }
-    }
-
     pub(crate) fn on_describe<I: Io>(
         &mut self,
         head: Head,
@@ -510,48 +490,6 @@ impl Session {
             retry.note(&out[start..]);
         });
         turn.feed.skip(head.whole(), &mut self.retry, turn.io);
-        None
-    }
-
-    pub(crate) fn on_execute<I: Io>(
-        &mut self,
-        head: Head,
-        turn: &mut Turn<'_, '_, I>,
-        mut server: Option<&mut ServerState>,
-    ) -> Option<Next> {
-        let Some(body) = whole(head, turn.feed.rest()) else { return Some(Next::More) };
-        let execute = match frontend::Execute::read(body) {
-            Ok(execute) => execute,
-            Err(error) => return self.refuse_body(error, head, turn, server),
-        };
-        let portal = self.portals.iter().find(|(name, _)| **name == *execute.portal);
-        let facts = portal.map(|(_, facts)| facts.clone());
-        if let Some(facts) = &facts
-            && let Err(next) = self.reserve(facts, head, turn, server.as_deref_mut())
-        {
-            return next;
-        }
-        let server = match self.ready(false, head, turn, server) {
-            Ok(server) => server,
-            Err(next) => return next,
-        };
-        if facts.as_ref().is_some_and(|facts| !self.may_notify(facts, turn.io)) {
-            return Some(Next::Wait);
-        }
-        turn.io.count(Event::Query);
-        self.note_encoding_execute(facts.as_deref(), server);
-        let note = match facts {
-            Some(facts) => {
-                self.has_barrier |= self.is_barrier(&facts);
-                if facts.names_statements {
-                    self.add_pin(PinReasons::SQL_PREPARE, server, turn.io);
-                }
-                if facts.has_effects { Note::Effects(facts) } else { Note::None }
-            }
-            None => Note::None,
-        };
-        server.queue.push(Expected::forward(Request::Execute, note));
-        turn.feed.pass(head.whole());
         None
     }
 

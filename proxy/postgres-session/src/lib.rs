@@ -62,6 +62,7 @@ pub mod login;
 pub mod notify;
 mod outstanding;
 mod pin;
+mod portals;
 pub mod position;
 mod recovery;
 mod refusal;

@@ -50,11 +50,7 @@ impl Session {
         if self.is_denied(Judged::Text(text), head, turn, server.as_deref_mut()) {
             return None;
         }
-        let known = self.awaiting_server.take().unwrap_or_else(|| {
-            let is_read = self.is_multiplexed();
-            if is_read { self.share.facts_of_query(text) } else { Known { facts: None, is_read_only: false } }
-        });
-        let Known { facts, is_read_only } = known;
+        let Known { facts, is_read_only } = self.awaiting_server.take().unwrap_or_else(|| self.known_of(text));
         if let Some(facts) = &facts {
             if let Some(refusal) = self.policy(facts) {
                 self.refuse(&refusal, head, turn, server);
@@ -99,6 +95,14 @@ impl Session {
             None => turn.feed.pass(head.whole()),
         }
         None
+    }
+
+    /// Session pooling needs no facts of a text.
+    fn known_of(&self, text: &[u8]) -> Known {
+        match self.is_multiplexed() {
+            true => self.share.facts_of_query(text),
+            false => Known { facts: None, is_read_only: false },
+        }
     }
 
     /// Prepares the server for the effects of a text, and gives the text that goes there in its place, if another one does. `Err`: it

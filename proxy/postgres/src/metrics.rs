@@ -55,7 +55,7 @@ pub(crate) struct ListenerMetrics {
     pub(crate) durations: Durations,
     pub(crate) stages: Stages,
     pub(crate) auth_failures: Counter,
-    /// Of all workers: one of them sets it.
+    /// The sum of all workers, which one of them sets.
     pub(crate) paused: Gauge,
     databases: RefCell<HashMap<Arc<str>, Rc<DatabaseMetrics>>>,
 }
