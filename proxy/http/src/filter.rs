@@ -5,9 +5,9 @@
 //! response it still has the state of the request. The calls for one request, in their order:
 //!
 //! 1. [`FilterFactory::create`], when the route takes the request, and before its policies.
-//! 2. [`HttpFilter::inspect`], once the policies have let a request with a body through; then [`HttpFilter::request_data`] for each piece
+//! 2. [`HttpFilter::inspect`], once the policies have let the request through; then [`HttpFilter::request_data`] for each piece of a body
 //!    as it arrives, and [`HttpFilter::request_end`] with the end of the body. [`HttpFilter::choose_upstream`] comes before an origin
-//!    gets the request: behind the buffered pieces, and behind the end if that was among them.
+//!    gets the request: behind the buffered pieces, and behind the end if that was among them. It also changes the buffered body.
 //! 3. [`HttpFilter::tap`] with the head of a final response that has a body; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece,
 //!    [`HttpFilter::flush`] whenever nothing more is there at the moment, and [`HttpFilter::response_end`].
 //! 4. [`HttpFilter::on_complete`], once, when the exchange is over, however it ended.
@@ -19,12 +19,14 @@
 //! [`Handler::handle`] takes the place of 2 and 3 on a route whose target is a handler.
 //!
 //! # Limits
-//! - No filter changes the body of a request, and none chooses an upstream for a request without a body.
-//! - The choice is made at once, and once: nothing can be waited for.
+//! - A filter changes only the buffered part of a request body. A mirror gets the body as it came.
+//! - The choice is made at once: nothing can be waited for.
 //! - Calls of gRPC are inspected as they pass, without a choice. A request that becomes a WebSocket is not inspected or tapped.
 //! - The head of a response to HEAD is not tapped: it is that of the response as its origin has it.
 //! - A partial response (206) has a body like any other: a filter that edits must leave it out, or handle ranges.
 //! - A handler gives no trailers, and so no response in gRPC's words.
+
+pub(crate) mod choice;
 
 use std::{
     fmt,
@@ -38,6 +40,8 @@ use std::{
 use bytes::Bytes;
 use weir_http_codec::{Fields, RequestHead};
 
+pub use self::choice::{ADDED_BYTES_MAX, BodyChange, RequestChoice, Splice, UpstreamChoice};
+
 /// The filter factory of a route. Shared by all workers.
 pub trait FilterFactory: fmt::Debug + Send + Sync {
     /// Creates the filter of an exchange whose request the route has taken. `caller` has no identity and no request id yet.
@@ -47,7 +51,7 @@ pub trait FilterFactory: fmt::Debug + Send + Sync {
 /// The filter of one exchange.
 pub trait HttpFilter {
     /// Whether and how the body of the request is inspected. The policies have let it through; `head` is the one that goes on, ready for
-    /// the upstream of the route.
+    /// the upstream of the route. A request without a body has nothing to inspect, and [`Inspect::Buffered`] asks for the choice.
     fn inspect(&mut self, _head: &RequestHead, _caller: &Caller) -> Inspect {
         Inspect::No
     }
@@ -69,13 +73,13 @@ pub trait HttpFilter {
         Ok(())
     }
 
-    /// Chooses the upstream, once, with [`Inspect::Buffered`]. `is_whole`: all of the body has been seen, and its end. `head` is the one that
-    /// goes on; its target and its fields may be changed.
+    /// Chooses the upstream, and the body that it gets, with [`Inspect::Buffered`]. `is_whole`: all of the body has been seen, and its
+    /// end. `head` is the one that goes on; its target and its fields may be changed, except those of the framing.
     ///
     /// # Errors
     /// The request is refused with this response, and no origin has seen it.
-    fn choose_upstream(&mut self, _head: &mut RequestHead, _is_whole: bool) -> Result<UpstreamChoice, WholeResponse> {
-        Ok(UpstreamChoice::Route)
+    fn choose_upstream(&mut self, _head: &mut RequestHead, _is_whole: bool) -> Result<RequestChoice, WholeResponse> {
+        Ok(UpstreamChoice::Route.into())
     }
 
     /// Whether and how the body of the final response of an origin is tapped. Its fields may be changed, except those of the framing.
@@ -155,20 +159,6 @@ pub enum Tap {
     /// The filter edits it. It goes on without a length, in chunks or as a stream. Fields that describe its exact bytes go: its digests
     /// and the offer of ranges. Its entity tag becomes a weak one.
     Edit,
-}
-
-/// The upstream that a filter chooses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UpstreamChoice {
-    /// The upstream of the route.
-    Route,
-    /// Another upstream among those of the listener ([`Routes::upstreams`](crate::routes::Routes)); an unknown name gives a 503.
-    Upstream {
-        /// The name of the upstream.
-        name: Arc<str>,
-        /// The Host of the request there. `None`: as for the upstream of the route.
-        host: Option<Box<[u8]>>,
-    },
 }
 
 /// Responds to the requests of a route without an upstream. Shared by all workers. Policies put their fields into its responses; the

@@ -18,7 +18,8 @@
 //! | `routing` / `policy_check` | route, judge: the route of a request; the policies of that route in their order |
 //! | `facts` / `routes` / `destination` | the facts of a request for the routes; their actions; the destination of a request |
 //! | `policies` | the policies of a route |
-//! | `buffering` / `buffered_body` | inspect: bodies that are read before an origin gets the request; a body in memory |
+//! | `buffering` / `buffered_body` / `body_change` | inspect: bodies that are read before an origin gets the request; a body in memory; the change with which it goes on |
+//! | `choice` | the choice of a filter: the upstream, its head and its body |
 //! | `upstream_request` / `dispatch` | attempt: the state that the attempts of a request share; a lane for each |
 //! | `attempt` / `failure` / `retry` | one attempt at a request; its outcome; retries |
 //! | `response_relay` | respond: the response of an origin on its way to the client |
@@ -56,9 +57,11 @@ mod access_notes;
 mod affinity;
 mod attempt;
 mod body;
+mod body_change;
 mod body_inspection;
 mod buffered_body;
 mod buffering;
+mod choice;
 mod client;
 mod completion;
 pub mod compression;

@@ -76,6 +76,8 @@ impl Refusal {
     /// The body is for a handler, and there is no memory for it.
     pub(crate) const BODY_NO_ROOM: Self =
         Self::new(503, "body_no_room", "the gateway has no room for the request body");
+    /// A filter broke a rule of its own.
+    pub(crate) const FILTER_FAILED: Self = Self::new(500, "filter_failed", "the request cannot be passed on");
     /// A gRPC call over HTTP/1.1, which cannot carry its status.
     pub(crate) const GRPC_NEEDS_HTTP2: Self = Self::new(426, "grpc_needs_http2", "gRPC needs HTTP/2");
 

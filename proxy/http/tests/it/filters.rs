@@ -8,7 +8,7 @@ use std::{
 use weir_http::{
     filter::{
         BodyAborted, Caller, CompletionStatus, ExchangeSummary, FilterFactory, HttpFilter, Inspect, Tap,
-        UpstreamChoice, WholeResponse,
+        RequestChoice, UpstreamChoice, WholeResponse,
     },
     routes::Action,
 };
@@ -142,10 +142,10 @@ impl HttpFilter for Recording {
         Ok(())
     }
 
-    fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Result<UpstreamChoice, WholeResponse> {
+    fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Result<RequestChoice, WholeResponse> {
         self.record(Call::Choose { is_whole });
         head.fields.remove_named(b"Accept-Encoding");
-        Ok(self.choice.clone())
+        Ok(self.choice.clone().into())
     }
 
     fn tap(&mut self, status: u16, fields: &mut Fields) -> Tap {

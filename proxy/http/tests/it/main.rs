@@ -1,5 +1,7 @@
 //! Tests of whole exchanges in one process: a scripted client, the gateway's worker, a scripted origin.
+mod choosing;
 mod completion;
+mod edits;
 mod filters;
 mod handlers;
 mod http2;

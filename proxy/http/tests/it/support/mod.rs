@@ -377,6 +377,17 @@ impl<S: Read + Write> Talk<S> {
         (length > 0).then_some(chunk)
     }
 
+    /// The same, where trailers may follow the last one.
+    pub fn chunk_or_last(&mut self) -> Option<Vec<u8>> {
+        let length = usize::from_str_radix(self.until("\r\n").trim(), 16).expect("a length");
+        if length == 0 {
+            return None;
+        }
+        let mut chunk = self.bytes(length + 2);
+        chunk.truncate(length);
+        Some(chunk)
+    }
+
     /// A head and the body that it announces, as they came.
     fn message(&mut self, has_body: bool) -> String {
         let mut message = self.until("\r\n\r\n");
