@@ -248,7 +248,7 @@ impl<'a> Attempt<'a> {
                 };
                 endpoint_responses::judge(upstream, number, said, took);
             }
-            AttemptOutcome::Failed(AttemptFailure::Status(status)) => {
+            AttemptOutcome::Failed(AttemptFailure::Status(status) | AttemptFailure::Left(status)) => {
                 endpoint_responses::count(upstream, number, ResponseClass::of_status(*status), took);
                 endpoint_responses::judge(upstream, number, *status, took);
             }
@@ -293,6 +293,7 @@ impl<'a> Attempt<'a> {
             AttemptFailure::NoResponse | AttemptFailure::Origin(_, LossCause::Closed) => Some(RetryCause::Reset),
             AttemptFailure::Origin(..)
             | AttemptFailure::Connection
+            | AttemptFailure::Left(_)
             | AttemptFailure::DeadlineExceeded
             | AttemptFailure::Inspected
             | AttemptFailure::Declined(_)
@@ -338,6 +339,11 @@ impl<'a> Attempt<'a> {
                 }
                 lane.ends();
                 Err(deadline_refusal(request))
+            }
+            // What is left of its response is not waited for.
+            AttemptOutcome::Failed(AttemptFailure::Left(_)) => {
+                lane.ends();
+                Err(Refusal::ORIGIN_CLOSED)
             }
             AttemptOutcome::Failed(AttemptFailure::Declined(refusal)) => {
                 lane.ends();

@@ -58,6 +58,9 @@ pub(crate) fn choose<'r>(
     let Some(inspection) = context.inspection else { return Ok(()) };
     let mut inspection = inspection.borrow_mut();
     let choice = inspection.choose_upstream(head, is_whole);
+    if let Some(filter_handle) = request.filter_handle.get() {
+        filter_handle.choices.made.set(filter_handle.choices.made.get() + 1);
+    }
     // The body keeps the framing of the gateway, whatever was done to the head.
     strip_hop_by_hop(&mut head.fields);
     head.fields.remove(Known::ContentLength);

@@ -17,6 +17,8 @@ use crate::{
     compression::{self, Coding, Compression},
     connection::Connection,
     destination::{Destination, UpstreamRoute},
+    dispatch::DispatchEnd,
+    fallback::Original,
     handler,
     local_reply::LocalReply,
     mirror::MirrorCopy,
@@ -89,27 +91,52 @@ async fn forward<'r>(
         mirror_copy: &mirror_copy,
         inspection: inspection.as_deref(),
     };
+    let mut original = None;
     if buffer.waits || context.chooses(request) {
         // Every connection pays for the size of this future, and requests without a body do not need it.
-        if let Err(after) = Box::pin(inspect_body(client, request, head, routed, &context)).await {
-            return after;
-        }
+        original = match Box::pin(inspect_body(client, request, head, routed, &context)).await {
+            Ok(original) => original,
+            Err(after) => return after,
+        };
     }
     request.note_lane_requested();
-    let affinity = affinity::of(&connection, routed.upstream.affinity(), head, request);
-    // Attempt, respond, settle: each attempt has a lane of its own, and none follows once the client has a part of a response.
-    let ends = call_timeout(request, action, settings).map(|timeout| request.arrived.saturating_add(timeout));
+    loop {
+        match attempts(client, request, head, routed, &context).await {
+            DispatchEnd::Over(after) => return after,
+            // Without an original there is no other choice.
+            DispatchEnd::Next => {
+                let Some(original) = &original else { return respond::refuse(client, request, Refusal::FILTER_FAILED) };
+                original.restore(request, head, routed);
+                if let Err(after) = choose(client, request, head, routed, &context, original.is_whole) {
+                    return after;
+                }
+            }
+        }
+    }
+}
+
+/// Attempt, respond, settle: each attempt has a lane of its own, and none follows once the client has a part of a response.
+async fn attempts(
+    client: &mut impl Client,
+    request: &RequestContext,
+    head: &RequestHead,
+    routed: &UpstreamRoute<'_>,
+    context: &InspectionContext<'_, '_>,
+) -> DispatchEnd {
+    let InspectionContext { routing, settings, retry, buffered, mirror_copy, inspection, .. } = *context;
+    let connection = client.connection().clone();
+    let timeout = call_timeout(request, routed.action, settings);
     let upstream_request = UpstreamRequest {
         connection: &connection,
         settings,
         request,
         routed,
         identity_fields: &routing.routes.identity_fields,
-        retries: Retries::new(retry, routed.upstream, request, &connection.service, buffered.as_ref()),
-        mirror_copy: &mirror_copy,
-        inspection: inspection.as_deref(),
-        affinity,
-        ends,
+        retries: Retries::new(retry, routed.upstream, request, &connection.service, buffered),
+        mirror_copy,
+        inspection,
+        affinity: affinity::of(&connection, routed.upstream.affinity(), head, request),
+        ends: timeout.map(|timeout| request.arrived.saturating_add(timeout)),
     };
     upstream_request.run(client, head).await
 }
@@ -134,7 +161,8 @@ fn destination_or_reply<'r>(
     }
 }
 
-/// Reads a body before an origin gets the request, and lets the inspection choose the target.
+/// Reads a body before an origin gets the request, and lets the inspection choose the target. Returns the request for another choice, if
+/// one may follow.
 ///
 /// # Errors
 /// The exchange is over.
@@ -144,7 +172,7 @@ async fn inspect_body<'r>(
     head: &mut RequestHead,
     routed: &mut UpstreamRoute<'r>,
     context: &InspectionContext<'_, 'r>,
-) -> Result<(), AfterExchange> {
+) -> Result<Option<Box<Original<'r>>>, AfterExchange> {
     let InspectionContext { routing, settings, mirror_copy, inspection, .. } = *context;
     let mut is_whole = true;
     if let Some(buffered) = context.buffered.filter(|_| context.waits) {
@@ -165,10 +193,16 @@ async fn inspect_body<'r>(
             }
         };
     }
-    match context.chooses(request) {
-        true => choose(client, request, head, routed, context, is_whole),
-        false => Ok(()),
+    if !context.chooses(request) {
+        return Ok(None);
     }
+    let original = Original::keep(request, head, routed, is_whole);
+    if let (Some(buffered), Some(_)) = (context.buffered, &original) {
+        let mut buffered = buffered.borrow_mut();
+        let bytes = buffered.len();
+        buffered.keep(bytes);
+    }
+    choose(client, request, head, routed, context, is_whole).map(|()| original)
 }
 
 /// The facts of a request as it came, and its notes if it is chosen for the access log.

@@ -41,6 +41,8 @@ pub(crate) enum AttemptFailure {
     Drained,
     /// The origin responded with this status, which the client does not get: a retry follows.
     Status(u16),
+    /// The origin responded with this status, which the client does not get: the filter has decided so.
+    Left(u16),
     /// It took longer than the client was ready to wait, or than it may.
     DeadlineExceeded,
     /// The origin did not respond as it should.
@@ -107,7 +109,7 @@ impl AttemptFailure {
     pub(crate) const fn reason(self) -> CloseReason {
         match self {
             Self::Connection => CloseReason::of_upstream(Refusal::ORIGIN_MALFORMED.reason),
-            Self::NoResponse | Self::NotProcessed | Self::Drained | Self::Status(_) => {
+            Self::NoResponse | Self::NotProcessed | Self::Drained | Self::Status(_) | Self::Left(_) => {
                 CloseReason::of_upstream("origin_closed")
             }
             Self::DeadlineExceeded => EXPIRED,

@@ -8,6 +8,7 @@
 //! 2. [`HttpFilter::inspect`], once the policies have let the request through; then [`HttpFilter::request_data`] for each piece of a body
 //!    as it arrives, and [`HttpFilter::request_end`] with the end of the body. [`HttpFilter::choose_upstream`] comes before an origin
 //!    gets the request: behind the buffered pieces, and behind the end if that was among them. It also changes the buffered body.
+//!    [`HttpFilter::attempt_failed`] may lead to another choice, until the client has a part of a response.
 //! 3. [`HttpFilter::tap`] with the head of a final response that has a body; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece,
 //!    [`HttpFilter::flush`] whenever nothing more is there at the moment, and [`HttpFilter::response_end`].
 //! 4. [`HttpFilter::on_complete`], once, when the exchange is over, however it ended.
@@ -27,6 +28,8 @@
 //! - A handler gives no trailers, and so no response in gRPC's words.
 
 pub(crate) mod choice;
+pub(crate) mod failure;
+pub(crate) mod response;
 
 use std::{
     fmt,
@@ -40,7 +43,12 @@ use std::{
 use bytes::Bytes;
 use weir_http_codec::{Fields, RequestHead};
 
-pub use self::choice::{ADDED_BYTES_MAX, BodyChange, RequestChoice, Splice, UpstreamChoice};
+pub use self::{
+    choice::{ADDED_BYTES_MAX, BodyChange, RequestChoice, Splice, UpstreamChoice},
+    failure::{ATTEMPTS_MAX, AfterFailure, FailedAttempt},
+    response::WholeResponse,
+};
+pub use crate::options::RetryCause;
 
 /// The filter factory of a route. Shared by all workers.
 pub trait FilterFactory: fmt::Debug + Send + Sync {
@@ -80,6 +88,22 @@ pub trait HttpFilter {
     /// The request is refused with this response, and no origin has seen it.
     fn choose_upstream(&mut self, _head: &mut RequestHead, _is_whole: bool) -> Result<RequestChoice, WholeResponse> {
         Ok(UpstreamChoice::Route.into())
+    }
+
+    /// Attempts that the filter may choose in all, with [`Inspect::Buffered`]; at most [`ATTEMPTS_MAX`]. 1: the retries of the route
+    /// hold. With more, the filter decides on statuses, lost connections and timeouts; the route still tries another endpoint of the same
+    /// upstream for a request that none has begun with.
+    fn attempts_max(&self) -> u32 {
+        1
+    }
+
+    /// An attempt failed, and the client has no part of a response. Called for every response with a status of 400 and more, and for
+    /// every attempt without a response for which the client is not at fault. Not for calls of gRPC. With [`AfterFailure::Next`],
+    /// [`HttpFilter::choose_upstream`] follows: its head is the one before the first choice, without the fields of an earlier one.
+    ///
+    /// The method of the request does not matter here: whether an origin may get it twice is the filter's to know.
+    fn attempt_failed(&mut self, _failed: &FailedAttempt<'_>) -> AfterFailure {
+        AfterFailure::Respond
     }
 
     /// Whether and how the body of the final response of an origin is tapped. Its fields may be changed, except those of the framing.
@@ -198,17 +222,6 @@ pub enum HandlerResponse {
         /// The body.
         body_stream: Box<dyn BodyStream>,
     },
-}
-
-/// A response that is there as a whole.
-#[derive(Clone, Debug)]
-pub struct WholeResponse {
-    /// 200 to 599.
-    pub status: u16,
-    /// Fields besides Date and those of the framing.
-    pub fields: Fields,
-    /// The body. Empty for a status that has none.
-    pub body: Bytes,
 }
 
 /// A body that comes in pieces. Dropped when the client goes away, or a timeout passes.

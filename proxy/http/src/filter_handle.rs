@@ -7,10 +7,11 @@ use std::{
 
 use weir_base::time::Time;
 use weir_listener::CloseReason;
+use weir_upstream::Retry;
 
 use crate::{
     access_notes::SentBytes,
-    filter::{Caller, CompletionStatus, ExchangeSummary, HttpFilter},
+    filter::{AfterFailure, Caller, CompletionStatus, ExchangeSummary, HttpFilter},
 };
 
 /// A filter that has not had its last call. If the handle is dropped before, it reports that the client disconnected, since the exchange
@@ -24,13 +25,28 @@ pub(crate) struct FilterHandle {
     /// Counts the bytes sent to the client, from the second value on.
     sent: OnceCell<(SentBytes, u64)>,
     is_complete: Cell<bool>,
+    /// The choices of the filter.
+    pub(crate) choices: Choices,
+}
+
+/// The choices of a filter for one request.
+#[derive(Default)]
+pub(crate) struct Choices {
+    /// So many were made.
+    pub(crate) made: Cell<u32>,
+    /// So many may be made.
+    pub(crate) most: Cell<u32>,
+    /// The decision on the response whose head has just come.
+    pub(crate) decision: RefCell<Option<AfterFailure>>,
+    /// The last one follows an attempt that the retry budget counts.
+    pub(crate) retry: RefCell<Option<Retry>>,
 }
 
 impl FilterHandle {
     pub(crate) fn new(filter: Box<dyn HttpFilter>, caller: Caller, arrived: Time) -> Self {
         let (filter, caller) = (RefCell::new(filter), RefCell::new(caller));
         let (body_bytes, sent, is_complete) = (Cell::new(0), OnceCell::new(), Cell::new(false));
-        Self { filter, caller, arrived, body_bytes, sent, is_complete }
+        Self { filter, caller, arrived, body_bytes, sent, is_complete, choices: Choices::default() }
     }
 
     /// Calls the filter. None of its methods leads back here.

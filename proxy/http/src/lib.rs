@@ -22,6 +22,7 @@
 //! | `choice` | the choice of a filter: the upstream, its head and its body |
 //! | `upstream_request` / `dispatch` | attempt: the state that the attempts of a request share; a lane for each |
 //! | `attempt` / `failure` / `retry` | one attempt at a request; its outcome; retries |
+//! | `fallback` | after a failed attempt the filter may choose again |
 //! | `response_relay` | respond: the response of an origin on its way to the client |
 //! | `local_reply` / `respond` / `local_response` | responses without an upstream |
 //! | `completion` / `access` / `access_notes` | settle: the counters and the log line of an exchange that is over |
@@ -76,6 +77,7 @@ pub mod explain;
 pub mod ext_auth;
 mod facts;
 mod failure;
+mod fallback;
 pub mod fault;
 pub mod filter;
 mod filter_handle;

@@ -52,6 +52,22 @@ pub(crate) fn send_whole(
     )
 }
 
+/// Sends a response of a filter in place of this upstream, which failed for `reason` and received the request at `sent`.
+pub(crate) fn send_for(
+    client: &mut impl Client,
+    request: &RequestContext,
+    whole: WholeResponse,
+    reason: &'static str,
+    sent: Option<Time>,
+    upstream: &str,
+) -> AfterExchange {
+    let WholeResponse { status, fields, body } = whole;
+    let response = LocalResponse::new(status, b"", body).with_own(fields).with(&request.local_response_fields());
+    let after = client.reply(request, &response, false, reason);
+    client.connection().record_response(request, status, sent, upstream, reason);
+    after
+}
+
 /// Breaks off a response after its start.
 pub(crate) fn abort(
     connection: &Connection,

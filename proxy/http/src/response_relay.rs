@@ -67,6 +67,9 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
         if self.upstream_request.retries.retries_status(head.status(), &head.fields) {
             return AttemptOutcome::Failed(AttemptFailure::Status(head.status()));
         }
+        if self.upstream_request.leaves(self.endpoint, &head) {
+            return AttemptOutcome::Failed(AttemptFailure::Left(head.status()));
+        }
         let is_misleading = self.upstream_request.request.version.is_multiplexed()
             && self.upstream_request.request.upgrade != RequestedUpgrade::None;
         if is_misleading && (200..300).contains(&head.status()) {

@@ -1,12 +1,15 @@
 //! A factory whose filters make the choices of a test, one after the other.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use weir_http::{
-    filter::{BodyChange, Caller, FilterFactory, HttpFilter, Inspect, RequestChoice, UpstreamChoice, WholeResponse},
+    filter::{
+        AfterFailure, BodyChange, Caller, FailedAttempt, FilterFactory, HttpFilter, Inspect, RequestChoice,
+        UpstreamChoice, WholeResponse,
+    },
     routes::Action,
 };
-use weir_http_codec::{Fields, RequestHead};
+use weir_http_codec::{Fields, Known, RequestHead};
 
 /// One choice.
 #[derive(Clone, Debug)]
@@ -37,11 +40,25 @@ impl Choice {
 pub struct Choosing {
     pub buffer_bytes: usize,
     pub choices: Vec<Choice>,
+    /// See [`HttpFilter::attempts_max`].
+    pub attempts_max: u32,
+    /// Statuses after which the next choice is made. It is also made after every failure without a response.
+    pub statuses: Vec<u16>,
+    /// The response to failures after which none may follow, with this status.
+    pub refuses: Option<u16>,
+    /// The failures: number, upstream, cause, reason, status, Retry-After, whether another may follow.
+    pub failures: Arc<Mutex<Vec<String>>>,
 }
 
 impl Choosing {
     pub fn new(choices: Vec<Choice>) -> Self {
-        Self { buffer_bytes: 1000, choices }
+        let (statuses, failures) = (vec![429, 500, 503], Arc::default());
+        Self { buffer_bytes: 1000, choices, attempts_max: 1, statuses, refuses: None, failures }
+    }
+
+    /// The failures so far.
+    pub fn failures(&self) -> Vec<String> {
+        self.failures.lock().expect("no panic").clone()
     }
 
     /// Puts it into a route; no more is buffered than the filter wants.
@@ -72,7 +89,29 @@ impl HttpFilter for ChoosingFilter {
             return Err(WholeResponse { status: 500, fields: Fields::new(), body: "no choice left".into() });
         };
         self.made += 1;
+        assert!(head.fields.all_named(choice.field.0.as_bytes()).next().is_none(), "a field of an earlier choice");
         head.fields.push(choice.field.0.as_bytes(), choice.field.1.as_bytes());
         Ok(choice.made())
+    }
+
+    fn attempts_max(&self) -> u32 {
+        self.choices.attempts_max
+    }
+
+    fn attempt_failed(&mut self, failed: &FailedAttempt<'_>) -> AfterFailure {
+        let FailedAttempt { number, upstream, cause, reason, status, fields, may_go_on } = *failed;
+        let retry_after = fields.and_then(|fields| fields.get(Known::RetryAfter)).unwrap_or_default();
+        let retry_after = String::from_utf8_lossy(retry_after);
+        let cause = cause.name();
+        let line = format!("{number} {upstream} {cause} {reason} {status} {retry_after} {may_go_on}");
+        self.choices.failures.lock().expect("no panic").push(line);
+        match self.choices.refuses {
+            Some(status) if !may_go_on => {
+                let body = reason.as_bytes().to_vec().into();
+                AfterFailure::Refuse(WholeResponse { status, fields: Fields::new(), body })
+            }
+            _ if status == 0 || self.choices.statuses.contains(&status) => AfterFailure::Next,
+            _ => AfterFailure::Respond,
+        }
     }
 }

@@ -2,6 +2,7 @@
 mod choosing;
 mod completion;
 mod edits;
+mod fallback;
 mod filters;
 mod handlers;
 mod http2;
