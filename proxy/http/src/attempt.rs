@@ -84,7 +84,7 @@ impl<'a> Attempt<'a> {
             deadline,
             origin_deadline,
             framing: Framing::of(request.body, true, true),
-            answer_idle_timeout: request.answer_idle_timeout,
+            answer_idle_timeout: request.pause_max(),
         });
         let all = self.upstream_request.ends.map(|ends| {
             let all = weir_engine::deadline();
@@ -116,6 +116,7 @@ impl<'a> Attempt<'a> {
             true => origin_deadline.set(turn::now().saturating_add(self.response_timeout())),
             false => origin_deadline.clear(),
         }
+        request.note_sent(self.is_uploaded.get().then(turn::now));
         let outcome = {
             let mut download = pin!(relay.run());
             let early = match self.is_uploaded.get() {
@@ -127,6 +128,7 @@ impl<'a> Attempt<'a> {
                 None => {
                     if self.response_start.get().is_none() {
                         self.sent = turn::now();
+                        request.note_sent(Some(self.sent));
                         origin_deadline.set(turn::now().saturating_add(self.response_timeout()));
                     }
                     relay_response(connection, &mut body, download, &poll_abort).await
@@ -220,7 +222,9 @@ impl<'a> Attempt<'a> {
             self.upstream_request.settings.response_timeout
         };
         let all = self.upstream_request.routed.action.response_timeout.unwrap_or(usual);
-        self.upstream_request.retries.try_timeout().map_or(all, |one| one.min(all))
+        let first_byte = self.upstream_request.request.deadlines().first_byte;
+        let shorter = [self.upstream_request.retries.try_timeout(), first_byte];
+        shorter.into_iter().flatten().fold(all, Duration::min)
     }
 
     /// The origin received the whole request, and has been silent for long enough to be suspected.

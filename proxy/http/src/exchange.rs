@@ -125,7 +125,9 @@ async fn attempts(
 ) -> DispatchEnd {
     let InspectionContext { routing, settings, retry, buffered, mirror_copy, inspection, .. } = *context;
     let connection = client.connection().clone();
-    let timeout = call_timeout(request, routed.action, settings);
+    request.set_deadlines();
+    let timeouts = [call_timeout(request, routed.action, settings), request.deadlines().total];
+    let timeout = timeouts.into_iter().flatten().min();
     let upstream_request = UpstreamRequest {
         connection: &connection,
         settings,

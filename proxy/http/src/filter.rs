@@ -28,6 +28,7 @@
 //! - A handler gives no trailers, and so no response in gRPC's words.
 
 pub(crate) mod choice;
+pub(crate) mod deadlines;
 pub(crate) mod failure;
 pub(crate) mod response;
 
@@ -45,6 +46,7 @@ use weir_http_codec::{Fields, RequestHead};
 
 pub use self::{
     choice::{ADDED_BYTES_MAX, BodyChange, RequestChoice, Splice, UpstreamChoice},
+    deadlines::Deadlines,
     failure::{ATTEMPTS_MAX, AfterFailure, FailedAttempt},
     response::WholeResponse,
 };
@@ -104,6 +106,12 @@ pub trait HttpFilter {
     /// The method of the request does not matter here: whether an origin may get it twice is the filter's to know.
     fn attempt_failed(&mut self, _failed: &FailedAttempt<'_>) -> AfterFailure {
         AfterFailure::Respond
+    }
+
+    /// The deadlines of the exchange. Called before each attempt that follows a choice, and once without one. Not for calls of gRPC and
+    /// upgrades.
+    fn deadlines(&mut self) -> Deadlines {
+        Deadlines::default()
     }
 
     /// Whether and how the body of the final response of an origin is tapped. Its fields may be changed, except those of the framing.

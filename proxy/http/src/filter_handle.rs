@@ -11,7 +11,7 @@ use weir_upstream::Retry;
 
 use crate::{
     access_notes::SentBytes,
-    filter::{AfterFailure, Caller, CompletionStatus, ExchangeSummary, HttpFilter},
+    filter::{AfterFailure, Caller, CompletionStatus, Deadlines, ExchangeSummary, HttpFilter},
 };
 
 /// A filter that has not had its last call. If the handle is dropped before, it reports that the client disconnected, since the exchange
@@ -27,6 +27,10 @@ pub(crate) struct FilterHandle {
     is_complete: Cell<bool>,
     /// The choices of the filter.
     pub(crate) choices: Choices,
+    /// The deadlines that it has set.
+    pub(crate) deadlines: Cell<Deadlines>,
+    /// When the origin had the whole request.
+    pub(crate) sent_at: Cell<Option<Time>>,
 }
 
 /// The choices of a filter for one request.
@@ -46,7 +50,8 @@ impl FilterHandle {
     pub(crate) fn new(filter: Box<dyn HttpFilter>, caller: Caller, arrived: Time) -> Self {
         let (filter, caller) = (RefCell::new(filter), RefCell::new(caller));
         let (body_bytes, sent, is_complete) = (Cell::new(0), OnceCell::new(), Cell::new(false));
-        Self { filter, caller, arrived, body_bytes, sent, is_complete, choices: Choices::default() }
+        let (choices, deadlines, sent_at) = (Choices::default(), Cell::default(), Cell::new(None));
+        Self { filter, caller, arrived, body_bytes, sent, is_complete, choices, deadlines, sent_at }
     }
 
     /// Calls the filter. None of its methods leads back here.

@@ -15,6 +15,7 @@ use weir_listener::StageTimes;
 use crate::{
     access_notes::AccessNotes,
     compression::{Coding, Compression},
+    filter::Deadlines,
     filter_handle::FilterHandle,
     grpc,
     metrics::RouteMetrics,
@@ -104,6 +105,40 @@ impl RequestContext {
         if let Some(filter_handle) = self.filter_handle.get() {
             filter_handle.body_bytes.set(bytes);
         }
+    }
+
+    /// The deadlines of its filter; none without one.
+    pub(crate) fn deadlines(&self) -> Deadlines {
+        self.filter_handle.get().map_or(Deadlines::default(), |filter_handle| filter_handle.deadlines.get())
+    }
+
+    /// Lets its filter set the deadlines of the next attempts.
+    pub(crate) fn set_deadlines(&self) {
+        if let Some(filter_handle) = self.filter_handle.get()
+            && !self.is_call
+            && self.upgrade == RequestedUpgrade::None
+        {
+            filter_handle.deadlines.set(filter_handle.with(|filter| filter.deadlines()));
+        }
+    }
+
+    /// Longest pause in the body of its response, by its filter or by its route.
+    pub(crate) fn pause_max(&self) -> Duration {
+        self.deadlines().idle.unwrap_or(self.answer_idle_timeout)
+    }
+
+    /// An origin has the whole request; `None`: it is sent again.
+    pub(crate) fn note_sent(&self, at: Option<Time>) {
+        if let Some(filter_handle) = self.filter_handle.get() {
+            filter_handle.sent_at.set(at);
+        }
+    }
+
+    /// The time at which the first byte of a response body must be there, if its filter has set one.
+    pub(crate) fn first_byte_by(&self) -> Option<Time> {
+        let filter_handle = self.filter_handle.get()?;
+        let since = filter_handle.sent_at.get().unwrap_or_else(turn::now);
+        Some(since.saturating_add(filter_handle.deadlines.get().first_byte?))
     }
 
     pub(crate) fn of(head: &RequestHead, upgrade: RequestedUpgrade, settings: &HttpListenerSettings) -> Self {

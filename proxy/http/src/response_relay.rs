@@ -2,12 +2,12 @@
 
 use std::cell::Cell;
 
-use weir_base::time::turn;
+use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, strip_hop_by_hop};
 use weir_upstream::LossCause;
 
 use crate::{
-    body::relay,
+    body::{BodyError, relay_from},
     client::ResponseSink,
     compression, cookies,
     failure::{AttemptFailure, AttemptOutcome, ResponseStart},
@@ -42,64 +42,123 @@ pub(crate) struct ResponseRelay<'a, R, D> {
 impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
     /// Relays the response to its end.
     pub(crate) async fn run(&mut self) -> AttemptOutcome {
-        let mut interim = 0;
-        let mut head = loop {
-            let mut head = match self.origin.head().await {
-                Ok(head) => head,
-                Err(failure) => return AttemptOutcome::Failed(failure),
-            };
-            if !head.is_interim() {
-                break head;
-            }
-            if head.status() == 101 && self.upstream_request.request.upgrade.is_accepted_by(&head) {
-                self.switched = Some(Box::new(AcceptedUpgrade { head, input: self.origin.rest() }));
-                return AttemptOutcome::Responded { status: 101, keeps_client: false, remains: None };
-            }
-            interim += 1;
-            // The request did not ask for an upgrade.
-            if interim > INTERIM_RESPONSES_MAX || head.status() == 101 {
-                return AttemptOutcome::Failed(AttemptFailure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation));
-            }
-            strip_hop_by_hop(&mut head.fields);
-            head.fields.remove(Known::ContentLength);
-            self.response_sink.interim(&head);
+        let mut head = match self.final_head().await {
+            Ok(head) => head,
+            Err(outcome) => return outcome,
         };
+        let request = self.upstream_request.request;
         if self.upstream_request.retries.retries_status(head.status(), &head.fields) {
             return AttemptOutcome::Failed(AttemptFailure::Status(head.status()));
         }
         if self.upstream_request.leaves(self.endpoint, &head) {
             return AttemptOutcome::Failed(AttemptFailure::Left(head.status()));
         }
-        let is_misleading = self.upstream_request.request.version.is_multiplexed()
-            && self.upstream_request.request.upgrade != RequestedUpgrade::None;
+        let is_misleading = request.version.is_multiplexed() && request.upgrade != RequestedUpgrade::None;
         if is_misleading && (200..300).contains(&head.status()) {
             return AttemptOutcome::Failed(AttemptFailure::Declined(Refusal::ORIGIN_NO_WEBSOCKET));
         }
-        let length = self.origin.begin(&head, self.upstream_request.request.is_head);
+        let length = self.origin.begin(&head, request.is_head);
+        let is_filled = match request.first_byte_by().filter(|_| length != BodyLength::Exact(0)) {
+            None => false,
+            Some(by) => match self.first_byte(by).await {
+                Ok(()) => true,
+                Err(failure) => return AttemptOutcome::Failed(failure),
+            },
+        };
         let taps = self.taps(&mut head, length);
         let is_persistent = head.is_persistent();
         let is_edited = taps.as_ref().is_some_and(|taps| !taps.edits.is_empty());
         let keeps_client = self.pass_head(&mut head, if is_edited { BodyLength::Chunked } else { length });
         // Bytes where no body may be belong to no response: they would be taken for the next one.
-        if length != BodyLength::Exact(0) {
-            let passed = match taps {
-                None => relay(&mut self.origin, &mut self.response_sink).await,
-                // Every connection pays for the size of this future.
-                Some(taps) => {
-                    Box::pin(relay(&mut self.origin, &mut TappedSink::new(*taps, &mut self.response_sink))).await
-                }
-            };
-            if let Err(broken) = passed {
-                return AttemptOutcome::Failed(AttemptFailure::of_origin(broken));
-            }
+        if length != BodyLength::Exact(0)
+            && let Err(broken) = self.body(is_filled, taps).await
+        {
+            return AttemptOutcome::Failed(self.body_failure(broken));
         }
         if self.is_grpc.get() {
             let status = self.origin.trailers().and_then(grpc::status);
-            self.upstream_request.request.grpc_status.set(status.or_else(|| grpc::status(&head.fields)));
+            request.grpc_status.set(status.or_else(|| grpc::status(&head.fields)));
         }
         let status = head.status();
         self.origin.reuse(head);
         AttemptOutcome::Responded { status, keeps_client, remains: self.origin.remains().filter(|_| is_persistent) }
+    }
+
+    /// The final head; those before it are passed on.
+    ///
+    /// # Errors
+    /// There is none.
+    async fn final_head(&mut self) -> Result<ResponseHead, AttemptOutcome> {
+        let mut interim = 0;
+        loop {
+            let mut head = match self.origin.head().await {
+                Ok(head) => head,
+                Err(failure) => return Err(AttemptOutcome::Failed(self.head_failure(failure))),
+            };
+            if !head.is_interim() {
+                return Ok(head);
+            }
+            if head.status() == 101 && self.upstream_request.request.upgrade.is_accepted_by(&head) {
+                self.switched = Some(Box::new(AcceptedUpgrade { head, input: self.origin.rest() }));
+                return Err(AttemptOutcome::Responded { status: 101, keeps_client: false, remains: None });
+            }
+            interim += 1;
+            // The request did not ask for an upgrade.
+            if interim > INTERIM_RESPONSES_MAX || head.status() == 101 {
+                let malformed = AttemptFailure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation);
+                return Err(AttemptOutcome::Failed(malformed));
+            }
+            strip_hop_by_hop(&mut head.fields);
+            head.fields.remove(Known::ContentLength);
+            self.response_sink.interim(&head);
+        }
+    }
+
+    /// Waits for the first byte of the body, or its end, while the client has nothing of the response.
+    async fn first_byte(&mut self, by: Time) -> Result<(), AttemptFailure> {
+        self.origin.limit_pauses(by.since(turn::now()));
+        let filled = self.origin.fill().await;
+        self.origin.limit_pauses(self.upstream_request.request.pause_max());
+        filled.map_err(|broken| match broken {
+            BodyError::TimedOut => AttemptFailure::Origin(Refusal::FIRST_BYTE_TIMEOUT, LossCause::Timeout),
+            broken => AttemptFailure::of_origin(broken),
+        })
+    }
+
+    /// Relays the body to its end.
+    async fn body(&mut self, is_filled: bool, taps: Option<Box<Taps>>) -> Result<(), BodyError> {
+        match taps {
+            None => relay_from(&mut self.origin, is_filled, &mut self.response_sink).await,
+            // Every connection pays for the size of this future.
+            Some(taps) => {
+                let mut sink = TappedSink::new(*taps, &mut self.response_sink);
+                Box::pin(relay_from(&mut self.origin, is_filled, &mut sink)).await
+            }
+        }
+    }
+
+    /// The failure of a head that did not come, by the deadline that was shorter.
+    fn head_failure(&self, failure: AttemptFailure) -> AttemptFailure {
+        let UpstreamRequest { request, routed, settings, .. } = *self.upstream_request;
+        let response_timeout = routed.action.response_timeout.unwrap_or(settings.response_timeout);
+        match failure {
+            AttemptFailure::Origin(Refusal::RESPONSE_TIMEOUT, cause)
+                if request.deadlines().first_byte.is_some_and(|first_byte| first_byte <= response_timeout) =>
+            {
+                AttemptFailure::Origin(Refusal::FIRST_BYTE_TIMEOUT, cause)
+            }
+            failure => failure,
+        }
+    }
+
+    /// The failure of a body, by the filter's deadline if that has set one.
+    fn body_failure(&self, broken: BodyError) -> AttemptFailure {
+        match broken {
+            BodyError::TimedOut if self.upstream_request.request.deadlines().idle.is_some() => {
+                AttemptFailure::Origin(Refusal::IDLE_TIMEOUT, LossCause::Timeout)
+            }
+            broken => AttemptFailure::of_origin(broken),
+        }
     }
 
     /// The taps of the body; the head says so then.

@@ -1,15 +1,20 @@
 //! A factory whose filters make the choices of a test, one after the other.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use weir_http::{
     filter::{
-        AfterFailure, BodyChange, Caller, FailedAttempt, FilterFactory, HttpFilter, Inspect, RequestChoice,
+        AfterFailure, BodyChange, Caller, Deadlines, ExchangeSummary, FailedAttempt, FilterFactory, HttpFilter, Inspect, RequestChoice,
         UpstreamChoice, WholeResponse,
     },
     routes::Action,
 };
 use weir_http_codec::{Fields, Known, RequestHead};
+
+use crate::support::PATIENCE;
 
 /// One choice.
 #[derive(Clone, Debug)]
@@ -48,12 +53,36 @@ pub struct Choosing {
     pub refuses: Option<u16>,
     /// The failures: number, upstream, cause, reason, status, Retry-After, whether another may follow.
     pub failures: Arc<Mutex<Vec<String>>>,
+    pub deadlines: Deadlines,
+    /// The ends of exchanges: status, end, reason, upstream.
+    pub ends: Arc<Mutex<Vec<String>>>,
 }
 
 impl Choosing {
     pub fn new(choices: Vec<Choice>) -> Self {
-        let (statuses, failures) = (vec![429, 500, 503], Arc::default());
-        Self { buffer_bytes: 1000, choices, attempts_max: 1, statuses, refuses: None, failures }
+        Self {
+            buffer_bytes: 1000,
+            choices,
+            attempts_max: 1,
+            statuses: vec![429, 500, 503],
+            refuses: None,
+            failures: Arc::default(),
+            deadlines: Deadlines::default(),
+            ends: Arc::default(),
+        }
+    }
+
+    /// The ends so far, once there is one.
+    pub fn ends(&self) -> Vec<String> {
+        let begun = Instant::now();
+        loop {
+            let ends = self.ends.lock().expect("no panic").clone();
+            if !ends.is_empty() {
+                return ends;
+            }
+            assert!(begun.elapsed() < PATIENCE, "no end");
+            std::thread::yield_now();
+        }
     }
 
     /// The failures so far.
@@ -113,5 +142,14 @@ impl HttpFilter for ChoosingFilter {
             _ if status == 0 || self.choices.statuses.contains(&status) => AfterFailure::Next,
             _ => AfterFailure::Respond,
         }
+    }
+
+    fn deadlines(&mut self) -> Deadlines {
+        self.choices.deadlines
+    }
+
+    fn on_complete(&mut self, facts: &ExchangeSummary<'_>) {
+        let ExchangeSummary { status, end, reason, upstream, .. } = *facts;
+        self.choices.ends.lock().expect("no panic").push(format!("{status} {end:?} {reason} {upstream}"));
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of whole exchanges in one process: a scripted client, the gateway's worker, a scripted origin.
 mod choosing;
 mod completion;
+mod deadlines;
 mod edits;
 mod fallback;
 mod filters;
