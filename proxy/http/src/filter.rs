@@ -50,7 +50,10 @@ pub use self::{
     failure::{ATTEMPTS_MAX, AfterFailure, FailedAttempt},
     response::WholeResponse,
 };
-pub use crate::options::RetryCause;
+pub use crate::{
+    options::RetryCause,
+    refusal_format::{FormattedRefusal, RefusalFacts},
+};
 
 /// The filter factory of a route. Shared by all workers.
 pub trait FilterFactory: fmt::Debug + Send + Sync {
@@ -150,6 +153,11 @@ pub trait HttpFilter {
     /// The response breaks off.
     fn response_end(&mut self, _out: &mut Vec<u8>) -> Result<(), BodyAborted> {
         Ok(())
+    }
+
+    /// The form of a refusal of this request by the gateway. `None`: that of the listener. Not for calls of gRPC.
+    fn format_refusal(&mut self, _facts: &RefusalFacts) -> Option<FormattedRefusal> {
+        None
     }
 
     /// The exchange is over; for a WebSocket its handshake is.

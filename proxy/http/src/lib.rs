@@ -46,7 +46,7 @@
 //! | `upgrade` | upgrades of a connection or a stream |
 //! | `endpoint_responses` | the responses of an endpoint: counted, and judged for its health |
 //! | `tunnel` / `tunnel_io` | WebSocket: frames both ways behind a 101; their readers and writers |
-//! | `refusal` / `date` | every refusal, in HTTP's words; the Date of local responses |
+//! | `refusal` / `refusal_format` / `date` | every refusal, in HTTP's words; the form that a listener or a filter gives them; the Date of local responses |
 //! | `probe` | health checks of origins |
 //! | `trace` | request id and trace context |
 //! | `metrics` | the cells this room writes |
@@ -100,6 +100,7 @@ pub mod policies;
 mod policy_check;
 mod probe;
 mod refusal;
+pub mod refusal_format;
 mod reload;
 mod request_context;
 mod respond;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use weir_base::time::Time;
+use weir_http_codec::Known;
 use weir_listener::CloseReason;
 
 use crate::{
@@ -11,8 +12,10 @@ use crate::{
     connection::Connection,
     failure::{AttemptFailure, INSPECTED},
     filter::WholeResponse,
+    filter_handle::FilterHandle,
     local_response::LocalResponse,
     refusal::Refusal,
+    refusal_format::RefusalFacts,
     request_context::RequestContext,
     upgrade::RequestedUpgrade,
     wait::WaitAborted,
@@ -94,10 +97,36 @@ pub(crate) fn refuse_for(
 ) -> AfterExchange {
     let connection = client.connection().clone();
     let own = request.policy_fields.get().map(|fields| fields.own());
-    let response = refusal.response(own, connection.service.sessions.chance());
+    let mut response = refusal.response(own, connection.service.sessions.chance());
+    if !request.is_grpc {
+        response = format(&connection, request.filter_handle.get().map(|handle| &**handle), &refusal, response);
+    }
     let after = client.reply(request, &response, refusal.closes, refusal.reason);
     connection.record_response(request, refusal.status, sent, upstream, refusal.reason);
     after
+}
+
+/// The response to a request without a valid head.
+pub(crate) fn malformed(connection: &Connection, refusal: &Refusal) -> LocalResponse {
+    format(connection, None, refusal, refusal.response(None, connection.service.sessions.chance()))
+}
+
+/// Gives a refusal the form of the filter, or else of the listener, if one has it.
+fn format(
+    connection: &Connection,
+    filter_handle: Option<&FilterHandle>,
+    refusal: &Refusal,
+    response: LocalResponse,
+) -> LocalResponse {
+    let retry_after = response.head.fields.get(Known::RetryAfter);
+    let retry_after = retry_after.and_then(|value| std::str::from_utf8(value).ok()?.trim().parse().ok());
+    let facts = RefusalFacts { status: refusal.status, reason: refusal.reason, text: refusal.text, retry_after };
+    let own = filter_handle.and_then(|handle| handle.with(|filter| filter.format_refusal(&facts)));
+    let form = own.or_else(|| connection.service.http().refusal_format.as_ref().map(|one| one.format(&facts)));
+    match form {
+        Some(form) => response.formatted(form),
+        None => response,
+    }
 }
 
 /// Refuses a request with the response of its inspection.

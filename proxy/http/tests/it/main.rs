@@ -5,6 +5,7 @@ mod deadlines;
 mod edits;
 mod fallback;
 mod filters;
+mod formats;
 mod handlers;
 mod http2;
 mod inspection;
