@@ -19,15 +19,16 @@ use weir_upstream::{ExchangeOutcome, LossCause};
 
 use crate::{
     body::{BodyError, RequestBody, Sink},
-    client::{AfterExchange, Client, DisconnectWatch, ExchangeIo},
+    client::{AfterExchange, Client, DisconnectWatch, ExchangeIo, ResponseSink},
     connection::Connection,
     endpoint_responses,
     failure::{AttemptFailure, AttemptOutcome, EXPIRED, ResponseStart},
+    filter::BrokenEnd,
     grpc,
     http1_body::Framing,
     mirror::MirrorCopy,
     options::RetryCause,
-    origin::{AttemptContext, Origin},
+    origin::{AttemptContext, Download, Origin},
     refusal::Refusal,
     request_context::RequestContext,
     response_class::ResponseClass,
@@ -111,6 +112,8 @@ impl<'a> Attempt<'a> {
             response_start: &self.response_start,
             is_grpc: &self.is_grpc,
             switched: None,
+            taps: None,
+            keeps_client: false,
         };
         match self.is_uploaded.get() {
             true => origin_deadline.set(turn::now().saturating_add(self.response_timeout())),
@@ -138,10 +141,7 @@ impl<'a> Attempt<'a> {
         self.switched = relay.switched.take();
         match outcome {
             AttemptOutcome::Failed(failure) if self.response_start.get().is_some() => {
-                AttemptOutcome::Aborted(match failure {
-                    AttemptFailure::ClientGone => connection.disconnect_reason(),
-                    failure => failure.reason(),
-                })
+                broken_off(connection, failure, &mut relay).await
             }
             outcome => outcome,
         }
@@ -257,7 +257,7 @@ impl<'a> Attempt<'a> {
                 endpoint_responses::judge(upstream, number, *status, took);
             }
             // Whether the endpoint is at fault is not certain: nothing is said of its health.
-            AttemptOutcome::Aborted(reason) => {
+            AttemptOutcome::Aborted(reason) | AttemptOutcome::Finished { reason, .. } => {
                 endpoint_responses::count(upstream, number, ResponseClass::of_break(*reason), took);
             }
             AttemptOutcome::Failed(
@@ -376,12 +376,21 @@ impl<'a> Attempt<'a> {
                 connection.record_disconnect(request, Some(self.sent), upstream);
                 Ok(AfterExchange::Close(CloseReason::ClientReset))
             }
-            AttemptOutcome::Aborted(reason) => Ok(self.abort(lane, reason)),
+            AttemptOutcome::Aborted(reason) => {
+                self.abort(lane, reason);
+                // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
+                let is_expired = self.is_grpc.get() && reason == EXPIRED;
+                Ok(AfterExchange::Abort(if is_expired { grpc::EXPIRED } else { reason }))
+            }
+            AttemptOutcome::Finished { reason, keeps_client } => {
+                self.abort(lane, reason);
+                Ok(if keeps_client { AfterExchange::KeepAlive } else { AfterExchange::Close(reason) })
+            }
         }
     }
 
     /// Ends a response that breaks off: the client has a part of it.
-    fn abort(&self, mut lane: HttpLane, reason: CloseReason) -> AfterExchange {
+    fn abort(&self, mut lane: HttpLane, reason: CloseReason) {
         let UpstreamRequest { connection, request, routed, .. } = *self.upstream_request;
         if reason.culprit() == Some(Culprit::Upstream) {
             lane.failed(LossCause::Closed);
@@ -391,9 +400,26 @@ impl<'a> Attempt<'a> {
         }
         let status = self.response_start.get().map_or(0, |response_start| response_start.status);
         connection.record_abort(request, status, Some(self.sent), &routed.upstream.settings().name, reason);
-        // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
-        AfterExchange::Abort(if self.is_grpc.get() && reason == EXPIRED { grpc::EXPIRED } else { reason })
     }
+}
+
+/// Ends a response that has begun and will not come to its end.
+async fn broken_off<R: ResponseSink, D: Download>(
+    connection: &Connection,
+    failure: AttemptFailure,
+    relay: &mut ResponseRelay<'_, R, D>,
+) -> AttemptOutcome {
+    let reason = match failure {
+        AttemptFailure::ClientGone => connection.disconnect_reason(),
+        failure => failure.reason(),
+    };
+    if relay.taps.is_some()
+        && failure.leaves_client()
+        && Box::pin(relay.break_off(reason.name())).await == Some(BrokenEnd::Finish)
+    {
+        return AttemptOutcome::Finished { reason, keeps_client: relay.keeps_client };
+    }
+    AttemptOutcome::Aborted(reason)
 }
 
 /// Passes on what comes back once the request is sent, or is not taken any more.

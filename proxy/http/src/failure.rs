@@ -28,6 +28,12 @@ pub(crate) enum AttemptOutcome {
     Failed(AttemptFailure),
     /// The client has a part of the response: it can only be broken off.
     Aborted(CloseReason),
+    /// The response broke off, and its filter has ended it.
+    Finished {
+        reason: CloseReason,
+        /// The response allows the connection to go on.
+        keeps_client: bool,
+    },
 }
 
 /// The reason why there is no response.
@@ -93,6 +99,11 @@ impl AttemptFailure {
             BodyError::ReceiverStalled | BodyError::Evicted => Self::ClientStalled,
             BodyError::ReceiverGone => Self::ClientGone,
         }
+    }
+
+    /// The client waits for the rest of its response, and is not at fault.
+    pub(crate) const fn leaves_client(self) -> bool {
+        !matches!(self, Self::Client(_) | Self::ClientStalled | Self::ClientGone | Self::Inspected)
     }
 
     /// Its meaning for the endpoint, on a connection that is open since `opened`.

@@ -14,7 +14,7 @@
 //! 4. [`HttpFilter::on_complete`], once, when the exchange is over, however it ended.
 //!
 //! An origin may respond before it has the whole request: then 3 begins within 2. A refusal skips everything up to 4. A body that breaks
-//! off, on either side, has no call for its end. A panic in a filter ends its connection or its stream, and the filter still gets the
+//! off has no call for its end; that of an edited response has [`HttpFilter::broken_off`]. A panic in a filter ends its connection or its stream, and the filter still gets the
 //! last call.
 //!
 //! [`Handler::handle`] takes the place of 2 and 3 on a route whose target is a handler.
@@ -48,7 +48,7 @@ pub use self::{
     choice::{ADDED_BYTES_MAX, BodyChange, RequestChoice, Splice, UpstreamChoice},
     deadlines::Deadlines,
     failure::{ATTEMPTS_MAX, AfterFailure, FailedAttempt},
-    response::WholeResponse,
+    response::{BrokenEnd, WholeResponse},
 };
 pub use crate::{
     options::RetryCause,
@@ -153,6 +153,14 @@ pub trait HttpFilter {
     /// The response breaks off.
     fn response_end(&mut self, _out: &mut Vec<u8>) -> Result<(), BodyAborted> {
         Ok(())
+    }
+
+    /// The response breaks off within its body, with [`Tap::Edit`]: its origin closed, paused for too long or broke a rule, a deadline
+    /// passed, or the filter gave it up. What is appended to `out` goes on as the last piece. `reason`: the word of the access log,
+    /// such as `origin_closed`, `idle_timeout` or `tap_broke_off`. Not for calls of gRPC, nor if the client is gone. No other call for
+    /// the body follows.
+    fn broken_off(&mut self, _reason: &str, _out: &mut Vec<u8>) -> BrokenEnd {
+        BrokenEnd::Cut
     }
 
     /// The form of a refusal of this request by the gateway. `None`: that of the listener. Not for calls of gRPC.
@@ -270,6 +278,8 @@ pub struct ExchangeSummary<'a> {
     pub upstream: &'a str,
     /// Outcome of the exchange.
     pub end: CompletionStatus,
+    /// The end that the filter gave the body of a response that broke off. `None`: it had no say.
+    pub broken_end: Option<BrokenEnd>,
     /// The word of the access log for it: `ok`, or the reason of a refusal or of a response that broke off.
     pub reason: &'a str,
 }

@@ -11,7 +11,7 @@ use weir_upstream::Retry;
 
 use crate::{
     access_notes::SentBytes,
-    filter::{AfterFailure, Caller, CompletionStatus, Deadlines, ExchangeSummary, HttpFilter},
+    filter::{AfterFailure, BrokenEnd, Caller, CompletionStatus, Deadlines, ExchangeSummary, HttpFilter},
 };
 
 /// A filter that has not had its last call. If the handle is dropped before, it reports that the client disconnected, since the exchange
@@ -29,6 +29,8 @@ pub(crate) struct FilterHandle {
     pub(crate) choices: Choices,
     /// The deadlines that it has set.
     pub(crate) deadlines: Cell<Deadlines>,
+    /// The end that it has given a response that broke off.
+    pub(crate) broken_end: Cell<Option<BrokenEnd>>,
     /// When the origin had the whole request.
     pub(crate) sent_at: Cell<Option<Time>>,
 }
@@ -51,7 +53,8 @@ impl FilterHandle {
         let (filter, caller) = (RefCell::new(filter), RefCell::new(caller));
         let (body_bytes, sent, is_complete) = (Cell::new(0), OnceCell::new(), Cell::new(false));
         let (choices, deadlines, sent_at) = (Choices::default(), Cell::default(), Cell::new(None));
-        Self { filter, caller, arrived, body_bytes, sent, is_complete, choices, deadlines, sent_at }
+        let broken_end = Cell::new(None);
+        Self { filter, caller, arrived, body_bytes, sent, is_complete, choices, deadlines, broken_end, sent_at }
     }
 
     /// Calls the filter. None of its methods leads back here.
@@ -83,6 +86,7 @@ impl FilterHandle {
             duration: Time::now().since(self.arrived),
             upstream,
             end,
+            broken_end: self.broken_end.get(),
             reason,
         };
         self.with(|filter| filter.on_complete(&summary));

@@ -11,9 +11,9 @@ use crate::{
     client::ResponseSink,
     compression, cookies,
     failure::{AttemptFailure, AttemptOutcome, ResponseStart},
-    filter::Tap,
+    filter::{BrokenEnd, Tap},
     grpc,
-    limits::INTERIM_RESPONSES_MAX,
+    limits::{INTERIM_RESPONSES_MAX, LINGER_TIMEOUT},
     origin::Download,
     refusal::Refusal,
     taps::{TappedSink, Taps},
@@ -37,6 +37,10 @@ pub(crate) struct ResponseRelay<'a, R, D> {
     pub(crate) is_grpc: &'a Cell<bool>,
     /// The connection is a tunnel from here on, and the client has nothing of it yet.
     pub(crate) switched: Option<Box<AcceptedUpgrade>>,
+    /// The taps of its body.
+    pub(crate) taps: Option<Box<Taps>>,
+    /// The response allows the connection of the client to go on.
+    pub(crate) keeps_client: bool,
 }
 
 impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
@@ -65,13 +69,13 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
                 Err(failure) => return AttemptOutcome::Failed(failure),
             },
         };
-        let taps = self.taps(&mut head, length);
+        self.taps = self.make_taps(&mut head, length);
         let is_persistent = head.is_persistent();
-        let is_edited = taps.as_ref().is_some_and(|taps| !taps.edits.is_empty());
+        let is_edited = self.taps.as_ref().is_some_and(|taps| !taps.edits.is_empty());
         let keeps_client = self.pass_head(&mut head, if is_edited { BodyLength::Chunked } else { length });
         // Bytes where no body may be belong to no response: they would be taken for the next one.
         if length != BodyLength::Exact(0)
-            && let Err(broken) = self.body(is_filled, taps).await
+            && let Err(broken) = self.body(is_filled).await
         {
             return AttemptOutcome::Failed(self.body_failure(broken));
         }
@@ -126,15 +130,31 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
     }
 
     /// Relays the body to its end.
-    async fn body(&mut self, is_filled: bool, taps: Option<Box<Taps>>) -> Result<(), BodyError> {
+    async fn body(&mut self, is_filled: bool) -> Result<(), BodyError> {
+        let Self { origin, response_sink, taps, .. } = self;
         match taps {
-            None => relay_from(&mut self.origin, is_filled, &mut self.response_sink).await,
+            None => relay_from(origin, is_filled, response_sink).await,
             // Every connection pays for the size of this future.
-            Some(taps) => {
-                let mut sink = TappedSink::new(*taps, &mut self.response_sink);
-                Box::pin(relay_from(&mut self.origin, is_filled, &mut sink)).await
-            }
+            Some(taps) => Box::pin(relay_from(origin, is_filled, &mut TappedSink::new(taps, response_sink))).await,
         }
+    }
+
+    /// The response has broken off for `reason`: lets its filter append a last piece. Returns how it ends then.
+    pub(crate) async fn break_off(&mut self, reason: &str) -> Option<BrokenEnd> {
+        if self.is_grpc.get() {
+            return None;
+        }
+        let Self { response_sink, taps, .. } = self;
+        let (last, end) = taps.as_mut()?.break_off(reason)?;
+        if !last.is_empty() {
+            response_sink.data(last);
+        }
+        if end == BrokenEnd::Finish {
+            response_sink.end(None);
+        }
+        // A client that does not take it in time loses it.
+        let _ = weir_engine::timeout(LINGER_TIMEOUT, response_sink.ready()).await;
+        Some(end)
     }
 
     /// The failure of a head that did not come, by the deadline that was shorter.
@@ -162,7 +182,7 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
     }
 
     /// The taps of the body; the head says so then.
-    fn taps(&self, head: &mut ResponseHead, length: BodyLength) -> Option<Box<Taps>> {
+    fn make_taps(&self, head: &mut ResponseHead, length: BodyLength) -> Option<Box<Taps>> {
         if length == BodyLength::Exact(0) {
             return None;
         }
@@ -181,6 +201,7 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
                 Tap::Edit => {
                     compression::forget_bytes(&mut head.fields);
                     taps.edits.push(Box::new(filter_handle.clone()));
+                    taps.editor = Some(filter_handle.clone());
                 }
             }
         }
@@ -209,7 +230,8 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
             head.fields.remove(Known::ContentLength);
         }
         change(&mut head.fields, self.upstream_request, self.endpoint);
-        self.response_sink.head(head, length, self.is_uploaded.get())
+        self.keeps_client = self.response_sink.head(head, length, self.is_uploaded.get());
+        self.keeps_client
     }
 }
 

@@ -1,4 +1,5 @@
 //! Tests of whole exchanges in one process: a scripted client, the gateway's worker, a scripted origin.
+mod breaking;
 mod choosing;
 mod completion;
 mod deadlines;
