@@ -21,6 +21,7 @@ use crate::{
     respond,
     service::Routing,
     settings::HttpListenerSettings,
+    stopwatch::Phase,
     upgrade::RequestedUpgrade,
 };
 
@@ -56,6 +57,7 @@ pub(crate) fn choose<'r>(
     is_whole: bool,
 ) -> Result<(), AfterExchange> {
     let Some(inspection) = context.inspection else { return Ok(()) };
+    request.enter(Phase::Request);
     let mut inspection = inspection.borrow_mut();
     let choice = inspection.choose_upstream(head, is_whole);
     if let Some(filter_handle) = request.filter_handle.get() {

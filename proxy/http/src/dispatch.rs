@@ -14,6 +14,7 @@ use crate::{
     origin::Http1Origin,
     refusal::Refusal,
     respond::{refuse_for, send_for, send_whole},
+    stopwatch::Phase,
     tunnel,
     upstream::HttpLane,
     upstream_request::UpstreamRequest,
@@ -46,10 +47,12 @@ impl UpstreamRequest<'_> {
         let (mut is_repeated, mut wants_fresh) = (false, false);
         loop {
             let is_fresh = std::mem::take(&mut wants_fresh);
+            self.request.enter(Phase::Queue);
             let mut lane = match self.acquire(client, is_fresh).await {
                 Ok(lane) => lane,
                 Err(none) => return self.without_lane(client, none),
             };
+            self.request.enter(Phase::Upstream);
             if let Some(notes) = &self.request.notes {
                 notes.note_try(self.routed.upstream.settings(), lane.number());
             }

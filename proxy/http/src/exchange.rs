@@ -158,7 +158,7 @@ fn destination_or_reply<'r>(
     match destination {
         Ok(Ok(destination)) => Ok(destination),
         Ok(Err(LocalReply::Refusal(refusal))) => Err(respond::refuse(client, request, refusal)),
-        Ok(Err(LocalReply::Response(response))) => Err(respond::send(client, request, &response, "ok")),
+        Ok(Err(LocalReply::Response(mut response))) => Err(respond::send(client, request, &mut response, "ok")),
         Err(aborted) => Err(respond::wait_aborted(client, request, aborted)),
     }
 }

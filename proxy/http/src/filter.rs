@@ -9,7 +9,8 @@
 //!    as it arrives, and [`HttpFilter::request_end`] with the end of the body. [`HttpFilter::choose_upstream`] comes before an origin
 //!    gets the request: behind the buffered pieces, and behind the end if that was among them. It also changes the buffered body.
 //!    [`HttpFilter::attempt_failed`] may lead to another choice, until the client has a part of a response.
-//! 3. [`HttpFilter::tap`] with the head of a final response that has a body; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece,
+//! 3. [`HttpFilter::tap`] with the head of a final response that has a body, and [`HttpFilter::response_head`] with every final head that
+//!    is sent; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece,
 //!    [`HttpFilter::flush`] whenever nothing more is there at the moment, and [`HttpFilter::response_end`].
 //! 4. [`HttpFilter::on_complete`], once, when the exchange is over, however it ended.
 //!
@@ -31,6 +32,7 @@ pub(crate) mod choice;
 pub(crate) mod deadlines;
 pub(crate) mod failure;
 pub(crate) mod response;
+pub(crate) mod timing;
 
 use std::{
     fmt,
@@ -49,6 +51,7 @@ pub use self::{
     deadlines::Deadlines,
     failure::{ATTEMPTS_MAX, AfterFailure, FailedAttempt},
     response::{BrokenEnd, WholeResponse},
+    timing::ExchangeTiming,
 };
 pub use crate::{
     options::RetryCause,
@@ -121,6 +124,11 @@ pub trait HttpFilter {
     fn tap(&mut self, _status: u16, _fields: &mut Fields) -> Tap {
         Tap::No
     }
+
+    /// The head of the final response is about to be sent: that of an origin, of a handler, or of the gateway itself. Its fields may be
+    /// changed, except those of the framing. Changes by the policies and the route come after those of the filter to the head of an
+    /// origin. Not for a response that becomes a tunnel.
+    fn response_head(&mut self, _status: u16, _fields: &mut Fields, _timing: &ExchangeTiming) {}
 
     /// Looks at the next piece of the response body, with [`Tap::Follow`], as the origin has sent it: a content coding is still on it.
     ///
@@ -274,6 +282,8 @@ pub struct ExchangeSummary<'a> {
     pub response_bytes: u64,
     /// From the head of the request to the end.
     pub duration: Duration,
+    /// Its parts.
+    pub timing: ExchangeTiming,
     /// The upstream of the last attempt. Empty: none.
     pub upstream: &'a str,
     /// Outcome of the exchange.

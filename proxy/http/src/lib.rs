@@ -28,6 +28,7 @@
 //! | `completion` / `access` / `access_notes` | settle: the counters and the log line of an exchange that is over |
 //! | `filter` | HTTP filters and handlers: another room takes part in the exchanges of a route |
 //! | `filter_handle` / `body_inspection` / `taps` / `handler` | the filter of an exchange, with its last call; a request body under inspection; a response body that is followed or edited; a request served by a handler |
+//! | `stopwatch` | the time of an exchange in its phases, for its filter |
 //! | `wait` | waits that end when the client disconnects |
 //! | `grpc` | statuses, timeouts and trailers of gRPC |
 //! | `variables` | variables of header values |
@@ -112,6 +113,7 @@ mod routing;
 mod serve;
 mod service;
 pub mod settings;
+mod stopwatch;
 mod subrequest;
 mod taps;
 mod trace;

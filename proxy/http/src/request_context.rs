@@ -21,6 +21,7 @@ use crate::{
     metrics::RouteMetrics,
     policies::PolicyFields,
     settings::HttpListenerSettings,
+    stopwatch::Phase,
     upgrade::RequestedUpgrade,
 };
 
@@ -77,8 +78,16 @@ impl RequestContext {
         self.stages = Some(Box::new((Time::now(), Cell::new(None))));
     }
 
+    /// A phase of the exchange begins, if a filter wants to know.
+    pub(crate) fn enter(&self, phase: Phase) {
+        if let Some(filter_handle) = self.filter_handle.get() {
+            filter_handle.enter(phase);
+        }
+    }
+
     /// Limits and policies have let the request pass.
     pub(crate) fn note_policies_passed(&self) {
+        self.enter(Phase::Request);
         if let Some((parsed, times)) = self.stages.as_deref() {
             let judged = Time::now();
             times.set(Some(StageTimes { parsed: *parsed, judged, wanted: judged, encoded: None }));

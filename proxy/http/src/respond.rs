@@ -25,7 +25,7 @@ use crate::{
 pub(crate) fn send(
     client: &mut impl Client,
     request: &RequestContext,
-    response: &LocalResponse,
+    response: &mut LocalResponse,
     outcome: &'static str,
 ) -> AfterExchange {
     // A 2xx would mean that the WebSocket stands (RFC 8441 section 5).
@@ -34,9 +34,19 @@ pub(crate) fn send(
         return refuse(client, request, Refusal::CONNECT_PROTOCOL);
     }
     let reason = if outcome == "ok" { "answered" } else { outcome };
+    change_head(request, response);
     let after = client.reply(request, response, false, reason);
     client.connection().record_response(request, response.head.status(), None, "", outcome);
     after
+}
+
+/// Lets the filter of the route change the head of a response of the gateway's own.
+pub(crate) fn change_head(request: &RequestContext, response: &mut LocalResponse) {
+    let Some(filter_handle) = request.filter_handle.get() else { return };
+    let status = response.head.status();
+    filter_handle.change_head(status, &mut response.head.fields);
+    // The framing is the gateway's.
+    response.head.fields.retain(|field| !matches!(field.known, Known::Connection | Known::TransferEncoding));
 }
 
 /// Sends a response of another room.
@@ -50,7 +60,7 @@ pub(crate) fn send_whole(
     self::send(
         client,
         request,
-        &LocalResponse::new(status, b"", body).with_own(fields).with(&request.local_response_fields()),
+        &mut LocalResponse::new(status, b"", body).with_own(fields).with(&request.local_response_fields()),
         outcome,
     )
 }
@@ -65,7 +75,8 @@ pub(crate) fn send_for(
     upstream: &str,
 ) -> AfterExchange {
     let WholeResponse { status, fields, body } = whole;
-    let response = LocalResponse::new(status, b"", body).with_own(fields).with(&request.local_response_fields());
+    let mut response = LocalResponse::new(status, b"", body).with_own(fields).with(&request.local_response_fields());
+    change_head(request, &mut response);
     let after = client.reply(request, &response, false, reason);
     client.connection().record_response(request, status, sent, upstream, reason);
     after
@@ -101,6 +112,7 @@ pub(crate) fn refuse_for(
     if !request.is_grpc {
         response = format(&connection, request.filter_handle.get().map(|handle| &**handle), &refusal, response);
     }
+    change_head(request, &mut response);
     let after = client.reply(request, &response, refusal.closes, refusal.reason);
     connection.record_response(request, refusal.status, sent, upstream, refusal.reason);
     after

@@ -188,13 +188,8 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
         }
         let (request, mut taps) = (self.upstream_request.request, Taps::default());
         if let Some(filter_handle) = request.filter_handle.get() {
-            let said = head.fields.get(Known::ContentLength).map(Box::<[u8]>::from);
-            let tap = filter_handle.with(|filter| filter.tap(head.status(), &mut head.fields));
-            if !head.fields.all(Known::ContentLength).eq(said.as_deref()) {
-                // A filter may not change the framing.
-                head.fields.remove(Known::ContentLength);
-                said.iter().for_each(|length| head.fields.add(Known::ContentLength, length));
-            }
+            let status = head.status();
+            let tap = filter_handle.keeping_length(&mut head.fields, |filter, fields| filter.tap(status, fields));
             match tap {
                 Tap::No => {}
                 Tap::Follow => taps.follower = Some(filter_handle.clone()),
@@ -224,6 +219,9 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
             self.upstream_request.request.is_call && head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc),
         );
         self.upstream_request.retries.release_body();
+        if let Some(filter_handle) = self.upstream_request.request.filter_handle.get() {
+            filter_handle.change_head(head.status(), &mut head.fields);
+        }
         strip_hop_by_hop(&mut head.fields);
         if head.status() == 204 {
             // RFC 9110 section 8.6.

@@ -8,6 +8,7 @@ mod fallback;
 mod filters;
 mod formats;
 mod handlers;
+mod heads;
 mod http2;
 mod inspection;
 mod messages;
