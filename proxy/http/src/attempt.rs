@@ -328,54 +328,7 @@ impl<'a> Attempt<'a> {
                     AfterExchange::Close(CloseReason::Ended("answered"))
                 })
             }
-            AttemptOutcome::Failed(
-                AttemptFailure::NoResponse
-                | AttemptFailure::NotProcessed
-                | AttemptFailure::Drained
-                | AttemptFailure::Status(_),
-            ) => {
-                lane.failed(LossCause::Closed);
-                Err(Refusal::ORIGIN_CLOSED)
-            }
-            AttemptOutcome::Failed(AttemptFailure::DeadlineExceeded) => {
-                if self.was_silent() {
-                    lane.unanswered();
-                }
-                lane.ends();
-                Err(deadline_refusal(request))
-            }
-            // What is left of its response is not waited for.
-            AttemptOutcome::Failed(AttemptFailure::Left(_)) => {
-                lane.ends();
-                Err(Refusal::ORIGIN_CLOSED)
-            }
-            AttemptOutcome::Failed(AttemptFailure::Declined(refusal)) => {
-                lane.ends();
-                Err(refusal)
-            }
-            // An inspection gives the response itself.
-            AttemptOutcome::Failed(AttemptFailure::Inspected) => {
-                lane.ends();
-                Err(Refusal::POLICY_FAILED)
-            }
-            AttemptOutcome::Failed(AttemptFailure::Origin(refusal, cause)) => {
-                lane.failed(cause);
-                Err(refusal)
-            }
-            AttemptOutcome::Failed(AttemptFailure::Connection) => {
-                lane.failed(LossCause::Violation);
-                Err(Refusal::ORIGIN_MALFORMED)
-            }
-            AttemptOutcome::Failed(AttemptFailure::Client(refusal)) => {
-                lane.ends();
-                connection.record_client_fault(&refusal);
-                Err(refusal)
-            }
-            AttemptOutcome::Failed(AttemptFailure::ClientGone | AttemptFailure::ClientStalled) => {
-                lane.ends();
-                connection.record_disconnect(request, Some(self.sent), upstream);
-                Ok(AfterExchange::Close(CloseReason::ClientReset))
-            }
+            AttemptOutcome::Failed(failure) => self.after_failure(lane, failure),
             AttemptOutcome::Aborted(reason) => {
                 self.abort(lane, reason);
                 // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
@@ -385,6 +338,59 @@ impl<'a> Attempt<'a> {
             AttemptOutcome::Finished { reason, keeps_client } => {
                 self.abort(lane, reason);
                 Ok(if keeps_client { AfterExchange::KeepAlive } else { AfterExchange::Close(reason) })
+            }
+        }
+    }
+
+    /// Ends an attempt without a response.
+    fn after_failure(&self, mut lane: HttpLane, failure: AttemptFailure) -> Result<AfterExchange, Refusal> {
+        let UpstreamRequest { connection, request, routed, .. } = *self.upstream_request;
+        match failure {
+            AttemptFailure::NoResponse
+            | AttemptFailure::NotProcessed
+            | AttemptFailure::Drained
+            | AttemptFailure::Status(_) => {
+                lane.failed(LossCause::Closed);
+                Err(Refusal::ORIGIN_CLOSED)
+            }
+            AttemptFailure::DeadlineExceeded => {
+                if self.was_silent() {
+                    lane.unanswered();
+                }
+                lane.ends();
+                Err(deadline_refusal(request))
+            }
+            // What is left of its response is not waited for.
+            AttemptFailure::Left(_) => {
+                lane.ends();
+                Err(Refusal::ORIGIN_CLOSED)
+            }
+            AttemptFailure::Declined(refusal) => {
+                lane.ends();
+                Err(refusal)
+            }
+            // An inspection gives the response itself.
+            AttemptFailure::Inspected => {
+                lane.ends();
+                Err(Refusal::POLICY_FAILED)
+            }
+            AttemptFailure::Origin(refusal, cause) => {
+                lane.failed(cause);
+                Err(refusal)
+            }
+            AttemptFailure::Connection => {
+                lane.failed(LossCause::Violation);
+                Err(Refusal::ORIGIN_MALFORMED)
+            }
+            AttemptFailure::Client(refusal) => {
+                lane.ends();
+                connection.record_client_fault(&refusal);
+                Err(refusal)
+            }
+            AttemptFailure::ClientGone | AttemptFailure::ClientStalled => {
+                lane.ends();
+                connection.record_disconnect(request, Some(self.sent), &routed.upstream.settings().name);
+                Ok(AfterExchange::Close(CloseReason::ClientReset))
             }
         }
     }

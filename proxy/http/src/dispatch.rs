@@ -197,9 +197,7 @@ impl UpstreamRequest<'_> {
                 return DispatchEnd::Over(AfterExchange::Close(CloseReason::ClientReset));
             }
             NoLane::Expired(number) => (deadline_refusal(request), number, Some(RetryCause::Timeout)),
-            NoLane::Refused(refusal, number) => {
-                (Refusal::no_lane(refusal), number, Some(RetryCause::ConnectFailure))
-            }
+            NoLane::Refused(refusal, number) => (Refusal::no_lane(refusal), number, Some(RetryCause::ConnectFailure)),
         };
         if let (Some(notes), Some(number)) = (&request.notes, number) {
             notes.note_endpoint(settings, number);

@@ -7,8 +7,8 @@ use std::{
 
 use weir_http::{
     filter::{
-        AfterFailure, BodyChange, Caller, Deadlines, ExchangeSummary, FailedAttempt, FilterFactory, HttpFilter, Inspect, RequestChoice,
-        UpstreamChoice, WholeResponse,
+        AfterFailure, BodyChange, Caller, Deadlines, ExchangeSummary, FailedAttempt, FilterFactory, HttpFilter,
+        Inspect, RequestChoice, UpstreamChoice, WholeResponse,
     },
     routes::Action,
 };

@@ -7,8 +7,8 @@ use std::{
 
 use weir_http::{
     filter::{
-        BodyAborted, Caller, CompletionStatus, ExchangeSummary, FilterFactory, HttpFilter, Inspect, Tap,
-        RequestChoice, UpstreamChoice, WholeResponse,
+        BodyAborted, Caller, CompletionStatus, ExchangeSummary, FilterFactory, HttpFilter, Inspect, RequestChoice, Tap,
+        UpstreamChoice, WholeResponse,
     },
     routes::Action,
 };
@@ -171,7 +171,8 @@ impl HttpFilter for Recording {
     }
 
     fn on_complete(&mut self, facts: &ExchangeSummary<'_>) {
-        let ExchangeSummary { status, caller, request_bytes, response_bytes, duration, upstream, end, reason, .. } = *facts;
+        let ExchangeSummary { status, caller, request_bytes, response_bytes, duration, upstream, end, reason, .. } =
+            *facts;
         assert!(duration < PATIENCE);
         let (reason, upstream, caller) = (reason.to_owned(), upstream.to_owned(), caller.clone());
         self.record(Call::ExchangeSummary(ExchangeEnd {

@@ -8,7 +8,7 @@ use weir_http::{
     settings::RetrySettings,
 };
 use weir_http_codec::{Fields, RequestHead};
-use weir_route::variables::Template;
+use weir_route::variables::{Side, Template};
 
 use crate::{
     http2::Http2Client,
@@ -139,7 +139,7 @@ fn the_time_of_an_origin_is_that_of_all_attempts() {
 fn changes_of_the_route_come_after_those_of_the_filter() {
     let gateway = Gateway::start(Setup::of(vec![route("/", upstream(0), |action| {
         with(action);
-        let value = Template::parse("route").expect("a template");
+        let value = Template::parse("route", Side::Response).expect("a template");
         action.response_fields = vec![FieldChange::Set("x-limit".into(), value)];
     })]));
     let response = gateway.exchange(GET, OK);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_http::{
     compression::{Coding, Compression},
-    filter::{Caller, FilterFactory, HttpFilter, Inspect, Tap, RequestChoice, UpstreamChoice, WholeResponse},
+    filter::{Caller, FilterFactory, HttpFilter, Inspect, RequestChoice, Tap, UpstreamChoice, WholeResponse},
     routes::{Action, Mirror},
 };
 use weir_http_codec::{Fields, RequestHead};

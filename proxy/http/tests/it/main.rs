@@ -1,5 +1,6 @@
 //! Tests of whole exchanges in one process: a scripted client, the gateway's worker, a scripted origin.
 mod breaking;
+mod cancellation;
 mod choosing;
 mod completion;
 mod deadlines;

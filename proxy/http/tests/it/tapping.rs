@@ -192,7 +192,10 @@ fn a_response_that_is_only_followed_keeps_its_bytes_and_its_length() {
     assert_eq!(heard.before_the_end(), [Call::Enter, Call::Inspect, tap.clone(), data, Call::ResponseEnd]);
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 6\r\n\r\n";
     assert!(gateway.exchange(GET, chunked).contains("\r\n\r\n3\r\nabc\r\n0\r\n"));
-    assert_eq!(heard.before_the_end(), [Call::Enter, Call::Inspect, tap, Call::Follow(b"abc".to_vec()), Call::ResponseEnd]);
+    assert_eq!(
+        heard.before_the_end(),
+        [Call::Enter, Call::Inspect, tap, Call::Follow(b"abc".to_vec()), Call::ResponseEnd]
+    );
 }
 
 #[test]
