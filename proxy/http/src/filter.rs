@@ -10,13 +10,13 @@
 //!    gets the request: behind the buffered pieces, and behind the end if that was among them. It also changes the buffered body.
 //!    [`HttpFilter::attempt_failed`] may lead to another choice, until the client has a part of a response.
 //! 3. [`HttpFilter::tap`] with the head of a final response that has a body, and [`HttpFilter::response_head`] with every final head that
-//!    is sent; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece,
-//!    [`HttpFilter::flush`] whenever nothing more is there at the moment, and [`HttpFilter::response_end`].
+//!    is sent; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece, [`HttpFilter::flush`] whenever nothing more is there
+//!    at the moment, and [`HttpFilter::response_end`].
 //! 4. [`HttpFilter::on_complete`], once, when the exchange is over, however it ended.
 //!
 //! An origin may respond before it has the whole request: then 3 begins within 2. A refusal skips everything up to 4. A body that breaks
-//! off has no call for its end; that of an edited response has [`HttpFilter::broken_off`]. A panic in a filter ends its connection or its stream, and the filter still gets the
-//! last call.
+//! off has no call for its end; that of an edited response has [`HttpFilter::broken_off`]. A panic in a filter ends its connection or its
+//! stream, and the filter still gets the last call.
 //!
 //! [`Handler::handle`] takes the place of 2 and 3 on a route whose target is a handler.
 //!
@@ -114,7 +114,7 @@ pub trait HttpFilter {
         AfterFailure::Respond
     }
 
-    /// The deadlines of the exchange. Called before each attempt that follows a choice, and once without one. Not for calls of gRPC and
+    /// The deadlines of the exchange. Called before the attempts that follow each choice, and once without a choice. Not for calls of gRPC and
     /// upgrades.
     fn deadlines(&mut self) -> Deadlines {
         Deadlines::default()
