@@ -10,7 +10,7 @@ pub struct Deadlines {
     pub first_byte: Option<Duration>,
     /// Longest pause in the body of the response, in place of that of the route. Reason: `idle_timeout`; the response breaks off.
     pub idle: Option<Duration>,
-    /// From the head of the request to the end of the response, over all attempts, if the route does not have less. Reason:
-    /// `request_timeout`, with a 504; `call_expired` if the response has begun and breaks off.
+    /// From the head of the request to the end of the response, over all attempts, if the route does not have less. It ends no body that is
+    /// still being buffered: the timeouts of the route do. Reason: `request_timeout`, with a 504; `call_expired` if the response has begun and breaks off.
     pub total: Option<Duration>,
 }
