@@ -19,15 +19,16 @@ use weir_upstream::{ExchangeOutcome, LossCause};
 
 use crate::{
     body::{BodyError, RequestBody, Sink},
-    client::{AfterExchange, Client, DisconnectWatch, ExchangeIo},
+    client::{AfterExchange, Client, DisconnectWatch, ExchangeIo, ResponseSink},
     connection::Connection,
     endpoint_responses,
     failure::{AttemptFailure, AttemptOutcome, EXPIRED, ResponseStart},
+    filter::BrokenEnd,
     grpc,
     http1_body::Framing,
     mirror::MirrorCopy,
     options::RetryCause,
-    origin::{AttemptContext, Origin},
+    origin::{AttemptContext, Download, Origin},
     refusal::Refusal,
     request_context::RequestContext,
     response_class::ResponseClass,
@@ -84,7 +85,7 @@ impl<'a> Attempt<'a> {
             deadline,
             origin_deadline,
             framing: Framing::of(request.body, true, true),
-            answer_idle_timeout: request.answer_idle_timeout,
+            answer_idle_timeout: request.pause_max(),
         });
         let all = self.upstream_request.ends.map(|ends| {
             let all = weir_engine::deadline();
@@ -111,11 +112,14 @@ impl<'a> Attempt<'a> {
             response_start: &self.response_start,
             is_grpc: &self.is_grpc,
             switched: None,
+            taps: None,
+            keeps_client: false,
         };
         match self.is_uploaded.get() {
             true => origin_deadline.set(turn::now().saturating_add(self.response_timeout())),
             false => origin_deadline.clear(),
         }
+        request.note_sent(self.is_uploaded.get().then(turn::now));
         let outcome = {
             let mut download = pin!(relay.run());
             let early = match self.is_uploaded.get() {
@@ -127,6 +131,7 @@ impl<'a> Attempt<'a> {
                 None => {
                     if self.response_start.get().is_none() {
                         self.sent = turn::now();
+                        request.note_sent(Some(self.sent));
                         origin_deadline.set(turn::now().saturating_add(self.response_timeout()));
                     }
                     relay_response(connection, &mut body, download, &poll_abort).await
@@ -136,10 +141,7 @@ impl<'a> Attempt<'a> {
         self.switched = relay.switched.take();
         match outcome {
             AttemptOutcome::Failed(failure) if self.response_start.get().is_some() => {
-                AttemptOutcome::Aborted(match failure {
-                    AttemptFailure::ClientGone => connection.disconnect_reason(),
-                    failure => failure.reason(),
-                })
+                broken_off(connection, failure, &mut relay).await
             }
             outcome => outcome,
         }
@@ -220,7 +222,9 @@ impl<'a> Attempt<'a> {
             self.upstream_request.settings.response_timeout
         };
         let all = self.upstream_request.routed.action.response_timeout.unwrap_or(usual);
-        self.upstream_request.retries.try_timeout().map_or(all, |one| one.min(all))
+        let first_byte = self.upstream_request.request.deadlines().first_byte;
+        let shorter = [self.upstream_request.retries.try_timeout(), first_byte];
+        shorter.into_iter().flatten().fold(all, Duration::min)
     }
 
     /// The origin received the whole request, and has been silent for long enough to be suspected.
@@ -248,12 +252,12 @@ impl<'a> Attempt<'a> {
                 };
                 endpoint_responses::judge(upstream, number, said, took);
             }
-            AttemptOutcome::Failed(AttemptFailure::Status(status)) => {
+            AttemptOutcome::Failed(AttemptFailure::Status(status) | AttemptFailure::Left(status)) => {
                 endpoint_responses::count(upstream, number, ResponseClass::of_status(*status), took);
                 endpoint_responses::judge(upstream, number, *status, took);
             }
             // Whether the endpoint is at fault is not certain: nothing is said of its health.
-            AttemptOutcome::Aborted(reason) => {
+            AttemptOutcome::Aborted(reason) | AttemptOutcome::Finished { reason, .. } => {
                 endpoint_responses::count(upstream, number, ResponseClass::of_break(*reason), took);
             }
             AttemptOutcome::Failed(
@@ -293,6 +297,7 @@ impl<'a> Attempt<'a> {
             AttemptFailure::NoResponse | AttemptFailure::Origin(_, LossCause::Closed) => Some(RetryCause::Reset),
             AttemptFailure::Origin(..)
             | AttemptFailure::Connection
+            | AttemptFailure::Left(_)
             | AttemptFailure::DeadlineExceeded
             | AttemptFailure::Inspected
             | AttemptFailure::Declined(_)
@@ -323,55 +328,75 @@ impl<'a> Attempt<'a> {
                     AfterExchange::Close(CloseReason::Ended("answered"))
                 })
             }
-            AttemptOutcome::Failed(
-                AttemptFailure::NoResponse
-                | AttemptFailure::NotProcessed
-                | AttemptFailure::Drained
-                | AttemptFailure::Status(_),
-            ) => {
+            AttemptOutcome::Failed(failure) => self.after_failure(lane, failure),
+            AttemptOutcome::Aborted(reason) => {
+                self.abort(lane, reason);
+                // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
+                let is_expired = self.is_grpc.get() && reason == EXPIRED;
+                Ok(AfterExchange::Abort(if is_expired { grpc::EXPIRED } else { reason }))
+            }
+            AttemptOutcome::Finished { reason, keeps_client } => {
+                self.abort(lane, reason);
+                Ok(if keeps_client { AfterExchange::KeepAlive } else { AfterExchange::Close(reason) })
+            }
+        }
+    }
+
+    /// Ends an attempt without a response.
+    fn after_failure(&self, mut lane: HttpLane, failure: AttemptFailure) -> Result<AfterExchange, Refusal> {
+        let UpstreamRequest { connection, request, routed, .. } = *self.upstream_request;
+        match failure {
+            AttemptFailure::NoResponse
+            | AttemptFailure::NotProcessed
+            | AttemptFailure::Drained
+            | AttemptFailure::Status(_) => {
                 lane.failed(LossCause::Closed);
                 Err(Refusal::ORIGIN_CLOSED)
             }
-            AttemptOutcome::Failed(AttemptFailure::DeadlineExceeded) => {
+            AttemptFailure::DeadlineExceeded => {
                 if self.was_silent() {
                     lane.unanswered();
                 }
                 lane.ends();
                 Err(deadline_refusal(request))
             }
-            AttemptOutcome::Failed(AttemptFailure::Declined(refusal)) => {
+            // What is left of its response is not waited for.
+            AttemptFailure::Left(_) => {
+                lane.ends();
+                Err(Refusal::ORIGIN_CLOSED)
+            }
+            AttemptFailure::Declined(refusal) => {
                 lane.ends();
                 Err(refusal)
             }
             // An inspection gives the response itself.
-            AttemptOutcome::Failed(AttemptFailure::Inspected) => {
+            AttemptFailure::Inspected => {
                 lane.ends();
                 Err(Refusal::POLICY_FAILED)
             }
-            AttemptOutcome::Failed(AttemptFailure::Origin(refusal, cause)) => {
+            AttemptFailure::Origin(refusal, cause) => {
                 lane.failed(cause);
                 Err(refusal)
             }
-            AttemptOutcome::Failed(AttemptFailure::Connection) => {
+            AttemptFailure::Connection => {
                 lane.failed(LossCause::Violation);
                 Err(Refusal::ORIGIN_MALFORMED)
             }
-            AttemptOutcome::Failed(AttemptFailure::Client(refusal)) => {
+            AttemptFailure::Client(refusal) => {
                 lane.ends();
                 connection.record_client_fault(&refusal);
                 Err(refusal)
             }
-            AttemptOutcome::Failed(AttemptFailure::ClientGone | AttemptFailure::ClientStalled) => {
+            AttemptFailure::ClientGone | AttemptFailure::ClientStalled => {
                 lane.ends();
-                connection.record_disconnect(request, Some(self.sent), upstream);
+                connection.record_disconnect(request, Some(self.sent), &routed.upstream.settings().name);
                 Ok(AfterExchange::Close(CloseReason::ClientReset))
             }
-            AttemptOutcome::Aborted(reason) => Ok(self.abort(lane, reason)),
         }
     }
 
     /// Ends a response that breaks off: the client has a part of it.
-    fn abort(&self, mut lane: HttpLane, reason: CloseReason) -> AfterExchange {
+    fn abort(&self, mut lane: HttpLane, reason: CloseReason) {
         let UpstreamRequest { connection, request, routed, .. } = *self.upstream_request;
         if reason.culprit() == Some(Culprit::Upstream) {
             lane.failed(LossCause::Closed);
@@ -381,9 +406,26 @@ impl<'a> Attempt<'a> {
         }
         let status = self.response_start.get().map_or(0, |response_start| response_start.status);
         connection.record_abort(request, status, Some(self.sent), &routed.upstream.settings().name, reason);
-        // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
-        AfterExchange::Abort(if self.is_grpc.get() && reason == EXPIRED { grpc::EXPIRED } else { reason })
     }
+}
+
+/// Ends a response that has begun and will not come to its end.
+async fn broken_off<R: ResponseSink, D: Download>(
+    connection: &Connection,
+    failure: AttemptFailure,
+    relay: &mut ResponseRelay<'_, R, D>,
+) -> AttemptOutcome {
+    let reason = match failure {
+        AttemptFailure::ClientGone => connection.disconnect_reason(),
+        failure => failure.reason(),
+    };
+    if relay.taps.is_some()
+        && failure.leaves_client()
+        && Box::pin(relay.break_off(reason.name())).await == Some(BrokenEnd::Finish)
+    {
+        return AttemptOutcome::Finished { reason, keeps_client: relay.keeps_client };
+    }
+    AttemptOutcome::Aborted(reason)
 }
 
 /// Passes on what comes back once the request is sent, or is not taken any more.

@@ -135,8 +135,19 @@ pub(crate) trait RequestBody: Source {
 
 /// Moves a body to its end.
 pub(crate) async fn relay(source: &mut impl Source, sink: &mut impl Sink) -> Result<(), BodyError> {
-    while !source.is_done() {
-        source.fill().await?;
+    relay_from(source, false, sink).await
+}
+
+/// The same; `is_filled`: the source has something to pass on, if only the end.
+pub(crate) async fn relay_from(
+    source: &mut impl Source,
+    mut is_filled: bool,
+    sink: &mut impl Sink,
+) -> Result<(), BodyError> {
+    while is_filled || !source.is_done() {
+        if !std::mem::take(&mut is_filled) {
+            source.fill().await?;
+        }
         source.pass(sink)?;
         sink_ready(source, sink).await?;
     }

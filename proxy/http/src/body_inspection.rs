@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc};
 use weir_http_codec::{BodyLength, RequestHead};
 
 use crate::{
-    filter::{HttpFilter, Inspect, UpstreamChoice, WholeResponse},
+    filter::{HttpFilter, Inspect, RequestChoice, WholeResponse},
     filter_handle::FilterHandle,
     request_context::RequestContext,
     upgrade::RequestedUpgrade,
@@ -20,14 +20,15 @@ pub(crate) struct BodyInspection {
 }
 
 impl BodyInspection {
-    /// The inspection of a request with a body, if its filter wants one.
+    /// The inspection of a request, if its filter wants one. That of a request without a body has only the choice.
     pub(crate) fn begin(head: &RequestHead, request: &RequestContext) -> Option<Box<RefCell<Self>>> {
         let filter_handle = request.filter_handle.get()?;
-        if request.body == BodyLength::Exact(0) || request.upgrade != RequestedUpgrade::None {
+        if request.upgrade != RequestedUpgrade::None {
             return None;
         }
         let buffer_bytes = match filter_handle.with(|filter| filter.inspect(head, &filter_handle.caller().borrow())) {
             Inspect::No => return None,
+            Inspect::Streaming if request.body == BodyLength::Exact(0) => return None,
             Inspect::Streaming => 0,
             Inspect::Buffered(bytes) => bytes,
         };
@@ -38,7 +39,7 @@ impl BodyInspection {
         Self { filter_handle, buffer_bytes, is_over: false, refused: None }
     }
 
-    /// Bytes to buffer before the upstream is chosen. 0: the filter does not choose it.
+    /// Bytes to buffer before the choice. 0: the filter makes none.
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.buffer_bytes
     }
@@ -54,8 +55,8 @@ impl BodyInspection {
         self.refused.is_none() && (was_over || self.call(|filter| filter.request_end()).is_some())
     }
 
-    /// The upstream that it chooses; `None` if the request is refused.
-    pub(crate) fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Option<UpstreamChoice> {
+    /// The choice of the filter; `None` if the request is refused.
+    pub(crate) fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Option<RequestChoice> {
         self.call(|filter| filter.choose_upstream(head, is_whole))
     }
 

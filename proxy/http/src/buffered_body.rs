@@ -6,7 +6,11 @@ use bytes::Bytes;
 use weir_base::{ByteLease, BytesPermit};
 use weir_http_codec::Fields;
 
-use crate::body::{BodyError, Sink, Source, sink_ready};
+use crate::{
+    body::{BodyError, Sink, Source, sink_ready},
+    body_change::{ChangeError, CheckedChange, Position},
+    filter::BodyChange,
+};
 
 /// Bytes of a buffered body that are sent before the sink is checked for room.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -32,6 +36,8 @@ pub(crate) struct BufferedBody {
     is_released: bool,
     /// Not all that has come is here.
     is_lost: bool,
+    /// The change with which it goes on.
+    change: Option<Box<CheckedChange>>,
 }
 
 impl BufferedBody {
@@ -49,6 +55,7 @@ impl BufferedBody {
             is_sending: false,
             is_released: false,
             is_lost: false,
+            change: None,
         }
     }
 
@@ -71,6 +78,16 @@ impl BufferedBody {
     /// All that has come is here.
     pub(crate) fn is_all(&self) -> bool {
         !self.is_lost
+    }
+
+    /// It goes on with this change in place of an earlier one. Returns its length, if `came` is that of the body as it came.
+    ///
+    /// # Errors
+    /// The filter broke a rule, or there is no memory.
+    pub(crate) fn change(&mut self, change: BodyChange, is_whole: bool, came: u64) -> Result<u64, ChangeError> {
+        self.change = None;
+        self.change = CheckedChange::new(change, self.bytes.len(), is_whole, &self.lease)?.map(Box::new);
+        Ok(self.change.as_ref().map_or(came, |change| change.length(came)))
     }
 
     /// All that is here, and the permit for its memory.
@@ -98,6 +115,7 @@ impl BufferedBody {
 
     fn give_up(&mut self) {
         self.is_lost = true;
+        self.change = None;
         self.bytes = Vec::new();
         self.permit.shrink(u64::MAX);
     }
@@ -138,6 +156,28 @@ impl BufferedBody {
         self.trailers = Some(trailers.clone());
     }
 
+    /// Passes on what follows `position`, until the sink has to be checked for room. Returns whether that was the rest.
+    fn pass(&self, position: &mut Position, is_whole: bool, sink: &mut impl Sink) -> bool {
+        let change = self.change.as_deref();
+        let mut room = PIECE_BYTES;
+        loop {
+            let piece = position.next(&self.bytes, change, room);
+            room -= piece.len();
+            let is_over = position.is_end(&self.bytes, change);
+            match &self.trailers {
+                _ if !(is_over && is_whole) => sink.data(piece),
+                None => sink.last(piece),
+                trailers => {
+                    sink.data(piece);
+                    sink.end(trailers.as_ref());
+                }
+            }
+            if is_over || room == 0 {
+                return is_over;
+            }
+        }
+    }
+
     /// Sends what is here of the body that comes from `source`.
     pub(crate) async fn send(
         buffered: &RefCell<Self>,
@@ -145,24 +185,9 @@ impl BufferedBody {
         sink: &mut impl Sink,
     ) -> Result<(), BodyError> {
         buffered.borrow_mut().is_sending = true;
-        let (mut at, is_whole) = (0, source.is_done());
+        let (mut position, is_whole) = (Position::default(), source.is_done());
         loop {
-            let is_over = {
-                let buffered = buffered.borrow();
-                let rest = &buffered.bytes[at..];
-                let piece = &rest[..rest.len().min(PIECE_BYTES)];
-                at += piece.len();
-                let is_over = at == buffered.bytes.len();
-                match &buffered.trailers {
-                    _ if !(is_over && is_whole) => sink.data(piece),
-                    None => sink.last(piece),
-                    trailers => {
-                        sink.data(piece);
-                        sink.end(trailers.as_ref());
-                    }
-                }
-                is_over
-            };
+            let is_over = buffered.borrow().pass(&mut position, is_whole, sink);
             if is_over {
                 break;
             }

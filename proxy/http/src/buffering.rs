@@ -40,7 +40,8 @@ impl BufferPlan {
         settings: &HttpListenerSettings,
         inspected: usize,
     ) -> Self {
-        let inspected = if request.is_call { 0 } else { inspected };
+        let has_none = request.is_call || request.body == BodyLength::Exact(0);
+        let inspected = if has_none { 0 } else { inspected };
         let bytes = wanted(request, routed, settings).max(inspected);
         let waits = bytes > 0 && (inspected > 0 || !client.has_whole_body());
         if bytes > 0 && request.expects_continue {

@@ -28,6 +28,7 @@ impl Connection {
         upstream: &str,
         outcome: &'static str,
     ) {
+        self.count_timeout(outcome);
         let class = ResponseClass::of_status(request.status_of_call(status));
         self.record(request, (status, class), sent, LoggedOutcome { status, upstream, reason: outcome });
         request.notify_filter(
@@ -52,6 +53,7 @@ impl Connection {
         }
         let (class, is_gone) = (ResponseClass::of_break(reason), reason == CloseReason::ClientReset);
         let reason = reason.name();
+        self.count_timeout(reason);
         if reason == STALLED {
             self.violated(STALLED, STALLED_TEXT);
         }
@@ -62,6 +64,20 @@ impl Connection {
             if is_gone { CompletionStatus::ClientGone } else { CompletionStatus::Aborted },
             reason,
         );
+    }
+
+    /// Counts a deadline that has ended an exchange.
+    fn count_timeout(&self, reason: &'static str) {
+        const TIMEOUTS: [&str; 5] = [
+            Refusal::RESPONSE_TIMEOUT.reason,
+            Refusal::REQUEST_TIMEOUT.reason,
+            Refusal::FIRST_BYTE_TIMEOUT.reason,
+            Refusal::IDLE_TIMEOUT.reason,
+            EXPIRED.name(),
+        ];
+        if reason != "ok" && TIMEOUTS.contains(&reason) {
+            self.service.metrics.timed_out(reason);
+        }
     }
 
     /// `counted`, `class`: what it is counted under.

@@ -8,11 +8,13 @@ use crate::{
     attempt::{Attempt, deadline_refusal},
     client::{AfterExchange, Client},
     failure::{AttemptFailure, AttemptOutcome, INSPECTED},
-    filter::WholeResponse,
+    fallback::Failure,
+    filter::{AfterFailure, WholeResponse},
     options::RetryCause,
     origin::Http1Origin,
     refusal::Refusal,
-    respond::{refuse_for, send_whole},
+    respond::{refuse_for, send_for, send_whole},
+    stopwatch::Phase,
     tunnel,
     upstream::HttpLane,
     upstream_request::UpstreamRequest,
@@ -31,16 +33,26 @@ enum NoLane {
     Refused(LaneRefusal, Option<usize>),
 }
 
+/// The end of the attempts with one upstream.
+pub(crate) enum DispatchEnd {
+    /// The exchange is over.
+    Over(AfterExchange),
+    /// The filter chooses again.
+    Next,
+}
+
 impl UpstreamRequest<'_> {
     /// Forwards the request to an origin, or refuses it.
-    pub(crate) async fn run(&self, client: &mut impl Client, head: &RequestHead) -> AfterExchange {
+    pub(crate) async fn run(&self, client: &mut impl Client, head: &RequestHead) -> DispatchEnd {
         let (mut is_repeated, mut wants_fresh) = (false, false);
         loop {
             let is_fresh = std::mem::take(&mut wants_fresh);
+            self.request.enter(Phase::Queue);
             let mut lane = match self.acquire(client, is_fresh).await {
                 Ok(lane) => lane,
                 Err(none) => return self.without_lane(client, none),
             };
+            self.request.enter(Phase::Upstream);
             if let Some(notes) = &self.request.notes {
                 notes.note_try(self.routed.upstream.settings(), lane.number());
             }
@@ -78,20 +90,39 @@ impl UpstreamRequest<'_> {
                 }
                 continue;
             }
-            let upstream = &self.routed.upstream.settings().name;
-            if let Some(refused) = self.refused(&outcome) {
-                lane.ends();
-                return send_whole(client, self.request, refused, INSPECTED);
-            }
             if let Some(switched) = attempt.switched.take() {
+                let upstream = &self.routed.upstream.settings().name;
                 self.connection.record_response(self.request, 101, Some(attempt.sent), upstream, "ok");
-                return Box::pin(tunnel::run(client.tunnel_io(), self, lane, *switched)).await;
+                return DispatchEnd::Over(Box::pin(tunnel::run(client.tunnel_io(), self, lane, *switched)).await);
             }
-            return match attempt.after(lane, outcome) {
-                Ok(after) => after,
-                Err(refusal) => refuse_for(client, self.request, refusal, Some(attempt.sent), upstream),
-            };
+            return self.settle(client, &attempt, lane, outcome);
         }
+    }
+
+    /// Ends the last attempt with this upstream.
+    fn settle(
+        &self,
+        client: &mut impl Client,
+        attempt: &Attempt<'_>,
+        mut lane: HttpLane,
+        outcome: AttemptOutcome,
+    ) -> DispatchEnd {
+        let upstream = &self.routed.upstream.settings().name;
+        if let Some(refused) = self.refused(&outcome) {
+            lane.ends();
+            return DispatchEnd::Over(send_whole(client, self.request, refused, INSPECTED));
+        }
+        let (decision, reason) = match outcome {
+            AttemptOutcome::Failed(failure) => self.fall_back(failure, lane.number()),
+            _ => (AfterFailure::Respond, ""),
+        };
+        let sent = Some(attempt.sent);
+        DispatchEnd::Over(match (attempt.after(lane, outcome), decision) {
+            (Ok(after), _) => after,
+            (Err(_), AfterFailure::Next) => return DispatchEnd::Next,
+            (Err(_), AfterFailure::Refuse(whole)) => send_for(client, self.request, whole, reason, sent, upstream),
+            (Err(refusal), AfterFailure::Respond) => refuse_for(client, self.request, refusal, sent, upstream),
+        })
     }
 
     /// The request may be sent again on another connection after one that said nothing.
@@ -156,28 +187,35 @@ impl UpstreamRequest<'_> {
     }
 
     /// Ends a request that got no lane.
-    fn without_lane(&self, client: &mut impl Client, none: NoLane) -> AfterExchange {
+    fn without_lane(&self, client: &mut impl Client, none: NoLane) -> DispatchEnd {
         let Self { request, routed, connection, .. } = *self;
         let settings = routed.upstream.settings();
-        let (refusal, number) = match none {
-            NoLane::Failed(AttemptFailure::Declined(refusal)) => (refusal, None),
+        let (refusal, number, cause) = match none {
+            NoLane::Failed(AttemptFailure::Declined(refusal)) => (refusal, None, None),
             NoLane::Failed(_) | NoLane::ClientGone => {
                 connection.record_disconnect(request, None, &settings.name);
-                return AfterExchange::Close(CloseReason::ClientReset);
+                return DispatchEnd::Over(AfterExchange::Close(CloseReason::ClientReset));
             }
-            NoLane::Expired(number) => (deadline_refusal(request), number),
-            NoLane::Refused(refusal, number) => {
-                let refusal = Refusal::no_lane(refusal);
-                if refusal.status == 503 {
-                    connection.service.metrics.shed(refusal.reason);
-                }
-                (refusal, number)
-            }
+            NoLane::Expired(number) => (deadline_refusal(request), number, Some(RetryCause::Timeout)),
+            NoLane::Refused(refusal, number) => (Refusal::no_lane(refusal), number, Some(RetryCause::ConnectFailure)),
         };
         if let (Some(notes), Some(number)) = (&request.notes, number) {
             notes.note_endpoint(settings, number);
         }
-        refuse_for(client, request, refusal, None, &settings.name)
+        let decision = cause.map_or(AfterFailure::Respond, |cause| {
+            let (reason, is_last) = (refusal.reason, cause == RetryCause::Timeout);
+            self.consult(Failure { cause, reason, response: None, endpoint: number, is_last })
+        });
+        if matches!(decision, AfterFailure::Next) {
+            return DispatchEnd::Next;
+        }
+        if refusal.status == 503 && cause.is_some() {
+            connection.service.metrics.shed(refusal.reason);
+        }
+        DispatchEnd::Over(match decision {
+            AfterFailure::Refuse(whole) => send_for(client, request, whole, refusal.reason, None, &settings.name),
+            AfterFailure::Respond | AfterFailure::Next => refuse_for(client, request, refusal, None, &settings.name),
+        })
     }
 }
 

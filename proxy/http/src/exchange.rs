@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use weir_base::permit::LocalPermit;
-use weir_http_codec::{BodyLength, Known, RequestHead, Version, strip_hop_by_hop};
+use weir_http_codec::{BodyLength, RequestHead, Version};
 use weir_telemetry::cells::GaugeGuard;
 
 use crate::{
@@ -11,17 +11,17 @@ use crate::{
     affinity,
     attempt::call_timeout,
     body_inspection::BodyInspection,
-    buffered_body::BufferedBody,
     buffering::{self, BufferPlan, BufferingLimits},
+    choice::{InspectionContext, apply_target, choose},
     client::{AfterExchange, Client},
     compression::{self, Coding, Compression},
     connection::Connection,
     destination::{Destination, UpstreamRoute},
-    filter::UpstreamChoice,
+    dispatch::DispatchEnd,
+    fallback::Original,
     handler,
     local_reply::LocalReply,
     mirror::MirrorCopy,
-    options::RetrySettings,
     refusal::Refusal,
     request_context::RequestContext,
     respond,
@@ -61,44 +61,84 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     }
     request.coding = coding(&request, head, &routed, &settings);
     request.note_policies_passed();
+    forward(client, &mut request, head, &mut routed, &routing, &settings).await
+}
+
+/// Forwards a request that has passed its policies.
+async fn forward<'r>(
+    client: &mut impl Client,
+    request: &mut RequestContext,
+    head: &mut RequestHead,
+    routed: &mut UpstreamRoute<'r>,
+    routing: &'r Routing,
+    settings: &HttpListenerSettings,
+) -> AfterExchange {
+    let (connection, action) = (client.connection().clone(), routed.action);
     // Inspect: a body is read before a lane is taken for it, as far as it may be buffered: a slow client holds no lane. An inspection
     // sees it on its way, and may choose another target once it has seen enough.
-    let retry = routed.action.retry.as_deref().unwrap_or(&settings.retry);
-    let inspection = BodyInspection::begin(head, &request);
-    let inspected = inspection.as_deref().map_or(0, |inspection| inspection.borrow().buffer_bytes());
-    let buffer = BufferPlan::of(client, &mut request, head, &routed, &settings, inspected);
-    let mirror_copy = RefCell::new(mirror_copy(&connection, &routing, &routed, head, &request));
-    let buffered = buffering::buffered_body(client, &request, retry, routed.upstream.is_multiplexed(), buffer);
-    if let Some(buffered) = buffered.as_ref().filter(|_| buffer.waits) {
-        let context = InspectionContext {
-            routing: &routing,
-            settings: &settings,
-            retry,
-            buffered,
-            mirror_copy: &mirror_copy,
-            inspection: inspection.as_deref(),
-        };
+    let retry = action.retry.as_deref().unwrap_or(&settings.retry);
+    let inspection = BodyInspection::begin(head, request);
+    let chosen_after = inspection.as_deref().map_or(0, |inspection| inspection.borrow().buffer_bytes());
+    let buffer = BufferPlan::of(client, request, head, routed, settings, chosen_after);
+    let mirror_copy = RefCell::new(mirror_copy(&connection, routing, routed, head, request));
+    let buffered = buffering::buffered_body(client, request, retry, routed.upstream.is_multiplexed(), buffer);
+    let context = InspectionContext {
+        routing,
+        settings,
+        retry,
+        buffered: buffered.as_ref(),
+        waits: buffer.waits,
+        mirror_copy: &mirror_copy,
+        inspection: inspection.as_deref(),
+    };
+    let mut original = None;
+    if buffer.waits || context.chooses(request) {
         // Every connection pays for the size of this future, and requests without a body do not need it.
-        if let Err(after) = Box::pin(inspect_body(client, &mut request, head, &mut routed, context)).await {
-            return after;
-        }
+        original = match Box::pin(inspect_body(client, request, head, routed, &context)).await {
+            Ok(original) => original,
+            Err(after) => return after,
+        };
     }
     request.note_lane_requested();
-    let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &request);
-    // Attempt, respond, settle: each attempt has a lane of its own, and none follows once the client has a part of a response.
-    let ends = call_timeout(&request, routed.action, &settings).map(|timeout| request.arrived.saturating_add(timeout));
-    let retries = Retries::new(retry, routed.upstream, &request, service, buffered.as_ref());
+    loop {
+        match attempts(client, request, head, routed, &context).await {
+            DispatchEnd::Over(after) => return after,
+            // Without an original there is no other choice.
+            DispatchEnd::Next => {
+                let Some(original) = &original else { return respond::refuse(client, request, Refusal::FILTER_FAILED) };
+                original.restore(request, head, routed);
+                if let Err(after) = choose(client, request, head, routed, &context, original.is_whole) {
+                    return after;
+                }
+            }
+        }
+    }
+}
+
+/// Attempt, respond, settle: each attempt has a lane of its own, and none follows once the client has a part of a response.
+async fn attempts(
+    client: &mut impl Client,
+    request: &RequestContext,
+    head: &RequestHead,
+    routed: &UpstreamRoute<'_>,
+    context: &InspectionContext<'_, '_>,
+) -> DispatchEnd {
+    let InspectionContext { routing, settings, retry, buffered, mirror_copy, inspection, .. } = *context;
+    let connection = client.connection().clone();
+    request.set_deadlines();
+    let timeouts = [call_timeout(request, routed.action, settings), request.deadlines().total];
+    let timeout = timeouts.into_iter().flatten().min();
     let upstream_request = UpstreamRequest {
         connection: &connection,
-        settings: &settings,
-        request: &request,
-        routed: &routed,
+        settings,
+        request,
+        routed,
         identity_fields: &routing.routes.identity_fields,
-        retries,
+        retries: Retries::new(retry, routed.upstream, request, &connection.service, buffered),
         mirror_copy,
-        inspection: inspection.as_deref(),
-        affinity,
-        ends,
+        inspection,
+        affinity: affinity::of(&connection, routed.upstream.affinity(), head, request),
+        ends: timeout.map(|timeout| request.arrived.saturating_add(timeout)),
     };
     upstream_request.run(client, head).await
 }
@@ -118,22 +158,13 @@ fn destination_or_reply<'r>(
     match destination {
         Ok(Ok(destination)) => Ok(destination),
         Ok(Err(LocalReply::Refusal(refusal))) => Err(respond::refuse(client, request, refusal)),
-        Ok(Err(LocalReply::Response(response))) => Err(respond::send(client, request, &response, "ok")),
+        Ok(Err(LocalReply::Response(mut response))) => Err(respond::send(client, request, &mut response, "ok")),
         Err(aborted) => Err(respond::wait_aborted(client, request, aborted)),
     }
 }
 
-/// The parts of an exchange that a buffered body needs.
-struct InspectionContext<'a, 'r> {
-    routing: &'r Routing,
-    settings: &'a HttpListenerSettings,
-    retry: &'a RetrySettings,
-    buffered: &'a RefCell<BufferedBody>,
-    mirror_copy: &'a RefCell<Option<Rc<MirrorCopy>>>,
-    inspection: Option<&'a RefCell<BodyInspection>>,
-}
-
-/// Reads a body before an origin gets the request, and lets the inspection choose the target.
+/// Reads a body before an origin gets the request, and lets the inspection choose the target. Returns the request for another choice, if
+/// one may follow.
 ///
 /// # Errors
 /// The exchange is over.
@@ -142,46 +173,38 @@ async fn inspect_body<'r>(
     request: &mut RequestContext,
     head: &mut RequestHead,
     routed: &mut UpstreamRoute<'r>,
-    context: InspectionContext<'_, 'r>,
-) -> Result<(), AfterExchange> {
-    let InspectionContext { routing, settings, retry, buffered, mirror_copy, inspection } = context;
-    let mirror_copy = mirror_copy.borrow().clone();
-    let buffering_limits = BufferingLimits {
-        room: routed.body_bytes_max(settings, request),
-        rate: routed.body_rate_min(settings),
-        timeout: routed.action.request_timeout.or(settings.request_timeout),
-        identity_fields: &routing.routes.identity_fields,
-        copy: mirror_copy.as_ref().map(|mirror_copy| &mirror_copy.body),
-        inspection,
-    };
-    let is_whole = match buffering::run(client, request, buffered, buffering_limits).await {
-        Ok(is_whole) => is_whole,
-        Err(failure) => {
-            return Err(respond::body_failed(client, request, failure, &routed.upstream.settings().name, inspection));
-        }
-    };
-    let inspection = inspection.map(RefCell::borrow_mut).filter(|inspection| inspection.buffer_bytes() > 0);
-    let Some(mut inspection) = inspection else { return Ok(()) };
-    let choice = inspection.choose_upstream(head, is_whole);
-    // The body keeps the framing of the gateway, whatever was done to the head.
-    strip_hop_by_hop(&mut head.fields);
-    head.fields.remove(Known::ContentLength);
-    match choice {
-        Some(UpstreamChoice::Route) => Ok(()),
-        Some(UpstreamChoice::Upstream { name, host }) => {
-            let Some(upstream) = routing.upstream(&name) else {
-                return Err(respond::refuse(client, request, Refusal::ROUTE_INVALID));
-            };
-            routed.upstream = upstream;
-            routed.host = host.map(Vec::from).or(routed.host.take());
-            apply_target(request, head, routed, settings)
-                .map_err(|refusal| respond::refuse(client, request, refusal))?;
-            // Another kind of upstream may want other retries.
-            buffered.borrow_mut().keep(buffering::retry_bytes(request, retry, upstream.is_multiplexed()));
-            Ok(())
-        }
-        None => Err(respond::refuse_inspected(client, request, &mut inspection)),
+    context: &InspectionContext<'_, 'r>,
+) -> Result<Option<Box<Original<'r>>>, AfterExchange> {
+    let InspectionContext { routing, settings, mirror_copy, inspection, .. } = *context;
+    let mut is_whole = true;
+    if let Some(buffered) = context.buffered.filter(|_| context.waits) {
+        let mirror_copy = mirror_copy.borrow().clone();
+        let buffering_limits = BufferingLimits {
+            room: routed.body_bytes_max(settings, request),
+            rate: routed.body_rate_min(settings),
+            timeout: routed.action.request_timeout.or(settings.request_timeout),
+            identity_fields: &routing.routes.identity_fields,
+            copy: mirror_copy.as_ref().map(|mirror_copy| &mirror_copy.body),
+            inspection,
+        };
+        is_whole = match buffering::run(client, request, buffered, buffering_limits).await {
+            Ok(is_whole) => is_whole,
+            Err(failure) => {
+                let upstream = &routed.upstream.settings().name;
+                return Err(respond::body_failed(client, request, failure, upstream, inspection));
+            }
+        };
     }
+    if !context.chooses(request) {
+        return Ok(None);
+    }
+    let original = Original::keep(request, head, routed, is_whole);
+    if let (Some(buffered), Some(_)) = (context.buffered, &original) {
+        let mut buffered = buffered.borrow_mut();
+        let bytes = buffered.len();
+        buffered.keep(bytes);
+    }
+    choose(client, request, head, routed, context, is_whole).map(|()| original)
 }
 
 /// The facts of a request as it came, and its notes if it is chosen for the access log.
@@ -207,39 +230,6 @@ fn admit(connection: &Connection, request: &RequestContext) -> Result<(LocalPerm
         return Err(Refusal::GRPC_NEEDS_HTTP2);
     }
     Ok((permit, service.metrics.in_flight.guard()))
-}
-
-/// Applies the version that the upstream speaks: the upgrade, and the timeouts.
-fn apply_target(
-    request: &mut RequestContext,
-    head: &mut RequestHead,
-    routed: &UpstreamRoute<'_>,
-    settings: &HttpListenerSettings,
-) -> Result<(), Refusal> {
-    let (action, is_multiplexed) = (routed.action, routed.upstream.is_multiplexed());
-    let may_tunnel = routed.upgrades(settings).websocket && !is_multiplexed;
-    let is_tunnel = may_tunnel && request.upgrade != RequestedUpgrade::Malformed;
-    if request.version.is_multiplexed() && request.upgrade != RequestedUpgrade::None && !is_tunnel {
-        return Err(Refusal::CONNECT_PROTOCOL);
-    }
-    if is_multiplexed {
-        // A connection can be upgraded, a stream cannot.
-        request.upgrade = RequestedUpgrade::None;
-    }
-    // A client's word alone that this is gRPC lifts no limit: the origin must be able to speak it.
-    request.is_call = request.is_grpc && is_multiplexed;
-    let (body_idle, answer_idle) = match request.is_call {
-        true => (settings.grpc_idle_timeout, settings.grpc_idle_timeout),
-        false => (settings.body_idle_timeout, settings.answer_idle_timeout),
-    };
-    request.body_idle_timeout = action.body_idle_timeout.unwrap_or(body_idle);
-    request.answer_idle_timeout = action.answer_idle_timeout.unwrap_or(answer_idle);
-    match request.upgrade {
-        RequestedUpgrade::Malformed if may_tunnel => return Err(Refusal::WEBSOCKET_HANDSHAKE),
-        RequestedUpgrade::WebSocket(_) if may_tunnel => request.upgrade.add_headers(head),
-        _ => request.upgrade = RequestedUpgrade::None,
-    }
-    Ok(())
 }
 
 /// The coding of the response, by the client's Accept-Encoding: a filter may change the head later.

@@ -28,6 +28,12 @@ pub(crate) enum AttemptOutcome {
     Failed(AttemptFailure),
     /// The client has a part of the response: it can only be broken off.
     Aborted(CloseReason),
+    /// The response broke off, and its filter has ended it.
+    Finished {
+        reason: CloseReason,
+        /// The response allows the connection to go on.
+        keeps_client: bool,
+    },
 }
 
 /// The reason why there is no response.
@@ -41,6 +47,8 @@ pub(crate) enum AttemptFailure {
     Drained,
     /// The origin responded with this status, which the client does not get: a retry follows.
     Status(u16),
+    /// The origin responded with this status, which the client does not get: the filter has decided so.
+    Left(u16),
     /// It took longer than the client was ready to wait, or than it may.
     DeadlineExceeded,
     /// The origin did not respond as it should.
@@ -93,6 +101,11 @@ impl AttemptFailure {
         }
     }
 
+    /// The client waits for the rest of its response, and is not at fault.
+    pub(crate) const fn leaves_client(self) -> bool {
+        !matches!(self, Self::Client(_) | Self::ClientStalled | Self::ClientGone | Self::Inspected)
+    }
+
     /// Its meaning for the endpoint, on a connection that is open since `opened`.
     pub(crate) const fn outcome(self, opened: Time) -> ExchangeOutcome {
         match self {
@@ -107,7 +120,7 @@ impl AttemptFailure {
     pub(crate) const fn reason(self) -> CloseReason {
         match self {
             Self::Connection => CloseReason::of_upstream(Refusal::ORIGIN_MALFORMED.reason),
-            Self::NoResponse | Self::NotProcessed | Self::Drained | Self::Status(_) => {
+            Self::NoResponse | Self::NotProcessed | Self::Drained | Self::Status(_) | Self::Left(_) => {
                 CloseReason::of_upstream("origin_closed")
             }
             Self::DeadlineExceeded => EXPIRED,

@@ -5,26 +5,34 @@
 //! response it still has the state of the request. The calls for one request, in their order:
 //!
 //! 1. [`FilterFactory::create`], when the route takes the request, and before its policies.
-//! 2. [`HttpFilter::inspect`], once the policies have let a request with a body through; then [`HttpFilter::request_data`] for each piece
+//! 2. [`HttpFilter::inspect`], once the policies have let the request through; then [`HttpFilter::request_data`] for each piece of a body
 //!    as it arrives, and [`HttpFilter::request_end`] with the end of the body. [`HttpFilter::choose_upstream`] comes before an origin
-//!    gets the request: behind the buffered pieces, and behind the end if that was among them.
-//! 3. [`HttpFilter::tap`] with the head of a final response that has a body; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece,
-//!    [`HttpFilter::flush`] whenever nothing more is there at the moment, and [`HttpFilter::response_end`].
+//!    gets the request: behind the buffered pieces, and behind the end if that was among them. It also changes the buffered body.
+//!    [`HttpFilter::attempt_failed`] may lead to another choice, until the client has a part of a response.
+//! 3. [`HttpFilter::tap`] with the head of a final response that has a body, and [`HttpFilter::response_head`] with every final head that
+//!    is sent; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece, [`HttpFilter::flush`] whenever nothing more is there
+//!    at the moment, and [`HttpFilter::response_end`].
 //! 4. [`HttpFilter::on_complete`], once, when the exchange is over, however it ended.
 //!
 //! An origin may respond before it has the whole request: then 3 begins within 2. A refusal skips everything up to 4. A body that breaks
-//! off, on either side, has no call for its end. A panic in a filter ends its connection or its stream, and the filter still gets the
-//! last call.
+//! off has no call for its end; that of an edited response has [`HttpFilter::broken_off`]. A panic in a filter ends its connection or its
+//! stream, and the filter still gets the last call.
 //!
 //! [`Handler::handle`] takes the place of 2 and 3 on a route whose target is a handler.
 //!
 //! # Limits
-//! - No filter changes the body of a request, and none chooses an upstream for a request without a body.
-//! - The choice is made at once, and once: nothing can be waited for.
+//! - A filter changes only the buffered part of a request body. A mirror gets the body as it came.
+//! - The choice is made at once: nothing can be waited for.
 //! - Calls of gRPC are inspected as they pass, without a choice. A request that becomes a WebSocket is not inspected or tapped.
 //! - The head of a response to HEAD is not tapped: it is that of the response as its origin has it.
 //! - A partial response (206) has a body like any other: a filter that edits must leave it out, or handle ranges.
 //! - A handler gives no trailers, and so no response in gRPC's words.
+
+pub(crate) mod choice;
+pub(crate) mod deadlines;
+pub(crate) mod failure;
+pub(crate) mod response;
+pub(crate) mod timing;
 
 use std::{
     fmt,
@@ -38,6 +46,18 @@ use std::{
 use bytes::Bytes;
 use weir_http_codec::{Fields, RequestHead};
 
+pub use self::{
+    choice::{ADDED_BYTES_MAX, BodyChange, RequestChoice, Splice, UpstreamChoice},
+    deadlines::Deadlines,
+    failure::{ATTEMPTS_MAX, AfterFailure, FailedAttempt},
+    response::{BrokenEnd, WholeResponse},
+    timing::ExchangeTiming,
+};
+pub use crate::{
+    options::RetryCause,
+    refusal_format::{FormattedRefusal, RefusalFacts},
+};
+
 /// The filter factory of a route. Shared by all workers.
 pub trait FilterFactory: fmt::Debug + Send + Sync {
     /// Creates the filter of an exchange whose request the route has taken. `caller` has no identity and no request id yet.
@@ -47,7 +67,7 @@ pub trait FilterFactory: fmt::Debug + Send + Sync {
 /// The filter of one exchange.
 pub trait HttpFilter {
     /// Whether and how the body of the request is inspected. The policies have let it through; `head` is the one that goes on, ready for
-    /// the upstream of the route.
+    /// the upstream of the route. A request without a body has nothing to inspect, and [`Inspect::Buffered`] asks for the choice.
     fn inspect(&mut self, _head: &RequestHead, _caller: &Caller) -> Inspect {
         Inspect::No
     }
@@ -69,19 +89,46 @@ pub trait HttpFilter {
         Ok(())
     }
 
-    /// Chooses the upstream, once, with [`Inspect::Buffered`]. `is_whole`: all of the body has been seen, and its end. `head` is the one that
-    /// goes on; its target and its fields may be changed.
+    /// Chooses the upstream, and the body that it gets, with [`Inspect::Buffered`]. `is_whole`: all of the body has been seen, and its
+    /// end. `head` is the one that goes on; its target and its fields may be changed, except those of the framing.
     ///
     /// # Errors
     /// The request is refused with this response, and no origin has seen it.
-    fn choose_upstream(&mut self, _head: &mut RequestHead, _is_whole: bool) -> Result<UpstreamChoice, WholeResponse> {
-        Ok(UpstreamChoice::Route)
+    fn choose_upstream(&mut self, _head: &mut RequestHead, _is_whole: bool) -> Result<RequestChoice, WholeResponse> {
+        Ok(UpstreamChoice::Route.into())
+    }
+
+    /// Attempts that the filter may choose in all, with [`Inspect::Buffered`]; at most [`ATTEMPTS_MAX`]. 1: the retries of the route
+    /// hold. With more, the filter decides on statuses, lost connections and timeouts; the route still tries another endpoint of the same
+    /// upstream for a request that none has begun with.
+    fn attempts_max(&self) -> u32 {
+        1
+    }
+
+    /// An attempt failed, and the client has no part of a response. Called for every response with a status of 400 and more, and for
+    /// every attempt without a response for which the client is not at fault. Not for calls of gRPC. With [`AfterFailure::Next`],
+    /// [`HttpFilter::choose_upstream`] follows: its head is the one before the first choice, without the fields of an earlier one.
+    ///
+    /// The method of the request does not matter here: whether an origin may get it twice is the filter's to know.
+    fn attempt_failed(&mut self, _failed: &FailedAttempt<'_>) -> AfterFailure {
+        AfterFailure::Respond
+    }
+
+    /// The deadlines of the exchange. Called before the attempts that follow each choice, and once without a choice. Not for calls of gRPC and
+    /// upgrades.
+    fn deadlines(&mut self) -> Deadlines {
+        Deadlines::default()
     }
 
     /// Whether and how the body of the final response of an origin is tapped. Its fields may be changed, except those of the framing.
     fn tap(&mut self, _status: u16, _fields: &mut Fields) -> Tap {
         Tap::No
     }
+
+    /// The head of the final response is about to be sent: that of an origin, of a handler, or of the gateway itself. Its fields may be
+    /// changed, except those of the framing. Changes by the policies and the route come after those of the filter to the head of an
+    /// origin. Not for a response that becomes a tunnel.
+    fn response_head(&mut self, _status: u16, _fields: &mut Fields, _timing: &ExchangeTiming) {}
 
     /// Looks at the next piece of the response body, with [`Tap::Follow`], as the origin has sent it: a content coding is still on it.
     ///
@@ -114,6 +161,19 @@ pub trait HttpFilter {
     /// The response breaks off.
     fn response_end(&mut self, _out: &mut Vec<u8>) -> Result<(), BodyAborted> {
         Ok(())
+    }
+
+    /// The response breaks off within its body, with [`Tap::Edit`]: its origin closed, paused for too long or broke a rule, a deadline
+    /// passed, or the filter gave it up. What is appended to `out` goes on as the last piece. `reason`: the word of the access log,
+    /// such as `origin_closed`, `idle_timeout` or `tap_broke_off`. Not for calls of gRPC, nor if the client is gone. No other call for
+    /// the body follows.
+    fn broken_off(&mut self, _reason: &str, _out: &mut Vec<u8>) -> BrokenEnd {
+        BrokenEnd::Cut
+    }
+
+    /// The form of a refusal of this request by the gateway. `None`: that of the listener. Not for calls of gRPC.
+    fn format_refusal(&mut self, _facts: &RefusalFacts) -> Option<FormattedRefusal> {
+        None
     }
 
     /// The exchange is over; for a WebSocket its handshake is.
@@ -157,20 +217,6 @@ pub enum Tap {
     Edit,
 }
 
-/// The upstream that a filter chooses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UpstreamChoice {
-    /// The upstream of the route.
-    Route,
-    /// Another upstream among those of the listener ([`Routes::upstreams`](crate::routes::Routes)); an unknown name gives a 503.
-    Upstream {
-        /// The name of the upstream.
-        name: Arc<str>,
-        /// The Host of the request there. `None`: as for the upstream of the route.
-        host: Option<Box<[u8]>>,
-    },
-}
-
 /// Responds to the requests of a route without an upstream. Shared by all workers. Policies put their fields into its responses; the
 /// changes of fields of the route, taps and compression do not touch them. The timeouts of the route hold as for an origin.
 pub trait Handler: fmt::Debug + Send + Sync {
@@ -210,17 +256,6 @@ pub enum HandlerResponse {
     },
 }
 
-/// A response that is there as a whole.
-#[derive(Clone, Debug)]
-pub struct WholeResponse {
-    /// 200 to 599.
-    pub status: u16,
-    /// Fields besides Date and those of the framing.
-    pub fields: Fields,
-    /// The body. Empty for a status that has none.
-    pub body: Bytes,
-}
-
 /// A body that comes in pieces. Dropped when the client goes away, or a timeout passes.
 pub trait BodyStream {
     /// The next piece. `None`: the body is over.
@@ -247,10 +282,14 @@ pub struct ExchangeSummary<'a> {
     pub response_bytes: u64,
     /// From the head of the request to the end.
     pub duration: Duration,
+    /// Its parts.
+    pub timing: ExchangeTiming,
     /// The upstream of the last attempt. Empty: none.
     pub upstream: &'a str,
     /// Outcome of the exchange.
     pub end: CompletionStatus,
+    /// The end that the filter gave the body of a response that broke off. `None`: it had no say.
+    pub broken_end: Option<BrokenEnd>,
     /// The word of the access log for it: `ok`, or the reason of a refusal or of a response that broke off.
     pub reason: &'a str,
 }

@@ -63,7 +63,8 @@ pub(crate) async fn run<C: Client>(
     match while_client_waits(client, Some(until), handler.clone().handle(handler_request)).await {
         Ok(HandlerResponse::Whole(whole)) => respond::send_whole(client, request, whole, "ok"),
         Ok(HandlerResponse::Stream { status, fields, body_stream }) => {
-            let head = LocalResponse::new(status, b"", Bytes::new()).with_own(fields).with(&own);
+            let mut head = LocalResponse::new(status, b"", Bytes::new()).with_own(fields).with(&own);
+            respond::change_head(request, &mut head);
             stream(client, request, head, body_stream, ends).await
         }
         Err(WaitAborted::TimedOut) if ends == Some(until) => respond::refuse(client, request, Refusal::REQUEST_TIMEOUT),

@@ -33,6 +33,7 @@ use crate::{
     local_response::LocalResponse,
     refusal::Refusal,
     request_context::RequestContext,
+    respond,
     tunnel_io::{Http1TunnelReader, Http1TunnelWriter, TunnelIo},
     upgrade::RequestedUpgrade,
 };
@@ -119,7 +120,7 @@ async fn requests(client: &mut Http1Client<'_>, parser: &mut RequestParser, may_
             Ok(head) => head,
             Err(NoRequest::Ended(RequestsEnd::Refused(refusal))) => {
                 connection.violated(refusal.reason, refusal.text);
-                let response = refusal.response(None, connection.service.sessions.chance());
+                let response = respond::malformed(connection, &refusal);
                 let before = client.stream.output.appended();
                 client.stream.output.with(|into| write(&response, false, true, into));
                 connection.log_malformed("HTTP/1.1", &refusal, client.stream.output.appended() - before);

@@ -18,14 +18,17 @@
 //! | `routing` / `policy_check` | route, judge: the route of a request; the policies of that route in their order |
 //! | `facts` / `routes` / `destination` | the facts of a request for the routes; their actions; the destination of a request |
 //! | `policies` | the policies of a route |
-//! | `buffering` / `buffered_body` | inspect: bodies that are read before an origin gets the request; a body in memory |
+//! | `buffering` / `buffered_body` / `body_change` | inspect: bodies that are read before an origin gets the request; a body in memory; the change with which it goes on |
+//! | `choice` | the choice of a filter: the upstream, its head and its body |
 //! | `upstream_request` / `dispatch` | attempt: the state that the attempts of a request share; a lane for each |
 //! | `attempt` / `failure` / `retry` | one attempt at a request; its outcome; retries |
+//! | `fallback` | after a failed attempt the filter may choose again |
 //! | `response_relay` | respond: the response of an origin on its way to the client |
 //! | `local_reply` / `respond` / `local_response` | responses without an upstream |
 //! | `completion` / `access` / `access_notes` | settle: the counters and the log line of an exchange that is over |
 //! | `filter` | HTTP filters and handlers: another room takes part in the exchanges of a route |
 //! | `filter_handle` / `body_inspection` / `taps` / `handler` | the filter of an exchange, with its last call; a request body under inspection; a response body that is followed or edited; a request served by a handler |
+//! | `stopwatch` | the time of an exchange in its phases, for its filter |
 //! | `wait` | waits that end when the client disconnects |
 //! | `grpc` | statuses, timeouts and trailers of gRPC |
 //! | `variables` | variables of header values |
@@ -44,7 +47,7 @@
 //! | `upgrade` | upgrades of a connection or a stream |
 //! | `endpoint_responses` | the responses of an endpoint: counted, and judged for its health |
 //! | `tunnel` / `tunnel_io` | WebSocket: frames both ways behind a 101; their readers and writers |
-//! | `refusal` / `date` | every refusal, in HTTP's words; the Date of local responses |
+//! | `refusal` / `refusal_format` / `date` | every refusal, in HTTP's words; the form that a listener or a filter gives them; the Date of local responses |
 //! | `probe` | health checks of origins |
 //! | `trace` | request id and trace context |
 //! | `metrics` | the cells this room writes |
@@ -56,9 +59,11 @@ mod access_notes;
 mod affinity;
 mod attempt;
 mod body;
+mod body_change;
 mod body_inspection;
 mod buffered_body;
 mod buffering;
+mod choice;
 mod client;
 mod completion;
 pub mod compression;
@@ -73,6 +78,7 @@ pub mod explain;
 pub mod ext_auth;
 mod facts;
 mod failure;
+mod fallback;
 pub mod fault;
 pub mod filter;
 mod filter_handle;
@@ -95,6 +101,7 @@ pub mod policies;
 mod policy_check;
 mod probe;
 mod refusal;
+pub mod refusal_format;
 mod reload;
 mod request_context;
 mod respond;
@@ -106,6 +113,7 @@ mod routing;
 mod serve;
 mod service;
 pub mod settings;
+mod stopwatch;
 mod subrequest;
 mod taps;
 mod trace;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, strip_hop_by_hop};
 
-use crate::date;
+use crate::{date, refusal_format::FormattedRefusal};
 
 /// A response of the gateway's own.
 #[derive(Debug)]
@@ -41,6 +41,21 @@ impl LocalResponse {
         strip_hop_by_hop(&mut fields);
         fields.remove(Known::ContentLength);
         self.with(&fields)
+    }
+
+    /// Gives it another form: its own fields stay, except those that the form has too.
+    pub(crate) fn formatted(mut self, form: FormattedRefusal) -> Self {
+        let FormattedRefusal { content_type, body, mut fields } = form;
+        let status = self.head.status();
+        self.head.fields.remove(Known::ContentType);
+        strip_hop_by_hop(&mut fields);
+        fields.remove(Known::ContentLength);
+        let mut formatted = Self::new(status, content_type.as_bytes(), body).with(&self.head.fields);
+        for field in fields.iter() {
+            formatted.head.fields.remove_named(field.name);
+        }
+        fields.iter().for_each(|field| formatted.head.fields.push(field.name, field.value));
+        formatted
     }
 
     /// The length in its head; `None` for a status that has no body.

@@ -120,6 +120,11 @@ impl ListenerMetrics {
         self.core.counter(&catalog::HTTP_FAULTS, &[&self.listener, kind]).inc();
     }
 
+    /// A deadline ended an exchange.
+    pub(crate) fn timed_out(&self, reason: &'static str) {
+        self.core.counter(&catalog::HTTP_TIMEOUTS, &[&self.listener, reason]).inc();
+    }
+
     pub(crate) fn shed(&self, reason: &'static str) {
         self.core.counter(&catalog::SHED, &[&self.listener, reason]).inc();
     }

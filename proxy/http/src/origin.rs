@@ -52,6 +52,9 @@ pub(crate) trait Download: Source {
     /// `head` was the last: the body that follows it.
     fn begin(&mut self, head: &ResponseHead, is_head: bool) -> BodyLength;
 
+    /// The longest pause in the body from now on.
+    fn limit_pauses(&mut self, idle_timeout: Duration);
+
     /// Bytes behind a head that ends HTTP here.
     fn rest(&mut self) -> Input;
 
@@ -206,6 +209,10 @@ impl Download for Http1Download<'_> {
             BodyLength::UntilClose => head.has_body(false),
         };
         length
+    }
+
+    fn limit_pauses(&mut self, idle_timeout: Duration) {
+        self.source.idle_timeout = idle_timeout;
     }
 
     fn rest(&mut self) -> Input {

@@ -62,6 +62,11 @@ impl Refusal {
     pub(crate) const BODY_CUT: Self = Self::new(400, "body_cut", "the request body ended early").closing();
     /// The origin's head took longer than its deadline.
     pub(crate) const RESPONSE_TIMEOUT: Self = Self::new(504, "response_timeout", "the origin did not respond in time");
+    /// The first byte of the origin's body took longer than the filter allows.
+    pub(crate) const FIRST_BYTE_TIMEOUT: Self =
+        Self::new(504, "first_byte_timeout", "the origin did not begin its response in time");
+    /// A pause in the origin's body was longer than the filter allows. The client has a part of it then, and gets no refusal.
+    pub(crate) const IDLE_TIMEOUT: Self = Self::new(504, "idle_timeout", "the origin paused for too long");
     /// All of the exchange took longer than it may.
     pub(crate) const REQUEST_TIMEOUT: Self = Self::new(504, "request_timeout", "the origin did not respond in time");
     /// The origin closed without a response.
@@ -76,6 +81,8 @@ impl Refusal {
     /// The body is for a handler, and there is no memory for it.
     pub(crate) const BODY_NO_ROOM: Self =
         Self::new(503, "body_no_room", "the gateway has no room for the request body");
+    /// A filter broke a rule of its own.
+    pub(crate) const FILTER_FAILED: Self = Self::new(500, "filter_failed", "the request cannot be passed on");
     /// A gRPC call over HTTP/1.1, which cannot carry its status.
     pub(crate) const GRPC_NEEDS_HTTP2: Self = Self::new(426, "grpc_needs_http2", "gRPC needs HTTP/2");
 

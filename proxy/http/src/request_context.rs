@@ -15,11 +15,13 @@ use weir_listener::StageTimes;
 use crate::{
     access_notes::AccessNotes,
     compression::{Coding, Compression},
+    filter::Deadlines,
     filter_handle::FilterHandle,
     grpc,
     metrics::RouteMetrics,
     policies::PolicyFields,
     settings::HttpListenerSettings,
+    stopwatch::Phase,
     upgrade::RequestedUpgrade,
 };
 
@@ -76,8 +78,16 @@ impl RequestContext {
         self.stages = Some(Box::new((Time::now(), Cell::new(None))));
     }
 
+    /// A phase of the exchange begins, if a filter wants to know.
+    pub(crate) fn enter(&self, phase: Phase) {
+        if let Some(filter_handle) = self.filter_handle.get() {
+            filter_handle.enter(phase);
+        }
+    }
+
     /// Limits and policies have let the request pass.
     pub(crate) fn note_policies_passed(&self) {
+        self.enter(Phase::Request);
         if let Some((parsed, times)) = self.stages.as_deref() {
             let judged = Time::now();
             times.set(Some(StageTimes { parsed: *parsed, judged, wanted: judged, encoded: None }));
@@ -104,6 +114,40 @@ impl RequestContext {
         if let Some(filter_handle) = self.filter_handle.get() {
             filter_handle.body_bytes.set(bytes);
         }
+    }
+
+    /// The deadlines of its filter; none without one.
+    pub(crate) fn deadlines(&self) -> Deadlines {
+        self.filter_handle.get().map_or(Deadlines::default(), |filter_handle| filter_handle.deadlines.get())
+    }
+
+    /// Lets its filter set the deadlines of the next attempts.
+    pub(crate) fn set_deadlines(&self) {
+        if let Some(filter_handle) = self.filter_handle.get()
+            && !self.is_call
+            && self.upgrade == RequestedUpgrade::None
+        {
+            filter_handle.deadlines.set(filter_handle.with(|filter| filter.deadlines()));
+        }
+    }
+
+    /// Longest pause in the body of its response, by its filter or by its route.
+    pub(crate) fn pause_max(&self) -> Duration {
+        self.deadlines().idle.unwrap_or(self.answer_idle_timeout)
+    }
+
+    /// An origin has the whole request; `None`: it is sent again.
+    pub(crate) fn note_sent(&self, at: Option<Time>) {
+        if let Some(filter_handle) = self.filter_handle.get() {
+            filter_handle.sent_at.set(at);
+        }
+    }
+
+    /// The time at which the first byte of a response body must be there, if its filter has set one.
+    pub(crate) fn first_byte_by(&self) -> Option<Time> {
+        let filter_handle = self.filter_handle.get()?;
+        let since = filter_handle.sent_at.get().unwrap_or_else(turn::now);
+        Some(since.saturating_add(filter_handle.deadlines.get().first_byte?))
     }
 
     pub(crate) fn of(head: &RequestHead, upgrade: RequestedUpgrade, settings: &HttpListenerSettings) -> Self {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use weir_base::time::Time;
+use weir_http_codec::Known;
 use weir_listener::CloseReason;
 
 use crate::{
@@ -11,8 +12,10 @@ use crate::{
     connection::Connection,
     failure::{AttemptFailure, INSPECTED},
     filter::WholeResponse,
+    filter_handle::FilterHandle,
     local_response::LocalResponse,
     refusal::Refusal,
+    refusal_format::RefusalFacts,
     request_context::RequestContext,
     upgrade::RequestedUpgrade,
     wait::WaitAborted,
@@ -22,7 +25,7 @@ use crate::{
 pub(crate) fn send(
     client: &mut impl Client,
     request: &RequestContext,
-    response: &LocalResponse,
+    response: &mut LocalResponse,
     outcome: &'static str,
 ) -> AfterExchange {
     // A 2xx would mean that the WebSocket stands (RFC 8441 section 5).
@@ -31,9 +34,19 @@ pub(crate) fn send(
         return refuse(client, request, Refusal::CONNECT_PROTOCOL);
     }
     let reason = if outcome == "ok" { "answered" } else { outcome };
+    change_head(request, response);
     let after = client.reply(request, response, false, reason);
     client.connection().record_response(request, response.head.status(), None, "", outcome);
     after
+}
+
+/// Lets the filter of the route change the head of a response of the gateway's own.
+pub(crate) fn change_head(request: &RequestContext, response: &mut LocalResponse) {
+    let Some(filter_handle) = request.filter_handle.get() else { return };
+    let status = response.head.status();
+    filter_handle.change_head(status, &mut response.head.fields);
+    // The framing is the gateway's.
+    response.head.fields.retain(|field| !matches!(field.known, Known::Connection | Known::TransferEncoding));
 }
 
 /// Sends a response of another room.
@@ -47,9 +60,26 @@ pub(crate) fn send_whole(
     self::send(
         client,
         request,
-        &LocalResponse::new(status, b"", body).with_own(fields).with(&request.local_response_fields()),
+        &mut LocalResponse::new(status, b"", body).with_own(fields).with(&request.local_response_fields()),
         outcome,
     )
+}
+
+/// Sends a response of a filter in place of this upstream, which failed for `reason` and received the request at `sent`.
+pub(crate) fn send_for(
+    client: &mut impl Client,
+    request: &RequestContext,
+    whole: WholeResponse,
+    reason: &'static str,
+    sent: Option<Time>,
+    upstream: &str,
+) -> AfterExchange {
+    let WholeResponse { status, fields, body } = whole;
+    let mut response = LocalResponse::new(status, b"", body).with_own(fields).with(&request.local_response_fields());
+    change_head(request, &mut response);
+    let after = client.reply(request, &response, false, reason);
+    client.connection().record_response(request, status, sent, upstream, reason);
+    after
 }
 
 /// Breaks off a response after its start.
@@ -78,10 +108,37 @@ pub(crate) fn refuse_for(
 ) -> AfterExchange {
     let connection = client.connection().clone();
     let own = request.policy_fields.get().map(|fields| fields.own());
-    let response = refusal.response(own, connection.service.sessions.chance());
+    let mut response = refusal.response(own, connection.service.sessions.chance());
+    if !request.is_grpc {
+        response = format(&connection, request.filter_handle.get().map(|handle| &**handle), &refusal, response);
+    }
+    change_head(request, &mut response);
     let after = client.reply(request, &response, refusal.closes, refusal.reason);
     connection.record_response(request, refusal.status, sent, upstream, refusal.reason);
     after
+}
+
+/// The response to a request without a valid head.
+pub(crate) fn malformed(connection: &Connection, refusal: &Refusal) -> LocalResponse {
+    format(connection, None, refusal, refusal.response(None, connection.service.sessions.chance()))
+}
+
+/// Gives a refusal the form of the filter, or else of the listener, if one has it.
+fn format(
+    connection: &Connection,
+    filter_handle: Option<&FilterHandle>,
+    refusal: &Refusal,
+    response: LocalResponse,
+) -> LocalResponse {
+    let retry_after = response.head.fields.get(Known::RetryAfter);
+    let retry_after = retry_after.and_then(|value| std::str::from_utf8(value).ok()?.trim().parse().ok());
+    let facts = RefusalFacts { status: refusal.status, reason: refusal.reason, text: refusal.text, retry_after };
+    let own = filter_handle.and_then(|handle| handle.with(|filter| filter.format_refusal(&facts)));
+    let form = own.or_else(|| connection.service.http().refusal_format.as_ref().map(|one| one.format(&facts)));
+    match form {
+        Some(form) => response.formatted(form),
+        None => response,
+    }
 }
 
 /// Refuses a request with the response of its inspection.

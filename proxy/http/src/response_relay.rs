@@ -2,18 +2,18 @@
 
 use std::cell::Cell;
 
-use weir_base::time::turn;
+use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, strip_hop_by_hop};
 use weir_upstream::LossCause;
 
 use crate::{
-    body::relay,
+    body::{BodyError, relay_from},
     client::ResponseSink,
     compression, cookies,
     failure::{AttemptFailure, AttemptOutcome, ResponseStart},
-    filter::Tap,
+    filter::{BrokenEnd, Tap},
     grpc,
-    limits::INTERIM_RESPONSES_MAX,
+    limits::{INTERIM_RESPONSES_MAX, LINGER_TIMEOUT},
     origin::Download,
     refusal::Refusal,
     taps::{TappedSink, Taps},
@@ -37,88 +37,166 @@ pub(crate) struct ResponseRelay<'a, R, D> {
     pub(crate) is_grpc: &'a Cell<bool>,
     /// The connection is a tunnel from here on, and the client has nothing of it yet.
     pub(crate) switched: Option<Box<AcceptedUpgrade>>,
+    /// The taps of its body.
+    pub(crate) taps: Option<Box<Taps>>,
+    /// The response allows the connection of the client to go on.
+    pub(crate) keeps_client: bool,
 }
 
 impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
     /// Relays the response to its end.
     pub(crate) async fn run(&mut self) -> AttemptOutcome {
-        let mut interim = 0;
-        let mut head = loop {
-            let mut head = match self.origin.head().await {
-                Ok(head) => head,
-                Err(failure) => return AttemptOutcome::Failed(failure),
-            };
-            if !head.is_interim() {
-                break head;
-            }
-            if head.status() == 101 && self.upstream_request.request.upgrade.is_accepted_by(&head) {
-                self.switched = Some(Box::new(AcceptedUpgrade { head, input: self.origin.rest() }));
-                return AttemptOutcome::Responded { status: 101, keeps_client: false, remains: None };
-            }
-            interim += 1;
-            // The request did not ask for an upgrade.
-            if interim > INTERIM_RESPONSES_MAX || head.status() == 101 {
-                return AttemptOutcome::Failed(AttemptFailure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation));
-            }
-            strip_hop_by_hop(&mut head.fields);
-            head.fields.remove(Known::ContentLength);
-            self.response_sink.interim(&head);
+        let mut head = match self.final_head().await {
+            Ok(head) => head,
+            Err(outcome) => return outcome,
         };
+        let request = self.upstream_request.request;
         if self.upstream_request.retries.retries_status(head.status(), &head.fields) {
             return AttemptOutcome::Failed(AttemptFailure::Status(head.status()));
         }
-        let is_misleading = self.upstream_request.request.version.is_multiplexed()
-            && self.upstream_request.request.upgrade != RequestedUpgrade::None;
+        if self.upstream_request.leaves(self.endpoint, &head) {
+            return AttemptOutcome::Failed(AttemptFailure::Left(head.status()));
+        }
+        let is_misleading = request.version.is_multiplexed() && request.upgrade != RequestedUpgrade::None;
         if is_misleading && (200..300).contains(&head.status()) {
             return AttemptOutcome::Failed(AttemptFailure::Declined(Refusal::ORIGIN_NO_WEBSOCKET));
         }
-        let length = self.origin.begin(&head, self.upstream_request.request.is_head);
-        let taps = self.taps(&mut head, length);
+        let length = self.origin.begin(&head, request.is_head);
+        let is_filled = match request.first_byte_by().filter(|_| length != BodyLength::Exact(0)) {
+            None => false,
+            Some(by) => match self.first_byte(by).await {
+                Ok(()) => true,
+                Err(failure) => return AttemptOutcome::Failed(failure),
+            },
+        };
+        self.taps = self.make_taps(&mut head, length);
         let is_persistent = head.is_persistent();
-        let is_edited = taps.as_ref().is_some_and(|taps| !taps.edits.is_empty());
+        let is_edited = self.taps.as_ref().is_some_and(|taps| !taps.edits.is_empty());
         let keeps_client = self.pass_head(&mut head, if is_edited { BodyLength::Chunked } else { length });
         // Bytes where no body may be belong to no response: they would be taken for the next one.
-        if length != BodyLength::Exact(0) {
-            let passed = match taps {
-                None => relay(&mut self.origin, &mut self.response_sink).await,
-                // Every connection pays for the size of this future.
-                Some(taps) => {
-                    Box::pin(relay(&mut self.origin, &mut TappedSink::new(*taps, &mut self.response_sink))).await
-                }
-            };
-            if let Err(broken) = passed {
-                return AttemptOutcome::Failed(AttemptFailure::of_origin(broken));
-            }
+        if length != BodyLength::Exact(0)
+            && let Err(broken) = self.body(is_filled).await
+        {
+            return AttemptOutcome::Failed(self.body_failure(broken));
         }
         if self.is_grpc.get() {
             let status = self.origin.trailers().and_then(grpc::status);
-            self.upstream_request.request.grpc_status.set(status.or_else(|| grpc::status(&head.fields)));
+            request.grpc_status.set(status.or_else(|| grpc::status(&head.fields)));
         }
         let status = head.status();
         self.origin.reuse(head);
         AttemptOutcome::Responded { status, keeps_client, remains: self.origin.remains().filter(|_| is_persistent) }
     }
 
+    /// The final head; those before it are passed on.
+    ///
+    /// # Errors
+    /// There is none.
+    async fn final_head(&mut self) -> Result<ResponseHead, AttemptOutcome> {
+        let mut interim = 0;
+        loop {
+            let mut head = match self.origin.head().await {
+                Ok(head) => head,
+                Err(failure) => return Err(AttemptOutcome::Failed(self.head_failure(failure))),
+            };
+            if !head.is_interim() {
+                return Ok(head);
+            }
+            if head.status() == 101 && self.upstream_request.request.upgrade.is_accepted_by(&head) {
+                self.switched = Some(Box::new(AcceptedUpgrade { head, input: self.origin.rest() }));
+                return Err(AttemptOutcome::Responded { status: 101, keeps_client: false, remains: None });
+            }
+            interim += 1;
+            // The request did not ask for an upgrade.
+            if interim > INTERIM_RESPONSES_MAX || head.status() == 101 {
+                let malformed = AttemptFailure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation);
+                return Err(AttemptOutcome::Failed(malformed));
+            }
+            strip_hop_by_hop(&mut head.fields);
+            head.fields.remove(Known::ContentLength);
+            self.response_sink.interim(&head);
+        }
+    }
+
+    /// Waits for the first byte of the body, or its end, while the client has nothing of the response.
+    async fn first_byte(&mut self, by: Time) -> Result<(), AttemptFailure> {
+        self.origin.limit_pauses(by.since(turn::now()));
+        let filled = self.origin.fill().await;
+        self.origin.limit_pauses(self.upstream_request.request.pause_max());
+        filled.map_err(|broken| match broken {
+            BodyError::TimedOut => AttemptFailure::Origin(Refusal::FIRST_BYTE_TIMEOUT, LossCause::Timeout),
+            broken => AttemptFailure::of_origin(broken),
+        })
+    }
+
+    /// Relays the body to its end.
+    async fn body(&mut self, is_filled: bool) -> Result<(), BodyError> {
+        let Self { origin, response_sink, taps, .. } = self;
+        match taps {
+            None => relay_from(origin, is_filled, response_sink).await,
+            // Every connection pays for the size of this future.
+            Some(taps) => Box::pin(relay_from(origin, is_filled, &mut TappedSink::new(taps, response_sink))).await,
+        }
+    }
+
+    /// The response has broken off for `reason`: lets its filter append a last piece. Returns how it ends then.
+    pub(crate) async fn break_off(&mut self, reason: &str) -> Option<BrokenEnd> {
+        if self.is_grpc.get() {
+            return None;
+        }
+        let Self { response_sink, taps, .. } = self;
+        let (last, end) = taps.as_mut()?.break_off(reason)?;
+        if !last.is_empty() {
+            response_sink.data(last);
+        }
+        if end == BrokenEnd::Finish {
+            response_sink.end(None);
+        }
+        // A client that does not take it in time loses it.
+        let _ = weir_engine::timeout(LINGER_TIMEOUT, response_sink.ready()).await;
+        Some(end)
+    }
+
+    /// The failure of a head that did not come, by the deadline that was shorter.
+    fn head_failure(&self, failure: AttemptFailure) -> AttemptFailure {
+        let UpstreamRequest { request, routed, settings, .. } = *self.upstream_request;
+        let response_timeout = routed.action.response_timeout.unwrap_or(settings.response_timeout);
+        match failure {
+            AttemptFailure::Origin(Refusal::RESPONSE_TIMEOUT, cause)
+                if request.deadlines().first_byte.is_some_and(|first_byte| first_byte <= response_timeout) =>
+            {
+                AttemptFailure::Origin(Refusal::FIRST_BYTE_TIMEOUT, cause)
+            }
+            failure => failure,
+        }
+    }
+
+    /// The failure of a body, by the filter's deadline if that has set one.
+    fn body_failure(&self, broken: BodyError) -> AttemptFailure {
+        match broken {
+            BodyError::TimedOut if self.upstream_request.request.deadlines().idle.is_some() => {
+                AttemptFailure::Origin(Refusal::IDLE_TIMEOUT, LossCause::Timeout)
+            }
+            broken => AttemptFailure::of_origin(broken),
+        }
+    }
+
     /// The taps of the body; the head says so then.
-    fn taps(&self, head: &mut ResponseHead, length: BodyLength) -> Option<Box<Taps>> {
+    fn make_taps(&self, head: &mut ResponseHead, length: BodyLength) -> Option<Box<Taps>> {
         if length == BodyLength::Exact(0) {
             return None;
         }
         let (request, mut taps) = (self.upstream_request.request, Taps::default());
         if let Some(filter_handle) = request.filter_handle.get() {
-            let said = head.fields.get(Known::ContentLength).map(Box::<[u8]>::from);
-            let tap = filter_handle.with(|filter| filter.tap(head.status(), &mut head.fields));
-            if !head.fields.all(Known::ContentLength).eq(said.as_deref()) {
-                // A filter may not change the framing.
-                head.fields.remove(Known::ContentLength);
-                said.iter().for_each(|length| head.fields.add(Known::ContentLength, length));
-            }
+            let status = head.status();
+            let tap = filter_handle.keeping_length(&mut head.fields, |filter, fields| filter.tap(status, fields));
             match tap {
                 Tap::No => {}
                 Tap::Follow => taps.follower = Some(filter_handle.clone()),
                 Tap::Edit => {
                     compression::forget_bytes(&mut head.fields);
                     taps.edits.push(Box::new(filter_handle.clone()));
+                    taps.editor = Some(filter_handle.clone());
                 }
             }
         }
@@ -141,13 +219,17 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
             self.upstream_request.request.is_call && head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc),
         );
         self.upstream_request.retries.release_body();
+        if let Some(filter_handle) = self.upstream_request.request.filter_handle.get() {
+            filter_handle.change_head(head.status(), &mut head.fields);
+        }
         strip_hop_by_hop(&mut head.fields);
         if head.status() == 204 {
             // RFC 9110 section 8.6.
             head.fields.remove(Known::ContentLength);
         }
         change(&mut head.fields, self.upstream_request, self.endpoint);
-        self.response_sink.head(head, length, self.is_uploaded.get())
+        self.keeps_client = self.response_sink.head(head, length, self.is_uploaded.get());
+        self.keeps_client
     }
 }
 

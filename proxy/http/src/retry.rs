@@ -37,6 +37,8 @@ pub(crate) struct Retries<'a> {
     under_way: RefCell<Option<Retry>>,
     /// The buffered part of the request body.
     buffered: Option<&'a RefCell<BufferedBody>>,
+    /// The filter decides on failures of an origin that has the request.
+    has_fallback: bool,
 }
 
 impl<'a> Retries<'a> {
@@ -50,7 +52,21 @@ impl<'a> Retries<'a> {
         let (made, avoided, under_way) = (Cell::new(0), Cell::new(None), RefCell::new(None));
         let (tried, has_moved, has_left) = (RefCell::default(), Cell::new(false), Cell::new(false));
         let chance = service.sessions.chance();
-        Self { settings, upstream, request, chance, made, avoided, tried, has_moved, has_left, under_way, buffered }
+        let has_fallback = request.filter_handle.get().is_some_and(|handle| handle.choices.most.get() > 1);
+        Self {
+            settings,
+            upstream,
+            request,
+            chance,
+            made,
+            avoided,
+            tried,
+            has_moved,
+            has_left,
+            under_way,
+            buffered,
+            has_fallback,
+        }
     }
 
     /// The response has begun: no retry follows.
@@ -144,6 +160,7 @@ impl<'a> Retries<'a> {
             // No origin has received a part of the body.
             RetryCause::ConnectFailure => true,
             RetryCause::RefusedStream => self.is_repeatable(),
+            RetryCause::Reset | RetryCause::Timeout | RetryCause::Status if self.has_fallback => false,
             RetryCause::Reset | RetryCause::Timeout | RetryCause::Status => {
                 self.is_repeatable() && (self.request.is_idempotent || self.settings.non_idempotent)
             }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use weir_analysis::http::path::PathRules;
 use weir_policy::http::ForwardedFor;
 
-use crate::{compression::Compression, routes::Routes};
+use crate::{compression::Compression, refusal_format::RefusalFormat, routes::Routes};
 pub use crate::{http2::windows::WindowSettings, limits::*, options::*};
 
 /// An HTTP listener.
@@ -34,6 +34,8 @@ pub struct HttpListenerSettings {
     pub request_buffer_bytes: Option<u64>,
     /// See [`REQUEST_BODY_BYTES_MAX`]. `None`: that, except for calls of gRPC; 0: any.
     pub request_body_bytes_max: Option<u64>,
+    /// The form of its refusals. `None`: a line of text.
+    pub refusal_format: Option<Arc<dyn RefusalFormat>>,
     /// Default of the routes. `None`: nothing is compressed.
     pub compression: Option<Arc<Compression>>,
     /// Default of the routes.
@@ -79,6 +81,7 @@ impl HttpListenerSettings {
             body_rate_min: BODY_RATE_MIN,
             request_buffer_bytes: None,
             request_body_bytes_max: None,
+            refusal_format: None,
             compression: None,
             retry: RetrySettings::default(),
             path_rules: PathRules::default(),

@@ -6,7 +6,7 @@ use weir_http_codec::Fields;
 
 use crate::{
     body::{BodyError, Sink},
-    filter::BodyAborted,
+    filter::{BodyAborted, BrokenEnd},
     filter_handle::FilterHandle,
 };
 
@@ -45,54 +45,57 @@ impl BodyEdit for Rc<FilterHandle> {
     }
 }
 
-/// The taps of one response body.
+/// The taps of one response body, with what they have passed.
 #[derive(Default)]
 pub(crate) struct Taps {
     /// Sees the body first, as it comes.
     pub(crate) follower: Option<Rc<FilterHandle>>,
     /// In the order in which the body passes them.
     pub(crate) edits: Vec<Box<dyn BodyEdit>>,
+    /// The filter that is the first of them.
+    pub(crate) editor: Option<Rc<FilterHandle>>,
+    passed: Vec<u8>,
+    next: Vec<u8>,
+    is_broken: bool,
 }
 
 impl Taps {
     pub(crate) fn is_empty(&self) -> bool {
         self.follower.is_none() && self.edits.is_empty()
     }
-}
 
-/// A sink behind taps. Each flush sends everything: no piece waits for more to come.
-pub(crate) struct TappedSink<'a, S> {
-    sink: &'a mut S,
-    taps: Taps,
-    passed: Vec<u8>,
-    next: Vec<u8>,
-    is_broken: bool,
-}
-
-/// The steps of a body at its taps.
-#[derive(Clone, Copy)]
-enum TapStep {
-    Data,
-    Flush,
-    End,
-}
-
-impl<'a, S: Sink> TappedSink<'a, S> {
-    pub(crate) fn new(taps: Taps, sink: &'a mut S) -> Self {
-        Self { sink, taps, passed: Vec::new(), next: Vec::new(), is_broken: false }
+    /// The body breaks off for `reason`: the bytes that go on behind what has gone, and their end, if a filter edits it. Once.
+    pub(crate) fn break_off(&mut self, reason: &str) -> Option<(&[u8], BrokenEnd)> {
+        let editor = self.editor.take()?;
+        self.passed.clear();
+        let mut end = editor.with(|filter| filter.broken_off(reason, &mut self.passed));
+        if self.recode(end).is_err() {
+            // Half of a coding is worth nothing.
+            self.passed.clear();
+            end = BrokenEnd::Cut;
+        }
+        editor.broken_end.set(Some(end));
+        Some((self.passed.as_slice(), end))
     }
 
-    /// Passes on what comes out of the last tap. Once a tap has failed nothing comes out any more, so that the body does not look whole.
-    fn step(&mut self, data: &[u8], step: TapStep) {
-        self.is_broken = self.is_broken || self.follow(data, step).and_then(|()| self.edit(data, step)).is_err();
-        let out = if self.taps.edits.is_empty() { data } else { &self.passed };
-        if !self.is_broken && !out.is_empty() {
-            self.sink.data(out);
+    /// Passes the last piece of the filter through the edits behind it.
+    fn recode(&mut self, end: BrokenEnd) -> Result<(), BodyAborted> {
+        for edit in self.edits.iter_mut().skip(1) {
+            self.next.clear();
+            if !self.passed.is_empty() {
+                edit.data(&self.passed, &mut self.next)?;
+            }
+            match end {
+                BrokenEnd::Cut => edit.flush(&mut self.next)?,
+                BrokenEnd::Finish => edit.end(&mut self.next)?,
+            }
+            std::mem::swap(&mut self.passed, &mut self.next);
         }
+        Ok(())
     }
 
     fn follow(&mut self, data: &[u8], step: TapStep) -> Result<(), BodyAborted> {
-        let Some(follower) = &self.taps.follower else { return Ok(()) };
+        let Some(follower) = &self.follower else { return Ok(()) };
         match step {
             TapStep::Data if !data.is_empty() => follower.with(|filter| filter.follow(data)),
             TapStep::Data | TapStep::Flush => Ok(()),
@@ -101,7 +104,7 @@ impl<'a, S: Sink> TappedSink<'a, S> {
     }
 
     fn edit(&mut self, data: &[u8], step: TapStep) -> Result<(), BodyAborted> {
-        for (number, edit) in self.taps.edits.iter_mut().enumerate() {
+        for (number, edit) in self.edits.iter_mut().enumerate() {
             let piece = if number == 0 { data } else { &self.passed };
             self.next.clear();
             if !piece.is_empty() {
@@ -118,6 +121,36 @@ impl<'a, S: Sink> TappedSink<'a, S> {
     }
 }
 
+/// A sink behind taps. Each flush sends everything: no piece waits for more to come.
+pub(crate) struct TappedSink<'a, S> {
+    sink: &'a mut S,
+    taps: &'a mut Taps,
+}
+
+/// The steps of a body at its taps.
+#[derive(Clone, Copy)]
+enum TapStep {
+    Data,
+    Flush,
+    End,
+}
+
+impl<'a, S: Sink> TappedSink<'a, S> {
+    pub(crate) fn new(taps: &'a mut Taps, sink: &'a mut S) -> Self {
+        Self { sink, taps }
+    }
+
+    /// Passes on what comes out of the last tap. Once a tap has failed nothing comes out any more, so that the body does not look whole.
+    fn step(&mut self, data: &[u8], step: TapStep) {
+        let Self { sink, taps } = self;
+        taps.is_broken = taps.is_broken || taps.follow(data, step).and_then(|()| taps.edit(data, step)).is_err();
+        let out = if taps.edits.is_empty() { data } else { &taps.passed };
+        if !taps.is_broken && !out.is_empty() {
+            sink.data(out);
+        }
+    }
+}
+
 impl<S: Sink> Sink for TappedSink<'_, S> {
     fn data(&mut self, data: &[u8]) {
         self.step(data, TapStep::Data);
@@ -125,9 +158,9 @@ impl<S: Sink> Sink for TappedSink<'_, S> {
 
     fn end(&mut self, trailers: Option<&Fields>) {
         self.step(b"", TapStep::End);
-        // They get no call behind the end.
-        self.taps = Taps::default();
-        if !self.is_broken {
+        if !self.taps.is_broken {
+            // They get no call behind the end.
+            *self.taps = Taps::default();
             self.sink.end(trailers);
         }
     }
@@ -136,7 +169,7 @@ impl<S: Sink> Sink for TappedSink<'_, S> {
         if !self.taps.edits.is_empty() {
             self.step(b"", TapStep::Flush);
         }
-        match self.is_broken {
+        match self.taps.is_broken {
             true => Err(BodyError::TapFailed),
             false => self.sink.ready().await,
         }

@@ -19,7 +19,7 @@ pub(crate) struct UpstreamRequest<'a> {
     pub(crate) identity_fields: &'a [Box<str>],
     pub(crate) retries: Retries<'a>,
     /// The copy for a mirror, until the request has gone to its end.
-    pub(crate) mirror_copy: RefCell<Option<Rc<MirrorCopy>>>,
+    pub(crate) mirror_copy: &'a RefCell<Option<Rc<MirrorCopy>>>,
     /// The inspection of the body, if the route has one.
     pub(crate) inspection: Option<&'a RefCell<BodyInspection>>,
     /// The hash of what keeps the request together with others.

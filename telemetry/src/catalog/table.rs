@@ -88,6 +88,7 @@ catalog! {
         HTTP_JWKS_FETCHES = counter "weir_http_jwks_fetches_total" ["listener", "outcome"] "Fetches of the keys of tokens: ok, failed.";
         HTTP_FAULTS = counter "weir_http_faults_total" ["listener", "kind"] "Failures made on purpose by the `fault` of a route: delay, abort.";
         HTTP_DENIED = counter "weir_http_denied_total" ["listener", "reason"] "HTTP requests that a policy of their listener or route refused, by the reason of the refusal.";
+        HTTP_TIMEOUTS = counter "weir_http_timeouts_total" ["listener", "reason"] "HTTP exchanges that a deadline ended while their origin was waited for: response_timeout, first_byte_timeout, request_timeout; idle_timeout and call_expired within a response.";
         VIOLATIONS = counter "weir_violations_total" ["listener", "reason", "culprit"] "Rules and limits broken by a peer.";
         DEFENSIVE_CLOSES = counter "weir_defensive_closes_total" ["listener", "reason"] "Connections the gateway closed to defend itself.";
         BUFFERED_BYTES = gauge "weir_buffered_bytes" [] "Bytes buffered under the aggregate budget.";

@@ -7,6 +7,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -351,6 +352,12 @@ impl Download for Http2Download<'_> {
 
     fn begin(&mut self, head: &ResponseHead, is_head: bool) -> BodyLength {
         head.body(is_head)
+    }
+
+    fn limit_pauses(&mut self, idle_timeout: Duration) {
+        if let ReceiveStage::Body(body) = &mut self.stage {
+            body.idle_timeout = idle_timeout;
+        }
     }
 
     fn rest(&mut self) -> Input {

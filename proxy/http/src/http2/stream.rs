@@ -31,6 +31,7 @@ use crate::{
     local_response::LocalResponse,
     refusal::Refusal,
     request_context::RequestContext,
+    respond,
     tunnel_io::TunnelIo,
     upgrade::RequestedUpgrade,
 };
@@ -107,7 +108,7 @@ async fn exchange(
         Err(error) => {
             let refusal = Refusal::malformed(error);
             connection.violated(refusal.reason, refusal.text);
-            let response = refusal.response(None, connection.service.sessions.chance());
+            let response = respond::malformed(connection, &refusal);
             out.borrow_mut().whole(&response.head, response.length(), response.body(false));
             connection.log_malformed("HTTP/2", &refusal, out.borrow().sent()());
             AfterExchange::KeepAlive

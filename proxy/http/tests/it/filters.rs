@@ -7,7 +7,7 @@ use std::{
 
 use weir_http::{
     filter::{
-        BodyAborted, Caller, CompletionStatus, ExchangeSummary, FilterFactory, HttpFilter, Inspect, Tap,
+        BodyAborted, Caller, CompletionStatus, ExchangeSummary, FilterFactory, HttpFilter, Inspect, RequestChoice, Tap,
         UpstreamChoice, WholeResponse,
     },
     routes::Action,
@@ -142,10 +142,10 @@ impl HttpFilter for Recording {
         Ok(())
     }
 
-    fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Result<UpstreamChoice, WholeResponse> {
+    fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Result<RequestChoice, WholeResponse> {
         self.record(Call::Choose { is_whole });
         head.fields.remove_named(b"Accept-Encoding");
-        Ok(self.choice.clone())
+        Ok(self.choice.clone().into())
     }
 
     fn tap(&mut self, status: u16, fields: &mut Fields) -> Tap {
@@ -171,7 +171,8 @@ impl HttpFilter for Recording {
     }
 
     fn on_complete(&mut self, facts: &ExchangeSummary<'_>) {
-        let ExchangeSummary { status, caller, request_bytes, response_bytes, duration, upstream, end, reason } = *facts;
+        let ExchangeSummary { status, caller, request_bytes, response_bytes, duration, upstream, end, reason, .. } =
+            *facts;
         assert!(duration < PATIENCE);
         let (reason, upstream, caller) = (reason.to_owned(), upstream.to_owned(), caller.clone());
         self.record(Call::ExchangeSummary(ExchangeEnd {

@@ -67,7 +67,8 @@ impl Http2Client {
     }
 }
 
-fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+/// A frame of HTTP/2.
+pub fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
     frame.extend([kind, flags, 0, 0, 0, stream]);
     frame.extend_from_slice(payload);

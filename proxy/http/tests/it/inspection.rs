@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_http::{
     compression::{Coding, Compression},
-    filter::{Caller, FilterFactory, HttpFilter, Inspect, Tap, UpstreamChoice, WholeResponse},
+    filter::{Caller, FilterFactory, HttpFilter, Inspect, RequestChoice, Tap, UpstreamChoice, WholeResponse},
     routes::{Action, Mirror},
 };
 use weir_http_codec::{Fields, RequestHead};
@@ -55,12 +55,13 @@ impl HttpFilter for Seen {
         if self.has("bad") { Err(whole(422, "no")) } else { Ok(()) }
     }
 
-    fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Result<UpstreamChoice, WholeResponse> {
+    fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Result<RequestChoice, WholeResponse> {
         head.fields.push(b"x-seen", format!("{} {is_whole}", self.seen.len()).as_bytes());
         Ok(match self.has("other") {
             true => UpstreamChoice::Upstream { name: "b".into(), host: Some(b"b.example"[..].into()) },
             false => UpstreamChoice::Route,
-        })
+        }
+        .into())
     }
 
     fn request_end(&mut self) -> Result<(), WholeResponse> {
@@ -197,7 +198,7 @@ fn the_calls_come_in_their_order() {
     let calls = [Call::Enter, Call::Inspect, data("abc"), Call::RequestEnd];
     assert_eq!(heard.before_the_end(), [&calls[..], &tapped].concat());
     gateway.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n", OK);
-    assert_eq!(heard.before_the_end(), [&[Call::Enter][..], &tapped].concat());
+    assert_eq!(heard.before_the_end(), [&[Call::Enter, Call::Inspect][..], &tapped].concat());
 }
 
 #[test]

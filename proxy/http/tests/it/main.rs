@@ -1,7 +1,15 @@
 //! Tests of whole exchanges in one process: a scripted client, the gateway's worker, a scripted origin.
+mod breaking;
+mod cancellation;
+mod choosing;
 mod completion;
+mod deadlines;
+mod edits;
+mod fallback;
 mod filters;
+mod formats;
 mod handlers;
+mod heads;
 mod http2;
 mod inspection;
 mod messages;

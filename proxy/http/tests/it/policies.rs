@@ -53,8 +53,8 @@ fn an_api_key_is_required_and_removed_and_the_origin_gets_its_owner() {
     assert!(client.response().starts_with("HTTP/1.1 200 "));
 }
 
-#[test]
-fn the_request_beyond_a_rate_is_refused_with_retry_after() {
+/// One request an hour.
+pub fn limited() -> Setup {
     let settings = RateSettings {
         name: "test".into(),
         requests: 1,
@@ -65,7 +65,12 @@ fn the_request_beyond_a_rate_is_refused_with_retry_after() {
         fields: RateFields::None,
     };
     let rate = RateLimit::new(settings, None).expect("a limit");
-    let gateway = Gateway::start(with(Policies { rates: vec![Arc::new(rate)], ..Policies::default() }));
+    with(Policies { rates: vec![Arc::new(rate)], ..Policies::default() })
+}
+
+#[test]
+fn the_request_beyond_a_rate_is_refused_with_retry_after() {
+    let gateway = Gateway::start(limited());
     assert!(gateway.exchange(GET, OK).starts_with("HTTP/1.1 200 "));
     let mut client = gateway.client();
     client.send(GET);

@@ -189,10 +189,13 @@ fn a_response_that_is_only_followed_keeps_its_bytes_and_its_length() {
     let origins = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 2\r\n\r\nok";
     assert_eq!(gateway.exchange(GET, origins).to_lowercase(), origins.to_lowercase());
     let (tap, data) = (Call::Tap { status: 200 }, Call::Follow(b"ok".to_vec()));
-    assert_eq!(heard.before_the_end(), [Call::Enter, tap.clone(), data, Call::ResponseEnd]);
+    assert_eq!(heard.before_the_end(), [Call::Enter, Call::Inspect, tap.clone(), data, Call::ResponseEnd]);
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 6\r\n\r\n";
     assert!(gateway.exchange(GET, chunked).contains("\r\n\r\n3\r\nabc\r\n0\r\n"));
-    assert_eq!(heard.before_the_end(), [Call::Enter, tap, Call::Follow(b"abc".to_vec()), Call::ResponseEnd]);
+    assert_eq!(
+        heard.before_the_end(),
+        [Call::Enter, Call::Inspect, tap, Call::Follow(b"abc".to_vec()), Call::ResponseEnd]
+    );
 }
 
 #[test]
@@ -200,7 +203,7 @@ fn a_filter_cannot_change_the_framing_of_a_response_that_it_does_not_tap() {
     let (filter, heard) = recording();
     let gateway = Gateway::start(Setup::plain(|action| filter.install(action)));
     assert_eq!(gateway.exchange(GET, OK).to_lowercase(), OK.to_lowercase());
-    assert_eq!(heard.before_the_end(), [Call::Enter, Call::Tap { status: 200 }]);
+    assert_eq!(heard.before_the_end(), [Call::Enter, Call::Inspect, Call::Tap { status: 200 }]);
 }
 
 /// Gives up every response.

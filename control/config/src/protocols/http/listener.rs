@@ -135,6 +135,8 @@ pub(super) fn settings(
         body_rate_min: u64::from(handling.body_rate_min.value),
         request_buffer_bytes: handling.request_buffer_bytes.as_ref().map(|bytes| bytes.value.bytes()),
         request_body_bytes_max: handling.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
+        // That of another protocol, whose room sets it.
+        refusal_format: None,
         retry: handling.retry.settings(&format!("{path}.retry"), reader),
         path_rules: PathRules {
             parameters: section.path_parameters.value,

@@ -24,9 +24,9 @@ use weir_engine::{
     settings::{Address, RuntimeSettings},
 };
 use weir_http::{
-    Http2Multiplexer, HttpProbe, HttpUpstream,
+    Http2Multiplexer, Http2OriginSettings, HttpProbe, HttpUpstream,
     routes::{Action, Routes, Target},
-    settings::HttpListenerSettings,
+    settings::{HttpListenerSettings, WindowSettings},
 };
 use weir_listener::{Arrival, ConnectionTable, CoreShare, Security, Service, StageSample, settings::ListenerSettings};
 use weir_route::{Route, RouteTable, host::HostMatch, path::PathMatch, split::Split};
@@ -67,6 +67,8 @@ pub struct Setup {
     pub buffered_bytes: u64,
     /// Exchanges that end in a panic.
     pub panics: u64,
+    /// Origins speak HTTP/2.
+    pub is_multiplexed: bool,
 }
 
 impl Setup {
@@ -78,7 +80,7 @@ impl Setup {
     /// These routes.
     pub fn of(routes: Vec<Route<Action>>) -> Self {
         let (change, upstreams) = (Box::new(|_: &mut HttpListenerSettings| {}), Vec::new());
-        Self { routes, change, upstreams, in_flight: 64, buffered_bytes: 64 << 20, panics: 0 }
+        Self { routes, change, upstreams, in_flight: 64, buffered_bytes: 64 << 20, panics: 0, is_multiplexed: false }
     }
 }
 
@@ -240,7 +242,9 @@ fn service(core: &CoreShare, setup: Setup) -> Rc<dyn Service> {
         settings.health = None;
         let shares: Vec<_> = endpoints.iter().map(|_| Arc::<EndpointShare>::default()).collect();
         let metrics = UpstreamMetrics::new(&core.metrics, core.events.clone(), name.clone());
-        HttpUpstream::new(settings, lanes.clone(), None::<Http2Multiplexer>, &shares, metrics, None::<HttpProbe>)
+        let http2 = Http2OriginSettings { streams_max: 100, windows: WindowSettings::default() };
+        let multiplexer = setup.is_multiplexed.then(|| Http2Multiplexer::new(http2, core.bytes.clone()));
+        HttpUpstream::new(settings, lanes.clone(), multiplexer, &shares, metrics, None::<HttpProbe>)
     });
     let made = made.collect::<io::Result<_>>().expect("upstreams");
     let upstreams = named.iter().map(|(name, _)| name.clone()).collect();
@@ -375,6 +379,17 @@ impl<S: Read + Write> Talk<S> {
         let mut chunk = self.bytes(length + 2);
         chunk.truncate(length);
         (length > 0).then_some(chunk)
+    }
+
+    /// The same, where trailers may follow the last one.
+    pub fn chunk_or_last(&mut self) -> Option<Vec<u8>> {
+        let length = usize::from_str_radix(self.until("\r\n").trim(), 16).expect("a length");
+        if length == 0 {
+            return None;
+        }
+        let mut chunk = self.bytes(length + 2);
+        chunk.truncate(length);
+        Some(chunk)
     }
 
     /// A head and the body that it announces, as they came.
