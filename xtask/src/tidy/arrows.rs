@@ -75,6 +75,7 @@ const ROOMS: &[Room] = &[
 pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-placement", &[]),
     ("weir-sasl", &["weir-base"]),
+    ("weir-sse-codec", &["weir-base"]),
     ("weir-analysis", &["weir-base"]),
     // In its tests alone.
     ("weir-import", &["weir-config"]),
