@@ -1,4 +1,5 @@
-//! Limits that a sender of events can break. Each has one stable label and one text. The format itself has no invalid stream.
+//! Limits that a sender of events can break. Each has one stable label and one text. The format itself has no invalid
+//! stream.
 
 use std::fmt;
 

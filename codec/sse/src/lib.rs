@@ -1,5 +1,5 @@
-//! Codec of server-sent events (WHATWG HTML, section 9.2 "Server-sent events"). Pieces of a stream in, the bounds and the fields of its
-//! events out; no sockets, no clock.
+//! Codec of server-sent events (WHATWG HTML, section 9.2 "Server-sent events"). Pieces of a stream in, the bounds and
+//! the fields of its events out; no sockets, no clock.
 //!
 //! | file | concept |
 //! |---|---|
@@ -9,10 +9,11 @@
 //! | [`limits`] | every bound with its reason |
 //! | `error.rs` | the limits that a server can break |
 //!
-//! A gateway forwards the bytes of a unit as they came and looks only at the fields. Texts are bytes: the splitter does not check UTF-8,
-//! since no rule of the format depends on it.
+//! A gateway forwards the bytes of a unit as they came and looks only at the fields. Texts are bytes: the splitter does
+//! not check UTF-8, since no rule of the format depends on it.
 //!
-//! Cost: one vectorised search for the end of each line, and a copy only of an event that a piece cuts. `examples/sse_cost.rs` measures it.
+//! Cost: one vectorised search for the end of each line, and a copy only of an event that a piece cuts.
+//! `examples/sse_cost.rs` measures it.
 //!
 //! ```
 //! use weir_sse_codec::{Kind, Splitter};

@@ -16,8 +16,8 @@ pub enum Kind {
     Comment,
     /// A blank line outside of an event.
     Blank,
-    /// The LF of a CRLF of which the CR ended the unit before, and the piece with it. A unit does not wait for a byte that a sender with
-    /// bare CRs would not send. The LF shares the fate of the unit before it.
+    /// The LF of a CRLF of which the CR ended the unit before, and the piece with it. A unit does not wait for a byte
+    /// that a sender with bare CRs would not send. The LF shares the fate of the unit before it.
     LineFeed,
 }
 
@@ -32,13 +32,15 @@ pub struct Unit<'a> {
     pub start: u64,
     /// Behind its last byte in the stream.
     pub end: u64,
-    /// The name of an event: the value of its last `event` field. `None`: it has none, and readers take it for `message`.
+    /// The name of an event: the value of its last `event` field. `None`: it has none, and readers take it for
+    /// `message`.
     pub name: Option<&'a [u8]>,
     /// The data of an event: its `data` fields, joined by LF. `None`: it has none, and readers skip it.
     pub data: Option<&'a [u8]>,
 }
 
-/// Splits a stream into units. It holds the beginning of a line that a piece cuts, and the fields of an event that a piece cuts.
+/// Splits a stream into units. It holds the beginning of a line that a piece cuts, and the fields of an event that a
+/// piece cuts.
 #[derive(Clone, Debug, Default)]
 pub struct Splitter {
     limits: Limits,
@@ -66,13 +68,15 @@ impl Splitter {
 
     /// The next unit that ends in `piece`. The next call takes the bytes behind it.
     ///
-    /// `None`: no further unit ends in the piece, and the splitter has taken all of its bytes. The next call takes the next piece.
+    /// `None`: no further unit ends in the piece, and the splitter has taken all of its bytes. The next call takes the
+    /// next piece.
     ///
     /// # Errors
     /// A line or an event beyond its limit. The splitter is of no more use.
     pub fn next<'a>(&'a mut self, piece: &'a [u8]) -> Result<Option<Unit<'a>>, SseError> {
         if !self.is_in_event {
-            (self.name.clear(), self.data.clear());
+            self.name.clear();
+            self.data.clear();
         }
         let mut at = 0;
         if self.is_behind_cr && !piece.is_empty() {
@@ -205,7 +209,8 @@ impl Splitter {
         Ok(())
     }
 
-    /// Whether a line of so many bytes is within the limits. The limit that the line reaches first decides, wherever pieces are cut.
+    /// Whether a line of so many bytes is within the limits. The limit that the line reaches first decides, wherever
+    /// pieces are cut.
     fn check(&self, line: usize) -> Result<(), SseError> {
         let before = (self.line_start - self.start) as usize;
         let room = self.limits.event_bytes.saturating_sub(before);

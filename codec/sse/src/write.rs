@@ -20,7 +20,8 @@ pub fn comment(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'\n');
 }
 
-/// The event `data: {"error":…}`, by which OpenAI's SDKs learn of a failure behind the head of a response. `error` is an object of JSON.
+/// The event `data: {"error":…}`, by which OpenAI's SDKs learn of a failure behind the head of a response. `error` is
+/// an object of JSON.
 pub fn error(out: &mut Vec<u8>, error: &[u8]) {
     debug_assert!(!error.contains(&b'\n') && !error.contains(&b'\r'), "an encoder escapes line breaks");
     out.extend_from_slice(b"data: {\"error\":");

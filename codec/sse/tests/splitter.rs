@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use weir_sse_codec::{Kind, Limits, Splitter, SseError, write};
 
-/// A unit with its bytes and fields, as owned values. An LF that came apart from its CR is put back to the unit before it.
+/// A unit with its bytes and fields, as owned values. An LF that came apart from its CR is put back to the unit before
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     kind: Kind,
