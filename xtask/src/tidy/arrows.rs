@@ -76,6 +76,7 @@ pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-placement", &[]),
     ("weir-sasl", &["weir-base"]),
     ("weir-sse-codec", &["weir-base"]),
+    ("weir-json-codec", &["weir-base"]),
     ("weir-analysis", &["weir-base"]),
     // In its tests alone.
     ("weir-import", &["weir-config"]),
