@@ -77,7 +77,7 @@ pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-sasl", &["weir-base"]),
     ("weir-sse-codec", &["weir-base"]),
     ("weir-json-codec", &["weir-base"]),
-    ("weir-analysis", &["weir-base"]),
+    ("weir-analysis", &["weir-base", "weir-json-codec"]),
     // In its tests alone.
     ("weir-import", &["weir-config"]),
     ("weir-policy", &["weir-base", "weir-analysis", "weir-http-codec"]),
