@@ -25,6 +25,8 @@ pub enum Rule {
     Depth,
     /// A watched member occurs a second time in its object: readers disagree about the one that counts (section 4).
     Duplicate,
+    /// A key differs from a watched one in case alone: readers such as Go's `encoding/json` take it for that one.
+    Case,
 }
 
 impl Rule {
@@ -39,6 +41,7 @@ impl Rule {
         Self::Utf8,
         Self::Depth,
         Self::Duplicate,
+        Self::Case,
     ];
 
     /// Stable snake_case label for counters, logs and close reasons.
@@ -53,6 +56,7 @@ impl Rule {
             Self::Utf8 => "json_utf8",
             Self::Depth => "json_depth",
             Self::Duplicate => "json_duplicate",
+            Self::Case => "json_key_case",
         }
     }
 
@@ -68,6 +72,7 @@ impl Rule {
             Self::Utf8 => "invalid UTF-8",
             Self::Depth => "too many nested objects and arrays",
             Self::Duplicate => "duplicate key",
+            Self::Case => "a key in the wrong case",
         }
     }
 }
@@ -77,7 +82,7 @@ impl Rule {
 pub struct JsonError {
     /// The rule.
     pub rule: Rule,
-    /// The first byte of the text that cannot belong to a valid one. For a duplicate, where its key begins.
+    /// The first byte of the text that cannot belong to a valid one. For a mistake about keys, where the key begins.
     pub offset: u64,
 }
 

@@ -15,7 +15,7 @@
 //!
 //! The scanner reads a text as any parser of RFC 8259 does that takes the last or the first of equal members: a watched
 //! member occurs once, or the text is refused. So a policy that saw a value knows that the receiver of the same bytes
-//! sees it, too. Escaped spellings of a key are that key.
+//! sees it, too. Escaped spellings of a key are that key, and a key that differs in case alone is refused.
 //!
 //! Cost: texts in strings are skipped in vectors of 32 bytes. Values that no path names cost their grammar alone.
 //! `examples/json_cost.rs` measures it.

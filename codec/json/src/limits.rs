@@ -11,7 +11,7 @@ pub const KEY_BYTES_MAX: usize = 64;
 pub(crate) const KEY_RAW_BYTES_MAX: usize = 6 * KEY_BYTES_MAX + 2;
 
 /// Bytes of a watched string or number, with its quotes, whose text is reported. Default 4 KiB: names of models, tools
-/// and users fit. Of a longer one the place alone is reported. Worst case 4 KiB for each text whose watched value is
+/// and users fit. A longer one is reported by its place alone. Worst case 4 KiB for each text whose watched value is
 /// cut by a piece.
 pub const VALUE_BYTES_MAX: usize = 4 * 1024;
 

@@ -46,4 +46,25 @@ impl<P: Copy> Node<P> {
         assert!(levels < LEVELS_MAX, "too many levels");
         Self { items: Some(items), levels, ..self }
     }
+
+    /// The watched member with this key, which has no escapes.
+    #[inline]
+    pub(crate) fn position(&self, key: &[u8]) -> Option<usize> {
+        self.members.iter().position(|(name, _)| name.as_bytes() == key)
+    }
+
+    /// Whether a reader that ignores case takes the key for a watched one. Go's also folds two letters that are not
+    /// ASCII.
+    pub(crate) fn has_key_like(&self, key: &[u8]) -> bool {
+        if key.is_ascii() {
+            return self.members.iter().any(|(name, _)| name.as_bytes().eq_ignore_ascii_case(key));
+        }
+        let fold = |letter: char| match letter {
+            '\u{17f}' => 's',
+            '\u{212a}' => 'k',
+            _ => letter.to_ascii_lowercase(),
+        };
+        let Ok(key) = std::str::from_utf8(key) else { return false };
+        self.members.iter().any(|(name, _)| key.chars().map(fold).eq(name.chars().map(fold)))
+    }
 }

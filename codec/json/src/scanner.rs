@@ -76,10 +76,10 @@ pub trait Sink<P> {
     fn value(&mut self, value: Value<'_, P>);
 }
 
-/// The treatment of a watched member that occurs twice in its object.
+/// The treatment of a watched member that occurs twice in its object, or beside one that some readers take for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// The text is invalid.
+    /// The text is invalid, also if a key differs from a watched one in case alone.
     Refuse,
     /// Each is reported: the caller takes the last, as most readers do.
     Report,
@@ -429,22 +429,26 @@ impl<P: Copy> Scanner<P> {
         if self.watched != self.depth {
             return Ok(());
         }
-        let members = self.frames[self.watched - 1].node.members;
-        let found = match self.text(piece, end) {
-            Some([b'"', key @ .., b'"']) if !has_escapes => members.iter().position(|(name, _)| name.as_bytes() == key),
-            Some([b'"', key @ .., b'"']) => {
-                let mut buffer = [0; KEY_BYTES_MAX];
-                let key = decode::into_slice(key, &mut buffer);
-                key.and_then(|key| members.iter().position(|(name, _)| name.as_bytes() == key))
-            }
+        let node = self.frames[self.watched - 1].node;
+        let is_strict = self.duplicates == Duplicates::Refuse;
+        let mut buffer = [0; KEY_BYTES_MAX];
+        let key = match self.text(piece, end) {
+            Some([b'"', key @ .., b'"']) if has_escapes => decode::into_slice(key, &mut buffer),
+            Some([b'"', key @ .., b'"']) => Some(key),
             // Longer than any watched key.
             _ => None,
         };
-        self.place = found.map(|index| &members[index].1);
+        let found = key.and_then(|key| node.position(key));
+        let is_alike = is_strict && found.is_none() && key.is_some_and(|key| node.has_key_like(key));
+        self.place = found.map(|index| &node.members[index].1);
+        let offset = self.token_start;
+        if is_alike {
+            return Err(JsonError { rule: Rule::Case, offset });
+        }
         if let Some(index) = found {
             let seen = &mut self.frames[self.watched - 1].seen;
-            if self.duplicates == Duplicates::Refuse && (*seen >> index) & 1 == 1 {
-                return Err(JsonError { rule: Rule::Duplicate, offset: self.token_start });
+            if is_strict && (*seen >> index) & 1 == 1 {
+                return Err(JsonError { rule: Rule::Duplicate, offset });
             }
             *seen |= 1 << index;
         }
@@ -480,7 +484,7 @@ impl<P: Copy> Scanner<P> {
         if self.held.len() + part.len() <= self.token_bytes_max {
             self.held.extend_from_slice(part);
         } else {
-            // What follows makes it no shorter: the text is too long, and `text` finds so by its bounds.
+            // Further bytes make it no shorter: it is too long, and `text` finds so by its bounds.
             self.held.clear();
         }
     }

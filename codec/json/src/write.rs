@@ -1,6 +1,6 @@
 //! A string as JSON.
 
-/// Appends `text` as a string, with its quotes. What need not be escaped is not.
+/// Appends `text` as a string, with its quotes. Only characters that need an escape have one.
 pub fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();

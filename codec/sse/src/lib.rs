@@ -3,7 +3,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | [`splitter`] | [`Splitter`] follows a stream of pieces and reports each [`Unit`] with its bytes: an event, a comment, a blank line |
+//! | [`splitter`] | [`Splitter`] follows a stream of pieces and reports each [`Unit`]: an event, a comment, a blank line |
 //! | `field.rs` | a value of a field: borrowed from the piece while that is possible, else gathered |
 //! | [`write`](mod@write) | an event, a comment and an error event as bytes |
 //! | [`limits`] | every bound with its reason |

@@ -251,7 +251,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn cuts_change_no_unit(lines in prop::collection::vec(line(), 0..16), cuts in prop::collection::vec(0..200_usize, 0..12)) {
+    fn cuts_change_no_unit(
+        lines in prop::collection::vec(line(), 0..16),
+        cuts in prop::collection::vec(0..200_usize, 0..12),
+    ) {
         let stream = lines.concat();
         let mut cuts = cuts;
         cuts.sort_unstable();
@@ -261,7 +264,10 @@ proptest! {
     }
 
     #[test]
-    fn cuts_change_no_verdict(lines in prop::collection::vec(line(), 0..12), cuts in prop::collection::vec(0..120_usize, 0..12)) {
+    fn cuts_change_no_verdict(
+        lines in prop::collection::vec(line(), 0..12),
+        cuts in prop::collection::vec(0..120_usize, 0..12),
+    ) {
         let stream = lines.concat();
         let mut cuts = cuts;
         cuts.sort_unstable();

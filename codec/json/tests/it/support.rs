@@ -1,4 +1,4 @@
-//! What the tests of the scanner share: watched paths, their values, and the verdict of another reader.
+//! Shared parts of the scanner's tests: watched paths, their values, and the verdict of another reader.
 
 use serde_json::error::Category;
 use weir_json_codec::{Duplicates, JsonError, Kind, Node, Scanner, Sink, Value};

@@ -37,7 +37,8 @@ fn members_of_the_outermost_object_are_found_with_their_bytes() {
 
 #[test]
 fn nested_members_and_items_are_found_and_others_passed_over() {
-    let text = r#"{"tools":[{"name":"a"},[{"name":"no"}],{"function":{"x":{"name":"no"},"name":"b"}},7],"stream_options":{"include_usage":true,"model":1}}"#;
+    let text = r#"{"tools":[{"name":"a"},[{"name":"no"}],{"function":{"x":{"name":"no"},"name":"b"}},7],
+        "stream_options":{"include_usage":true,"model":1}}"#;
     assert_eq!(
         values(text)[..4],
         wanted(&[
@@ -84,8 +85,21 @@ fn a8_a_watched_member_that_occurs_twice_is_refused_however_it_is_spelt() {
         assert_eq!((error.rule, error.offset), (Rule::Duplicate, offset), "{text}");
         assert!(scan_at_every_cut(text.as_bytes(), Duplicates::Report).is_ok());
     }
-    let others = r#"{"a":1,"a":2,"tools":[{"name":1},{"name":2}],"b":{"model":1,"model":2},"Model":1,"model":2}"#;
+    let others =
+        r#"{"a":1,"a":2,"A":3,"tools":[{"name":1},{"name":2}],"b":{"model":1,"Model":2},"models":1,"model":2}"#;
     assert!(scan_at_every_cut(others.as_bytes(), Duplicates::Refuse).is_ok());
+}
+
+#[test]
+fn a8_a_key_that_some_readers_take_for_a_watched_one_is_refused() {
+    for key in
+        ["Model", "MODEL", "mOdel", "\\u004dodel", "tool\u{17f}", "\u{17f}tream_option\u{17f}", "\\u017ftream_options"]
+    {
+        let text = format!("{{\"model\":1,\"{key}\":2}}");
+        let error = scan_at_every_cut(text.as_bytes(), Duplicates::Refuse).expect_err(key);
+        assert_eq!((error.rule, error.offset), (Rule::Case, 11), "{key}");
+        assert!(scan_at_every_cut(text.as_bytes(), Duplicates::Report).is_ok(), "{key}");
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl BodyError {
     /// The `code` of OpenAI's error, which clients branch on.
     pub const fn code(self) -> Option<&'static str> {
         match self {
-            Self::Json(JsonError { rule: Rule::Duplicate, .. }) => Some("duplicate_key"),
+            Self::Json(JsonError { rule: Rule::Duplicate | Rule::Case, .. }) => Some("duplicate_key"),
             Self::Json(_) | Self::NotAnObject => Some("invalid_json"),
             _ => None,
         }

@@ -1,4 +1,4 @@
-//! What the tests of AI bodies share.
+//! Shared parts of the tests of AI bodies.
 
 use weir_analysis::ai::{BodyError, BodyReader, Endpoint, Facts, Wanted, read};
 
