@@ -3,7 +3,7 @@
 //! | file | concept |
 //! |---|---|
 //! | [`splice`] | edits of a request body at recorded places; all other bytes stay as they are |
-//! | [`response_stream`] | follows a stream event by event, drops the usage chunk that the client did not request, ends a stream with an error |
+//! | [`response_stream`] | follows a stream event by event, drops the chunk of usage that the client did not request |
 //! | [`usage`] | the tokens that a provider reports, in one form, and the doubts about them |
 //! | `usage/figures`, `usage/paths` | the figures of a report, and where each dialect has them |
 //! | `usage/buffered` | usage of a response that is no stream, from its tail |

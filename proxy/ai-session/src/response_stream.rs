@@ -105,13 +105,13 @@ impl ResponseStream {
         outcome
     }
 
-    /// The body has ended. What is held passes: it is not an event, but it came.
+    /// The body has ended. The held bytes pass: they are no event, but they came.
     pub fn finish(&mut self, forward: &mut impl FnMut(&[u8])) -> End {
         give(&std::mem::take(&mut self.held), forward);
         self.follower.end
     }
 
-    /// Ends the stream with an error in the form of its dialect. What is held does not pass. Nothing may follow.
+    /// Ends the stream with an error in the form of its dialect. The held bytes do not pass. Nothing may follow.
     pub fn fail(&mut self, failure: &Failure<'_>, out: &mut Vec<u8>) {
         self.held = Vec::new();
         if std::mem::take(&mut self.is_open) {

@@ -50,7 +50,7 @@ fn may_report(data: &[u8]) -> bool {
     })
 }
 
-/// Takes the values of one event, or of the end of a response. Of equal members the last counts.
+/// Takes the values of one event, or of the end of a response. The last of equal members counts.
 #[derive(Default)]
 pub(super) struct Report {
     pub(super) facts: EventFacts,

@@ -100,7 +100,8 @@ fn members() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn an_edited_body_is_the_body_with_the_two_members_changed(before in members(), pretty: bool) {
-        let body = if pretty { serde_json::to_string_pretty(&before) } else { serde_json::to_string(&before) }.expect("text");
+        let body = if pretty { serde_json::to_string_pretty(&before) } else { serde_json::to_string(&before) };
+        let body = body.expect("text");
         let facts = facts(&body);
         let (mut splice, mut wanted) = (Splice::default(), before);
         if splice.set_model(&facts, "alias") {

@@ -1,4 +1,4 @@
-//! What the tests share: fixtures of the reference's shapes, and a stream in pieces.
+//! Shared parts of the tests: fixtures of the reference's shapes, and a stream in pieces.
 
 use weir_ai_session::{Dialect, End, Progress, ResponseStream, Usage, UsageChunk};
 use weir_sse_codec::{Limits, SseError};
