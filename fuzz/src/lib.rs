@@ -4,6 +4,7 @@
 //! A new target is a function, a row in [`TARGETS`], a file in `targets/` with its `[[test]]`, and a corpus folder.
 #![forbid(unsafe_code)]
 
+mod ai;
 mod differential;
 /// The gateway between scripted peers, as the tests of `weir-http` have it.
 #[path = "../../proxy/http/tests/it/support/mod.rs"]
@@ -21,6 +22,7 @@ mod session;
 mod tcp;
 mod websocket;
 
+pub use ai::{ai_events, ai_request, ai_usage};
 pub use differential::redis_differential_reply;
 pub use http::{http_answer, http_chunks, http_request};
 pub use http_exchange::http_exchange;
@@ -58,4 +60,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("postgres_messages", postgres_messages),
     ("sasl_scram_server", sasl_scram_server),
     ("sasl_scram_client", sasl_scram_client),
+    ("ai_events", ai_events),
+    ("ai_request", ai_request),
+    ("ai_usage", ai_usage),
 ];

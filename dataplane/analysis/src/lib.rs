@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`redis`] | command name and arguments | command, class, access, arity, keys |
 //! | [`postgres`] | text of a query | statements: class, effects on the session, tables, functions, fingerprint |
+//! | [`ai`] | body of an AI request | model, limits, attribution, tools, prompts |
 //! | [`http`] | path, authority, query and Cookie of a request | the one form of each that is matched and forwarded |
 //!
 //! The Redis command table is generated from what real servers say about themselves (`redis/table.rs`); what they
@@ -15,6 +16,7 @@
 //! its one form is scanned once and borrowed.
 #![forbid(unsafe_code)]
 
+pub mod ai;
 pub mod http;
 pub mod postgres;
 pub mod redis;

@@ -75,10 +75,13 @@ const ROOMS: &[Room] = &[
 pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-placement", &[]),
     ("weir-sasl", &["weir-base"]),
-    ("weir-analysis", &["weir-base"]),
+    ("weir-sse-codec", &["weir-base"]),
+    ("weir-json-codec", &["weir-base"]),
+    ("weir-analysis", &["weir-base", "weir-json-codec"]),
     // In its tests alone.
     ("weir-import", &["weir-config"]),
     ("weir-policy", &["weir-base", "weir-analysis", "weir-http-codec"]),
+    ("weir-ai-session", &["weir-base", "weir-sse-codec", "weir-json-codec", "weir-analysis"]),
     ("weir-postgres-session", POSTGRES_SESSION_USES),
     ("weir-postgres-simulation", &["weir-base", "weir-postgres-codec", "weir-postgres-session"]),
     ("weir-redis-session", REDIS_SESSION_USES),

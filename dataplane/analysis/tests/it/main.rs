@@ -1,4 +1,5 @@
 //! Tests of the facts of messages: commands against golden files, classes, HTTP.
+mod ai;
 mod classes;
 mod golden;
 mod http;

@@ -1,0 +1,58 @@
+//! The facts of a body.
+
+use super::endpoint::Endpoint;
+use super::options::Options;
+use super::prompts::Prompts;
+use super::span::Span;
+use super::tools::Tools;
+
+/// The parts of a body that a policy needs beside the options and the tools, which every body has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The texts of prompts per role, and the calls of tools.
+    pub prompts: bool,
+}
+
+/// The facts of one body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The kind of the body.
+    pub endpoint: Endpoint,
+    /// The object that the body is: the last byte of the span is its closing brace.
+    pub body: Span,
+    /// Members of that object.
+    pub members: u64,
+    /// Model, limits, attribution.
+    pub options: Options,
+    /// Tools that the model may call.
+    pub tools: Tools,
+    /// The messages, the input or the prompt.
+    pub messages: Span,
+    /// Items of it, if it is an array: messages, texts or tokens.
+    pub messages_count: u64,
+    /// The instructions, or the system prompt, if they stand apart.
+    pub instructions: Span,
+    /// Empty unless [`Wanted::prompts`] was set.
+    pub prompts: Prompts,
+}
+
+impl Facts {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            body: Span::default(),
+            members: 0,
+            options: Options::default(),
+            tools: Tools::default(),
+            messages: Span::default(),
+            messages_count: 0,
+            instructions: Span::default(),
+            prompts: Prompts::default(),
+        }
+    }
+
+    /// Bytes of the prompt as it came, tools included: the base of an estimate.
+    pub fn prompt_bytes(&self) -> u64 {
+        [self.messages, self.instructions, self.tools.span].iter().map(|span| u64::from(span.len())).sum()
+    }
+}

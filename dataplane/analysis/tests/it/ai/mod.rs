@@ -1,0 +1,4 @@
+mod options;
+mod prompts;
+mod support;
+mod tools;

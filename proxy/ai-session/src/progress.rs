@@ -1,0 +1,133 @@
+//! Output of a stream so far: what a client that leaves has received, and the least that a report may claim.
+
+use std::sync::LazyLock;
+
+use memchr::memchr2;
+use memchr::memmem::Finder;
+
+use crate::dialect::Dialect;
+
+static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\":"));
+/// Completions have no delta.
+static TEXT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"text\":"));
+static KEY_END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\":"));
+
+/// Members of a delta that are output of the model.
+const OUTPUT: [&[u8]; 8] =
+    [b"content", b"reasoning_content", b"reasoning", b"refusal", b"arguments", b"text", b"thinking", b"partial_json"];
+
+/// Bytes of text for which one token is assumed at least. The usual average of vocabularies.
+const TOKEN_BYTES: u64 = 4;
+
+/// Counts of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Events, the last one and those that were dropped included.
+    pub events: u64,
+    /// Events with output of the model: text, reasoning, arguments of a call.
+    pub output_events: u64,
+    /// Bytes of that output as JSON has them.
+    pub output_bytes: u64,
+}
+
+impl Progress {
+    /// Tokens that the output has at least. A provider sends one token or more in an event. A server that replays a
+    /// text may send each letter in an event of its own, so the bytes count, too.
+    pub fn tokens_min(&self) -> u64 {
+        self.output_events.min(self.output_bytes / TOKEN_BYTES)
+    }
+
+    /// Takes the data of an event.
+    pub(crate) fn take(&mut self, dialect: Dialect, data: &[u8]) {
+        self.events += 1;
+        let bytes = output_bytes(dialect, data);
+        self.output_events += u64::from(bytes > 0);
+        self.output_bytes += bytes;
+    }
+}
+
+/// Bytes of the output in an event. A quote within a string has a backslash, so a bare `":` is the end of a key.
+fn output_bytes(dialect: Dialect, data: &[u8]) -> u64 {
+    let mut rest = match (DELTA.find(data), dialect) {
+        (Some(at), _) => data[at + DELTA.needle().len()..].trim_ascii_start(),
+        (None, Dialect::Chat) => TEXT.find(data).map_or(&[][..], |at| &data[at..]),
+        // Other events repeat what their deltas have brought.
+        (None, _) => return 0,
+    };
+    // In responses the delta is the text.
+    if let (Dialect::Responses, [b'"', text @ ..]) = (dialect, rest) {
+        return string_bytes(text) as u64;
+    }
+    let mut bytes = 0;
+    while let Some(at) = KEY_END.find(rest) {
+        let key = &rest[..at];
+        rest = rest[at + KEY_END.needle().len()..].trim_ascii_start();
+        if let [b'"', text @ ..] = rest {
+            let length = string_bytes(text);
+            let is_key = |name: &[u8]| key.strip_suffix(name).is_some_and(|before| before.ends_with(b"\""));
+            if OUTPUT.iter().any(|name| is_key(name)) {
+                bytes += length as u64;
+            }
+            rest = &text[length..];
+        }
+    }
+    bytes
+}
+
+/// Bytes of the string that begins here, without its last quote.
+fn string_bytes(text: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(found) = memchr2(b'"', b'\\', &text[at..]) {
+        at += found;
+        if text[at] == b'"' {
+            return at;
+        }
+        at = (at + 2).min(text.len());
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_of_each_dialect_is_counted_and_nothing_else_is() {
+        let (chat, responses, anthropic) = (Dialect::Chat, Dialect::Responses, Dialect::Anthropic);
+        for (dialect, data, bytes) in [
+            (chat, r#"{"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#, 0),
+            (chat, r#"{"choices":[{"delta":{"content":" a\"b"},"finish_reason":"stop"}],"id":"x"}"#, 5),
+            (chat, r#"{"choices": [{"delta": {"content": "abc"}, "finish_reason": null}]}"#, 3),
+            (chat, r#"{"choices":[{"delta":{"content":null,"reasoning_content":"abc"}}]}"#, 3),
+            (chat, r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"f","arguments":"{\"a"}}]}}]}"#, 4),
+            (
+                chat,
+                r#"{"choices":[{"delta":{"content":"a"},"logprobs":{"content":[{"token":"a"}]}},{"delta":{"content":"bc"}}]}"#,
+                3,
+            ),
+            (chat, r#"{"choices":[{"text":"abc","index":0}]}"#, 3),
+            (chat, r#"{"choices":[],"usage":{"prompt_tokens":9}}"#, 0),
+            (responses, r#"{"type":"response.output_text.delta","delta":"text","obfuscation":"xyz"}"#, 4),
+            (responses, r#"{"type":"response.output_text.done","text":"In all"}"#, 0),
+            (anthropic, r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"Hello"}}"#, 5),
+            (
+                anthropic,
+                r#"{"type":"content_block_delta","delta":{"type":"input_json_delta","partial_json":"{\"l"}}"#,
+                4,
+            ),
+            (anthropic, r#"{"type":"content_block_delta","delta":{"type":"signature_delta","signature":"EqQB"}}"#, 0),
+            (anthropic, r#"{"type":"content_block_start","content_block":{"type":"text","text":"x"}}"#, 0),
+            (chat, "[DONE]", 0),
+            (responses, "{\"delta\":\"cut \\", 5),
+            (chat, "{\"delta\":", 0),
+        ] {
+            assert_eq!(output_bytes(dialect, data.as_bytes()), bytes, "{data}");
+        }
+    }
+
+    #[test]
+    fn the_least_of_tokens_is_the_smaller_of_both_counts() {
+        let progress = |output_events, output_bytes| Progress { events: 0, output_events, output_bytes }.tokens_min();
+        assert_eq!((progress(10, 400), progress(400, 400), progress(3, 3)), (10, 100, 0));
+    }
+}

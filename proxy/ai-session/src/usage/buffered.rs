@@ -1,0 +1,54 @@
+//! Usage of a response that is no stream: it stands near the end, and the end alone is looked at.
+
+use weir_json_codec::tail::scan_member;
+
+use super::Usage;
+use super::event::Report;
+use super::paths;
+use crate::dialect::Dialect;
+use crate::progress::Progress;
+
+/// Bytes of the end that are kept. Default 16 KiB: behind the usage come a few short members, and in responses the
+/// client's metadata of up to 9 KiB. Worst case twice that for each response.
+pub const TAIL_BYTES_MAX: usize = 16 * 1024;
+
+/// Keeps the end of a response while it passes.
+#[derive(Clone, Debug)]
+pub struct BufferedUsage {
+    dialect: Dialect,
+    tail: Vec<u8>,
+    /// Bytes that come before the end, by the length that the response declares.
+    skipped: u64,
+}
+
+impl BufferedUsage {
+    /// In front of a response of `length` bytes; `None`: it does not declare its length. A wrong one costs memory or
+    /// usage, no more.
+    pub fn new(dialect: Dialect, length: Option<u64>) -> Self {
+        Self { dialect, tail: Vec::new(), skipped: length.unwrap_or(0).saturating_sub(TAIL_BYTES_MAX as u64) }
+    }
+
+    /// Takes the next piece of the body, without its content coding.
+    pub fn push(&mut self, piece: &[u8]) {
+        let skipped = self.skipped.min(piece.len() as u64);
+        self.skipped -= skipped;
+        let piece = &piece[skipped as usize..];
+        let last = &piece[piece.len().saturating_sub(TAIL_BYTES_MAX)..];
+        if self.tail.len() + last.len() > 2 * TAIL_BYTES_MAX {
+            let kept = TAIL_BYTES_MAX - last.len().min(TAIL_BYTES_MAX);
+            self.tail.drain(..self.tail.len() - kept.min(self.tail.len()));
+        }
+        self.tail.extend_from_slice(last);
+    }
+
+    /// The usage, if the response reports it near its end. The report is that of the outermost object, not a text or a
+    /// schema that looks like it.
+    pub fn finish(self) -> Option<Usage> {
+        let mut report = Report::default();
+        // More may be kept than counts: the verdict does not depend on how the body was cut.
+        let tail = &self.tail[self.tail.len().saturating_sub(TAIL_BYTES_MAX)..];
+        let is_found = scan_member(tail, "usage", paths::of(self.dialect), &mut report);
+        let figures = report.facts.figures;
+        (is_found && !figures.is_empty()).then(|| figures.usage(self.dialect, &Progress::default()))
+    }
+}
