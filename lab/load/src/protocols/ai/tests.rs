@@ -17,7 +17,7 @@ fn requests(scenario: &Scenario) -> Requests {
 fn body(requests: &Requests, index: u64) -> serde_json::Value {
     let text = String::from_utf8(requests.bytes(index).to_vec()).expect("text");
     let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-    assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
+    assert!(format!("{head}\r\n").contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
     serde_json::from_str(body).expect("JSON")
 }
 
