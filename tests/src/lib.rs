@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod ai;
 pub mod catalogue;
 pub mod certificate;
 pub mod client;

@@ -39,6 +39,15 @@ pub fn postgres(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup postgres-drivers`"))
 }
 
+/// The interpreter of Python that has the SDKs of language models.
+///
+/// # Panics
+/// If it was not installed.
+pub fn ai_sdks() -> PathBuf {
+    let found = installed("ai-sdks/bin/python");
+    found.unwrap_or_else(|| panic!("no SDKs of language models: run `cargo xtask setup ai-sdks`"))
+}
+
 /// The interpreter of Python that has the exporter of PgBouncer's figures.
 ///
 /// # Panics

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use weir_base::secret::Secret;
 
+mod ai;
 mod http;
 mod postgres;
 mod redis;
@@ -13,6 +14,7 @@ mod tcp;
 /// Synthetic back ends.
 #[derive(Debug, Subcommand)]
 pub enum OriginCommand {
+    Ai(ai::AiArgs),
     Http(http::HttpArgs),
     Postgres(postgres::PostgresArgs),
     Redis(redis::RedisArgs),
@@ -21,6 +23,7 @@ pub enum OriginCommand {
 
 pub fn run(command: &OriginCommand) -> Result<(), String> {
     match command {
+        OriginCommand::Ai(args) => ai::run(args),
         OriginCommand::Http(args) => http::run(args),
         OriginCommand::Postgres(args) => postgres::run(args),
         OriginCommand::Redis(args) => redis::run(args),

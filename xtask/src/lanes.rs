@@ -93,6 +93,15 @@ const HTTP_PATHS: &[&str] = &[
     "examples/prometheus/",
 ];
 const POSTGRES_PATHS: &[&str] = &["tests/src/", "tests/tests/postgres/", "tests/clients/postgres/", "tests/Cargo.toml"];
+const AI_PATHS: &[&str] = &[
+    "tests/src/",
+    "tests/tests/ai/",
+    "tests/clients/ai/",
+    "tests/clients/postgres/python/checks.py",
+    "tests/Cargo.toml",
+    "weir/src/origin",
+    "weir/src/lab_load",
+];
 const LAB_PATHS: &[&str] = &[
     "weir/src/lab",
     "weir/src/plan",
@@ -199,6 +208,16 @@ const LANES: &[Lane] = &[
         minutes: 8,
         programs: true,
         body: |run| products::all(run, "postgres"),
+        ..CODE
+    },
+    Lane {
+        name: "ai",
+        about: "the SDKs of OpenAI and Anthropic, and the load of the lab, against its origin",
+        needs: &[Part::AiSdks],
+        when: covers(&["weir-origin", "weir-load"], &["weir"], AI_PATHS),
+        minutes: 3,
+        programs: true,
+        body: |run| products::all(run, "ai"),
         ..CODE
     },
     Lane {

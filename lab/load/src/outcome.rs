@@ -221,9 +221,13 @@ pub struct Latencies {
     pub generator_lag: Recorder,
     /// Sent to answered, of refused and failed requests: fast refusals must not improve the percentiles of the others.
     pub error_service: Recorder,
+    /// Intended to the first event, of replies that are streamed.
+    pub first_event: Recorder,
+    /// From each event of a reply to the next.
+    pub between_events: Recorder,
 }
 
-/// Counts and latencies of one shard in one window. Under 1 MiB.
+/// Counts and latencies of one shard in one window. Under 2 MiB.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowResult {
     /// Requests by end.
@@ -290,6 +294,16 @@ impl WindowResult {
         self.latencies.service.record_nanos(stamps.service());
     }
 
+    /// An event of a streamed reply came `since_intended` nanoseconds after its request should have been sent, and `since_event`
+    /// after the event before it; `None`: it is the first.
+    #[inline]
+    pub fn event(&mut self, since_intended: u64, since_event: Option<u64>) {
+        match since_event {
+            None => self.latencies.first_event.record_nanos(since_intended),
+            Some(gap) => self.latencies.between_events.record_nanos(gap),
+        }
+    }
+
     /// The overload answer came back.
     pub fn shed(&mut self, reason: &str, stamps: &Stamps) {
         match self.counts.shed.get_mut(reason) {
@@ -314,12 +328,15 @@ impl WindowResult {
     /// Adds another shard. The result equals one outcome that saw both; the late limit of `self` stays.
     pub fn merge(&mut self, other: &Self) {
         self.counts.merge(&other.counts);
-        let Latencies { sojourn, service, backlog, generator_lag, error_service } = &other.latencies;
+        let Latencies { sojourn, service, backlog, generator_lag, error_service, first_event, between_events } =
+            &other.latencies;
         self.latencies.sojourn.merge(sojourn);
         self.latencies.service.merge(service);
         self.latencies.backlog.merge(backlog);
         self.latencies.generator_lag.merge(generator_lag);
         self.latencies.error_service.merge(error_service);
+        self.latencies.first_event.merge(first_event);
+        self.latencies.between_events.merge(between_events);
     }
 
     #[inline]

@@ -6,6 +6,7 @@
 //! | `http1`, `http2` | a GET for each request, over HTTP/1.1 or HTTP/2 in clear text |
 //! | `websocket` | a message there and the same back, behind an upgrade of HTTP/1.1 |
 //! | `postgres` | a SELECT of one account, or a transaction of TPC-B, for each request: simple, extended or prepared |
+//! | `ai` | a prompt for a language model, and its reply whole or as events |
 //! | `tcp` | a message there and the same back, with nothing around it |
 //! | `http` | common parts of the versions of HTTP and of WebSocket: `[request]`, paths, bodies |
 //! | `messages` | common parts of echoes: the plan of messages and their check |
@@ -20,11 +21,12 @@ use weir_engine::Stream;
 use crate::requests::Planner;
 use crate::scenario::mistake::Problems;
 use crate::scenario::table::Table;
-use crate::scenario::{Command, KeySpace, Payload, Postgres, Request, Scenario};
+use crate::scenario::{Ai, Command, KeySpace, Payload, Postgres, Request, Scenario};
 use crate::shard::Shard;
 use crate::url::{Scheme, Url};
 use crate::wire::{Pending, Wire};
 
+mod ai;
 mod http;
 mod http1;
 mod http2;
@@ -43,6 +45,7 @@ pub const ALL: &[&dyn Protocol] = &[
     &websocket::WebSocket,
     &postgres::Postgres,
     &tcp::Tcp,
+    &ai::Ai,
 ];
 
 /// One protocol of the lab. A scenario is read by [`read`](Self::read); each shard then makes a [`planner`](Self::planner),
@@ -220,6 +223,7 @@ pub struct Work {
     pub(crate) commands: Vec<Command>,
     pub(crate) request: Request,
     pub(crate) postgres: Postgres,
+    pub(crate) ai: Ai,
     pub(crate) channels: u32,
 }
 

@@ -217,6 +217,9 @@ pub struct Latency {
     pub generator_lag: Summary,
     /// Intended to first event, for protocols that stream.
     pub first_event: Option<Summary>,
+    /// From each event to the next one of the same reply, for protocols that stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between_events: Option<Summary>,
     /// Sent to answered, of refused and failed requests.
     pub error_service: Summary,
 }
@@ -225,13 +228,16 @@ impl Latency {
     /// Summaries of `latencies`.
     #[must_use]
     pub fn of(latencies: &Latencies) -> Self {
-        let Latencies { sojourn, service, backlog, generator_lag, error_service } = latencies;
+        let Latencies { sojourn, service, backlog, generator_lag, error_service, first_event, between_events } =
+            latencies;
+        let some = |recorder: &Recorder| (recorder.n() > 0).then(|| recorder.summary());
         Self {
             sojourn: sojourn.summary(),
             service: service.summary(),
             backlog: backlog.summary(),
             generator_lag: generator_lag.summary(),
-            first_event: None,
+            first_event: some(first_event),
+            between_events: some(between_events),
             error_service: error_service.summary(),
         }
     }
@@ -364,14 +370,18 @@ impl StepRecord {
     /// # Errors
     /// A histogram that cannot be read.
     pub fn outcome(&self) -> Result<WindowResult, RecordError> {
-        let read = |summary| Recorder::from_summary(summary).map_err(RecordError::Histogram);
-        let Latency { sojourn, service, backlog, generator_lag, error_service, first_event: _ } = &self.latency;
+        let read = |summary: &Summary| Recorder::from_summary(summary).map_err(RecordError::Histogram);
+        let some = |summary: &Option<Summary>| summary.as_ref().map_or(Ok(Recorder::default()), read);
+        let Latency { sojourn, service, backlog, generator_lag, first_event, between_events, error_service } =
+            &self.latency;
         let latencies = Latencies {
             sojourn: read(sojourn)?,
             service: read(service)?,
             backlog: read(backlog)?,
             generator_lag: read(generator_lag)?,
             error_service: read(error_service)?,
+            first_event: some(first_event)?,
+            between_events: some(between_events)?,
         };
         let late_limit = Duration::from_micros(self.load.late_limit_us);
         Ok(WindowResult::from_parts(self.counts.clone(), latencies, late_limit))

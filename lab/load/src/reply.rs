@@ -16,6 +16,12 @@ impl<'a> Reply<'a> {
         Self { kind: ReplyKind::Value, body: Some(body) }
     }
 
+    /// One more part of a reply that says something by itself arrived; the reply goes on.
+    #[must_use]
+    pub const fn event() -> Self {
+        Self { kind: ReplyKind::Event, body: None }
+    }
+
     /// The request was provably not worked on; the reason is a stable label.
     #[must_use]
     pub const fn refused(reason: &'static str) -> Self {
@@ -40,4 +46,6 @@ pub enum ReplyKind<'a> {
     Error(&'a [u8]),
     /// None: the exchange was broken off.
     Lost,
+    /// A part of one that is streamed. Nothing ends with it.
+    Event,
 }

@@ -74,6 +74,22 @@
 //! password = "env:PGPASSWORD"   # or the password itself; left out: none
 //! accounts = 100_000            # of pgbench_accounts: 100,000 for each step of the scale
 //! ```
+//!
+//! A language model behind OpenAI's API has a section of its own; `payload` is the text of a reply:
+//!
+//! ```text
+//! protocol = "ai"
+//! payload.size = "1KiB"
+//! [ai]
+//! workload = "paced"            # llm | stream | paced | agent (whose reply is a call of a tool, without payload)
+//! prompt_bytes = 512            # of the user's message
+//! events = 64                   # stream, paced: events with text
+//! first = "200ms"               # paced: wait of the origin before the first event,
+//! gap = "20ms"                  # and before each further one
+//! tools = 8                     # agent: schemas in each request
+//! model = "weir-small"
+//! key = "env:OPENAI_API_KEY"    # or the key itself; left out: none
+//! ```
 
 use std::fmt;
 use std::time::Duration;
@@ -87,10 +103,12 @@ use crate::keys::Distribution;
 use crate::protocols::Protocol;
 use crate::threshold::{self, Threshold};
 
+mod ai;
 pub(crate) mod mistake;
 pub(crate) mod read;
 pub(crate) mod table;
 
+pub use ai::{Ai, AiWorkload};
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
 pub use read::{FILE_BYTES_MAX, PHASES_MAX, parse, parse_with};
 pub use table::parse_duration;
@@ -157,6 +175,8 @@ pub struct Scenario {
     pub request: Request,
     /// Login and form of the requests of PostgreSQL.
     pub postgres: Postgres,
+    /// Prompts and replies of language models.
+    pub ai: Ai,
     /// Channels to which the connections are subscribed, evenly: what one further connection of each shard publishes is
     /// heard by all of a channel, and each message that one of them hears is a request of its own. 0: a connection hears the
     /// replies to what it sent.

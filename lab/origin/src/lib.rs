@@ -5,6 +5,7 @@
 //!
 //! | module | protocol |
 //! |---|---|
+//! | [`ai`] | OpenAI's and Anthropic's HTTP APIs: texts, events, calls and usage that follow from the request, and a ledger of what was billed |
 //! | [`http`] | HTTP/1.1, HTTP/2 by prior knowledge: fixed replies of any size; WebSocket: echo |
 //! | [`postgres`] | PostgreSQL 3.0: rows that follow from the request, transaction blocks, prepared statements |
 //! | [`redis`] | RESP2 and RESP3: a small store in memory, or fixed replies |
@@ -13,6 +14,7 @@
 //! [`relay`] is what may stand between clients and an origin in the place of a gateway: the least that one can cost.
 #![forbid(unsafe_code)]
 
+pub mod ai;
 mod delayed_replies;
 pub mod http;
 pub mod postgres;

@@ -20,6 +20,7 @@
 //! `{each origin}...{end}` stands once for each of what stands behind, and `{each route}...{end}` once for each of
 //! 100 paths, the last of which is `{path}`: see [`Change`].
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -115,12 +116,18 @@ pub struct Peer {
     /// More of them where the lab runs as root: some programs then want the name of another user.
     #[serde(default)]
     pub root_arguments: Vec<String>,
+    /// Variables of its environment, besides those of the lab.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
     /// Arguments with which it tells its version; empty: it cannot.
     #[serde(default)]
     pub version: Vec<String>,
     /// It may answer a request by itself, so that what stands behind counts fewer.
     #[serde(default)]
     pub answers_itself: bool,
+    /// Header lines that every request of HTTP to it must have: for gateways that are configured so.
+    #[serde(default)]
+    pub fields: Vec<String>,
     /// Its configuration file; absent: all stands in the arguments.
     pub config: Option<Config>,
 }
@@ -209,6 +216,8 @@ pub struct Running {
     pub port: u16,
     /// As [`Peer::answers_itself`].
     pub answers_itself: bool,
+    /// As [`Peer::fields`], filled in.
+    pub fields: Vec<String>,
     /// The first line that it tells of itself.
     pub version: String,
     /// The command that started it.
@@ -254,6 +263,10 @@ impl Peer {
         ensure!(!peer.protocols.is_empty(), "{file}: `protocols` is empty; write [\"redis\"]");
         check_known(file, &peer.arguments, &WORDS)?;
         check_known(file, &peer.root_arguments, &WORDS)?;
+        check_known(file, &peer.fields, &WORDS)?;
+        check_known(file, &peer.environment.values().cloned().collect::<Vec<_>>(), &WORDS)?;
+        let is_line = |line: &String| line.contains(": ") && line.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        ensure!(peer.fields.iter().all(is_line), "{file}: `fields` are header lines: [\"x-name: value\"]");
         let config = peer.config.as_ref();
         let is_named = |word: &str| {
             peer.arguments.iter().any(|argument| argument.contains(word))
@@ -358,13 +371,16 @@ impl Peer {
         };
         let (arguments, shown) = (all(&filled)?, all(&named)?);
         let command = format!("{} {}", self.program, shown.join(" "));
+        let fields = self.fields.iter().map(|field| filled.fill(field, &WORDS)).collect::<Result<Vec<_>>>()?;
         let words = [program.clone().into_os_string()].into_iter().chain(arguments.into_iter().map(OsString::from));
+        let variable = |(name, value): (&String, &String)| Ok((name.clone(), filled.fill(value, &WORDS)?.into()));
+        let environment = self.environment.iter().map(variable).collect::<Result<Vec<_>>>()?;
         // Without one the CPU time comes from the threads of the process.
         let cgroup = match Group::create(name, setting.share) {
             Err(error) if setting.share.is_some() => return Err(error),
             made => made.ok(),
         };
-        let launch = Launch { cgroup, ..Launch::new(name, setting.cpus, words) };
+        let launch = Launch { cgroup, environment, ..Launch::new(name, setting.cpus, words) };
         let mut process = Process::start(launch, folder)?;
         process.wait_for_port(port)?;
         let version = self.version_of(&program);
@@ -374,6 +390,7 @@ impl Peer {
             share: setting.share,
             port,
             answers_itself: self.answers_itself,
+            fields,
             version,
             command,
             config,
@@ -496,6 +513,8 @@ arguments = ["{port}", "{origin}"]
             ("{port}", "6379", "where clients connect"),
             ("{origin}", "{upstream}", "{upstream}, which is not filled in"),
             ("[\"redis\"]", "[]", "`protocols` is empty"),
+            ("install = ", "fields = [\"no colon\"]\ninstall = ", "`fields` are header lines"),
+            ("install = ", "fields = [\"x: {what}\"]\ninstall = ", "{what}, which is not filled in"),
         ] {
             let text = ECHO.replacen(from, to, 1);
             assert_ne!(text, ECHO, "{from}");

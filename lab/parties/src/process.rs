@@ -16,8 +16,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 use crate::cgroup::{Account, Group};
 use crate::{exists, interrupt};
 
-/// How long a server may take until it accepts connections.
-const START_LIMIT: Duration = Duration::from_secs(20);
+/// How long a server may take until it accepts connections. A gateway in Python loads for twenty seconds on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(60);
 /// Lines of a child's output that an error message carries.
 const TAIL_LINES: usize = 12;
 /// Joins the groups named before `--`, then becomes the program behind it. 0 stands for the process that writes it.

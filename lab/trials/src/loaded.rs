@@ -2,7 +2,7 @@
 
 use weir_knee::cell;
 use weir_knee::markdown::Table;
-use weir_load::recorder::{Percentile, Tail};
+use weir_load::recorder::{Percentile, Summary, Tail};
 use weir_load::threshold::Judged;
 use weir_load::{Recorder, StepRecord};
 
@@ -55,20 +55,14 @@ pub(crate) fn chapter(loads: &[(String, StepRecord)]) -> Document {
 }
 
 fn table(loads: &[&(String, StepRecord)], is_open: bool) -> Table {
+    let has_events = loads.iter().any(|(_, record)| record.latency.first_event.is_some());
     let mut heads = vec!["load", "target"];
     heads.extend(is_open.then_some("offered/s"));
-    heads.extend([
-        "completed/s",
-        "p50 ms",
-        "p99 ms",
-        "p99.9 ms",
-        "errors",
-        "refused",
-        "skipped",
-        "thresholds",
-        "verdict",
-        "file",
-    ]);
+    heads.extend(["completed/s", "p50 ms", "p99 ms", "p99.9 ms"]);
+    if has_events {
+        heads.extend(["first event p50 ms", "first event p99 ms", "between events p50 ms", "between events p99 ms"]);
+    }
+    heads.extend(["errors", "refused", "skipped", "thresholds", "verdict", "file"]);
     let mut table = Table::new(&heads);
     for (name, record) in loads {
         let counts = &record.counts;
@@ -78,9 +72,16 @@ fn table(loads: &[&(String, StepRecord)], is_open: bool) -> Table {
         let figure = |text: String| if record.verdict.valid { text } else { verdict(record) };
         row.extend([
             figure(cell::short(counts.completed as f64 / record.load.window_s)),
-            figure(millis(record, Tail::P50)),
-            figure(millis(record, Tail::P99)),
-            figure(millis(record, Tail::P999)),
+            figure(millis(Some(&record.latency.sojourn), Tail::P50)),
+            figure(millis(Some(&record.latency.sojourn), Tail::P99)),
+            figure(millis(Some(&record.latency.sojourn), Tail::P999)),
+        ]);
+        if has_events {
+            for summary in [&record.latency.first_event, &record.latency.between_events] {
+                row.extend([Tail::P50, Tail::P99].map(|tail| figure(millis(summary.as_ref(), tail))));
+            }
+        }
+        row.extend([
             counts.errors.total().to_string(),
             counts.shed_total().to_string(),
             counts.skipped().to_string(),
@@ -98,9 +99,10 @@ fn title(record: &StepRecord) -> String {
     format!("{}, phase {}", record.identity.row, record.identity.step + 1)
 }
 
-fn millis(record: &StepRecord, tail: Tail) -> String {
-    let percentile = Recorder::from_summary(&record.latency.sojourn).map(|all| all.percentile(tail));
-    match percentile {
+/// `-`: nothing is streamed.
+fn millis(summary: Option<&Summary>, tail: Tail) -> String {
+    let Some(summary) = summary else { return "-".to_owned() };
+    match Recorder::from_summary(summary).map(|all| all.percentile(tail)) {
         Ok(Percentile::Micros(micros)) => format!("{:.3}", micros as f64 / 1e3),
         Ok(few) => few.to_string(),
         Err(_) => "unreadable".to_owned(),
@@ -190,6 +192,24 @@ mod tests {
         let both = chapter(&[("a".to_owned(), loaded()), ("b".to_owned(), other)]).markdown();
         assert_eq!(both.matches("## Loads, ").count(), 2, "{both}");
         assert_eq!((charts(&open), charts(&closed)), (1, 1));
+    }
+
+    #[test]
+    fn streamed_replies_have_columns_for_their_events() {
+        let plain = page(|_| {}).markdown();
+        assert!(!plain.contains("first event"), "{plain}");
+        let streamed = page(|record| {
+            let mut outcome = WindowResult::new(Duration::from_secs(1));
+            for _ in 0..1_000 {
+                outcome.event(40_000_000, None);
+                outcome.event(0, Some(2_000_000));
+            }
+            let latency = record::Latency::of(&outcome.latencies);
+            (record.latency.first_event, record.latency.between_events) = (latency.first_event, latency.between_events);
+        });
+        let text = streamed.markdown();
+        assert!(text.contains("first event p99 ms") && text.contains("between events p50 ms"), "{text}");
+        assert!(text.contains("40.0") && text.contains("2.00"), "{text}");
     }
 
     #[test]

@@ -14,6 +14,8 @@ const REAL: &str = "real back end";
 const MIXED: &str = ": GET x 80 + SET x 20, 64B,";
 const SELECT: &str = ": SELECT of one account,";
 const TPCB: &str = ": TPC-B,";
+/// The same of [`AI`].
+const CHAT: &str = ": OpenAI chat, 1KiB,";
 const NOTE: &str = "On other machines and with other builds: a scale, and no comparison with the figures of this page.";
 
 /// A clean knee of one workload.
@@ -55,6 +57,14 @@ const POSTGRES: [Knees; 2] = [
     },
 ];
 
+/// The same page: language models, open loop.
+const AI: [Knees; 1] = [Knees {
+    kind: "synthetic OpenAI chat",
+    mix: CHAT,
+    is_real: false,
+    cells: ["2.0k", "3.0k", "4.0k", "5.0k", "6.0k", "5.6k"],
+}];
+
 /// ExpressGateway, `docs/guide/PERFORMANCE.md`: one shared machine of 8 vCPU, closed loop. Protocol, requests under way, CPU
 /// microseconds per request, and what else was so.
 const LADDER: [(&str, &str, &str, &str); 3] =
@@ -69,6 +79,7 @@ pub(crate) fn of_knees<'a>(shapes: impl Iterator<Item = &'a Shape>) -> Document 
     let shapes: Vec<&Shape> = shapes.collect();
     let mut page = chapter("Published by Eden: Redis, GET and SET, req/s", knees(&REDIS, &shapes));
     page.extend(chapter("Published by Eden: PostgreSQL, transactions/s", knees(&POSTGRES, &shapes)));
+    page.extend(chapter("Published by Eden: language models, req/s", knees(&AI, &shapes)));
     page
 }
 
@@ -147,6 +158,10 @@ mod tests {
         assert!(select.contains("17.4k") && select.contains("120.2k") && !select.contains("TPC-B"), "{select}");
         let tpcb = text("a: TPC-B, simple, one row, 16 connections, real back end");
         assert!(tpcb.contains("| PostgreSQL, TPC-B") && !tpcb.contains("120.2k"), "{tpcb}");
+        let chat = text("a: OpenAI chat, 1KiB, 64 connections, prompts of 512 bytes, synthetic back end");
+        assert!(chat.contains("synthetic OpenAI chat") && chat.contains("6.0k") && chat.contains("5.6k"), "{chat}");
+        let stream = text("a: OpenAI chat as a stream of 64 events, 1KiB, 64 connections, synthetic back end");
+        assert_eq!(stream.trim(), "", "theirs is of whole replies");
         let others = ["a: GET x 80 + INCR x 20, 64B, real back end", "a: GET x 80 + SET x 20, 1KiB, real back end"];
         for other in others.map(str::to_owned).into_iter().chain([format!("a{MIXED} real back end{QUICK}")]) {
             assert_eq!(text(&other).trim(), "", "{other}");

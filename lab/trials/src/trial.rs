@@ -67,7 +67,9 @@ pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> 
     let (events, told) = mpsc::channel();
     let target = subject.target.clone();
     let load = thread::spawn({
-        let scenario = scenario.clone();
+        let mut scenario = scenario.clone();
+        // Some gateways are configured by each request.
+        scenario.ai.fields = subject.gateway.map_or(Vec::new(), |gateway| gateway.fields.clone());
         move || weir_load::run(&scenario, &target, &events)
     });
     let mut watch = None;

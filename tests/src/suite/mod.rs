@@ -11,6 +11,7 @@ use crate::suite::outcome::TestOutcomes;
 use crate::suite::stand::Via;
 
 pub mod bounded;
+pub mod checks;
 pub mod ginkgo;
 pub mod list;
 pub mod outcome;

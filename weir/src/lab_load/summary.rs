@@ -53,6 +53,7 @@ pub fn summary(phase: &str, record: &StepRecord, is_ascii: bool) -> Result<Strin
         rows.push(("not sent", format!("{target} for the target, {generator} for the generator")));
     }
     rows.extend(["latency", ""].into_iter().zip(percentiles(&sojourn)).filter(|(_, text)| !text.is_empty()));
+    rows.extend(events(record)?.map(|text| ("events", text)));
     rows.push(("parts", parts(record)?));
     let mut text =
         wrapped("", &format!("{} / {phase}: {} loop, {:.1} s", record.identity.row, load.mode, load.window_s));
@@ -187,6 +188,20 @@ fn percentiles(sojourn: &Recorder) -> [String; 2] {
     }
     let longest = (sojourn.n() > 0).then(|| format!("max {}", Percentile::Micros(sojourn.max_micros())));
     [middle.join(", "), known(tail).into_iter().chain(longest).collect::<Vec<_>>().join(", ")]
+}
+
+/// The first event of streamed replies, and the gaps behind it; `None`: nothing is streamed.
+fn events(record: &StepRecord) -> Result<Option<String>, HistogramError> {
+    let Some(first) = &record.latency.first_event else { return Ok(None) };
+    let figures = |summary| -> Result<String, HistogramError> {
+        let all = Recorder::from_summary(summary)?;
+        // The median says how it is, the tail how bad; of few events at least the first of both is known.
+        let tail = all.percentile(Tail::P99).micros().map(|micros| format!(", p99 {}", Percentile::Micros(micros)));
+        Ok(format!("p50 {}{}", all.percentile(Tail::P50), tail.unwrap_or_default()))
+    };
+    let between = record.latency.between_events.as_ref().map(figures).transpose()?;
+    let between = between.map_or(String::new(), |figures| format!("; between {figures}"));
+    Ok(Some(format!("first {}{between}", figures(first)?)))
 }
 
 /// Latency without the wait for a connection, and the lateness and cost of the generator.
@@ -340,6 +355,24 @@ mod tests {
         assert_eq!(bars.len(), 10, "{text}");
         assert!(bars.iter().all(|line| line.contains("10.0") || line.contains("9.9")), "even on a log scale: {text}");
         assert!(!super::summary("load", &record(0), true).expect("whole").to_string().contains("latency up to"));
+    }
+
+    #[test]
+    fn streamed_replies_have_a_row_of_their_own() {
+        let mut outcome = WindowResult::new(Duration::from_secs(1));
+        for _ in 0..1_000 {
+            outcome.event(40_000_000, None);
+            (0..4).for_each(|_| outcome.event(0, Some(2_000_000)));
+        }
+        let mut record = record(20_000);
+        assert!(!text(&record, true).contains("events"));
+        let latency = weir_load::record::Latency::of(&outcome.latencies);
+        record.latency.first_event = latency.first_event;
+        record.latency.between_events = latency.between_events;
+        let text = text(&record, true);
+        let row = "events        first p50 40.00 ms, p99 40.00 ms; between p50 2.00 ms, p99 2.00 ms";
+        assert!(text.contains(row), "{text}");
+        assert!(text.lines().count() <= 22, "{text}");
     }
 
     #[test]

@@ -67,11 +67,13 @@ pub enum Part {
     PostgresDrivers,
     /// asyncpg's own tests: its source distribution.
     AsyncpgSuite,
+    /// The SDKs of OpenAI and Anthropic, in an environment of their own.
+    AiSdks,
 }
 
 impl Part {
     /// In the order of their declaration.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Compiler,
         Self::Servers,
         Self::Peers,
@@ -89,6 +91,7 @@ impl Part {
         Self::Postgres,
         Self::PostgresDrivers,
         Self::AsyncpgSuite,
+        Self::AiSdks,
     ];
 
     /// The word of the command line.
@@ -111,6 +114,7 @@ impl Part {
             Self::Postgres => "postgres",
             Self::PostgresDrivers => "postgres-drivers",
             Self::AsyncpgSuite => "suite-asyncpg",
+            Self::AiSdks => "ai-sdks",
         }
     }
 
@@ -118,7 +122,7 @@ impl Part {
     fn needs_python(self) -> bool {
         match self {
             Self::Servers | Self::Peers | Self::Packaging | Self::Python | Self::RedisPySuite => true,
-            Self::Postgres | Self::PostgresDrivers | Self::AsyncpgSuite => true,
+            Self::Postgres | Self::PostgresDrivers | Self::AsyncpgSuite | Self::AiSdks => true,
             Self::Compiler | Self::Http2 | Self::Browser | Self::Prometheus => false,
             Self::Node | Self::Go | Self::Java | Self::RedisSuite | Self::GoRedisSuite => false,
         }
@@ -244,6 +248,11 @@ fn install(workspace: &Workspace, part: Part) -> Result<()> {
         Part::GoRedisSuite => suites::go_redis(workspace),
         Part::PostgresDrivers => postgres::drivers(workspace),
         Part::AsyncpgSuite => suites::asyncpg(workspace),
+        Part::AiSdks => python::ensure_in(
+            workspace,
+            &workspace.tools().join("ai-sdks"),
+            &workspace.root.join("tests/clients/ai/python/requirements.txt"),
+        ),
     }
 }
 

@@ -83,11 +83,28 @@ fn the_parts_of_a_sojourn_add_up_and_go_to_their_histograms() {
     let p99 = |recorder: &Recorder| recorder.percentile(Tail::P99);
     let near =
         |found: Percentile, micros: u64| found.micros().is_some_and(|value| value.abs_diff(micros) * 1_000 <= micros);
-    let Latencies { sojourn, service, backlog, generator_lag, error_service } = &outcome.latencies;
+    let Latencies { sojourn, service, backlog, generator_lag, error_service, .. } = &outcome.latencies;
     for (recorder, micros) in [(sojourn, 9_000), (service, 5_000), (backlog, 3_000), (generator_lag, 1_000)] {
         assert!(near(p99(recorder), micros), "{:?}", p99(recorder));
     }
     assert_eq!(error_service.n(), 0);
+}
+
+#[test]
+fn the_first_event_and_those_behind_it_have_histograms_of_their_own() {
+    let mut outcome = WindowResult::new(LIMIT);
+    outcome.event(40 * MILLI, None);
+    (0..20).for_each(|_| outcome.event(0, Some(2 * MILLI)));
+    let mut sum = WindowResult::new(LIMIT);
+    sum.merge(&outcome);
+    sum.merge(&outcome);
+    let Latencies { first_event, between_events, sojourn, .. } = &sum.latencies;
+    assert_eq!((first_event.n(), between_events.n(), sojourn.n()), (2, 40, 0));
+    assert!(first_event.max_micros().abs_diff(40_000) < 50 && between_events.max_micros().abs_diff(2_000) < 5);
+    let latency = crate::record::Latency::of(&sum.latencies);
+    assert_eq!((latency.first_event.map(|one| one.n), latency.between_events.map(|one| one.n)), (Some(2), Some(40)));
+    let none = crate::record::Latency::of(&WindowResult::new(LIMIT).latencies);
+    assert_eq!((none.first_event, none.between_events), (None, None));
 }
 
 #[test]

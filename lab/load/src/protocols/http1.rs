@@ -9,7 +9,7 @@ use crate::shard::Shard;
 use crate::url::{Scheme, Url};
 use crate::wire::Wire;
 
-mod wire;
+pub(super) mod wire;
 
 /// See the module.
 pub(super) struct Http1;

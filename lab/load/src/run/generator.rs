@@ -17,7 +17,7 @@ use super::fan_out::FanOut;
 use super::queue::Queue;
 use super::tally::{End, SentRequest, Tally};
 use crate::outcome::Turn;
-use crate::reply::Reply;
+use crate::reply::{Reply, ReplyKind};
 use crate::requests::Requests;
 use crate::scenario::Scenario;
 use crate::shard::Shard;
@@ -279,7 +279,7 @@ impl Generator {
             }
         };
         let bytes = connection.output.appended() - before;
-        let request = SentRequest { index, intended, ready, sent: 0, stream };
+        let request = SentRequest { index, intended, ready, sent: 0, stream, last_event: 0 };
         connection.queue.push(request);
         self.next_index.set(index + 1);
         self.in_flight.set(self.in_flight.get() + 1);
@@ -292,9 +292,18 @@ impl Generator {
         let index = self.next_index.get();
         self.next_index.set(index + 1);
         self.in_flight.set(self.in_flight.get() + 1);
-        let request = SentRequest { index, intended, ready, sent: Time::now().as_nanos(), stream: 0 };
+        let request = SentRequest { index, intended, ready, sent: Time::now().as_nanos(), stream: 0, last_event: 0 };
         self.links.borrow_mut()[slot.link].visit = Some(request);
         index
+    }
+
+    /// An event of the reply to request `index` arrived; nothing happens if it had ended before.
+    pub(super) fn note_visit_event(&self, at: usize, index: u64) {
+        let mut links = self.links.borrow_mut();
+        let request = links[at].visit.as_mut().filter(|request| request.index == index);
+        if let Some(times) = request.map(|request| request.note_event(Time::now().as_nanos())) {
+            self.tally.borrow_mut().event(times);
+        }
     }
 
     /// Request `index` has ended; if it had ended before, nothing happens.
@@ -320,6 +329,11 @@ impl Generator {
     }
 
     fn replied(&self, at: usize, queue: &Queue, of: ReplyTo, reply: Reply<'_>) -> Result<(), StreamError> {
+        if reply.kind == ReplyKind::Event {
+            let times = queue.note_event(Time::now().as_nanos()).ok_or(StreamError)?;
+            self.tally.borrow_mut().event(times);
+            return Ok(());
+        }
         let Some(request) = queue.pop_answered(of) else {
             // A stream may be reset when all of it has been said.
             return if reply.body.is_none() { Ok(()) } else { Err(StreamError) };

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use weir_base::Time;
 
-use super::tally::SentRequest;
+use super::tally::{EventTimes, SentRequest};
 use crate::wire::ReplyTo;
 
 /// See the module.
@@ -47,6 +47,13 @@ impl Queue {
                 requests.remove(at)
             }
         }
+    }
+
+    /// Notes an event of the oldest reply that arrived at `now`; `None` if there was no request.
+    pub(super) fn note_event(&self, now: u64) -> Option<EventTimes> {
+        let mut requests = self.requests.borrow_mut();
+        let request = requests.front_mut().filter(|request| request.sent > 0)?;
+        Some(request.note_event(now))
     }
 
     /// Removes the copy of a message that its subscriber will not receive.

@@ -19,6 +19,26 @@ pub(super) struct SentRequest {
     pub(super) sent: u64,
     /// Its stream, on a connection that has several; 0 where replies come in order.
     pub(super) stream: u32,
+    /// The last event of its reply, where that is streamed; 0: none yet.
+    pub(super) last_event: u64,
+}
+
+impl SentRequest {
+    /// The next event of its reply arrived at `now`.
+    pub(super) fn note_event(&mut self, now: u64) -> EventTimes {
+        let before = std::mem::replace(&mut self.last_event, now);
+        EventTimes { intended: self.intended, before: (before > 0).then_some(before), now }
+    }
+}
+
+/// The times of an event of a streamed reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EventTimes {
+    /// The intended time of its request.
+    intended: u64,
+    /// When the event before it came; `None`: it is the first.
+    before: Option<u64>,
+    now: u64,
 }
 
 /// How a request that was on its way ended.
@@ -47,7 +67,7 @@ impl RequestResult {
                 ReplyKind::Value => Self::Value(reply.body.and_then(|body| requests.check(index, body))),
                 ReplyKind::Shed(reason) => Self::Shed(reason),
                 ReplyKind::Error(_) => Self::Failed(ErrorClass::Status),
-                ReplyKind::Lost => Self::Failed(ErrorClass::Transport),
+                ReplyKind::Lost | ReplyKind::Event => Self::Failed(ErrorClass::Transport),
             },
             End::Protocol => Self::Failed(ErrorClass::Protocol),
             End::Lost => Self::Failed(ErrorClass::Transport),
@@ -95,6 +115,14 @@ impl Tally {
         self.slice.failed += 1;
         if self.window.contains(&intended) {
             self.outcome.failed(ErrorClass::Transport, None);
+        }
+    }
+
+    /// An event of a streamed reply arrived.
+    pub(super) fn event(&mut self, times: EventTimes) {
+        let EventTimes { intended, before, now } = times;
+        if self.window.contains(&intended) {
+            self.outcome.event(now.saturating_sub(intended), before.map(|before| now.saturating_sub(before)));
         }
     }
 

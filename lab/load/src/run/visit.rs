@@ -55,6 +55,10 @@ impl Visit<'_> {
             };
             self.generator.received(chunk.len());
             let taken = wire.take(&chunk, &mut out, &mut |_, reply| {
+                if reply.kind == ReplyKind::Event {
+                    self.generator.note_visit_event(self.at, self.index);
+                    return Ok(());
+                }
                 self.end(End::Reply(reply));
                 is_answered = true;
                 Ok(())

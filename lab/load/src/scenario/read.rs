@@ -136,6 +136,7 @@ fn read_root(root: &Table<'_>, more: &[Threshold], problems: &Problems<'_>) -> O
         commands: work.commands,
         request: work.request,
         postgres: work.postgres,
+        ai: work.ai,
         channels: work.channels,
         phases,
     })

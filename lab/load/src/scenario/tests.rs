@@ -100,6 +100,7 @@ fn a_whole_scenario_is_read_as_it_stands() {
         ],
         request: Request::default(),
         postgres: Postgres::default(),
+        ai: Ai::default(),
         channels: 0,
         phases: vec![
             Phase {

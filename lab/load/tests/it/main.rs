@@ -1,4 +1,5 @@
 //! Tests of the load generator against synthetic origins.
+mod ai;
 mod http;
 mod postgres;
 mod pubsub;

@@ -1,4 +1,5 @@
 //! Tests of the synthetic origins: their commands, limits and faults, and real tools in front of them.
+mod ai;
 mod commands;
 mod faults;
 mod limits;

@@ -164,6 +164,9 @@ mod tests {
             let floor = Peer::built_in_for("floor", protocol).expect("it is there");
             assert!(floor.speaks(protocol) && floor.is_weir(), "{protocol}");
         }
+        for name in ["envoy", "litellm", "portkey", "floor"] {
+            assert!(Peer::built_in_for(name, "ai").is_some_and(|peer| peer.speaks("ai")), "{name}");
+        }
         for name in ["pgbouncer", "pgpool"] {
             let peer = Peer::built_in_for(name, "postgres").expect("it is there");
             assert!(peer.speaks("postgres") && !peer.is_weir(), "{name}");

@@ -4,30 +4,44 @@
 use weir_http_codec::{BodyDecoder, BodyLimits, HeadLimits, ResponseParser};
 
 use super::http::reply;
+use crate::reply::Reply;
 use crate::wire::{GoAway, OnReply, ReplyTo, StreamError, Wire};
 
 /// Bytes of a body that are kept besides those of the scenario's: the text of an error. More is cut off, which no check accepts.
 const SPARE_BYTES: usize = 1_024;
 
-/// Collects answers. A body that lies whole in a chunk is never copied.
+/// Finds the events of a streamed body: given the body so far and the end of the last whole event, the new end and the number of
+/// events that say something between both.
+pub(in crate::protocols) type Scan = fn(&[u8], usize) -> (usize, usize);
+
+/// Collects answers. A body that lies whole in a chunk is never copied, unless its events are counted.
 pub(crate) struct Answers {
     parser: ResponseParser,
     /// Bytes of an incomplete head.
     kept: Vec<u8>,
     body: Option<Body>,
     bytes_max: usize,
+    /// `None`: bodies come as they are, whole.
+    scan: Option<Scan>,
 }
 
 struct Body {
     status: u16,
     decoder: BodyDecoder,
     collected: Vec<u8>,
+    /// The end of the last whole event.
+    scanned: usize,
     is_last: bool,
 }
 
 impl Answers {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { parser: ResponseParser::new(), kept: Vec::new(), body: None, bytes_max: bytes_max + SPARE_BYTES }
+        Self::with_events(bytes_max, None)
+    }
+
+    /// The same, where the events of each body are reported as they arrive.
+    pub(in crate::protocols) fn with_events(bytes_max: usize, scan: Option<Scan>) -> Self {
+        Self { parser: ResponseParser::new(), kept: Vec::new(), body: None, bytes_max: bytes_max + SPARE_BYTES, scan }
     }
 
     fn step(&mut self, input: &[u8], each: OnReply<'_>) -> Result<(usize, GoAway), StreamError> {
@@ -39,11 +53,16 @@ impl Answers {
                 used += piece.taken;
                 let is_done = body.decoder.is_done();
                 let (status, is_last) = (body.status, body.is_last);
-                if is_done && body.collected.is_empty() {
+                if is_done && body.collected.is_empty() && self.scan.is_none() {
                     each(ReplyTo::Oldest, reply(status, piece.data))?;
                 } else {
                     let room = self.bytes_max.saturating_sub(body.collected.len());
                     body.collected.extend_from_slice(&piece.data[..piece.data.len().min(room)]);
+                    if let Some(scan) = self.scan {
+                        let (end, events) = scan(&body.collected, body.scanned);
+                        body.scanned = end;
+                        (0..events).try_for_each(|_| each(ReplyTo::Oldest, Reply::event()))?;
+                    }
                     if is_done {
                         each(ReplyTo::Oldest, reply(status, &body.collected))?;
                     } else if piece.taken == 0 {
@@ -68,7 +87,7 @@ impl Answers {
             if !head.is_interim() {
                 let decoder = BodyDecoder::new(head.body(false));
                 let is_last = !head.is_persistent();
-                self.body = Some(Body { status: head.status(), decoder, collected: Vec::new(), is_last });
+                self.body = Some(Body { status: head.status(), decoder, collected: Vec::new(), scanned: 0, is_last });
             }
             self.parser.reuse(head);
         }
@@ -104,7 +123,7 @@ impl Wire for Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reply::{Reply, ReplyKind};
+    use crate::reply::ReplyKind;
 
     /// Whether each is a value, and its body.
     type Seen = Vec<(bool, String)>;

@@ -368,6 +368,7 @@ mod tests {
                     ReplyKind::Shed(reason) => reason,
                     ReplyKind::Error(_) => "error",
                     ReplyKind::Lost => "lost",
+                    ReplyKind::Event => "event",
                 };
                 let body = reply.body.map_or("without a body".into(), String::from_utf8_lossy);
                 found.push(format!("{stream} {kind} {body}"));

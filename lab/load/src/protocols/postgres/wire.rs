@@ -142,6 +142,7 @@ mod tests {
                     ReplyKind::Error(text) => String::from_utf8_lossy(text).into_owned(),
                     ReplyKind::Shed(reason) => format!("shed: {reason}"),
                     ReplyKind::Lost => "lost".to_owned(),
+                    ReplyKind::Event => "event".to_owned(),
                 };
                 found.push((kind, reply.body.expect("a reply").len()));
                 Ok(())

@@ -1,0 +1,123 @@
+//! Language models: the lab's origin as a process, and the SDKs of providers, each as a program that runs a list of checks against a URL
+//! (`tests/clients/ai`). A check chooses its reply by words in its prompt, so the same program runs directly and through a gateway.
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::deadline::until_true;
+use crate::gateway::program;
+use crate::http::HttpClient;
+use crate::port;
+use crate::stream::Address;
+use crate::suite::bounded;
+use crate::suite::checks::read;
+use crate::suite::outcome::TestOutcomes;
+use crate::tools;
+
+/// For all checks of an SDK.
+const DEADLINE: Duration = Duration::from_secs(180);
+
+/// `weir lab origin ai`; it ends with this value.
+pub struct AiOrigin {
+    child: Child,
+    /// Where it listens.
+    pub address: Address,
+}
+
+impl AiOrigin {
+    /// Starts one on a free port.
+    ///
+    /// # Panics
+    /// If it does not listen.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with further words on its command line.
+    ///
+    /// # Panics
+    /// If it does not listen.
+    #[must_use]
+    pub fn start_with(words: &[&str]) -> Self {
+        let address = Address::port(port::free());
+        let mut command = Command::new(program());
+        command.args(["lab", "origin", "ai", "--bind", &address.text()]).args(words);
+        let child = command.stdout(Stdio::null()).spawn().expect("the origin starts");
+        let origin = Self { child, address };
+        until_true("the origin to listen", || TcpStream::connect(origin.address.tcp()).is_ok());
+        origin
+    }
+
+    /// The base URL of an SDK of OpenAI.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/v1", self.address.text())
+    }
+
+    /// Its ledger, once nothing is under way.
+    ///
+    /// # Panics
+    /// If an entry stays open, or it does not answer.
+    #[must_use]
+    pub fn ledger(&self) -> Value {
+        let mut ledger = Value::Null;
+        until_true("every entry of the ledger to be closed", || {
+            let mut client = HttpClient::connect(&self.address);
+            ledger = serde_json::from_str(&client.get("/ledger").content()).expect("JSON");
+            ledger["totals"]["open"] == 0
+        });
+        ledger
+    }
+}
+
+impl Drop for AiOrigin {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An SDK of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sdk {
+    /// PyPI's `openai`.
+    OpenAi,
+    /// PyPI's `anthropic`.
+    Anthropic,
+}
+
+impl Sdk {
+    /// All.
+    pub const ALL: [Self; 2] = [Self::OpenAi, Self::Anthropic];
+
+    /// The first part of the names of its checks.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+        }
+    }
+
+    /// Runs its checks against a base URL, which ends with `/v1`, with a key.
+    ///
+    /// # Panics
+    /// If it is not installed.
+    #[must_use]
+    pub fn run(self, url: &str, key: &str) -> TestOutcomes {
+        let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let output = folder.path().join("output");
+        let mut command = Command::new(tools::ai_sdks());
+        command.arg(clients.join(format!("ai/python/{}_sdk.py", self.name()))).args([url, key]);
+        // Lists of checks have the same runner in all clients of Python.
+        command.env("PYTHONPATH", clients.join("postgres/python")).env("PYTHONDONTWRITEBYTECODE", "1");
+        let end = bounded::run(command.current_dir(folder.path()), &output, DEADLINE);
+        read(self.name(), &bounded::written(&output), &end)
+    }
+}
