@@ -1,0 +1,18 @@
+//! Spend: who may use a model, how often, and for how much; and a durable account of it.
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`denial`] | refusals with status, type, code and whether an SDK may retry |
+//! | [`rate`] | requests and tokens per minute |
+//!
+//! The crate knows no HTTP and no dialect of a provider. Time is an argument; the only I/O is that of `journal` and `usage`.
+#![forbid(unsafe_code)]
+
+pub mod amount;
+pub mod denial;
+mod glob;
+pub mod rate;
+
+pub use amount::{Amount, Tokens, estimate};
+pub use denial::{Denial, Exhausted};
+pub use glob::{Glob, GlobError};
