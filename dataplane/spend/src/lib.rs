@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`denial`] | refusals with status, type, code and whether an SDK may retry |
 //! | [`rate`] | requests and tokens per minute |
+//! | [`budget`] | budgets per day and month: reserve, then settle |
 //!
 //! The crate knows no HTTP and no dialect of a provider. Time is an argument; the only I/O is that of `journal` and `usage`.
 #![forbid(unsafe_code)]
 
 pub mod amount;
+pub mod budget;
 pub mod denial;
 mod glob;
 pub mod rate;
