@@ -3,6 +3,7 @@
 //! | module | concept |
 //! |---|---|
 //! | [`denial`] | refusals with status, type, code and whether an SDK may retry |
+//! | [`prices`] | tokens become money, in integers |
 //! | [`rate`] | requests and tokens per minute |
 //! | [`budget`] | budgets per day and month: reserve, then settle |
 //!
@@ -13,6 +14,7 @@ pub mod amount;
 pub mod budget;
 pub mod denial;
 mod glob;
+pub mod prices;
 pub mod rate;
 
 pub use amount::{Amount, Tokens, estimate};
