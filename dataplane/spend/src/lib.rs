@@ -2,6 +2,8 @@
 //!
 //! | module | concept |
 //! |---|---|
+//! | [`keys`] | virtual keys, an immutable snapshot of them |
+//! | [`policy`] | facts of a request become a verdict (pure) |
 //! | [`denial`] | refusals with status, type, code and whether an SDK may retry |
 //! | [`prices`] | tokens become money, in integers |
 //! | [`rate`] | requests and tokens per minute |
@@ -14,6 +16,8 @@ pub mod amount;
 pub mod budget;
 pub mod denial;
 mod glob;
+pub mod keys;
+pub mod policy;
 pub mod prices;
 pub mod rate;
 
