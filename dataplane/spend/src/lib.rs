@@ -8,6 +8,8 @@
 //! | [`prices`] | tokens become money, in integers |
 //! | [`rate`] | requests and tokens per minute |
 //! | [`budget`] | budgets per day and month: reserve, then settle |
+//! | [`journal`] | budgets survive the process |
+//! | [`usage`] | one line per request, which adds up to the budgets |
 //!
 //! The crate knows no HTTP and no dialect of a provider. Time is an argument; the only I/O is that of `journal` and `usage`.
 #![forbid(unsafe_code)]
@@ -16,10 +18,12 @@ pub mod amount;
 pub mod budget;
 pub mod denial;
 mod glob;
+pub mod journal;
 pub mod keys;
 pub mod policy;
 pub mod prices;
 pub mod rate;
+pub mod usage;
 
 pub use amount::{Amount, Tokens, estimate};
 pub use denial::{Denial, Exhausted};
