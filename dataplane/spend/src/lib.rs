@@ -10,6 +10,8 @@
 //! | [`budget`] | budgets per day and month: reserve, then settle |
 //! | [`journal`] | budgets survive the process |
 //! | [`usage`] | one line per request, which adds up to the budgets |
+//! | [`meter`] | the order of all these on a worker |
+//! | [`shared_store`] | the interface of a store for several gateways |
 //!
 //! The crate knows no HTTP and no dialect of a provider. Time is an argument; the only I/O is that of `journal` and `usage`.
 #![forbid(unsafe_code)]
@@ -20,9 +22,11 @@ pub mod denial;
 mod glob;
 pub mod journal;
 pub mod keys;
+pub mod meter;
 pub mod policy;
 pub mod prices;
 pub mod rate;
+pub mod shared_store;
 pub mod usage;
 
 pub use amount::{Amount, Tokens, estimate};
