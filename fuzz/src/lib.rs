@@ -18,6 +18,7 @@ mod reply;
 mod request;
 mod sasl;
 mod session;
+mod spend;
 mod tcp;
 mod websocket;
 
@@ -31,6 +32,7 @@ pub use reply::redis_reply_framer;
 pub use request::{redis_request_parser, redis_split_invariance};
 pub use sasl::{sasl_scram_client, sasl_scram_server};
 pub use session::redis_session;
+pub use spend::spend_journal;
 pub use tcp::tcp_client_hello;
 pub use websocket::{websocket, websocket_header};
 
@@ -58,4 +60,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("postgres_messages", postgres_messages),
     ("sasl_scram_server", sasl_scram_server),
     ("sasl_scram_client", sasl_scram_client),
+    ("spend_journal", spend_journal),
 ];
