@@ -25,7 +25,7 @@ use weir_spend::{
 
 const REQUESTS: usize = 200_000;
 
-/// Of a worker that answers some 20,000 requests a second.
+/// Between requests, as on a worker with some 20,000 requests a second.
 const PACE: Duration = Duration::from_micros(50);
 
 fn main() {

@@ -232,9 +232,12 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    /// Refusal, status, type, code, `x-should-retry`, and whether there is a time to wait.
+    type Row = (Denial, u16, &'static str, Option<&'static str>, Option<bool>, bool);
+
     #[test]
     fn refusals_have_the_status_type_and_code_that_sdks_branch_on() {
-        let rows: &[(Denial, u16, &str, Option<&str>, Option<bool>, bool)] = &[
+        let rows: &[Row] = &[
             (Denial::UnknownKey, 401, INVALID, Some("invalid_api_key"), Some(false), false),
             (Denial::Model, 403, INVALID, Some("model_not_allowed"), None, false),
             (Denial::Tool, 403, INVALID, Some("tool_not_allowed"), None, false),

@@ -13,13 +13,16 @@ use weir_base::{Permit, Time};
 
 use crate::{
     amount::Amount,
-    budget::{Day, Grant, LEVELS_MAX, Ledger, Level},
+    budget::{Account, Day, Grant, LEVELS_MAX, Ledger, Level},
     denial::{Denial, Exhausted},
     journal::{JournalWriter, record::Charge},
     keys::{Key, KeyLevel},
     policy::{Facts, Mode, Verdict, judge},
     rate::{Pace, RateState, TokenCharge},
 };
+
+/// Room for a usage record of the usual length.
+const LINE_BYTES: usize = 768;
 
 /// Admission on one worker.
 #[derive(Clone, Debug)]
@@ -75,15 +78,15 @@ impl Meter {
         let permits = permits(levels, &mut observed)?;
         let (grant, exhausted) = self.grant(levels, estimate, clock)?;
         observed = observed.or(exhausted.map(|exhausted| Denial::Budget { exhausted }));
-        let charges = match take_rates(levels, estimate.tokens, clock.now, &mut observed) {
-            Ok(charges) => charges,
-            Err(denial) => {
-                self.ledger.settle(grant, Amount::ZERO);
-                return Err(denial);
-            }
-        };
-        let paces = std::array::from_fn(|index| levels.get(index).and_then(|level| level.policy.tokens));
-        let mut text = Vec::new();
+        let mut charges = [None; LEVELS_MAX];
+        let mut judge = RateJudge { now: clock.now, observed: &mut observed };
+        let taken = judge.look(levels).and_then(|()| judge.take(levels, estimate.tokens, &mut charges));
+        if let Err(denial) = taken {
+            correct(grant.accounts(), &charges, 0, clock.now);
+            self.ledger.settle(grant, Amount::ZERO);
+            return Err(denial);
+        }
+        let mut text = Vec::with_capacity(LINE_BYTES);
         line(grant.day, &mut text);
         let mut reservation = Reservation {
             ledger: self.ledger.clone(),
@@ -92,7 +95,6 @@ impl Meter {
             id: None,
             line: text,
             charges,
-            paces,
             now: clock.now,
             observed,
             _permits: permits,
@@ -141,8 +143,13 @@ fn permits(levels: &[KeyLevel], observed: &mut Option<Denial>) -> Result<[Option
     for (place, level) in permits.iter_mut().zip(levels) {
         let Some(limit) = level.policy.concurrent_max else { continue };
         let denial = Denial::Concurrency { limit };
+        let is_enforced = level.policy.mode == Mode::Enforce;
+        // The limit is that of the snapshot in use; a reload may bring another one for the same account.
+        let limit_now = if is_enforced { u64::from(limit) } else { u64::MAX };
+        if level.account.open.limit() != limit_now {
+            level.account.open.set_limit(limit_now);
+        }
         match level.policy.mode {
-            // The limit of an observing level is not in the account, so this always succeeds.
             Mode::Observe => {
                 *place = level.account.open.try_acquire();
                 let is_above = level.account.open.in_use() > u64::from(limit);
@@ -154,42 +161,75 @@ fn permits(levels: &[KeyLevel], observed: &mut Option<Denial>) -> Result<[Option
     Ok(permits)
 }
 
-/// Looks at all rates before it takes from any.
-fn take_rates(
-    levels: &[KeyLevel],
-    tokens: u64,
+/// Tokens that were charged with each level, and the limit that they were charged at.
+type Charges = [Option<(Pace, TokenCharge)>; LEVELS_MAX];
+
+/// The rates that refuse a request, as refusals of levels that enforce or as observations.
+struct RateJudge<'a> {
     now: Time,
-    observed: &mut Option<Denial>,
-) -> Result<[Option<TokenCharge>; LEVELS_MAX], Denial> {
-    let of_requests = |state: RateState| Denial::Requests { retry_after: wait(state) };
-    let of_tokens = |state: RateState| Denial::Tokens { retry_after: wait(state) };
-    let mut refuse = |level: &KeyLevel, denial: Option<Denial>| match (denial, level.policy.mode) {
-        (Some(denial), Mode::Enforce) => Err(denial),
-        (denial, _) => {
-            *observed = observed.or(denial);
-            Ok(())
-        }
-    };
-    for level in levels {
-        let (policy, account) = (&level.policy, &level.account);
-        let requests = policy.requests.and_then(|pace| account.requests.look_request(pace, now).err());
-        refuse(level, requests.map(of_requests))?;
-        let tokens = policy.tokens.and_then(|pace| account.tokens.look_tokens(pace, now).err());
-        refuse(level, tokens.map(of_tokens))?;
+    observed: &'a mut Option<Denial>,
+}
+
+impl RateJudge<'_> {
+    fn requests(&mut self, level: &KeyLevel, state: Result<RateState, RateState>) -> Result<(), Denial> {
+        self.judge(level, state.err().map(|state| Denial::Requests { retry_after: wait(state) }))
     }
-    let mut charges = [None; LEVELS_MAX];
-    for (charge, level) in charges.iter_mut().zip(levels) {
-        let (policy, account) = (&level.policy, &level.account);
-        let requests = policy.requests.and_then(|pace| account.requests.take_request(pace, now).err());
-        refuse(level, requests.map(of_requests))?;
-        if let Some(pace) = policy.tokens {
-            match account.tokens.take_tokens(pace, tokens, now) {
-                Ok(taken) => *charge = Some(taken),
-                Err(state) => refuse(level, Some(of_tokens(state)))?,
+
+    fn tokens(&mut self, level: &KeyLevel, state: RateState) -> Result<(), Denial> {
+        self.judge(level, Some(Denial::Tokens { retry_after: wait(state) }))
+    }
+
+    fn judge(&mut self, level: &KeyLevel, denial: Option<Denial>) -> Result<(), Denial> {
+        match (denial, level.policy.mode) {
+            (Some(denial), Mode::Enforce) => Err(denial),
+            (denial, _) => {
+                *self.observed = self.observed.or(denial);
+                Ok(())
             }
         }
     }
-    Ok(charges)
+
+    /// Looks at all rates, so that a refusal takes from none.
+    fn look(&mut self, levels: &[KeyLevel]) -> Result<(), Denial> {
+        for level in levels {
+            let (policy, account) = (&level.policy, &level.account);
+            if let Some(pace) = policy.requests {
+                self.requests(level, account.requests.look_request(pace, self.now))?;
+            }
+            if let Some(pace) = policy.tokens
+                && let Err(state) = account.tokens.look_tokens(pace, self.now)
+            {
+                self.tokens(level, state)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes from all rates. After a refusal, which only a race can bring, `charges` has what was taken before it.
+    fn take(&mut self, levels: &[KeyLevel], tokens: u64, charges: &mut Charges) -> Result<(), Denial> {
+        for (charge, level) in charges.iter_mut().zip(levels) {
+            let (policy, account) = (&level.policy, &level.account);
+            if let Some(pace) = policy.requests {
+                self.requests(level, account.requests.take_request(pace, self.now))?;
+            }
+            if let Some(pace) = policy.tokens {
+                match account.tokens.take_tokens(pace, tokens, self.now) {
+                    Ok(taken) => *charge = Some((pace, taken)),
+                    Err(state) => self.tokens(level, state)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Replaces the estimates of the charges by what was used.
+fn correct<'a>(accounts: impl Iterator<Item = &'a Arc<Account>>, charges: &Charges, used: u64, now: Time) {
+    for (account, charge) in accounts.zip(charges) {
+        if let Some((pace, charge)) = charge {
+            account.tokens.correct(*pace, *charge, used, now);
+        }
+    }
 }
 
 /// At least a millisecond: zero would be an invitation to come at once.
@@ -209,8 +249,7 @@ pub struct Reservation {
     id: Option<u64>,
     /// The usage record if it is dropped.
     line: Vec<u8>,
-    charges: [Option<TokenCharge>; LEVELS_MAX],
-    paces: [Option<Pace>; LEVELS_MAX],
+    charges: Charges,
     now: Time,
     observed: Option<Denial>,
     _permits: [Option<Permit>; LEVELS_MAX],
@@ -255,14 +294,14 @@ impl Reservation {
     /// Takes everything back that is in memory; there is no record.
     fn give_back(&mut self, now: Time) {
         if let Some(grant) = self.grant.take() {
-            self.correct_rates(&grant, 0, now);
+            correct(grant.accounts(), &self.charges, 0, now);
             self.ledger.settle(grant, Amount::ZERO);
         }
     }
 
     fn end(&mut self, used: Amount, now: Time, line: &[u8]) {
         let Some(grant) = self.grant.take() else { return };
-        self.correct_rates(&grant, used.tokens, now);
+        correct(grant.accounts(), &self.charges, used.tokens, now);
         let written = match (&self.journal, self.id) {
             (Some(journal), Some(id)) => journal.settle(id, charge(&grant, used), line),
             (Some(journal), None) => journal.charge(charge(&grant, used), line),
@@ -271,14 +310,6 @@ impl Reservation {
         // A reservation that stays open in the journal will be charged in full: the budgets of this process say the same.
         let used = if written.is_err() && self.id.is_some() { grant.amount } else { used };
         self.ledger.settle(grant, used);
-    }
-
-    fn correct_rates(&self, grant: &Grant, used: u64, now: Time) {
-        for ((account, charge), pace) in grant.accounts().zip(self.charges).zip(self.paces) {
-            if let (Some(charge), Some(pace)) = (charge, pace) {
-                account.tokens.correct(pace, charge, used, now);
-            }
-        }
     }
 }
 

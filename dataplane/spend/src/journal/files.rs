@@ -5,10 +5,19 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 /// Files are for their owner alone: usage records say who uses what.
 const MODE: u32 = 0o600;
+
+/// Attempts to lock a directory: a process that has just ended, or a child of it that has not begun its program, may have the
+/// lock for a moment.
+const LOCK_TRIES: u32 = 50;
+
+/// The pause between these: one second in all.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// A directory with its files.
 #[derive(Clone, Debug)]
@@ -47,17 +56,16 @@ impl Files {
         fs::create_dir_all(&self.directory)?;
         let file =
             OpenOptions::new().create(true).truncate(false).write(true).mode(MODE).open(self.directory.join("lock"))?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(fs::TryLockError::WouldBlock) => Err(io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                format!(
-                    "another process has the journal in {}; give each gateway a directory",
-                    self.directory.display()
-                ),
-            )),
-            Err(fs::TryLockError::Error(error)) => Err(error),
+        for _ in 0..LOCK_TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(fs::TryLockError::Error(error)) => return Err(error),
+                Err(fs::TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
+            }
         }
+        let directory = self.directory.display();
+        let text = format!("another process has the journal in {directory}; give each gateway a directory of its own");
+        Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
     }
 
     pub(super) fn list(&self) -> io::Result<Listing> {

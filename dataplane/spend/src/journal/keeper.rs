@@ -122,12 +122,13 @@ impl Keeper {
         let is_busy = self.sync();
         if self.state.exported.is_none_or(|at| at.elapsed() >= EXPORT_INTERVAL) {
             self.state.exported = Some(Instant::now());
-            if self.shared.is_failing.load(Ordering::Relaxed) {
+            if self.shared.trouble().is_some() {
                 // A worker without requests would not try again by itself.
                 self.writers.iter().for_each(|worker| worker.writer.flush());
             }
             self.export();
-            let is_due = self.shared.live_bytes.load(Ordering::Relaxed) >= self.settings.snapshot_bytes;
+            let is_due = self.shared.live_bytes.load(Ordering::Relaxed) >= self.settings.snapshot_bytes
+                || self.shared.is_unsynchronised.load(Ordering::Relaxed);
             if is_due && self.state.retry.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
                 let has_failed = !self.compact();
                 self.state.retry = has_failed.then(Instant::now);
@@ -165,7 +166,7 @@ impl Keeper {
             if segment.is_dirty.swap(false, Ordering::Acquire) {
                 is_busy = true;
                 if let Err(error) = segment.file.sync_data() {
-                    segment.is_dirty.store(true, Ordering::Release);
+                    self.shared.is_unsynchronised.store(true, Ordering::Relaxed);
                     tracing::error!(%error, "the spend journal cannot be synchronised");
                 }
             }
@@ -220,7 +221,9 @@ impl Keeper {
         if self.state.lines.is_empty() {
             return usage.look();
         }
-        match usage.write(&self.state.lines) {
+        let written = usage.write(&self.state.lines);
+        self.shared.is_usage_failing.store(written.is_err(), Ordering::Relaxed);
+        match written {
             Ok(()) => self.state.lines.clear(),
             Err((written, error)) => {
                 self.state.lines.drain(..written);
@@ -267,6 +270,7 @@ impl Keeper {
         self.books.forget_settled();
         self.files.remove_before(generation);
         self.state.is_due = false;
+        self.shared.is_unsynchronised.store(false, Ordering::Relaxed);
         true
     }
 

@@ -51,7 +51,7 @@ use books::{Books, Damage};
 use files::Files;
 use keeper::{Keeper, Order, State};
 use writer::Shared;
-pub use writer::{JournalWriter, PENDING_BYTES_MAX, Unwritable};
+pub use writer::{JournalWriter, PENDING_BYTES_MAX, Trouble, Unwritable};
 
 use crate::{
     budget::{Day, Ledger},
@@ -79,7 +79,8 @@ pub struct JournalSettings {
     /// See [`LIVE_BYTES_MAX`].
     pub live_bytes_max: u64,
     /// Windows of budgets that lie in the future are those of a clock that was wrong: what they hold moves to today. Without
-    /// it they stay until the clock has reached them. For one start after the clock was set right.
+    /// it they stay until the clock has reached them. For one start after the clock was set right. Amounts of the windows that the
+    /// wrong ones replaced are in the usage log alone.
     pub trusts_clock: bool,
     /// The usage log. `None`: there is none.
     pub usage: Option<UsageSettings>,
@@ -157,8 +158,10 @@ pub struct Journal {
 /// A journal as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalHealth {
-    /// The last write of a worker succeeded. If not, keys with a budget are refused.
-    pub is_writable: bool,
+    /// Why it takes no record; keys with a budget are refused then.
+    pub trouble: Option<Trouble>,
+    /// The usage log takes no line. Its records stay in the journal, up to its bound.
+    pub is_usage_failing: bool,
     /// Writes that failed.
     pub failed_writes: u64,
     /// Settlements that found no room in memory while the disk refused: their reservations stay charged in full.
@@ -239,7 +242,8 @@ impl Journal {
     pub fn health(&self) -> JournalHealth {
         let shared = &*self.shared;
         JournalHealth {
-            is_writable: !shared.is_failing.load(Ordering::Relaxed),
+            trouble: shared.trouble(),
+            is_usage_failing: shared.is_usage_failing.load(Ordering::Relaxed),
             failed_writes: shared.failed_writes.load(Ordering::Relaxed),
             lost_settlements: shared.lost_settlements.load(Ordering::Relaxed),
             live_bytes: shared.live_bytes.load(Ordering::Relaxed),
@@ -262,9 +266,12 @@ impl Drop for Journal {
     }
 }
 
+/// Usage records.
+type Lines = Vec<Box<[u8]>>;
+
 /// Adds everything in the directory up: the books with open reservations, the usage records of ended requests, and the newest
 /// generation of any file.
-fn read(files: &Files) -> Result<(Books, Vec<Box<[u8]>>, u64), JournalError> {
+fn read(files: &Files) -> Result<(Books, Lines, u64), JournalError> {
     let listing = files.list()?;
     let newest = listing.snapshots.last().copied().max(listing.segments.last().map(|(generation, _)| *generation));
     let Some(newest) = newest else { return Ok((Books::default(), Vec::new(), 0)) };

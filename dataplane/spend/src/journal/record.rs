@@ -12,7 +12,8 @@ use crate::{
     budget::{AccountId, Day, LEVELS_MAX, Month, Totals},
 };
 
-/// Begins each record. No text and no run of equal bytes has it.
+/// Begins each record. No text has it, so no client can write a record into a usage line: in UTF-8 the byte `d7` begins a
+/// character of two bytes, and `W` continues none. No run of equal bytes has it either.
 pub const MARK: [u8; 4] = [0xd7, b'W', 0x9e, 0x02];
 
 /// Bytes before the body.

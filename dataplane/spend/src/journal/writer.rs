@@ -5,7 +5,7 @@ use std::{
     io::{self, Write as _},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
 };
 
@@ -25,8 +25,55 @@ pub(super) struct Shared {
     pub failed_writes: AtomicU64,
     /// Settlements that found no room in the pending bytes.
     pub lost_settlements: AtomicU64,
-    /// The last write failed.
-    pub is_failing: AtomicBool,
+    /// The trouble of the last write, as the number of a [`Trouble`] from 1 on; 0: it succeeded.
+    pub trouble: AtomicU8,
+    /// A synchronisation failed. Nothing is written until a snapshot in new files has replaced everything: after such a failure
+    /// the kernel may take pages for clean that never reached the disk.
+    pub is_unsynchronised: AtomicBool,
+    /// The usage log could not be written.
+    pub is_usage_failing: AtomicBool,
+}
+
+/// Why the journal takes no record. Keys with a budget are refused meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The disk refuses writes: it is full, or broken.
+    Unwritable,
+    /// The segments have reached their bound, because no snapshot can be made.
+    Full,
+    /// The disk could not synchronise.
+    Unsynchronised,
+}
+
+impl Trouble {
+    const ALL: [Self; 3] = [Self::Unwritable, Self::Full, Self::Unsynchronised];
+
+    /// Its name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unwritable => "journal_unwritable",
+            Self::Full => "journal_full",
+            Self::Unsynchronised => "journal_unsynchronised",
+        }
+    }
+}
+
+impl Shared {
+    /// The present trouble.
+    pub fn trouble(&self) -> Option<Trouble> {
+        let number = usize::from(self.trouble.load(Ordering::Relaxed));
+        number.checked_sub(1).and_then(|index| Trouble::ALL.get(index)).copied()
+    }
+
+    /// Notes the result of a write. True: the trouble is new.
+    fn note(&self, trouble: Option<Trouble>) -> bool {
+        let number = trouble.map_or(0, |trouble| trouble as u8 + 1);
+        let is_new = self.trouble.load(Ordering::Relaxed) != number;
+        if is_new {
+            self.trouble.store(number, Ordering::Relaxed);
+        }
+        is_new && trouble.is_some()
+    }
 }
 
 /// A file of records that one worker appends to.
@@ -156,20 +203,25 @@ impl JournalWriter {
         let shared = &*self.shared;
         let live = shared.live_bytes.load(Ordering::Relaxed);
         let is_full = live.saturating_add(bytes.len() as u64) > shared.live_bytes_max.load(Ordering::Relaxed);
-        let written = if is_full { Err(io::ErrorKind::QuotaExceeded.into()) } else { active.append(bytes) };
+        let (trouble, written) = if shared.is_unsynchronised.load(Ordering::Relaxed) {
+            (Trouble::Unsynchronised, Err(io::ErrorKind::Other.into()))
+        } else if is_full {
+            (Trouble::Full, Err(io::ErrorKind::QuotaExceeded.into()))
+        } else {
+            (Trouble::Unwritable, active.append(bytes))
+        };
         match written {
             Ok(()) => {
                 shared.live_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 active.segment.is_dirty.store(true, Ordering::Release);
-                if shared.is_failing.load(Ordering::Relaxed) {
-                    shared.is_failing.store(false, Ordering::Relaxed);
-                }
+                shared.note(None);
                 Ok(())
             }
             Err(error) => {
                 shared.failed_writes.fetch_add(1, Ordering::Relaxed);
-                if !shared.is_failing.swap(true, Ordering::Relaxed) {
-                    tracing::error!(%error, "the spend journal cannot be written: keys with a budget are refused");
+                if shared.note(Some(trouble)) {
+                    let reason = trouble.name();
+                    tracing::error!(reason, %error, "the spend journal takes no record: keys with a budget are refused");
                 }
                 Err(Unwritable)
             }
@@ -232,5 +284,64 @@ impl Active {
                 Err(partial.err().unwrap_or_else(|| io::ErrorKind::StorageFull.into()))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use super::*;
+    use crate::{amount::Amount, budget::Day, journal::books::Books};
+
+    const LINE: &[u8] = &[b'x'; 600];
+
+    fn writer(path: &std::path::Path) -> (JournalWriter, Arc<Shared>) {
+        let shared = Arc::new(Shared { live_bytes_max: u64::MAX.into(), ..Shared::default() });
+        (JournalWriter::new(3, Arc::clone(&shared), segment(path), 0), shared)
+    }
+
+    fn segment(path: &std::path::Path) -> Arc<Segment> {
+        let file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        Arc::new(Segment { file, generation: 1, is_dirty: false.into() })
+    }
+
+    fn charge(tokens: u64) -> Charge {
+        Charge::new(Day::new(1), Amount { tokens, money: 0 }, [])
+    }
+
+    #[test]
+    fn settlements_wait_for_a_disk_up_to_a_bound_and_go_to_the_next_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("good");
+        let (writer, shared) = writer(&path);
+        let ids: Vec<u64> = (0..2_000).map(|_| writer.reserve(charge(5), LINE).unwrap()).collect();
+        assert!(ids.iter().all(|id| id >> 48 == 3));
+        // A disk that is always full, and whose file cannot be cut either.
+        let length = writer.replace(segment("/dev/full".as_ref()), 0);
+        assert_eq!(length, std::fs::metadata(&path).unwrap().len());
+        assert_eq!(writer.reserve(charge(5), LINE), Err(Unwritable));
+        let kept = ids.iter().take_while(|id| writer.settle(**id, charge(1), LINE).is_ok()).count();
+        assert!(kept > 1_000 && kept < ids.len(), "{kept}");
+        assert!(writer.pending_bytes() <= PENDING_BYTES_MAX && writer.pending_bytes() > PENDING_BYTES_MAX - 1_000);
+        assert_eq!(shared.lost_settlements.load(Ordering::Relaxed), 1);
+        assert_eq!(shared.trouble(), Some(Trouble::Unwritable));
+        writer.replace(segment(&path), length);
+        writer.flush();
+        assert_eq!((writer.pending_bytes(), shared.trouble()), (0, None));
+        let mut books = Books::default();
+        books.read_segment(&std::fs::read(&path).unwrap(), |line| assert_eq!(line, LINE));
+        assert_eq!((books.open().len(), books.damage().is_unexpected()), (ids.len() - kept, false));
+    }
+
+    #[test]
+    fn a_failed_synchronisation_stops_all_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let (writer, shared) = writer(&folder.path().join("file"));
+        shared.is_unsynchronised.store(true, Ordering::Relaxed);
+        assert_eq!(writer.reserve(charge(5), LINE), Err(Unwritable));
+        assert_eq!(shared.trouble().map(Trouble::name), Some("journal_unsynchronised"));
+        shared.is_unsynchronised.store(false, Ordering::Relaxed);
+        assert!(writer.reserve(charge(5), LINE).is_ok() && shared.trouble().is_none());
     }
 }

@@ -11,5 +11,5 @@
 pub mod ring;
 pub mod secret;
 
-pub use ring::{Key, KeyError, KeyLevel, KeyRing, KeySecret, KeySettings, Scope};
+pub use ring::{Key, KeyError, KeyLevel, KeyRing, KeySecret, KeySettings, KeyState, Scope};
 pub use secret::{KeyHash, NewKey, PREFIX};

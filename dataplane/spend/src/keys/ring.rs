@@ -63,13 +63,26 @@ pub struct Scope {
     pub policy: Arc<Policy>,
 }
 
-/// A key that was found.
+/// Whether a key may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyState {
+    /// It may.
+    Active,
+    /// An operator has disabled it.
+    Disabled,
+    /// It is past its end.
+    Expired,
+}
+
+/// A key of a ring.
 #[derive(Debug)]
 pub struct Key {
     /// For logs and the usage log.
     pub name: Arc<str>,
     /// Its team.
     pub team: Option<Arc<str>>,
+    /// Its secrets: hashes and anonymous forms.
+    pub secrets: Box<[KeySecret]>,
     is_enabled: bool,
     expires: Option<u64>,
     levels: Box<[KeyLevel]>,
@@ -99,6 +112,17 @@ impl KeyLevel {
 }
 
 impl Key {
+    /// Its state at a Unix time, in seconds.
+    pub fn state(&self, unix_seconds: u64) -> KeyState {
+        if !self.is_enabled {
+            KeyState::Disabled
+        } else if self.expires.is_some_and(|end| unix_seconds >= end) {
+            KeyState::Expired
+        } else {
+            KeyState::Active
+        }
+    }
+
     /// Its levels: the key, its team, its organisation.
     pub fn levels(&self) -> &[KeyLevel] {
         &self.levels
@@ -119,7 +143,8 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// A ring of these keys, with the accounts of `ledger`. Limits of requests in flight are set on the accounts.
+    /// A ring of these keys, with the accounts of `ledger`. Nothing of the ledger changes but that it has an account for each name,
+    /// so a configuration that is refused later has no effect.
     ///
     /// # Errors
     /// A name or secret twice, a team that is not there, or one of the bounds of this module.
@@ -169,13 +194,20 @@ impl KeyRing {
             return Err(Denial::UnknownKey);
         }
         let (key, until) = self.secrets.get(&KeyHash::of(sent)).ok_or(Denial::UnknownKey)?;
-        let is_over = |end: &Option<u64>| end.is_some_and(|end| unix_seconds >= end);
-        match key {
-            _ if is_over(until) => Err(Denial::SupersededKey),
-            key if !key.is_enabled => Err(Denial::DisabledKey),
-            key if is_over(&key.expires) => Err(Denial::ExpiredKey),
-            key => Ok(key),
+        match key.state(unix_seconds) {
+            _ if until.is_some_and(|end| unix_seconds >= end) => Err(Denial::SupersededKey),
+            KeyState::Disabled => Err(Denial::DisabledKey),
+            KeyState::Expired => Err(Denial::ExpiredKey),
+            KeyState::Active => Ok(key),
         }
+    }
+
+    /// All keys, by name.
+    pub fn keys(&self) -> Vec<&Arc<Key>> {
+        let mut keys: Vec<_> = self.secrets.values().map(|(key, _)| key).collect();
+        keys.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        keys.dedup_by(|one, other| one.name == other.name);
+        keys
     }
 
     /// No key at all.
@@ -200,6 +232,7 @@ fn resolve(
     Ok(Key {
         name: Arc::clone(&key.name),
         team: key.team.clone(),
+        secrets: key.secrets.clone().into(),
         is_enabled: key.is_enabled,
         expires: key.expires,
         levels: levels.into(),
@@ -207,10 +240,7 @@ fn resolve(
 }
 
 fn level(ledger: &Ledger, kind: AccountKind, name: &str, policy: &Arc<Policy>) -> KeyLevel {
-    let account = ledger.account(AccountId::new(kind, name));
-    let enforced = policy.concurrent_max.filter(|_| policy.mode == Mode::Enforce);
-    account.open.set_limit(enforced.map_or(u64::MAX, u64::from));
-    KeyLevel { kind, policy: Arc::clone(policy), account }
+    KeyLevel { kind, policy: Arc::clone(policy), account: ledger.account(AccountId::new(kind, name)) }
 }
 
 fn check_name(name: &str) -> Result<(), KeyError> {
@@ -333,23 +363,24 @@ mod tests {
         let account =
             |ring: &KeyRing, key: &NewKey| Arc::clone(&ring.find(key.text.expose(), 0).unwrap().levels()[0].account);
         assert!(Arc::ptr_eq(&account(&before, &old), &account(&during, &new)));
+        let [key] = &during.keys()[..] else { panic!("{:?}", during.keys()) };
+        assert_eq!(
+            (key.state(0), key.secrets.len(), &*key.secrets[1].shown),
+            (KeyState::Active, 2, new.shown.as_str())
+        );
     }
 
     #[test]
     fn keys_of_a_team_share_its_account_and_its_limits() {
         let (one, other) = (NewKey::generate().unwrap(), NewKey::generate().unwrap());
-        let policy = Arc::new(Policy {
-            budgets: Budgets { day_tokens: Some(1), ..Budgets::default() },
-            concurrent_max: Some(2),
-            ..Policy::default()
-        });
+        let policy =
+            Arc::new(Policy { budgets: Budgets { day_tokens: Some(1), ..Budgets::default() }, ..Policy::default() });
         let team = Scope { kind: AccountKind::Team, name: "t".into(), policy };
         let of_team = |name, key| KeySettings { team: Some("t".into()), ..settings(name, vec![secret(key, None)]) };
         let keys = [of_team("a", &one), of_team("b", &other)];
         let ring = KeyRing::new(&keys, &[team], &Ledger::default()).unwrap();
         let level = |key: &NewKey| &ring.find(key.text.expose(), 0).unwrap().levels()[1];
         assert!(Arc::ptr_eq(&level(&one).account, &level(&other).account));
-        assert_eq!(level(&one).account.open.limit(), 2);
         assert!(ring.find(one.text.expose(), 0).unwrap().is_budgeted());
         assert_eq!(
             KeyRing::new(&keys, &[], &Ledger::default()).unwrap_err(),

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use weir_spend::{
     Denial,
     budget::AccountKind,
-    journal::{Journal, JournalSettings},
+    journal::{Journal, JournalSettings, Trouble},
     meter::Meter,
     policy::Policy,
 };
@@ -53,7 +53,8 @@ fn child_on_a_full_disk() {
         }
     }
     assert!(admitted > 5 && refused > 5, "{admitted} admitted, {refused} refused");
-    assert!(!journal.health().is_writable && journal.health().failed_writes >= refused);
+    assert_eq!(journal.health().trouble, Some(Trouble::Unwritable));
+    assert!(journal.health().failed_writes >= refused);
     assert_eq!(used(&recovery.ledger, AccountKind::Key, "budgeted").in_day.tokens, 0);
     // Keys without a budget go on, and settlements wait.
     let free = reserve(&meter, &keys, "free", "f", 10).unwrap();
@@ -67,7 +68,7 @@ fn child_on_a_full_disk() {
     if env::var(HEALS).is_ok() {
         setrlimit(Resource::Fsize, Rlimit { current: None, maximum: None }).unwrap();
         settle(reserve(&meter, &keys, "budgeted", "late", 10).unwrap(), "budgeted", "late", 3);
-        assert!(journal.health().is_writable && writer.pending_bytes() == 0);
+        assert!(journal.health().trouble.is_none() && writer.pending_bytes() == 0);
         journal.flush();
     }
     // As abrupt as a kill: nothing is closed.
@@ -134,7 +135,7 @@ fn segments_have_a_bound_when_no_snapshot_can_be_made() {
             Err(denial) => break denial,
         }
     };
-    assert_eq!(denial, Denial::Journal);
+    assert_eq!((denial, journal.health().trouble), (Denial::Journal, Some(Trouble::Full)));
     assert!((5..50).contains(&open.len()));
     assert!(journal.compact(), "a snapshot makes room");
     settle(reserve(&meter, &keys, "budgeted", "x", 1).unwrap(), "budgeted", "x", 1);

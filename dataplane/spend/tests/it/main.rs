@@ -4,6 +4,7 @@ mod crash;
 mod disk;
 mod ledger;
 mod meter;
+mod model;
 mod rates;
 mod recovery;
 mod support;

@@ -42,6 +42,24 @@ fn a_reservation_is_refused_when_less_is_left_and_settlement_gives_the_rest_back
 }
 
 #[test]
+fn an_estimate_that_was_too_low_exceeds_the_budget_by_its_own_difference_and_nothing_follows() {
+    let ledger = Ledger::default();
+    let (account, budgets) = (key(&ledger, "a"), tokens_a_day(100));
+    let levels = [level(&account, AccountKind::Key, &budgets)];
+    let first = ledger.reserve(&levels, amount(90), DAY).unwrap().grant;
+    let second = ledger.reserve(&levels, amount(10), DAY).unwrap().grant;
+    ledger.settle(first, amount(130));
+    assert_eq!(account.position().settled.in_day, amount(130));
+    assert_eq!(ledger.reserve(&levels, amount(0), DAY).unwrap_err(), Exhausted::DayTokens);
+    ledger.settle(second, amount(10));
+    assert_eq!(
+        account.position().settled.in_day,
+        amount(140),
+        "40 above the budget, as much as the first exceeded its own"
+    );
+}
+
+#[test]
 fn a_team_refuses_for_all_its_keys_and_leaves_no_trace_with_the_key() {
     let ledger = Ledger::default();
     let (account, team) = (key(&ledger, "a"), ledger.account(AccountId::new(AccountKind::Team, "t")));

@@ -155,7 +155,7 @@ proptest! {
         first.read_segment(&bytes[end..], |_| ());
         let mut whole = read(&bytes);
         prop_assert_eq!(first.open(), whole.open());
-        (first.charge_open(), whole.charge_open());
+        prop_assert_eq!(first.charge_open(), whole.charge_open());
         for who in 0..3 {
             prop_assert_eq!(first.used(account(who)), whole.used(account(who)));
         }
