@@ -127,7 +127,8 @@ impl Keeper {
                 self.writers.iter().for_each(|worker| worker.writer.flush());
             }
             self.export();
-            let is_due = self.shared.live_bytes.load(Ordering::Relaxed) >= self.settings.snapshot_bytes
+            let is_due = self.state.is_due
+                || self.shared.live_bytes.load(Ordering::Relaxed) >= self.settings.snapshot_bytes
                 || self.shared.is_unsynchronised.load(Ordering::Relaxed);
             if is_due && self.state.retry.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
                 let has_failed = !self.compact();

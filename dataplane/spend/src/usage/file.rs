@@ -176,6 +176,9 @@ impl UsageFile {
             }
             strike_out(&path, &mut missing)?;
         }
+        if missing.is_empty() {
+            return Ok(0);
+        }
         let mut missing: Vec<_> = missing.into_iter().collect();
         missing.sort_unstable_by_key(|(_, index)| *index);
         for (line, _) in &missing {

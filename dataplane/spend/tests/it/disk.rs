@@ -4,6 +4,8 @@ use std::{
     env,
     path::Path,
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -119,6 +121,37 @@ fn a_disk_with_room_again_takes_the_settlements_that_wait() {
     assert!(text.contains("\"late\"") && !text.contains("\"crash\""));
     assert_reconciled(folder.path(), &recovery.ledger);
     drop(journal);
+}
+
+#[test]
+fn a_usage_log_that_refuses_closes_no_key_and_loses_no_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("usage.log");
+    std::os::unix::fs::symlink("/dev/full", &log).unwrap();
+    let (journal, recovery) = Journal::open(settings(folder.path()), NOON).unwrap();
+    let keys = keys(&recovery.ledger);
+    let meter = Meter::new(recovery.ledger.clone(), Some(journal.writer(0).unwrap()));
+    let request = |number: u32| {
+        let name = number.to_string();
+        settle(reserve(&meter, &keys, "budgeted", &name, 10).unwrap(), "budgeted", &name, 3);
+    };
+    (0..20).for_each(request);
+    journal.flush();
+    assert!(!journal.compact(), "a snapshot would lose the lines");
+    (20..40).for_each(request);
+    let health = journal.health();
+    assert!(health.is_usage_failing && health.trouble.is_none());
+    std::fs::remove_file(&log).unwrap();
+    std::fs::write(&log, "").unwrap();
+    // The file is looked at once a second, and the snapshot is tried again as often.
+    let begin = Instant::now();
+    while journal.health().is_usage_failing || usage_log(folder.path()).0.requests() < 40 {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", journal.health());
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(journal.compact());
+    assert_reconciled(folder.path(), &recovery.ledger);
+    assert_eq!(usage_log(folder.path()).0.requests(), 40);
 }
 
 #[test]

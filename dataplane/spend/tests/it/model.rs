@@ -131,7 +131,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
     fn budgets_and_usage_log_are_those_of_the_model_through_kills_and_restarts(
         operations in proptest::collection::vec(operation(), 1..60),
