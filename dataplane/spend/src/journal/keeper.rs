@@ -89,6 +89,8 @@ pub(super) struct State {
     retry: Option<Instant>,
     /// New segments have begun, and the snapshot of those before them is not written yet.
     is_due: bool,
+    /// The generation of the newest segment that could not be synchronised. A snapshot of a later one replaces it.
+    unsynchronised: Option<u64>,
 }
 
 impl Keeper {
@@ -168,6 +170,7 @@ impl Keeper {
                 is_busy = true;
                 if let Err(error) = segment.file.sync_data() {
                     self.shared.is_unsynchronised.store(true, Ordering::Relaxed);
+                    self.state.unsynchronised = self.state.unsynchronised.max(Some(segment.generation));
                     tracing::error!(%error, "the spend journal cannot be synchronised");
                 }
             }
@@ -188,9 +191,18 @@ impl Keeper {
     fn export(&mut self) {
         self.adopt();
         for index in 0..self.state.followed.len() {
-            while self.state.lines.len() < LINES_BYTES_MAX && self.follow(index) {}
-            self.write_lines();
+            self.follow_to_end(index);
         }
+    }
+
+    /// Reads all whole records of a segment, unless the usage log takes no line.
+    fn follow_to_end(&mut self, index: usize) {
+        while self.state.lines.len() < LINES_BYTES_MAX && self.follow(index) {
+            if self.state.lines.len() >= LINES_BYTES_MAX {
+                self.write_lines();
+            }
+        }
+        self.write_lines();
     }
 
     /// Reads a piece of a segment. False: there is no further whole record.
@@ -247,8 +259,7 @@ impl Keeper {
             self.state.is_due = true;
         }
         for index in 0..self.state.followed.len() {
-            while self.state.lines.len() < LINES_BYTES_MAX && self.follow(index) {}
-            self.write_lines();
+            self.follow_to_end(index);
             self.read_damaged(index);
         }
         if !self.state.lines.is_empty() || !self.state.followed.iter().all(Followed::is_read) {
@@ -271,7 +282,10 @@ impl Keeper {
         self.books.forget_settled();
         self.files.remove_before(generation);
         self.state.is_due = false;
-        self.shared.is_unsynchronised.store(false, Ordering::Relaxed);
+        if self.state.unsynchronised.is_some_and(|failed| failed < generation) {
+            self.state.unsynchronised = None;
+            self.shared.is_unsynchronised.store(false, Ordering::Relaxed);
+        }
         true
     }
 
@@ -321,4 +335,44 @@ pub(super) fn create(files: &Files, generation: u64, worker: u16) -> io::Result<
     let file = files.create_segment(generation, worker, &head)?;
     let segment = Segment { file, generation, is_dirty: false.into() };
     Ok((Arc::new(segment), head.len() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use super::*;
+    use crate::{
+        amount::Amount,
+        budget::Day,
+        journal::{Trouble, Unwritable, record::Charge},
+    };
+
+    #[test]
+    fn after_a_failed_synchronisation_a_snapshot_in_new_files_opens_the_journal_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = Arc::new(Shared { live_bytes_max: u64::MAX.into(), ..Shared::default() });
+        // It takes writes and cannot be synchronised.
+        let file = OpenOptions::new().read(true).append(true).open("/dev/null").unwrap();
+        let segment = Arc::new(Segment { file, generation: 1, is_dirty: true.into() });
+        let writer = Arc::new(JournalWriter::new(0, Arc::clone(&shared), Arc::clone(&segment), 0));
+        let mut keeper = Keeper {
+            files: Files::new(folder.path()),
+            shared: Arc::clone(&shared),
+            writers: vec![Worker { writer: Arc::clone(&writer), segment }],
+            settings: JournalSettings::new(folder.path()),
+            books: Books::default(),
+            usage: None,
+            generation: 1,
+            state: State::default(),
+        };
+        let charge = Charge::new(Day::new(1), Amount::ZERO, []);
+        assert!(writer.reserve(charge, b"").is_ok() && keeper.sync());
+        assert_eq!(writer.reserve(charge, b""), Err(Unwritable));
+        assert_eq!(shared.trouble(), Some(Trouble::Unsynchronised));
+        // The device has kept nothing, so the segment has no record to be read again.
+        writer.replace(Arc::clone(&keeper.writers[0].segment), 0);
+        assert!(keeper.compact());
+        assert!(writer.reserve(charge, b"").is_ok() && shared.trouble().is_none());
+    }
 }

@@ -10,8 +10,8 @@
 //!
 //! **Protocol.** A worker writes `Reserve` before its request is forwarded, and `Settle` when the answer has ended. Each is one
 //! `write` to the worker's own file: from there on it is in the page cache of the kernel, and survives the death of the
-//! process. The keeper calls `fdatasync` every [`SYNC_INTERVAL`] while there is traffic, so a loss of power costs the records
-//! of that time and of one synchronisation at most.
+//! process. The keeper calls `fdatasync` every [`SYNC_INTERVAL`] while there is traffic, and within 100 ms after a pause. A
+//! loss of power costs the records of that time and of one synchronisation at most.
 //!
 //! **Recovery.** The newest snapshot and all segments from its generation on are added up. A reservation without a settlement is
 //! charged in full, and its usage record has the flag `crash`. Then a new snapshot replaces all these files. If the
