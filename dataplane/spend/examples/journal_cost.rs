@@ -1,7 +1,6 @@
 //! Cost of admission on a worker, with and without the journal: `cargo run --release -p weir-spend --example journal_cost -- FOLDER`.
 //!
-//! Each request reserves with a key and its team and is settled with a usage record. The figures are of
-//! docs/results/spend-journal.md.
+//! Each request reserves with a key and its team and is settled with a usage record.
 #![forbid(unsafe_code)]
 
 use std::{

@@ -25,6 +25,23 @@
 //! **Order.** Records only add, and each has all that it needs, so files of several workers need no common order. A settlement
 //! follows its reservation in the file of one worker.
 //!
+//! **One process** has the directory. At an upgrade with two processes the older one must have ended its requests, or they are
+//! charged in full by the younger one.
+//!
+//! **Decision.** Three ways were compared: this journal, redb, and SQLite.
+//!
+//! | | survives a kill without a synchronisation per record | workers wait for | new crates |
+//! |---|---|---|---|
+//! | journal | yes: a record is one `write` | none: each has a file of its own | none; `crc32fast` is in the tree |
+//! | redb | no: a commit without a synchronisation is undone by the next opening | the one writer of the database | 1 |
+//! | SQLite in WAL mode | yes: a commit is a `write` to the WAL | the one writer of the database, and its checkpoints | 5, and a C library |
+//!
+//! Both databases have one writer at a time, so a worker would wait while another one commits, and in redb for `fdatasync`. A thread
+//! of its own could commit for all workers, but a request may not be forwarded before its reservation is durable, so each would wait
+//! for two changes of threads. The journal needs neither lookups nor transactions, which are the strengths of a database: records
+//! only add, and their sum is small enough to be written whole as a snapshot. `examples/journal_cost.rs` measures the cost
+//! per request.
+//!
 //! **A disk that refuses.** A record is written whole, or cut off again. Reservations of keys with a budget are then refused
 //! ([`Denial::Journal`](crate::Denial::Journal)); others go on. Settlements wait in memory, at most [`PENDING_BYTES_MAX`] per
 //! worker, for the next write that succeeds.
