@@ -28,13 +28,16 @@
 //! **One process** has the directory. At an upgrade with two processes the older one must have ended its requests, or they are
 //! charged in full by the younger one.
 //!
-//! **Decision.** Three ways were compared: this journal, redb, and SQLite.
+//! **Decision.** The choice was among this journal, redb, and SQLite.
 //!
 //! | | survives a kill without a synchronisation per record | workers wait for | new crates |
 //! |---|---|---|---|
 //! | journal | yes: a record is one `write` | none: each has a file of its own | none; `crc32fast` is in the tree |
 //! | redb | no: a commit without a synchronisation is undone by the next opening | the one writer of the database | 1 |
 //! | SQLite in WAL mode | yes: a commit is a `write` to the WAL | the one writer of the database, and its checkpoints | 5, and a C library |
+//!
+//! The rows of the databases are those of their documents: `Durability::None` of redb, "Write-Ahead Logging" of SQLite. The row of
+//! the journal is tested by kills (`tests/it/crash.rs`).
 //!
 //! Both databases have one writer at a time, so a worker would wait while another one commits, and in redb for `fdatasync`. A thread
 //! of its own could commit for all workers, but a request may not be forwarded before its reservation is durable, so each would wait
