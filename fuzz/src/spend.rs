@@ -11,7 +11,7 @@ const DAY: Day = Day::new(20_484);
 /// Accounts of a history.
 const ACCOUNTS: u8 = 3;
 
-/// A journal: after a 0 a segment and a snapshot as they are; after another byte a history of requests and what was done to its bytes.
+/// A journal: after a 0 a segment and a snapshot as they are; after another byte a history of requests and changes of its bytes.
 ///
 /// # Panics
 /// An invariant does not hold: see `README.md`.
@@ -123,7 +123,7 @@ fn damaged(steps: &[u8], damage: &[u8]) {
     }
 }
 
-/// The segment of a history: two bytes a step, one of what and one of how much.
+/// The segment of a history: two bytes a step, its kind and its tokens.
 fn write(steps: &[u8]) -> (Vec<u8>, Vec<Request>) {
     let mut bytes = Vec::new();
     Record::Segment { version: VERSION, generation: 1 }.encode(&mut bytes);

@@ -1,4 +1,4 @@
-//! Spend: who may use a model, how often, and for how much; and a durable account of it.
+//! Spend: the right to use a model, its rate and its budget; and a durable account of both.
 //!
 //! | module | concept |
 //! |---|---|

@@ -175,7 +175,7 @@ impl Position {
     }
 }
 
-/// An account as the workers of a process share it. It outlives reloads: policies come and go, what was used stays.
+/// An account as the workers of a process share it. It outlives reloads: policies come and go, its amounts stay.
 #[derive(Debug)]
 pub struct Account {
     id: AccountId,

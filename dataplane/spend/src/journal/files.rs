@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// Files are for their owner alone: usage records say who uses what.
+/// Files are for their owner alone: usage records name the users of models.
 const MODE: u32 = 0o600;
 
 /// Attempts to lock a directory: a process that has just ended, or a child of it that has not begun its program, may have the

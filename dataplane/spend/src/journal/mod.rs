@@ -98,7 +98,7 @@ pub struct JournalSettings {
     pub snapshot_bytes: u64,
     /// See [`LIVE_BYTES_MAX`].
     pub live_bytes_max: u64,
-    /// Windows of budgets that lie in the future are those of a clock that was wrong: what they hold moves to today. Without
+    /// Windows of budgets that lie in the future are those of a clock that was wrong: their amounts move to today. Without
     /// it they stay until the clock has reached them. For one start after the clock was set right. Amounts of the windows that the
     /// wrong ones replaced are in the usage log alone.
     pub trusts_clock: bool,

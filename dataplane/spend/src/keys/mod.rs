@@ -1,4 +1,4 @@
-//! Virtual keys: what clients send in place of the keys of providers.
+//! Virtual keys: clients send them in place of the keys of providers.
 //!
 //! | file | concept |
 //! |---|---|

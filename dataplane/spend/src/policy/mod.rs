@@ -1,7 +1,7 @@
 //! The policy of a key, a team or an organisation: facts become a verdict. Pure.
 //!
 //! A request passes every level of its key; the strictest applies. Rates, concurrency and budgets are kept with the accounts
-//! and judged by the [meter](crate::meter), after what is here.
+//! and judged by the [meter](crate::meter), after these rules.
 
 use std::net::IpAddr;
 
@@ -117,7 +117,7 @@ pub fn judge<'p>(policies: impl IntoIterator<Item = &'p Policy>, facts: &Facts<'
 }
 
 impl Policy {
-    /// The first rule that the request breaks. The order is that of what a stranger may learn: the address comes first.
+    /// The first rule that the request breaks. A stranger learns least: the address comes first.
     fn refusal(&self, facts: &Facts<'_>) -> Option<Denial> {
         if !self.sources.is_empty() && !self.sources.iter().any(|net| net.contains(facts.source)) {
             return Some(Denial::Source);

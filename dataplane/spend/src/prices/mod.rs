@@ -1,4 +1,4 @@
-//! Prices: what a request costs, in integers.
+//! Prices: the cost of a request, in integers.
 //!
 //! A price is in millionths of the currency per million tokens: 2.50 per million tokens is 2,500,000. Tokens times price is
 //! then a number of 10^-12, which 128 bits hold for any request; the sum over the classes is rounded up once, to millionths.

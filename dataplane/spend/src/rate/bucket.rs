@@ -80,7 +80,7 @@ impl Bucket {
 
     /// Replaces the estimate of a charge by what was used. To be called once for each charge.
     ///
-    /// Tokens that come back are those that the bucket would hold now if it had been charged so from the beginning: what was
+    /// Tokens that come back are those that the bucket would hold now if it had been charged so from the beginning: tokens that were
     /// earned meanwhile by a full bucket is gone.
     pub fn correct(&self, pace: Pace, charge: TokenCharge, used: u64, now: Time) {
         let now = now.as_nanos();

@@ -15,12 +15,12 @@ pub const LINE_BYTES_MAX: usize = 4_096;
 /// Bytes of one text; the rest is cut off. Default 128, which the longest name of a key has.
 pub const TEXT_BYTES_MAX: usize = 128;
 
-/// How far a record can be trusted, and what happened.
+/// The trust that a record deserves, and events of its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// Tokens were counted or estimated here: the provider reported none.
     pub estimated: bool,
-    /// The client left: what was delivered is counted.
+    /// The client left: the delivered part is counted.
     pub partial: bool,
     /// The answer came from the cache of the gateway and cost nothing.
     pub cached: bool,

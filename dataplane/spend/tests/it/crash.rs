@@ -104,7 +104,7 @@ enum Moment {
     Lines(u64, Duration),
 }
 
-/// Kills a child: what its workers had done by then.
+/// Kills a child: the steps of its workers until then.
 fn kill(folder: &Path, moment: &Moment) -> [WorkerLedger; WORKERS as usize] {
     let mut child = spawn(folder);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).split(b'\n');

@@ -129,7 +129,7 @@ fn history(steps: &[(u8, u8, u16)]) -> (Vec<u8>, Vec<(usize, [u64; 3])>) {
 }
 
 proptest! {
-    /// Wherever the process is cut off: settled stays settled, what is open is charged in full.
+    /// Wherever the process is cut off: settled stays settled, and open requests are charged in full.
     #[test]
     fn a_cut_anywhere_recovers_the_state_before_it(
         steps in proptest::collection::vec((any::<u8>(), any::<u8>(), 0u16..1_000), 1..40), cut in 0.0..1.0,
