@@ -80,8 +80,8 @@ impl Bucket {
 
     /// Replaces the estimate of a charge by what was used. To be called once for each charge.
     ///
-    /// Tokens that come back are those that the bucket would hold now if it had been charged so from the beginning: tokens that were
-    /// earned meanwhile by a full bucket is gone.
+    /// Tokens that come back are those that the bucket would hold now if it had been charged so from the beginning. Tokens that a
+    /// full bucket could not hold meanwhile are gone.
     pub fn correct(&self, pace: Pace, charge: TokenCharge, used: u64, now: Time) {
         let now = now.as_nanos();
         let end = |tokens: u64| charge.start.saturating_add(pace.span(tokens));
