@@ -19,6 +19,7 @@ mod reply;
 mod request;
 mod sasl;
 mod session;
+mod spend;
 mod tcp;
 mod websocket;
 
@@ -33,6 +34,7 @@ pub use reply::redis_reply_framer;
 pub use request::{redis_request_parser, redis_split_invariance};
 pub use sasl::{sasl_scram_client, sasl_scram_server};
 pub use session::redis_session;
+pub use spend::spend_journal;
 pub use tcp::tcp_client_hello;
 pub use websocket::{websocket, websocket_header};
 
@@ -63,4 +65,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ai_events", ai_events),
     ("ai_request", ai_request),
     ("ai_usage", ai_usage),
+    ("spend_journal", spend_journal),
 ];

@@ -77,8 +77,8 @@ impl Report {
 const CORE_MINUTES: u64 = 3;
 
 /// Environment variables that prolong a lane. No budget applies to a run that sets one of them.
-const PROLONGING: [&str; 4] =
-    ["WEIR_FUZZ_SECONDS", "WEIR_SOAK_SECONDS", "WEIR_HOSTILITY_ROUNDS", "WEIR_ISOLATION_SECONDS"];
+const PROLONGING: [&str; 5] =
+    ["WEIR_FUZZ_SECONDS", "WEIR_SOAK_SECONDS", "WEIR_HOSTILITY_ROUNDS", "WEIR_ISOLATION_SECONDS", "WEIR_SPEND_ROUNDS"];
 
 /// When a lane runs, and how much of it.
 #[derive(Clone, Copy, Debug)]

@@ -65,6 +65,7 @@ const FUZZED: &[&str] = &[
     "weir-redis-simulation",
     "weir-http",
     "weir-analysis",
+    "weir-spend",
 ];
 
 /// The packages that decide the meaning of PostgreSQL sessions.

@@ -1,0 +1,251 @@
+//! An account: the amounts that a key, a team or an organisation has used.
+
+use std::{
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use weir_base::Budget;
+
+use super::window::{Day, Month};
+use crate::{amount::Amount, denial::Exhausted, rate::Bucket};
+
+/// Whose account it is. The order is the one in which accounts are locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AccountKind {
+    /// That of a key.
+    Key,
+    /// That of a team.
+    Team,
+    /// That of an organisation.
+    Organization,
+}
+
+/// The identity of an account: a hash of its kind and name, the same in every process and after each reload.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccountId([u8; 16]);
+
+impl AccountId {
+    /// The account of this name. 128 bits of SHA-256: no two names of a configuration collide.
+    pub fn new(kind: AccountKind, name: &str) -> Self {
+        let kind = match kind {
+            AccountKind::Key => "key",
+            AccountKind::Team => "team",
+            AccountKind::Organization => "organization",
+        };
+        let hash = digest(&SHA256, format!("{kind}\0{name}").as_bytes());
+        let mut id = [0; 16];
+        id.copy_from_slice(&hash.as_ref()[..16]);
+        Self(id)
+    }
+
+    /// From its bytes in a record.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes in a record.
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for AccountId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().take(4).try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Limits per day and month. `None`: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budgets {
+    /// Tokens per day.
+    pub day_tokens: Option<u64>,
+    /// Money per day, in millionths.
+    pub day_money: Option<u64>,
+    /// Tokens per month.
+    pub month_tokens: Option<u64>,
+    /// Money per month, in millionths.
+    pub month_money: Option<u64>,
+}
+
+impl Budgets {
+    /// There is a limit.
+    pub fn is_limited(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// There is a limit in money.
+    pub fn limits_money(&self) -> bool {
+        self.day_money.or(self.month_money).is_some()
+    }
+}
+
+/// The amounts that an account has used in its latest day and month, without reservations. Durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// The latest day with a charge.
+    pub day: Day,
+    /// Used on that day.
+    pub in_day: Amount,
+    /// The latest month with a charge.
+    pub month: Month,
+    /// Used in that month.
+    pub in_month: Amount,
+}
+
+impl Totals {
+    /// Adds a charge of a day. One of an earlier window than the latest is no longer of interest to that window.
+    pub fn add(&mut self, day: Day, amount: Amount) {
+        self.begin(day);
+        if day == self.day {
+            self.in_day = self.in_day.plus(amount);
+        }
+        if day.month() == self.month {
+            self.in_month = self.in_month.plus(amount);
+        }
+    }
+
+    /// Begins the windows of a day if they are later than the latest.
+    pub fn begin(&mut self, day: Day) {
+        if day > self.day {
+            (self.day, self.in_day) = (day, Amount::ZERO);
+        }
+        let month = day.month();
+        if month > self.month {
+            (self.month, self.in_month) = (month, Amount::ZERO);
+        }
+    }
+}
+
+/// An account at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Settled.
+    pub settled: Totals,
+    /// Reserved on the day of `settled`.
+    pub reserved_in_day: Amount,
+    /// Reserved in the month of `settled`.
+    pub reserved_in_month: Amount,
+}
+
+impl Position {
+    pub(super) fn begin(&mut self, day: Day) {
+        let before = self.settled;
+        self.settled.begin(day);
+        if self.settled.day != before.day {
+            self.reserved_in_day = Amount::ZERO;
+        }
+        if self.settled.month != before.month {
+            self.reserved_in_month = Amount::ZERO;
+        }
+    }
+
+    /// The first budget that has less left than `amount`.
+    pub(super) fn lacks(&self, budgets: &Budgets, amount: Amount) -> Option<Exhausted> {
+        let in_day = self.settled.in_day.plus(self.reserved_in_day);
+        let in_month = self.settled.in_month.plus(self.reserved_in_month);
+        let is_lacking = |limit: Option<u64>, used: u64, more: u64| {
+            // An account at its limit admits nothing, even what costs nothing by estimate.
+            limit.is_some_and(|limit| used >= limit || limit - used < more)
+        };
+        let rows = [
+            (is_lacking(budgets.day_tokens, in_day.tokens, amount.tokens), Exhausted::DayTokens),
+            (is_lacking(budgets.day_money, in_day.money, amount.money), Exhausted::DayMoney),
+            (is_lacking(budgets.month_tokens, in_month.tokens, amount.tokens), Exhausted::MonthTokens),
+            (is_lacking(budgets.month_money, in_month.money, amount.money), Exhausted::MonthMoney),
+        ];
+        rows.into_iter().find(|(is_lacking, _)| *is_lacking).map(|(_, exhausted)| exhausted)
+    }
+
+    pub(super) fn reserve(&mut self, amount: Amount) {
+        self.reserved_in_day = self.reserved_in_day.plus(amount);
+        self.reserved_in_month = self.reserved_in_month.plus(amount);
+    }
+
+    /// Takes a reservation of `day` back.
+    pub(super) fn release(&mut self, day: Day, amount: Amount) {
+        if day == self.settled.day {
+            self.reserved_in_day = self.reserved_in_day.minus(amount);
+        }
+        if day.month() == self.settled.month {
+            self.reserved_in_month = self.reserved_in_month.minus(amount);
+        }
+    }
+}
+
+/// An account as the workers of a process share it. It outlives reloads: policies come and go, its amounts stay.
+#[derive(Debug)]
+pub struct Account {
+    id: AccountId,
+    /// Requests per minute.
+    pub requests: Bucket,
+    /// Tokens per minute.
+    pub tokens: Bucket,
+    /// Requests in flight; the limit is that of the latest policy.
+    pub open: Budget,
+    position: Mutex<Position>,
+}
+
+impl Account {
+    pub(super) fn new(id: AccountId, settled: Totals) -> Self {
+        let position = Position { settled, ..Position::default() };
+        Self {
+            id,
+            requests: Bucket::default(),
+            tokens: Bucket::default(),
+            open: Budget::new(u64::MAX),
+            position: Mutex::new(position),
+        }
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> AccountId {
+        self.id
+    }
+
+    /// The used and reserved amounts at this moment.
+    pub fn position(&self) -> Position {
+        *self.lock()
+    }
+
+    /// Held for a few additions, never over a system call.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Position> {
+        self.position.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_and_names_have_accounts_of_their_own() {
+        let ids = [
+            AccountId::new(AccountKind::Key, "a"),
+            AccountId::new(AccountKind::Team, "a"),
+            AccountId::new(AccountKind::Organization, "a"),
+            AccountId::new(AccountKind::Key, "b"),
+        ];
+        for (index, id) in ids.iter().enumerate() {
+            assert!(ids[index + 1..].iter().all(|other| other != id));
+            assert_eq!(AccountId::from_bytes(*id.bytes()), *id);
+        }
+    }
+
+    #[test]
+    fn charges_of_an_earlier_day_count_for_their_month_only() {
+        let mut totals = Totals::default();
+        let amount = Amount { tokens: 5, money: 7 };
+        // 2026-01-30, -31, 02-01.
+        let [first, second, third] = [20_483, 20_484, 20_485].map(Day::new);
+        totals.add(second, amount);
+        totals.add(first, amount);
+        assert_eq!((totals.in_day, totals.in_month), (amount, amount.plus(amount)));
+        totals.add(third, amount);
+        assert_eq!((totals.in_day, totals.in_month), (amount, amount));
+        totals.add(second, amount);
+        assert_eq!((totals.in_day, totals.in_month), (amount, amount), "both windows are over");
+    }
+}

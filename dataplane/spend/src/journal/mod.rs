@@ -1,0 +1,315 @@
+//! Durability: budgets and usage records that survive the process.
+//!
+//! | file | concept |
+//! |---|---|
+//! | [`record`] | records on disk |
+//! | [`books`] | the sum of records (pure) |
+//! | `writer` | a worker's file: one system call per record |
+//! | `keeper` | the thread behind: synchronises, feeds the usage log, makes snapshots |
+//! | `files` | names and durable operations |
+//!
+//! **Protocol.** A worker writes `Reserve` before its request is forwarded, and `Settle` when the answer has ended. Each is one
+//! `write` to the worker's own file: from there on it is in the page cache of the kernel, and survives the death of the
+//! process. The keeper calls `fdatasync` every [`SYNC_INTERVAL`] while there is traffic, and within 100 ms after a pause. A
+//! loss of power costs the records of that time and of one synchronisation at most.
+//!
+//! **Recovery.** The newest snapshot and all segments from its generation on are added up. A reservation without a settlement is
+//! charged in full, and its usage record has the flag `crash`. Then a new snapshot replaces all these files. If the
+//! process dies before that snapshot is in place, the next recovery reads the same files again; afterwards it ignores
+//! them. So nothing is charged twice.
+//!
+//! **Usage log.** The usage record of a request is a part of its `Settle`. The keeper copies these records to the usage log, and
+//! a snapshot comes only after they have reached the disk there. A recovery compares the records of the segments with the lines of the log
+//! and appends those that are missing. So each request has one line, whenever the process dies.
+//!
+//! **Order.** Records only add, and each has all that it needs, so files of several workers need no common order. A settlement
+//! follows its reservation in the file of one worker.
+//!
+//! **One process** has the directory. At an upgrade with two processes the older one must have ended its requests, or they are
+//! charged in full by the younger one.
+//!
+//! **Decision.** The choice was among this journal, redb, and SQLite.
+//!
+//! | | survives a kill without a synchronisation per record | workers wait for | new crates |
+//! |---|---|---|---|
+//! | journal | yes: a record is one `write` | none: each has a file of its own | none; `crc32fast` is in the tree |
+//! | redb | no: a commit without a synchronisation is undone by the next opening | the one writer of the database | 1 |
+//! | SQLite in WAL mode | yes: a commit is a `write` to the WAL | the one writer of the database, and its checkpoints | 5, and a C library |
+//!
+//! The rows of the databases are those of their documents: `Durability::None` of redb, "Write-Ahead Logging" of SQLite. The row of
+//! the journal is tested by kills (`tests/it/crash.rs`).
+//!
+//! Both databases have one writer at a time, so a worker would wait while another one commits, and in redb for `fdatasync`. A thread
+//! of its own could commit for all workers, but a request may not be forwarded before its reservation is durable, so each would wait
+//! for two changes of threads. The journal needs neither lookups nor transactions, which are the strengths of a database: records
+//! only add, and their sum is small enough to be written whole as a snapshot. `examples/journal_cost.rs` measures the cost
+//! per request.
+//!
+//! **A disk that refuses.** A record is written whole, or cut off again. Reservations of keys with a budget are then refused
+//! ([`Denial::Journal`](crate::Denial::Journal)); others go on. Settlements wait in memory, at most [`PENDING_BYTES_MAX`] per
+//! worker, for the next write that succeeds.
+
+pub mod books;
+mod files;
+mod keeper;
+pub mod record;
+mod writer;
+
+use std::{
+    fmt, io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{Sender, channel},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use books::{Books, Damage};
+use files::Files;
+use keeper::{Keeper, Order, State};
+use writer::Shared;
+pub use writer::{JournalWriter, PENDING_BYTES_MAX, Trouble, Unwritable};
+
+use crate::{
+    budget::{Day, Ledger},
+    usage::{UsageFile, UsageSettings},
+};
+
+/// Between two calls of `fdatasync`. Default 5 ms: a disk that takes 1 ms is busy for a sixth of the time.
+pub const SYNC_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Bytes of segments after which a snapshot replaces them. Default 16 MiB: some 20,000 requests, and a recovery of 50 ms.
+pub const SNAPSHOT_BYTES: u64 = 16 << 20;
+
+/// Bytes of segments at most. Default 256 MiB. Only a usage log or a snapshot that cannot be written leads there.
+pub const LIVE_BYTES_MAX: u64 = 256 << 20;
+
+/// How a journal is kept.
+#[derive(Clone, Debug)]
+pub struct JournalSettings {
+    /// Its directory, for this process alone. It is created.
+    pub directory: PathBuf,
+    /// See [`SYNC_INTERVAL`].
+    pub sync_interval: Duration,
+    /// See [`SNAPSHOT_BYTES`].
+    pub snapshot_bytes: u64,
+    /// See [`LIVE_BYTES_MAX`].
+    pub live_bytes_max: u64,
+    /// Windows of budgets that lie in the future are those of a clock that was wrong: their amounts move to today. Without
+    /// it they stay until the clock has reached them. For one start after the clock was set right. Amounts of the windows that the
+    /// wrong ones replaced are in the usage log alone.
+    pub trusts_clock: bool,
+    /// The usage log. `None`: there is none.
+    pub usage: Option<UsageSettings>,
+}
+
+impl JournalSettings {
+    /// The defaults, in this directory, without a usage log.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            sync_interval: SYNC_INTERVAL,
+            snapshot_bytes: SNAPSHOT_BYTES,
+            live_bytes_max: LIVE_BYTES_MAX,
+            trusts_clock: false,
+            usage: None,
+        }
+    }
+}
+
+/// The legacy of an earlier process.
+#[derive(Debug)]
+pub struct Recovery {
+    /// All accounts, with every open reservation charged.
+    pub ledger: Ledger,
+    /// Reservations that were charged in full.
+    pub crashed: usize,
+    /// Usage records that the usage log lacked.
+    pub restored_lines: usize,
+    /// Contents of the files that should not have been there.
+    pub damage: Damage,
+    /// The latest day of the ledger is so many days after that of the clock: budgets stay in their window.
+    pub days_ahead: u32,
+}
+
+/// Why there is no journal.
+#[derive(Debug)]
+pub enum JournalError {
+    /// An operation on the files has failed.
+    Io(io::Error),
+    /// No snapshot of the directory is whole, and the segments say nothing about what was used before them.
+    NoSnapshot(PathBuf),
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "the spend journal cannot be opened: {error}"),
+            Self::NoSnapshot(directory) => write!(
+                f,
+                "the spend journal in {} has no whole snapshot, so what was used is not known; restore the directory, or move it \
+                 away to begin with unused budgets",
+                directory.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for JournalError {}
+
+impl From<io::Error> for JournalError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// An open journal with its thread. Dropping it moves everything into a snapshot; requests that are open then are charged in
+/// full by the next recovery.
+#[derive(Debug)]
+pub struct Journal {
+    shared: Arc<Shared>,
+    orders: Option<Sender<Order>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A journal as operators see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalHealth {
+    /// Why it takes no record; keys with a budget are refused then.
+    pub trouble: Option<Trouble>,
+    /// The usage log takes no line. Its records stay in the journal, up to its bound.
+    pub is_usage_failing: bool,
+    /// Writes that failed.
+    pub failed_writes: u64,
+    /// Settlements that found no room in memory while the disk refused: their reservations stay charged in full.
+    pub lost_settlements: u64,
+    /// Bytes since the last snapshot.
+    pub live_bytes: u64,
+}
+
+impl Journal {
+    /// Recovers what is in the directory, and begins new files. `unix_seconds` is the time of the wall clock.
+    ///
+    /// # Errors
+    /// See [`JournalError`]. Nothing that was used is forgotten then.
+    pub fn open(settings: JournalSettings, unix_seconds: u64) -> Result<(Self, Recovery), JournalError> {
+        let files = Files::new(&settings.directory);
+        let lock = files.lock()?;
+        let today = Day::of(unix_seconds);
+        let (mut books, mut lines, newest) = read(&files)?;
+        if settings.trusts_clock {
+            books.trust_clock(today);
+        }
+        let crashed = books.charge_open();
+        let crashes = crashed.len();
+        lines.extend(crashed.into_iter().filter(|line| !line.is_empty()));
+        let mut usage = settings.usage.clone().map(UsageFile::open).transpose()?;
+        let restored_lines = match &mut usage {
+            Some(usage) => usage.restore(lines)?,
+            None => 0,
+        };
+        let generation = newest + 1;
+        files.write_snapshot(generation, &books.to_snapshot(generation))?;
+        books.forget_settled();
+        files.remove_before(generation);
+        let days_ahead = books.latest_day().number().saturating_sub(today.number());
+        let ledger = Ledger::new(books.totals(), books.latest_day());
+        let recovery = Recovery { ledger, crashed: crashes, restored_lines, damage: books.damage(), days_ahead };
+        let shared = Arc::new(Shared::default());
+        shared.live_bytes_max.store(settings.live_bytes_max, Ordering::Relaxed);
+        let (orders, received) = channel();
+        let keeper = Keeper {
+            files,
+            shared: Arc::clone(&shared),
+            writers: Vec::new(),
+            settings,
+            books,
+            usage,
+            generation,
+            state: State::default(),
+        };
+        let body = move || {
+            keeper.run(&received);
+            // Until the last file is written no other process may read them.
+            drop(lock);
+        };
+        let thread = std::thread::Builder::new().name("weir-spend".to_owned()).spawn(body)?;
+        Ok((Self { shared, orders: Some(orders), thread: Some(thread) }, recovery))
+    }
+
+    /// The writer of a worker; the same one for the same number. For the control thread: it waits for the disk.
+    ///
+    /// # Errors
+    /// Its file cannot be created.
+    pub fn writer(&self, worker: u16) -> io::Result<Arc<JournalWriter>> {
+        self.order(|made| Order::Writer(worker, made)).unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    /// Waits until all records are synchronised, and the usage records of ended requests are in the usage log.
+    pub fn flush(&self) {
+        self.order(Order::Flush);
+    }
+
+    /// Replaces all segments by a snapshot. False: it failed, and nothing is lost.
+    pub fn compact(&self) -> bool {
+        self.order(Order::Compact).unwrap_or(false)
+    }
+
+    /// Its present state.
+    pub fn health(&self) -> JournalHealth {
+        let shared = &*self.shared;
+        JournalHealth {
+            trouble: shared.trouble(),
+            is_usage_failing: shared.is_usage_failing.load(Ordering::Relaxed),
+            failed_writes: shared.failed_writes.load(Ordering::Relaxed),
+            lost_settlements: shared.lost_settlements.load(Ordering::Relaxed),
+            live_bytes: shared.live_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    fn order<T>(&self, order: impl FnOnce(Sender<T>) -> Order) -> Option<T> {
+        let (done, result) = channel();
+        self.orders.as_ref()?.send(order(done)).ok()?;
+        result.recv().ok()
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Usage records.
+type Lines = Vec<Box<[u8]>>;
+
+/// Adds everything in the directory up: the books with open reservations, the usage records of ended requests, and the newest
+/// generation of any file.
+fn read(files: &Files) -> Result<(Books, Lines, u64), JournalError> {
+    let listing = files.list()?;
+    let newest = listing.snapshots.last().copied().max(listing.segments.last().map(|(generation, _)| *generation));
+    let Some(newest) = newest else { return Ok((Books::default(), Vec::new(), 0)) };
+    // An older snapshot is no substitute: its segments may be gone.
+    let no_snapshot = || JournalError::NoSnapshot(files.directory().to_owned());
+    let begin = *listing.snapshots.last().ok_or_else(no_snapshot)?;
+    let (mut books, found) = Books::from_snapshot(&files.read_snapshot(begin)?).map_err(|_| no_snapshot())?;
+    if found != begin {
+        return Err(no_snapshot());
+    }
+    let mut lines = Vec::new();
+    for &(generation, worker) in listing.segments.iter().filter(|(generation, _)| *generation >= begin) {
+        let bytes = files.read_segment(generation, worker)?;
+        books.read_segment(&bytes, |line| {
+            if !line.is_empty() {
+                lines.push(line.into());
+            }
+        });
+    }
+    Ok((books, lines, newest))
+}

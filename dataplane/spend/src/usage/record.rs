@@ -1,0 +1,288 @@
+//! The record of a request, and its line.
+
+use std::{io::Write as _, time::Duration};
+
+use weir_base::time::rfc3339_millis;
+
+use crate::{
+    amount::{Amount, Tokens},
+    budget::Day,
+};
+
+/// Bytes of a line. Ten texts of [`TEXT_BYTES_MAX`], each byte escaped, and all numbers fit.
+pub const LINE_BYTES_MAX: usize = 4_096;
+
+/// Bytes of one text; the rest is cut off. Default 128, which the longest name of a key has.
+pub const TEXT_BYTES_MAX: usize = 128;
+
+/// The trust that a record deserves, and events of its request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Tokens were counted or estimated here: the provider reported none.
+    pub estimated: bool,
+    /// The client left: the delivered part is counted.
+    pub partial: bool,
+    /// The answer came from the cache of the gateway and cost nothing.
+    pub cached: bool,
+    /// More than one attempt.
+    pub retried: bool,
+    /// The process died before the end: the reservation is charged in full.
+    pub crash: bool,
+    /// The price table has no row for the model.
+    pub unpriced: bool,
+    /// The provider reported impossible numbers, which were cut.
+    pub implausible: bool,
+}
+
+impl Flags {
+    fn names(self) -> impl Iterator<Item = &'static str> {
+        let rows = [
+            (self.estimated, "estimated"),
+            (self.partial, "partial"),
+            (self.cached, "cached"),
+            (self.retried, "retried"),
+            (self.crash, "crash"),
+            (self.unpriced, "unpriced"),
+            (self.implausible, "implausible"),
+        ];
+        rows.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name)
+    }
+}
+
+/// One request. Prompts, answers and secrets have no field here.
+#[derive(Clone, Debug, Default)]
+pub struct UsageRecord<'a> {
+    /// Unix time of the end; of the beginning if the process died before.
+    pub time: Duration,
+    /// Identity of the request. The gateway makes it, so that no two requests have the same one.
+    pub request: &'a str,
+    /// The day whose budgets are charged.
+    pub day: Day,
+    /// Name of the key.
+    pub key: Option<&'a str>,
+    /// Its team.
+    pub team: Option<&'a str>,
+    /// The model that the client named.
+    pub model: &'a str,
+    /// The model that answered.
+    pub model_served: Option<&'a str>,
+    /// Name of the upstream that answered.
+    pub provider: Option<&'a str>,
+    /// Tokens by class.
+    pub tokens: Tokens,
+    /// The charge to the budgets.
+    pub charged: Amount,
+    /// Version of the price table.
+    pub price_version: u32,
+    /// Status of the answer; 0 if there was none.
+    pub status: u16,
+    /// Attempts at providers.
+    pub tries: u32,
+    /// Waited for admission.
+    pub queue: Duration,
+    /// Until the first token, or the head of a buffered answer.
+    pub first_token: Option<Duration>,
+    /// From the head of the request to the end of the answer.
+    pub total: Duration,
+    /// How far it can be trusted.
+    pub flags: Flags,
+    /// The end user, as the client attributes the request.
+    pub user: Option<&'a str>,
+    /// The agent.
+    pub agent: Option<&'a str>,
+    /// The conversation.
+    pub conversation: Option<&'a str>,
+    /// Further words.
+    pub tags: Option<&'a str>,
+}
+
+impl UsageRecord<'_> {
+    /// Appends the line, with its end.
+    pub fn write(&self, into: &mut Vec<u8>) {
+        let begin = into.len();
+        let _ = write!(into, r#"{{"time":"{}""#, rfc3339_millis(self.time));
+        let texts = [
+            ("request", Some(self.request)),
+            ("key", self.key),
+            ("team", self.team),
+            ("model", Some(self.model)),
+            ("model_served", self.model_served),
+            ("provider", self.provider),
+            ("user", self.user),
+            ("agent", self.agent),
+            ("conversation", self.conversation),
+            ("tags", self.tags),
+        ];
+        for (name, text) in texts {
+            if let Some(text) = text {
+                let _ = write!(into, r#","{name}":"#);
+                string(text, into);
+            }
+        }
+        let tokens = &self.tokens;
+        let numbers = [
+            ("day", u64::from(self.day.number())),
+            ("input_tokens", tokens.input),
+            ("cached_input_tokens", tokens.cached_input),
+            ("cache_write_tokens", tokens.cache_write),
+            ("audio_input_tokens", tokens.audio_input),
+            ("output_tokens", tokens.output),
+            ("reasoning_tokens", tokens.reasoning),
+            ("audio_output_tokens", tokens.audio_output),
+            ("charged_tokens", self.charged.tokens),
+            ("cost_micro", self.charged.money),
+            ("price_version", u64::from(self.price_version)),
+            ("status", u64::from(self.status)),
+            ("tries", u64::from(self.tries)),
+            ("queue_us", micros(self.queue)),
+            ("total_us", micros(self.total)),
+        ];
+        for (name, number) in numbers {
+            let _ = write!(into, r#","{name}":{number}"#);
+        }
+        if let Some(first_token) = self.first_token {
+            let _ = write!(into, r#","first_token_us":{}"#, micros(first_token));
+        }
+        into.extend_from_slice(br#","flags":["#);
+        for (index, name) in self.flags.names().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let _ = write!(into, r#"{comma}"{name}""#);
+        }
+        into.extend_from_slice(b"]}\n");
+        debug_assert!(into.len() - begin <= LINE_BYTES_MAX);
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A string of JSON. Clients name models and users: control characters become `?`, so that no text begins a line or moves a
+/// cursor, and what is too long is cut between characters.
+fn string(text: &str, into: &mut Vec<u8>) {
+    into.push(b'"');
+    let end = text.floor_char_boundary(TEXT_BYTES_MAX);
+    for letter in text[..end].chars() {
+        match letter {
+            '"' | '\\' => into.extend_from_slice(&[b'\\', letter as u8]),
+            letter if letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}') => into.push(b'?'),
+            letter => into.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    into.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn line(record: &UsageRecord<'_>) -> String {
+        let mut bytes = Vec::new();
+        record.write(&mut bytes);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_line_has_every_field_of_the_record() {
+        let record = UsageRecord {
+            time: Duration::from_millis(1_700_000_000_123),
+            request: "req_1",
+            day: Day::new(19_675),
+            key: Some("ci"),
+            team: Some("search"),
+            model: "fast",
+            model_served: Some("gpt-4o-mini"),
+            provider: Some("openai"),
+            tokens: Tokens { input: 100, cached_input: 40, output: 20, reasoning: 5, ..Tokens::default() },
+            charged: Amount { tokens: 120, money: 77 },
+            price_version: 3,
+            status: 200,
+            tries: 2,
+            queue: Duration::from_micros(5),
+            first_token: Some(Duration::from_millis(300)),
+            total: Duration::from_secs(2),
+            flags: Flags { partial: true, retried: true, ..Flags::default() },
+            user: Some("u"),
+            ..UsageRecord::default()
+        };
+        let line = line(&record);
+        let value: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["time"], "2023-11-14T22:13:20.123Z");
+        assert_eq!(
+            (&value["key"], &value["model"], &value["model_served"]),
+            (&"ci".into(), &"fast".into(), &"gpt-4o-mini".into())
+        );
+        assert_eq!((&value["cached_input_tokens"], &value["charged_tokens"]), (&40.into(), &120.into()));
+        assert_eq!((&value["cost_micro"], &value["price_version"]), (&77.into(), &3.into()));
+        assert_eq!((&value["first_token_us"], &value["total_us"]), (&300_000.into(), &2_000_000.into()));
+        assert_eq!(value["flags"], serde_json::json!(["partial", "retried"]));
+        assert!(value.get("agent").is_none());
+    }
+
+    #[test]
+    fn the_longest_line_fits() {
+        let text = "\"".repeat(500);
+        let (some, most) = (Some(text.as_str()), u64::MAX);
+        let tokens = Tokens {
+            input: most,
+            cached_input: most,
+            cache_write: most,
+            audio_input: most,
+            output: most,
+            reasoning: most,
+            audio_output: most,
+        };
+        let all = Flags {
+            estimated: true,
+            partial: true,
+            cached: true,
+            retried: true,
+            crash: true,
+            unpriced: true,
+            implausible: true,
+        };
+        let record = UsageRecord {
+            time: Duration::from_secs(253_402_300_799),
+            request: &text,
+            day: Day::new(u32::MAX),
+            key: some,
+            team: some,
+            model: &text,
+            model_served: some,
+            provider: some,
+            tokens,
+            charged: Amount { tokens: most, money: most },
+            price_version: u32::MAX,
+            status: u16::MAX,
+            tries: u32::MAX,
+            queue: Duration::MAX,
+            first_token: Some(Duration::MAX),
+            total: Duration::MAX,
+            flags: all,
+            user: some,
+            agent: some,
+            conversation: some,
+            tags: some,
+        };
+        let length = line(&record).len();
+        assert!((LINE_BYTES_MAX / 2..=LINE_BYTES_MAX).contains(&length), "{length}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_of_a_client_breaks_out_of_its_line(text in "\\PC{0,300}|[\\x00-\\x7f]{0,300}", other in any::<String>()) {
+            let (model, user) = (text.as_str(), Some(other.as_str()));
+            let all = UsageRecord { request: "r", model, user, agent: user, tags: user, team: user, ..UsageRecord::default() };
+            let line = line(&all);
+            prop_assert!(line.len() <= LINE_BYTES_MAX);
+            prop_assert_eq!(line.matches('\n').count(), 1);
+            prop_assert!(!line.trim_end().chars().any(char::is_control));
+            let value: Value = serde_json::from_str(&line).unwrap();
+            let shown = value["model"].as_str().unwrap();
+            prop_assert!(shown.len() <= TEXT_BYTES_MAX);
+            prop_assert_eq!(shown.chars().count() > 0, !text.is_empty());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Admission as a worker does it.
+
+use std::time::Duration;
+
+use weir_base::Time;
+use weir_spend::{
+    Amount, Denial, Exhausted,
+    budget::{AccountKind, Budgets, Ledger},
+    meter::{Clock, Meter},
+    policy::{Mode, Policy},
+    rate::Pace,
+};
+
+use crate::support::{Keys, NOON, amount, day_tokens, noon, reserve, settle, used};
+
+fn meter(policy: Policy, team: Policy) -> (Ledger, Keys, Meter) {
+    let ledger = Ledger::default();
+    let keys = Keys::new(&ledger, &[("a", policy.clone()), ("b", policy)], team);
+    (ledger.clone(), keys, Meter::new(ledger, None))
+}
+
+#[test]
+fn the_strictest_level_refuses_and_nothing_stays_taken() {
+    let (ledger, keys, meter) = meter(
+        Policy { requests: Some(Pace::per_minute(100)), concurrent_max: Some(10), ..day_tokens(1_000) },
+        Policy { tokens: Some(Pace::per_minute(50)), ..day_tokens(150) },
+    );
+    let first = reserve(&meter, &keys, "a", "1", 100).unwrap();
+    let exhausted = Denial::Budget { exhausted: Exhausted::DayTokens };
+    assert_eq!(reserve(&meter, &keys, "b", "2", 100).unwrap_err(), exhausted, "the budget of the team");
+    // The tokens of the team are in debt by 50.
+    assert!(
+        matches!(reserve(&meter, &keys, "b", "3", 10), Err(Denial::Tokens { retry_after }) if retry_after > Duration::from_secs(60))
+    );
+    let b = ledger.account(weir_spend::budget::AccountId::new(AccountKind::Key, "b"));
+    assert_eq!((b.position().reserved_in_day, b.open.in_use()), (Amount::ZERO, 0));
+    assert_eq!(meter.rates(keys.get("b"), noon().now).requests.unwrap().remaining, 100);
+    settle(first, "a", "1", 5);
+    assert_eq!(used(&ledger, AccountKind::Team, "team").in_day, amount(5));
+    assert_eq!(meter.rates(keys.get("b"), noon().now).tokens.unwrap().remaining, 45);
+}
+
+#[test]
+fn requests_per_minute_refuse_with_the_time_to_wait() {
+    let (_, keys, meter) =
+        meter(Policy { requests: Some(Pace::per_minute(60).with_burst(2)), ..Policy::default() }, Policy::default());
+    settle(reserve(&meter, &keys, "a", "1", 1).unwrap(), "a", "1", 1);
+    settle(reserve(&meter, &keys, "a", "2", 1).unwrap(), "a", "2", 1);
+    let refused = reserve(&meter, &keys, "a", "3", 1).unwrap_err();
+    assert_eq!(refused, Denial::Requests { retry_after: Duration::from_secs(1) });
+    let rates = meter.rates(keys.get("a"), noon().now).requests.unwrap();
+    assert_eq!((rates.limit, rates.remaining, rates.reset), (60, 0, Duration::from_secs(2)));
+    settle(reserve(&meter, &keys, "b", "4", 1).unwrap(), "b", "4", 1);
+}
+
+#[test]
+fn requests_in_flight_are_counted_until_their_settlement() {
+    let (_, keys, meter) = meter(Policy { concurrent_max: Some(2), ..Policy::default() }, Policy::default());
+    let open = [1, 2].map(|number| reserve(&meter, &keys, "a", &number.to_string(), 1).unwrap());
+    assert_eq!(reserve(&meter, &keys, "a", "3", 1).unwrap_err(), Denial::Concurrency { limit: 2 });
+    let [first, second] = open;
+    settle(first, "a", "1", 1);
+    drop((reserve(&meter, &keys, "a", "4", 1).unwrap(), second));
+    settle(reserve(&meter, &keys, "a", "5", 1).unwrap(), "a", "5", 1);
+}
+
+#[test]
+fn a_dropped_reservation_is_charged_in_full_and_a_released_one_not_at_all() {
+    let (ledger, keys, meter) = meter(day_tokens(100), Policy::default());
+    drop(reserve(&meter, &keys, "a", "1", 30).unwrap());
+    reserve(&meter, &keys, "a", "2", 70).unwrap().release(Time::from_nanos(2), |_, _| ());
+    assert_eq!(used(&ledger, AccountKind::Key, "a").in_day, amount(30));
+    settle(reserve(&meter, &keys, "a", "3", 70).unwrap(), "a", "3", 70);
+}
+
+#[test]
+fn an_observing_policy_reports_what_it_would_refuse() {
+    let observing = Policy {
+        requests: Some(Pace::per_minute(1)),
+        concurrent_max: Some(1),
+        mode: Mode::Observe,
+        budgets: Budgets { month_money: Some(1), ..Budgets::default() },
+        ..Policy::default()
+    };
+    let (ledger, keys, meter) = meter(observing, Policy::default());
+    let first = reserve(&meter, &keys, "a", "1", 10).unwrap();
+    assert_eq!(first.observed(), Some(Denial::Budget { exhausted: Exhausted::MonthMoney }));
+    let second = reserve(&meter, &keys, "a", "2", 10).unwrap();
+    assert_eq!(second.observed(), Some(Denial::Concurrency { limit: 1 }));
+    settle(first, "a", "1", 10);
+    settle(second, "a", "2", 10);
+    assert_eq!(used(&ledger, AccountKind::Key, "a").in_month, amount(20));
+}
+
+#[test]
+fn a_request_without_a_key_is_metered_without_limits() {
+    let (_, _, meter) = meter(Policy::default(), Policy::default());
+    let reservation = meter.reserve(None, amount(1), noon(), |_, _| ()).unwrap();
+    reservation.settle(amount(1), Time::from_nanos(2), |_, _| ());
+}
+
+#[test]
+fn a_new_day_gives_a_new_budget_and_a_clock_that_goes_back_gives_none() {
+    let (_, keys, meter) = meter(day_tokens(100), Policy::default());
+    let at = |unix_seconds| {
+        let clock = Clock { unix_seconds, ..noon() };
+        meter.reserve(Some(keys.get("a")), amount(100), clock, |_, _| ()).map(drop)
+    };
+    assert!(at(NOON).is_ok() && at(NOON).is_err());
+    assert!(at(NOON + 86_400).is_ok());
+    assert!(at(NOON).is_err() && at(NOON + 86_400).is_err() && at(0).is_err());
+}
