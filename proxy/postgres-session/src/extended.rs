@@ -10,7 +10,6 @@ use crate::facts::Facts;
 use crate::io::{Event, Io};
 use crate::judge::Judged;
 use crate::outstanding::{Expected, Note, Request};
-use crate::pin::PinReasons;
 use crate::refusal::Refusal;
 use crate::server::ServerState;
 use crate::session::{Next, Session};
