@@ -27,7 +27,7 @@ use crate::{
 const CHILD: &str = "WEIR_SPEND_CHILD";
 
 /// Rounds, unless `WEIR_SPEND_ROUNDS` says otherwise.
-const ROUNDS: usize = 80;
+const ROUNDS: usize = 40;
 
 /// Rounds in one folder.
 const FOLDER_ROUNDS: usize = 20;
