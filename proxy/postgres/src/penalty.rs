@@ -1,8 +1,8 @@
 //! The delay after wrong passwords: all logins from the address wait before their proof, longer each time.
 //!
-//! A login waits before it begins, and so does each of many that begin at the same time, one behind the other. Those that would have to
-//! wait too long are refused if their user has had a wrong password from there: so guesses in parallel are as slow as one after the other,
-//! except those of the first round. Other users behind the same address wait, and come in: the longest wait is below the limit of a login.
+//! A login waits before it begins, and so does each of many that begin at the same time, one behind the other up to a bound. When too many
+//! wait, further ones are refused if their user has had a wrong password from there: an application with one wrong copy of a password
+//! still opens its pools, and guesses in parallel are few. Other users behind the same address wait, and come in.
 
 use std::{
     cell::RefCell,
@@ -24,6 +24,8 @@ const DELAY: Duration = Duration::from_millis(100);
 const DELAY_MAX: Duration = Duration::from_secs(2);
 /// The longest delay of one of many. Default 10 s: a third of `client_login_timeout`.
 const QUEUE_MAX: Duration = Duration::from_secs(10);
+/// Logins of such users that wait at the same time, per address. Default 100: guesses of one address are 10 a second at the most.
+const WAITING_MAX: u32 = 100;
 /// After so long without a wrong password half of them are forgotten, and so on. Default 60 s.
 const HALVED_AFTER: Duration = Duration::from_secs(60);
 /// Wrong passwords that count. Default 1,024: all are forgotten after 11 minutes at the most.
@@ -118,11 +120,11 @@ impl Penalties {
         if known.wrong == 0 {
             return Begun::Free;
         }
-        let delay = known.delay().saturating_mul(known.waiting + 1);
-        if delay > QUEUE_MAX && known.is_search_for(self.hashes.hash_one(user)) {
+        if known.waiting >= WAITING_MAX && known.is_search_for(self.hashes.hash_one(user)) {
             return Begun::Refused;
         }
         known.waiting += 1;
+        let delay = known.delay().saturating_mul(known.waiting);
         Begun::Waits(delay.min(QUEUE_MAX), Some(Waiting { penalties: self, source }))
     }
 
@@ -190,10 +192,11 @@ mod tests {
         for second in 0..5 {
             penalties.failed(SOURCE, USER, Duration::ZERO, at(second));
         }
-        let waiting: Vec<_> = (0..20).map(|_| penalties.begins(SOURCE, USER, at(5))).collect();
+        let waiting: Vec<_> = (0..120).map(|_| penalties.begins(SOURCE, USER, at(5))).collect();
         let seconds: Vec<_> = waiting.iter().map(|begun| waits(begun).map(|delay| delay.as_secs())).collect();
-        assert_eq!(seconds[..6], [Some(2), Some(4), Some(6), Some(8), Some(10), None]);
-        assert!(seconds[6..].iter().all(Option::is_none));
+        assert_eq!(seconds[..6], [Some(2), Some(4), Some(6), Some(8), Some(10), Some(10)]);
+        let (some, none) = seconds.split_at(WAITING_MAX as usize);
+        assert!(some.iter().all(Option::is_some) && none.iter().all(Option::is_none), "{seconds:?}");
         let other = penalties.begins(SOURCE, b"other", at(5));
         assert_eq!(waits(&other), Some(QUEUE_MAX), "no password of this user was wrong: it comes in");
         drop((waiting, other));
@@ -204,7 +207,7 @@ mod tests {
 
     /// The figures of THREAT-MODEL.md.
     #[test]
-    fn a_thousand_logins_at_once_guess_no_faster_than_one_behind_the_first_round() {
+    fn a_thousand_logins_at_once_guess_ten_times_a_second_behind_the_first_round() {
         for users in [1, 1_000] {
             let penalties = Penalties::default();
             let name = |client: u64| (client % users).to_be_bytes();
@@ -233,7 +236,7 @@ mod tests {
                     }
                 }
             }
-            assert!(guesses <= 30 + 5, "{users} users: {guesses} guesses in a minute");
+            assert!((300..=700).contains(&guesses), "{users} users: {guesses} guesses in a minute");
         }
     }
 

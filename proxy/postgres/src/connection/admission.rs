@@ -1,6 +1,6 @@
 //! From the first byte of a client to its session: encryption, proof, the pool of its database, the greeting of a server.
 
-use std::{cell::Cell, future::poll_fn, mem, pin::pin, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, future::poll_fn, mem, pin::pin, rc::Rc, sync::Arc, task::Poll, time::Duration};
 
 use futures_util::future::{Either, select};
 use weir_base::{limits, time::turn};
@@ -12,7 +12,7 @@ use weir_postgres_codec::{
     sqlstate,
 };
 use weir_postgres_session::{
-    Session,
+    Session, SessionSettings,
     login::{ClientLogin, Entropy, LoggedIn, Peer, Progress, Refusal, RefusalKind, Start, Step, TlsFacts, greeting},
     users::{Credential, User},
 };
@@ -35,6 +35,7 @@ use crate::{
     lookup::LookupFailure,
     metrics::{CancelOutcome, DatabaseMetrics},
     penalty::Begun,
+    route::Routes,
     server::{Greeting, PostgresServer, channel_binding},
     service::PostgresUpstream,
     settings::{AuthQuerySettings, PostgresListenerSettings},
@@ -57,6 +58,16 @@ pub(super) struct Client {
     pub(super) input: Vec<u8>,
 }
 
+/// The pools of a client that logs in.
+struct Placed {
+    routes: Rc<Routes>,
+    /// Settings of its session.
+    session: Rc<SessionSettings>,
+    place: Place,
+    /// The parameters that a server has reported.
+    reported: Greeting,
+}
+
 /// The result of a login.
 pub(super) enum Admitted {
     /// A session with a server.
@@ -76,7 +87,7 @@ pub(super) async fn admit(
     let ended = poll_fn(|context| {
         let ending = connection.handle.poll_ending(context);
         let is_draining = connection.service.sessions.drain_state() != Drain::Off;
-        ending.or(is_draining.then_some(CloseReason::Drained)).map_or(std::task::Poll::Pending, std::task::Poll::Ready)
+        ending.or(is_draining.then_some(CloseReason::Drained)).map_or(Poll::Pending, Poll::Ready)
     });
     let output = stream.output.clone();
     let may_speak = Cell::new(false);
@@ -317,28 +328,15 @@ impl Admission<'_> {
         if let Some((code, text)) = service.shared.refusal(&start.database) {
             return Err(self.fatal(stream, code, &text));
         }
-        let routes = service.routes();
-        let Some(route) = routes.find(&start.database) else {
-            let text = format!("database \"{}\" does not exist", String::from_utf8_lossy(&start.database));
-            return Err(self.fatal(stream, sqlstate::INVALID_CATALOG_NAME, &text));
-        };
         // A password is enough for every server; keys of a proof only for one with the same verifier.
         let known = client.user.as_ref().map(|user| user.credential());
         let credential = known.filter(|known| *known != Credential::None).unwrap_or(client.credential);
         let (user, database) = (start.user[..].into(), start.database[..].into());
         let identity = Identity { user, database, credential };
-        let Place { upstream, pool, standbys } = identity.place(route);
-        *self.connection.upstreams.borrow_mut() = route.upstreams();
-        {
-            let mut details = self.connection.handle.entry().details();
-            details.pool = pool.key().to_string();
-            let tls = stream.tls_facts().map(|(version, suite)| format!("TLSv{version}/{suite}"));
-            details.tls = tls.unwrap_or_default();
-        }
-        let reported = match upstream.protocol().greeting(pool.key()) {
-            Some(reported) => reported,
-            None => self.greeting(&pool, &upstream, stream).await?,
-        };
+        let tls = stream.tls_facts().map(|(version, suite)| format!("TLSv{version}/{suite}"));
+        self.connection.handle.entry().details().tls = tls.unwrap_or_default();
+        let Placed { routes, session, place, reported } = self.place(&identity, stream).await?;
+        let Place { upstream, pool, standbys } = place;
         let settings: Vec<_> = start.settings.iter().map(|(name, value)| (&name[..], &value[..])).collect();
         let shown = reported.iter().map(|(name, value)| {
             let own = settings.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
@@ -348,7 +346,7 @@ impl Admission<'_> {
         // Those of now: a reload may have come since the connection did.
         let rules = service.settings().statement_rules.clone();
         let judge = service.judges.of(&rules, (&start.user, &start.database), self.connection);
-        let session = Session::new(settings.iter().copied(), route.session.clone(), service.share.clone(), turn::now())
+        let session = Session::new(settings.iter().copied(), session, service.share.clone(), turn::now())
             .with_process(cancel.key().pid())
             .with_pool(&name_of(&upstream, &pool))
             .with_judge(judge);
@@ -372,35 +370,64 @@ impl Admission<'_> {
         details.name = name.map(|(_, value)| text(value)).unwrap_or_default();
     }
 
-    /// Connects to a server: the first one for this database and user.
+    /// Finds the pools of the client, and what a server of them has to say. A reload meanwhile may have given its database others.
+    async fn place(&self, identity: &Identity, stream: &Stream) -> Result<Placed, CloseReason> {
+        loop {
+            let routes = self.connection.service.routes();
+            let Some(route) = routes.find(&identity.database) else {
+                let text = format!("database \"{}\" does not exist", String::from_utf8_lossy(&identity.database));
+                return Err(self.fatal(stream, sqlstate::INVALID_CATALOG_NAME, &text));
+            };
+            let (place, session) = (identity.place(route), route.session.clone());
+            *self.connection.upstreams.borrow_mut() = route.upstreams();
+            self.connection.handle.entry().details().pool = place.pool.key().to_string();
+            let reported = match place.upstream.protocol().greeting(place.pool.key()) {
+                None => self.greeting(&place, &routes, stream).await?,
+                known => known,
+            };
+            if let Some(reported) = reported {
+                return Ok(Placed { routes, session, place, reported });
+            }
+        }
+    }
+
+    /// Connects to a server: the first one for this database and user. `None`: a reload has replaced the routes.
     async fn greeting(
         &self,
-        pool: &Rc<Pool<PostgresServer>>,
-        upstream: &PostgresUpstream,
+        place: &Place,
+        routes: &Rc<Routes>,
         stream: &Stream,
-    ) -> Result<Greeting, CloseReason> {
+    ) -> Result<Option<Greeting>, CloseReason> {
+        let (service, pool) = (&self.connection.service, &place.pool);
         let since = turn::now();
         let patience =
             Patience { since, deadline: since.saturating_add(self.settings.query_wait_timeout), notify_at: None };
+        // A reload wakes all connections.
+        let is_replaced = pin!(poll_fn(|_| match Rc::ptr_eq(routes, &service.routes()) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        }));
         let entry = self.connection.handle.entry();
         entry.wait(Some(since));
-        let acquired = pool.acquire(SelectionCriteria::default(), patience, || {}).await;
+        let acquired = pin!(pool.acquire(SelectionCriteria::default(), patience, || {}));
+        let acquired = select(acquired, is_replaced).await;
         entry.wait(None);
         match acquired {
-            Ok(server) => {
-                let (protocol, key) = (upstream.protocol(), pool.key());
+            Either::Right(_) => Ok(None),
+            Either::Left((Ok(server), _)) => {
+                let (protocol, key) = (place.upstream.protocol(), pool.key());
                 // A server that comes from another worker logged in there.
                 let greeting = protocol.greeting(key).unwrap_or_else(|| protocol.greeting_of(key, server.state_ref()));
                 server.give_back(Condition::Clean);
-                Ok(greeting)
+                Ok(Some(greeting))
             }
-            Err(error) => {
+            Either::Left((Err(error), _)) => {
                 if let (UpstreamRefusal::Greeting, Some(name)) = (error.refusal, &self.looked_up) {
                     // Perhaps its password has changed.
-                    self.connection.service.lookups.forget(name);
+                    service.lookups.forget(name);
                 }
                 let (code, text) = aside::login_failed(&error, pool.key());
-                self.connection.service.metrics.shed(error.refusal.name());
+                service.metrics.shed(error.refusal.name());
                 Err(self.fatal(stream, code, &text))
             }
         }
