@@ -360,7 +360,7 @@ impl<'a> Attempt<'a> {
                 lane.ends();
                 Err(deadline_refusal(request))
             }
-            // What is left of its response is not waited for.
+            // The rest of its response is not waited for.
             AttemptFailure::Left(_) => {
                 lane.ends();
                 Err(Refusal::ORIGIN_CLOSED)

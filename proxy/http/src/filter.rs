@@ -164,7 +164,7 @@ pub trait HttpFilter {
     }
 
     /// The response breaks off within its body, with [`Tap::Edit`]: its origin closed, paused for too long or broke a rule, a deadline
-    /// passed, or the filter gave it up. What is appended to `out` goes on as the last piece. `reason`: the word of the access log,
+    /// passed, or the filter gave it up. Bytes that it appends to `out` go on as the last piece. `reason`: the word of the access log,
     /// such as `origin_closed`, `idle_timeout` or `tap_broke_off`. Not for calls of gRPC, nor if the client is gone. No other call for
     /// the body follows.
     fn broken_off(&mut self, _reason: &str, _out: &mut Vec<u8>) -> BrokenEnd {

@@ -38,7 +38,7 @@ fn a_load_of_streams_shows_its_events_on_one_screen_and_on_its_page() {
     let events = |name: &str| record["latency"][name]["n"].as_u64().expect("a histogram");
     assert_eq!(events("between_events"), 7 * events("first_event"), "{told}");
     assert!(page.contains("first event p99 ms"), "the page has its columns");
-    // What the generator counts is what the origin has billed.
+    // The generator counts the same as the origin has billed.
     assert_eq!(ledger["totals"]["completed"], counts["completed"], "{}", ledger["totals"]);
     assert_eq!(ledger["totals"]["completion"].as_u64(), counts["completed"].as_u64().map(|count| count * 200));
 }

@@ -6,7 +6,7 @@
 //! | field | meaning |
 //! |---|---|
 //! | `id` | that of the reply's `x-request-id` |
-//! | `endpoint`, `model`, `word`, `user`, `try` | of the request; `try` counts from 0 as OpenAI's SDKs do |
+//! | `endpoint`, `model`, `word`, `user`, `try` | those of the request; `try` counts from 0 as OpenAI's SDKs do |
 //! | `key` | a fingerprint of the key that was presented |
 //! | `stream`, `status` | form and status of the reply |
 //! | `end` | `open`, `completed`, `disconnected`, `refused`, or the name of the fault |
