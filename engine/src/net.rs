@@ -419,7 +419,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Worker, settings::RuntimeSettings};
+    use crate::{
+        Worker,
+        settings::{DriverChoice, RuntimeSettings},
+    };
 
     /// A listener whose queue is full: the kernel answers no further connection. The sockets keep it so.
     fn black_hole() -> (Socket, Vec<Socket>) {
@@ -435,6 +438,35 @@ mod tests {
         };
         let clients = (0..4).map(fill).collect();
         (listener, clients)
+    }
+
+    /// Completions that no event announces would be found only when something else wakes the worker.
+    #[test]
+    fn many_connects_that_end_together_wake_the_worker_on_both_drivers() {
+        for driver in [DriverChoice::IoUring, DriverChoice::Polling] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let dead = Address::Socket(listener.local_addr().expect("bound"));
+            drop(listener);
+            let (sender, outcome) = mpsc::channel();
+            let settings = RuntimeSettings { driver, ..RuntimeSettings::default() };
+            let worker = Worker::start(0, None, &settings, Arc::default(), move || async move {
+                let connect = |_| {
+                    let dead = dead.clone();
+                    crate::spawn(async move {
+                        super::connect(&dead, Duration::from_secs(20)).await.err().map(|error| error.kind())
+                    })
+                };
+                let all: Vec<_> = (0..200).map(connect).collect();
+                let mut refused = 0;
+                for one in all {
+                    refused += u32::from(one.await.ok().flatten() == Some(io::ErrorKind::ConnectionRefused));
+                }
+                sender.send(refused).expect("the test waits");
+            });
+            let refused = outcome.recv_timeout(Duration::from_secs(5)).expect("long before the limit of a connect");
+            worker.expect("started").join().expect("no panic");
+            assert_eq!(refused, 200, "{driver:?}");
+        }
     }
 
     #[test]
