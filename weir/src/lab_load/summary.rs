@@ -6,7 +6,7 @@ use weir_load::{
     Recorder, StepRecord,
     outcome::Counts,
     record::Verdict,
-    recorder::{HistogramError, Percentile, Tail},
+    recorder::{HistogramError, Percentile, Summary, Tail},
     threshold::Judged,
 };
 
@@ -53,7 +53,7 @@ pub fn summary(phase: &str, record: &StepRecord, is_ascii: bool) -> Result<Strin
         rows.push(("not sent", format!("{target} for the target, {generator} for the generator")));
     }
     rows.extend(["latency", ""].into_iter().zip(percentiles(&sojourn)).filter(|(_, text)| !text.is_empty()));
-    rows.extend(events(record)?.map(|text| ("events", text)));
+    rows.extend(["events", ""].into_iter().zip(events(record)?));
     rows.push(("parts", parts(record)?));
     let mut text =
         wrapped("", &format!("{} / {phase}: {} loop, {:.1} s", record.identity.row, load.mode, load.window_s));
@@ -190,18 +190,17 @@ fn percentiles(sojourn: &Recorder) -> [String; 2] {
     [middle.join(", "), known(tail).into_iter().chain(longest).collect::<Vec<_>>().join(", ")]
 }
 
-/// The first event of streamed replies, and the gaps behind it; `None`: nothing is streamed.
-fn events(record: &StepRecord) -> Result<Option<String>, HistogramError> {
-    let Some(first) = &record.latency.first_event else { return Ok(None) };
-    let figures = |summary| -> Result<String, HistogramError> {
+/// The first event of streamed replies, and the gaps behind it; nothing if none is streamed.
+fn events(record: &StepRecord) -> Result<Vec<String>, HistogramError> {
+    let latency = &record.latency;
+    let parts = [("first", &latency.first_event), ("between", &latency.between_events)];
+    let figures = |(name, summary): (&str, &Summary)| {
         let all = Recorder::from_summary(summary)?;
         // The median says how it is, the tail how bad; of few events at least the first of both is known.
         let tail = all.percentile(Tail::P99).micros().map(|micros| format!(", p99 {}", Percentile::Micros(micros)));
-        Ok(format!("p50 {}{}", all.percentile(Tail::P50), tail.unwrap_or_default()))
+        Ok(format!("{name} p50 {}{}", all.percentile(Tail::P50), tail.unwrap_or_default()))
     };
-    let between = record.latency.between_events.as_ref().map(figures).transpose()?;
-    let between = between.map_or(String::new(), |figures| format!("; between {figures}"));
-    Ok(Some(format!("first {}{between}", figures(first)?)))
+    parts.into_iter().filter_map(|(name, summary)| Some((name, summary.as_ref()?))).map(figures).collect()
 }
 
 /// Latency without the wait for a connection, and the lateness and cost of the generator.
@@ -370,8 +369,9 @@ mod tests {
         record.latency.first_event = latency.first_event;
         record.latency.between_events = latency.between_events;
         let text = text(&record, true);
-        let row = "events        first p50 40.00 ms, p99 40.00 ms; between p50 2.00 ms, p99 2.00 ms";
-        assert!(text.contains(row), "{text}");
+        let rows =
+            "  events        first p50 40.03 ms, p99 40.03 ms\n                between p50 2.00 ms, p99 2.00 ms\n";
+        assert!(text.contains(rows), "{text}");
         assert!(text.lines().count() <= 22, "{text}");
     }
 
