@@ -31,7 +31,7 @@ fn loaded(ai: &str, payload: &str) -> (String, Value, String, Value) {
 fn a_load_of_streams_shows_its_events_on_one_screen_and_on_its_page() {
     let ai = "workload = \"paced\"\nevents = 8\nfirst = \"20ms\"\ngap = \"5ms\"";
     let (told, record, page, ledger) = loaded(ai, "payload.size = 800");
-    assert!(told.contains("  events        first p50 ") && told.contains("; between p50 "), "{told}");
+    assert!(told.contains("  events        first p50 ") && told.contains("\n                between p50 "), "{told}");
     let counts = &record["counts"];
     assert_eq!(counts["completed"], counts["intended"], "{told}");
     assert_eq!((&counts["integrity"]["failed"], &counts["errors"]["payload"]), (&0.into(), &0.into()), "{told}");
