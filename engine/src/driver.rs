@@ -3,7 +3,12 @@
 //! compio falls back from io_uring to polling when building the ring fails for *any* reason, so one flag that an older
 //! kernel lacks would silently cost io_uring altogether. Weir therefore walks a ladder of flags itself.
 
-use std::{collections::HashSet, io};
+use std::{
+    cell::Cell,
+    collections::HashSet,
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+};
 
 use compio::{
     driver::{DriverType, ProactorBuilder},
@@ -23,6 +28,38 @@ const TASKS_PER_ROUND_MAX: usize = 16;
 const CROSS_THREAD_WAKES: usize = 1_024;
 /// Helper threads for the rare blocking operation (name resolution).
 pub(crate) const BLOCKING_THREADS: usize = 4;
+
+thread_local! {
+    /// The driver may hold operations that the kernel does not know yet, and takes its thread for awake.
+    static HAS_TO_BE_FLUSHED: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Whether the worker has to flush its driver before it sleeps.
+pub(crate) fn has_to_be_flushed() -> bool {
+    HAS_TO_BE_FLUSHED.get()
+}
+
+/// Notes a flush of the driver, and whether another one is needed.
+pub(crate) fn flushed(has_news: bool) {
+    HAS_TO_BE_FLUSHED.set(has_news);
+}
+
+/// An operation of the driver, from before it is given to it until it is over. Its begin and its end, which may cancel it, come to the
+/// kernel with the next flush.
+pub(crate) struct Operation(());
+
+impl Operation {
+    pub(crate) fn begin() -> Self {
+        HAS_TO_BE_FLUSHED.set(true);
+        Self(())
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        HAS_TO_BE_FLUSHED.set(true);
+    }
+}
 
 /// The driver a worker runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,17 +95,29 @@ const LADDER: [Rung; 3] = [
     Rung { single_issuer: false, defer_taskrun: false },
 ];
 
+/// A runtime and its driver.
+pub(crate) struct Built {
+    pub(crate) runtime: Runtime,
+    pub(crate) driver: Driver,
+    /// Has an edge when completions come to a ring, and is never read. A ring whose completions wait for its own thread (`defer_taskrun`)
+    /// wakes no watcher of its descriptor by them.
+    pub(crate) completions: Option<OwnedFd>,
+}
+
 /// Builds the runtime of the calling thread. `cpu` pins it; a pin that the kernel refuses is not an error.
 ///
 /// # Errors
 /// `driver = "io_uring"` on a kernel that refuses it, or no descriptors left.
-pub fn build(settings: &RuntimeSettings, cpu: Option<usize>) -> io::Result<(Runtime, Driver)> {
+pub(crate) fn build(settings: &RuntimeSettings, cpu: Option<usize>) -> io::Result<Built> {
     let mut refusal = None;
     if settings.driver != DriverChoice::Polling {
         for (index, rung) in LADDER.into_iter().enumerate() {
-            match build_one(cpu, DriverType::IoUring, rung) {
-                Ok(runtime) if index == 0 => return Ok((runtime, Driver::IoUring)),
-                Ok(runtime) => return Ok((runtime, Driver::IoUringReduced)),
+            let completions = eventfd()?;
+            match build_one(cpu, DriverType::IoUring, rung, Some(completions.as_raw_fd())) {
+                Ok(runtime) => {
+                    let driver = if index == 0 { Driver::IoUring } else { Driver::IoUringReduced };
+                    return Ok(Built { runtime, driver, completions: Some(completions) });
+                }
                 Err(error) => refusal = Some(error),
             }
         }
@@ -76,13 +125,23 @@ pub fn build(settings: &RuntimeSettings, cpu: Option<usize>) -> io::Result<(Runt
     match (settings.driver, refusal) {
         (DriverChoice::IoUring, Some(error)) => Err(error),
         _ => {
-            let runtime = build_one(cpu, DriverType::Poll, LADDER[2])?;
-            Ok((runtime, Driver::Polling))
+            let runtime = build_one(cpu, DriverType::Poll, LADDER[2], None)?;
+            Ok(Built { runtime, driver: Driver::Polling, completions: None })
         }
     }
 }
 
-fn build_one(cpu: Option<usize>, kind: DriverType, rung: Rung) -> io::Result<Runtime> {
+fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: takes plain numbers; the result is checked before it is owned.
+    let eventfd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if eventfd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a fresh descriptor that has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(eventfd) })
+}
+
+fn build_one(cpu: Option<usize>, kind: DriverType, rung: Rung, completions: Option<RawFd>) -> io::Result<Runtime> {
     let mut proactor = ProactorBuilder::new();
     proactor
         .capacity(SUBMISSION_ENTRIES)
@@ -95,6 +154,9 @@ fn build_one(cpu: Option<usize>, kind: DriverType, rung: Rung) -> io::Result<Run
             .defer_taskrun(rung.defer_taskrun)
             .coop_taskrun(true)
             .taskrun_flag(true);
+    }
+    if let Some(completions) = completions {
+        proactor.register_eventfd(completions);
     }
     let mut builder = RuntimeBuilder::new();
     builder.with_proactor(proactor).event_interval(TASKS_PER_ROUND_MAX).sync_queue_size(CROSS_THREAD_WAKES);

@@ -15,7 +15,7 @@ use std::{
 use compio::driver::{SharedFd, op::Connect};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::{names, occupant::Occupant, settings::Address};
+use crate::{driver::Operation, names, occupant::Occupant, settings::Address};
 
 /// Keep-alive probes find peers that vanished without a word.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
@@ -260,6 +260,7 @@ async fn connect_one(target: SockAddr) -> io::Result<Socket> {
     let copy = socket.try_clone()?;
     // SAFETY: the descriptor is open and owned by `copy`; the epoll and io_uring drivers need no registration.
     let shared = unsafe { SharedFd::new_unchecked(copy) };
+    let _operation = Operation::begin();
     let (result, _) = compio::runtime::submit(Connect::new(shared, target)).await.into_parts();
     result?;
     Ok(socket)

@@ -4,6 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     future::Future,
     io,
+    os::fd::AsRawFd,
     rc::Rc,
     sync::{
         Arc,
@@ -20,7 +21,7 @@ use weir_base::time::{Time, turn};
 use crate::{
     chunk::map_large_buffers,
     driver,
-    driver::Driver,
+    driver::{Built, Driver},
     flush, net,
     settings::RuntimeSettings,
     socket::Sockets,
@@ -97,7 +98,7 @@ impl Worker {
         let settings = settings.clone();
         let (started, outcome) = mpsc::channel();
         let thread = thread::Builder::new().name(format!("worker-{id}")).spawn(move || {
-            let (runtime, driver) = match driver::build(&settings, cpu) {
+            let Built { runtime, driver, completions } = match driver::build(&settings, cpu) {
                 Ok(built) => built,
                 Err(error) => {
                     let _ = started.send(Err(error));
@@ -105,7 +106,7 @@ impl Worker {
                 }
             };
             shared.driver.store(driver as u8, Ordering::Relaxed);
-            let sockets = match Sockets::start() {
+            let sockets = match Sockets::start(runtime.as_raw_fd(), completions) {
                 Ok(sockets) => sockets,
                 Err(error) => {
                     let _ = started.send(Err(error));
@@ -138,8 +139,6 @@ impl Worker {
 
 /// Time for tasks in one turn. Tasks still ready then go on after a poll of the sockets and the deadlines.
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
-/// Turns of a busy worker between two looks at the driver.
-const TURNS_WITHOUT_DRIVER_MAX: u32 = 16;
 /// Clients that must wait for replies before it pays to wait for more of them.
 const COALESCE_CLIENTS_MIN: u32 = 10;
 /// Pause for each of them. Each costs the machine several microseconds of work anyway.
@@ -209,7 +208,7 @@ where
     let deadlines = Deadlines::new(cpu_sampled);
     DEADLINES.set(Some(deadlines.clone()));
     let mut coalesce = Coalesce::new(coalesce);
-    let mut waiting = Waiting { runtime, sockets, turns_without_driver: 0 };
+    let waiting = Waiting { runtime, sockets };
     runtime.enter(|| {
         let done = is_done.clone();
         let main = main();
@@ -217,8 +216,7 @@ where
             let _set = SetOnDrop(done);
             main.await;
         });
-        let watched = sockets.clone();
-        runtime.spawn(async move { watched.watch().await }).detach();
+        waiting.poll_driver();
         loop {
             let now = turn::refresh();
             state.turned_at.store(now.as_nanos(), Ordering::Relaxed);
@@ -295,27 +293,42 @@ fn run_tasks(runtime: &Runtime, begun: Time) -> bool {
     }
 }
 
-/// The end of a turn: completions of the runtime's driver, and events of the sockets.
+/// The end of a turn: events of the sockets, and completions of the runtime's driver.
 struct Waiting<'a> {
     runtime: &'a Runtime,
     sockets: &'a Sockets,
-    turns_without_driver: u32,
 }
 
 impl Waiting<'_> {
     /// Waits at most `limit`, then wakes the tasks that waited for these events.
     ///
-    /// A worker whose sockets are busy looks at the driver, which has timers and wakes from other threads but no request,
-    /// only when a timer is due and every few turns: that saves its system calls.
-    fn wait(&mut self, limit: Option<Duration>, is_timer_due: bool) {
-        let may_skip = !is_timer_due && self.turns_without_driver < TURNS_WITHOUT_DRIVER_MAX;
-        if may_skip && self.sockets.wake() > 0 {
-            self.turns_without_driver += 1;
-            return;
+    /// The worker sleeps at the sockets, so that a request costs no call but this one, its receive and its send. The driver, which has
+    /// timers, connects and wakes from other threads, is polled when it has something.
+    fn wait(&self, limit: Option<Duration>, is_timer_due: bool) {
+        let mut limit = limit;
+        if is_timer_due {
+            self.poll_driver();
+            limit = Some(Duration::ZERO);
+        } else if driver::has_to_be_flushed() {
+            // It submits what is new, and other threads wake this one through its descriptor from now on.
+            let has_news = self.runtime.flush();
+            driver::flushed(has_news);
+            if has_news {
+                limit = Some(Duration::ZERO);
+            }
         }
-        self.turns_without_driver = 0;
-        self.runtime.poll_with(limit);
-        self.sockets.wake();
+        if self.sockets.wait(limit) {
+            self.poll_driver();
+            // The first look may have ended the watch over wakes from other threads, and the second renews it.
+            self.poll_driver();
+            self.sockets.watch_driver();
+        }
+    }
+
+    /// Wakes the tasks whose operations and timers are over.
+    fn poll_driver(&self) {
+        self.runtime.poll_with(Some(Duration::ZERO));
+        driver::flushed(true);
     }
 }
 
