@@ -3,12 +3,7 @@
 //! compio falls back from io_uring to polling when building the ring fails for *any* reason, so one flag that an older
 //! kernel lacks would silently cost io_uring altogether. Weir therefore walks a ladder of flags itself.
 
-use std::{
-    cell::Cell,
-    collections::HashSet,
-    io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
-};
+use std::{cell::Cell, collections::HashSet, io};
 
 use compio::{
     driver::{DriverType, ProactorBuilder},
@@ -26,8 +21,6 @@ const COMPLETION_ENTRIES: u32 = 1_024;
 const TASKS_PER_ROUND_MAX: usize = 16;
 /// Wakes from other threads that fit without spinning.
 const CROSS_THREAD_WAKES: usize = 1_024;
-/// Helper threads for the rare blocking operation (name resolution).
-pub(crate) const BLOCKING_THREADS: usize = 4;
 
 thread_local! {
     /// The driver may hold operations that the kernel does not know yet, and takes its thread for awake.
@@ -83,80 +76,37 @@ impl Driver {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Rung {
-    single_issuer: bool,
-    defer_taskrun: bool,
-}
-
-const LADDER: [Rung; 3] = [
-    Rung { single_issuer: true, defer_taskrun: true },
-    Rung { single_issuer: true, defer_taskrun: false },
-    Rung { single_issuer: false, defer_taskrun: false },
-];
-
-/// A runtime and its driver.
-pub(crate) struct Built {
-    pub(crate) runtime: Runtime,
-    pub(crate) driver: Driver,
-    /// Has an edge when completions come to a ring, and is never read. A ring whose completions wait for its own thread (`defer_taskrun`)
-    /// wakes no watcher of its descriptor by them.
-    pub(crate) completions: Option<OwnedFd>,
-}
+/// Whether the ring has a single issuer. `IORING_SETUP_DEFER_TASKRUN` is on no rung: the worker sleeps at its sockets, and work that a
+/// ring keeps for the next call on it wakes no such sleeper. An eventfd registered with the ring is no remedy: a wake from another
+/// thread comes by an eventfd too, and Linux 6.18 loses the signal of one eventfd to another.
+const LADDER: [bool; 2] = [true, false];
 
 /// Builds the runtime of the calling thread. `cpu` pins it; a pin that the kernel refuses is not an error.
 ///
 /// # Errors
 /// `driver = "io_uring"` on a kernel that refuses it, or no descriptors left.
-pub(crate) fn build(settings: &RuntimeSettings, cpu: Option<usize>) -> io::Result<Built> {
+pub(crate) fn build(settings: &RuntimeSettings, cpu: Option<usize>) -> io::Result<(Runtime, Driver)> {
     let mut refusal = None;
     if settings.driver != DriverChoice::Polling {
-        for (index, rung) in LADDER.into_iter().enumerate() {
-            let completions = eventfd()?;
-            match build_one(cpu, DriverType::IoUring, rung, Some(completions.as_raw_fd())) {
-                Ok(runtime) => {
-                    let driver = if index == 0 { Driver::IoUring } else { Driver::IoUringReduced };
-                    return Ok(Built { runtime, driver, completions: Some(completions) });
-                }
+        for (index, is_single_issuer) in LADDER.into_iter().enumerate() {
+            match build_one(cpu, DriverType::IoUring, is_single_issuer) {
+                Ok(runtime) if index == 0 => return Ok((runtime, Driver::IoUring)),
+                Ok(runtime) => return Ok((runtime, Driver::IoUringReduced)),
                 Err(error) => refusal = Some(error),
             }
         }
     }
     match (settings.driver, refusal) {
         (DriverChoice::IoUring, Some(error)) => Err(error),
-        _ => {
-            let runtime = build_one(cpu, DriverType::Poll, LADDER[2], None)?;
-            Ok(Built { runtime, driver: Driver::Polling, completions: None })
-        }
+        _ => Ok((build_one(cpu, DriverType::Poll, false)?, Driver::Polling)),
     }
 }
 
-fn eventfd() -> io::Result<OwnedFd> {
-    // SAFETY: takes plain numbers; the result is checked before it is owned.
-    let eventfd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if eventfd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a fresh descriptor that has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(eventfd) })
-}
-
-fn build_one(cpu: Option<usize>, kind: DriverType, rung: Rung, completions: Option<RawFd>) -> io::Result<Runtime> {
+fn build_one(cpu: Option<usize>, kind: DriverType, is_single_issuer: bool) -> io::Result<Runtime> {
     let mut proactor = ProactorBuilder::new();
-    proactor
-        .capacity(SUBMISSION_ENTRIES)
-        .cqsize(COMPLETION_ENTRIES)
-        .thread_pool_limit(BLOCKING_THREADS)
-        .driver_type(kind);
+    proactor.capacity(SUBMISSION_ENTRIES).cqsize(COMPLETION_ENTRIES).driver_type(kind);
     if kind == DriverType::IoUring {
-        proactor
-            .single_issuer(rung.single_issuer)
-            .defer_taskrun(rung.defer_taskrun)
-            .coop_taskrun(true)
-            .taskrun_flag(true);
-    }
-    if let Some(completions) = completions {
-        proactor.register_eventfd(completions);
+        proactor.single_issuer(is_single_issuer).coop_taskrun(true).taskrun_flag(true);
     }
     let mut builder = RuntimeBuilder::new();
     builder.with_proactor(proactor).event_interval(TASKS_PER_ROUND_MAX).sync_queue_size(CROSS_THREAD_WAKES);

@@ -40,20 +40,16 @@ pub(crate) struct Sockets {
     epoll: OwnedFd,
     registered: RefCell<Slab<Weak<DataSocket>>>,
     events: RefCell<Vec<libc::epoll_event>>,
-    /// The descriptor of the runtime's driver.
-    driver: RawFd,
-    /// See [`crate::driver::Built`].
-    _completions: Option<OwnedFd>,
     /// The kernel lacks `epoll_pwait2` (Linux 5.11).
     has_only_milliseconds: Cell<bool>,
 }
 
 impl Sockets {
-    /// The sockets of the calling thread, whose runtime has the descriptor `driver`; `completions` has an edge for those of a ring.
+    /// The sockets of the calling thread, whose runtime has the descriptor `driver`.
     ///
     /// # Errors
     /// No descriptors left.
-    pub(crate) fn start(driver: RawFd, completions: Option<OwnedFd>) -> io::Result<Rc<Self>> {
+    pub(crate) fn start(driver: RawFd) -> io::Result<Rc<Self>> {
         // SAFETY: takes a plain number; the result is checked before it is owned.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if epoll < 0 {
@@ -66,43 +62,32 @@ impl Sockets {
             registered: RefCell::default(),
             events: RefCell::new(Vec::with_capacity(EVENTS_MAX)),
             has_only_milliseconds: Cell::new(false),
-            driver,
-            _completions: completions,
         });
         sockets.control(libc::EPOLL_CTL_ADD, driver, libc::EPOLLIN, DRIVER)?;
-        if let Some(completions) = &sockets._completions {
-            sockets.control(libc::EPOLL_CTL_ADD, completions.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET, DRIVER)?;
-        }
         SOCKETS.set(Some(sockets.clone()));
         Ok(sockets)
     }
 
     /// Waits at most `limit`, for as long as nothing happens without one, and wakes the tasks that wait for what has happened to their
-    /// sockets. Returns whether the driver has completions.
+    /// sockets. Returns whether the driver may have completions.
     pub(crate) fn wait(&self, limit: Option<Duration>) -> bool {
         let mut events = self.events.borrow_mut();
         events.clear();
         let count = self.wait_into(events.as_mut_ptr(), limit);
-        // An interrupted wait has no events; the loop comes round again.
-        let count = usize::try_from(count).unwrap_or(0);
+        // Completions of a ring interrupt the wait: the kernel finishes them on the thread of the ring.
+        let Ok(count) = usize::try_from(count) else { return true };
         // SAFETY: the kernel has initialised `count` entries, at most the capacity.
         unsafe { events.set_len(count) };
         let registered = self.registered.borrow();
-        let mut hascompletions = false;
+        let mut has_completions = false;
         for event in events.iter() {
             if event.u64 == DRIVER {
-                hascompletions = true;
+                has_completions = true;
             } else if let Some(socket) = registered.get(event.u64 as usize).and_then(Weak::upgrade) {
                 socket.on_event(event.events as i32);
             }
         }
-        hascompletions
-    }
-
-    /// Has the kernel look at the driver: it takes some of many completions at a time, and the others cause no event of their own.
-    pub(crate) fn watch_driver(&self) {
-        // The descriptor is registered, and a change takes no memory.
-        let _ = self.control(libc::EPOLL_CTL_MOD, self.driver, libc::EPOLLIN, DRIVER);
+        has_completions
     }
 
     /// The count of events, or -1. `events` has room for [`EVENTS_MAX`].

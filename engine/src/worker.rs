@@ -21,7 +21,7 @@ use weir_base::time::{Time, turn};
 use crate::{
     chunk::map_large_buffers,
     driver,
-    driver::{Built, Driver},
+    driver::Driver,
     flush, net,
     settings::RuntimeSettings,
     socket::Sockets,
@@ -98,7 +98,7 @@ impl Worker {
         let settings = settings.clone();
         let (started, outcome) = mpsc::channel();
         let thread = thread::Builder::new().name(format!("worker-{id}")).spawn(move || {
-            let Built { runtime, driver, completions } = match driver::build(&settings, cpu) {
+            let (runtime, driver) = match driver::build(&settings, cpu) {
                 Ok(built) => built,
                 Err(error) => {
                     let _ = started.send(Err(error));
@@ -106,7 +106,7 @@ impl Worker {
                 }
             };
             shared.driver.store(driver as u8, Ordering::Relaxed);
-            let sockets = match Sockets::start(runtime.as_raw_fd(), completions) {
+            let sockets = match Sockets::start(runtime.as_raw_fd()) {
                 Ok(sockets) => sockets,
                 Err(error) => {
                     let _ = started.send(Err(error));
@@ -321,7 +321,6 @@ impl Waiting<'_> {
             self.poll_driver();
             // The first look may have ended the watch over wakes from other threads, and the second renews it.
             self.poll_driver();
-            self.sockets.watch_driver();
         }
     }
 
