@@ -16,14 +16,9 @@ use crate::settings::{DriverChoice, RuntimeSettings};
 const SUBMISSION_ENTRIES: u32 = 256;
 /// Entries of the completion queue.
 const COMPLETION_ENTRIES: u32 = 1_024;
-/// Tasks run between two looks at the clock, which ends the turn when it has been long enough. A new connection or an HTTP request
-/// takes tens of microseconds: with 64 of them a flood made turns of 2 ms.
-const TASKS_PER_ROUND_MAX: usize = 16;
-/// Wakes from other threads that fit without spinning.
-const CROSS_THREAD_WAKES: usize = 1_024;
 
 thread_local! {
-    /// The driver may hold operations that the kernel does not know yet, and takes its thread for awake.
+    /// The driver may hold operations that the kernel does not know yet.
     static HAS_TO_BE_FLUSHED: Cell<bool> = const { Cell::new(true) };
 }
 
@@ -32,9 +27,9 @@ pub(crate) fn has_to_be_flushed() -> bool {
     HAS_TO_BE_FLUSHED.get()
 }
 
-/// Notes a flush of the driver, and whether another one is needed.
-pub(crate) fn flushed(has_news: bool) {
-    HAS_TO_BE_FLUSHED.set(has_news);
+/// Notes a flush of the driver, and whether the kernel refused it for now.
+pub(crate) fn flushed(is_refused: bool) {
+    HAS_TO_BE_FLUSHED.set(is_refused);
 }
 
 /// An operation of the driver, from before it is given to it until it is over. Its begin and its end, which may cancel it, come to the
@@ -109,7 +104,7 @@ fn build_one(cpu: Option<usize>, kind: DriverType, is_single_issuer: bool) -> io
         proactor.single_issuer(is_single_issuer).coop_taskrun(true).taskrun_flag(true);
     }
     let mut builder = RuntimeBuilder::new();
-    builder.with_proactor(proactor).event_interval(TASKS_PER_ROUND_MAX).sync_queue_size(CROSS_THREAD_WAKES);
+    builder.with_proactor(proactor);
     if let Some(cpu) = cpu {
         builder.thread_affinity(HashSet::from([cpu]));
     }

@@ -28,8 +28,9 @@ use crate::{
 /// Events taken from the kernel at a time; more wait for the next turn.
 const EVENTS_MAX: usize = 1_024;
 
-/// The driver's descriptor among the events; no socket has this key.
+/// The descriptors of the driver and of wakes among the events; no socket has these keys.
 const DRIVER: u64 = u64::MAX;
+const WAKES: u64 = u64::MAX - 1;
 
 thread_local! {
     static SOCKETS: RefCell<Option<Rc<Sockets>>> = const { RefCell::new(None) };
@@ -45,11 +46,11 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// The sockets of the calling thread, whose runtime has the descriptor `driver`.
+    /// The sockets of the calling thread, whose runtime has the descriptor `driver`. An edge at `wakes` ends a wait.
     ///
     /// # Errors
     /// No descriptors left.
-    pub(crate) fn start(driver: RawFd) -> io::Result<Rc<Self>> {
+    pub(crate) fn start(driver: RawFd, wakes: RawFd) -> io::Result<Rc<Self>> {
         // SAFETY: takes a plain number; the result is checked before it is owned.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if epoll < 0 {
@@ -64,6 +65,7 @@ impl Sockets {
             has_only_milliseconds: Cell::new(false),
         });
         sockets.control(libc::EPOLL_CTL_ADD, driver, libc::EPOLLIN, DRIVER)?;
+        sockets.control(libc::EPOLL_CTL_ADD, wakes, libc::EPOLLIN | libc::EPOLLET, WAKES)?;
         SOCKETS.set(Some(sockets.clone()));
         Ok(sockets)
     }
