@@ -326,9 +326,7 @@ impl Waiting {
         if limit != Some(Duration::ZERO) && !self.wakes.begin_sleep() {
             limit = Some(Duration::ZERO);
         }
-        let has_completions = self.sockets.wait(limit);
-        self.wakes.end_sleep();
-        if has_completions {
+        if self.sockets.wait(limit, || self.wakes.end_sleep()) {
             self.poll_driver();
         }
     }
