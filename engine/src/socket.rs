@@ -71,12 +71,11 @@ impl Sockets {
     }
 
     /// Waits at most `limit`, for as long as nothing happens without one, and wakes the tasks that wait for what has happened to their
-    /// sockets. Returns whether the driver may have completions. `end_sleep` comes before the first wake.
-    pub(crate) fn wait(&self, limit: Option<Duration>, end_sleep: impl FnOnce()) -> bool {
+    /// sockets. Returns whether the driver may have completions.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> bool {
         let mut events = self.events.borrow_mut();
         events.clear();
         let count = self.wait_into(events.as_mut_ptr(), limit);
-        end_sleep();
         // Completions of a ring interrupt the wait: the kernel finishes them on the thread of the ring.
         let Ok(count) = usize::try_from(count) else { return true };
         // SAFETY: the kernel has initialised `count` entries, at most the capacity.

@@ -3,7 +3,7 @@
 //! The runtime's own executor wakes through the runtime's driver, with a write to an eventfd for each turn that begins at the sockets.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
     rc::Rc,
@@ -28,6 +28,8 @@ const AWAKE: u8 = 2;
 
 thread_local! {
     static EXECUTOR: RefCell<Option<Rc<Executor>>> = const { RefCell::new(None) };
+    /// Address of the wakes of this thread's worker.
+    static OWN_WAKES: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Starts a task on the calling worker. A handle that is dropped cancels it; `detach` lets it run.
@@ -40,6 +42,7 @@ pub fn spawn<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
 
 /// The executor of the calling thread from now on. `clear` it before the runtime is left.
 pub(crate) fn start(wakes: Arc<Wakes>) -> Rc<Executor> {
+    OWN_WAKES.set(Arc::as_ptr(&wakes).addr());
     let executor = Rc::new(Executor::with_config(ExecutorConfig {
         sync_queue_size: CROSS_THREAD_WAKES,
         max_interval: TASKS_PER_ROUND_MAX,
@@ -50,7 +53,8 @@ pub(crate) fn start(wakes: Arc<Wakes>) -> Rc<Executor> {
     executor
 }
 
-/// Ends the sleep of a worker. A wake of an awake worker costs no call.
+/// Ends the sleep of a worker. A wake of an awake worker costs no call, and one by its own thread nothing: between such a wake and the
+/// sleep the worker looks at its tasks.
 pub(crate) struct Wakes {
     state: AtomicU8,
     eventfd: OwnedFd,
@@ -72,8 +76,8 @@ impl Wakes {
         Ok(Arc::new(Self { state: AtomicU8::new(AWAKE), eventfd }))
     }
 
-    /// The worker is about to sleep: wakes from now on are written to the eventfd. `false`: a task was woken before, so it must not.
-    /// [`Wakes::end_sleep`] follows in either case.
+    /// The worker is about to sleep: wakes from now on are written to the eventfd. `false`: another thread woke a task before, so it
+    /// must not. [`Wakes::end_sleep`] follows in either case.
     pub(crate) fn begin_sleep(&self) -> bool {
         self.state.swap(ASLEEP, Ordering::AcqRel) & NOTIFIED == 0
     }
@@ -90,6 +94,9 @@ impl Wake for Wakes {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        if Arc::as_ptr(self).addr() == OWN_WAKES.get() {
+            return;
+        }
         if self.state.fetch_or(NOTIFIED, Ordering::AcqRel) == ASLEEP {
             let one = 1_u64.to_ne_bytes();
             // Each write is an edge, so the eventfd is never read. A full counter, after 2^64 writes, has had its edge too.

@@ -326,7 +326,9 @@ impl Waiting {
         if limit != Some(Duration::ZERO) && !self.wakes.begin_sleep() {
             limit = Some(Duration::ZERO);
         }
-        if self.sockets.wait(limit, || self.wakes.end_sleep()) {
+        let has_completions = self.sockets.wait(limit);
+        self.wakes.end_sleep();
+        if has_completions {
             self.poll_driver();
         }
     }
