@@ -90,8 +90,8 @@ impl HandedOverFlag {
     }
 }
 
-/// Ends listening when the accept loop ends. Closing the descriptor is not enough: the driver may hold the socket until the
-/// kernel has taken down its ring, and clients would connect to a socket that no loop accepts from.
+/// Ends listening when the accept loop ends. Closing the descriptor is not enough: while a copy of it is open, clients would connect
+/// to a socket that no loop accepts from.
 struct ListenGuard<'a>(&'a Socket, HandedOverFlag);
 
 impl Drop for ListenGuard<'_> {

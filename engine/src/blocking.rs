@@ -11,7 +11,11 @@ use std::{
 
 use compio::driver::AsyncifyPool;
 
-use crate::{gate::Gate, mailbox::mailbox, names::UNDER_WAY_MAX};
+use crate::{
+    gate::{Gate, Pass},
+    mailbox::mailbox,
+    names::UNDER_WAY_MAX,
+};
 
 /// Helper threads of a worker for the rare blocking work.
 pub(crate) const THREADS_MAX: usize = 4;
@@ -26,8 +30,8 @@ thread_local! {
     static POOL: AsyncifyPool = AsyncifyPool::new(THREADS_MAX, IDLE_MAX);
 }
 
-/// Runs `work` on a helper thread and waits for it, while the worker serves others. So it does while there is no thread for it: to ask
-/// the pool for one more than it has would hold up the worker.
+/// Runs `work` on a helper thread and waits for it, while the worker serves others. It also waits here while all threads are taken,
+/// because a request to the pool for one more would hold up the worker.
 ///
 /// Helper threads begin where they were requested, which is the core of the worker: its connections would take turns with a
 /// password hash. So the thread is let go to all cores of the process first.
@@ -37,24 +41,31 @@ thread_local! {
 pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let pass = GATE.with(Arc::clone).enter(&NEXT.replace(NEXT.get() + 1)).await;
     let run = move || {
-        let _pass = pass;
         leave_core();
         work()
     };
-    on_helper(run).await
+    on_helper(pass, run).await
 }
 
-/// Runs `work` on a helper thread. The caller holds a place: there are no more of them than threads.
+/// Runs `work` on a helper thread. There are no more passes than threads.
 ///
 /// The result comes as a message and not as an operation of the runtime's driver: the driver may note the end of such an operation
 /// without waking a worker that sleeps at its sockets.
 ///
 /// # Errors
 /// The work panicked.
-pub(crate) async fn on_helper<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+pub(crate) async fn on_helper<T, K>(pass: Pass<K>, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T>
+where
+    T: Send + 'static,
+    K: Clone + PartialEq + Send + 'static,
+{
     let (mailbox, inbox) = mailbox();
-    // The pool does not report that a thread panicked, and the caller would wait for ever.
-    let mut run = move || mailbox.send(catch_unwind(AssertUnwindSafe(work)));
+    let mut run = move || {
+        // The pool does not report that a thread panicked, and the caller would wait for ever.
+        mailbox.send(catch_unwind(AssertUnwindSafe(work)));
+        // After the result, which the next caller may find, and not by the panic: a thread that unwinds must wake no task.
+        drop(pass);
+    };
     // A thread gives its place back shortly before it takes new work.
     while let Err(refused) = POOL.with(|pool| pool.dispatch(run)) {
         run = refused.into_inner();

@@ -12,7 +12,7 @@ use compio::{
 
 use crate::settings::{DriverChoice, RuntimeSettings};
 
-/// Entries of the submission queue. Data sockets do not go through the ring: it connects, watches and wakes.
+/// Entries of the submission queue. Of all operations only connects go through the ring.
 const SUBMISSION_ENTRIES: u32 = 256;
 /// Entries of the completion queue.
 const COMPLETION_ENTRIES: u32 = 1_024;
@@ -71,10 +71,23 @@ impl Driver {
     }
 }
 
-/// Whether the ring has a single issuer. `IORING_SETUP_DEFER_TASKRUN` is on no rung: the worker sleeps at its sockets, and work that a
-/// ring keeps for the next call on it wakes no such sleeper. An eventfd registered with the ring is no remedy: a wake from another
-/// thread comes by an eventfd too, and Linux 6.18 loses the signal of one eventfd to another.
-const LADDER: [bool; 2] = [true, false];
+/// Flags of a ring, with the version of Linux that brought them.
+#[derive(Clone, Copy)]
+struct Rung {
+    /// 6.0.
+    single_issuer: bool,
+    /// 5.19.
+    coop_taskrun: bool,
+}
+
+/// `IORING_SETUP_DEFER_TASKRUN` is on no rung: the worker sleeps at its sockets, and work that a ring keeps for the next call on it
+/// wakes no such sleeper. An eventfd registered with the ring is no remedy: a wake from another thread comes by an eventfd too, and
+/// Linux 6.18 loses the signal of one eventfd to another.
+const LADDER: [Rung; 3] = [
+    Rung { single_issuer: true, coop_taskrun: true },
+    Rung { single_issuer: false, coop_taskrun: true },
+    Rung { single_issuer: false, coop_taskrun: false },
+];
 
 /// Builds the runtime of the calling thread. `cpu` pins it; a pin that the kernel refuses is not an error.
 ///
@@ -83,8 +96,8 @@ const LADDER: [bool; 2] = [true, false];
 pub(crate) fn build(settings: &RuntimeSettings, cpu: Option<usize>) -> io::Result<(Runtime, Driver)> {
     let mut refusal = None;
     if settings.driver != DriverChoice::Polling {
-        for (index, is_single_issuer) in LADDER.into_iter().enumerate() {
-            match build_one(cpu, DriverType::IoUring, is_single_issuer) {
+        for (index, rung) in LADDER.into_iter().enumerate() {
+            match build_one(cpu, DriverType::IoUring, rung) {
                 Ok(runtime) if index == 0 => return Ok((runtime, Driver::IoUring)),
                 Ok(runtime) => return Ok((runtime, Driver::IoUringReduced)),
                 Err(error) => refusal = Some(error),
@@ -93,15 +106,15 @@ pub(crate) fn build(settings: &RuntimeSettings, cpu: Option<usize>) -> io::Resul
     }
     match (settings.driver, refusal) {
         (DriverChoice::IoUring, Some(error)) => Err(error),
-        _ => Ok((build_one(cpu, DriverType::Poll, false)?, Driver::Polling)),
+        _ => Ok((build_one(cpu, DriverType::Poll, LADDER[2])?, Driver::Polling)),
     }
 }
 
-fn build_one(cpu: Option<usize>, kind: DriverType, is_single_issuer: bool) -> io::Result<Runtime> {
+fn build_one(cpu: Option<usize>, kind: DriverType, rung: Rung) -> io::Result<Runtime> {
     let mut proactor = ProactorBuilder::new();
     proactor.capacity(SUBMISSION_ENTRIES).cqsize(COMPLETION_ENTRIES).driver_type(kind);
     if kind == DriverType::IoUring {
-        proactor.single_issuer(is_single_issuer).coop_taskrun(true).taskrun_flag(true);
+        proactor.single_issuer(rung.single_issuer).coop_taskrun(rung.coop_taskrun).taskrun_flag(rung.coop_taskrun);
     }
     let mut builder = RuntimeBuilder::new();
     builder.with_proactor(proactor);

@@ -206,10 +206,7 @@ pub async fn connect(address: &Address, limit: Duration) -> io::Result<Socket> {
         Address::Host { name, port } => {
             let host = address.clone();
             let resolved = async |under_way| {
-                let resolved = blocking::on_helper(move || {
-                    let _under_way = under_way;
-                    resolve(&host)
-                });
+                let resolved = blocking::on_helper(under_way, move || resolve(&host));
                 // Half of the time is for the connection, to the last good address if need be.
                 let resolved = compio::time::timeout(limit / 2, resolved).await.map_err(|_| io::ErrorKind::TimedOut)?;
                 resolved?

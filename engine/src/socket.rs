@@ -10,6 +10,7 @@ use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
     io,
+    mem::MaybeUninit,
     net::{Shutdown, SocketAddr},
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
     rc::{Rc, Weak},
@@ -75,10 +76,10 @@ impl Sockets {
     pub(crate) fn wait(&self, limit: Option<Duration>) -> bool {
         let mut events = self.events.borrow_mut();
         events.clear();
-        let count = self.wait_into(events.as_mut_ptr(), limit);
-        // Completions of a ring interrupt the wait: the kernel finishes them on the thread of the ring.
+        let count = self.wait_into(events.spare_capacity_mut(), limit);
+        // Completions that the kernel finishes on the thread of the ring interrupt the wait; others make the ring readable.
         let Ok(count) = usize::try_from(count) else { return true };
-        // SAFETY: the kernel has initialised `count` entries, at most the capacity.
+        // SAFETY: the kernel has initialised `count` entries of the spare capacity, which is all of it.
         unsafe { events.set_len(count) };
         let registered = self.registered.borrow();
         let mut has_completions = false;
@@ -92,9 +93,10 @@ impl Sockets {
         has_completions
     }
 
-    /// The count of events, or -1. `events` has room for [`EVENTS_MAX`].
-    fn wait_into(&self, events: *mut libc::epoll_event, limit: Option<Duration>) -> i64 {
-        let (epoll, room) = (self.epoll.as_raw_fd(), EVENTS_MAX as i32);
+    /// The count of events, which are the first of `room`, or -1.
+    fn wait_into(&self, room: &mut [MaybeUninit<libc::epoll_event>], limit: Option<Duration>) -> i64 {
+        let epoll = self.epoll.as_raw_fd();
+        let (events, room) = (room.as_mut_ptr().cast::<libc::epoll_event>(), room.len() as i32);
         let milliseconds = match limit {
             None => -1,
             Some(Duration::ZERO) => 0,

@@ -19,8 +19,8 @@ use compio_executor::{Executor, ExecutorConfig, JoinHandle};
 /// Tasks run between two looks at the clock, which ends the turn when it has been long enough. A new connection or an HTTP request
 /// takes tens of microseconds: with 64 of them a flood made turns of 2 ms.
 const TASKS_PER_ROUND_MAX: u32 = 16;
-/// Wakes from other threads that fit without spinning.
-const CROSS_THREAD_WAKES: usize = 1_024;
+/// Tasks that other threads may have woken since the last look. Default 4,096, 64 KiB per worker: beyond it the other threads spin.
+const CROSS_THREAD_WAKES: usize = 4_096;
 
 const ASLEEP: u8 = 0;
 const NOTIFIED: u8 = 1;
@@ -40,21 +40,40 @@ pub fn spawn<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
     EXECUTOR.with_borrow(|executor| executor.as_ref().expect("on a worker thread").spawn(future))
 }
 
-/// The executor of the calling thread from now on. `clear` it before the runtime is left.
-pub(crate) fn start(wakes: Arc<Wakes>) -> Rc<Executor> {
-    OWN_WAKES.set(Arc::as_ptr(&wakes).addr());
-    let executor = Rc::new(Executor::with_config(ExecutorConfig {
-        sync_queue_size: CROSS_THREAD_WAKES,
-        max_interval: TASKS_PER_ROUND_MAX,
-        waker: Some(wakes.into()),
-        ..ExecutorConfig::default()
-    }));
-    EXECUTOR.set(Some(executor.clone()));
-    executor
+/// The tasks of the calling thread, until the value is dropped.
+pub(crate) struct Tasks(Rc<Executor>);
+
+impl Tasks {
+    pub(crate) fn start(wakes: Arc<Wakes>) -> Self {
+        OWN_WAKES.set(Arc::as_ptr(&wakes).addr());
+        let executor = Rc::new(Executor::with_config(ExecutorConfig {
+            sync_queue_size: CROSS_THREAD_WAKES,
+            max_interval: TASKS_PER_ROUND_MAX,
+            waker: Some(wakes.into()),
+            ..ExecutorConfig::default()
+        }));
+        EXECUTOR.set(Some(executor.clone()));
+        Self(executor)
+    }
+
+    /// Runs some of the tasks that are ready. Returns whether there are more.
+    pub(crate) fn run(&self) -> bool {
+        self.0.tick()
+    }
 }
 
-/// Ends the sleep of a worker. A wake of an awake worker costs no call, and one by its own thread nothing: between such a wake and the
-/// sleep the worker looks at its tasks.
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        let executor = EXECUTOR.take();
+        self.0.clear();
+        OWN_WAKES.set(0);
+        // Another thread may be in the middle of a wake, and the executor does not wait for all of them.
+        std::mem::forget(executor);
+    }
+}
+
+/// Ends the sleep of a worker. A wake of an awake worker costs no call, and a wake by its own thread costs nothing: the worker has to
+/// look at its tasks between such a wake and its sleep.
 pub(crate) struct Wakes {
     state: AtomicU8,
     eventfd: OwnedFd,
@@ -99,7 +118,7 @@ impl Wake for Wakes {
         }
         if self.state.fetch_or(NOTIFIED, Ordering::AcqRel) == ASLEEP {
             let one = 1_u64.to_ne_bytes();
-            // Each write is an edge, so the eventfd is never read. A full counter, after 2^64 writes, has had its edge too.
+            // Each write is an edge, so the eventfd is never read: its counter is full after 2^64 writes.
             // SAFETY: the pointer is valid for eight bytes.
             unsafe { libc::write(self.eventfd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
         }

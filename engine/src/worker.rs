@@ -16,7 +16,6 @@ use std::{
 };
 
 use compio::runtime::Runtime;
-use compio_executor::Executor;
 use weir_base::time::{Time, turn};
 
 use crate::{
@@ -26,8 +25,7 @@ use crate::{
     flush, net,
     settings::RuntimeSettings,
     socket::Sockets,
-    tasks,
-    tasks::Wakes,
+    tasks::{Tasks, Wakes, spawn},
     wheel::{Deadline, Deadlines},
 };
 
@@ -213,12 +211,13 @@ where
     let deadlines = Deadlines::new(cpu_sampled);
     DEADLINES.set(Some(deadlines.clone()));
     let mut coalesce = Coalesce::new(coalesce);
-    let executor = tasks::start(waiting.wakes.clone());
     let runtime = &waiting.runtime;
     runtime.enter(|| {
+        // Dropped before the runtime is left, which its tasks may use.
+        let tasks = Tasks::start(waiting.wakes.clone());
         let done = is_done.clone();
         let main = main();
-        let handle = executor.spawn(async move {
+        let handle = spawn(async move {
             let _set = SetOnDrop(done);
             main.await;
         });
@@ -227,7 +226,7 @@ where
             state.turned_at.store(now.as_nanos(), Ordering::Relaxed);
             state.turns.store(state.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             deadlines.expire(now);
-            let has_more = run_tasks(&executor, now);
+            let has_more = run_tasks(&tasks, now);
             if is_done.get() {
                 break;
             }
@@ -235,17 +234,16 @@ where
                 cpu_sampled = now;
                 state.cpu_nanos.store(net::thread_cpu_nanos(), Ordering::Relaxed);
             }
-            let timer = runtime.current_timeout();
-            let wait = if has_more { Some(Duration::ZERO) } else { next_wait(timer, &deadlines) };
             state.is_parked.store(true, Ordering::Relaxed);
             if !has_more {
                 coalesce.wait(now);
             }
+            let timer = runtime.current_timeout();
+            let wait = if has_more { Some(Duration::ZERO) } else { next_wait(timer, &deadlines) };
             waiting.wait(wait, timer == Some(Duration::ZERO));
             state.is_parked.store(false, Ordering::Relaxed);
         }
         drop(handle);
-        executor.clear();
     });
 }
 
@@ -282,12 +280,12 @@ impl Coalesce {
 }
 
 /// Runs what is ready, and what that makes ready, and sends what it appended. Returns whether there is still more.
-fn run_tasks(executor: &Executor, begun: Time) -> bool {
+fn run_tasks(tasks: &Tasks, begun: Time) -> bool {
     let is_over = || Time::now().since(begun) > TURN_TIME_MAX;
     loop {
-        let mut has_more = executor.tick();
+        let mut has_more = tasks.run();
         while has_more && !is_over() {
-            has_more = executor.tick();
+            has_more = tasks.run();
         }
         let has_sent = flush::run();
         if has_more || (has_sent && is_over()) {
@@ -310,13 +308,16 @@ impl Waiting {
     /// Waits at most `limit`, then wakes the tasks that waited for these events.
     ///
     /// The worker sleeps at the sockets, so that a request costs no call but this one, its receive and its send. The driver, which has
-    /// timers and connects, is polled when it has something.
+    /// timers and connects, is polled when it has something. A poll before the sleep may wake tasks, so there is no sleep after it.
     fn wait(&self, limit: Option<Duration>, is_timer_due: bool) {
         let mut limit = limit;
-        if is_timer_due {
+        let (has_to_be_flushed, is_ring) = (driver::has_to_be_flushed(), self.runtime.driver_type().is_iouring());
+        // Polling keeps a cancelled operation, and its socket, until it is polled.
+        if is_timer_due || (has_to_be_flushed && !is_ring) {
             self.poll_driver();
+            driver::flushed(has_to_be_flushed && is_ring);
             limit = Some(Duration::ZERO);
-        } else if driver::has_to_be_flushed() {
+        } else if has_to_be_flushed {
             let is_refused = self.runtime.flush();
             driver::flushed(is_refused);
             if is_refused {

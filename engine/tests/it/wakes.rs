@@ -1,16 +1,21 @@
 //! No wake is lost, on both drivers: a worker that sleeps at its sockets hears other threads, its operations and its timers.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    io,
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     rc::Rc,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use weir_base::{rng::Rng, time::Time};
 use weir_engine::{
-    Mailbox, Worker, mailbox, net, run_blocking,
+    Inbox, Mailbox, Worker, mailbox, net, run_blocking,
     settings::{Address, DriverChoice, RuntimeSettings},
     sleep, spawn,
 };
@@ -23,6 +28,12 @@ const ROUNDS: u32 = 400;
 /// Requesters that take turns with all kinds at the same time.
 const REQUESTERS: u64 = 4;
 
+/// Tasks that one thread wakes in one go.
+const BURST: usize = 2_000;
+
+/// Names that were resolved so far.
+static NAMES: AtomicU32 = AtomicU32::new(0);
+
 /// The event that ends a wait of the worker.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -30,6 +41,8 @@ enum Kind {
     Message,
     /// Work on a helper thread.
     Work,
+    /// Work on a helper thread that panics, perhaps while other work waits for its place.
+    Panic,
     /// A connection that is refused.
     Refusal,
     /// A connection that is accepted.
@@ -42,8 +55,8 @@ enum Kind {
     Deadline,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Message, Kind::Work, Kind::Refusal, Kind::Connect, Kind::Name, Kind::Timer, Kind::Deadline];
+const KINDS: [Kind; 8] =
+    [Kind::Message, Kind::Work, Kind::Panic, Kind::Refusal, Kind::Connect, Kind::Name, Kind::Timer, Kind::Deadline];
 
 struct Request {
     kind: Kind,
@@ -67,12 +80,17 @@ async fn serve(request: Request, ports: Ports) {
             let time = request.time;
             run_blocking(move || spin(time)).await.expect("no panic");
         }
+        Kind::Panic => {
+            // Without the message of the hook.
+            let outcome = run_blocking(|| std::panic::resume_unwind(Box::new("on purpose"))).await;
+            let _: &io::Error = outcome.as_ref().map(|()| ()).expect_err("it panicked");
+        }
         Kind::Refusal => assert!(net::connect(&to(ports.closed), CONNECT_WITHIN).await.is_err()),
         Kind::Connect => drop(net::connect(&to(ports.open), CONNECT_WITHIN).await.expect("the port is open")),
         Kind::Name => {
             // Each name is new, as the addresses of an old one are known. The port is open at 127.0.0.1 only.
-            let nanos = request.time.as_nanos() as u32;
-            let name = format!("127.{}.{}.{}", nanos >> 16, nanos >> 8 & 0xff, 2 + nanos % 250).into();
+            let number = NAMES.fetch_add(1, Ordering::Relaxed);
+            let name = format!("127.{}.{}.{}", 1 + (number >> 16), number >> 8 & 0xff, number & 0xff).into();
             assert!(net::connect(&Address::Host { name, port: ports.open }, CONNECT_WITHIN).await.is_err());
         }
         Kind::Timer => sleep(request.time).await,
@@ -109,6 +127,66 @@ fn request_all(to: &Mailbox<Request>, kinds: &[Kind], rounds: u32, seed: u64) {
             _ => thread::sleep(Duration::from_nanos(rng.below(400_000))),
         }
     }
+}
+
+/// Many tasks are woken at the same time by another thread, and each of them runs.
+fn a_burst_wakes_every_task(driver: DriverChoice) {
+    let (mailboxes, inboxes): (Vec<_>, Vec<_>) = (0..BURST).map(|_| mailbox::<()>()).unzip();
+    let (done, finished) = mpsc::channel();
+    let settings = RuntimeSettings { driver, ..RuntimeSettings::default() };
+    let worker = Worker::start(0, None, &settings, Arc::default(), move || async move {
+        let wait = |inbox: Inbox<()>| {
+            let done = done.clone();
+            spawn(async move {
+                inbox.receive().await;
+                done.send(()).expect("the test waits");
+            })
+        };
+        let all: Vec<_> = inboxes.into_iter().map(wait).collect();
+        for task in all {
+            task.await.expect("no panic");
+        }
+    });
+    let worker = worker.expect("the worker starts");
+    mailboxes.iter().for_each(|mailbox| mailbox.send(()));
+    for number in 0..BURST {
+        assert!(finished.recv_timeout(LOST_AFTER).is_ok(), "only {number} tasks ran");
+    }
+    worker.join().expect("no panic");
+}
+
+/// The kernel goes on with a connect whose socket is open: of a connect that timed out nothing may be left.
+fn a_connect_that_timed_out_is_closed(driver: DriverChoice) {
+    let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
+    listener.listen(0).expect("it listens");
+    let address = listener.local_addr().expect("bound").as_socket().expect("an IP address");
+    // They fill the queue, and the kernel drops further requests.
+    let _queued = TcpStream::connect(address).expect("there is room for one");
+    let (done, finished) = mpsc::channel();
+    let settings = RuntimeSettings { driver, ..RuntimeSettings::default() };
+    let (stop, stopped) = mailbox::<()>();
+    let worker = Worker::start(0, None, &settings, Arc::default(), move || async move {
+        let outcome = net::connect(&Address::Socket(address), Duration::from_millis(100)).await;
+        done.send(outcome.map(drop).map_err(|error| error.kind())).expect("the test waits");
+        stopped.receive().await;
+    });
+    let worker = worker.expect("the worker starts");
+    assert_eq!(finished.recv_timeout(LOST_AFTER), Ok(Err(io::ErrorKind::TimedOut)));
+    let begun = Instant::now();
+    while connects_under_way(address.port()) > 0 {
+        assert!(begun.elapsed() < LOST_AFTER, "the connect goes on");
+        thread::sleep(Duration::from_millis(10));
+    }
+    stop.send(());
+    worker.join().expect("no panic");
+}
+
+/// Sockets of this machine that have sent their request to the port and wait (`SYN_SENT`, state 2 of `/proc/net/tcp`).
+fn connects_under_way(port: u16) -> usize {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
+    let peer = format!(":{port:04X} 02 ");
+    table.lines().filter(|line| line.contains(&peer)).count()
 }
 
 fn no_wake_is_lost(driver: DriverChoice) {
@@ -151,9 +229,17 @@ fn no_wake_is_lost(driver: DriverChoice) {
 #[test]
 fn no_wake_is_lost_with_io_uring() {
     no_wake_is_lost(DriverChoice::IoUring);
+    a_burst_wakes_every_task(DriverChoice::IoUring);
 }
 
 #[test]
 fn no_wake_is_lost_with_polling() {
     no_wake_is_lost(DriverChoice::Polling);
+    a_burst_wakes_every_task(DriverChoice::Polling);
+}
+
+#[test]
+fn a_connect_that_timed_out_is_closed_on_both_drivers() {
+    a_connect_that_timed_out_is_closed(DriverChoice::IoUring);
+    a_connect_that_timed_out_is_closed(DriverChoice::Polling);
 }
