@@ -27,6 +27,9 @@ pub(crate) const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests of one source per worker and second. Default 20: a person cancels now and then, a driver with a timeout in each of its
 /// connections some times a second; each costs a connection to the server.
 const PER_SOURCE_AND_SECOND: f64 = 20.0;
+/// Requests that may come at once. Default 200: when a server hangs, the statements of all connections of an application time out
+/// together, and a request that is dropped leaves its statement running.
+const BURST_PER_SOURCE: f64 = 200.0;
 /// Sources whose rate is remembered. Beyond it all are forgotten: 64 KiB per worker at the most.
 const SOURCES_MAX: usize = 1_024;
 
@@ -198,7 +201,9 @@ impl CancelKeys {
         if sources.len() >= SOURCES_MAX && !sources.contains_key(&source) {
             sources.clear();
         }
-        let rate = sources.entry(source).or_insert_with(|| LocalRate::new(Some(PER_SOURCE_AND_SECOND), now));
+        let rate = sources
+            .entry(source)
+            .or_insert_with(|| LocalRate::with_burst(Some(PER_SOURCE_AND_SECOND), BURST_PER_SOURCE, now));
         rate.try_take(1, now)
     }
 
