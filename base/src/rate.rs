@@ -41,12 +41,13 @@ impl LocalRate {
         LocalRate::with_burst(per_second, BURST_MIN, now)
     }
 
-    /// At most `per_second` on average, of which `burst` may come at once: for events that come together by nature.
+    /// At most `per_second` on average. `burst` may come at once, or what [`BURST`] is worth if that is more: for events that come
+    /// together by nature.
     #[must_use]
     pub fn with_burst(per_second: Option<f64>, burst: f64, now: Time) -> LocalRate {
         let rate = LocalRate {
             per_second: Cell::new(None),
-            burst_min: burst,
+            burst_min: burst.max(BURST_MIN),
             tokens: Cell::new(f64::INFINITY),
             filled: Cell::new(now),
             due: Cell::new(Time::NEVER),

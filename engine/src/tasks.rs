@@ -64,10 +64,15 @@ impl Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        let executor = EXECUTOR.take();
+        // What a task leaves behind may start another one, which is dropped as well.
+        let executor = EXECUTOR.replace(Some(Rc::new(Executor::new())));
         self.0.clear();
+        if let Some(late) = EXECUTOR.take() {
+            late.clear();
+        }
         OWN_WAKES.set(0);
-        // Another thread may be in the middle of a wake, and the executor does not wait for all of them.
+        // Another thread may be in the middle of a wake, and the executor does not wait for all of them. An ended worker thus leaves its
+        // queue of 64 KiB and its eventfd.
         std::mem::forget(executor);
     }
 }

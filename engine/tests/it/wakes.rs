@@ -28,7 +28,7 @@ const ROUNDS: u32 = 400;
 /// Requesters that take turns with all kinds at the same time.
 const REQUESTERS: u64 = 4;
 
-/// Tasks that one thread wakes in one go.
+/// Tasks that one thread wakes in one go: fewer than the queue of a worker holds.
 const BURST: usize = 2_000;
 
 /// Names that were resolved so far.
@@ -82,8 +82,8 @@ async fn serve(request: Request, ports: Ports) {
         }
         Kind::Panic => {
             // Without the message of the hook.
-            let outcome = run_blocking(|| std::panic::resume_unwind(Box::new("on purpose"))).await;
-            let _: &io::Error = outcome.as_ref().map(|()| ()).expect_err("it panicked");
+            let outcome: io::Result<()> = run_blocking(|| std::panic::resume_unwind(Box::new("on purpose"))).await;
+            assert!(outcome.is_err());
         }
         Kind::Refusal => assert!(net::connect(&to(ports.closed), CONNECT_WITHIN).await.is_err()),
         Kind::Connect => drop(net::connect(&to(ports.open), CONNECT_WITHIN).await.expect("the port is open")),
@@ -133,6 +133,7 @@ fn request_all(to: &Mailbox<Request>, kinds: &[Kind], rounds: u32, seed: u64) {
 fn a_burst_wakes_every_task(driver: DriverChoice) {
     let (mailboxes, inboxes): (Vec<_>, Vec<_>) = (0..BURST).map(|_| mailbox::<()>()).unzip();
     let (done, finished) = mpsc::channel();
+    let (ready, all_wait) = mpsc::channel();
     let settings = RuntimeSettings { driver, ..RuntimeSettings::default() };
     let worker = Worker::start(0, None, &settings, Arc::default(), move || async move {
         let wait = |inbox: Inbox<()>| {
@@ -143,11 +144,14 @@ fn a_burst_wakes_every_task(driver: DriverChoice) {
             })
         };
         let all: Vec<_> = inboxes.into_iter().map(wait).collect();
+        // The tasks before it have looked at their inboxes.
+        spawn(async move { ready.send(()).expect("the test waits") }).detach();
         for task in all {
             task.await.expect("no panic");
         }
     });
     let worker = worker.expect("the worker starts");
+    all_wait.recv_timeout(LOST_AFTER).expect("the tasks wait");
     mailboxes.iter().for_each(|mailbox| mailbox.send(()));
     for number in 0..BURST {
         assert!(finished.recv_timeout(LOST_AFTER).is_ok(), "only {number} tasks ran");
@@ -159,19 +163,24 @@ fn a_burst_wakes_every_task(driver: DriverChoice) {
 fn a_connect_that_timed_out_is_closed(driver: DriverChoice) {
     let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
-    listener.listen(0).expect("it listens");
+    listener.listen(1).expect("it listens");
     let address = listener.local_addr().expect("bound").as_socket().expect("an IP address");
     // They fill the queue, and the kernel drops further requests.
-    let _queued = TcpStream::connect(address).expect("there is room for one");
+    let _queued = [(); 2].map(|()| TcpStream::connect(address).expect("there is room for two"));
     let (done, finished) = mpsc::channel();
     let settings = RuntimeSettings { driver, ..RuntimeSettings::default() };
     let (stop, stopped) = mailbox::<()>();
     let worker = Worker::start(0, None, &settings, Arc::default(), move || async move {
-        let outcome = net::connect(&Address::Socket(address), Duration::from_millis(100)).await;
+        let outcome = net::connect(&Address::Socket(address), Duration::from_millis(1_000)).await;
         done.send(outcome.map(drop).map_err(|error| error.kind())).expect("the test waits");
         stopped.receive().await;
     });
     let worker = worker.expect("the worker starts");
+    let begun = Instant::now();
+    while connects_under_way(address.port()) == 0 {
+        assert!(begun.elapsed() < LOST_AFTER, "no connect is seen");
+        thread::sleep(Duration::from_millis(10));
+    }
     assert_eq!(finished.recv_timeout(LOST_AFTER), Ok(Err(io::ErrorKind::TimedOut)));
     let begun = Instant::now();
     while connects_under_way(address.port()) > 0 {
@@ -182,7 +191,7 @@ fn a_connect_that_timed_out_is_closed(driver: DriverChoice) {
     worker.join().expect("no panic");
 }
 
-/// Sockets of this machine that have sent their request to the port and wait (`SYN_SENT`, state 2 of `/proc/net/tcp`).
+/// Sockets of this network namespace that have sent their request to the port and wait (`SYN_SENT`, state 2 of `/proc/net/tcp`).
 fn connects_under_way(port: u16) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
     let peer = format!(":{port:04X} 02 ");
@@ -224,6 +233,36 @@ fn no_wake_is_lost(driver: DriverChoice) {
     });
     stop.send(());
     worker.join().expect("no panic");
+}
+
+/// A task that is dropped with its worker may start another one.
+fn a_task_may_be_started_by_the_drop_of_another(driver: DriverChoice) {
+    struct Starts(mpsc::Sender<()>);
+    impl Drop for Starts {
+        fn drop(&mut self) {
+            let dropped = self.0.clone();
+            spawn(async move { drop(dropped) }).detach();
+        }
+    }
+    let (sender, dropped) = mpsc::channel();
+    let settings = RuntimeSettings { driver, ..RuntimeSettings::default() };
+    let worker = Worker::start(0, None, &settings, Arc::default(), move || async move {
+        let starts = Starts(sender);
+        spawn(async move {
+            let _starts = starts;
+            std::future::pending::<()>().await;
+        })
+        .detach();
+        yield_now().await;
+    });
+    worker.expect("the worker starts").join().expect("no panic");
+    assert_eq!(dropped.recv_timeout(LOST_AFTER), Err(mpsc::RecvTimeoutError::Disconnected));
+}
+
+#[test]
+fn a_worker_ends_with_tasks_that_start_others() {
+    a_task_may_be_started_by_the_drop_of_another(DriverChoice::IoUring);
+    a_task_may_be_started_by_the_drop_of_another(DriverChoice::Polling);
 }
 
 #[test]
