@@ -17,7 +17,7 @@ use weir_base::{rng::Rng, time::Time};
 use weir_engine::{
     Inbox, Mailbox, Worker, mailbox, net, run_blocking,
     settings::{Address, DriverChoice, RuntimeSettings},
-    sleep, spawn,
+    sleep, spawn, yield_now,
 };
 
 /// A wake that takes longer is lost: nothing else would end the sleep.
