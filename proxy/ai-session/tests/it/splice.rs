@@ -141,7 +141,8 @@ fn output_is_limited_by_the_least_edit() {
         assert_eq!(limited(endpoint, body), golden);
     }
     let both: Value = serde_json::from_str(&limited(chat, r#"{"model":"m","stream":true}"#)).expect("JSON");
-    let wanted = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "max_completion_tokens": 50});
+    let wanted =
+        json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "max_completion_tokens": 50});
     assert_eq!(both, wanted, "two edits at one place");
 }
 
@@ -154,10 +155,7 @@ fn edits_come_in_the_order_of_their_places() {
     splice.set_model(&facts, "other");
     splice.limit_output(&facts, 5);
     let edits: Vec<_> = splice.edits().map(|(span, text)| (span.of(body.as_bytes()).to_vec(), text)).collect();
-    let wanted: [(&[u8], &[u8]); 3] = [
-        (b"900", b"5"),
-        (b"\"m\"", b"\"other\""),
-        (b"", b",\"stream_options\":{\"include_usage\":true}"),
-    ];
+    let wanted: [(&[u8], &[u8]); 3] =
+        [(b"900", b"5"), (b"\"m\"", b"\"other\""), (b"", b",\"stream_options\":{\"include_usage\":true}")];
     assert_eq!(edits, wanted.map(|(place, text)| (place.to_vec(), text.to_vec())));
 }
