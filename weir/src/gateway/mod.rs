@@ -34,6 +34,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use weir_ai::Spend;
 use weir_base::{
     limits,
     permit::{Budget, ByteLease, LocalBudget},
@@ -119,6 +120,8 @@ pub struct Gateway {
     first: Arc<Snapshot>,
     upgrading: Upgrading,
     balancer: Arc<Balancer>,
+    /// The budgets of AI listeners.
+    spend: Arc<Spend>,
 }
 
 /// The result of a reload.
@@ -141,8 +144,8 @@ impl Gateway {
     /// [`serve`](Self::serve). `source` is the file that reloads read again.
     ///
     /// # Errors
-    /// An address that cannot be bound, TLS files that cannot be used, an access log that cannot be opened, a kernel that refuses
-    /// the configured driver.
+    /// An address that cannot be bound, TLS files that cannot be used, an access log or a journal of budgets that cannot be opened, a
+    /// kernel that refuses the configured driver.
     pub fn prepare(
         snapshot: Snapshot,
         source: Option<PathBuf>,
@@ -156,6 +159,7 @@ impl Gateway {
         let admission = Admission::new(snapshot.limits.connections, snapshot.limits.connections_per_source);
         let plan = Arc::new(Plan::new(snapshot.clone(), TlsContexts::read(&snapshot)?, &admission, None));
         let access_log = AccessLog::open(&snapshot.telemetry.access_log)?;
+        let spend = Arc::new(Spend::open(&snapshot.protocols.ai, count).map_err(io::Error::other)?);
         let sockets = bind_new(&snapshot, None, &mut inheritance.listeners, count)?;
         let bytes = Budget::new(snapshot.limits.buffered_bytes);
         let table = ConnectionTable::new(count);
@@ -170,7 +174,7 @@ impl Gateway {
             table: table.clone(),
             mailboxes: mailboxes.clone(),
             balancer: balancer.clone(),
-            protocols: ProcessProtocols::new(&snapshot, cancels.clone()),
+            protocols: ProcessProtocols::new(&snapshot, cancels.clone(), spend.clone()),
             orders: Orders::default(),
         };
         let orders = shared.orders.clone();
@@ -206,6 +210,7 @@ impl Gateway {
             first: snapshot,
             upgrading: Upgrading::new(inheritance, &registry, cancels),
             balancer,
+            spend,
             registry,
         });
         let _ = orders.set(Arc::new(OrderTaker::new(&gateway)));
