@@ -211,7 +211,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ),
     (
         "kind",
-        "for lanes `shared`, `pinned`, `subscription`, `tracking`, `exclusive`, `pooled`; for error replies the known first words of Redis errors in lower case, and `other`",
+        "for lanes `shared`, `pinned`, `subscription`, `tracking`, `exclusive`, `pooled`; for error replies the known first words of Redis errors in lower case, and `other`; of tokens `input` and `output` with their parts",
     ),
     ("reason", "stable words from the code, never from input"),
     ("culprit", "`client`, `upstream`, `gateway`, `config`"),
@@ -228,6 +228,9 @@ pub const LABELS: &[(&str, &str)] = &[
     ("code", "HTTP status codes"),
     ("sender", "who sent a WebSocket frame: `client`, `origin`"),
     ("status", "what a gRPC call ended with: `0` to `16`, else `other`"),
+    ("model", "names of the models of an AI listener as the configuration has them; `any` without models there"),
+    ("flag", "`estimated`, `partial`"),
+    ("treatment", "`refused`, `observed`"),
     ("version", "version of the build"),
     ("revision", "commit of the build"),
 ];
