@@ -142,8 +142,8 @@ section! {
 }
 
 section! {
-    /// A place of a model. If one fails (no connection, a deadline, 408, 409, 429, 5xx), the next is tried, until the client has a part of a
-    /// response, within `retry_budget_percent` of `[upstream.http]`.
+    /// A place of a model. If one fails (no connection, a deadline, 408, 409, 429, 5xx), the next is tried, until the client has a part
+    /// of a response, within `retry_budget_percent` of `[upstream.http]`.
     pub(crate) struct TargetSection {
         /// The upstream. Requests whose endpoint its `dialect` does not have leave it out.
         required upstream: Name;
