@@ -69,7 +69,7 @@ impl Bill {
             None => {
                 flags.estimated = true;
                 let seen = found.progress.output_bytes;
-                // Of a whole response only its size is known.
+                // A whole response is known by its size alone.
                 let output = if found.progress.events > 0 { seen } else { ending.response_bytes };
                 let (input, output) = (facts.prompt_bytes().div_ceil(TOKEN_BYTES), output.div_ceil(TOKEN_BYTES));
                 Tokens { input, output, ..Tokens::default() }

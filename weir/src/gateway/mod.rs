@@ -179,17 +179,15 @@ impl Gateway {
         };
         let orders = shared.orders.clone();
         let (workers, rings) = shared.start(&snapshot, &cpus, inboxes, &states)?;
-        let driver = same_driver(&states)?;
-        let generation = registry.shared().gauge(&catalog::CONFIG_GENERATION, &[]);
         let gateway = Arc::new(Self {
             plan: ArcSwap::new(plan),
             admission,
             bytes,
             table,
+            driver: same_driver(&states)?,
             states,
             mailboxes,
             workers: Mutex::new(workers),
-            driver,
             phase: AtomicU8::new(Phase::Starting as u8),
             drain_begun: Mutex::new(None),
             drain_requested: tokio::sync::Notify::new(),
@@ -201,7 +199,7 @@ impl Gateway {
             background: Mutex::default(),
             departures: Mutex::default(),
             listening: Mutex::new(sockets),
-            generation,
+            generation: registry.shared().gauge(&catalog::CONFIG_GENERATION, &[]),
             access: OnceLock::new(),
             log_level: OnceLock::new(),
             descriptors,
