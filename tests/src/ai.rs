@@ -1,4 +1,4 @@
-//! Language models: the lab's origin as a process, and the SDKs of providers, each as a program that runs a list of checks against a URL
+//! Language models: the lab's origin as a process, a gateway in front of it, and the SDKs of providers, each as a program that runs a list of checks against a URL
 //! (`tests/clients/ai`). A check chooses its reply by words in its prompt, so the same program runs directly and through a gateway.
 
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::deadline::until_true;
-use crate::gateway::program;
+use crate::gateway::{Gateway, program};
 use crate::http::HttpClient;
 use crate::port;
 use crate::stream::Address;
@@ -80,6 +80,47 @@ impl Drop for AiOrigin {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A key of the gateways of these tests.
+pub const KEY: &str = "sk-weir-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+/// Its hash.
+const KEY_HASH: &str = "100d9230e98fa6b38710e53e7a179699304f740315e7a2968324695861f1cb6f";
+
+/// The key of the provider, which no client has.
+pub const PROVIDER_KEY: &str = "provider-key-of-the-operator";
+
+/// A gateway in front of an origin, with two workers, [`KEY`] and this dialect. `state`: the folder of its budgets. `more`: further
+/// lines of `[listener.ai]`, and tables behind it.
+///
+/// # Panics
+/// If it does not start.
+#[must_use]
+pub fn gateway(origin: &AiOrigin, dialect: &str, state: &Path, more: &str) -> Gateway {
+    let address = Address::port(port::free());
+    let text = format!(
+        "[runtime]\nworkers = 2\n[ai]\nstate = \"{}\"\n\
+         [[upstream]]\nname = \"provider\"\nendpoints = [\"{}\"]\n\
+         [upstream.ai]\ndialect = \"{dialect}\"\napi_key = \"env:PROVIDER_KEY\"\n\
+         [[listener]]\nname = \"ai\"\nprotocol = \"ai\"\nbind = \"{}\"\nupstream = \"provider\"\n\
+         [listener.ai]\nkeys = \"required\"\n{more}\n\
+         [[listener.ai.key]]\nname = \"sdk\"\nsha256 = \"{KEY_HASH}\"\n",
+        state.display(),
+        origin.address.text(),
+        address.text()
+    );
+    Gateway::with_environment(&text, address, &[("PROVIDER_KEY".to_owned(), PROVIDER_KEY.to_owned())])
+}
+
+/// The lines of the usage log in a folder of budgets.
+///
+/// # Panics
+/// If a line is no JSON.
+#[must_use]
+pub fn usage(state: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(state.join("usage.log")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 /// An SDK of a provider.

@@ -256,6 +256,13 @@ impl HttpClient {
         std::mem::take(&mut self.buffer)
     }
 
+    /// Reads until the connection ends, however it does.
+    pub fn to_end(&mut self) -> Vec<u8> {
+        let begun = Instant::now();
+        while begun.elapsed() < WAIT && self.receive(WAIT) {}
+        std::mem::take(&mut self.buffer)
+    }
+
     /// Nothing comes for `limit`, and the connection stays open.
     ///
     /// # Panics

@@ -15,6 +15,7 @@ mod front;
 mod gateway;
 mod import;
 mod init;
+mod keys;
 mod lab_compare;
 mod lab_knee;
 mod lab_load;
@@ -74,6 +75,8 @@ enum Command {
     #[command(subcommand)]
     Import(import::ImportCommand),
     Shards(shards::ShardsArgs),
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
     Completion(completion::CompletionArgs),
     #[command(hide = true)]
     Man(man::ManArgs),
@@ -131,6 +134,7 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
         Command::Routes(args) => routes::run(&args),
         Command::Import(command) => import::run(&command),
         Command::Shards(args) => shards::run(&args),
+        Command::Keys(command) => keys::run(&command),
         Command::Completion(args) => completion::run(&args, Cli::command()),
         Command::Man(args) => man::run(&args, Cli::command()),
         Command::Lab(Lab::Origin(command)) => origin::run(&command),

@@ -213,9 +213,9 @@ const LANES: &[Lane] = &[
     },
     Lane {
         name: "ai",
-        about: "the SDKs of OpenAI and Anthropic, and the load of the lab, against its origin",
+        about: "the AI gateway: the SDKs of OpenAI and Anthropic directly and through it, its ledger, and the load of the lab",
         needs: &[Part::AiSdks],
-        when: covers(&["weir-origin", "weir-load"], &["weir"], AI_PATHS),
+        when: covers(&["weir-ai", "weir-origin", "weir-load"], PRODUCT, AI_PATHS),
         minutes: 3,
         programs: true,
         body: |run| products::all(run, "ai"),

@@ -5,9 +5,9 @@ use weir_telemetry::Level;
 use crate::section::Section as _;
 use crate::snapshot::Snapshot;
 
-/// Keys whose change takes effect only at the next start, or tables of such keys: threads, the memory of requests and the access
-/// log are laid out once, and the admin server must stay reachable where it is.
-const RESTART: [&str; 10] = [
+/// Keys whose change takes effect only at the next start, or tables of such keys: threads, the memory of requests, the access log and
+/// the journal of budgets are laid out once, and the admin server must stay reachable where it is.
+const RESTART: [&str; 11] = [
     "runtime",
     "admin.bind",
     "telemetry.log_format",
@@ -18,6 +18,7 @@ const RESTART: [&str; 10] = [
     "telemetry.access_log.rotate_keep",
     "telemetry.keys",
     "telemetry.slow_log",
+    "ai.state",
 ];
 
 /// The part of a telemetry level that takes effect only at the next start, if it changes to or from `off`.

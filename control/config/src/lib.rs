@@ -58,6 +58,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use explain::explain;
 pub use knee::KNEE_BYTES_MAX;
 pub use load::{FILE_BYTES_MAX, check, check_offline, load, rehearse, reload};
+pub use protocols::ai::AiUpstreamSettings;
 pub use protocols::http::{HttpUpstreamSettings, RouteObject};
 pub use protocols::{ListenerProtocol, ProcessSettings, ProtocolName, UpstreamProtocol};
 pub use reference::reference;

@@ -60,7 +60,7 @@ macro_rules! whole_numbers {
     )+ };
 }
 
-whole_numbers!(u16, u32);
+whole_numbers!(u16, u32, u64);
 
 /// The number, unless it is one that 128 bits do not hold either.
 fn shown_integer(number: i128) -> String {

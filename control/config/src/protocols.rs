@@ -3,6 +3,7 @@
 //! The word of `protocol` in the file, the keys that only one protocol has, the settings of the snapshot and the refusal of
 //! keys without effect follow from the list at the end of this file.
 
+pub(crate) mod ai;
 pub(crate) mod http;
 pub(crate) mod postgres;
 pub(crate) mod redis;
@@ -51,6 +52,8 @@ pub(crate) trait Protocol {
     const SCENARIOS: &'static [&'static str] = &[];
     /// Keys of `[[listener]]` that another protocol declares, and that have an effect here too.
     const SHARED_LISTENER_KEYS: &'static [&'static str] = &[];
+    /// The same of `[[upstream]]`.
+    const SHARED_UPSTREAM_KEYS: &'static [&'static str] = &[];
     /// Its sessions refuse requests beyond a rate.
     const SHEDS: bool = false;
 
@@ -137,6 +140,8 @@ pub(crate) struct Row {
     pub(crate) sheds: bool,
     /// See [`Protocol::SHARED_LISTENER_KEYS`].
     pub(crate) shared_listener_keys: &'static [&'static str],
+    /// See [`Protocol::SHARED_UPSTREAM_KEYS`].
+    pub(crate) shared_upstream_keys: &'static [&'static str],
     /// See [`Protocol::unfit_at_listener`].
     pub(crate) unfit_at_listener: UnfitKeys,
     /// See [`Protocol::unfit_at_upstream`].
@@ -185,6 +190,7 @@ macro_rules! protocols {
                         scenarios: $folder::$protocol::SCENARIOS,
                         sheds: $folder::$protocol::SHEDS,
                         shared_listener_keys: $folder::$protocol::SHARED_LISTENER_KEYS,
+                        shared_upstream_keys: $folder::$protocol::SHARED_UPSTREAM_KEYS,
                         unfit_at_listener: $folder::$protocol::unfit_at_listener,
                         unfit_at_upstream: $folder::$protocol::unfit_at_upstream,
                         listener_keys: <$folder::$protocol as Protocol>::ListenerKeys::names,
@@ -333,6 +339,10 @@ protocols! {
     postgres Postgres {
         /// PostgreSQL's protocol 3.
         Postgres "postgres" "PostgreSQL"
+    }
+    ai Ai {
+        /// OpenAI's and Anthropic's APIs.
+        Ai "ai" "AI"
     }
 }
 

@@ -149,6 +149,43 @@ text_value!(
     |text| text.0.clone()
 );
 
+/// An amount of money, in millionths of its currency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Money(pub(crate) u64);
+
+text_value!(
+    Money,
+    "an amount of money",
+    "2.50",
+    |text| {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let micros = (is_number(whole) && is_number(fraction) && fraction.len() <= 6)
+            .then(|| format!("{whole}{fraction:0<6}").parse().ok())
+            .flatten();
+        micros.map(Self).ok_or_else(|| "write a number with up to six decimals in quotes, such as \"2.50\"".to_owned())
+    },
+    |money| {
+        let text = format!("{}.{:06}", money.0 / 1_000_000, money.0 % 1_000_000);
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    }
+);
+
+/// A time in UTC, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UtcTime(pub(crate) u64);
+
+text_value!(
+    UtcTime,
+    "a time in UTC",
+    "2027-01-31T00:00:00Z",
+    |text| {
+        let help = "write it as in \"2027-01-31T00:00:00Z\"";
+        weir_base::time::from_rfc3339(text).map(Self).ok_or_else(|| help.to_owned())
+    },
+    |time| weir_base::time::rfc3339(time.0)
+);
+
 /// The two characters around a hash tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(pub(crate) HashTag);

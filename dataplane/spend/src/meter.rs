@@ -56,6 +56,11 @@ impl Meter {
         Self { ledger, journal }
     }
 
+    /// The accounts of the process.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// The verdict of the key's policies about the request alone. `None`: there are no keys, and nothing is limited.
     pub fn judge(&self, key: Option<&Key>, facts: &Facts<'_>) -> Verdict {
         judge(levels(key).iter().map(|level| &*level.policy), facts)

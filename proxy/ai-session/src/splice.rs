@@ -55,6 +55,35 @@ impl Splice {
         true
     }
 
+    /// Limits the output to `tokens`: larger limits of the request become this one, and one without a limit gets it. An
+    /// endpoint without output stays as it is.
+    pub fn limit_output(&mut self, facts: &Facts, tokens: u64) {
+        let own = match facts.endpoint {
+            Endpoint::Chat => "\"max_completion_tokens\":",
+            Endpoint::Responses => "\"max_output_tokens\":",
+            Endpoint::Completions | Endpoint::Messages => "\"max_tokens\":",
+            Endpoint::Embeddings => return,
+        };
+        let options = &facts.options;
+        let limits = [options.max_tokens, options.max_completion_tokens, options.max_output_tokens];
+        let mut is_limited = false;
+        for limit in limits.iter().flatten() {
+            is_limited = true;
+            if limit.value > tokens {
+                self.replace(limit.span, itoa::Buffer::new().format(tokens).as_bytes().to_vec());
+            }
+        }
+        if !is_limited {
+            let member = [own.as_bytes(), itoa::Buffer::new().format(tokens).as_bytes()].concat();
+            self.insert(facts.body, facts.members, &member);
+        }
+    }
+
+    /// The edits: a place, and the bytes in it. Places are in order.
+    pub fn edits(self) -> impl Iterator<Item = (Span, Vec<u8>)> {
+        self.edits.into_iter().map(|edit| (edit.span, edit.text))
+    }
+
     /// Puts `text` in the place of the bytes at `span`, which overlap no other edit.
     pub fn replace(&mut self, span: Span, text: Vec<u8>) {
         let at = self.edits.partition_point(|edit| edit.span.start < span.start);

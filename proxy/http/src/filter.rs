@@ -1,6 +1,6 @@
 //! HTTP filters: another room takes part in the exchanges of a route.
 //!
-//! A route has a filter factory in its action; a route without one pays for a look at an empty option. All of it runs on the worker of
+//! A route has a filter factory in its action, or else that of its listener; without either it pays for a look at two empty options. All of it runs on the worker of
 //! the exchange and must not block. [`FilterFactory::create`] gives an exchange its filter, which is the same object to the end: with the
 //! response it still has the state of the request. The calls for one request, in their order:
 //!
@@ -58,8 +58,9 @@ pub use crate::{
     refusal_format::{FormattedRefusal, RefusalFacts},
 };
 
-/// The filter factory of a route. Shared by all workers.
-pub trait FilterFactory: fmt::Debug + Send + Sync {
+/// Creates the filters of a route, or of a listener on one worker ([`Service::filtered`](crate::Service::filtered)). All workers share
+/// that of a route.
+pub trait FilterFactory: fmt::Debug {
     /// Creates the filter of an exchange whose request the route has taken. `caller` has no identity and no request id yet.
     fn create(&self, head: &RequestHead, caller: &Caller) -> Box<dyn HttpFilter>;
 }

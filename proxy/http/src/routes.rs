@@ -76,8 +76,8 @@ pub struct Action {
     pub number: usize,
     /// Instead of the listener's.
     pub upgrades: Option<Upgrades>,
-    /// Another room that takes part.
-    pub filter: Option<Arc<dyn FilterFactory>>,
+    /// Another room that takes part. `None`: that of the listener, if it has one.
+    pub filter: Option<Arc<dyn FilterFactory + Send + Sync>>,
 }
 
 impl Action {

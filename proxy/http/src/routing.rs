@@ -14,7 +14,7 @@ use crate::{
     destination::{Destination, HandlerRoute, UpstreamRoute, body_bytes_max},
     ext_auth::ExtAuth,
     facts::Facts,
-    filter::{Caller, Handler},
+    filter::{Caller, FilterFactory, Handler},
     filter_handle::FilterHandle,
     forward::{self, Forwarded},
     local_reply::LocalReply,
@@ -126,7 +126,7 @@ fn choose<'a>(
     if let Some(notes) = &request.notes {
         notes.note_route(&route.name);
     }
-    create_filter(connection, route, head, request);
+    create_filter(connection, routing, route, head, request);
     let admitted = check_policies(connection, action, head, request, settings, known);
     if let Some(filter_handle) = request.filter_handle.get() {
         filter_handle.caller().borrow_mut().identity = identity(request);
@@ -166,12 +166,22 @@ fn choose<'a>(
     Ok(Destination::Upstream(routed))
 }
 
-/// Creates the filter of the exchange, if the route has a factory and the request has no filter from before a wait.
-fn create_filter(connection: &Connection, route: &Route<Action>, head: &RequestHead, request: &RequestContext) {
-    let Some(filter) = &route.action.filter else { return };
+/// Creates the filter of the exchange, if the route or the listener has a factory and the request has no filter from before a wait.
+fn create_filter(
+    connection: &Connection,
+    routing: &Routing,
+    route: &Route<Action>,
+    head: &RequestHead,
+    request: &RequestContext,
+) {
+    let factory: &dyn FilterFactory = match (&route.action.filter, &routing.filters) {
+        (Some(own), _) => &**own,
+        (None, Some(of_listener)) => &**of_listener,
+        (None, None) => return,
+    };
     request.filter_handle.get_or_init(|| {
         let caller = caller(connection, route, head);
-        Rc::new(FilterHandle::new(filter.create(head, &caller), caller, request.arrived))
+        Rc::new(FilterHandle::new(factory.create(head, &caller), caller, request.arrived))
     });
 }
 
@@ -318,7 +328,7 @@ fn prepare_for_upstream(
     admitted: Option<&Admitted>,
 ) {
     let action = routed.action;
-    if matches!(routed.upstream.affinity(), Affinity::Address) || action.filter.is_some() {
+    if matches!(routed.upstream.affinity(), Affinity::Address) || request.filter_handle.get().is_some() {
         // While the head still says what proxies have said.
         let _ = request.client.set(connection.addresses(&head.fields).1);
     }

@@ -10,6 +10,7 @@ use weir_listener::{CoreShare, Sessions, settings::ListenerSettings};
 use weir_policy::http::{SeenCredentials, TokenCache};
 
 use crate::{
+    filter::FilterFactory,
     metrics::{ListenerMetrics, RouteMetrics},
     reload,
     routes::Routes,
@@ -27,6 +28,8 @@ pub(crate) struct Routing {
     pub(crate) offers_websocket: bool,
     /// In the order of [`Routes::names`]; empty for a listener without routes of its own.
     pub(crate) metrics: Vec<Rc<RouteMetrics>>,
+    /// For routes without a factory of their own.
+    pub(crate) filters: Option<Rc<dyn FilterFactory>>,
 }
 
 impl Routing {
@@ -59,10 +62,22 @@ impl Service {
         http: HttpListenerSettings,
         upstreams: Vec<Rc<HttpUpstream>>,
     ) -> Rc<Self> {
+        Self::filtered(core, listener, http, upstreams, None)
+    }
+
+    /// The same with a filter factory for all its routes that have none of their own. It belongs to this worker, so it may count in
+    /// the worker's own cells.
+    pub fn filtered(
+        core: CoreShare,
+        listener: ListenerSettings,
+        http: HttpListenerSettings,
+        upstreams: Vec<Rc<HttpUpstream>>,
+        filters: Option<Rc<dyn FilterFactory>>,
+    ) -> Rc<Self> {
         let name = listener.name.clone();
         Rc::new(Self {
             metrics: Rc::new(ListenerMetrics::new(&core, &name)),
-            routing: RefCell::new(routing(&core, &name, &http, (*http.routes).clone(), upstreams)),
+            routing: RefCell::new(routing(&core, &name, &http, (*http.routes).clone(), (upstreams, filters))),
             seen: RefCell::default(),
             tokens: RefCell::default(),
             http: RefCell::new(Rc::new(http)),
@@ -73,11 +88,23 @@ impl Service {
 
     /// New settings; they hold from the next request of each connection on.
     pub fn update(&self, listener: ListenerSettings, http: HttpListenerSettings, upstreams: Vec<Rc<HttpUpstream>>) {
+        self.update_filtered(listener, http, upstreams, None);
+    }
+
+    /// The same for a listener that was made by [`Service::filtered`].
+    pub fn update_filtered(
+        &self,
+        listener: ListenerSettings,
+        http: HttpListenerSettings,
+        upstreams: Vec<Rc<HttpUpstream>>,
+        filters: Option<Rc<dyn FilterFactory>>,
+    ) {
         self.sessions.update(listener);
         let mut routes = (*http.routes).clone();
         reload::keep_limits(&self.routing.borrow().routes, &mut routes);
         reload::keep_keys(&self.routing.borrow().routes, &routes);
-        *self.routing.borrow_mut() = routing(self.sessions.core(), self.sessions.name(), &http, routes, upstreams);
+        *self.routing.borrow_mut() =
+            routing(self.sessions.core(), self.sessions.name(), &http, routes, (upstreams, filters));
         *self.http.borrow_mut() = Rc::new(http);
     }
 
@@ -100,10 +127,10 @@ fn routing(
     listener: &str,
     http: &HttpListenerSettings,
     routes: Routes,
-    upstreams: Vec<Rc<HttpUpstream>>,
+    (upstreams, filters): (Vec<Rc<HttpUpstream>>, Option<Rc<dyn FilterFactory>>),
 ) -> Rc<Routing> {
     let metrics = RouteMetrics::all(&core.metrics, listener, &routes.names);
     let mut own = routes.table.routes().iter().filter_map(|route| route.action.upgrades);
     let offers_websocket = http.upgrades.websocket || own.any(|upgrades| upgrades.websocket);
-    Rc::new(Routing { routes, upstreams, offers_websocket, metrics })
+    Rc::new(Routing { routes, upstreams, offers_websocket, metrics, filters })
 }

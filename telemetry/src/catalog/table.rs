@@ -80,6 +80,11 @@ catalog! {
         POSTGRES_PAUSED = gauge "weir_postgres_paused_databases" ["listener"] "Databases that PAUSE or KILL stops now, until RESUME; an order for all databases counts as one more. Listeners with one upstream have its pauses in common.";
         POSTGRES_NOTIFICATIONS = counter "weir_postgres_notifications_total" ["listener"] "Notifications given to such clients, counted for each of them.";
         POSTGRES_LISTEN_GAPS = counter "weir_postgres_listen_gaps_total" ["upstream", "endpoint"] "Times that the connection which listens for all clients was lost: notifications of that moment are lost. The connections themselves are in `weir_lanes_open` as `subscription`.";
+        AI_REQUESTS = counter "weir_ai_requests_total" ["listener", "model"] "Requests that an AI listener sent to a provider, by the model as the configuration names it; `any` without models there.";
+        AI_FLAGGED = counter "weir_ai_flagged_requests_total" ["listener", "model", "flag"] "Of these, requests whose tokens are not all reported by their provider: counted here (`estimated`), or of a response that did not come to its end (`partial`).";
+        AI_TOKENS = counter "weir_ai_tokens_total" ["listener", "model", "kind"] "Tokens as they were charged: `input` with its parts `cached_input`, `cache_write` and `audio_input`; `output` with `reasoning` and `audio_output`.";
+        AI_COST = counter "weir_ai_cost_micros_total" ["listener", "model"] "Cost by the prices of the configuration, in millionths of their currency.";
+        AI_FIRST_TOKEN = histogram "weir_ai_first_token_seconds" ["listener", "model"] "From the head of a request to the first event of its stream, or to the head of a response that is no stream.", buckets(Buckets::REQUEST);
         REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "The overhead by stage.";
     }
     "Limits and refusals" {
@@ -89,6 +94,8 @@ catalog! {
         HTTP_FAULTS = counter "weir_http_faults_total" ["listener", "kind"] "Failures made on purpose by the `fault` of a route: delay, abort.";
         HTTP_DENIED = counter "weir_http_denied_total" ["listener", "reason"] "HTTP requests that a policy of their listener or route refused, by the reason of the refusal.";
         HTTP_TIMEOUTS = counter "weir_http_timeouts_total" ["listener", "reason"] "HTTP exchanges that a deadline ended while their origin was waited for: response_timeout, first_byte_timeout, request_timeout; idle_timeout and call_expired within a response.";
+        AI_REFUSALS = counter "weir_ai_refusals_total" ["listener", "reason", "treatment"] "Requests of AI listeners that a key, its policy, a rate, a budget or the form of the body refused (`refused`), or would have if the policy did not only observe (`observed`).";
+        AI_JOURNAL_FAILING = gauge "weir_ai_journal_failing" [] "1 while the journal of budgets or the usage log takes no records: keys with a budget are refused then. Only with `ai.state`.", merged(Merge::Max);
         VIOLATIONS = counter "weir_violations_total" ["listener", "reason", "culprit"] "Rules and limits broken by a peer.";
         DEFENSIVE_CLOSES = counter "weir_defensive_closes_total" ["listener", "reason"] "Connections the gateway closed to defend itself.";
         BUFFERED_BYTES = gauge "weir_buffered_bytes" [] "Bytes buffered under the aggregate budget.";
@@ -204,7 +211,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ),
     (
         "kind",
-        "for lanes `shared`, `pinned`, `subscription`, `tracking`, `exclusive`, `pooled`; for error replies the known first words of Redis errors in lower case, and `other`",
+        "for lanes `shared`, `pinned`, `subscription`, `tracking`, `exclusive`, `pooled`; for error replies the known first words of Redis errors in lower case, and `other`; of tokens `input` and `output` with their parts",
     ),
     ("reason", "stable words from the code, never from input"),
     ("culprit", "`client`, `upstream`, `gateway`, `config`"),
@@ -221,6 +228,9 @@ pub const LABELS: &[(&str, &str)] = &[
     ("code", "HTTP status codes"),
     ("sender", "who sent a WebSocket frame: `client`, `origin`"),
     ("status", "what a gRPC call ended with: `0` to `16`, else `other`"),
+    ("model", "names of the models of an AI listener as the configuration has them; `any` without models there"),
+    ("flag", "`estimated`, `partial`"),
+    ("treatment", "`refused`, `observed`"),
     ("version", "version of the build"),
     ("revision", "commit of the build"),
 ];

@@ -1,4 +1,7 @@
-//! Language models: the SDKs of providers, and the load of the lab, against its origin.
+//! Language models: the SDKs of providers against the lab's origin, directly and through the gateway; its bytes and its books; and the
+//! load of the lab.
 
 mod load;
 mod sdks;
+mod through;
+mod truth;

@@ -5,7 +5,7 @@ use weir_tests::ai::{AiOrigin, Sdk};
 use weir_tests::suite::outcome::{TestOutcome, TestOutcomes};
 
 /// At least `least` checks ran, and all hold.
-fn holds(outcomes: &TestOutcomes, least: usize) {
+pub fn holds(outcomes: &TestOutcomes, least: usize) {
     assert!(outcomes.problems.is_empty(), "{}", outcomes.problems.join("\n"));
     let failed: Vec<_> = outcomes.tests.iter().filter(|(_, end)| **end != TestOutcome::Passed).collect();
     assert!(failed.is_empty(), "{failed:#?}");

@@ -23,12 +23,20 @@ pub const PROTOCOL: Protocol = Protocol {
 const TLS_ALERT: u8 = 21;
 
 fn ask(contact: &mut ProbeConnection<'_>) -> Result<String, String> {
+    get(contact, "/")
+}
+
+/// Sends a GET of a path.
+///
+/// # Errors
+/// As [`Protocol::ask`](super::Protocol).
+pub fn get(contact: &mut ProbeConnection<'_>, path: &str) -> Result<String, String> {
     let host = match contact.address {
         Address::Unix(_) => "localhost".to_owned(),
         other => other.to_string(),
     };
     let request = format!(
-        "GET / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir/{}\r\nAccept: */*\r\nConnection: close\r\n\r\n",
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir/{}\r\nAccept: */*\r\nConnection: close\r\n\r\n",
         env!("CARGO_PKG_VERSION")
     );
     let is_whole = |bytes: &[u8]| bytes.windows(4).any(|four| four == b"\r\n\r\n");
@@ -48,7 +56,7 @@ fn ask(contact: &mut ProbeConnection<'_>) -> Result<String, String> {
     let field =
         |line: &str| line.split_once(':').map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()));
     let named = lines.map_while(field).find(|(name, _)| name == "server").map(|(_, value)| format!(" ({value})"));
-    Ok(format!("{status}{}, responded to GET / in {}", named.unwrap_or_default(), millis(took)))
+    Ok(format!("{status}{}, responded to GET {path} in {}", named.unwrap_or_default(), millis(took)))
 }
 
 fn try_it(address: &Address) -> String {

@@ -107,6 +107,7 @@ impl Gateway {
                 tracing::error!(%error, "worker");
             }
         }
+        self.spend.flush();
         if let Some(departures) = lock(&self.departures).take() {
             departures.finish(deadline);
         }

@@ -34,6 +34,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use weir_ai::Spend;
 use weir_base::{
     limits,
     permit::{Budget, ByteLease, LocalBudget},
@@ -119,6 +120,8 @@ pub struct Gateway {
     first: Arc<Snapshot>,
     upgrading: Upgrading,
     balancer: Arc<Balancer>,
+    /// The budgets of AI listeners.
+    spend: Arc<Spend>,
 }
 
 /// The result of a reload.
@@ -141,8 +144,8 @@ impl Gateway {
     /// [`serve`](Self::serve). `source` is the file that reloads read again.
     ///
     /// # Errors
-    /// An address that cannot be bound, TLS files that cannot be used, an access log that cannot be opened, a kernel that refuses
-    /// the configured driver.
+    /// An address that cannot be bound, TLS files that cannot be used, an access log or a journal of budgets that cannot be opened, a
+    /// kernel that refuses the configured driver.
     pub fn prepare(
         snapshot: Snapshot,
         source: Option<PathBuf>,
@@ -156,6 +159,7 @@ impl Gateway {
         let admission = Admission::new(snapshot.limits.connections, snapshot.limits.connections_per_source);
         let plan = Arc::new(Plan::new(snapshot.clone(), TlsContexts::read(&snapshot)?, &admission, None));
         let access_log = AccessLog::open(&snapshot.telemetry.access_log)?;
+        let spend = Arc::new(Spend::open(&snapshot.protocols.ai, count).map_err(io::Error::other)?);
         let sockets = bind_new(&snapshot, None, &mut inheritance.listeners, count)?;
         let bytes = Budget::new(snapshot.limits.buffered_bytes);
         let table = ConnectionTable::new(count);
@@ -170,22 +174,20 @@ impl Gateway {
             table: table.clone(),
             mailboxes: mailboxes.clone(),
             balancer: balancer.clone(),
-            protocols: ProcessProtocols::new(&snapshot, cancels.clone()),
+            protocols: ProcessProtocols::new(&snapshot, cancels.clone(), spend.clone()),
             orders: Orders::default(),
         };
         let orders = shared.orders.clone();
         let (workers, rings) = shared.start(&snapshot, &cpus, inboxes, &states)?;
-        let driver = same_driver(&states)?;
-        let generation = registry.shared().gauge(&catalog::CONFIG_GENERATION, &[]);
         let gateway = Arc::new(Self {
             plan: ArcSwap::new(plan),
             admission,
             bytes,
             table,
+            driver: same_driver(&states)?,
             states,
             mailboxes,
             workers: Mutex::new(workers),
-            driver,
             phase: AtomicU8::new(Phase::Starting as u8),
             drain_begun: Mutex::new(None),
             drain_requested: tokio::sync::Notify::new(),
@@ -197,7 +199,7 @@ impl Gateway {
             background: Mutex::default(),
             departures: Mutex::default(),
             listening: Mutex::new(sockets),
-            generation,
+            generation: registry.shared().gauge(&catalog::CONFIG_GENERATION, &[]),
             access: OnceLock::new(),
             log_level: OnceLock::new(),
             descriptors,
@@ -206,6 +208,7 @@ impl Gateway {
             first: snapshot,
             upgrading: Upgrading::new(inheritance, &registry, cancels),
             balancer,
+            spend,
             registry,
         });
         let _ = orders.set(Arc::new(OrderTaker::new(&gateway)));

@@ -1,5 +1,6 @@
 //! The protocols of the gateway: one file each behind the trait [`Protocol`], and the list from which the rest derives.
 
+mod ai;
 mod http;
 mod postgres;
 mod redis;
@@ -7,11 +8,13 @@ mod tcp;
 
 use std::{any::Any, collections::HashMap, io, rc::Rc, sync::Arc};
 
+use weir_ai::Spend;
 use weir_base::time::Time;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_listener::{CoreShare, Service, settings::ListenerSettings};
 use weir_postgres::{CancelRelay, WorkerShare};
 use weir_redis::{Insight, InsightShare, RedisShare};
+use weir_spend::meter::Meter;
 use weir_upstream::{EndpointShare, ExclusiveUpstream, Multiplexer, UpstreamMetrics, settings::UpstreamSettings};
 
 use super::insight::insight_settings;
@@ -23,12 +26,13 @@ pub struct ProcessProtocols {
     insight: weir_redis::insight::settings::InsightSettings,
     insight_share: Arc<InsightShare>,
     cancels: CancelRelay,
+    spend: Arc<Spend>,
 }
 
 impl ProcessProtocols {
-    /// The state at the start of a process.
-    pub fn new(snapshot: &Snapshot, cancels: CancelRelay) -> Self {
-        Self { insight: insight_settings(snapshot), insight_share: Arc::default(), cancels }
+    /// The state at the start of a process. `spend`: the budgets of AI listeners.
+    pub fn new(snapshot: &Snapshot, cancels: CancelRelay, spend: Arc<Spend>) -> Self {
+        Self { insight: insight_settings(snapshot), insight_share: Arc::default(), cancels, spend }
     }
 
     /// The state of one worker.
@@ -36,7 +40,8 @@ impl ProcessProtocols {
         let seed = Time::now().as_nanos() ^ (worker as u64) << 48;
         let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker, seed));
         let redis = RedisShare { waiting: Rc::default(), insight };
-        WorkerProtocols { worker, redis, postgres: Rc::default(), cancels: self.cancels }
+        let meter = self.spend.meter(worker);
+        WorkerProtocols { worker, redis, postgres: Rc::default(), cancels: self.cancels, meter }
     }
 }
 
@@ -47,6 +52,8 @@ pub struct WorkerProtocols {
     pub postgres: Rc<WorkerShare>,
     /// The way of cancel requests to the process before.
     pub cancels: CancelRelay,
+    /// Admission by the budgets of the process.
+    pub meter: Meter,
 }
 
 /// The state that the workers share of one listener, in the form of its protocol.
@@ -225,7 +232,8 @@ protocols! {
     redis Redis,
     http Http,
     tcp Tcp,
-    postgres Postgres
+    postgres Postgres,
+    ai Ai
 }
 
 /// Makes an upstream of one worker.

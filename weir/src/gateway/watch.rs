@@ -75,6 +75,9 @@ pub fn run(gateway: &Gateway) {
         *lock(&gateway.loads) = loads;
         let shares = errors.look(&gateway.registry, &gateway.snapshot(), Time::now());
         *lock(&gateway.errors) = shares;
+        if let Some(is_failing) = gateway.spend.is_failing() {
+            shared.gauge(&catalog::AI_JOURNAL_FAILING, &[]).set(is_failing.into());
+        }
         served.look(&gateway.registry, &gateway.snapshot(), certificates::now());
         let connections = gateway.connections();
         peak = peak.max(connections);

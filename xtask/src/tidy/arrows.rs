@@ -43,6 +43,7 @@ const ROOMS: &[Room] = &[
         folder: "proxy",
         may_use: PROXY_USES,
         besides: &[
+            ("weir-ai", "weir-ai-session"),
             ("weir-ai", "weir-http"),
             ("weir-flags", "weir-http"),
             ("weir-postgres", "weir-postgres-session"),

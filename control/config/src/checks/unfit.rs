@@ -23,8 +23,12 @@ pub(super) fn listener(section: &ListenerSection, path: &str, reader: &mut Reade
 
 /// Checks an upstream whose listeners and routes speak `protocol`.
 pub(super) fn upstream(section: &UpstreamSection, protocol: ProtocolName, path: &str, reader: &mut Reader<'_>) {
-    let table =
-        Table { keys: |row| row.upstream_keys, unfit: |row| row.unfit_at_upstream, shared: |_| &[], has_knee: false };
+    let table = Table {
+        keys: |row| row.upstream_keys,
+        unfit: |row| row.unfit_at_upstream,
+        shared: |row| row.shared_upstream_keys,
+        has_knee: false,
+    };
     table.refuse(section, protocol, path, reader);
 }
 

@@ -83,7 +83,7 @@ fn a_mistake_gets_near_names() {
 
 /// Mistakes of a file that has nothing but the example: names without their tables, keys without their company, files that are
 /// not there.
-const OF_THE_REST: [&str; 15] = [
+const OF_THE_REST: [&str; 16] = [
     "does not exist",
     "is not set",
     "cannot read",
@@ -96,6 +96,7 @@ const OF_THE_REST: [&str; 15] = [
     "no route is of",
     "has no value",
     "has no requests",
+    "has 0 targets",
     "changes nothing",
     "stands without",
     "the file has no listener",

@@ -1,4 +1,5 @@
 //! Tests of the configuration as its users see it: files, diagnostics, examples, the generated reference.
+mod ai;
 mod diagnostics;
 mod effects;
 mod examples;

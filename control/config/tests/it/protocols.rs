@@ -60,6 +60,9 @@ fn mistakes(file: &Table) -> Diagnostics {
         "REPORTS_API_KEY",
         "APP_PASSWORD",
         "PG_PASSWORD",
+        "OPENAI_API_KEY",
+        "AZURE_API_KEY",
+        "ANTHROPIC_API_KEY",
     ];
     surroundings.variables.extend(variables.map(|name| (name, "0123456789abcdef".to_owned())));
     let source = toml::to_string(file).expect("a file");

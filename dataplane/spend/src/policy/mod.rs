@@ -75,7 +75,7 @@ pub struct Policy {
 pub struct Facts<'a> {
     /// The client's address.
     pub source: IpAddr,
-    /// The model, after aliases: the one that is used is the one that is judged.
+    /// The model by the name that the client uses. An alias is the operator's, and has a name of its own in the rules.
     pub model: &'a str,
     /// The price table has the model.
     pub is_priced: bool,

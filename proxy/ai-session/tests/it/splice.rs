@@ -118,3 +118,44 @@ proptest! {
         prop_assert_eq!(edited, wanted);
     }
 }
+
+#[test]
+fn output_is_limited_by_the_least_edit() {
+    let limited = |endpoint, body: &str| {
+        let facts = read(endpoint, body.as_bytes(), Wanted::default()).expect("valid");
+        let mut splice = Splice::default();
+        splice.include_usage(&facts);
+        splice.limit_output(&facts, 50);
+        applied(&splice, body)
+    };
+    let (chat, responses) = (Endpoint::Chat, Endpoint::Responses);
+    for (endpoint, body, golden) in [
+        (chat, r#"{"model":"m"}"#, r#"{"model":"m","max_completion_tokens":50}"#),
+        (chat, r#"{"max_tokens": 900,"model":"m"}"#, r#"{"max_tokens": 50,"model":"m"}"#),
+        (chat, r#"{"max_tokens":20,"max_completion_tokens":51}"#, r#"{"max_tokens":20,"max_completion_tokens":50}"#),
+        (responses, r#"{"model":"m"}"#, r#"{"model":"m","max_output_tokens":50}"#),
+        (Endpoint::Messages, r#"{"max_tokens":4096}"#, r#"{"max_tokens":50}"#),
+        (Endpoint::Completions, r#"{"n":1}"#, r#"{"n":1,"max_tokens":50}"#),
+        (Endpoint::Embeddings, r#"{"input":"x"}"#, r#"{"input":"x"}"#),
+    ] {
+        assert_eq!(limited(endpoint, body), golden);
+    }
+    let both: Value = serde_json::from_str(&limited(chat, r#"{"model":"m","stream":true}"#)).expect("JSON");
+    let wanted =
+        json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "max_completion_tokens": 50});
+    assert_eq!(both, wanted, "two edits at one place");
+}
+
+#[test]
+fn edits_come_in_the_order_of_their_places() {
+    let body = r#"{"max_tokens":900,"model":"m","stream":true}"#;
+    let facts = facts(body);
+    let mut splice = Splice::default();
+    splice.include_usage(&facts);
+    splice.set_model(&facts, "other");
+    splice.limit_output(&facts, 5);
+    let edits: Vec<_> = splice.edits().map(|(span, text)| (span.of(body.as_bytes()).to_vec(), text)).collect();
+    let wanted: [(&[u8], &[u8]); 3] =
+        [(b"900", b"5"), (b"\"m\"", b"\"other\""), (b"", b",\"stream_options\":{\"include_usage\":true}")];
+    assert_eq!(edits, wanted.map(|(place, text)| (place.to_vec(), text.to_vec())));
+}

@@ -26,6 +26,22 @@ pub const SAMPLES: &[(&str, &str)] = &[
     ("jwks_file", r#""other.json""#),
     ("jwks_path", r#""/other""#),
     ("jwks_upstream", r#""v""#),
+    ("ai.api_key", r#"{ env = "ADMIN_TOKEN" }"#),
+    ("audio_input", r#""4""#),
+    ("audio_output", r#""5""#),
+    ("base_path", r#""/other""#),
+    ("cache_write", r#""3""#),
+    ("cached_input", r#""2""#),
+    ("day_money", r#""1.50""#),
+    ("expires", r#""2098-12-31T00:00:00Z""#),
+    ("input", r#""1""#),
+    ("month_money", r#""9""#),
+    ("old_sha256", r#""c3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855""#),
+    ("old_until", r#""2097-12-31T00:00:00Z""#),
+    ("output", r#""7""#),
+    ("reasoning", r#""6""#),
+    ("sources", r#"["10.0.0.0/8"]"#),
+    ("target.upstream", r#""v""#),
     ("algorithms", r#"["EdDSA", "ES256"]"#),
     ("key_file", r#""other.key""#),
     ("knee", r#""knee.json""#),
@@ -58,6 +74,11 @@ pub const COMPANY: &[(&str, &str)] = &[
     ("listener.proxy_trusted", "proxy_protocol = \"v1\""),
     ("listener.knee_warn", "knee = \"knee.json\""),
     ("listener.knee_action", "knee = \"knee.json\""),
+    ("listener.ai.allow_open", "bind = \"203.0.113.1:6380\""),
+    ("listener.ai.key", "ai.keys = \"required\""),
+    ("listener.ai.key.old_sha256", OLD_KEY),
+    ("listener.ai.key.old_until", OLD_KEY),
+    ("listener.ai.model", "ai.model = [{ name = \"a\", target = [{ upstream = \"u\" }] }]"),
     ("listener.redis.user", "redis.password = { env = \"ADMIN_TOKEN\" }"),
     ("listener.redis.cache_value_bytes_max", "redis.cache_bytes_max = \"1MiB\""),
     ("listener.redis.cache_age_max", "redis.cache_bytes_max = \"1MiB\""),
@@ -121,6 +142,11 @@ pub const COMPANY: &[(&str, &str)] = &[
     ),
     ("upstream.sharding", "endpoints = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nsharding.distribution = \"modula\""),
 ];
+
+const OLD_KEY: &str = "ai = { keys = \"required\", key = [{ name = \"a\", \
+                       sha256 = \"a3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\", \
+                       old_sha256 = \"b3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\", \
+                       old_until = \"2098-12-31T00:00:00Z\" }] }";
 
 /// A user of a PostgreSQL listener.
 pub const POSTGRES_USER: &str = "user = [{ name = \"alice\", password = { env = \"ADMIN_TOKEN\" } }]";

@@ -69,7 +69,14 @@ pub struct Setup {
     pub panics: u64,
     /// Origins speak HTTP/2.
     pub is_multiplexed: bool,
+    /// Makes the listener, if it is another one.
+    pub make: Option<MakeService>,
 }
+
+/// Makes a listener in front of these upstreams.
+pub type MakeService = Box<
+    dyn FnOnce(&CoreShare, ListenerSettings, HttpListenerSettings, Vec<Rc<HttpUpstream>>) -> Rc<dyn Service> + Send,
+>;
 
 impl Setup {
     /// Everything goes to the first upstream.
@@ -80,7 +87,8 @@ impl Setup {
     /// These routes.
     pub fn of(routes: Vec<Route<Action>>) -> Self {
         let (change, upstreams) = (Box::new(|_: &mut HttpListenerSettings| {}), Vec::new());
-        Self { routes, change, upstreams, in_flight: 64, buffered_bytes: 64 << 20, panics: 0, is_multiplexed: false }
+        let (in_flight, buffered_bytes) = (64, 64 << 20);
+        Self { routes, change, upstreams, in_flight, buffered_bytes, panics: 0, is_multiplexed: false, make: None }
     }
 }
 
@@ -253,7 +261,11 @@ fn service(core: &CoreShare, setup: Setup) -> Rc<dyn Service> {
     let mut http = HttpListenerSettings::new(Arc::new(routes));
     (setup.change)(&mut http);
     let bind = Address::Socket(SocketAddr::from(([127, 0, 0, 1], 0)));
-    weir_http::Service::new(core.clone(), ListenerSettings::new("test", bind), http, made)
+    let listener = ListenerSettings::new("test", bind);
+    match setup.make {
+        Some(make) => make(core, listener, http, made),
+        None => weir_http::Service::new(core.clone(), listener, http, made),
+    }
 }
 
 /// The address of a client; that of the first is 192.0.2.1.

@@ -1,0 +1,206 @@
+//! The keys that only AI listeners and their upstreams have.
+
+use weir_ai::settings::{self as ai, KeyMode, ProviderDialect, TARGETS_MAX};
+use weir_base::{ByteSize, Net};
+use weir_spend::policy::Mode;
+
+use crate::document::At;
+use crate::numbers::Period;
+use crate::secret::SecretRef;
+use crate::section::section;
+use crate::sections::{COUNT_MAX, DEADLINE_MIN};
+use crate::texts::{Choice, LongWord, Money, Name, UtcTime, Word};
+
+/// Longest deadline.
+const DEADLINE_MAX: Period = Period::secs(86_400);
+
+/// Most tokens of a budget: a thousand million million.
+const TOKENS_MAX: u64 = 1_000_000_000_000_000;
+
+const _: () = assert!(TARGETS_MAX == 8, "the reference says eight");
+
+section! {
+    /// Keys of a listener.
+    pub(crate) struct ListenerKeys {
+        /// Settings of AI listeners only.
+        table ai: ListenerAiSection;
+    }
+}
+
+section! {
+    /// Keys of an upstream.
+    pub(crate) struct UpstreamKeys {
+        /// The provider behind an upstream of AI listeners. Its connections are those of `[upstream.http]`.
+        table ai: UpstreamAiSection;
+    }
+}
+
+section! {
+    /// Keys of the file.
+    pub(crate) struct FileKeys {
+        /// Budgets and usage of all AI listeners.
+        table ai: AiSection;
+    }
+}
+
+section! {
+    /// Budgets and usage of all AI listeners. Keys of the same name in several listeners share their budgets.
+    pub(crate) struct AiSection {
+        /// Directory of the journal of budgets, and of `usage.log` with a line per request; an absolute path. One process has it, so a
+        /// binary upgrade (SIGUSR2) is refused while requests need it. Absent: budgets end with the process, and there is no usage log.
+        optional state: LongWord;
+    }
+}
+
+section! {
+    /// Settings of AI listeners only: clients speak OpenAI's API, or Anthropic's at `/v1/messages`.
+    pub(crate) struct ListenerAiSection {
+        /// Whether clients need a key of `[[listener.ai.key]]`: `required`, or `none`, for a listener that only this machine reaches.
+        default keys: KeyMode = KeyMode::None;
+        /// Permit `keys = "none"` at an address that is not a loopback address or a Unix socket.
+        default allow_open: bool = false;
+        /// From the end of a request to the first event of a stream. Another target of the model may follow, else 504 `ttft_timeout`.
+        default first_token_timeout: Period = Period(ai::FIRST_TOKEN_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// Longest pause within a response; then a stream ends with an error event `idle_timeout`.
+        default token_gap_timeout: Period = Period(ai::TOKEN_GAP_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// From the head of a request to the end of its response, all attempts included; then 504 `upstream_timeout`, or an error event.
+        default request_timeout: Period = Period(ai::REQUEST_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// Bytes of a body that the gateway reads (chats, responses, completions, embeddings, messages); a longer one gets 413. It is held
+        /// in `limits.buffered_bytes`, of which bodies take at most half.
+        default body_bytes_max: ByteSize = ByteSize::new(ai::BODY_BYTES_MAX) => ByteSize::kib(1)..=ByteSize::mib(1_024);
+        /// Output tokens that a budget reserves for each answer of a request that names no limit and whose key has none.
+        default reserved_output_tokens: u32 = ai::RESERVED_OUTPUT_TOKENS as u32 => 1..=COUNT_MAX;
+        /// Version of the prices, for the usage log.
+        default price_version: u32 = 1 => 0..=COUNT_MAX;
+        /// Keys of clients.
+        tables key: KeySection;
+        /// Models by the names that clients use. With one or more, other names get 404, and the list of models has these; without any,
+        /// every name goes to `upstream` as it is.
+        tables model: ModelSection;
+        /// Prices of tokens, for budgets in money and the usage log. The most specific row counts.
+        tables price: PriceSection;
+    }
+}
+
+section! {
+    /// A key of clients, and its policy. Its text is stored nowhere.
+    pub(crate) struct KeySection [name = name] {
+        /// Unique in the listener; in the usage log, and the name of its budgets: another `sha256` keeps them.
+        required name: Name;
+        /// SHA-256 of the key in hexadecimal, as `weir keys new NAME` prints it. A key is `sk-weir-` and 43 letters, digits, `-` or `_`.
+        required sha256: Word;
+        /// SHA-256 of the key before, which is good until `old_until`.
+        optional old_sha256: Word;
+        /// From this time on the key before gets 401; together with `old_sha256`.
+        optional old_until: UtcTime;
+        /// `false`: its requests get 401.
+        default enabled: bool = true;
+        /// From this time on its requests get 401. Absent: never.
+        optional expires: UtcTime;
+        /// Models that it may use, by the names of clients; `*` is any text, `?` a character. Absent: all.
+        optional models: Vec<At<Word>>;
+        /// Models that it may not use, even if they are in `models`.
+        optional models_denied: Vec<At<Word>>;
+        /// Tools that requests may declare; those that a provider runs itself by their type, such as `web_search`. Absent: all.
+        optional tools: Vec<At<Word>>;
+        /// The most tools of a request. Absent: any number.
+        optional tools_max: u32 => 0..=COUNT_MAX;
+        /// The most bytes of messages, instructions and tools. Absent: as `body_bytes_max`.
+        optional prompt_bytes_max: ByteSize => ByteSize::new(1)..=ByteSize::mib(1_024);
+        /// The most output tokens of each answer: a higher limit of a request is lowered, and one without a limit gets it. Absent: none.
+        optional output_tokens_max: u32 => 1..=COUNT_MAX;
+        /// Networks of its clients; others get 403. Absent: all.
+        optional sources: Vec<At<Net>>;
+        /// Requests per minute; then 429 with `retry-after`. Absent: any number.
+        optional requests_per_minute: u32 => 1..=COUNT_MAX;
+        /// Tokens per minute, estimated at the beginning and corrected at the end. Absent: any number.
+        optional tokens_per_minute: u64 => 1..=TOKENS_MAX;
+        /// Requests at once, to the end of their responses. Absent: any number.
+        optional concurrent_max: u32 => 1..=COUNT_MAX;
+        /// Tokens per day (UTC); a request whose most does not fit gets 429 `insufficient_quota`. Absent: no limit. The same of the next
+        /// three.
+        optional day_tokens: u64 => 1..=TOKENS_MAX;
+        /// Tokens per month (UTC).
+        optional month_tokens: u64 => 1..=TOKENS_MAX;
+        /// Money per day. Models without a price are refused then.
+        optional day_money: Money;
+        /// Money per month.
+        optional month_money: Money;
+        /// Treatment of a request that breaks its policy: `enforce` refuses it, `observe` only counts it (`weir_ai_refusals_total`).
+        default mode: Mode = Mode::Enforce;
+    }
+}
+
+section! {
+    /// A model, or all that a pattern fits.
+    pub(crate) struct ModelSection [name = name] {
+        /// The name that clients use; `*` is any text, `?` a character. The first table that fits counts.
+        required name: Word;
+        /// Where it is, up to eight; one at the least.
+        tables target: TargetSection;
+    }
+}
+
+section! {
+    /// A place of a model. If one fails (no connection, a deadline, 408, 409, 429, 5xx), the next is tried, until the client has a part
+    /// of a response, within `retry_budget_percent` of `[upstream.http]`.
+    pub(crate) struct TargetSection {
+        /// The upstream. Requests whose endpoint its `dialect` does not have leave it out.
+        required upstream: Name;
+        /// The name of the model there. Absent: that of the client.
+        optional model: Word;
+        /// Share of the first attempts, relative to the other targets. 0: only after a failure.
+        default weight: u32 = 1 => 0..=COUNT_MAX;
+    }
+}
+
+section! {
+    /// Prices of a model, or of all that a pattern fits, per million tokens.
+    pub(crate) struct PriceSection {
+        /// The name of the model at its provider; `*` is any text, `?` a character.
+        required models: Word;
+        /// Service tier of the request (`service_tier`). Absent: each tier without a row of its own.
+        optional tier: Word;
+        /// Tokens of the prompt.
+        required input: Money;
+        /// Tokens of the prompt from the provider's cache. Absent: as `input`. The same of the next two.
+        optional cached_input: Money;
+        /// Tokens of the prompt that are written to the provider's cache.
+        optional cache_write: Money;
+        /// Tokens of the prompt that are audio.
+        optional audio_input: Money;
+        /// Tokens of the answer.
+        required output: Money;
+        /// Tokens of the answer that are reasoning. Absent: as `output`. The same of the next one.
+        optional reasoning: Money;
+        /// Tokens of the answer that are audio.
+        optional audio_output: Money;
+    }
+}
+
+section! {
+    /// The provider behind an upstream of AI listeners. Its connections are those of `[upstream.http]`.
+    pub(crate) struct UpstreamAiSection {
+        /// Its API: `openai` (most servers, vLLM among them), `azure` (OpenAI's with the key in `api-key`) or `anthropic`. Nothing is
+        /// translated.
+        default dialect: ProviderDialect = ProviderDialect::OpenAi;
+        /// Its key, which takes the place of that of the client. Absent: the client's own goes there with `keys = "none"`, and none with
+        /// `keys = "required"`.
+        optional api_key: SecretRef;
+        /// The path in front of its endpoints. Absent: `/v1`, of `azure` `/openai/v1`.
+        optional base_path: LongWord;
+    }
+}
+
+impl Choice for KeyMode {
+    const WORDS: &'static [(&'static str, Self)] = &[("none", Self::None), ("required", Self::Required)];
+}
+
+impl Choice for Mode {
+    const WORDS: &'static [(&'static str, Self)] = &[("enforce", Self::Enforce), ("observe", Self::Observe)];
+}
+
+impl Choice for ProviderDialect {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("openai", Self::OpenAi), ("azure", Self::Azure), ("anthropic", Self::Anthropic)];
+}

@@ -1,0 +1,150 @@
+//! AI.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `keys` | the declarations |
+//! | `clients` | the keys of clients and their policies |
+//! | `models` | models and their targets |
+//! | `prices` | prices of tokens |
+//! | `provider` | the provider behind an upstream |
+
+mod clients;
+mod keys;
+mod models;
+mod prices;
+mod provider;
+
+use std::path::PathBuf;
+
+pub(crate) use weir_ai::settings::{AiListenerSettings as ListenerSettings, SpendSettings as ProcessSettings};
+use weir_ai::settings::{KeyMode, Provider};
+use weir_engine::settings::Address;
+
+pub(crate) use self::AiUpstreamSettings as UpstreamSettings;
+use crate::checks::{error_at, warn_at};
+use crate::document::At;
+use crate::protocols::http::{Http, HttpUpstreamSettings};
+use crate::protocols::{ListenerContext, NoKeys, Protocol, ProtocolName, Unfit, UpstreamContext};
+use crate::reader::Reader;
+use crate::sections::FileSection;
+use crate::snapshot::{Listener, Upstream};
+use crate::texts::Name;
+
+/// Settings of an upstream of AI listeners.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AiUpstreamSettings {
+    /// Its connections.
+    pub http: HttpUpstreamSettings,
+    /// The provider.
+    pub provider: std::sync::Arc<Provider>,
+}
+
+/// See [`Protocol`].
+pub(crate) struct Ai;
+
+impl Protocol for Ai {
+    type ListenerKeys = keys::ListenerKeys;
+    type UpstreamKeys = keys::UpstreamKeys;
+    type FileKeys = keys::FileKeys;
+    type TelemetryKeys = NoKeys;
+    type Listener = ListenerSettings;
+    type Upstream = UpstreamSettings;
+    type Process = ProcessSettings;
+    type File<'f> = ();
+
+    const ALPN: &'static [&'static str] = Http::ALPN;
+    const SHARED_UPSTREAM_KEYS: &'static [&'static str] = &["http"];
+
+    fn unfit_at_listener(_: ProtocolName) -> &'static [Unfit] {
+        &[
+            Unfit(&["output_hard_cap"], "remove it: a client that reads slowly holds up only itself"),
+            Unfit(&["users_file", "user", "redis"], "write [[listener.ai.key]] with name and sha256"),
+            Unfit(&["http"], "write [listener.ai]"),
+            Unfit(&["server_name"], "write [[listener.ai.model]]"),
+            Unfit(&["half_close_timeout"], "remove it: a client that closes its direction has left"),
+        ]
+    }
+
+    fn unfit_at_upstream(name: ProtocolName) -> &'static [Unfit] {
+        Http::unfit_at_upstream(name)
+    }
+
+    fn upstreams_of_listener(keys: &keys::ListenerKeys) -> Vec<&At<Name>> {
+        let targets = keys.ai.model.iter().flat_map(|model| &model.target);
+        targets.filter_map(|target| target.upstream.as_ref()).collect()
+    }
+
+    fn file(_: &FileSection, _: &mut Reader<'_>) {}
+
+    fn listener((): &(), of: &mut ListenerContext<'_>, reader: &mut Reader<'_>) -> Option<ListenerSettings> {
+        check_open(of, reader);
+        let (section, path) = (&of.section.own.ai.ai, format!("{}.ai", of.path));
+        let keys = clients::keys(of, &path, reader);
+        let (upstreams, models) = models::models(of, &path, reader);
+        Some(ListenerSettings {
+            key_mode: section.keys.value,
+            keys: keys.into(),
+            models: models.into(),
+            prices: prices::table(section, &path, reader).into(),
+            upstreams,
+            first_token_timeout: section.first_token_timeout.value.0,
+            token_gap_timeout: section.token_gap_timeout.value.0,
+            request_timeout: section.request_timeout.value.0,
+            body_bytes_max: section.body_bytes_max.value.bytes(),
+            reserved_output_tokens: section.reserved_output_tokens.value.into(),
+            ring: Default::default(),
+        })
+    }
+
+    fn upstream(of: &mut UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
+        let http = Http::upstream(of, reader);
+        AiUpstreamSettings { http, provider: provider::provider(of, reader).into() }
+    }
+
+    fn process(
+        file: &FileSection,
+        (): (),
+        listeners: &[Listener],
+        _: &mut [Upstream],
+        reader: &mut Reader<'_>,
+    ) -> ProcessSettings {
+        let Some(state) = &file.own.ai.ai.state else { return ProcessSettings::default() };
+        if !state.value.0.starts_with('/') {
+            error_at(
+                state,
+                "ai",
+                "state",
+                "is no absolute path",
+                "begin it with a slash: \"/var/lib/weir/ai\"",
+                reader,
+            );
+        }
+        if !listeners.is_empty() && !listeners.iter().any(|listener| listener.protocol_name == ProtocolName::Ai) {
+            let help = "add a [[listener]] with protocol = \"ai\", or remove it";
+            warn_at(state, "ai", "state", "has no effect: no listener speaks to models", help, reader);
+        }
+        ProcessSettings { state: Some(PathBuf::from(&state.value.0)) }
+    }
+}
+
+/// Everybody who reaches a listener without keys spends the operator's money.
+fn check_open(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
+    let (section, path) = (&of.section.own.ai.ai, format!("{}.ai", of.path));
+    let is_local = match of.section.bind.as_ref().map(|bind| &bind.value.0) {
+        Some(Address::Socket(address)) => address.ip().to_canonical().is_loopback(),
+        // A bind that is wrong was reported.
+        Some(Address::Unix(_)) | None => true,
+        Some(Address::Host { .. }) => false,
+    };
+    let is_open = section.keys.value == KeyMode::None && !is_local;
+    if is_open && !section.allow_open.value {
+        let bind = of.section.bind.as_ref().map(|bind| bind.value.0.to_string()).unwrap_or_default();
+        let what = format!("lets everybody spend who reaches {bind}");
+        let help = "write keys = \"required\" with [[listener.ai.key]], or allow_open = true";
+        error_at(&section.keys, &path, "keys", &what, help, reader);
+    }
+    if !is_open && section.allow_open.value {
+        let what = "changes nothing here: it permits keys = \"none\" at an address that others reach";
+        warn_at(&section.allow_open, &path, "allow_open", what, "remove it", reader);
+    }
+}

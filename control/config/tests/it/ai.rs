@@ -1,0 +1,102 @@
+//! AI listeners: mistakes have a place and a remedy, and the example becomes the settings that it describes.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::Memory;
+use weir_ai::settings::{KeyMode, ProviderDialect};
+use weir_config::{Diagnostics, ListenerProtocol, UpstreamProtocol, check};
+use weir_spend::{budget::Budgets, policy::Mode};
+
+const HASH: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+/// The findings about a listener at `bind` with these lines behind `[listener.ai]`, and these behind `[upstream.ai]`.
+fn findings(bind: &str, listener: &str, upstream: &str) -> Diagnostics {
+    let file = format!(
+        "[[listener]]\nname = \"ai\"\nprotocol = \"ai\"\nbind = \"{bind}\"\nupstream = \"u\"\n[listener.ai]\n{listener}\n\
+         [[upstream]]\nname = \"u\"\nendpoints = [\"127.0.0.1:8001\"]\n[upstream.ai]\n{upstream}\n"
+    );
+    match check(&file, "weir.toml", Path::new(""), &Memory::furnished()) {
+        Ok(snapshot) => snapshot.warnings,
+        Err(found) => found,
+    }
+}
+
+#[test]
+fn each_mistake_has_a_line_and_a_remedy() {
+    let here = "127.0.0.1:8000";
+    let key =
+        |lines: &str| format!("keys = \"required\"\n[[listener.ai.key]]\nname = \"k\"\nsha256 = \"{HASH}\"\n{lines}");
+    let target = "[[listener.ai.model.target]]\nupstream = \"u\"\n";
+    let model = |name: &str| format!("[[listener.ai.model]]\nname = \"{name}\"\n{target}");
+    let price = "[[listener.ai.price]]\nmodels = \"m\"\ninput = \"1\"\noutput = \"2\"\n";
+    let many = format!("[[listener.ai.model]]\nname = \"m\"\n{}", target.repeat(9));
+    let rows: &[(&str, String, &str, &str)] = &[
+        ("0.0.0.0:8000", String::new(), "", "lets everybody spend"),
+        (here, "allow_open = true".to_owned(), "", "changes nothing here"),
+        (here, "keys = \"required\"".to_owned(), "", "refuses every request"),
+        (here, key("").replace("required", "none"), "", "clients need no key"),
+        (here, key("").replace(HASH, "abc"), "", "is no SHA-256"),
+        (here, key("models = []"), "", "would permit all"),
+        (here, key("sources = []"), "", "would permit all"),
+        (here, key("old_until = \"2030-01-01T00:00:00Z\""), "", "stands without old_sha256"),
+        (here, key("expires = \"tomorrow\""), "", "is not a time in UTC"),
+        (here, key("day_money = \"ten\""), "", "is not an amount of money"),
+        (here, key("day_tokens = 1000"), "", "begins again with each start"),
+        (here, key("") + &key("").replace("keys = \"required\"\n", ""), "", "is there twice"),
+        (here, "[[listener.ai.model]]\nname = \"m\"".to_owned(), "", "has 0 targets"),
+        (here, many, "", "has 9 targets"),
+        (here, model("gpt-*") + &model("gpt-x"), "", "is never reached"),
+        (here, model("m").replace("\"u\"", "\"w\""), "", "does not exist"),
+        (here, price.repeat(2), "", "two prices for the same tier"),
+        (here, String::new(), "base_path = \"v1\"", "is no path"),
+        (here, String::new(), "api_key = { env = \"REDIS_PASSWORD\" }", "no header field can have"),
+    ];
+    for (bind, listener, upstream, words) in rows {
+        let found = findings(bind, listener, upstream);
+        let one =
+            found.iter().find(|one| one.message.contains(words) || one.help.iter().any(|help| help.contains(words)));
+        let one = one.unwrap_or_else(|| panic!("{words}: {found}"));
+        assert!(one.line > 0 && one.help.is_some(), "{found}");
+        assert_eq!(found.iter().count(), 1, "{words}: {found}");
+    }
+    assert!(findings(here, &(key("") + &model("m") + price), "base_path = \"/\"").is_empty());
+}
+
+#[test]
+fn the_example_becomes_the_settings_that_it_describes() {
+    let snapshot = crate::examples::loaded("ai-full.toml");
+    let ListenerProtocol::Ai(settings) = &snapshot.listener("ai").expect("the listener").protocol else {
+        panic!("an AI listener")
+    };
+    assert_eq!((settings.key_mode, settings.first_token_timeout), (KeyMode::Required, Duration::from_secs(60)));
+    assert_eq!(settings.upstreams.iter().map(|name| &**name).collect::<Vec<_>>(), ["openai", "azure", "anthropic"]);
+    let [key] = &settings.keys[..] else { panic!("{:?}", settings.keys) };
+    assert_eq!((&*key.name, key.secrets.len(), key.policy.mode), ("search-team", 2, Mode::Enforce));
+    let wanted = Budgets {
+        day_tokens: Some(5_000_000),
+        day_money: Some(20_000_000),
+        month_tokens: Some(100_000_000),
+        month_money: Some(400_500_000),
+    };
+    assert_eq!(key.policy.budgets, wanted);
+    let fast = &settings.models[0];
+    let targets: Vec<_> = fast.targets.iter().map(|target| (target.upstream, target.weight)).collect();
+    assert_eq!(targets, [(0, 3), (1, 1)]);
+    let price = settings.prices.price("gpt-4o-mini", Some("flex")).expect("a price");
+    assert_eq!((price.input, price.output, settings.prices.version()), (75_000, 300_000, 3));
+    let provider = |name: &str| match &snapshot.upstream(name).expect("an upstream").protocol {
+        UpstreamProtocol::Ai(upstream) => upstream.provider.clone(),
+        other => panic!("{other:?}"),
+    };
+    let shown = |name: &str| {
+        let provider = provider(name);
+        (provider.dialect, provider.host.to_string(), provider.base_path.to_string(), provider.api_key.is_some())
+    };
+    let host = |text: &str| text.to_owned();
+    assert_eq!(shown("openai"), (ProviderDialect::OpenAi, host("api.openai.com"), host("/v1"), true));
+    assert_eq!(shown("azure"), (ProviderDialect::Azure, host("example.openai.azure.com"), host("/openai/v1"), true));
+    assert_eq!(shown("own"), (ProviderDialect::OpenAi, host("10.0.0.7:8000"), host("/v1"), false));
+    let state = snapshot.protocols.ai.state.as_ref().expect("a directory");
+    assert_eq!(state, Path::new("/var/lib/weir/ai"));
+}

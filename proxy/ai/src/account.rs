@@ -1,0 +1,206 @@
+//! Settlement and usage record of a request that is over.
+
+use std::{sync::Arc, time::Duration};
+
+use weir_ai_session::Usage;
+use weir_analysis::ai::Facts;
+use weir_http::filter::{CompletionStatus, ExchangeTiming};
+use weir_spend::{
+    Amount, Tokens,
+    budget::Day,
+    usage::{Flags, UsageRecord},
+};
+
+use crate::response::Found;
+
+/// Bytes of a text for which one token is counted where a provider reports none. The usual average of vocabularies.
+const TOKEN_BYTES: u64 = 4;
+
+/// The texts of a usage record that are known from the beginning.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Identity {
+    pub(crate) request: String,
+    pub(crate) key: Option<Arc<str>>,
+    pub(crate) model: Box<str>,
+    pub(crate) user: Option<Box<str>>,
+    pub(crate) conversation: Option<Box<str>>,
+}
+
+/// A request that is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending<'a> {
+    pub(crate) status: u16,
+    pub(crate) end: CompletionStatus,
+    pub(crate) timing: ExchangeTiming,
+    pub(crate) response_bytes: u64,
+    /// The last one.
+    pub(crate) upstream: &'a str,
+    /// The name of the model there.
+    pub(crate) model_served: &'a str,
+    /// Attempts at providers.
+    pub(crate) tries: u32,
+    /// The findings in the response of a model.
+    pub(crate) found: Option<Found>,
+}
+
+/// Tokens to charge, and the trust that they deserve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bill {
+    pub(crate) tokens: Tokens,
+    pub(crate) flags: Flags,
+}
+
+impl Bill {
+    /// The bill of a request. `None`: it cost nothing, since no provider has begun to respond.
+    pub(crate) fn of(facts: &Facts, ending: &Ending<'_>) -> Option<Self> {
+        let is_gone = ending.end == CompletionStatus::ClientGone;
+        let has_begun = (200..300).contains(&ending.status);
+        if ending.tries == 0 || !(has_begun || (ending.status == 0 && is_gone)) {
+            return None;
+        }
+        let found = ending.found.unwrap_or_default();
+        let is_partial = ending.end != CompletionStatus::Completed && !found.is_done;
+        let mut flags = Flags { partial: is_partial, retried: ending.tries > 1, ..Flags::default() };
+        let tokens = match &found.usage {
+            Some(usage) => {
+                flags.implausible = !usage.doubts.is_empty();
+                self::tokens(usage)
+            }
+            None => {
+                flags.estimated = true;
+                let seen = found.progress.output_bytes;
+                // A whole response is known by its size alone.
+                let output = if found.progress.events > 0 { seen } else { ending.response_bytes };
+                let (input, output) = (facts.prompt_bytes().div_ceil(TOKEN_BYTES), output.div_ceil(TOKEN_BYTES));
+                Tokens { input, output, ..Tokens::default() }
+            }
+        };
+        Some(Self { tokens, flags })
+    }
+}
+
+fn tokens(usage: &Usage) -> Tokens {
+    Tokens {
+        input: usage.input,
+        cached_input: usage.cached,
+        cache_write: usage.cache_write,
+        audio_input: usage.input_audio,
+        output: usage.output,
+        reasoning: usage.reasoning,
+        audio_output: usage.output_audio,
+    }
+}
+
+/// From the head of a request to the first event of its response, or to its head.
+pub(crate) fn first_token(timing: &ExchangeTiming) -> Duration {
+    timing.policy + timing.request + timing.queue + timing.upstream
+}
+
+impl Identity {
+    /// Appends the usage record of a request that is over.
+    pub(crate) fn write(
+        &self,
+        ending: &Ending<'_>,
+        bill: &Bill,
+        (charged, price_version): (Amount, u32),
+        (time, day): (Duration, Day),
+        out: &mut Vec<u8>,
+    ) {
+        UsageRecord {
+            time,
+            day,
+            model_served: Some(ending.model_served),
+            provider: Some(ending.upstream).filter(|name| !name.is_empty()),
+            tokens: bill.tokens,
+            charged,
+            price_version,
+            status: ending.status,
+            tries: ending.tries,
+            queue: ending.timing.queue,
+            first_token: (ending.status != 0).then(|| first_token(&ending.timing)),
+            total: ending.timing.total,
+            flags: bill.flags,
+            ..self.record()
+        }
+        .write(out);
+    }
+
+    /// Appends the usage record of a request that the process does not survive.
+    pub(crate) fn write_crash(&self, charged: Amount, price_version: u32, time: Duration, day: Day, out: &mut Vec<u8>) {
+        let flags = Flags { crash: true, ..Flags::default() };
+        UsageRecord { time, day, charged, price_version, flags, ..self.record() }.write(out);
+    }
+
+    fn record(&self) -> UsageRecord<'_> {
+        UsageRecord {
+            request: &self.request,
+            key: self.key.as_deref(),
+            model: &self.model,
+            user: self.user.as_deref(),
+            conversation: self.conversation.as_deref(),
+            ..UsageRecord::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_ai_session::{Doubts, Progress};
+    use weir_analysis::ai::{Endpoint, Wanted, read};
+
+    use super::*;
+
+    /// 20 bytes of a prompt.
+    const BODY: &[u8] = br#"{"model":"m","messages":[{"content":"1234"}]}"#;
+
+    fn bill(ending: Ending<'_>) -> Option<Bill> {
+        Bill::of(&read(Endpoint::Chat, BODY, Wanted::default()).expect("valid"), &ending)
+    }
+
+    fn ending(status: u16, end: CompletionStatus, found: Option<Found>) -> Ending<'static> {
+        let timing = ExchangeTiming::default();
+        Ending { status, end, timing, response_bytes: 400, upstream: "u", model_served: "m", tries: 1, found }
+    }
+
+    fn seen(output_bytes: u64, is_done: bool, usage: Option<Usage>) -> Option<Found> {
+        Some(Found { usage, progress: Progress { events: 3, output_events: 2, output_bytes }, is_done })
+    }
+
+    #[test]
+    fn the_report_of_the_provider_counts() {
+        let usage = Usage { input: 9, cached: 4, output: 5, reasoning: 1, ..Usage::default() };
+        let found = bill(ending(200, CompletionStatus::Completed, seen(40, true, Some(usage)))).expect("a bill");
+        assert_eq!((found.tokens.total(), found.tokens.cached_input, found.tokens.reasoning), (14, 4, 1));
+        assert_eq!(found.flags, Flags::default());
+        let lying = Usage { doubts: Doubts::PART, ..usage };
+        let found = bill(ending(200, CompletionStatus::Completed, seen(40, true, Some(lying)))).expect("a bill");
+        assert!(found.flags.implausible);
+    }
+
+    #[test]
+    fn a5_a_client_that_leaves_pays_for_the_prompt_and_for_what_it_has_received() {
+        let gone = CompletionStatus::ClientGone;
+        let found = bill(ending(200, gone, seen(10, false, None))).expect("a bill");
+        assert_eq!((found.tokens.input, found.tokens.output), (5, 3));
+        assert!(found.flags.partial && found.flags.estimated);
+        let before = bill(ending(0, gone, None)).expect("a bill");
+        assert!(before.flags.partial && before.tokens.input == 5);
+        let usage = Usage { input: 1, output: 2, ..Usage::default() };
+        let done = bill(ending(200, gone, seen(10, true, Some(usage)))).expect("a bill");
+        assert!(!done.flags.partial && !done.flags.estimated, "it left behind the end");
+    }
+
+    #[test]
+    fn a_response_without_a_report_is_estimated_and_an_error_is_free() {
+        let completed = CompletionStatus::Completed;
+        let whole = bill(ending(200, completed, Some(Found { is_done: true, ..Found::default() }))).expect("a bill");
+        assert_eq!((whole.tokens.output, whole.flags.estimated, whole.flags.partial), (100, true, false));
+        let unreadable = bill(ending(200, completed, None)).expect("a bill");
+        assert!(unreadable.flags.estimated);
+        assert_eq!(bill(ending(429, completed, None)), None);
+        assert_eq!(bill(ending(502, CompletionStatus::Refused, None)), None);
+        assert_eq!(bill(Ending { tries: 0, ..ending(0, CompletionStatus::ClientGone, None) }), None);
+        let retried = bill(Ending { tries: 2, ..ending(200, completed, None) }).expect("a bill");
+        assert!(retried.flags.retried);
+    }
+}

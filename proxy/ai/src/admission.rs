@@ -1,0 +1,104 @@
+//! Key, policy, rates and budgets of a request.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use weir_analysis::ai::{Endpoint, Facts, ToolKind};
+use weir_base::Time;
+use weir_spend::{
+    Amount, Denial, Tokens, estimate,
+    keys::Key,
+    meter::{Clock, Reservation},
+    policy::{self, Verdict},
+};
+
+use crate::{account::Identity, metrics::Treatment, plan::Plan, settings::Target, worker::Worker};
+
+/// A request that may go on.
+pub(crate) struct Admitted {
+    pub(crate) reservation: Reservation,
+    /// The limit of output tokens with which it is forwarded, if its key has one.
+    pub(crate) output_limit: Option<u64>,
+}
+
+/// The clocks of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    /// That of rates.
+    pub(crate) now: Time,
+    /// That of budgets, since 1970.
+    pub(crate) unix: Duration,
+}
+
+/// The key that a client has sent.
+///
+/// # Errors
+/// It may not be used.
+pub(crate) fn key(worker: &Worker, sent: &[u8], unix: Duration) -> Result<Option<Arc<Key>>, Denial> {
+    worker.ring.as_ref().map(|ring| ring.find(sent, unix.as_secs()).cloned()).transpose()
+}
+
+/// The name of a model at its provider.
+pub(crate) fn served<'a>(target: &'a Target, alias: &'a str) -> &'a str {
+    target.model.as_deref().unwrap_or(alias)
+}
+
+/// Judges a request, and reserves the most that it may cost.
+///
+/// # Errors
+/// The first rule or limit that refuses it.
+pub(crate) fn admit(
+    worker: &Worker,
+    key: Option<&Key>,
+    (source, facts): (IpAddr, &Facts),
+    plan: &Plan,
+    identity: &Identity,
+    clocks: Clocks,
+) -> Result<Admitted, Denial> {
+    let prices = &worker.settings.prices;
+    let models: Vec<&str> = plan.targets.iter().map(|target| served(target, &identity.model)).collect();
+    let tier = facts.options.service_tier.as_ref().map(|tier| &*tier.text);
+    let tools: Vec<&str> = facts.tools.list.iter().map(|tool| name(&tool.kind, tool.name.as_deref())).collect();
+    let output_tokens = facts.options.output_tokens_max();
+    let verdict = worker.meter.judge(
+        key,
+        &policy::Facts {
+            source,
+            model: &identity.model,
+            is_priced: models.iter().all(|model| prices.price(model, tier).is_some()),
+            tools: Some(&tools),
+            prompt_bytes: facts.prompt_bytes(),
+            output_tokens,
+        },
+    );
+    let (limit, observed) = match verdict {
+        Verdict::Allow { output_tokens, observed } => (output_tokens, observed),
+        Verdict::Refuse(denial) => return Err(denial),
+    };
+    let tokens = most(facts, limit.unwrap_or(worker.settings.reserved_output_tokens));
+    // A fallback may cost more than the first choice.
+    let money = models.iter().map(|model| prices.cost(model, tier, &tokens).money).max().unwrap_or(0);
+    let amount = Amount { tokens: tokens.total(), money };
+    let clock = Clock { now: clocks.now, unix_seconds: clocks.unix.as_secs() };
+    let reservation = worker.meter.reserve(key, amount, clock, |day, out| {
+        identity.write_crash(amount, prices.version(), clocks.unix, day, out);
+    })?;
+    for denial in [observed, reservation.observed()].into_iter().flatten() {
+        worker.metrics.denied(denial.reason(), Treatment::Observed);
+    }
+    let output_limit = limit.filter(|limit| output_tokens != Some(*limit));
+    Ok(Admitted { reservation, output_limit })
+}
+
+/// The most tokens that a request may use.
+fn most(facts: &Facts, output_tokens: u64) -> Tokens {
+    let output_tokens = if facts.endpoint == Endpoint::Embeddings { 0 } else { output_tokens };
+    estimate(facts.prompt_bytes(), output_tokens, facts.options.answers())
+}
+
+/// The name of a tool for a policy. One without a name fits only a rule for all.
+fn name<'a>(kind: &'a ToolKind, name: Option<&'a str>) -> &'a str {
+    match kind {
+        ToolKind::BuiltIn(kind) => kind,
+        ToolKind::Function => name.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,370 @@
+//! One exchange: the order of its key, its body, its targets, its response and its bill.
+
+use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
+
+use weir_ai_session::{Dialect, Splice, UsageChunk};
+use weir_analysis::ai::{BodyReader, Facts, Wanted};
+use weir_base::time::turn;
+use weir_http::filter::{
+    AfterFailure, BodyAborted, BodyChange, BrokenEnd, Caller, Deadlines, ExchangeSummary, ExchangeTiming,
+    FailedAttempt, HttpFilter, Inspect, RequestChoice, Splice as BodySplice, Tap, UpstreamChoice, WholeResponse,
+};
+use weir_http::refusal_format::{FormattedRefusal, RefusalFacts};
+use weir_http_codec::{BodyLength, Fields, Known, RequestHead};
+use weir_spend::{Amount, keys::Key, rate::duration_text};
+
+use crate::{
+    account::{Bill, Ending, Identity, first_token},
+    admission::{Admitted, Clocks, admit, key, served},
+    credentials,
+    error::{ApiError, ErrorForm, formatted},
+    metrics::{Completed, Treatment},
+    models,
+    plan::{self, DEFAULT, Plan},
+    response::Response,
+    spend::unix_time,
+    surface::{Surface, split_query, without_version},
+    worker::Worker,
+};
+
+/// Fields by which providers see the client's address. A provider is no server of the operator.
+const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, Known::XForwardedProto];
+
+/// The filter of one exchange.
+pub(crate) struct AiFilter {
+    worker: Rc<Worker>,
+    form: ErrorForm,
+    source: IpAddr,
+    surface: Surface,
+    key: Option<Arc<Key>>,
+    identity: Identity,
+    /// The response in place of one of a provider.
+    own: Option<WholeResponse>,
+    /// Reads the body, until its end.
+    reader: Option<BodyReader>,
+    body_bytes: u64,
+    /// The body, and the targets that follow from it.
+    planned: Option<(Facts, Plan)>,
+    admitted: Option<Admitted>,
+    /// Attempts at providers.
+    tries: u32,
+    chunk: UsageChunk,
+    response: Response,
+}
+
+impl AiFilter {
+    /// The filter of a request from `source`.
+    pub(crate) fn new(worker: Rc<Worker>, head: &RequestHead, source: IpAddr) -> Self {
+        Self {
+            worker,
+            form: ErrorForm::of_path(std::str::from_utf8(head.target()).unwrap_or_default()),
+            source,
+            surface: Surface::Unknown,
+            key: None,
+            identity: Identity::default(),
+            own: None,
+            reader: None,
+            body_bytes: 0,
+            planned: None,
+            admitted: None,
+            tries: 0,
+            chunk: UsageChunk::Forward,
+            response: Response::None,
+        }
+    }
+
+    /// Looks at the head: the key first, so that a stranger learns nothing.
+    fn enter(&mut self, head: &RequestHead) -> Result<Inspect, ApiError> {
+        let (path, _) = split_query(std::str::from_utf8(head.target()).unwrap_or_default());
+        self.surface = Surface::of(head.method(), path);
+        let sent = credentials::of_client(&head.fields);
+        self.key = key(&self.worker, sent, unix_time()).map_err(|denial| ApiError::of_denial(&denial))?;
+        self.identity.key = self.key.as_ref().map(|key| key.name.clone());
+        let models = &self.worker.settings.models;
+        match self.surface {
+            Surface::Body(endpoint) => {
+                let most = self.worker.settings.body_bytes_max;
+                if head.fields.has(Known::ContentEncoding) {
+                    return Err(ApiError::CODING);
+                }
+                if matches!(head.body(), BodyLength::Exact(length) if length > most) {
+                    return Err(ApiError::TOO_LARGE);
+                }
+                self.reader = Some(BodyReader::new(endpoint, Wanted::default()));
+                // A body of the longest length is not full before its end.
+                return Ok(Inspect::Buffered(usize::try_from(most).unwrap_or(usize::MAX).saturating_add(1)));
+            }
+            Surface::Models if !models.is_empty() => self.own = Some(models::list(models, self.key.as_deref())),
+            Surface::Model(at) if !models.is_empty() => {
+                let name = path.get(at..).unwrap_or_default();
+                self.own = Some(models::one(models, self.key.as_deref(), name).ok_or(ApiError::NO_MODEL)?);
+            }
+            Surface::Forwarded if self.worker.ring.is_some() => return Err(ApiError::NOT_ACCOUNTED),
+            Surface::Models | Surface::Model(_) | Surface::Forwarded | Surface::Count => {}
+            Surface::WrongMethod(allow) => return Err(ApiError::wrong_method(allow)),
+            Surface::Unknown => return Err(ApiError::UNKNOWN_URL),
+        }
+        Ok(Inspect::Buffered(1))
+    }
+
+    /// The body is over: its facts lead to its targets.
+    fn plan(&mut self) -> Result<(), ApiError> {
+        let Some(reader) = self.reader.take() else { return Ok(()) };
+        let facts = reader.finish().map_err(ApiError::of_body)?;
+        let options = &facts.options;
+        self.identity.model = options.model.as_ref().map(|model| model.text.clone()).unwrap_or_default();
+        let user = options.user.as_ref().or(options.safety_identifier.as_ref());
+        self.identity.user = user.map(|user| user.text.clone());
+        self.identity.conversation = options.conversation.as_ref().map(|conversation| conversation.text.clone());
+        let Worker { settings, providers, .. } = &*self.worker;
+        let name = &self.identity.model;
+        // The same key leads to the same target, whose cache is warm.
+        let cache_key = facts.options.prompt_cache_key.as_ref().map(|key| plan::number(&key.text));
+        let random = cache_key.unwrap_or_else(|| self.worker.random());
+        let is_cooling = |upstream| self.worker.is_cooling(upstream);
+        let plan = Plan::new(&settings.models, providers, facts.endpoint, name, random, is_cooling)?;
+        self.planned = Some((facts, plan));
+        Ok(())
+    }
+
+    /// The next target, with the head and the body that it gets.
+    fn choose(&mut self, head: &mut RequestHead) -> Result<RequestChoice, ApiError> {
+        let worker = self.worker.clone();
+        if let (Some((facts, plan)), None) = (&self.planned, &self.admitted) {
+            let clocks = Clocks { now: turn::now(), unix: unix_time() };
+            let admitted = admit(&worker, self.key.as_deref(), (self.source, facts), plan, &self.identity, clocks);
+            self.admitted = Some(admitted.map_err(|denial| ApiError::of_denial(&denial))?);
+        }
+        let target = match &self.planned {
+            Some((_, plan)) => plan.targets.get(self.tries as usize).or(plan.targets.last()),
+            None => None,
+        };
+        let target = target.unwrap_or(&DEFAULT).clone();
+        self.tries += 1;
+        let (Some(provider), Some(name)) =
+            (worker.providers.get(target.upstream), worker.settings.upstreams.get(target.upstream))
+        else {
+            return Err(ApiError::NO_MODEL);
+        };
+        credentials::swap(&mut head.fields, provider, worker.ring.is_some());
+        CLIENT_FIELDS.into_iter().for_each(|field| {
+            head.fields.remove(field);
+        });
+        let own = String::from_utf8_lossy(head.target()).into_owned();
+        let (path, query) = split_query(&own);
+        head.set_target(format!("{}{}{query}", provider.base_path, without_version(path)).as_bytes());
+        let mut splice = Splice::default();
+        if let Some((facts, _)) = &self.planned {
+            // Usage is read in the response: no coding may be on it.
+            head.fields.remove(Known::AcceptEncoding);
+            if let Some(model) = &target.model {
+                splice.set_model(facts, model);
+            }
+            self.chunk = if splice.include_usage(facts) { UsageChunk::Drop } else { UsageChunk::Forward };
+            if let Some(limit) = self.admitted.as_ref().and_then(|admitted| admitted.output_limit) {
+                splice.limit_output(facts, limit);
+            }
+        }
+        let host = Some(provider.host.as_bytes().into());
+        let upstream = UpstreamChoice::Upstream { name: name.clone(), host };
+        Ok(RequestChoice { upstream, body: body_change(splice) })
+    }
+
+    /// Counts a refusal, and gives its response.
+    fn refusal(&mut self, error: &ApiError) -> WholeResponse {
+        self.worker.metrics.denied(error.reason, Treatment::Refused);
+        error.response(self.form)
+    }
+
+    /// The rates of the key, if it has any. They take the place of those of the provider, which are those of all keys.
+    fn show_rates(&self, fields: &mut Fields) {
+        let Some(key) = &self.key else { return };
+        let rates = self.worker.meter.rates(key, turn::now());
+        for (word, state) in [("requests", rates.requests), ("tokens", rates.tokens)] {
+            let Some(state) = state else { continue };
+            let values = [
+                ("limit", state.limit.to_string()),
+                ("remaining", state.remaining.to_string()),
+                ("reset", duration_text(state.reset)),
+            ];
+            for (what, value) in values {
+                fields.set_named(format!("x-ratelimit-{what}-{word}").as_bytes(), value.as_bytes());
+            }
+        }
+    }
+
+    /// Settles the reservation by what was used.
+    fn settle(&mut self, summary: &ExchangeSummary<'_>) {
+        let (Some(admitted), Some((facts, plan))) = (self.admitted.take(), &self.planned) else { return };
+        let tried = plan.targets.get((self.tries as usize).saturating_sub(1));
+        let model = tried.map_or(&*self.identity.model, |target| served(target, &self.identity.model));
+        let ending = Ending {
+            status: summary.status,
+            end: summary.end,
+            timing: summary.timing,
+            response_bytes: summary.response_bytes,
+            upstream: summary.upstream,
+            model_served: model,
+            tries: self.tries,
+            found: self.response.found(),
+        };
+        let prices = &self.worker.settings.prices;
+        let has_bill = Bill::of(facts, &ending);
+        let mut bill = has_bill.unwrap_or_default();
+        let tier = facts.options.service_tier.as_ref().map(|tier| &*tier.text);
+        let cost = prices.cost(model, tier, &bill.tokens);
+        bill.flags.unpriced = has_bill.is_some() && !cost.is_priced;
+        let charged = Amount { tokens: bill.tokens.total(), money: cost.money };
+        let time = unix_time();
+        admitted.reservation.settle(charged, turn::now(), |day, out| {
+            self.identity.write(&ending, &bill, (charged, prices.version()), (time, day), out);
+        });
+        let completed = Completed {
+            tokens: bill.tokens,
+            money: charged.money,
+            first_token: (summary.status != 0).then(|| first_token(&summary.timing)),
+            is_partial: bill.flags.partial,
+            is_estimated: bill.flags.estimated,
+        };
+        self.worker.metrics.completed(self.worker.label(plan.label), &completed);
+    }
+}
+
+/// The pause that a provider demands.
+fn pause(fields: &Fields) -> Option<Duration> {
+    let number = |value: &[u8]| std::str::from_utf8(value).ok()?.trim().parse().ok();
+    let millis = fields.all_named(b"retry-after-ms").next().and_then(number).map(Duration::from_millis);
+    millis.or_else(|| fields.get(Known::RetryAfter).and_then(number).map(Duration::from_secs))
+}
+
+/// The edits of a body as the HTTP session takes them.
+fn body_change(splice: Splice) -> BodyChange {
+    if splice.is_empty() {
+        return BodyChange::Keep;
+    }
+    let edit = |(span, text): (weir_analysis::ai::Span, Vec<u8>)| BodySplice {
+        range: span.start as usize..span.end as usize,
+        replacement: text.into(),
+    };
+    BodyChange::Splice(splice.edits().map(edit).collect())
+}
+
+impl HttpFilter for AiFilter {
+    fn inspect(&mut self, head: &RequestHead, caller: &Caller) -> Inspect {
+        let id = caller.request_id.as_deref().unwrap_or_default();
+        self.identity.request = String::from_utf8_lossy(id).into_owned();
+        self.enter(head).unwrap_or_else(|error| {
+            self.own = Some(self.refusal(&error));
+            Inspect::Buffered(1)
+        })
+    }
+
+    fn request_data(&mut self, piece: &[u8]) -> Result<(), WholeResponse> {
+        if let Some(own) = self.own.take() {
+            return Err(own);
+        }
+        let Some(reader) = &mut self.reader else { return Ok(()) };
+        self.body_bytes += piece.len() as u64;
+        let read = match self.body_bytes > self.worker.settings.body_bytes_max {
+            true => Err(ApiError::TOO_LARGE),
+            false => reader.push(piece).map_err(ApiError::of_body),
+        };
+        read.map_err(|error| self.refusal(&error))
+    }
+
+    fn request_end(&mut self) -> Result<(), WholeResponse> {
+        if let Some(own) = self.own.take() {
+            return Err(own);
+        }
+        self.plan().map_err(|error| self.refusal(&error))
+    }
+
+    fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Result<RequestChoice, WholeResponse> {
+        if is_whole {
+            // A request without a body has no call for its end.
+            self.request_end()?;
+        }
+        if let Some(own) = self.own.take() {
+            return Err(own);
+        }
+        // The budget of all bodies is used up: what is not seen is not judged.
+        let chosen = if self.reader.is_some() { Err(ApiError::NO_ROOM) } else { self.choose(head) };
+        chosen.map_err(|error| self.refusal(&error))
+    }
+
+    fn attempts_max(&self) -> u32 {
+        self.planned.as_ref().map_or(1, |(_, plan)| plan.targets.len() as u32)
+    }
+
+    fn attempt_failed(&mut self, failed: &FailedAttempt<'_>) -> AfterFailure {
+        if let (Some(pause), Some((_, plan))) = (failed.fields.and_then(pause), &self.planned)
+            && let Some(target) = plan.targets.get((self.tries as usize).saturating_sub(1))
+        {
+            self.worker.cool(target.upstream, pause);
+        }
+        // Another provider would say the same of a request that is wrong in itself.
+        let is_elsewhere_better = matches!(failed.status, 0 | 408 | 409 | 429 | 500..);
+        match failed.may_go_on && is_elsewhere_better && failed.number < self.attempts_max() {
+            true => AfterFailure::Next,
+            false => AfterFailure::Respond,
+        }
+    }
+
+    fn deadlines(&mut self) -> Deadlines {
+        let settings = &self.worker.settings;
+        match &self.planned {
+            Some((facts, _)) => Deadlines {
+                first_byte: facts.options.is_stream().then_some(settings.first_token_timeout),
+                idle: Some(settings.token_gap_timeout),
+                total: Some(settings.request_timeout),
+            },
+            None => Deadlines::default(),
+        }
+    }
+
+    fn tap(&mut self, status: u16, fields: &mut Fields) -> Tap {
+        let Some((facts, _)) = &self.planned else { return Tap::No };
+        let (response, tap) = Response::new(Dialect::of(facts.endpoint), self.chunk, status, fields);
+        self.response = response;
+        tap
+    }
+
+    fn response_head(&mut self, _: u16, fields: &mut Fields, timing: &ExchangeTiming) {
+        if !fields.has(Known::XRequestId) && !self.identity.request.is_empty() {
+            fields.set(Known::XRequestId, self.identity.request.as_bytes());
+        }
+        self.show_rates(fields);
+        let millis = |span: Duration| span.as_secs_f64() * 1_000.0;
+        let parts =
+            [("policy", timing.policy + timing.request), ("queue", timing.queue), ("upstream", timing.upstream)];
+        let parts = parts.map(|(name, span)| format!("{name};dur={:.3}", millis(span)));
+        fields.push(b"server-timing", parts.join(", ").as_bytes());
+    }
+
+    fn follow(&mut self, piece: &[u8]) -> Result<(), BodyAborted> {
+        self.response.follow(piece);
+        Ok(())
+    }
+
+    fn edit(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        self.response.edit(piece, out)
+    }
+
+    fn response_end(&mut self, out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        self.response.end(out);
+        Ok(())
+    }
+
+    fn broken_off(&mut self, reason: &str, out: &mut Vec<u8>) -> BrokenEnd {
+        self.response.break_off(reason, out);
+        BrokenEnd::Finish
+    }
+
+    fn format_refusal(&mut self, facts: &RefusalFacts) -> Option<FormattedRefusal> {
+        Some(formatted(facts, self.form))
+    }
+
+    fn on_complete(&mut self, summary: &ExchangeSummary<'_>) {
+        self.settle(summary);
+    }
+}

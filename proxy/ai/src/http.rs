@@ -1,0 +1,39 @@
+//! The HTTP listener that an AI listener stands on.
+
+use std::sync::Arc;
+
+use weir_http::{
+    routes::{Action, DirectResponse, Routes, Target},
+    settings::HttpListenerSettings,
+};
+use weir_route::{Route, RouteTable, host::HostMatch, path::PathMatch, split::Split};
+
+use crate::{error::ListenerForm, settings::AiListenerSettings};
+
+/// The settings of the HTTP listener. Its filter decides on everything but the probe.
+pub(crate) fn settings(own: &AiListenerSettings) -> HttpListenerSettings {
+    let target = Split::new(vec![(0, None)]).map_or(Target::Invalid, Target::Upstream);
+    let mut all = Action::plain(target);
+    // The filter buffers as much as it needs; uploads that it does not look into pass.
+    all.request_buffer_bytes = Some(0);
+    let ok =
+        DirectResponse { status: 200, content_type: "application/json".into(), body: b"{\"status\":\"ok\"}".to_vec() };
+    let health = Action::plain(Target::Response(Arc::new(ok)));
+    let routes = vec![
+        Route::new("health", HostMatch::Any, PathMatch::Exact("/health".into()), health),
+        Route::new("ai", HostMatch::Any, PathMatch::Segments("/".into()), all),
+    ];
+    let routes = Routes {
+        table: RouteTable::new(routes),
+        upstreams: own.upstreams.clone(),
+        identity_fields: Vec::new(),
+        names: Vec::new(),
+    };
+    HttpListenerSettings {
+        refusal_format: Some(Arc::new(ListenerForm)),
+        // A response that is no stream has its head when the model is done.
+        response_timeout: own.request_timeout,
+        request_id: true,
+        ..HttpListenerSettings::new(Arc::new(routes))
+    }
+}

@@ -1,0 +1,44 @@
+//! The AI gateway: a listener that speaks OpenAI's and Anthropic's APIs, in front of providers of language models.
+//!
+//! It stands on `weir-http`, which has no word of models: each exchange has a filter ([`weir_http::filter`]). The pure parts are
+//! elsewhere: facts of a body in `weir-analysis`, edits and streams in `weir-ai-session`, keys, prices and budgets in `weir-spend`.
+//! States and invariants: `LIFECYCLE.md`.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `settings` | settings of a listener, of a provider, of the account |
+//! | `service` | a listener on one worker, around an HTTP listener |
+//! | `http` | the settings of that HTTP listener |
+//! | `spend` | budgets and usage log of the process |
+//! | `worker` | the state that all filters of a listener share on one worker |
+//! | `filter` | one exchange: the order of all the rest |
+//! | `surface` | the paths and methods of the APIs |
+//! | `credentials` | the key of a client, and the key of a provider in its place |
+//! | `plan` | the targets of a model, in the order in which they are tried |
+//! | `admission` | key, policy, rates and budgets of a request |
+//! | `response` | the response of a provider while it passes, and its usage |
+//! | `account` | settlement and usage record of a request that is over |
+//! | `error` | refusals in the form of the dialect |
+//! | `models` | the list of models |
+//! | `metrics` | the cells that this room writes |
+
+#![forbid(unsafe_code)]
+
+mod account;
+mod admission;
+mod credentials;
+mod error;
+mod filter;
+mod http;
+mod metrics;
+mod models;
+mod plan;
+mod response;
+mod service;
+pub mod settings;
+mod spend;
+mod surface;
+mod worker;
+
+pub use service::{AiUpstream, Service};
+pub use spend::{Spend, SpendError};

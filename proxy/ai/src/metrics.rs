@@ -1,0 +1,95 @@
+//! The cells that this room writes.
+
+use std::{cell::RefCell, collections::HashMap, time::Duration};
+
+use weir_spend::Tokens;
+use weir_telemetry::{CoreMetrics, Counter, Histogram, catalog};
+
+/// Kinds of tokens, as `gen_ai.token.type` and its parts have them.
+const KINDS: [&str; 7] = ["input", "cached_input", "cache_write", "audio_input", "output", "reasoning", "audio_output"];
+
+/// The treatment of a request by a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Treatment {
+    Refused,
+    /// It would have been refused, and the policy only observes.
+    Observed,
+}
+
+/// Cells of one listener on one worker. Models are labels by their names in the configuration.
+pub(crate) struct Metrics {
+    core: CoreMetrics,
+    listener: String,
+    models: RefCell<HashMap<Box<str>, ModelCells>>,
+    refusals: RefCell<HashMap<(&'static str, Treatment), Counter>>,
+}
+
+struct ModelCells {
+    requests: Counter,
+    partial: Counter,
+    estimated: Counter,
+    tokens: [Counter; KINDS.len()],
+    cost: Counter,
+    first_token: Histogram,
+}
+
+/// A request that is over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Completed {
+    pub(crate) tokens: Tokens,
+    pub(crate) money: u64,
+    pub(crate) first_token: Option<Duration>,
+    pub(crate) is_partial: bool,
+    pub(crate) is_estimated: bool,
+}
+
+impl Metrics {
+    pub(crate) fn new(core: &CoreMetrics, listener: &str) -> Self {
+        let (models, refusals) = (RefCell::default(), RefCell::default());
+        Self { core: core.clone(), listener: listener.to_owned(), models, refusals }
+    }
+
+    /// Counts a request that reached a provider.
+    pub(crate) fn completed(&self, model: &str, completed: &Completed) {
+        let mut models = self.models.borrow_mut();
+        if !models.contains_key(model) {
+            models.insert(model.into(), self.cells(model));
+        }
+        let Some(cells) = models.get(model) else { return };
+        cells.requests.inc();
+        cells.partial.add(completed.is_partial.into());
+        cells.estimated.add(completed.is_estimated.into());
+        let Tokens { input, cached_input, cache_write, audio_input, output, reasoning, audio_output } =
+            completed.tokens;
+        let tokens = [input, cached_input, cache_write, audio_input, output, reasoning, audio_output];
+        cells.tokens.iter().zip(tokens).for_each(|(cell, tokens)| cell.add(tokens));
+        cells.cost.add(completed.money);
+        if let Some(first_token) = completed.first_token {
+            cells.first_token.record(first_token.as_nanos() as u64);
+        }
+    }
+
+    /// Counts a request that was refused, or would have been.
+    pub(crate) fn denied(&self, reason: &'static str, treatment: Treatment) {
+        let word = match treatment {
+            Treatment::Refused => "refused",
+            Treatment::Observed => "observed",
+        };
+        let make = || self.core.counter(&catalog::AI_REFUSALS, &[&*self.listener, reason, word]);
+        self.refusals.borrow_mut().entry((reason, treatment)).or_insert_with(make).inc();
+    }
+
+    fn cells(&self, model: &str) -> ModelCells {
+        let (core, labels) = (&self.core, [&*self.listener, model]);
+        let tokens = |kind| core.counter(&catalog::AI_TOKENS, &[&*self.listener, model, kind]);
+        let flagged = |flag| core.counter(&catalog::AI_FLAGGED, &[&*self.listener, model, flag]);
+        ModelCells {
+            requests: core.counter(&catalog::AI_REQUESTS, &labels),
+            partial: flagged("partial"),
+            estimated: flagged("estimated"),
+            tokens: KINDS.map(tokens),
+            cost: core.counter(&catalog::AI_COST, &labels),
+            first_token: core.histogram(&catalog::AI_FIRST_TOKEN, &labels),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The list of models, where the configuration names them.
+
+use bytes::Bytes;
+use weir_http::filter::WholeResponse;
+use weir_http_codec::{Fields, Known};
+use weir_json_codec::write::string;
+use weir_spend::{keys::Key, policy::Policy};
+
+use crate::settings::Model;
+
+/// Whether a key may see a model: none of its policies forbids it.
+fn may_use(key: Option<&Key>, model: &str) -> bool {
+    let permits = |policy: &Policy| {
+        let is_allowed =
+            policy.models_allowed.is_empty() || policy.models_allowed.iter().any(|glob| glob.matches(model));
+        is_allowed && !policy.models_denied.iter().any(|glob| glob.matches(model))
+    };
+    key.is_none_or(|key| key.levels().iter().all(|level| permits(&level.policy)))
+}
+
+/// All models that a key may use. A pattern is no name, so it is not listed.
+pub(crate) fn list(models: &[Model], key: Option<&Key>) -> WholeResponse {
+    let names = models.iter().filter(|model| model.name.is_exact()).map(|model| model.name.text());
+    let mut out = b"{\"object\":\"list\",\"data\":[".to_vec();
+    for (at, name) in names.filter(|name| may_use(key, name)).enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write(name, &mut out);
+    }
+    out.extend_from_slice(b"]}");
+    response(out)
+}
+
+/// One of them. `None`: there is none of this name for the key.
+pub(crate) fn one(models: &[Model], key: Option<&Key>, name: &str) -> Option<WholeResponse> {
+    let exists = models.iter().any(|model| model.name.matches(name));
+    (exists && may_use(key, name)).then(|| {
+        let mut out = Vec::new();
+        write(name, &mut out);
+        response(out)
+    })
+}
+
+fn write(name: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"id\":");
+    string(out, name);
+    // When a model was made is not known here.
+    out.extend_from_slice(b",\"object\":\"model\",\"created\":0,\"owned_by\":\"weir\"}");
+}
+
+fn response(body: Vec<u8>) -> WholeResponse {
+    let mut fields = Fields::new();
+    fields.set(Known::ContentType, b"application/json");
+    WholeResponse { status: 200, fields, body: Bytes::from(body) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::Value;
+    use weir_spend::{
+        Glob,
+        budget::Ledger,
+        keys::{KeyRing, KeySecret, KeySettings, NewKey},
+    };
+
+    use super::*;
+
+    fn models() -> Vec<Model> {
+        let model = |name: &str| Model { name: Glob::new(name).expect("a pattern"), targets: Vec::new() };
+        ["fast", "slow", "gpt-*"].map(model).to_vec()
+    }
+
+    fn ids(response: &WholeResponse) -> Vec<String> {
+        let value: Value = serde_json::from_slice(&response.body).expect("JSON");
+        let data = value["data"].as_array().expect("a list");
+        data.iter().map(|model| model["id"].as_str().expect("an id").to_owned()).collect()
+    }
+
+    #[test]
+    fn a_key_sees_the_models_that_it_may_use() {
+        assert_eq!(ids(&list(&models(), None)), ["fast", "slow"]);
+        let secret = NewKey::generate().expect("randomness");
+        let policy = Policy { models_allowed: vec![Glob::new("fast").expect("a name")], ..Policy::default() };
+        let settings = KeySettings {
+            name: "k".into(),
+            secrets: vec![KeySecret { hash: secret.hash, shown: "k".into(), until: None }],
+            is_enabled: true,
+            expires: None,
+            policy: Arc::new(policy),
+            team: None,
+            organization: None,
+        };
+        let ring = KeyRing::new(&[settings], &[], &Ledger::default()).expect("a ring");
+        let key = ring.find(secret.text.expose(), 0).expect("the key");
+        assert_eq!(ids(&list(&models(), Some(key))), ["fast"]);
+        assert!(one(&models(), Some(key), "slow").is_none() && one(&models(), None, "slow").is_some());
+        assert!(one(&models(), None, "gpt-x").is_some() && one(&models(), None, "other").is_none());
+    }
+}

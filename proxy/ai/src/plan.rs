@@ -1,0 +1,158 @@
+//! The targets of a request, in the order in which they are tried.
+
+use std::{
+    hash::{DefaultHasher, Hasher as _},
+    sync::Arc,
+};
+
+use weir_analysis::ai::Endpoint;
+
+use crate::{
+    error::ApiError,
+    settings::{Model, Provider, ProviderDialect, Target},
+};
+
+/// The targets of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// The label of its model in metrics: a name or pattern of the configuration.
+    pub(crate) label: usize,
+    /// At least one.
+    pub(crate) targets: Vec<Target>,
+}
+
+/// The target of a listener without models, and of requests that name none.
+pub(crate) static DEFAULT: Target = Target { upstream: 0, model: None, weight: 1 };
+
+impl Plan {
+    /// The plan for a model. `random`: a uniform number. Upstreams of which `is_cooling` holds come last.
+    ///
+    /// # Errors
+    /// No such model, or no provider of it has the endpoint.
+    pub(crate) fn new(
+        models: &[Model],
+        providers: &[Arc<Provider>],
+        endpoint: Endpoint,
+        name: &str,
+        random: u64,
+        is_cooling: impl Fn(usize) -> bool,
+    ) -> Result<Self, ApiError> {
+        let (label, all) = match models {
+            [] => (0, std::slice::from_ref(&DEFAULT)),
+            models => {
+                let label = models.iter().position(|model| model.name.matches(name)).ok_or(ApiError::NO_MODEL)?;
+                (label, &*models[label].targets)
+            }
+        };
+        let has_endpoint =
+            |target: &&Target| providers.get(target.upstream).is_some_and(|one| serves(one.dialect, endpoint));
+        let mut targets: Vec<Target> = all.iter().filter(has_endpoint).cloned().collect();
+        let first = chosen(&targets, random).ok_or(ApiError::OTHER_DIALECT)?;
+        targets[..=first].rotate_right(1);
+        // Stable: among those that may be used, the order stays.
+        targets.sort_by_key(|target| is_cooling(target.upstream));
+        Ok(Self { label, targets })
+    }
+}
+
+/// The number of a text, as uniform as one by chance: the same in each process.
+pub(crate) fn number(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
+/// The position of the first target, by weight.
+fn chosen(targets: &[Target], random: u64) -> Option<usize> {
+    let sum: u64 = targets.iter().map(|target| u64::from(target.weight)).sum();
+    // The high bits decide; uneven by less than the sum of weights in 2^64.
+    let mut point = ((u128::from(random) * u128::from(sum)) >> 64) as u64;
+    let by_weight = targets.iter().position(|target| {
+        let weight = u64::from(target.weight);
+        let is_here = point < weight;
+        point = point.saturating_sub(weight);
+        is_here
+    });
+    by_weight.or((!targets.is_empty()).then_some(0))
+}
+
+/// Whether a dialect has an endpoint.
+const fn serves(dialect: ProviderDialect, endpoint: Endpoint) -> bool {
+    matches!(dialect, ProviderDialect::Anthropic) == matches!(endpoint, Endpoint::Messages)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_spend::Glob;
+
+    use super::*;
+
+    fn providers() -> Vec<Arc<Provider>> {
+        let of = |dialect| Arc::new(Provider { dialect, api_key: None, base_path: "".into(), host: "".into() });
+        [ProviderDialect::OpenAi, ProviderDialect::Azure, ProviderDialect::Anthropic].map(of).to_vec()
+    }
+
+    fn target(upstream: usize, weight: u32) -> Target {
+        Target { upstream, model: None, weight }
+    }
+
+    fn model(name: &str, targets: &[Target]) -> Model {
+        Model { name: Glob::new(name).expect("a pattern"), targets: targets.to_vec() }
+    }
+
+    fn order(models: &[Model], endpoint: Endpoint, name: &str, random: u64) -> Result<Vec<usize>, ApiError> {
+        let plan = Plan::new(models, &providers(), endpoint, name, random, |_| false)?;
+        Ok(plan.targets.iter().map(|target| target.upstream).collect())
+    }
+
+    #[test]
+    fn the_first_is_chosen_by_weight_and_the_others_keep_their_order() {
+        let models = [model("fast", &[target(0, 1), target(1, 3), target(0, 0)])];
+        let mut counts = [0; 2];
+        for share in 0..8_u64 {
+            let order = order(&models, Endpoint::Chat, "fast", share << 61).expect("a plan");
+            assert_eq!(order.len(), 3);
+            counts[order[0]] += 1;
+            assert_eq!(order[1..], if order[0] == 0 { [1, 0] } else { [0, 0] });
+        }
+        assert_eq!(counts, [2, 6]);
+        let zeros = [model("*", &[target(1, 0), target(0, 0)])];
+        assert_eq!(order(&zeros, Endpoint::Chat, "x", u64::MAX), Ok(vec![1, 0]));
+    }
+
+    #[test]
+    fn providers_without_the_endpoint_are_left_out() {
+        let models = [model("both", &[target(2, 9), target(1, 0)]), model("claude-*", &[target(2, 1)])];
+        assert_eq!(order(&models, Endpoint::Chat, "both", 0), Ok(vec![1]));
+        assert_eq!(order(&models, Endpoint::Messages, "both", 0), Ok(vec![2]));
+        assert_eq!(order(&models, Endpoint::Messages, "claude-x", 0), Ok(vec![2]));
+        assert_eq!(order(&models, Endpoint::Responses, "claude-x", 0), Err(ApiError::OTHER_DIALECT));
+        assert_eq!(order(&models, Endpoint::Chat, "other", 0), Err(ApiError::NO_MODEL));
+    }
+
+    #[test]
+    fn texts_are_spread_over_targets_by_weight_and_each_stays() {
+        let models = [model("fast", &[target(0, 1), target(1, 1)])];
+        let first = |text: &str| order(&models, Endpoint::Chat, "fast", number(text)).expect("a plan")[0];
+        let ones = (0..200).filter(|count| first(&format!("key {count}")) == 1).count();
+        assert!((60..140).contains(&ones), "{ones}");
+        assert_eq!(first("the same"), first("the same"));
+    }
+
+    #[test]
+    fn a_provider_that_wants_a_pause_comes_last() {
+        let models = [model("fast", &[target(0, 1), target(1, 0)])];
+        let plan = |cooling: usize| {
+            let is_cooling = |upstream| upstream == cooling;
+            let plan = Plan::new(&models, &providers(), Endpoint::Chat, "fast", 0, is_cooling).expect("a plan");
+            plan.targets.iter().map(|target| target.upstream).collect::<Vec<_>>()
+        };
+        assert_eq!((plan(0), plan(1), plan(2)), (vec![1, 0], vec![0, 1], vec![0, 1]));
+    }
+
+    #[test]
+    fn without_models_every_name_goes_to_the_first_upstream() {
+        assert_eq!(order(&[], Endpoint::Chat, "anything", 7), Ok(vec![0]));
+        assert_eq!(order(&[], Endpoint::Messages, "anything", 7), Err(ApiError::OTHER_DIALECT));
+    }
+}

@@ -1,0 +1,161 @@
+//! The response of a provider while it passes, and its usage.
+
+use weir_ai_session::{BufferedUsage, Dialect, End, Progress, ResponseStream, Usage, UsageChunk};
+use weir_http::filter::{BodyAborted, Tap};
+use weir_http_codec::{Fields, Known};
+use weir_sse_codec::Limits;
+
+use crate::error::failure;
+
+/// A response while it passes.
+#[derive(Default)]
+pub(crate) enum Response {
+    /// There is none, or it is none of a model: an error, or one that cannot be read.
+    #[default]
+    None,
+    /// Events, which are followed one by one.
+    Stream(Box<ResponseStream>),
+    /// A whole object, whose end is looked at.
+    Whole(Box<BufferedUsage>),
+    /// It is over.
+    Over(Found),
+}
+
+/// The findings in a response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The report of the provider.
+    pub(crate) usage: Option<Usage>,
+    /// Output that was seen.
+    pub(crate) progress: Progress,
+    /// The last event of its dialect has come, or all of a whole object.
+    pub(crate) is_done: bool,
+}
+
+impl Response {
+    /// The response with this head, and how it is tapped.
+    pub(crate) fn new(dialect: Dialect, chunk: UsageChunk, status: u16, fields: &Fields) -> (Self, Tap) {
+        let is_coded = fields.all(Known::ContentEncoding).any(|coding| !coding.eq_ignore_ascii_case(b"identity"));
+        if !(200..300).contains(&status) || is_coded {
+            return (Self::None, Tap::No);
+        }
+        let media_type = fields.get(Known::ContentType).unwrap_or_default();
+        let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        if media_type.eq_ignore_ascii_case(b"text/event-stream") {
+            // Only whole events may go on: an error may have to follow.
+            return (Self::Stream(Box::new(ResponseStream::new(dialect, chunk, Limits::default()))), Tap::Edit);
+        }
+        let length = fields.get(Known::ContentLength).and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
+        (Self::Whole(Box::new(BufferedUsage::new(dialect, length))), Tap::Follow)
+    }
+
+    /// Takes a piece of a whole object.
+    pub(crate) fn follow(&mut self, piece: &[u8]) {
+        if let Self::Whole(whole) = self {
+            whole.push(piece);
+        }
+    }
+
+    /// Takes a piece of a stream, and appends what goes on.
+    ///
+    /// # Errors
+    /// A line or an event beyond its limit.
+    pub(crate) fn edit(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        let Self::Stream(stream) = self else { return Ok(()) };
+        stream.push(piece, &mut |bytes| out.extend_from_slice(bytes)).map_err(|_| BodyAborted)
+    }
+
+    /// The body is over.
+    pub(crate) fn end(&mut self, out: &mut Vec<u8>) {
+        let found = match std::mem::take(self) {
+            Self::Stream(mut stream) => {
+                stream.finish(&mut |bytes| out.extend_from_slice(bytes));
+                of_stream(&stream)
+            }
+            Self::Whole(whole) => Found { usage: whole.finish(), is_done: true, ..Found::default() },
+            Self::Over(found) => found,
+            Self::None => return,
+        };
+        *self = Self::Over(found);
+    }
+
+    /// The body breaks off: appends an error event.
+    pub(crate) fn break_off(&mut self, reason: &str, out: &mut Vec<u8>) {
+        if let Self::Stream(stream) = self {
+            let found = of_stream(stream);
+            stream.fail(&failure(reason), out);
+            *self = Self::Over(found);
+        }
+    }
+
+    /// The findings so far. `None`: it is no response of a model.
+    pub(crate) fn found(&self) -> Option<Found> {
+        match self {
+            Self::None => None,
+            Self::Stream(stream) => Some(of_stream(stream)),
+            Self::Whole(_) => Some(Found::default()),
+            Self::Over(found) => Some(*found),
+        }
+    }
+}
+
+fn of_stream(stream: &ResponseStream) -> Found {
+    Found { usage: stream.usage(), progress: stream.progress(), is_done: stream.end() == End::Done }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM: &[u8] = b"data: {\"choices\":[{\"delta\":{\"content\":\"abcd\"}}]}\n\n\
+        data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
+
+    fn response(lines: &[(&str, &str)], status: u16) -> (Response, Tap) {
+        let mut fields = Fields::new();
+        lines.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
+        Response::new(Dialect::Chat, UsageChunk::Drop, status, &fields)
+    }
+
+    #[test]
+    fn a_stream_loses_the_chunk_that_was_not_requested_and_is_counted() {
+        let (mut response, tap) = response(&[("Content-Type", "Text/Event-Stream; charset=utf-8")], 200);
+        assert_eq!(tap, Tap::Edit);
+        let mut out = Vec::new();
+        STREAM.chunks(7).for_each(|piece| response.edit(piece, &mut out).expect("within limits"));
+        response.end(&mut out);
+        assert_eq!(String::from_utf8_lossy(&out).matches("data: ").count(), 2);
+        let found = response.found().expect("a response");
+        assert_eq!((found.usage.map(|usage| (usage.input, usage.output)), found.is_done), (Some((3, 2)), true));
+    }
+
+    #[test]
+    fn a_stream_that_breaks_off_keeps_its_findings_and_ends_with_an_error() {
+        let (mut response, _) = response(&[("content-type", "text/event-stream")], 200);
+        let mut out = Vec::new();
+        response.edit(&STREAM[..80], &mut out).expect("within limits");
+        response.break_off("idle_timeout", &mut out);
+        let text = String::from_utf8_lossy(&out).into_owned();
+        assert!(text.contains("\"code\":\"idle_timeout\"") && text.ends_with("\n\n"), "{text}");
+        let found = response.found().expect("a response");
+        assert!(!found.is_done && found.progress.output_bytes == 4, "{found:?}");
+    }
+
+    #[test]
+    fn a_whole_object_reports_near_its_end() {
+        let (mut response, tap) = response(&[("content-type", "application/json")], 200);
+        assert_eq!(tap, Tap::Follow);
+        response.follow(b"{\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}");
+        assert_eq!(response.found(), Some(Found::default()), "it is not over");
+        response.end(&mut Vec::new());
+        let found = response.found().expect("a response");
+        assert_eq!((found.usage.map(|usage| usage.output), found.is_done), (Some(2), true));
+    }
+
+    #[test]
+    fn errors_and_coded_bodies_pass_as_they_are() {
+        for (lines, status) in [(&[][..], 429), (&[("content-encoding", "gzip")], 200)] {
+            let (response, tap) = response(lines, status);
+            assert!(tap == Tap::No && response.found().is_none());
+        }
+    }
+}

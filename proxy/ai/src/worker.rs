@@ -1,0 +1,85 @@
+//! The state that all filters of a listener share on one worker.
+
+use std::{cell::RefCell, fmt, rc::Rc, sync::Arc, time::Duration};
+
+use weir_base::{Rng, Time, time::turn};
+use weir_http::filter::{Caller, FilterFactory, HttpFilter};
+use weir_http_codec::RequestHead;
+use weir_spend::{keys::KeyRing, meter::Meter};
+
+use crate::{
+    filter::AiFilter,
+    metrics::Metrics,
+    settings::{AiListenerSettings, KeyMode, Provider},
+};
+
+/// The label of every model of a listener whose configuration names none.
+const ANY_MODEL: &str = "any";
+
+/// Longest pause that a provider may demand by Retry-After. Default 120 s, as long as SDKs wait.
+const COOLING_MAX: Duration = Duration::from_secs(120);
+
+/// A listener with its settings, on one worker.
+pub(crate) struct Worker {
+    pub(crate) settings: AiListenerSettings,
+    /// In the order of [`AiListenerSettings::upstreams`].
+    pub(crate) providers: Vec<Arc<Provider>>,
+    /// `None`: clients need no key.
+    pub(crate) ring: Option<Arc<KeyRing>>,
+    pub(crate) meter: Meter,
+    pub(crate) metrics: Rc<Metrics>,
+    rng: RefCell<Rng>,
+    /// Until when each upstream comes last.
+    cooling: RefCell<Vec<Time>>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        settings: AiListenerSettings,
+        providers: Vec<Arc<Provider>>,
+        meter: Meter,
+        metrics: Rc<Metrics>,
+        seed: u64,
+    ) -> Self {
+        let ring = (settings.key_mode == KeyMode::Required).then(|| settings.ring(meter.ledger()));
+        let cooling = RefCell::new(vec![Time::ZERO; providers.len()]);
+        Self { settings, providers, ring, meter, metrics, rng: RefCell::new(Rng::new(seed)), cooling }
+    }
+
+    /// A uniform number, for the choice among targets.
+    pub(crate) fn random(&self) -> u64 {
+        self.rng.borrow_mut().next_u64()
+    }
+
+    /// An upstream wants no request for so long.
+    pub(crate) fn cool(&self, upstream: usize, pause: Duration) {
+        if let Some(until) = self.cooling.borrow_mut().get_mut(upstream) {
+            *until = turn::now().saturating_add(pause.min(COOLING_MAX));
+        }
+    }
+
+    /// An upstream wants no request now.
+    pub(crate) fn is_cooling(&self, upstream: usize) -> bool {
+        self.cooling.borrow().get(upstream).is_some_and(|until| turn::now() < *until)
+    }
+
+    /// The label of a model in metrics, by its position in the configuration.
+    pub(crate) fn label(&self, model: usize) -> &str {
+        self.settings.models.get(model).map_or(ANY_MODEL, |model| model.name.text())
+    }
+}
+
+/// The filter factory of a listener.
+pub(crate) struct Filters(pub(crate) Rc<Worker>);
+
+impl fmt::Debug for Filters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Filters").field(&self.0.settings).finish()
+    }
+}
+
+impl FilterFactory for Filters {
+    fn create(&self, head: &RequestHead, caller: &Caller) -> Box<dyn HttpFilter> {
+        Box::new(AiFilter::new(self.0.clone(), head, caller.client))
+    }
+}

@@ -1,0 +1,11 @@
+//! The AI gateway in one process: the real listener on one worker, between scripted clients and scripted providers.
+
+mod gateway;
+mod keys;
+mod requests;
+mod streams;
+/// The worker with scripted peers, as the tests of `weir-http` have it.
+#[path = "../../../http/tests/it/support/mod.rs"]
+#[expect(dead_code, reason = "the tests of weir-http use more of it")]
+mod support;
+mod targets;
