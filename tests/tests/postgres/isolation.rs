@@ -150,15 +150,15 @@ fn s5_of_a_client_that_comes_back_at_once_nothing_takes_effect_later() {
     let gateway = Gateway::start(before(&server, folder.path(), "", "pool_size = 3"));
     for round in 0..6 {
         let mut client = login(&gateway);
-        let text = "set statement_timeout = '7s'; select pg_sleep(3); insert into notes values (1)";
+        let text = "set statement_timeout = '7s'; select pg_sleep(30); insert into notes values (1)";
         client.send(&query(text)).expect("sent");
-        until_true("the query runs", || running(&server, "pg_sleep(3)") == "1");
+        until_true("the query runs", || running(&server, "pg_sleep(30)") == "1");
         client.leave(round % 2);
         let mut again = login(&gateway);
         assert_eq!(value(&mut again, "show statement_timeout"), "0", "round {round}");
         assert_eq!(value(&mut again, "select count(*) from notes"), "0", "round {round}");
     }
-    until_true("all are over", || running(&server, "pg_sleep(3)") == "0");
+    until_true("all are over", || running(&server, "pg_sleep(30)") == "0");
     assert_eq!(server.sql_in(USER, "select count(*) from notes"), "0");
 }
 
