@@ -58,13 +58,14 @@ impl Splice {
     /// Limits the output to `tokens`: larger limits of the request become this one, and one without a limit gets it. An
     /// endpoint without output stays as it is.
     pub fn limit_output(&mut self, facts: &Facts, tokens: u64) {
-        let own = match facts.endpoint {
-            Endpoint::Chat => "\"max_completion_tokens\":",
-            Endpoint::Responses => "\"max_output_tokens\":",
-            Endpoint::Completions | Endpoint::Messages => "\"max_tokens\":",
+        let options = &facts.options;
+        let [tokens_null, completion_null, output_null] = options.null_limits;
+        let (own, null) = match facts.endpoint {
+            Endpoint::Chat => ("\"max_completion_tokens\":", completion_null),
+            Endpoint::Responses => ("\"max_output_tokens\":", output_null),
+            Endpoint::Completions | Endpoint::Messages => ("\"max_tokens\":", tokens_null),
             Endpoint::Embeddings => return,
         };
-        let options = &facts.options;
         let limits = [options.max_tokens, options.max_completion_tokens, options.max_output_tokens];
         let mut is_limited = false;
         for limit in limits.iter().flatten() {
@@ -73,9 +74,11 @@ impl Splice {
                 self.replace(limit.span, itoa::Buffer::new().format(tokens).as_bytes().to_vec());
             }
         }
-        if !is_limited {
-            let member = [own.as_bytes(), itoa::Buffer::new().format(tokens).as_bytes()].concat();
-            self.insert(facts.body, facts.members, &member);
+        let text = itoa::Buffer::new().format(tokens).as_bytes().to_vec();
+        match null {
+            _ if is_limited => {}
+            Some(null) => self.replace(null, text),
+            None => self.insert(facts.body, facts.members, &[own.as_bytes(), &text].concat()),
         }
     }
 

@@ -90,6 +90,12 @@ impl ApiError {
         Some("model"),
         "The provider of the model has no such endpoint, and the gateway does not translate.",
     );
+    pub(crate) const BACKGROUND: Self = Self::fixed(
+        400,
+        "unsupported_endpoint",
+        Some("background"),
+        "The gateway does not account for responses in the background, so a key of the gateway cannot request one.",
+    );
     pub(crate) const NO_ROOM: Self =
         Self::fixed(503, "overloaded", None, "The gateway has no room for the request. Try again later.");
 

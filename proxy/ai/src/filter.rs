@@ -112,6 +112,10 @@ impl AiFilter {
         let Some(reader) = self.reader.take() else { return Ok(()) };
         let facts = reader.finish().map_err(ApiError::of_body)?;
         let options = &facts.options;
+        // Its response comes without usage, and the rest by another request.
+        if self.worker.ring.is_some() && options.background.is_some_and(|flag| flag.value) {
+            return Err(ApiError::BACKGROUND);
+        }
         self.identity.model = options.model.as_ref().map(|model| model.text.clone()).unwrap_or_default();
         let user = options.user.as_ref().or(options.safety_identifier.as_ref());
         self.identity.user = user.map(|user| user.text.clone());

@@ -34,6 +34,8 @@ pub(crate) fn settings(own: &AiListenerSettings) -> HttpListenerSettings {
         // A response that is no stream has its head when the model is done.
         response_timeout: own.request_timeout,
         request_id: true,
+        // A content type must not get a request past its key.
+        grpc_calls: false,
         ..HttpListenerSettings::new(Arc::new(routes))
     }
 }

@@ -135,7 +135,7 @@ pub(crate) fn apply_target(
         request.upgrade = RequestedUpgrade::None;
     }
     // A client's word alone that this is gRPC lifts no limit: the origin must be able to speak it.
-    request.is_call = request.is_grpc && is_multiplexed;
+    request.is_call = request.is_grpc && is_multiplexed && settings.grpc_calls;
     let (body_idle, answer_idle) = match request.is_call {
         true => (settings.grpc_idle_timeout, settings.grpc_idle_timeout),
         false => (settings.body_idle_timeout, settings.answer_idle_timeout),

@@ -26,6 +26,9 @@ pub struct HttpListenerSettings {
     pub answer_idle_timeout: Duration,
     /// See [`GRPC_IDLE_TIMEOUT`].
     pub grpc_idle_timeout: Duration,
+    /// Requests of gRPC to an origin of HTTP/2 are calls, which stream in both directions, and for which no filter chooses an upstream.
+    /// Default true; false where a filter has to see each request.
+    pub grpc_calls: bool,
     /// From the head of a request to the end of its response. `None`: as long as it takes. Does not apply to gRPC and WebSockets.
     pub request_timeout: Option<Duration>,
     /// See [`BODY_RATE_MIN`]. 0: as slow as it likes.
@@ -77,6 +80,7 @@ impl HttpListenerSettings {
             body_idle_timeout: BODY_IDLE_TIMEOUT,
             answer_idle_timeout: ANSWER_IDLE_TIMEOUT,
             grpc_idle_timeout: GRPC_IDLE_TIMEOUT,
+            grpc_calls: true,
             request_timeout: None,
             body_rate_min: BODY_RATE_MIN,
             request_buffer_bytes: None,

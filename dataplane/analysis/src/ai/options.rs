@@ -60,6 +60,9 @@ pub struct Options {
     pub max_completion_tokens: Option<Number>,
     /// `max_output_tokens`
     pub max_output_tokens: Option<Number>,
+    /// Where these three limits are `null`, in their order. A `null` limits nothing, and a second member beside it is another body for
+    /// each reader.
+    pub null_limits: [Option<Span>; 3],
     /// `n`
     pub count: Option<Number>,
     /// `best_of`
@@ -122,9 +125,9 @@ impl Options {
             Field::Stream => self.stream = flag(value)?,
             Field::Store => self.store = flag(value)?,
             Field::Background => self.background = flag(value)?,
-            Field::MaxTokens => self.max_tokens = number(value)?,
-            Field::MaxCompletionTokens => self.max_completion_tokens = number(value)?,
-            Field::MaxOutputTokens => self.max_output_tokens = number(value)?,
+            Field::MaxTokens => (self.max_tokens, self.null_limits[0]) = limit(value)?,
+            Field::MaxCompletionTokens => (self.max_completion_tokens, self.null_limits[1]) = limit(value)?,
+            Field::MaxOutputTokens => (self.max_output_tokens, self.null_limits[2]) = limit(value)?,
             Field::Count => self.count = number(value)?,
             Field::BestOf => self.best_of = number(value)?,
             Field::Metadata => self.metadata = Some(span(value)).filter(|_| value.kind != Kind::Null),
@@ -180,6 +183,11 @@ fn flag(value: &Value<'_, Field>) -> Result<Option<Flag>, BodyError> {
         Kind::False => flag(false),
         _ => Err(BodyError::Type(value.path)),
     }
+}
+
+/// A number, or the place of a `null`.
+fn limit(value: &Value<'_, Field>) -> Result<(Option<Number>, Option<Span>), BodyError> {
+    Ok((number(value)?, Some(span(value)).filter(|_| value.kind == Kind::Null)))
 }
 
 fn number(value: &Value<'_, Field>) -> Result<Option<Number>, BodyError> {

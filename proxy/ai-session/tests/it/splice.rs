@@ -136,6 +136,9 @@ fn output_is_limited_by_the_least_edit() {
         (responses, r#"{"model":"m"}"#, r#"{"model":"m","max_output_tokens":50}"#),
         (Endpoint::Messages, r#"{"max_tokens":4096}"#, r#"{"max_tokens":50}"#),
         (Endpoint::Completions, r#"{"n":1}"#, r#"{"n":1,"max_tokens":50}"#),
+        (chat, r#"{"max_completion_tokens":null,"n":1}"#, r#"{"max_completion_tokens":50,"n":1}"#),
+        (chat, r#"{"max_tokens":null}"#, r#"{"max_tokens":null,"max_completion_tokens":50}"#),
+        (Endpoint::Completions, r#"{"max_tokens": null}"#, r#"{"max_tokens": 50}"#),
         (Endpoint::Embeddings, r#"{"input":"x"}"#, r#"{"input":"x"}"#),
     ] {
         assert_eq!(limited(endpoint, body), golden);

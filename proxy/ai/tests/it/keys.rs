@@ -14,7 +14,10 @@ use weir_spend::{
 use weir_telemetry::catalog;
 
 use crate::{
-    gateway::{CHAT, KEY, STREAM, ok, plain, post, prices, provider, read, refused, respond, start_with, with_key},
+    gateway::{
+        CHAT, KEY, STREAM, ok, plain, post, prices, provider, read, refused, respond, start, start_with, with_key,
+    },
+    http2::Http2Client,
     support::Gateway,
 };
 
@@ -43,6 +46,30 @@ fn passes(gateway: &Gateway, body: &str) -> String {
     drop(client);
     gateway.rests();
     request
+}
+
+/// A call of gRPC streams both ways and is not buffered, so no filter chooses for it. A content type must not make one of a request.
+#[test]
+fn the_content_type_of_grpc_gets_no_request_past_its_key() {
+    let settings = with_key(Policy::default());
+    let gateway = start(settings, vec![provider(ProviderDialect::OpenAi)], |setup| setup.is_multiplexed = true);
+    for (stream, path) in [(1, "/v1/models"), (3, "/v1/messages/count_tokens"), (5, "/v1/files")] {
+        let mut client = Http2Client::new(gateway.client());
+        let method = if stream == 3 { "POST" } else { "GET" };
+        client.request(stream, &[(":method", method), (":path", path), ("content-type", "application/grpc")]);
+        let response = client.response(stream);
+        assert!(!response.body.is_empty() || response.status != 200, "{path}: {response:?}");
+    }
+    assert!(gateway.origin.is_untouched());
+}
+
+#[test]
+fn a_response_in_the_background_is_refused() {
+    let gateway = plain(with_key(Policy::default()));
+    let mut client = gateway.client();
+    client.send(&post("/v1/responses", r#"{"model":"m","input":"hi","background":true}"#));
+    assert_eq!(refused(&mut client, 400).1["param"], "background");
+    assert!(gateway.origin.is_untouched());
 }
 
 #[test]

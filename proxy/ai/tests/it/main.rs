@@ -1,6 +1,10 @@
 //! The AI gateway in one process: the real listener on one worker, between scripted clients and scripted providers.
 
 mod gateway;
+/// A scripted client of HTTP/2, as the tests of `weir-http` have it.
+#[path = "../../../http/tests/it/http2.rs"]
+#[expect(dead_code, reason = "the tests of weir-http use more of it")]
+mod http2;
 mod keys;
 mod requests;
 mod streams;
