@@ -1,0 +1,65 @@
+//! Requests.
+
+mod to_chat;
+mod to_messages;
+
+use crate::direction::Direction;
+use crate::json::{Json, Object};
+use crate::limits::BODY_BYTES_MAX;
+use crate::loss::Losses;
+use crate::mistake::Mistake;
+
+/// The abilities of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Tokens that a response may have, if a chat's request does not say: Anthropic requires a limit. Default 4,096,
+    /// which every model has.
+    pub tokens_max: u64,
+    /// The provider of chats takes `max_completion_tokens`. Older compatible servers know only `max_tokens`. Default
+    /// true.
+    pub has_completion_limit: bool,
+    /// The provider of chats takes `stream_options.include_usage`. Without it a stream reports no tokens. Default true.
+    pub has_stream_usage: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { tokens_max: 4096, has_completion_limit: true, has_stream_usage: true }
+    }
+}
+
+/// A request for the provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its body, JSON.
+    pub body: Vec<u8>,
+    /// The response is a stream.
+    pub is_stream: bool,
+    /// The client requests the chunk of usage at the end of a chat's stream: see
+    /// [`StreamTranslator::new`](crate::StreamTranslator::new).
+    pub includes_usage: bool,
+    /// The parts that the provider does not get.
+    pub losses: Losses,
+}
+
+/// Translates the body of a client's request.
+///
+/// # Errors
+/// The request is malformed, or says something that has no counterpart and that changes the meaning. The client gets
+/// status 400 with [`Mistake::body`].
+pub fn translate_request(direction: Direction, body: &[u8], options: &Options) -> Result<Request, Mistake> {
+    if body.len() > BODY_BYTES_MAX {
+        return Err(Mistake::new("", "the body is too large"));
+    }
+    let mut request = Object::read(Json::check(body)?, "")?;
+    let (mut losses, mut out) = (Losses::default(), Vec::with_capacity(body.len() + 128));
+    let is_stream = request.flag("stream")?;
+    let includes_usage = match direction {
+        Direction::ChatToMessages => to_messages::translate(request, is_stream, options, &mut losses, &mut out)?,
+        Direction::MessagesToChat => {
+            to_chat::translate(request, is_stream, options, &mut losses, &mut out)?;
+            false
+        }
+    };
+    Ok(Request { body: out, is_stream, includes_usage, losses })
+}
