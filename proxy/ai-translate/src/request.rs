@@ -12,8 +12,8 @@ use crate::mistake::Mistake;
 /// The abilities of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Tokens that a response may have, if a chat's request does not say: Anthropic requires a limit. Default 4,096,
-    /// which every model has.
+    /// Tokens that a response may have, if a chat's request does not say: Anthropic requires a limit. Default 8,192,
+    /// which every model since 2024 has. A response beyond it ends with `length`.
     pub tokens_max: u64,
     /// The provider of chats takes `max_completion_tokens`. Older compatible servers know only `max_tokens`. Default
     /// true.
@@ -24,7 +24,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { tokens_max: 4096, has_completion_limit: true, has_stream_usage: true }
+        Self { tokens_max: 8192, has_completion_limit: true, has_stream_usage: true }
     }
 }
 

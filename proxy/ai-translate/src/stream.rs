@@ -109,19 +109,22 @@ impl StreamTranslator {
         Ok(())
     }
 
-    /// The provider's body has ended. A chat whose choice has ended is whole without its `[DONE]`.
+    /// The provider's body has ended. A message whose reason to end has come is whole without its last event, which some
+    /// servers do not send.
     ///
     /// # Errors
     /// A call of a tool is not whole.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<End, StreamError> {
-        if let Side::Messages(events) = &mut self.side
-            && self.end == End::Missing
-            && events.is_finished()
-        {
-            events.end(&mut self.losses, out)?;
-            self.end = End::Done;
+        if self.end != End::Missing {
+            return Ok(self.end);
         }
-        Ok(self.end)
+        match &mut self.side {
+            Side::Chat(chunks) if chunks.is_finished() => chunks.end(out),
+            Side::Messages(events) if events.is_finished() => events.end(&mut self.losses, out)?,
+            _ => return Ok(End::Missing),
+        }
+        self.end = End::Done;
+        Ok(End::Done)
     }
 
     /// Ends the stream with an error in the form of the client's dialect. Nothing may follow.

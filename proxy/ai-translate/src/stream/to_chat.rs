@@ -32,7 +32,8 @@ pub(super) struct Chunks {
     /// Open blocks by their index.
     blocks: Vec<(u64, Block)>,
     calls: u64,
-    finish_reason: &'static str,
+    /// `None`: Anthropic has not said why the message ends.
+    finish_reason: Option<&'static str>,
     tokens: Tokens,
 }
 
@@ -44,9 +45,14 @@ impl Chunks {
             names: None,
             blocks: Vec::new(),
             calls: 0,
-            finish_reason: "stop",
+            finish_reason: None,
             tokens: Tokens::default(),
         }
+    }
+
+    /// Anthropic has said why the message ends.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finish_reason.is_some()
     }
 
     /// Takes an event.
@@ -62,7 +68,7 @@ impl Chunks {
             "content_block_stop" => self.block_stop(event)?,
             "message_delta" => self.message_delta(event)?,
             "message_stop" => {
-                self.stop(event.out);
+                self.end(event.out);
                 return Ok(End::Done);
             }
             _ => event.losses.add("event", &kind),
@@ -170,7 +176,7 @@ impl Chunks {
     fn message_delta(&mut self, event: &mut Event<'_>) -> Result<(), Mistake> {
         if let Some(mut delta) = event.data.object("delta", "delta")? {
             if let Some(reason) = delta.text("stop_reason")? {
-                self.finish_reason = reason::to_chat(&reason, event.losses);
+                self.finish_reason = Some(reason::to_chat(&reason, event.losses));
             }
             delta.rest(event.losses);
         }
@@ -180,11 +186,12 @@ impl Chunks {
         Ok(())
     }
 
-    fn stop(&mut self, out: &mut Vec<u8>) {
+    /// The message has ended.
+    pub(super) fn end(&mut self, out: &mut Vec<u8>) {
         for (_, block) in std::mem::take(&mut self.blocks) {
             self.close(block, out);
         }
-        self.chunk(out, Some(self.finish_reason), |_| {});
+        self.chunk(out, Some(self.finish_reason.unwrap_or("stop")), |_| {});
         if self.includes_usage && !self.tokens.is_empty() {
             let mut data = Vec::new();
             let mut chunk = self.head(&mut data);

@@ -17,7 +17,7 @@ fn body(direction: Direction, members: &str) -> String {
 /// The translation of the smallest request.
 fn base(direction: Direction) -> Value {
     match direction {
-        ChatToMessages => json!({"model": "m", "max_tokens": 4096,
+        ChatToMessages => json!({"model": "m", "max_tokens": 8192,
             "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]}),
         MessagesToChat => json!({"model": "m", "max_completion_tokens": 9,
             "messages": [{"role": "user", "content": "hi"}]}),

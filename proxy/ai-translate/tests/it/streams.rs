@@ -198,6 +198,8 @@ fn a7_a_stream_says_how_it_ended() {
     assert_eq!(end(MessagesToChat, b"event: x\n\n: c\r\rdata:\n\n"), (End::Missing, false), "events without data");
     let start = br#"data: {"type":"message_start","message":{"id":"a","model":"m"}}"#;
     assert_eq!(end(ChatToMessages, &[start, &b"\n\n"[..]].concat()), (End::Missing, false));
+    let reason = &b"\n\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n"[..];
+    assert_eq!(end(ChatToMessages, &[start, reason].concat()), (End::Done, false), "some servers send no stop");
     let done = [start, &b"\n\ndata: {\"type\":\"message_stop\"}\n\n"[..]].concat();
     assert_eq!(end(ChatToMessages, &done), (End::Done, false), "the type counts, also without a name");
 }
