@@ -26,6 +26,8 @@ const _: () = assert!(STEP.as_nanos() * 10 <= BURST.as_nanos(), "tokens must not
 #[derive(Debug)]
 pub struct LocalRate {
     per_second: Cell<Option<f64>>,
+    /// Taken at once at the most, if that is more than [`BURST`] is worth.
+    burst_min: f64,
     tokens: Cell<f64>,
     filled: Cell<Time>,
     /// From here on tokens are due.
@@ -36,8 +38,16 @@ impl LocalRate {
     /// At most `per_second` on average, from `now` on; `None`: as many as come.
     #[must_use]
     pub fn new(per_second: Option<f64>, now: Time) -> LocalRate {
+        LocalRate::with_burst(per_second, BURST_MIN, now)
+    }
+
+    /// At most `per_second` on average. `burst` may come at once, or what [`BURST`] is worth if that is more: for events that come
+    /// together by nature.
+    #[must_use]
+    pub fn with_burst(per_second: Option<f64>, burst: f64, now: Time) -> LocalRate {
         let rate = LocalRate {
             per_second: Cell::new(None),
+            burst_min: burst.max(BURST_MIN),
             tokens: Cell::new(f64::INFINITY),
             filled: Cell::new(now),
             due: Cell::new(Time::NEVER),
@@ -90,7 +100,7 @@ impl LocalRate {
     }
 
     fn burst(&self) -> f64 {
-        self.per_second.get().map_or(f64::INFINITY, |rate| (rate * BURST.as_secs_f64()).max(BURST_MIN))
+        self.per_second.get().map_or(f64::INFINITY, |rate| (rate * BURST.as_secs_f64()).max(self.burst_min))
     }
 }
 
@@ -120,6 +130,13 @@ mod tests {
             assert!(passed <= most, "{per_second}: {passed} of at most {most}");
             assert!(passed >= per_second * 20.0 * 0.99 - 1.0, "{per_second}: only {passed}");
         }
+    }
+
+    #[test]
+    fn a_burst_of_its_own_leaves_the_rate_as_it_is() {
+        let rate = LocalRate::with_burst(Some(20.0), 100.0, at(0));
+        assert_eq!((0..150).filter(|_| rate.try_take(1, at(0))).count(), 100);
+        assert_eq!(taken(&rate, 1_000, 10), 200);
     }
 
     #[test]

@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-use compio::{driver::SharedFd, runtime::fd::PollFd};
 use socket2::Socket;
 use weir_base::rng::Rng;
 
 use crate::{
     net,
+    socket::DataSocket,
     worker::{self, WorkerState},
 };
 
@@ -90,8 +90,8 @@ impl HandedOverFlag {
     }
 }
 
-/// Ends listening when the accept loop ends. Closing the descriptor is not enough: the driver may hold the socket until the
-/// kernel has taken down its ring, and clients would connect to a socket that no loop accepts from.
+/// Ends listening when the accept loop ends. Closing the descriptor is not enough: while a copy of it is open, clients would connect
+/// to a socket that no loop accepts from.
 struct ListenGuard<'a>(&'a Socket, HandedOverFlag);
 
 impl Drop for ListenGuard<'_> {
@@ -106,6 +106,12 @@ impl Drop for ListenGuard<'_> {
 /// Accepts until the loop is dropped or the socket is unusable; then no client can connect any more, unless the socket was
 /// `handed_over` before. `accept` takes the next connection, with [`accept_one`], or several, and returns how many; zero
 /// while another caller is accepting. `fail` gets each error.
+///
+/// # Errors
+/// The listening socket is unusable, or cannot be watched.
+///
+/// # Panics
+/// Outside a worker thread.
 pub async fn accept_loop(
     listener: &Socket,
     handed_over: HandedOverFlag,
@@ -113,15 +119,14 @@ pub async fn accept_loop(
     mut fail: impl FnMut(AcceptError, &io::Error),
 ) -> io::Result<()> {
     let _listening = ListenGuard(listener, handed_over);
-    // SAFETY: the clone is an open descriptor that the shared handle owns; no registration is needed on Linux drivers.
-    let shared = unsafe { SharedFd::new_unchecked(listener.try_clone()?) };
-    let readiness = PollFd::from_shared_fd(shared)?;
+    let watched = DataSocket::new(listener.try_clone()?)?;
     let mut jitter = Rng::new(listener.as_raw_fd() as u64 ^ weir_base::time::Time::now().as_nanos());
     let (mut attempt, mut busy_turns) = (0, 0);
     let mut has_more = false;
     loop {
         if !has_more {
-            readiness.accept_ready().await?;
+            watched.found_nothing();
+            watched.readable().await;
         }
         has_more = true;
         let mut burst = 0;

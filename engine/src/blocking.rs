@@ -5,36 +5,74 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
-use crate::{driver::BLOCKING_THREADS, gate::Gate, names::UNDER_WAY_MAX};
+use compio::driver::AsyncifyPool;
 
+use crate::{
+    gate::{Gate, Pass},
+    mailbox::mailbox,
+    names::UNDER_WAY_MAX,
+};
+
+/// Helper threads of a worker for the rare blocking work.
+pub(crate) const THREADS_MAX: usize = 4;
 /// Threads that are left beside those which resolve names.
-const PLACES: usize = BLOCKING_THREADS - UNDER_WAY_MAX;
+const PLACES: usize = THREADS_MAX - UNDER_WAY_MAX;
+/// A thread without work for this time ends.
+const IDLE_MAX: Duration = Duration::from_secs(60);
 
 thread_local! {
     static GATE: Arc<Gate<u64>> = Gate::new(PLACES);
     static NEXT: Cell<u64> = const { Cell::new(0) };
+    static POOL: AsyncifyPool = AsyncifyPool::new(THREADS_MAX, IDLE_MAX);
 }
 
-/// Runs `work` on a thread of the runtime's pool and waits for it, while the worker serves others. So it does while there is no
-/// thread for it: to ask the pool for one more than it has would hold up the worker.
+/// Runs `work` on a helper thread and waits for it, while the worker serves others. It also waits here while all threads are taken,
+/// because a request to the pool for one more would hold up the worker.
 ///
-/// Threads of that pool begin where they were requested, which is the core of the worker: its connections would take
-/// turns with a password hash. So the thread is let go to all cores of the process first.
+/// Helper threads begin where they were requested, which is the core of the worker: its connections would take turns with a
+/// password hash. So the thread is let go to all cores of the process first.
 ///
 /// # Errors
 /// The work panicked.
 pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let pass = GATE.with(Arc::clone).enter(&NEXT.replace(NEXT.get() + 1)).await;
-    // The pool does not say when its thread panics: who waits would wait for ever.
     let run = move || {
-        let _pass = pass;
         leave_core();
-        catch_unwind(AssertUnwindSafe(work))
+        work()
     };
-    let panicked = || io::Error::other("the work panicked");
-    compio::runtime::spawn_blocking(run).await.map_err(|_| panicked())?.map_err(|_| panicked())
+    on_helper(pass, run).await
+}
+
+/// Runs `work` on a helper thread. There are no more passes than threads.
+///
+/// The result comes as a message and not as an operation of the runtime's driver: the driver may note the end of such an operation
+/// without waking a worker that sleeps at its sockets.
+///
+/// # Errors
+/// The work panicked.
+pub(crate) async fn on_helper<T, K>(pass: Pass<K>, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T>
+where
+    T: Send + 'static,
+    K: Clone + PartialEq + Send + 'static,
+{
+    let (mailbox, inbox) = mailbox();
+    let mut run = move || {
+        // The pool does not report that a thread panicked, and the caller would wait for ever.
+        mailbox.send(catch_unwind(AssertUnwindSafe(work)));
+        // After the result, which the next caller may find, and not by the panic: a thread that unwinds must wake no task.
+        drop(pass);
+    };
+    // A thread gives its place back shortly before it takes new work.
+    while let Err(refused) = POOL.with(|pool| pool.dispatch(run)) {
+        run = refused.into_inner();
+        thread::yield_now();
+    }
+    let result = inbox.receive().await.pop_front().and_then(Result::ok);
+    result.ok_or_else(|| io::Error::other("the work panicked"))
 }
 
 /// Lets the calling thread run wherever the process may. That it may not is no error: it only is slower.

@@ -6,6 +6,8 @@ use std::{
     task::{Poll, Waker},
 };
 
+use crate::mailbox::wake_elsewhere;
+
 /// So many may be within, each under a key of its own.
 pub(crate) struct Gate<K> {
     places: usize,
@@ -73,6 +75,6 @@ impl<K: Clone + PartialEq> Drop for Pass<K> {
             // All of them: the first may have gone.
             std::mem::take(&mut state.waiting)
         };
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.into_iter().for_each(wake_elsewhere);
     }
 }

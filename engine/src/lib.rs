@@ -50,6 +50,7 @@ pub mod reader;
 pub mod settings;
 mod socket;
 pub mod stream;
+mod tasks;
 pub mod tls;
 mod traffic;
 pub mod wheel;
@@ -57,15 +58,14 @@ pub mod worker;
 
 pub use blocking::run_blocking;
 pub use chunk::Chunk;
-pub use compio::{
-    runtime::{JoinHandle, spawn},
-    time::{sleep, timeout},
-};
+pub use compio::time::{sleep, timeout};
+pub use compio_executor::JoinHandle;
 pub use driver::Driver;
 pub use mailbox::{Inbox, Mailbox, mailbox, wake_elsewhere};
 pub use output::{Account, Output, Watermarks};
 pub use reader::{PeerWatch, Reader};
 pub use stream::{Cutter, Stream, StreamOptions};
+pub use tasks::spawn;
 pub use traffic::Traffic;
 pub use wheel::Deadline;
 pub use worker::{Worker, WorkerState, deadline, note_reply_time, note_waiting_clients, yield_now};

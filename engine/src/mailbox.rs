@@ -14,7 +14,8 @@ use std::{
 pub fn wake_elsewhere(waker: Waker) {
     if std::thread::panicking() {
         // The executor aborts the process if a thread that unwinds wakes its tasks, and the panic would go unread.
-        std::thread::spawn(move || waker.wake());
+        // Without a thread for it the wake is lost, as the task would be with the process.
+        let _ = std::thread::Builder::new().spawn(move || waker.wake());
     } else {
         waker.wake();
     }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::driver::BLOCKING_THREADS;
+use crate::blocking::THREADS_MAX;
 use crate::gate::{Gate, Pass};
 
 /// How long an answer is used without asking again. Default 5 s, as Envoy's `dns_refresh_rate`.
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Resolutions under way on one worker, one of each name. A name server that hangs holds a helper thread each, and who asks for
 /// one more than there are holds up the worker: half of them are for other work.
-pub(crate) const UNDER_WAY_MAX: usize = BLOCKING_THREADS / 2;
+pub(crate) const UNDER_WAY_MAX: usize = THREADS_MAX / 2;
 
 #[derive(Clone)]
 struct CachedAddresses {

@@ -15,7 +15,7 @@ use std::{
 use compio::driver::{SharedFd, op::Connect};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::{names, occupant::Occupant, settings::Address};
+use crate::{blocking, driver::Operation, names, occupant::Occupant, settings::Address};
 
 /// Keep-alive probes find peers that vanished without a word.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
@@ -206,13 +206,10 @@ pub async fn connect(address: &Address, limit: Duration) -> io::Result<Socket> {
         Address::Host { name, port } => {
             let host = address.clone();
             let resolved = async |under_way| {
-                let resolved = compio::runtime::spawn_blocking(move || {
-                    let _under_way = under_way;
-                    resolve(&host)
-                });
+                let resolved = blocking::on_helper(under_way, move || resolve(&host));
                 // Half of the time is for the connection, to the last good address if need be.
                 let resolved = compio::time::timeout(limit / 2, resolved).await.map_err(|_| io::ErrorKind::TimedOut)?;
-                resolved.map_err(|_| io::Error::other("name resolution was cut short"))?
+                resolved?
             };
             let mut addresses = names::addresses((name, *port), resolved).await?;
             in_turn(&mut addresses);
@@ -260,6 +257,7 @@ async fn connect_one(target: SockAddr) -> io::Result<Socket> {
     let copy = socket.try_clone()?;
     // SAFETY: the descriptor is open and owned by `copy`; the epoll and io_uring drivers need no registration.
     let shared = unsafe { SharedFd::new_unchecked(copy) };
+    let _operation = Operation::begin();
     let (result, _) = compio::runtime::submit(Connect::new(shared, target)).await.into_parts();
     result?;
     Ok(socket)

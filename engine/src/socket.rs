@@ -1,4 +1,5 @@
-//! The data sockets of a worker: direct non-blocking calls, and one epoll instance that says when they are worth making.
+//! The data sockets of a worker: direct non-blocking calls, and one epoll instance that says when they are worth making. The worker
+//! sleeps there; the instance watches the descriptor of the runtime's driver as well.
 //!
 //! Each socket is registered once, edge-triggered. Requests of many clients that arrive together are found by one
 //! `epoll_wait`, received into one warm buffer, and answered by one `send` each. Receives and sends through io_uring were
@@ -9,6 +10,7 @@ use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
     io,
+    mem::MaybeUninit,
     net::{Shutdown, SocketAddr},
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
     rc::{Rc, Weak},
@@ -16,7 +18,6 @@ use std::{
     time::Duration,
 };
 
-use compio::runtime::fd::PollFd;
 use slab::Slab;
 use socket2::{SockAddr, SockRef, Socket};
 
@@ -28,8 +29,9 @@ use crate::{
 /// Events taken from the kernel at a time; more wait for the next turn.
 const EVENTS_MAX: usize = 1_024;
 
-/// Pause after the driver could not watch the sockets.
-const WATCH_RETRY: Duration = Duration::from_millis(5);
+/// The descriptors of the driver and of wakes among the events; no socket has these keys.
+const DRIVER: u64 = u64::MAX;
+const WAKES: u64 = u64::MAX - 1;
 
 thread_local! {
     static SOCKETS: RefCell<Option<Rc<Sockets>>> = const { RefCell::new(None) };
@@ -40,14 +42,16 @@ pub(crate) struct Sockets {
     epoll: OwnedFd,
     registered: RefCell<Slab<Weak<DataSocket>>>,
     events: RefCell<Vec<libc::epoll_event>>,
+    /// The kernel lacks `epoll_pwait2` (Linux 5.11).
+    has_only_milliseconds: Cell<bool>,
 }
 
 impl Sockets {
-    /// The sockets of the calling thread.
+    /// The sockets of the calling thread, whose runtime has the descriptor `driver`. An edge at `wakes` ends a wait.
     ///
     /// # Errors
     /// No descriptors left.
-    pub(crate) fn start() -> io::Result<Rc<Self>> {
+    pub(crate) fn start(driver: RawFd, wakes: RawFd) -> io::Result<Rc<Self>> {
         // SAFETY: takes a plain number; the result is checked before it is owned.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if epoll < 0 {
@@ -59,39 +63,63 @@ impl Sockets {
             epoll,
             registered: RefCell::default(),
             events: RefCell::new(Vec::with_capacity(EVENTS_MAX)),
+            has_only_milliseconds: Cell::new(false),
         });
+        sockets.control(libc::EPOLL_CTL_ADD, driver, libc::EPOLLIN, DRIVER)?;
+        sockets.control(libc::EPOLL_CTL_ADD, wakes, libc::EPOLLIN | libc::EPOLLET, WAKES)?;
         SOCKETS.set(Some(sockets.clone()));
         Ok(sockets)
     }
 
-    /// Keeps the runtime's driver informed: it sleeps no longer once a socket has an event. Runs as a task for ever.
-    pub(crate) async fn watch(&self) {
-        loop {
-            if let Ok(readiness) = self.epoll.try_clone().and_then(PollFd::new) {
-                while readiness.read_ready().await.is_ok() {}
-            }
-            // No descriptor is left for the moment: until there is one, the look at each turn must do.
-            compio::time::sleep(WATCH_RETRY).await;
-        }
-    }
-
-    /// Wakes the tasks that wait for what has happened to their sockets. Returns how many events there were.
-    pub(crate) fn wake(&self) -> usize {
+    /// Waits at most `limit`, for as long as nothing happens without one, and wakes the tasks that wait for what has happened to their
+    /// sockets. Returns whether the driver may have completions.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> bool {
         let mut events = self.events.borrow_mut();
         events.clear();
-        // SAFETY: the pointer is valid for EVENTS_MAX entries, which the capacity guarantees.
-        let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), EVENTS_MAX as i32, 0) };
-        // An interrupted wait has no events; the loop comes round again.
-        let count = usize::try_from(count).unwrap_or(0);
-        // SAFETY: the kernel has initialised `count` entries, at most the capacity.
+        let count = self.wait_into(events.spare_capacity_mut(), limit);
+        // Completions that the kernel finishes on the thread of the ring interrupt the wait; others make the ring readable.
+        let Ok(count) = usize::try_from(count) else { return true };
+        // SAFETY: the kernel has initialised `count` entries of the spare capacity, which is all of it.
         unsafe { events.set_len(count) };
         let registered = self.registered.borrow();
+        let mut has_completions = false;
         for event in events.iter() {
-            if let Some(socket) = registered.get(event.u64 as usize).and_then(Weak::upgrade) {
+            if event.u64 == DRIVER {
+                has_completions = true;
+            } else if let Some(socket) = registered.get(event.u64 as usize).and_then(Weak::upgrade) {
                 socket.on_event(event.events as i32);
             }
         }
-        count
+        has_completions
+    }
+
+    /// The count of events, which are the first of `room`, or -1.
+    fn wait_into(&self, room: &mut [MaybeUninit<libc::epoll_event>], limit: Option<Duration>) -> i64 {
+        let epoll = self.epoll.as_raw_fd();
+        let (events, room) = (room.as_mut_ptr().cast::<libc::epoll_event>(), room.len() as i32);
+        let milliseconds = match limit {
+            None => -1,
+            Some(Duration::ZERO) => 0,
+            Some(limit) => {
+                if !self.has_only_milliseconds.get() {
+                    let limit = libc::timespec { tv_sec: limit.as_secs() as _, tv_nsec: limit.subsec_nanos().into() };
+                    let mask = std::ptr::null::<libc::sigset_t>();
+                    // SAFETY: room for `room` entries, and a time that outlives the call.
+                    let count = unsafe {
+                        libc::syscall(libc::SYS_epoll_pwait2, epoll, events, room, &raw const limit, mask, 0)
+                    };
+                    let is_refused =
+                        |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM));
+                    if count >= 0 || !is_refused(io::Error::last_os_error()) {
+                        return count;
+                    }
+                    self.has_only_milliseconds.set(true);
+                }
+                i32::try_from(limit.as_micros().div_ceil(1_000)).unwrap_or(i32::MAX)
+            }
+        };
+        // SAFETY: room for `room` entries.
+        i64::from(unsafe { libc::epoll_wait(epoll, events, room, milliseconds) })
     }
 
     fn control(&self, operation: i32, socket: RawFd, interest: i32, key: u64) -> io::Result<()> {
@@ -158,7 +186,7 @@ pub(crate) struct DataSocket {
 }
 
 impl DataSocket {
-    /// Registers a socket with the calling worker.
+    /// Registers a socket with the calling worker. Whether it is non-blocking does not matter: each call on it says so.
     ///
     /// # Errors
     /// No memory or watches left in the kernel.
@@ -166,7 +194,6 @@ impl DataSocket {
     /// # Panics
     /// Outside a worker thread.
     pub(crate) fn new(socket: Socket) -> io::Result<Rc<Self>> {
-        socket.set_nonblocking(true)?;
         let sockets = SOCKETS.with_borrow(|sockets| sockets.clone()).expect("on a worker thread");
         let enter = |me: &Weak<Self>| sockets.registered.borrow_mut().insert(me.clone());
         let socket = Rc::new_cyclic(|me| Self {
@@ -183,6 +210,16 @@ impl DataSocket {
         });
         socket.watch(libc::EPOLL_CTL_ADD, 0)?;
         Ok(socket)
+    }
+
+    /// Waits until there is something to receive, or a connection to accept.
+    pub(crate) async fn readable(&self) {
+        poll_fn(|context| self.readable.poll(context)).await;
+    }
+
+    /// There was nothing: [`DataSocket::readable`] waits for the next event.
+    pub(crate) fn found_nothing(&self) {
+        self.readable.is_ready.set(false);
     }
 
     /// Shuts a direction down; its waiters get the events of that. A released connection is no longer ours to end.

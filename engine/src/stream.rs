@@ -10,13 +10,14 @@ use std::{
     time::Duration,
 };
 
-use compio::runtime::JoinHandle;
+use compio_executor::JoinHandle;
 use socket2::Socket;
 
 use crate::{
     output::{OutgoingBatch, Output, Watermarks},
     reader::Reader,
     socket::DataSocket,
+    tasks::spawn,
     tls::{PeerIdentity, TlsRole, TlsSession},
     traffic::Traffic,
 };
@@ -49,7 +50,7 @@ impl Stream {
         let link = Rc::new(TlsLink::default());
         let output = Output::new(options.marks, socket.clone(), link.clone());
         let reader = Reader::new(socket.clone(), output.clone(), link.clone());
-        let writer = compio::runtime::spawn(write_loop(socket.clone(), output.clone(), link.clone()));
+        let writer = spawn(write_loop(socket.clone(), output.clone(), link.clone()));
         Ok(Self { reader, output, link, socket, writer: Some(writer) })
     }
 

@@ -4,6 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     future::Future,
     io,
+    os::fd::AsRawFd,
     rc::Rc,
     sync::{
         Arc,
@@ -24,6 +25,7 @@ use crate::{
     flush, net,
     settings::RuntimeSettings,
     socket::Sockets,
+    tasks::{Tasks, Wakes, spawn},
     wheel::{Deadline, Deadlines},
 };
 
@@ -105,15 +107,17 @@ impl Worker {
                 }
             };
             shared.driver.store(driver as u8, Ordering::Relaxed);
-            let sockets = match Sockets::start() {
-                Ok(sockets) => sockets,
+            let started_up =
+                Wakes::new().and_then(|wakes| Ok((Sockets::start(runtime.as_raw_fd(), wakes.as_raw_fd())?, wakes)));
+            let (sockets, wakes) = match started_up {
+                Ok(started_up) => started_up,
                 Err(error) => {
                     let _ = started.send(Err(error));
                     return;
                 }
             };
             let _ = started.send(Ok(()));
-            run(&runtime, &sockets, &shared, settings.coalesce, main);
+            run(&Waiting { runtime, sockets, wakes }, &shared, settings.coalesce, main);
         })?;
         match outcome.recv() {
             Ok(Ok(())) => Ok(Worker { id, state, thread }),
@@ -138,8 +142,6 @@ impl Worker {
 
 /// Time for tasks in one turn. Tasks still ready then go on after a poll of the sockets and the deadlines.
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
-/// Turns of a busy worker between two looks at the driver.
-const TURNS_WITHOUT_DRIVER_MAX: u32 = 16;
 /// Clients that must wait for replies before it pays to wait for more of them.
 const COALESCE_CLIENTS_MIN: u32 = 10;
 /// Pause for each of them. Each costs the machine several microseconds of work anyway.
@@ -199,7 +201,7 @@ pub async fn yield_now() {
 }
 
 /// The loop. One turn: read the clock once, run what is ready, then wait for the sockets and the driver.
-fn run<F, M>(runtime: &Runtime, sockets: &Rc<Sockets>, state: &WorkerState, coalesce: Duration, main: F)
+fn run<F, M>(waiting: &Waiting, state: &WorkerState, coalesce: Duration, main: F)
 where
     F: FnOnce() -> M,
     M: Future<Output = ()> + 'static,
@@ -209,22 +211,22 @@ where
     let deadlines = Deadlines::new(cpu_sampled);
     DEADLINES.set(Some(deadlines.clone()));
     let mut coalesce = Coalesce::new(coalesce);
-    let mut waiting = Waiting { runtime, sockets, turns_without_driver: 0 };
+    let runtime = &waiting.runtime;
     runtime.enter(|| {
+        // Dropped before the runtime is left, which its tasks may use.
+        let tasks = Tasks::start(waiting.wakes.clone());
         let done = is_done.clone();
         let main = main();
-        let handle = runtime.spawn(async move {
+        let handle = spawn(async move {
             let _set = SetOnDrop(done);
             main.await;
         });
-        let watched = sockets.clone();
-        runtime.spawn(async move { watched.watch().await }).detach();
         loop {
             let now = turn::refresh();
             state.turned_at.store(now.as_nanos(), Ordering::Relaxed);
             state.turns.store(state.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             deadlines.expire(now);
-            let has_more = run_tasks(runtime, now);
+            let has_more = run_tasks(&tasks, now);
             if is_done.get() {
                 break;
             }
@@ -232,12 +234,12 @@ where
                 cpu_sampled = now;
                 state.cpu_nanos.store(net::thread_cpu_nanos(), Ordering::Relaxed);
             }
-            let timer = runtime.current_timeout();
-            let wait = if has_more { Some(Duration::ZERO) } else { next_wait(timer, &deadlines) };
             state.is_parked.store(true, Ordering::Relaxed);
             if !has_more {
                 coalesce.wait(now);
             }
+            let timer = runtime.current_timeout();
+            let wait = if has_more { Some(Duration::ZERO) } else { next_wait(timer, &deadlines) };
             waiting.wait(wait, timer == Some(Duration::ZERO));
             state.is_parked.store(false, Ordering::Relaxed);
         }
@@ -278,12 +280,12 @@ impl Coalesce {
 }
 
 /// Runs what is ready, and what that makes ready, and sends what it appended. Returns whether there is still more.
-fn run_tasks(runtime: &Runtime, begun: Time) -> bool {
+fn run_tasks(tasks: &Tasks, begun: Time) -> bool {
     let is_over = || Time::now().since(begun) > TURN_TIME_MAX;
     loop {
-        let mut has_more = runtime.run();
+        let mut has_more = tasks.run();
         while has_more && !is_over() {
-            has_more = runtime.run();
+            has_more = tasks.run();
         }
         let has_sent = flush::run();
         if has_more || (has_sent && is_over()) {
@@ -295,27 +297,46 @@ fn run_tasks(runtime: &Runtime, begun: Time) -> bool {
     }
 }
 
-/// The end of a turn: completions of the runtime's driver, and events of the sockets.
-struct Waiting<'a> {
-    runtime: &'a Runtime,
-    sockets: &'a Sockets,
-    turns_without_driver: u32,
+/// The end of a turn: events of the sockets, and completions of the runtime's driver.
+struct Waiting {
+    runtime: Runtime,
+    sockets: Rc<Sockets>,
+    wakes: Arc<Wakes>,
 }
 
-impl Waiting<'_> {
+impl Waiting {
     /// Waits at most `limit`, then wakes the tasks that waited for these events.
     ///
-    /// A worker whose sockets are busy looks at the driver, which has timers and wakes from other threads but no request,
-    /// only when a timer is due and every few turns: that saves its system calls.
-    fn wait(&mut self, limit: Option<Duration>, is_timer_due: bool) {
-        let may_skip = !is_timer_due && self.turns_without_driver < TURNS_WITHOUT_DRIVER_MAX;
-        if may_skip && self.sockets.wake() > 0 {
-            self.turns_without_driver += 1;
-            return;
+    /// The worker sleeps at the sockets, so that a request costs no call but this one, its receive and its send. The driver, which has
+    /// timers and connects, is polled when it has something. A poll before the sleep may wake tasks, so there is no sleep after it.
+    fn wait(&self, limit: Option<Duration>, is_timer_due: bool) {
+        let mut limit = limit;
+        let (has_to_be_flushed, is_ring) = (driver::has_to_be_flushed(), self.runtime.driver_type().is_iouring());
+        // Polling keeps a cancelled operation, and its socket, until it is polled.
+        if is_timer_due || (has_to_be_flushed && !is_ring) {
+            self.poll_driver();
+            driver::flushed(has_to_be_flushed && is_ring);
+            limit = Some(Duration::ZERO);
+        } else if has_to_be_flushed {
+            let is_refused = self.runtime.flush();
+            driver::flushed(is_refused);
+            if is_refused {
+                limit = Some(Duration::ZERO);
+            }
         }
-        self.turns_without_driver = 0;
-        self.runtime.poll_with(limit);
-        self.sockets.wake();
+        if limit != Some(Duration::ZERO) && !self.wakes.begin_sleep() {
+            limit = Some(Duration::ZERO);
+        }
+        let has_completions = self.sockets.wait(limit);
+        self.wakes.end_sleep();
+        if has_completions {
+            self.poll_driver();
+        }
+    }
+
+    /// Wakes the tasks whose operations and timers are over.
+    fn poll_driver(&self) {
+        self.runtime.poll_with(Some(Duration::ZERO));
     }
 }
 

@@ -165,7 +165,7 @@ section! {
         /// Whether a PROXY protocol header comes first. If not `off` it is mandatory: guessing would let a client
         /// forge its own address.
         default proxy_protocol: ProxyProtocol = ProxyProtocol::Off;
-        /// Networks whose PROXY headers are believed; other peers are closed. Absent: every peer is believed, for an
+        /// Networks whose PROXY headers are accepted; other peers are closed. Absent: those of every peer, for an
         /// address that only balancers can reach.
         optional proxy_trusted: Vec<At<Net>>;
         /// Connections that the kernel holds until they are accepted; it cuts this to `net.core.somaxconn`.

@@ -2,3 +2,4 @@
 
 mod datagram;
 mod stream;
+mod wakes;

@@ -9,7 +9,7 @@
 //! | POST `/messages`, `/messages/count_tokens` | the same in Anthropic's form |
 //! | POST `/embeddings` | floats or base64 |
 //! | GET `/models`, `/models/ID` | a short list; a model whose name begins with `no-such` exists nowhere |
-//! | GET `/ledger`, DELETE `/ledger` | the billed tokens of each request; see [`Ledger`](ledger::Ledger) |
+//! | GET `/ledger`, DELETE `/ledger` | the billed tokens of each request; see [`Ledger`] |
 //! | GET `/requests`, `/health` | how many requests were answered, and that it serves |
 //!
 //! ```no_run

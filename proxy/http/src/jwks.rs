@@ -13,6 +13,7 @@ use std::{
 };
 
 use weir_base::time::{Time, turn};
+use weir_engine::wake_elsewhere;
 use weir_http_codec::{Fields, HeadLimits, RequestHead, Version};
 use weir_policy::http::{JWKS_BYTES_MAX, KeySet, SharedKeys};
 use weir_telemetry::log::{LogEvent, LogWriter, UpstreamChange, UpstreamEvent};
@@ -244,6 +245,6 @@ impl Drop for FetchGuard {
             state.fetches += 1;
             std::mem::take(&mut state.waiting)
         };
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.into_iter().for_each(wake_elsewhere);
     }
 }

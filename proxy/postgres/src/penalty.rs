@@ -98,7 +98,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// The network that counts as one source: a host with an IPv6 address has 2^64 of them.
-fn network(source: IpAddr) -> IpAddr {
+pub(crate) fn network(source: IpAddr) -> IpAddr {
     match source {
         IpAddr::V6(address) if address.to_ipv4_mapped().is_none() => {
             IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))

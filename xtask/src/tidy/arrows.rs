@@ -102,6 +102,7 @@ const EXTERNAL_ONLY_IN: &[(&str, &[&str])] = &[
     ("axum", &["control"]),
     ("hyper", &["control"]),
     ("compio", &["engine"]),
+    ("compio-executor", &["engine"]),
     ("h2", &["proxy", "lab"]),
 ];
 

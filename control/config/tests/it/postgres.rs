@@ -74,6 +74,10 @@ fn a_rule_about_statements_that_fits_none_is_reported() {
         (rule("a", "count", "") + &rule("b", "deny", "classes = [\"ddl\"]"), ""),
         (rule("a", "deny", "tables = [\"Orders\"]"), "double quotes"),
         (rule("a", "deny", "tables = [\"Orders\", \"orders\"]"), ""),
+        (rule("a", "deny", "tables = [\"audit.*\"]"), "every name without schema"),
+        (rule("a", "deny", "functions = [\"pg_catalog.*\"]"), "every name without schema"),
+        (rule("a", "deny", "tables = [\"audit.log*\"]"), ""),
+        (rule("a", "allow", "tables = [\"audit.*\"]"), ""),
         (rule("a", "deny", "users = [\"ap\"]"), "no user of this listener"),
         ("[listener.postgres]\nread_only_users = [\"reprots\"]\n".to_owned(), "no user of this listener"),
         ("[listener.postgres]\nread_only_users = [\"listed\"]\nuserlist = \"userlist.txt\"\n".to_owned(), ""),
@@ -116,7 +120,9 @@ fn the_rules_of_the_example_do_what_they_say() {
         ("drop table public.orders", "no-ddl"),
         ("vacuum", "no-ddl"),
         ("truncate public.orders", "no-truncate"),
-        ("select * from audit.log", "no-secrets"),
+        ("select * from audit.log_2026", "no-secrets"),
+        ("select * from log_2026", "no-secrets"),
+        ("select * from public.secret", "no-secrets"),
         ("select pg_sleep(1000)", "no-sleep"),
     ] {
         assert_eq!(judged(text), Err(rule.to_owned()), "{text}");

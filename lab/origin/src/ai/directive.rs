@@ -20,11 +20,11 @@
 //! | `interleave` | `1`: pieces of several calls of chat come in turn; SDKs that follow a stream do not expect it | 0 |
 //! | `refusal` | `1`: a refusal in place of the text | 0 |
 //! | `finish` | `stop`, `length`, `content_filter` | `stop` |
-//! | `usage` | how usage is reported, see [`UsageShape`] | `exact` |
+//! | `usage` | how usage is reported, see `UsageShape` | `exact` |
 //! | `lines` | ends of lines: `lf`, `crlf`, `cr`, `mixed` | `lf` |
 //! | `split` | chunks of the body: `events`, `utf8` (within each character), `bytes` | `events` |
 //! | `comments` | `1`: a comment line before each event | 0 |
-//! | `fault`, `at` | a fault, see [`Fault`], after so many events with text | none, 1 |
+//! | `fault`, `at` | a fault, see `Fault`, after so many events with text | none, 1 |
 //! | `status`, `code`, `type` | an error in place of the reply | 200 |
 //! | `retry_after`, `retry_after_ms` | those headers of an error | none |
 //! | `should_retry` | `true`, `false`: the header `x-should-retry` of an error | none |

@@ -144,5 +144,7 @@ fn wrong_passwords_slow_the_logins_of_their_address() {
         all.into_iter().map(|one| one.join().expect("psql ends")).collect()
     });
     assert!(said.iter().any(|said| said.contains("too many clients")), "{said:?}");
-    assert!(said.iter().filter(|said| said.contains("password authentication failed")).count() <= 100, "{said:?}");
+    // The first ones end after 2, 4, 6 and 8 s, and leave room for clients that start late on a busy machine.
+    let guesses = said.iter().filter(|said| said.contains("password authentication failed")).count();
+    assert!(guesses <= 104, "{guesses}: {said:?}");
 }

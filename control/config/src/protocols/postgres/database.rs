@@ -33,7 +33,7 @@ section! {
         /// other `primary`. A client reads its own writes. Absent: everything goes to the `upstream`.
         optional read_upstream: Name;
         /// A standby that is further behind serves nothing. A standby that follows closely counts as up to two `role_interval` behind, so a
-        /// lower limit bars all of them by turns. Absent: no limit.
+        /// lower limit shuts out all of them at times. Absent: no limit.
         optional replica_lag_max: Period => Period::millis(100)..=Period::secs(86_400);
         /// The database at the servers. Absent: that of the upstream, or else the name that the client gives.
         optional database: Text;

@@ -32,7 +32,7 @@ pub(super) fn check_lag(lag: &At<Period>, upstreams: [&UpstreamSection; 2], path
     let age: Duration = upstreams.into_iter().map(interval).sum();
     if lag.value.0 < age {
         let what =
-            format!("is below the age that looks at the servers may have, {age:?}: all standbys are left out by turns");
+            format!("is below the age that looks at the servers may have, {age:?}: all standbys are left out at times");
         let help = "raise it, or lower role_interval of both upstreams";
         warn_at(lag, path, "replica_lag_max", &what, help, reader);
     }

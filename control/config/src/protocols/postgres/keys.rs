@@ -26,7 +26,7 @@ section! {
     /// Settings of PostgreSQL listeners only. Its users are tables `[[listener.user]]` with `name` and `password`.
     pub(crate) struct ListenerPostgresSection {
         /// How clients prove who they are: `scram-sha-256`, `md5` for old clients, `cert` (TLS with `client_auth = "required"`; the
-        /// certificate names the user), or `trust`: everybody is believed. The short form of one rule in `hba`.
+        /// certificate names the user), or `trust`: no client is authenticated. The short form of one rule in `hba`.
         default auth: Method = Method::ScramSha256;
         /// Rules about clients by address, database and user, instead of `auth`.
         tables hba: HbaSection;

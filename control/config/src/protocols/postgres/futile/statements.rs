@@ -26,6 +26,7 @@ pub(super) fn check(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
         for (key, list) in [("tables", &rule.tables), ("functions", &rule.functions)] {
             check_case(list.as_ref(), (&path, key), reader);
         }
+        check_schemas(rule, &path, reader);
         let Some(name) = &rule.name else { continue };
         if is_empty(rule) {
             let what = "fits no statement: none has all that its lists want";
@@ -61,6 +62,28 @@ fn check_case(list: Option<&At<Vec<At<Text>>>>, (path, key): (&str, &str), reade
         if lower != name.value.0 && !list.value.iter().any(|other| other.value.0 == lower) {
             let what = format!("has \"{}\", which only a name in double quotes is in a statement", name.value.0);
             warn_at(name, path, key, &what, format!("add \"{lower}\" to the list, or write it so"), reader);
+        }
+    }
+}
+
+/// A name without schema may be in any, so a rule about all of a schema also denies what clients name without one.
+fn check_schemas(rule: &RuleSection, path: &str, reader: &mut Reader<'_>) {
+    let denies = rule.action.as_ref().is_some_and(|action| action.value == RuleAction::Deny);
+    let lists = [("tables", &rule.tables), ("functions", &rule.functions)];
+    for (key, name) in lists
+        .into_iter()
+        .flat_map(|(key, list)| list.iter().flat_map(move |list| list.value.iter().map(move |name| (key, name))))
+    {
+        if denies && name.value.0.ends_with(".*") && name.value.0 != "*.*" {
+            let what = format!("has \"{}\", which also fits every name without schema", name.value.0);
+            warn_at(
+                name,
+                path,
+                key,
+                &what,
+                "list the names of the schema, unless all statements of clients name schemas",
+                reader,
+            );
         }
     }
 }
