@@ -15,25 +15,43 @@ pub(crate) enum Part<'a> {
     Other(Cow<'a, str>, Object<'a>),
 }
 
-/// The parts of a content. Empty texts say nothing, and Anthropic refuses them: there are none.
-pub(crate) fn parts<'a>(content: Json<'a>, place: &'static str, losses: &mut Losses) -> Result<Vec<Part<'a>>, Mistake> {
-    let mut found = Vec::new();
-    if content.is_string() {
-        found.push(Part::Text(content));
-    } else {
-        for item in content.items(place)? {
-            let mut part = Object::read(item, place)?;
-            let kind = part.need_text("type")?;
-            if kind == "text" {
-                found.push(Part::Text(part.need_string("text")?));
-                part.rest(losses);
+/// The parts of a content, each read when its turn comes.
+pub(crate) struct Parts<'a> {
+    place: &'static str,
+    items: std::vec::IntoIter<Json<'a>>,
+    /// The content is a string.
+    is_string: bool,
+}
+
+/// The parts of a content.
+pub(crate) fn parts<'a>(content: Json<'a>, place: &'static str) -> Result<Parts<'a>, Mistake> {
+    let is_string = content.is_string();
+    let items = if is_string { vec![content] } else { content.items(place)? };
+    Ok(Parts { place, items: items.into_iter(), is_string })
+}
+
+impl<'a> Parts<'a> {
+    /// The next part. Empty texts say nothing, and Anthropic refuses them: they are skipped.
+    pub(crate) fn next(&mut self, losses: &mut Losses) -> Result<Option<Part<'a>>, Mistake> {
+        for item in self.items.by_ref() {
+            let text = if self.is_string {
+                item
             } else {
-                found.push(Part::Other(kind, part));
+                let mut part = Object::read(item, self.place)?;
+                let kind = part.need_text("type")?;
+                if kind != "text" {
+                    return Ok(Some(Part::Other(kind, part)));
+                }
+                let text = part.need_string("text")?;
+                part.rest(losses);
+                text
+            };
+            if !text.is_empty_string() {
+                return Ok(Some(Part::Text(text)));
             }
         }
+        Ok(None)
     }
-    found.retain(|part| !matches!(part, Part::Text(text) if text.is_empty_string()));
-    Ok(found)
 }
 
 /// Writes texts as one string: `null` if there is none.
@@ -45,9 +63,9 @@ pub(crate) fn write_joined(message: &mut Members<'_>, key: &'static str, texts: 
     };
 }
 
-/// Arguments of a call as the object that they are. A call without arguments has an empty text.
+/// Arguments of a call as the object that they are. A call without arguments has an empty text, or `null`.
 pub(crate) fn input_of(arguments: &str) -> Option<&str> {
-    if arguments.trim_ascii().is_empty() {
+    if matches!(arguments.trim_ascii(), "" | "null") {
         return Some("{}");
     }
     let json = Json::check(arguments.as_bytes()).ok()?;
@@ -63,7 +81,10 @@ pub(crate) fn no_counterpart(place: &'static str) -> Mistake {
 pub(crate) fn data_url(url: &str) -> Option<(&str, &str)> {
     let scheme = url.get(..5)?;
     let (head, data) = url[5..].split_once(',')?;
-    let media = head.strip_suffix(";base64")?;
+    let (media, coding) = head.rsplit_once(';')?;
+    if !coding.eq_ignore_ascii_case("base64") {
+        return None;
+    }
     // Parameters between both say nothing about an image.
     let media = media.split(';').next().unwrap_or_default();
     (scheme.eq_ignore_ascii_case("data:") && !media.is_empty()).then_some((media, data))

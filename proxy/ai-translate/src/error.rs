@@ -88,7 +88,10 @@ impl<'a> Report<'a> {
             Some(message) if !message.is_empty() => cut(message),
             _ => "The provider reported an error.".into(),
         };
-        Self { kind: class.kind, anthropic: class.anthropic, code: class.code, message }
+        let is_too_long = class.status == 400 && message.starts_with("prompt is too long");
+        // Clients of chats shorten a conversation at this code, for which Anthropic has a text alone.
+        let code = if is_too_long { Some("context_length_exceeded") } else { class.code };
+        Self { kind: class.kind, anthropic: class.anthropic, code, message }
     }
 
     /// The body of a response.
@@ -126,6 +129,8 @@ struct Facts<'a> {
     message: Option<Cow<'a, str>>,
     kind: Option<Cow<'a, str>>,
     code: Option<Cow<'a, str>>,
+    /// A code that is a status, as OpenRouter and vLLM send.
+    status: Option<u16>,
 }
 
 impl<'a> Facts<'a> {
@@ -139,13 +144,17 @@ impl<'a> Facts<'a> {
     }
 
     fn read_members(&mut self, error: &mut Object<'a>) {
+        let code = error.take("code");
+        self.status = code.and_then(|code| code.raw().parse().ok()).filter(|status| (400..600).contains(status));
         let mut text = |name| error.take(name).and_then(Json::text);
-        (self.message, self.kind, self.code) = (text("message"), text("type"), text("code"));
+        (self.message, self.kind) = (text("message").or_else(|| text("detail")), text("type"));
+        self.code = code.and_then(Json::text);
     }
 
     /// The class of the error: Anthropic's by its words, a chat's by its status, and each by the other if that says
     /// nothing.
     fn class(&self, provider: Dialect, status: Option<u16>) -> &'static Class {
+        let status = status.or(self.status);
         let [kind, code] = [&self.kind, &self.code].map(|word| word.as_deref().unwrap_or_default());
         let by_words = |class: &&Class| match provider {
             Dialect::Anthropic => class.anthropic == kind,

@@ -1,4 +1,5 @@
-//! Headers that belong to one dialect. All others pass; the credentials are those of the shell.
+//! Headers that belong to one dialect, or to the bytes of a body that is translated. All others pass; the credentials,
+//! and the length of the new body, are those of the shell.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,27 @@ pub fn passes_request(direction: Direction, name: &str) -> bool {
         Direction::ChatToMessages => "openai-",
         Direction::MessagesToChat => "anthropic-",
     };
-    !name.starts_with(foreign)
+    // The shell adds the version, and there must be one.
+    !name.starts_with(foreign) && name != "anthropic-version" && !is_of_bytes(name)
+}
+
+/// The header describes the bytes of a body, which the translation replaces.
+fn is_of_bytes(name: &str) -> bool {
+    let names = [
+        "content-length",
+        "content-encoding",
+        "content-md5",
+        "content-digest",
+        "repr-digest",
+        "digest",
+        "etag",
+        "last-modified",
+        "transfer-encoding",
+        "trailer",
+        "content-range",
+        "accept-ranges",
+    ];
+    names.contains(&name)
 }
 
 /// The name that a header of the provider's response has for the client. `name` is in lower case. `None`: the header is
@@ -25,6 +46,9 @@ pub fn passes_request(direction: Direction, name: &str) -> bool {
 /// A limit and its rest are counts in both dialects. The time of the reset is a duration in one and a date in the other.
 /// Anthropic's separate limits of input and output have no counterpart.
 pub fn response_name(direction: Direction, name: &str) -> Option<Cow<'_, str>> {
+    if is_of_bytes(name) {
+        return None;
+    }
     match direction {
         Direction::ChatToMessages => match name {
             "request-id" => Some("x-request-id".into()),
@@ -79,5 +103,11 @@ mod tests {
         }
         assert!(!passes_request(MessagesToChat, "anthropic-beta") && passes_request(MessagesToChat, "user-agent"));
         assert!(!passes_request(ChatToMessages, "openai-organization"));
+        for direction in Direction::ALL {
+            assert!(!passes_request(direction, "anthropic-version"), "the shell adds the only one");
+            for name in ["content-length", "content-encoding", "etag", "transfer-encoding"] {
+                assert!(!passes_request(direction, name) && response_name(direction, name).is_none(), "{name}");
+            }
+        }
     }
 }

@@ -63,7 +63,7 @@ impl<'a> Json<'a> {
         let mut scanner = Scanner::new(&ANY, Duplicates::Report);
         scanner.push(text, &mut Ignore)?;
         scanner.finish(&mut Ignore)?;
-        let text = std::str::from_utf8(text).map_err(|_| Mistake::new("", "the text is no UTF-8"))?;
+        let text = std::str::from_utf8(text).map_err(|_| Mistake::new("", "the text is not valid UTF-8"))?;
         Ok(Self(text.trim_ascii()))
     }
 
@@ -95,14 +95,43 @@ impl<'a> Json<'a> {
         self.0 == "\"\""
     }
 
-    /// A value that says no more than its absence does.
-    pub(crate) fn is_neutral(self) -> bool {
+    /// A string of white space alone.
+    pub(crate) fn is_blank_string(self) -> bool {
+        let Some(mut rest) = self.0.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else { return false };
+        loop {
+            rest = rest.trim_start();
+            if rest.is_empty() {
+                return true;
+            }
+            match ["\\n", "\\r", "\\t"].iter().find_map(|escape| rest.strip_prefix(escape)) {
+                Some(behind) => rest = behind,
+                None => return false,
+            }
+        }
+    }
+
+    /// `null`, or an empty string, array or object.
+    pub(crate) fn is_empty(self) -> bool {
         match self.0.as_bytes() {
-            b"null" | b"false" | b"\"\"" => true,
+            b"null" | b"\"\"" => true,
             [b'{' | b'[', inner @ .., _] => inner.trim_ascii().is_empty(),
-            [b'-' | b'0'..=b'9', ..] => self.0.parse::<f64>().is_ok_and(|number| number == 0.0),
             _ => false,
         }
+    }
+
+    /// The same, false, or zero: for a member of which these are the default.
+    pub(crate) fn is_neutral(self) -> bool {
+        let is_zero = |text: &str| text.parse::<f64>().is_ok_and(|number| number == 0.0);
+        match self.0.as_bytes() {
+            b"false" => true,
+            [b'-' | b'0'..=b'9', ..] => is_zero(self.0),
+            _ => self.is_empty(),
+        }
+    }
+
+    /// The text of a string as JSON, without its quotes.
+    pub(crate) fn inner(self) -> &'a str {
+        self.0.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default()
     }
 
     /// A string without its escapes.
@@ -156,6 +185,11 @@ impl<'a> Object<'a> {
     /// A mistake of the member `name`.
     pub(crate) fn mistake(&self, name: &'static str, text: &'static str) -> Mistake {
         Mistake::new(self.param(name), text)
+    }
+
+    /// There is a member that is not `null`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.members.iter().any(|(member, value)| member == name && value.raw() != "null")
     }
 
     /// Takes a member. One that is `null` is absent.
@@ -325,7 +359,7 @@ mod tests {
         assert_eq!(object.text("c").expect("a string").as_deref(), Some("x\n"));
         let mut losses = Losses::default();
         object.rest(&mut losses);
-        assert_eq!(losses.header_value(), "f");
+        assert_eq!(losses.header_value(), "e, f");
     }
 
     #[test]

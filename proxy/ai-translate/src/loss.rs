@@ -3,6 +3,19 @@
 use crate::json::Json;
 use crate::limits::{LOSS_BYTES_MAX, LOSSES_MAX};
 
+/// Members whose default is false or zero. Of any other, such as `seed`, these values mean something.
+const OFF_BY_DEFAULT: [&str; 9] = [
+    "frequency_penalty",
+    "presence_penalty",
+    "store",
+    "logprobs",
+    "is_error",
+    "strict",
+    "defer_loading",
+    "stream",
+    "index",
+];
+
 /// The names of the parts that are left out, such as `seed` or `messages.name`, each once.
 ///
 /// A name may be a key that the sender chose. It has only letters, digits, `_`, `-` and `.`, so that a header and a log
@@ -49,9 +62,11 @@ impl Losses {
         }
     }
 
-    /// Adds a member unless its value says no more than its absence does: false, zero, or empty.
+    /// Adds a member unless its value says no more than its absence does: it is empty, or the default of that member.
     pub(crate) fn add_value(&mut self, place: &'static str, name: &str, value: Json<'_>) {
-        if !value.is_neutral() {
+        let is_off_by_default = place.starts_with("usage") || OFF_BY_DEFAULT.contains(&name);
+        let says_nothing = if is_off_by_default { value.is_neutral() } else { value.is_empty() };
+        if !says_nothing {
             self.add(place, name);
         }
     }

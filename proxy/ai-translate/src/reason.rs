@@ -40,18 +40,25 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// By its word. An unknown one is a loss, and means the end.
-    pub(crate) fn of(word: &str, losses: &mut Losses) -> Self {
-        match word {
+    /// By its word. `None`: the provider has failed. An unknown word is a loss, and means a cut: a message that is not
+    /// known to be whole must not seem so.
+    pub(crate) fn of(word: &str, losses: &mut Losses) -> Option<Self> {
+        Some(match word {
+            // OpenRouter's word, and DeepSeek's.
+            "error" | "insufficient_system_resource" => return None,
             "stop" => Self::Stop,
             "length" => Self::Length,
             "tool_calls" | "function_call" => Self::Calls,
             "content_filter" => Self::Filter,
-            _ => {
+            "eos" | "eos_token" | "end_turn" | "stop_sequence" => {
                 losses.add("choices", "finish_reason");
                 Self::Stop
             }
-        }
+            _ => {
+                losses.add("choices", "finish_reason");
+                Self::Length
+            }
+        })
     }
 }
 
@@ -61,6 +68,11 @@ impl Finish {
         matches!(self.reason, Some(Reason::Length | Reason::Filter))
     }
 
+    /// The reason is a call, and there is none. Its client would wait for one.
+    pub(crate) fn lacks_calls(self) -> bool {
+        self.reason == Some(Reason::Calls) && !self.has_calls
+    }
+
     /// Anthropic's `stop_reason`. A chat whose tool was chosen by the request ends with `stop` and has a call all the
     /// same.
     pub(crate) fn stop_reason(self, has_matched: bool) -> &'static str {
@@ -68,10 +80,9 @@ impl Finish {
             Reason::Length => "max_tokens",
             Reason::Filter => "refusal",
             _ if self.has_refusal => "refusal",
-            Reason::Calls => "tool_use",
-            Reason::Stop if self.has_calls => "tool_use",
-            Reason::Stop if has_matched => "stop_sequence",
-            Reason::Stop => "end_turn",
+            _ if self.has_calls => "tool_use",
+            _ if has_matched => "stop_sequence",
+            _ => "end_turn",
         }
     }
 }

@@ -13,18 +13,21 @@ use crate::mistake::Mistake;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Tokens that a response may have, if a chat's request does not say: Anthropic requires a limit. Default 8,192,
-    /// which every model since 2024 has. A response beyond it ends with `length`.
+    /// which every model since Claude 3.5 has; Claude 3 has 4,096. A response beyond it ends with `length`.
     pub tokens_max: u64,
     /// The provider of chats takes `max_completion_tokens`. Older compatible servers know only `max_tokens`. Default
     /// true.
     pub has_completion_limit: bool,
+    /// The model of Anthropic takes `output_config.effort`. Older ones refuse it, and then `reasoning_effort` is lost.
+    /// Default true.
+    pub has_effort: bool,
     /// The provider of chats takes `stream_options.include_usage`. Without it a stream reports no tokens. Default true.
     pub has_stream_usage: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { tokens_max: 8192, has_completion_limit: true, has_stream_usage: true }
+        Self { tokens_max: 8192, has_completion_limit: true, has_effort: true, has_stream_usage: true }
     }
 }
 

@@ -23,7 +23,7 @@ use to_messages::Events;
 pub enum StreamError {
     /// A line or an event beyond its limit.
     Sse(SseError),
-    /// An event that is none of the provider's dialect.
+    /// An event that is not part of the provider's dialect.
     Event(Mistake),
 }
 

@@ -46,6 +46,33 @@ impl<'a> Members<'a> {
         self
     }
 
+    /// A string of parts that are JSON without their quotes.
+    pub(crate) fn joined(&mut self, key: &'static str, parts: &[&str]) -> &mut Self {
+        let out = self.key(key);
+        out.push(b'"');
+        for part in parts {
+            out.extend_from_slice(part.as_bytes());
+        }
+        out.push(b'"');
+        self
+    }
+
+    /// A list as an array.
+    pub(crate) fn list(&mut self, key: &'static str, list: &[u8]) -> &mut Self {
+        let out = self.key(key);
+        out.push(b'[');
+        out.extend_from_slice(list);
+        out.push(b']');
+        self
+    }
+
+    /// Begins an array whose items are [`listed`], so that no copy of them exists. The caller adds the last bracket.
+    pub(crate) fn open_list(&mut self, key: &'static str) -> &mut Vec<u8> {
+        let out = self.key(key);
+        out.push(b'[');
+        out
+    }
+
     /// A number.
     pub(crate) fn number(&mut self, key: &'static str, value: u64) -> &mut Self {
         let mut digits = String::new();
@@ -94,15 +121,15 @@ impl Drop for Items<'_> {
     }
 }
 
-/// Appends an object as one more item of a list whose brackets come later.
+/// Appends an object as one more item of a list of objects: it has no brackets yet, or ends with its open one.
 pub(crate) fn listed(list: &mut Vec<u8>) -> Members<'_> {
-    if !list.is_empty() {
-        list.push(b',');
-    }
+    comma(list);
     Members::new(list)
 }
 
-/// A list with its brackets.
-pub(crate) fn array(list: &[u8]) -> Vec<u8> {
-    [b"[", list, b"]"].concat()
+/// Separates the next item of a list of objects.
+pub(crate) fn comma(list: &mut Vec<u8>) {
+    if !matches!(list.last(), None | Some(b'[')) {
+        list.push(b',');
+    }
 }

@@ -8,7 +8,7 @@ use crate::limits::USER_CHARS_MAX;
 use crate::loss::Losses;
 use crate::mistake::Mistake;
 use crate::request::Options;
-use crate::write::{Members, array, listed};
+use crate::write::{Members, listed};
 
 /// Members that change the meaning of a response and have no counterpart.
 const REFUSED: [(&str, &str); 3] = [
@@ -34,18 +34,18 @@ pub(super) fn translate(
     body.raw("model", request.need_string("model")?.raw());
     let limit = if options.has_completion_limit { "max_completion_tokens" } else { "max_tokens" };
     body.raw_if(limit, request.number("max_tokens")?.map(Json::raw));
-    let mut list = Vec::new();
+    let list = body.open_list("messages");
     if let Some(system) = request.take("system") {
-        system_message(system, &mut list, losses)?;
+        system_message(system, list, losses)?;
     }
     let mut is_prefilled = false;
     for message in request.need("messages")?.items("messages")? {
-        is_prefilled = messages::write(message, &mut list, losses)?;
+        is_prefilled = messages::write(message, list, losses)?;
     }
+    list.push(b']');
     if is_prefilled {
         return Err(Mistake::new("messages", "a chat does not continue a message of the assistant"));
     }
-    body.raw("messages", array(&list));
     tools(&mut request, &mut body, losses)?;
     sampling(&mut request, &mut body, losses)?;
     output(&mut request, &mut body, losses)?;
@@ -63,7 +63,8 @@ pub(super) fn translate(
 /// Writes instructions as a message. Several blocks stay apart: nothing says how to join them.
 pub(super) fn system_message(content: Json<'_>, list: &mut Vec<u8>, losses: &mut Losses) -> Result<(), Mistake> {
     let mut texts = Vec::new();
-    for part in parts(content, "system", losses)? {
+    let mut content = parts(content, "system")?;
+    while let Some(part) = content.next(losses)? {
         let Part::Text(text) = part else { return Err(no_counterpart("system.type")) };
         texts.push(text);
     }
@@ -102,7 +103,7 @@ fn tools(request: &mut Object<'_>, body: &mut Members<'_>, losses: &mut Losses) 
     }
     let has_tools = !list.is_empty();
     if has_tools {
-        body.raw("tools", array(&list));
+        body.list("tools", &list);
     }
     let Some(mut choice) = request.object("tool_choice", "tool_choice")? else { return Ok(()) };
     match &*choice.need_text("type")? {
@@ -163,10 +164,8 @@ fn sampling(request: &mut Object<'_>, body: &mut Members<'_>, losses: &mut Losse
 
 /// The form of the output, and the effort that it is worth.
 fn output(request: &mut Object<'_>, body: &mut Members<'_>, losses: &mut Losses) -> Result<(), Mistake> {
-    if let Some(mut thinking) = request.object("thinking", "thinking")?
-        && thinking.need_text("type")? != "disabled"
-    {
-        // Models of a chat think as they do; the budget of it has no counterpart.
+    if request.take("thinking").is_some() {
+        // Models of a chat think as they do. The budget has no counterpart, and many refuse the effort `none`.
         losses.add("", "thinking");
     }
     let Some(mut config) = request.object("output_config", "output_config")? else { return Ok(()) };

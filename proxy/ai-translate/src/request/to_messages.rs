@@ -9,7 +9,7 @@ use crate::json::{Json, Object};
 use crate::loss::Losses;
 use crate::mistake::Mistake;
 use crate::request::Options;
-use crate::write::{Members, array};
+use crate::write::Members;
 
 use turns::Turns;
 
@@ -41,20 +41,28 @@ pub(super) fn translate(
         Some(limit) => body.raw("max_tokens", limit.raw()),
         None => body.number("max_tokens", options.tokens_max),
     };
-    let mut turns = Turns::default();
+    let mut turns = Turns::new(body.open_list("messages"));
     for message in request.need("messages")?.items("messages")? {
         turns.message(message, losses)?;
     }
-    turns.write(&mut body);
+    let conversation = turns.end()?;
+    if !conversation.system.is_empty() {
+        body.list("system", &conversation.system);
+    }
     tools::write(&mut request, &mut body, losses)?;
     sampling(&mut request, &mut body, losses)?;
-    output(&mut request, &mut body, losses)?;
+    if conversation.has_calls && request.has("thinking") {
+        // Anthropic then requires the thinking in front of those calls, which a chat has not kept.
+        losses.add("", "thinking");
+        request.take("thinking");
+    }
+    output(&mut request, &mut body, options, losses)?;
     if is_stream {
         body.raw("stream", "true");
     }
     drop(body);
     let mut stream_options = request.object("stream_options", "stream_options")?;
-    // Padding against observers is none of the message.
+    // Padding against observers is not part of the message.
     let includes_usage = stream_options.as_mut().map(|options| {
         options.take("include_obfuscation");
         options.flag("include_usage")
@@ -87,7 +95,9 @@ fn refuse(request: &mut Object<'_>) -> Result<(), Mistake> {
 }
 
 fn sampling(request: &mut Object<'_>, body: &mut Members<'_>, losses: &mut Losses) -> Result<(), Mistake> {
-    if let Some(temperature) = request.number("temperature")? {
+    let temperature = request.number("temperature")?;
+    let has_temperature = temperature.is_some();
+    if let Some(temperature) = temperature {
         // A chat's scale ends at 2, Anthropic's at 1.
         let is_above = temperature.raw().parse::<f64>().is_ok_and(|value| value > 1.0);
         if is_above {
@@ -95,15 +105,16 @@ fn sampling(request: &mut Object<'_>, body: &mut Members<'_>, losses: &mut Losse
         }
         body.raw("temperature", if is_above { "1" } else { temperature.raw() });
     }
-    body.raw_if("top_p", request.number("top_p")?.map(Json::raw));
-    body.raw_if("top_k", request.number("top_k")?.map(Json::raw));
-    if let Some(stop) = request.take("stop") {
-        match (stop.is_string(), stop.is_array()) {
-            (true, _) => body.raw("stop_sequences", array(stop.raw().as_bytes())),
-            (_, true) => body.raw("stop_sequences", stop.raw()),
-            _ => return Err(request.mistake("stop", "the value is neither a string nor an array")),
-        };
+    // Newer models take one of both. A `top_p` of 1 excludes no token.
+    match request.number("top_p")? {
+        Some(top_p) if top_p.raw().parse::<f64>().is_ok_and(|value| value == 1.0) => {}
+        Some(_) if has_temperature => losses.add("", "top_p"),
+        top_p => {
+            body.raw_if("top_p", top_p.map(Json::raw));
+        }
     }
+    body.raw_if("top_k", request.number("top_k")?.map(Json::raw));
+    stop(request, body)?;
     // The newer name counts; the other is a loss if both are there.
     let user = match request.string("safety_identifier")? {
         Some(user) => Some(user),
@@ -122,8 +133,31 @@ fn sampling(request: &mut Object<'_>, body: &mut Members<'_>, losses: &mut Losse
     Ok(())
 }
 
+/// The sequences that end a response.
+fn stop(request: &mut Object<'_>, body: &mut Members<'_>) -> Result<(), Mistake> {
+    let Some(stop) = request.take("stop") else { return Ok(()) };
+    let sequences = match (stop.is_string(), stop.is_array()) {
+        (true, _) => vec![stop],
+        (_, true) => stop.items("stop")?,
+        _ => return Err(request.mistake("stop", "the value is neither a string nor an array")),
+    };
+    if sequences.iter().any(|sequence| sequence.is_blank_string()) {
+        return Err(request.mistake("stop", "Anthropic takes no sequence of white space alone"));
+    }
+    match stop.is_string() {
+        true => body.list("stop_sequences", stop.raw().as_bytes()),
+        false => body.raw("stop_sequences", stop.raw()),
+    };
+    Ok(())
+}
+
 /// The form of the output, and the effort that it is worth.
-fn output(request: &mut Object<'_>, body: &mut Members<'_>, losses: &mut Losses) -> Result<(), Mistake> {
+fn output(
+    request: &mut Object<'_>,
+    body: &mut Members<'_>,
+    options: &Options,
+    losses: &mut Losses,
+) -> Result<(), Mistake> {
     let effort = request.text("reasoning_effort")?;
     let thinking = request.object_text("thinking")?;
     match (thinking, effort.as_deref()) {
@@ -137,6 +171,10 @@ fn output(request: &mut Object<'_>, body: &mut Members<'_>, losses: &mut Losses)
     }
     let effort: Option<Cow<'_, str>> = match effort.as_deref() {
         Some("none") => None,
+        Some(_) if !options.has_effort => {
+            losses.add("", "reasoning_effort");
+            None
+        }
         Some("minimal") => {
             losses.add("", "reasoning_effort");
             Some("low".into())
@@ -163,7 +201,10 @@ fn output(request: &mut Object<'_>, body: &mut Members<'_>, losses: &mut Losses)
 /// The schema of a `response_format`; `None`: plain text.
 fn schema<'a>(mut format: Object<'a>, losses: &mut Losses) -> Result<Option<Json<'a>>, Mistake> {
     match &*format.need_text("type")? {
-        "text" => Ok(None),
+        "text" => {
+            format.rest(losses);
+            Ok(None)
+        }
         "json_schema" => {
             let mut named = format.need_object("json_schema", "response_format.json_schema")?;
             let schema = named.need("schema")?;

@@ -6,7 +6,7 @@ use crate::loss::Losses;
 use crate::mistake::Mistake;
 use crate::reason;
 use crate::usage::Tokens;
-use crate::write::{Members, array, listed};
+use crate::write::{Members, listed};
 
 /// Writes the completion.
 pub(super) fn translate(
@@ -15,8 +15,13 @@ pub(super) fn translate(
     losses: &mut Losses,
     out: &mut Vec<u8>,
 ) -> Result<(), Mistake> {
+    let Some(reason) = message.text("stop_reason")? else {
+        return Err(Mistake::new("stop_reason", "the message has not ended"));
+    };
+    let reason = reason::to_chat(&reason, losses);
     let (mut texts, mut calls) = (Vec::new(), Vec::new());
-    for part in parts(message.need("content")?, "content", losses)? {
+    let mut content = parts(message.need("content")?, "content")?;
+    while let Some(part) = content.next(losses)? {
         match part {
             Part::Text(text) => texts.push(text),
             Part::Other(kind, mut block) if kind == "tool_use" => {
@@ -30,8 +35,6 @@ pub(super) fn translate(
             Part::Other(kind, _) => losses.add("content", &kind),
         }
     }
-    let reason = message.text("stop_reason")?;
-    let reason = reason.map_or("stop", |reason| reason::to_chat(&reason, losses));
     let mut body = Members::new(out);
     body.raw("id", message.need_string("id")?.raw()).text("object", "chat.completion").number("created", created);
     body.raw("model", message.need_string("model")?.raw());
@@ -42,7 +45,7 @@ pub(super) fn translate(
     write_joined(answer.text("role", "assistant"), "content", &texts);
     answer.raw("refusal", "null");
     if !calls.is_empty() {
-        answer.raw("tool_calls", array(&calls));
+        answer.list("tool_calls", &calls);
     }
     drop(answer);
     choice.raw("logprobs", "null").text("finish_reason", reason);
@@ -50,7 +53,7 @@ pub(super) fn translate(
     drop(choices);
     let mut tokens = Tokens::default();
     if let Some(usage) = message.take("usage") {
-        tokens.take_messages(usage);
+        tokens.take_messages(usage, losses);
     }
     if !tokens.is_empty() {
         tokens.write_chat(&mut body);

@@ -6,7 +6,7 @@ use crate::loss::Losses;
 use crate::mistake::Mistake;
 use crate::reason::{Finish, Reason};
 use crate::usage::Tokens;
-use crate::write::{Members, array, listed};
+use crate::write::{Members, listed};
 
 /// Writes the message.
 pub(super) fn translate(mut completion: Object<'_>, losses: &mut Losses, out: &mut Vec<u8>) -> Result<(), Mistake> {
@@ -19,9 +19,16 @@ pub(super) fn translate(mut completion: Object<'_>, losses: &mut Losses, out: &m
     }
     let mut choice = Object::read(*choice, "choices")?;
     let mut answer = choice.need_object("message", "choices.message")?;
-    let reason = choice.text("finish_reason")?.map(|word| Reason::of(&word, losses));
-    let mut finish = Finish { reason, ..Finish::default() };
+    let failed = |choice: &Object<'_>| choice.mistake("finish_reason", "the provider has failed");
+    let Some(word) = choice.text("finish_reason")? else {
+        return Err(choice.mistake("finish_reason", "the response has not ended"));
+    };
+    let reason = Reason::of(&word, losses).filter(|_| !choice.has("error")).ok_or_else(|| failed(&choice))?;
+    let mut finish = Finish { reason: Some(reason), ..Finish::default() };
     let blocks = blocks(&mut answer, &mut finish, losses)?;
+    if finish.lacks_calls() {
+        losses.add("choices", "finish_reason");
+    }
     answer.take("role");
     answer.rest(losses);
     // The word of vLLM for the sequence that ended the text.
@@ -31,9 +38,13 @@ pub(super) fn translate(mut completion: Object<'_>, losses: &mut Losses, out: &m
 
     let mut body = Members::new(out);
     body.raw("id", completion.need_string("id")?.raw()).text("type", "message").text("role", "assistant");
-    body.raw("model", completion.need_string("model")?.raw()).raw("content", array(&blocks));
+    body.raw("model", completion.need_string("model")?.raw()).list("content", &blocks);
     write_stop(&mut body, finish, matched.map(Json::raw));
-    let tokens = completion.take("usage").map_or(Tokens::default(), Tokens::of_chat);
+    let tokens = completion.take("usage").map_or(Tokens::default(), |usage| Tokens::of_chat(usage, losses));
+    if tokens.is_empty() {
+        // The zeros are no figures of the provider.
+        losses.add("", "usage");
+    }
     tokens.write_messages(&mut body);
     drop(body);
     for name in ["object", "created", "system_fingerprint", "service_tier"] {
@@ -52,16 +63,15 @@ pub(crate) fn write_stop(message: &mut Members<'_>, finish: Finish, matched: Opt
 
 fn blocks(answer: &mut Object<'_>, finish: &mut Finish, losses: &mut Losses) -> Result<Vec<u8>, Mistake> {
     let mut blocks = Vec::new();
-    let content = match answer.take("content") {
-        Some(content) => parts(content, "choices.message.content", losses)?,
-        None => Vec::new(),
-    };
-    for part in content {
-        match part {
-            Part::Text(text) => {
-                listed(&mut blocks).text("type", "text").raw("text", text.raw());
+    if let Some(content) = answer.take("content") {
+        let mut content = parts(content, "choices.message.content")?;
+        while let Some(part) = content.next(losses)? {
+            match part {
+                Part::Text(text) => {
+                    listed(&mut blocks).text("type", "text").raw("text", text.raw());
+                }
+                Part::Other(kind, _) => losses.add("content", &kind),
             }
-            Part::Other(kind, _) => losses.add("content", &kind),
         }
     }
     if let Some(refusal) = answer.string("refusal")?.filter(|text| !text.is_empty_string()) {
@@ -85,6 +95,9 @@ fn blocks(answer: &mut Object<'_>, finish: &mut Finish, losses: &mut Losses) -> 
         let mut block = listed(&mut blocks);
         block.text("type", "tool_use").raw("id", call.need_string("id")?.raw());
         block.raw("name", function.need_string("name")?.raw()).raw("input", input);
+        call.take("type");
+        function.rest(losses);
+        call.rest(losses);
     }
     Ok(blocks)
 }

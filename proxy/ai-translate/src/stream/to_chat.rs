@@ -2,24 +2,36 @@
 
 use weir_ai_session::End;
 use weir_json_codec::integer;
+use weir_json_codec::write::string;
 use weir_sse_codec::write::{comment, event};
 
 use super::Event;
 use crate::json::{Json, Object};
-use crate::limits::{NAME_BYTES_MAX, OPEN_BLOCKS_MAX};
+use crate::limits::{HELD_BYTES_MAX, NAME_BYTES_MAX, OPEN_BLOCKS_MAX};
 use crate::mistake::Mistake;
 use crate::reason;
 use crate::usage::Tokens;
 use crate::write::Members;
 
 /// A content block between its start and its stop.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Block {
     Text,
-    /// The number among the calls, and whether a part of the arguments has come.
-    Call(u64, bool),
+    /// The number among the calls, and their arguments so far.
+    Call(u64, Arguments),
     /// A type without a counterpart.
     Dropped,
+}
+
+/// The arguments of a call that is open.
+#[derive(Debug)]
+enum Arguments {
+    /// None has come.
+    Absent,
+    /// The input of the start, which counts only if no delta comes: Anthropic's SDK replaces it.
+    Held(Box<str>),
+    /// A part has been written.
+    Begun,
 }
 
 /// The chunks of one completion.
@@ -32,6 +44,10 @@ pub(super) struct Chunks {
     /// Open blocks by their index.
     blocks: Vec<(u64, Block)>,
     calls: u64,
+    /// Bytes of inputs that are held in all blocks.
+    held: usize,
+    /// The last call, if it has ended without arguments: either it takes none, or a limit has cut it.
+    bare: Option<u64>,
     /// `None`: Anthropic has not said why the message ends.
     finish_reason: Option<&'static str>,
     tokens: Tokens,
@@ -45,6 +61,8 @@ impl Chunks {
             names: None,
             blocks: Vec::new(),
             calls: 0,
+            held: 0,
+            bare: None,
             finish_reason: None,
             tokens: Tokens::default(),
         }
@@ -68,6 +86,9 @@ impl Chunks {
             "content_block_stop" => self.block_stop(event)?,
             "message_delta" => self.message_delta(event)?,
             "message_stop" => {
+                if !self.is_finished() {
+                    return Err(Mistake::new("delta.stop_reason", "the message ends without a reason"));
+                }
                 self.end(event.out);
                 return Ok(End::Done);
             }
@@ -86,7 +107,7 @@ impl Chunks {
             return Err(Mistake::new("message", "the id or the model is too long"));
         }
         if let Some(usage) = message.take("usage") {
-            self.tokens.take_messages(usage);
+            self.tokens.take_messages(usage, event.losses);
         }
         for name in ["type", "role", "content", "stop_reason", "stop_sequence"] {
             message.take(name);
@@ -107,14 +128,21 @@ impl Chunks {
         if self.blocks.len() == OPEN_BLOCKS_MAX {
             return Err(Mistake::new("index", "too many blocks are open"));
         }
+        // Only the last call can be one that a limit has cut.
+        self.end_bare_call(event.out);
         let mut block = event.data.need_object("content_block", "content_block")?;
         let kind = block.need_text("type")?;
         let opened = match &*kind {
             "text" => {
                 self.text(block.string("text")?, event.out);
+                block.rest(event.losses);
                 Block::Text
             }
-            "tool_use" => self.call_start(&mut block, event.out)?,
+            "tool_use" => {
+                let call = self.call_start(&mut block, event.out)?;
+                block.rest(event.losses);
+                call
+            }
             _ => {
                 event.losses.add("content", &kind);
                 Block::Dropped
@@ -129,15 +157,19 @@ impl Chunks {
         let number = self.calls;
         self.calls += 1;
         // Some servers send the whole input at once.
-        let input = block.object_text("input")?.filter(|input| !input.is_neutral());
+        let input = block.object_text("input")?.filter(|input| !input.is_empty()).map(Json::raw);
+        self.held += input.map_or(0, str::len);
+        if self.held > HELD_BYTES_MAX {
+            return Err(block.mistake("input", "the inputs of open blocks are too large"));
+        }
         self.chunk(out, None, |delta| {
             let mut calls = delta.array("tool_calls");
             let mut call = calls.object();
             call.number("index", number).raw("id", id.raw()).text("type", "function");
             let mut function = call.object("function");
-            function.raw("name", name.raw()).text("arguments", input.map_or("", Json::raw));
+            function.raw("name", name.raw()).text("arguments", "");
         });
-        Ok(Block::Call(number, input.is_some()))
+        Ok(Block::Call(number, input.map_or(Arguments::Absent, |input| Arguments::Held(input.into()))))
     }
 
     fn block_delta(&mut self, event: &mut Event<'_>) -> Result<(), Mistake> {
@@ -147,13 +179,15 @@ impl Chunks {
         };
         let mut delta = event.data.need_object("delta", "delta")?;
         let kind = delta.need_text("type")?;
-        match (&*kind, self.blocks[at].1) {
+        match (&*kind, &mut self.blocks[at].1) {
             (_, Block::Dropped) => {}
             ("text_delta", Block::Text) => self.text(Some(delta.need_string("text")?), event.out),
-            ("input_json_delta", Block::Call(number, _)) => {
-                let part = delta.need_string("partial_json")?;
+            ("input_json_delta", Block::Call(number, arguments)) => {
+                let (number, part) = (*number, delta.need_string("partial_json")?);
                 if !part.is_empty_string() {
-                    self.blocks[at].1 = Block::Call(number, true);
+                    if let Arguments::Held(input) = std::mem::replace(arguments, Arguments::Begun) {
+                        self.held -= input.len();
+                    }
                     self.arguments(number, part.raw(), event.out);
                 }
             }
@@ -181,8 +215,9 @@ impl Chunks {
             delta.rest(event.losses);
         }
         if let Some(usage) = event.data.take("usage") {
-            self.tokens.take_messages(usage);
+            self.tokens.take_messages(usage, event.losses);
         }
+        event.data.rest(event.losses);
         Ok(())
     }
 
@@ -191,7 +226,10 @@ impl Chunks {
         for (_, block) in std::mem::take(&mut self.blocks) {
             self.close(block, out);
         }
-        self.chunk(out, Some(self.finish_reason.unwrap_or("stop")), |_| {});
+        if self.finish_reason != Some("length") {
+            self.end_bare_call(out);
+        }
+        self.chunk(out, self.finish_reason, |_| {});
         if self.includes_usage && !self.tokens.is_empty() {
             let mut data = Vec::new();
             let mut chunk = self.head(&mut data);
@@ -203,9 +241,25 @@ impl Chunks {
         event(out, None, b"[DONE]");
     }
 
+    fn close(&mut self, block: Block, out: &mut Vec<u8>) {
+        match block {
+            Block::Call(number, Arguments::Held(input)) => {
+                self.held -= input.len();
+                let mut text = Vec::with_capacity(input.len() + 16);
+                string(&mut text, &input);
+                self.arguments(number, &text, out);
+            }
+            Block::Call(number, Arguments::Absent) => {
+                self.end_bare_call(out);
+                self.bare = Some(number);
+            }
+            _ => {}
+        }
+    }
+
     /// A call without arguments has an empty object: clients parse the text.
-    fn close(&self, block: Block, out: &mut Vec<u8>) {
-        if let Block::Call(number, false) = block {
+    fn end_bare_call(&mut self, out: &mut Vec<u8>) {
+        if let Some(number) = self.bare.take() {
             self.arguments(number, "\"{}\"", out);
         }
     }
@@ -218,7 +272,7 @@ impl Chunks {
         }
     }
 
-    fn arguments(&self, number: u64, part: &str, out: &mut Vec<u8>) {
+    fn arguments(&self, number: u64, part: impl AsRef<[u8]>, out: &mut Vec<u8>) {
         self.chunk(out, None, |delta| {
             let mut calls = delta.array("tool_calls");
             calls.object().number("index", number).object("function").raw("arguments", part);
@@ -269,7 +323,7 @@ mod tests {
 
     #[test]
     fn an_open_block_is_small_and_their_number_is_bounded() {
-        assert!(size_of::<(u64, Block)>() <= 32);
+        assert!(size_of::<(u64, Block)>() <= 48);
         let mut chunks = Chunks::new(1, false);
         let (mut out, mut losses) = (Vec::new(), Losses::default());
         let mut take = |chunks: &mut Chunks, data: &str| {

@@ -22,8 +22,10 @@ use crate::write::Members;
 /// A call of a tool.
 #[derive(Debug)]
 struct Call {
-    /// The index that joins its fragments.
-    index: u64,
+    /// The index that joins its fragments, unless the server sends none.
+    index: Option<u64>,
+    /// Its id as JSON: another one under the same index is another call.
+    id: Box<str>,
     /// The index of its block.
     block: u64,
     /// The arguments so far; `None`: the block has ended.
@@ -53,7 +55,7 @@ impl Events {
 
     /// Takes a chunk.
     pub(super) fn chunk(&mut self, event: &mut Event<'_>) -> Result<End, Mistake> {
-        if event.data.take("error").is_some() {
+        if event.data.has("error") || is_report(&event.data) {
             return Ok(End::Failed);
         }
         let choices = event.data.items("choices")?;
@@ -62,7 +64,7 @@ impl Events {
             self.start(names.0.map_or("\"\"", Json::raw), names.1.map_or("\"\"", Json::raw), event.out)?;
         }
         if let Some(usage) = event.data.take("usage") {
-            self.tokens = Tokens::of_chat(usage);
+            self.tokens = Tokens::of_chat(usage, event.losses);
         }
         for choice in choices {
             let mut choice = Object::read(choice, "choices")?;
@@ -70,7 +72,9 @@ impl Events {
                 event.losses.add("", "choices");
                 continue;
             }
-            self.choice(choice, event.losses, event.out)?;
+            if self.choice(choice, event.losses, event.out)? == End::Failed {
+                return Ok(End::Failed);
+            }
         }
         // The random text hides the length of the chunk.
         for name in ["id", "object", "created", "model", "system_fingerprint", "service_tier", "obfuscation"] {
@@ -80,27 +84,33 @@ impl Events {
         Ok(End::Missing)
     }
 
-    fn choice(&mut self, mut choice: Object<'_>, losses: &mut Losses, out: &mut Vec<u8>) -> Result<(), Mistake> {
+    fn choice(&mut self, mut choice: Object<'_>, losses: &mut Losses, out: &mut Vec<u8>) -> Result<End, Mistake> {
+        if choice.has("error") {
+            return Ok(End::Failed);
+        }
         if let Some(mut delta) = choice.object("delta", "choices.delta")? {
-            let content = delta.take("content").map(|content| parts(content, "choices.delta.content", losses));
-            for part in content.transpose()?.into_iter().flatten() {
-                match part {
-                    Part::Text(text) => self.say(text, out),
-                    Part::Other(kind, _) => losses.add("content", &kind),
+            if let Some(content) = delta.take("content") {
+                let mut content = parts(content, "choices.delta.content")?;
+                while let Some(part) = content.next(losses)? {
+                    match part {
+                        Part::Text(text) => self.say(text, out),
+                        Part::Other(kind, _) => losses.add("content", &kind),
+                    }
                 }
             }
             if let Some(text) = delta.string("refusal")?.filter(|text| !text.is_empty_string()) {
                 self.finish.has_refusal = true;
                 self.say(text, out);
             }
-            for (position, call) in delta.items("tool_calls")?.into_iter().enumerate() {
-                self.call(Object::read(call, "choices.delta.tool_calls")?, position as u64, out)?;
+            for call in delta.items("tool_calls")? {
+                self.call(Object::read(call, "choices.delta.tool_calls")?, losses, out)?;
             }
             delta.take("role");
             delta.rest(losses);
         }
         if let Some(word) = choice.text("finish_reason")? {
-            self.finish.reason = Some(Reason::of(&word, losses));
+            let Some(reason) = Reason::of(&word, losses) else { return Ok(End::Failed) };
+            self.finish.reason = Some(reason);
         }
         // The word of vLLM for the sequence that ended the text.
         if let Some(matched) = choice.take("stop_reason").filter(|value| value.is_string()) {
@@ -111,10 +121,10 @@ impl Events {
         }
         // Moonshot reports usage here.
         if let Some(usage) = choice.take("usage") {
-            self.tokens = Tokens::of_chat(usage);
+            self.tokens = Tokens::of_chat(usage, losses);
         }
         choice.rest(losses);
-        Ok(())
+        Ok(End::Missing)
     }
 
     /// The tokens of the input are not known yet: the last event but one has them.
@@ -149,34 +159,67 @@ impl Events {
         });
     }
 
-    /// Takes a fragment of a call. A server without indices sends whole calls.
-    fn call(&mut self, mut fragment: Object<'_>, position: u64, out: &mut Vec<u8>) -> Result<(), Mistake> {
-        let index = match fragment.take("index") {
-            Some(index) => integer(index.raw().as_bytes(), u64::MAX)
-                .map_err(|_| fragment.mistake("index", "the value is no index"))?,
-            None => position,
-        };
+    /// Takes a fragment of a call. Some servers send no index, and some the same for all calls: an id that is not that
+    /// of the call, with a name, begins the next call. An id without a name does not: some servers invent one for each
+    /// fragment.
+    fn call(&mut self, mut fragment: Object<'_>, losses: &mut Losses, out: &mut Vec<u8>) -> Result<(), Mistake> {
+        let index = fragment.take("index").map(|index| integer(index.raw().as_bytes(), u64::MAX)).transpose();
+        let index = index.map_err(|_| fragment.mistake("index", "the value is no index"))?;
+        let id = fragment.string("id")?;
         let mut function = fragment.object("function", "choices.delta.tool_calls.function")?;
-        let at = match self.calls.iter().position(|call| call.index == index) {
-            Some(at) => at,
-            None => {
-                let id = fragment.need_string("id")?;
-                let name = match &mut function {
-                    Some(function) => function.need_string("name")?,
-                    None => return Err(fragment.mistake("function", "the member is missing")),
-                };
+        let name = function.as_mut().map(|function| function.string("name")).transpose()?.flatten();
+        let known = match (index, self.calls.len().checked_sub(1)) {
+            (Some(_), _) => self.calls.iter().rposition(|call| call.index == index),
+            (None, last) => last,
+        };
+        let has_name = name.is_some_and(|name| !name.is_empty_string());
+        let is_other = |at: usize| {
+            let id = id.filter(|id| !id.is_empty_string());
+            has_name && id.map_or(index.is_none(), |id| id.raw() != &*self.calls[at].id)
+        };
+        let at = match (known.filter(|at| !is_other(*at)), id, name) {
+            (Some(at), ..) => at,
+            (None, Some(id), Some(name)) => {
+                if let Some(known) = known {
+                    self.end_call_before(known)?;
+                }
                 self.begin_call(index, id, name, out)?
             }
+            (None, None, _) => return Err(fragment.mistake("id", "the member is missing")),
+            (None, _, None) => return Err(fragment.mistake("function", "the name is missing")),
         };
-        let part = function.map(|mut function| function.string("arguments")).transpose()?.flatten();
+        let part = function.as_mut().map(|function| function.string("arguments")).transpose()?.flatten();
+        fragment.take("type");
+        fragment.rest(losses);
+        if let Some(function) = function {
+            function.rest(losses);
+        }
         match part.and_then(|part| Some((part, part.text()?))) {
             Some((raw, part)) if !part.is_empty() => self.arguments(at, raw, &part, out),
             _ => Ok(()),
         }
     }
 
+    /// No fragment can follow for a call whose key another call has taken.
+    fn end_call_before(&self, at: usize) -> Result<(), Mistake> {
+        let is_partial = |arguments: &Check| !arguments.is_whole() && !arguments.is_empty();
+        match self.calls[at].arguments.as_deref().is_some_and(is_partial) {
+            true => Err(Mistake::new("choices.delta.tool_calls.index", "another call has the index")),
+            false => Ok(()),
+        }
+    }
+
     /// The position of the call.
-    fn begin_call(&mut self, index: u64, id: Json<'_>, name: Json<'_>, out: &mut Vec<u8>) -> Result<usize, Mistake> {
+    fn begin_call(
+        &mut self,
+        index: Option<u64>,
+        id: Json<'_>,
+        name: Json<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, Mistake> {
+        if id.raw().len() > NAME_BYTES_MAX {
+            return Err(Mistake::new("choices.delta.tool_calls.id", "the id is too long"));
+        }
         if self.calls.len() == CALLS_MAX {
             return Err(Mistake::new("choices.delta.tool_calls", "there are too many calls"));
         }
@@ -188,7 +231,7 @@ impl Events {
         let block = self.open(out, |block| {
             block.text("type", "tool_use").raw("id", id.raw()).raw("name", name.raw()).raw("input", "{}");
         });
-        self.calls.push(Call { index, block, arguments: Some(Box::new(Check::new())) });
+        self.calls.push(Call { index, id: id.raw().into(), block, arguments: Some(Box::new(Check::new())) });
         Ok(self.calls.len() - 1)
     }
 
@@ -196,7 +239,9 @@ impl Events {
     fn arguments(&mut self, at: usize, raw: Json<'_>, part: &str, out: &mut Vec<u8>) -> Result<(), Mistake> {
         let wrong = |text| Mistake::new("choices.delta.tool_calls.function.arguments", text);
         let call = &mut self.calls[at];
-        let is_blank = part.trim_ascii().is_empty();
+        // The word of some servers for a call without arguments.
+        let is_null = |arguments: &Check| arguments.is_empty() && part.trim_ascii() == "null";
+        let is_blank = part.trim_ascii().is_empty() || call.arguments.as_deref().is_some_and(is_null);
         let Some(arguments) = &mut call.arguments else {
             return if is_blank { Ok(()) } else { Err(wrong("the call has ended")) };
         };
@@ -235,8 +280,15 @@ impl Events {
 
     /// The stream has ended.
     pub(super) fn end(&mut self, losses: &mut Losses, out: &mut Vec<u8>) -> Result<(), Mistake> {
-        if !self.is_started {
-            self.start("\"\"", "\"\"", out)?;
+        if !self.is_finished() {
+            return Err(Mistake::new("choices.finish_reason", "the stream ends without a reason"));
+        }
+        if self.finish.lacks_calls() {
+            losses.add("choices", "finish_reason");
+        }
+        if self.tokens.is_empty() {
+            // The zeros are no figures of the provider.
+            losses.add("", "usage");
         }
         if let Some(block) = self.text.take() {
             stop(block, out);
@@ -259,6 +311,11 @@ impl Events {
         emit("message_stop", out, |_| {});
         Ok(())
     }
+}
+
+/// An object that is no chunk but an error, without the usual member around it.
+fn is_report(data: &Object<'_>) -> bool {
+    !data.has("choices") && ["message", "detail"].iter().any(|name| data.has(name))
 }
 
 fn stop(block: u64, out: &mut Vec<u8>) {

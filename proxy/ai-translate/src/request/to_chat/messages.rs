@@ -4,7 +4,7 @@ use crate::content::{Part, no_counterpart, parts, write_joined};
 use crate::json::{Json, Object};
 use crate::loss::Losses;
 use crate::mistake::Mistake;
-use crate::write::{array, listed};
+use crate::write::listed;
 
 use super::system_message;
 
@@ -26,7 +26,8 @@ pub(super) fn write(message: Json<'_>, list: &mut Vec<u8>, losses: &mut Losses) 
 /// A user's turn. Results come first, right behind their calls, as a chat wants it.
 fn user(content: Json<'_>, list: &mut Vec<u8>, losses: &mut Losses) -> Result<(), Mistake> {
     let mut said = UserParts::default();
-    for part in parts(content, "messages.content", losses)? {
+    let mut content = parts(content, "messages.content")?;
+    while let Some(part) = content.next(losses)? {
         match part {
             Part::Other(kind, block) if kind == "tool_result" => result(block, list, &mut said, losses)?,
             part => said.part(part, losses)?,
@@ -38,7 +39,7 @@ fn user(content: Json<'_>, list: &mut Vec<u8>, losses: &mut Losses) -> Result<()
             listed(list).text("role", "user").raw("content", text);
         }
         _ => {
-            listed(list).text("role", "user").raw("content", array(&said.parts));
+            listed(list).text("role", "user").list("content", &said.parts);
         }
     }
     Ok(())
@@ -73,15 +74,27 @@ impl<'a> UserParts<'a> {
         match (&*kind, &*form) {
             ("image", "url") => self.image(&source.need_text("url")?),
             ("image", "base64") => {
-                let media = source.need_text("media_type")?;
-                self.image(&format!("data:{media};base64,{}", source.need_text("data")?));
+                let (media, data) = (source.need_string("media_type")?, source.need_string("data")?);
+                let mut part = listed(&mut self.parts);
+                let mut image = part.text("type", "image_url").object("image_url");
+                image.joined("url", &["data:", media.inner(), ";base64,", data.inner()]);
+                drop(image);
+                drop(part);
+                self.count += 1;
             }
             ("document", "base64") => {
-                let media = source.need_text("media_type")?;
-                let data = format!("data:{media};base64,{}", source.need_text("data")?);
-                let title = block.text("title")?.unwrap_or("document.pdf".into());
+                if source.need_text("media_type")? != "application/pdf" {
+                    return Err(source.mistake("media_type", "a chat takes no file but a PDF"));
+                }
+                let data = source.need_string("data")?;
+                // Providers go by the end of the name.
+                let title = block.text("title")?.unwrap_or("document".into());
+                let title = title.strip_suffix(".pdf").unwrap_or(&title);
                 let mut part = listed(&mut self.parts);
-                part.text("type", "file").object("file").text("filename", &title).text("file_data", &data);
+                let mut file = part.text("type", "file").object("file");
+                file.text("filename", &format!("{title}.pdf"));
+                file.joined("file_data", &["data:application/pdf;base64,", data.inner()]);
+                drop(file);
                 drop(part);
                 self.count += 1;
             }
@@ -117,10 +130,15 @@ fn result<'a>(
     let id = block.need_string("tool_use_id")?;
     let mut texts = Vec::new();
     if let Some(content) = block.take("content") {
-        for part in parts(content, "messages.content.content", losses)? {
+        let mut content = parts(content, "messages.content.content")?;
+        while let Some(part) = content.next(losses)? {
             match part {
                 Part::Text(text) => texts.push(text),
-                other => said.part(other, losses)?,
+                other => {
+                    // Nothing says any more to which call it belongs.
+                    losses.add("messages.content.content", "position");
+                    said.part(other, losses)?;
+                }
             }
         }
     }
@@ -146,7 +164,8 @@ fn result<'a>(
 
 fn assistant(content: Json<'_>, list: &mut Vec<u8>, losses: &mut Losses) -> Result<(), Mistake> {
     let (mut texts, mut calls) = (Vec::new(), Vec::new());
-    for part in parts(content, "messages.content", losses)? {
+    let mut content = parts(content, "messages.content")?;
+    while let Some(part) = content.next(losses)? {
         let (kind, mut block) = match part {
             Part::Text(text) => {
                 texts.push(text);
@@ -174,7 +193,7 @@ fn assistant(content: Json<'_>, list: &mut Vec<u8>, losses: &mut Losses) -> Resu
     let mut message = listed(list);
     write_joined(message.text("role", "assistant"), "content", &texts);
     if !calls.is_empty() {
-        message.raw("tool_calls", array(&calls));
+        message.list("tool_calls", &calls);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::json::{Json, Object};
 use crate::loss::Losses;
 use crate::mistake::Mistake;
-use crate::write::{Members, array, listed};
+use crate::write::{Members, listed};
 
 /// A function without parameters.
 const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
@@ -17,7 +17,7 @@ pub(super) fn write(request: &mut Object<'_>, body: &mut Members<'_>, losses: &m
         tool_of(tool, &mut list, losses)?;
     }
     if !list.is_empty() {
-        body.raw("tools", array(&list));
+        body.list("tools", &list);
     }
     // Absent, it is true.
     let is_parallel = request.take("parallel_tool_calls").is_none_or(|value| value.raw() != "false");
@@ -47,7 +47,9 @@ fn tool_of(tool: Json<'_>, list: &mut Vec<u8>, losses: &mut Losses) -> Result<()
     let mut out = listed(list);
     out.raw("name", function.need_string("name")?.raw());
     out.raw_if("description", function.string("description")?.map(Json::raw));
-    out.raw("input_schema", function.take("parameters").map_or(NO_PARAMETERS, Json::raw));
+    // Anthropic requires a schema with a type.
+    let parameters = function.object_text("parameters")?.filter(|parameters| !parameters.is_empty());
+    out.raw("input_schema", parameters.map_or(NO_PARAMETERS, Json::raw));
     if function.flag("strict")? {
         out.raw("strict", "true");
     }

@@ -9,24 +9,37 @@ use crate::content::{Part, data_url, input_of, no_counterpart, parts};
 use crate::json::{Json, Object};
 use crate::loss::Losses;
 use crate::mistake::Mistake;
-use crate::write::{Members, array, listed};
+use crate::write::{Members, comma, listed};
 
 const USER: &str = "user";
 const ASSISTANT: &str = "assistant";
 
-/// Collects turns.
-#[derive(Default)]
-pub(super) struct Turns {
+/// Writes turns.
+pub(super) struct Turns<'a> {
     /// Blocks of the system prompt.
     system: Vec<u8>,
-    /// Whole turns.
-    messages: Vec<u8>,
-    /// The side of the turn under way, and its blocks.
+    /// The list of turns in the body.
+    messages: &'a mut Vec<u8>,
+    /// The side of the turn under way. Empty: there is none yet.
     role: &'static str,
-    blocks: Vec<u8>,
+    /// The last turn of the assistant has calls.
+    has_calls: bool,
 }
 
-impl Turns {
+/// The rest of a conversation whose turns are written.
+pub(super) struct Conversation {
+    /// Blocks of the system prompt, without brackets.
+    pub(super) system: Vec<u8>,
+    /// The last turn of the assistant has calls.
+    pub(super) has_calls: bool,
+}
+
+impl<'a> Turns<'a> {
+    /// In a list that has its open bracket.
+    pub(super) fn new(messages: &'a mut Vec<u8>) -> Self {
+        Self { system: Vec::new(), messages, role: "", has_calls: false }
+    }
+
     /// Takes the next message.
     pub(super) fn message(&mut self, message: Json<'_>, losses: &mut Losses) -> Result<(), Mistake> {
         let mut message = Object::read(message, "messages")?;
@@ -34,7 +47,8 @@ impl Turns {
         match &*role {
             "system" | "developer" => self.system(&mut message, losses)?,
             "user" => {
-                for part in parts(message.need("content")?, "messages.content", losses)? {
+                let mut content = parts(message.need("content")?, "messages.content")?;
+                while let Some(part) = content.next(losses)? {
                     self.user_part(part, losses)?;
                 }
             }
@@ -46,33 +60,40 @@ impl Turns {
         Ok(())
     }
 
-    /// Writes `system` and `messages`.
-    pub(super) fn write(mut self, body: &mut Members<'_>) {
-        self.end_turn();
-        if !self.system.is_empty() {
-            body.raw("system", array(&self.system));
+    /// Ends the list.
+    pub(super) fn end(self) -> Result<Conversation, Mistake> {
+        let wrong = |text| Err(Mistake::new("messages", text));
+        match self.role {
+            "" => return wrong("Anthropic takes no conversation without a text of the user"),
+            ASSISTANT => return wrong("Anthropic would continue the last message of the assistant, not answer it"),
+            _ => self.messages.extend_from_slice(b"]}]"),
         }
-        body.raw("messages", array(&self.messages));
+        Ok(Conversation { system: self.system, has_calls: self.has_calls })
     }
 
     /// The next block of a side.
     fn block(&mut self, role: &'static str) -> Members<'_> {
         if self.role != role {
-            self.end_turn();
+            if !self.role.is_empty() {
+                self.messages.extend_from_slice(b"]}");
+            }
+            if role == ASSISTANT {
+                self.has_calls = false;
+            }
+            comma(self.messages);
+            for part in ["{\"role\":\"", role, "\",\"content\":["] {
+                self.messages.extend_from_slice(part.as_bytes());
+            }
             self.role = role;
         }
-        listed(&mut self.blocks)
+        listed(self.messages)
     }
 
-    fn end_turn(&mut self) {
-        let blocks = std::mem::take(&mut self.blocks);
-        if !blocks.is_empty() {
-            listed(&mut self.messages).text("role", self.role).raw("content", array(&blocks));
-        }
-    }
-
+    /// Anthropic refuses a text of white space alone.
     fn text(&mut self, role: &'static str, text: Json<'_>) {
-        self.block(role).text("type", "text").raw("text", text.raw());
+        if !text.is_blank_string() {
+            self.block(role).text("type", "text").raw("text", text.raw());
+        }
     }
 
     /// Instructions count for the whole conversation there, not from their place on.
@@ -80,8 +101,12 @@ impl Turns {
         if !self.role.is_empty() {
             losses.add("messages", "position");
         }
-        for part in parts(message.need("content")?, "messages.content", losses)? {
+        let mut content = parts(message.need("content")?, "messages.content")?;
+        while let Some(part) = content.next(losses)? {
             let Part::Text(text) = part else { return Err(no_counterpart("messages.content.type")) };
+            if text.is_blank_string() {
+                continue;
+            }
             listed(&mut self.system).text("type", "text").raw("text", text.raw());
         }
         Ok(())
@@ -102,8 +127,10 @@ impl Turns {
                 if image.text("detail")?.is_some_and(|detail| detail != "auto") {
                     losses.add("messages.content.image_url", "detail");
                 }
-                let mut block = self.block(USER);
-                source(block.text("type", "image").object("source"), &url);
+                let Some(source) = Source::of(&url) else {
+                    return Err(image.mistake("url", "a `data:` URL of an image is in base64"));
+                };
+                source.write(self.block(USER).text("type", "image").object("source"));
                 image.rest(losses);
             }
             "file" => {
@@ -126,15 +153,17 @@ impl Turns {
     }
 
     fn assistant(&mut self, message: &mut Object<'_>, losses: &mut Losses) -> Result<(), Mistake> {
-        let content = message.take("content").map(|content| parts(content, "messages.content", losses)).transpose()?;
-        for part in content.into_iter().flatten() {
-            match part {
-                Part::Text(text) => self.text(ASSISTANT, text),
-                Part::Other(kind, mut part) if kind == "refusal" => {
-                    self.text(ASSISTANT, part.need_string("refusal")?);
-                    part.rest(losses);
+        if let Some(content) = message.take("content") {
+            let mut content = parts(content, "messages.content")?;
+            while let Some(part) = content.next(losses)? {
+                match part {
+                    Part::Text(text) => self.text(ASSISTANT, text),
+                    Part::Other(kind, mut part) if kind == "refusal" => {
+                        self.text(ASSISTANT, part.need_string("refusal")?);
+                        part.rest(losses);
+                    }
+                    Part::Other(..) => return Err(no_counterpart("messages.content.type")),
                 }
-                Part::Other(..) => return Err(no_counterpart("messages.content.type")),
             }
         }
         if let Some(refusal) = message.string("refusal")?.filter(|text| !text.is_empty_string()) {
@@ -164,6 +193,8 @@ impl Turns {
         let (id, name) = (call.need_text("id")?, function.need_string("name")?);
         let mut block = self.block(ASSISTANT);
         block.text("type", "tool_use").text("id", &plain(id)).raw("name", name.raw()).raw("input", input);
+        drop(block);
+        self.has_calls = true;
         function.rest(losses);
         call.rest(losses);
         Ok(())
@@ -180,9 +211,12 @@ impl Turns {
             return Ok(());
         }
         let mut texts = block.array("content");
-        for part in parts(content, "messages.content", losses)? {
+        let mut content = parts(content, "messages.content")?;
+        while let Some(part) = content.next(losses)? {
             let Part::Text(text) = part else { return Err(no_counterpart("messages.content.type")) };
-            texts.object().text("type", "text").raw("text", text.raw());
+            if !text.is_blank_string() {
+                texts.object().text("type", "text").raw("text", text.raw());
+            }
         }
         Ok(())
     }
@@ -198,10 +232,29 @@ fn plain(id: Cow<'_, str>) -> Cow<'_, str> {
     id.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).collect()
 }
 
-/// Writes the source of an image: its bytes, or its address.
-fn source(mut source: Members<'_>, url: &str) {
-    match data_url(url) {
-        Some((media, data)) => source.text("type", "base64").text("media_type", media).text("data", data),
-        None => source.text("type", "url").text("url", url),
-    };
+/// The source of an image.
+enum Source<'a> {
+    /// Media type and text in base64.
+    Bytes(&'a str, &'a str),
+    Address(&'a str),
+}
+
+impl<'a> Source<'a> {
+    /// `None`: a `data:` URL that is not in base64.
+    fn of(url: &'a str) -> Option<Self> {
+        match data_url(url) {
+            // The usual mistake for the one name that is registered.
+            Some(("image/jpg", data)) => Some(Self::Bytes("image/jpeg", data)),
+            Some((media, data)) => Some(Self::Bytes(media, data)),
+            None if url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) => None,
+            None => Some(Self::Address(url)),
+        }
+    }
+
+    fn write(&self, mut source: Members<'_>) {
+        match self {
+            Self::Bytes(media, data) => source.text("type", "base64").text("media_type", media).text("data", data),
+            Self::Address(url) => source.text("type", "url").text("url", url),
+        };
+    }
 }
