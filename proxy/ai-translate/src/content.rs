@@ -31,6 +31,11 @@ pub(crate) fn parts<'a>(content: Json<'a>, place: &'static str) -> Result<Parts<
 }
 
 impl<'a> Parts<'a> {
+    /// No part follows.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.items.len() == 0
+    }
+
     /// The next part. Empty texts say nothing, and Anthropic refuses them: they are skipped.
     pub(crate) fn next(&mut self, losses: &mut Losses) -> Result<Option<Part<'a>>, Mistake> {
         for item in self.items.by_ref() {

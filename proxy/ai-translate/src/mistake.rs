@@ -11,7 +11,8 @@ use crate::error::Report;
 /// A request that has no counterpart, or a body that is no message of its dialect. Neither text quotes the body.
 ///
 /// In a request the client is at fault: [`body`](Self::body) with status 400. In a response the provider is: the status
-/// is 502, and a stream ends with [`failure`](Self::failure).
+/// is 502, and a stream ends with [`failure`](Self::failure). The provider has billed it already, and clients repeat a
+/// 502: the shell adds the header `x-should-retry: false`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// The member at fault, such as `messages.content`. Empty: the body itself.

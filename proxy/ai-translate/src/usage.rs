@@ -83,13 +83,7 @@ impl Tokens {
             usage.take(name);
         }
         usage.rest(losses);
-        Self {
-            input: uncached.map(|uncached| uncached - written.unwrap_or(0)),
-            cached,
-            written,
-            output,
-            reasoning,
-        }
+        Self { input: uncached.map(|uncached| uncached - written.unwrap_or(0)), cached, written, output, reasoning }
     }
 
     /// Writes `usage` of a chat. Its input includes the cached part.

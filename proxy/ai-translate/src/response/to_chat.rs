@@ -20,16 +20,21 @@ pub(super) fn translate(
     };
     let reason = reason::to_chat(&reason, losses);
     let (mut texts, mut calls) = (Vec::new(), Vec::new());
+    let is_cut = reason == "length";
     let mut content = parts(message.need("content")?, "content")?;
     while let Some(part) = content.next(losses)? {
         match part {
             Part::Text(text) => texts.push(text),
             Part::Other(kind, mut block) if kind == "tool_use" => {
                 let input = block.need_object_text("input")?;
+                // A limit that cut the message may have cut the input before its first byte.
+                let is_bare = is_cut && content.is_at_end() && input.is_empty();
                 let mut call = listed(&mut calls);
                 call.raw("id", block.need_string("id")?.raw()).text("type", "function");
                 let mut function = call.object("function");
-                function.raw("name", block.need_string("name")?.raw()).text("arguments", input.raw());
+                function
+                    .raw("name", block.need_string("name")?.raw())
+                    .text("arguments", if is_bare { "" } else { input.raw() });
                 block.rest(losses);
             }
             Part::Other(kind, _) => losses.add("content", &kind),

@@ -81,9 +81,10 @@ fn a8_deep_large_and_double_bodies_are_refused() {
             assert!(found.is_err(), "{}", &body[..40]);
         }
     }
-    let huge = r#"{"model":"m","messages":[],"max_tokens":1e999999,"temperature":1e999999}"#;
+    let huge =
+        r#"{"model":"m","messages":[{"role":"user","content":"a"}],"max_tokens":1e999999,"temperature":1e999999}"#;
     let found = translate_request(ChatToMessages, huge.as_bytes(), &Options::default()).expect("numbers are texts");
-    assert_eq!(found.body, br#"{"model":"m","max_tokens":1e999999,"messages":[],"temperature":1}"#);
+    assert_eq!(found.body, br#"{"model":"m","max_tokens":1e999999,"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"temperature":1}"#);
 }
 
 #[test]
@@ -108,8 +109,9 @@ fn a11_no_name_of_a_client_leaves_its_string() {
     assert_eq!(crate::support::json(&found.body)["metadata"]["user_id"], name);
     assert_eq!(found.losses.header_value(), "messages.other, other");
     let start = json!({"type": "message_start", "message": {"id": name, "model": name}});
+    let reason = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}});
     let stop = json!({"type": "message_stop"});
-    let found = translate(ChatToMessages, false, &messages_stream(&[start, stop]), &[]);
+    let found = translate(ChatToMessages, false, &messages_stream(&[start, reason, stop]), &[]);
     let whole = crate::accumulate::completion(found.out.as_bytes());
     assert_eq!((&whole["id"], &whole["model"]), (&json!(name), &json!(name)));
 }
@@ -158,8 +160,73 @@ const WORDS: [&str; 40] = [
     "\"error\":{",
 ];
 
+/// Any JSON, whose names and texts are words of both dialects, so that it reaches the readers of messages.
+fn any_json() -> impl Strategy<Value = Value> {
+    let word = || {
+        prop::sample::select(vec![
+            "a", "", " ", "{}", "{\"x\":1}", "null", "user", "assistant", "tool", "system", "text", "image", "tool_use",
+            "tool_result", "message_start", "message_delta", "message_stop", "content_block_start", "content_block_stop",
+            "content_block_delta", "text_delta", "input_json_delta", "stop", "length", "end_turn", "max_tokens",
+        ])
+    };
+    let name = prop::sample::select(vec![
+        "type", "role", "content", "text", "id", "name", "input", "tool_calls", "function", "arguments", "index", "delta",
+        "message", "choices", "finish_reason", "stop_reason", "usage", "error", "content_block", "partial_json", "source",
+        "data", "url", "tool_use_id", "tool_call_id", "prompt_tokens", "input_tokens", "thinking",
+    ]);
+    let leaf = prop_oneof![word().prop_map(Value::from), (-2..3_i32).prop_map(Value::from), Just(Value::Null)];
+    leaf.prop_recursive(5, 40, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(name.clone(), inner, 0..6).prop_map(|members| json!(members)),
+        ]
+    })
+}
+
+/// The members of `random` over those that a message must have.
+fn merged(mut base: Value, random: Value) -> Value {
+    for (name, value) in random.as_object().into_iter().flatten() {
+        base[name] = value.clone();
+    }
+    base
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn any_json_in_a_message_is_translated_into_json_or_refused(
+        (part, choice, member) in (any_json(), any_json(), any_json()),
+        event_type in prop::sample::select(vec!["content_block_start", "content_block_delta", "message_delta"]),
+        cut in 0..400_usize,
+        is_chat: bool,
+    ) {
+        let direction = Direction::ALL[usize::from(is_chat)];
+        let message = merged(json!({"role": "user", "content": [part.clone()]}), choice.clone());
+        let body = merged(json!({"model": "m", "messages": [message, {"role": "user", "content": "x"}]}), member.clone());
+        if let Ok(found) = translate_request(direction, body.to_string().as_bytes(), &Options::default()) {
+            prop_assert!(serde_json::from_slice::<Value>(&found.body).is_ok());
+        }
+        let answer = merged(json!({"content": [part.clone()], "tool_calls": [part.clone()]}), choice.clone());
+        let choice = json!({"message": answer, "delta": answer, "finish_reason": "stop"});
+        let whole = json!({"id": "a", "model": "m", "content": [part.clone()], "stop_reason": "end_turn", "choices": [choice]});
+        let body = merged(whole, member.clone()).to_string();
+        if let Ok(found) = translate_response(direction, body.as_bytes(), CREATED) {
+            prop_assert!(serde_json::from_slice::<Value>(&found.body).is_ok());
+        }
+        let stream = match direction {
+            ChatToMessages => messages_stream(&[
+                json!({"type": "message_start", "message": {"id": "a", "model": "m"}}),
+                merged(json!({"type": event_type, "index": 0, "content_block": part, "delta": part}), member),
+            ]),
+            MessagesToChat => format!("data: {body}\n\ndata: [DONE]\n\n").into_bytes(),
+        };
+        let found = translate(direction, true, &stream, &[]);
+        prop_assert_eq!(translate(direction, true, &stream, &[cut.min(stream.len())]), found.clone());
+        for (_, data) in crate::support::events(found.out.as_bytes()) {
+            prop_assert!(data == "[DONE]" || serde_json::from_str::<Value>(&data).is_ok(), "{}", data);
+        }
+    }
 
     #[test]
     fn no_input_panics_and_cuts_change_nothing(

@@ -13,6 +13,11 @@ fn text() -> impl Strategy<Value = String> {
         .prop_map(|parts| parts.concat())
 }
 
+/// A text that is more than white space, which Anthropic refuses.
+fn visible() -> impl Strategy<Value = String> {
+    text().prop_filter("a text", |text| !text.trim().is_empty())
+}
+
 /// An object of arguments as text.
 fn arguments() -> impl Strategy<Value = Value> {
     let value = prop_oneof![text().prop_map(Value::from), any::<i32>().prop_map(Value::from), Just(json!([{}, null]))];
@@ -158,7 +163,10 @@ fn same_form(mut completion: Value) -> Value {
     }
     for call in answer["tool_calls"].as_array_mut().into_iter().flatten() {
         let arguments = &mut call["function"]["arguments"];
-        *arguments = serde_json::from_str(arguments.as_str().expect("a text")).expect("JSON");
+        // A limit may have cut a call before its arguments.
+        if *arguments != "" {
+            *arguments = serde_json::from_str(arguments.as_str().expect("a text")).expect("JSON");
+        }
     }
     completion
 }
@@ -166,31 +174,33 @@ fn same_form(mut completion: Value) -> Value {
 /// A conversation in the form that both dialects can say.
 fn conversation() -> impl Strategy<Value = Value> {
     let message = prop_oneof![
-        text().prop_map(|text| json!([{"role": "user", "content": text}])),
-        prop::collection::vec(text(), 2..4).prop_map(|texts| {
+        visible().prop_map(|text| json!([{"role": "user", "content": text}])),
+        prop::collection::vec(visible(), 2..4).prop_map(|texts| {
             let parts: Vec<Value> = texts.iter().map(|text| json!({"type": "text", "text": text})).collect();
             json!([{"role": "user", "content": parts}])
         }),
         Just(
             json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}])
         ),
-        text().prop_map(|text| json!([{"role": "assistant", "content": text}])),
-        (prop::option::of(text()), prop::collection::vec((arguments(), text()), 1..3)).prop_map(|(said, calls)| {
-            let call = |(at, (input, _)): (usize, &(Value, String))| {
-                json!({"id": format!("c{at}"), "type": "function",
+        visible().prop_map(|text| json!([{"role": "assistant", "content": text}])),
+        (prop::option::of(visible()), prop::collection::vec((arguments(), visible()), 1..3)).prop_map(
+            |(said, calls)| {
+                let call = |(at, (input, _)): (usize, &(Value, String))| {
+                    json!({"id": format!("c{at}"), "type": "function",
                 "function": {"name": "f", "arguments": input.to_string()}})
-            };
-            let result = |(at, (_, text)): (usize, &(Value, String))| {
-                json!({"role": "tool",
+                };
+                let result = |(at, (_, text)): (usize, &(Value, String))| {
+                    json!({"role": "tool",
                 "tool_call_id": format!("c{at}"), "content": text})
-            };
-            let tool_calls: Vec<Value> = calls.iter().enumerate().map(call).collect();
-            let mut messages = vec![json!({"role": "assistant", "content": said, "tool_calls": tool_calls})];
-            messages.extend(calls.iter().enumerate().map(result));
-            json!(messages)
-        }),
+                };
+                let tool_calls: Vec<Value> = calls.iter().enumerate().map(call).collect();
+                let mut messages = vec![json!({"role": "assistant", "content": said, "tool_calls": tool_calls})];
+                messages.extend(calls.iter().enumerate().map(result));
+                json!(messages)
+            }
+        ),
     ];
-    (prop::option::of(text()), prop::collection::vec(message, 1..5)).prop_map(|(system, groups)| {
+    (prop::option::of(visible()), prop::collection::vec(message, 1..5)).prop_map(|(system, groups)| {
         let mut messages: Vec<Value> =
             system.map(|text| json!({"role": "system", "content": text})).into_iter().collect();
         for group in groups {
@@ -201,7 +211,7 @@ fn conversation() -> impl Strategy<Value = Value> {
                 messages.extend(group);
             }
         }
-        // Anthropic continues a message of the assistant at the end.
+        // A message of the assistant at the end is refused: Anthropic continues it.
         if messages.last().is_none_or(|last| side(last) == "assistant") {
             messages.push(json!({"role": "user", "content": "end"}));
         }
@@ -246,10 +256,10 @@ proptest! {
         cuts.sort_unstable();
         let stream = chat_stream(&chunks(&reply, size, is_interleaved));
         let found = translate(MessagesToChat, false, &stream, &cuts);
-        prop_assert_eq!((&found.error, &*found.losses), (&None, ""));
+        prop_assert_eq!(&found.error, &None);
         let (wanted, losses) = response(MessagesToChat, &whole_completion(&reply).to_string()).expect("translated");
         prop_assert_eq!(message(found.out.as_bytes()), wanted);
-        prop_assert_eq!(losses, "");
+        prop_assert_eq!(losses, found.losses);
     }
 
     #[test]
@@ -283,12 +293,12 @@ proptest! {
         choice in prop::sample::select(vec![json!("auto"), json!("required"), json!("none"),
             json!({"type": "function", "function": {"name": "f0"}})]),
         is_parallel: bool,
-        (stream, temperature, stop) in (any::<bool>(), 0..4_u8, prop::collection::vec(text(), 1..3)),
+        (stream, temperature, stop) in (any::<bool>(), 0..4_u8, prop::collection::vec(visible(), 1..3)),
     ) {
         let mut body = json!({"model": "m", "max_completion_tokens": 9, "messages": messages, "user": "u", "stop": stop,
             "temperature": f64::from(temperature) / 4.0, "reasoning_effort": "low"});
         let functions: Vec<Value> = tools.iter().enumerate().map(|(at, schema)| json!({"type": "function",
-            "function": {"name": format!("f{at}"), "description": "d", "parameters": schema}})).collect();
+            "function": {"name": format!("f{at}"), "description": "d", "parameters": {"type": "object", "x": schema}}})).collect();
         if !functions.is_empty() {
             (body["tools"], body["tool_choice"]) = (functions.into(), choice.clone());
             if !is_parallel && choice != "none" {

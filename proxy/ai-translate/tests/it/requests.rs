@@ -72,7 +72,7 @@ fn members_of_a_chat_have_their_place_at_anthropic() {
             (r#""stop":"x\n""#, json!({"stop_sequences": ["x\n"]}), ""),
             (r#""stop":["x","y"]"#, json!({"stop_sequences": ["x", "y"]}), ""),
             (r#""stop":null"#, json!({}), ""),
-            (r#""temperature":0.25,"top_p":0.5"#, json!({"temperature": 0.25, "top_p": 0.5}), ""),
+            (r#""temperature":0.25,"top_p":0.5"#, json!({"temperature": 0.25}), "top_p"),
             (r#""temperature":1"#, json!({"temperature": 1}), ""),
             (r#""temperature":1.5"#, json!({"temperature": 1}), "temperature"),
             (r#""user":"u""#, json!({"metadata": {"user_id": "u"}}), ""),
@@ -81,7 +81,7 @@ fn members_of_a_chat_have_their_place_at_anthropic() {
             (r#""stream":true,"stream_options":{"include_usage":true}"#, json!({"stream": true}), ""),
             (r#""stream":true,"stream_options":{"include_obfuscation":true}"#, json!({"stream": true}), ""),
             (r#""stream":false,"n":1,"logprobs":false,"logit_bias":{},"modalities":["text"]"#, json!({}), ""),
-            (r#""seed":0,"frequency_penalty":0.0,"store":false"#, json!({}), ""),
+            (r#""seed":0,"frequency_penalty":0.0,"store":false"#, json!({}), "seed"),
             (
                 r#""seed":7,"frequency_penalty":0.5,"presence_penalty":-1,"store":true"#,
                 json!({}),
@@ -247,7 +247,7 @@ fn messages_of_a_chat_become_turns() {
             {"role": "tool", "tool_call_id": "functions.g:2", "content": [text("r2"), text("r3")]},
             {"role": "user", "content": "b"},
             {"role": "assistant", "content": [text("c"), {"type": "refusal", "refusal": "d"}], "refusal": "e"},
-            {"role": "assistant", "content": "f"}]),
+            {"role": "assistant", "content": "f"}, {"role": "user", "content": "g"}]),
                 json!({"messages": [
                 {"role": "user", "content": [text("a")]},
                 {"role": "assistant", "content": [
@@ -256,7 +256,8 @@ fn messages_of_a_chat_become_turns() {
                 {"role": "user", "content": [
                     {"type": "tool_result", "tool_use_id": "c1", "content": "r1"},
                     {"type": "tool_result", "tool_use_id": "functions_g_2", "content": [text("r2"), text("r3")]}, text("b")]},
-                {"role": "assistant", "content": [text("c"), text("d"), text("e"), text("f")]}]}),
+                {"role": "assistant", "content": [text("c"), text("d"), text("e"), text("f")]},
+                {"role": "user", "content": [text("g")]}]}),
                 "",
             ),
         ],
@@ -308,7 +309,7 @@ fn members_of_anthropic_have_their_place_in_a_chat() {
             ),
             (r#""tool_choice":{"type":"auto"}"#, json!({}), ""),
             (r#""thinking":{"type":"enabled","budget_tokens":1024}"#, json!({}), "thinking"),
-            (r#""thinking":{"type":"disabled"}"#, json!({}), ""),
+            (r#""thinking":{"type":"disabled"}"#, json!({}), "thinking"),
             (
                 r#""output_config":{"effort":"xhigh","format":{"type":"json_schema","schema":{"type":"object"}}}"#,
                 json!({"reasoning_effort": "xhigh", "response_format": {"type": "json_schema", "json_schema":
@@ -366,7 +367,7 @@ fn turns_become_messages_of_a_chat() {
                 {"role": "user", "content": [
                     {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}, text("b")]}]}),
                 "messages.content.thinking, messages.content.redacted_thinking, messages.content.cache_control, \
-             messages.content.is_error",
+             messages.content.is_error, messages.content.content.position",
             ),
             (
                 json!([{"role": "user", "content": [
@@ -377,7 +378,7 @@ fn turns_become_messages_of_a_chat() {
             {"role": "user", "content": []}]),
                 json!({"messages": [{"role": "user", "content": [
                 {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
-                {"type": "file", "file": {"filename": "t", "file_data": "data:application/pdf;base64,BB"}},
+                {"type": "file", "file": {"filename": "t.pdf", "file_data": "data:application/pdf;base64,BB"}},
                 text("plain")]}]}),
                 "messages.content.thinking",
             ),
@@ -420,7 +421,7 @@ fn numbers_escapes_and_schemas_keep_their_form() {
 
 #[test]
 fn options_say_what_a_provider_takes() {
-    let options = Options { tokens_max: 7, has_completion_limit: false, has_stream_usage: false };
+    let options = Options { tokens_max: 7, has_completion_limit: false, has_effort: true, has_stream_usage: false };
     let found = translate_request(ChatToMessages, body(ChatToMessages, "").as_bytes(), &options).expect("translated");
     assert_eq!(crate::support::json(&found.body)["max_tokens"], 7);
     let stream = body(MessagesToChat, r#""stream":true"#);

@@ -95,7 +95,7 @@ fn a_completion_becomes_a_message() {
         (json!({"role": "assistant", "content": ""}), "content_filter", json!([]), "refusal", ""),
         (
             json!({"role": "assistant", "content": "Hi", "reasoning_content": "r", "annotations": []}),
-            "odd",
+            "eos",
             json!([text]),
             "end_turn",
             "choices.finish_reason, choices.message.reasoning_content",

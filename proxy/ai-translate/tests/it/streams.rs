@@ -152,7 +152,7 @@ fn a_call_that_a_limit_has_cut_ends_its_block() {
         translate_at_every_cut(MessagesToChat, false, &stream)
     };
     let found = cut("length");
-    assert_eq!((found.error, &*found.losses), (None, "choices.message.tool_calls.arguments"));
+    assert_eq!((found.error, &*found.losses), (None, "usage, choices.message.tool_calls.arguments"));
     assert_eq!(message(found.out.as_bytes())["stop_reason"], "max_tokens");
     assert!(cut("tool_calls").error.is_some(), "no client could read it");
 }
@@ -192,15 +192,19 @@ fn a7_a_stream_says_how_it_ended() {
     let data = |parts: &[&str]| parts.iter().map(|part| format!("data: {part}\n\n")).collect::<String>().into_bytes();
     assert_eq!(end(MessagesToChat, &data(&[&text])), (End::Missing, false));
     assert_eq!(end(MessagesToChat, &data(&[&text, &last])), (End::Done, false), "some servers send no [DONE]");
-    assert_eq!(end(MessagesToChat, &data(&[&text, "[DONE]"])), (End::Done, false));
-    assert_eq!(end(MessagesToChat, &data(&["[DONE]", "{"])), (End::Done, false), "nothing behind the end counts");
+    assert_eq!(end(MessagesToChat, &data(&[&text, "[DONE]"])), (End::Missing, true));
+    assert_eq!(
+        end(MessagesToChat, &data(&[&last, "[DONE]", "{"])),
+        (End::Done, false),
+        "nothing behind the end counts"
+    );
     assert_eq!(end(MessagesToChat, &data(&[&text, "<html>"])), (End::Missing, true));
     assert_eq!(end(MessagesToChat, b"event: x\n\n: c\r\rdata:\n\n"), (End::Missing, false), "events without data");
     let start = br#"data: {"type":"message_start","message":{"id":"a","model":"m"}}"#;
     assert_eq!(end(ChatToMessages, &[start, &b"\n\n"[..]].concat()), (End::Missing, false));
     let reason = &b"\n\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n"[..];
     assert_eq!(end(ChatToMessages, &[start, reason].concat()), (End::Done, false), "some servers send no stop");
-    let done = [start, &b"\n\ndata: {\"type\":\"message_stop\"}\n\n"[..]].concat();
+    let done = [start, reason, &b"data: {\"type\":\"message_stop\"}\n\n"[..]].concat();
     assert_eq!(end(ChatToMessages, &done), (End::Done, false), "the type counts, also without a name");
 }
 
