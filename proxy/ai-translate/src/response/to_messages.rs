@@ -96,8 +96,8 @@ fn blocks(answer: &mut Object<'_>, finish: &mut Finish, losses: &mut Losses) -> 
         block.text("type", "tool_use").raw("id", call.need_string("id")?.raw());
         block.raw("name", function.need_string("name")?.raw()).raw("input", input);
         call.take("type");
-        function.rest(losses);
         call.rest(losses);
+        function.rest(losses);
     }
     Ok(blocks)
 }

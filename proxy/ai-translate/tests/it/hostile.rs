@@ -62,7 +62,9 @@ fn fragments_of_calls_that_never_began_are_mistakes() {
     let many: Vec<Value> = (0..=CALLS_MAX as u64)
         .map(|at| chunk(json!([{"index": u64::MAX - at, "id": "a", "function": {"name": "f", "arguments": "{}"}}])))
         .collect();
-    assert!(translate(MessagesToChat, true, &chat_stream(&many[1..]), &[]).error.is_none());
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+    let fitting = [&many[1..], &[end]].concat();
+    assert!(translate(MessagesToChat, true, &chat_stream(&fitting), &[]).error.is_none());
     let found = translate(MessagesToChat, true, &chat_stream(&many), &[]);
     assert!(found.error.expect("refused").to_string().contains("too many calls"));
 }
@@ -164,15 +166,63 @@ const WORDS: [&str; 40] = [
 fn any_json() -> impl Strategy<Value = Value> {
     let word = || {
         prop::sample::select(vec![
-            "a", "", " ", "{}", "{\"x\":1}", "null", "user", "assistant", "tool", "system", "text", "image", "tool_use",
-            "tool_result", "message_start", "message_delta", "message_stop", "content_block_start", "content_block_stop",
-            "content_block_delta", "text_delta", "input_json_delta", "stop", "length", "end_turn", "max_tokens",
+            "a",
+            "",
+            " ",
+            "{}",
+            "{\"x\":1}",
+            "null",
+            "user",
+            "assistant",
+            "tool",
+            "system",
+            "text",
+            "image",
+            "tool_use",
+            "tool_result",
+            "message_start",
+            "message_delta",
+            "message_stop",
+            "content_block_start",
+            "content_block_stop",
+            "content_block_delta",
+            "text_delta",
+            "input_json_delta",
+            "stop",
+            "length",
+            "end_turn",
+            "max_tokens",
         ])
     };
     let name = prop::sample::select(vec![
-        "type", "role", "content", "text", "id", "name", "input", "tool_calls", "function", "arguments", "index", "delta",
-        "message", "choices", "finish_reason", "stop_reason", "usage", "error", "content_block", "partial_json", "source",
-        "data", "url", "tool_use_id", "tool_call_id", "prompt_tokens", "input_tokens", "thinking",
+        "type",
+        "role",
+        "content",
+        "text",
+        "id",
+        "name",
+        "input",
+        "tool_calls",
+        "function",
+        "arguments",
+        "index",
+        "delta",
+        "message",
+        "choices",
+        "finish_reason",
+        "stop_reason",
+        "usage",
+        "error",
+        "content_block",
+        "partial_json",
+        "source",
+        "data",
+        "url",
+        "tool_use_id",
+        "tool_call_id",
+        "prompt_tokens",
+        "input_tokens",
+        "thinking",
     ]);
     let leaf = prop_oneof![word().prop_map(Value::from), (-2..3_i32).prop_map(Value::from), Just(Value::Null)];
     leaf.prop_recursive(5, 40, 4, move |inner| {

@@ -38,7 +38,7 @@ fn a_message_becomes_a_completion() {
             "tool_use",
             json!({"role": "assistant", "content": "ab", "refusal": null, "tool_calls": calls}),
             "tool_calls",
-            "content.citations, content.thinking",
+            "content.thinking, content.citations",
         ),
         (json!([]), "refusal", json!({"role": "assistant", "content": null, "refusal": null}), "content_filter", ""),
         (json!([]), "max_tokens", json!({"role": "assistant", "content": null, "refusal": null}), "length", ""),
