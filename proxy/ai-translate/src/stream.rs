@@ -89,6 +89,10 @@ impl StreamTranslator {
     /// Takes the next piece of the provider's body, and appends whole events for the client. Bytes behind the end of the
     /// stream are ignored.
     ///
+    /// Every chunk of a chat repeats an id and a model of at most [`NAME_BYTES_MAX`](crate::limits::NAME_BYTES_MAX)
+    /// each. So the sender of small events can make `out` some thirty times larger than `piece`, and the end of the
+    /// stream adds a chunk for each block that is open: the shell bounds the piece.
+    ///
     /// # Errors
     /// The provider broke a limit or its dialect. The events before that are in `out`. The stream can only
     /// [`fail`](Self::fail).

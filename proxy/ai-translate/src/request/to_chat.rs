@@ -107,7 +107,7 @@ fn tools(request: &mut Object<'_>, body: &mut Members<'_>, losses: &mut Losses) 
     }
     let Some(mut choice) = request.object("tool_choice", "tool_choice")? else { return Ok(()) };
     match &*choice.need_text("type")? {
-        // A chat takes no choice without tools, and does these two by itself.
+        // A chat refuses a choice without tools. Both are its default then.
         "auto" | "none" if !has_tools => {}
         "auto" => {
             body.text("tool_choice", "auto");

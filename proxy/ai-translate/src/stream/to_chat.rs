@@ -180,7 +180,7 @@ impl Chunks {
         let mut delta = event.data.need_object("delta", "delta")?;
         let kind = delta.need_text("type")?;
         match (&*kind, &mut self.blocks[at].1) {
-            (_, Block::Dropped) => {}
+            (_, Block::Dropped) => return Ok(()),
             ("text_delta", Block::Text) => self.text(Some(delta.need_string("text")?), event.out),
             ("input_json_delta", Block::Call(number, arguments)) => {
                 let (number, part) = (*number, delta.need_string("partial_json")?);
@@ -192,8 +192,12 @@ impl Chunks {
                 }
             }
             ("text_delta" | "input_json_delta", _) => return Err(delta.mistake("type", "the block has another type")),
-            _ => event.losses.add("content", &kind),
+            _ => {
+                event.losses.add("content", &kind);
+                return Ok(());
+            }
         }
+        delta.rest(event.losses);
         Ok(())
     }
 

@@ -105,13 +105,17 @@ fn anthropic(input: Value, deltas: &[&str], reason: &str) -> Value {
             "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": input, "caller": {"type": "direct"}}}),
     ];
     events.extend(deltas.iter().map(|part| {
-        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": part}})
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": part, "x": 1}})
     }));
     events.push(json!({"type": "content_block_stop", "index": 0}));
     events.push(json!({"type": "message_delta", "delta": {"stop_reason": reason}, "context_management": {"x": 1}}));
     events.push(json!({"type": "message_stop"}));
     let found = translate_at_every_cut(ChatToMessages, false, &messages_stream(&events));
-    assert_eq!((&found.error, &*found.losses), (&None, "content_block.caller, context_management"));
+    let wanted = match deltas {
+        [] => "content_block.caller, context_management",
+        _ => "content_block.caller, delta.x, context_management",
+    };
+    assert_eq!((&found.error, &*found.losses), (&None, wanted));
     completion(found.out.as_bytes())["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"].clone()
 }
 

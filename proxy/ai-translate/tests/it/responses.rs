@@ -47,7 +47,7 @@ fn a_message_becomes_a_completion() {
             "pause_turn",
             json!({"role": "assistant", "content": null, "refusal": null}),
             "stop",
-            "content.server_tool_use, stop_reason",
+            "stop_reason, content.server_tool_use",
         ),
     ] {
         let (found, losses) = response(ChatToMessages, &message(content, reason).to_string()).expect("translated");
