@@ -12,7 +12,7 @@ use compio::{
 
 use crate::settings::{DriverChoice, RuntimeSettings};
 
-/// Entries of the submission queue. Of all operations only connects go through the ring.
+/// Entries of the submission queue. Only connects go through the ring, and data sockets do not.
 const SUBMISSION_ENTRIES: u32 = 256;
 /// Entries of the completion queue.
 const COMPLETION_ENTRIES: u32 = 1_024;

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ai;
+mod ai_translate;
 mod differential;
 /// The gateway between scripted peers, as the tests of `weir-http` have it.
 #[path = "../../proxy/http/tests/it/support/mod.rs"]
@@ -24,6 +25,7 @@ mod tcp;
 mod websocket;
 
 pub use ai::{ai_events, ai_request, ai_usage};
+pub use ai_translate::ai_translate;
 pub use differential::redis_differential_reply;
 pub use http::{http_answer, http_chunks, http_request};
 pub use http_exchange::http_exchange;
@@ -65,5 +67,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ai_events", ai_events),
     ("ai_request", ai_request),
     ("ai_usage", ai_usage),
+    ("ai_translate", ai_translate),
     ("spend_journal", spend_journal),
 ];

@@ -59,6 +59,7 @@ const FUZZED: &[&str] = &[
     "weir-sse-codec",
     "weir-json-codec",
     "weir-ai-session",
+    "weir-ai-translate",
     "weir-postgres-session",
     "weir-postgres-simulation",
     "weir-redis-session",

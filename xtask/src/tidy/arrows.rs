@@ -45,6 +45,7 @@ const ROOMS: &[Room] = &[
         besides: &[
             ("weir-ai", "weir-ai-session"),
             ("weir-ai", "weir-http"),
+            ("weir-ai-translate", "weir-ai-session"),
             ("weir-flags", "weir-http"),
             ("weir-postgres", "weir-postgres-session"),
             ("weir-postgres-simulation", "weir-postgres-session"),
@@ -83,6 +84,7 @@ pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-import", &["weir-config"]),
     ("weir-policy", &["weir-base", "weir-analysis", "weir-http-codec"]),
     ("weir-ai-session", &["weir-base", "weir-sse-codec", "weir-json-codec", "weir-analysis"]),
+    ("weir-ai-translate", &["weir-ai-session", "weir-sse-codec", "weir-json-codec"]),
     ("weir-postgres-session", POSTGRES_SESSION_USES),
     ("weir-postgres-simulation", &["weir-base", "weir-postgres-codec", "weir-postgres-session"]),
     ("weir-redis-session", REDIS_SESSION_USES),

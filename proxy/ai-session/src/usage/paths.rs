@@ -61,6 +61,7 @@ const REPORT_OF_ANTHROPIC: Node<Place> = Node::value(Place::Report).members(&[
     ("output_tokens", Node::value(Place::Output)),
     ("cache_read_input_tokens", Node::value(Place::Cached)),
     ("cache_creation_input_tokens", Node::value(Place::CacheWrite)),
+    ("output_tokens_details", Node::NEW.members(&[("thinking_tokens", Node::value(Place::Reasoning))])),
 ]);
 
 /// Moonshot reports within the choice.

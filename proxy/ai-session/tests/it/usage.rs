@@ -35,6 +35,9 @@ fn buffered_responses_of_each_dialect_report_their_usage() {
     let anthropic = buffered(Dialect::Anthropic, include_bytes!("fixtures/anthropic.json"));
     let wanted = Usage { input: 2245, cached: 100, cache_write: 50, output: 503, ..Usage::default() };
     assert_eq!(anthropic, Some(wanted), "input includes what was read from the cache and written to it");
+    let thinking = br#"{"usage":{"input_tokens":1,"output_tokens":9,"output_tokens_details":{"thinking_tokens":7}}}"#;
+    let wanted = Usage { input: 1, output: 9, reasoning: 7, ..Usage::default() };
+    assert_eq!(buffered(Dialect::Anthropic, thinking), Some(wanted), "thinking is the part that chats call reasoning");
     let embeddings = buffered(Dialect::Chat, include_bytes!("fixtures/embeddings.json"));
     assert_eq!(embeddings, Some(Usage { input: 8, ..Usage::default() }));
 }

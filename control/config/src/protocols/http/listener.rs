@@ -129,6 +129,7 @@ pub(super) fn settings(
         response_timeout: handling.response_timeout.value.0,
         body_idle_timeout: handling.body_idle_timeout.value.0,
         answer_idle_timeout: handling.answer_idle_timeout.value.0,
+        grpc_calls: true,
         grpc_idle_timeout: section.grpc_idle_timeout.value.0,
         request_timeout: handling.request_timeout.as_ref().map(|timeout| timeout.value.0),
         compression: handling.compression.as_ref().map(CompressionSection::settings),
