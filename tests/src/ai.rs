@@ -105,6 +105,7 @@ pub fn gateway(origin: &AiOrigin, dialect: &str, state: &Path, more: &str) -> Ga
          [upstream.ai]\ndialect = \"{dialect}\"\napi_key = \"env:PROVIDER_KEY\"\n\
          [[listener]]\nname = \"ai\"\nprotocol = \"ai\"\nbind = \"{}\"\nupstream = \"provider\"\n\
          [listener.ai]\nkeys = \"required\"\n{more}\n\
+         [[listener.ai.price]]\nmodels = \"*\"\ninput = \"1\"\noutput = \"2\"\n\
          [[listener.ai.key]]\nname = \"sdk\"\nsha256 = \"{KEY_HASH}\"\n",
         state.display(),
         origin.address.text(),

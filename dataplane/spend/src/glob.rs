@@ -13,7 +13,7 @@ pub struct Glob {
     is_exact: bool,
 }
 
-/// A pattern that matches nothing sensible: empty, longer than [`GLOB_BYTES_MAX`], or with a control character.
+/// A pattern that matches nothing sensible: empty, longer than `GLOB_BYTES_MAX`, or with a control character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GlobError(String);
 

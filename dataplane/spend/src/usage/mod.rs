@@ -3,8 +3,8 @@
 //! | file | concept |
 //! |---|---|
 //! | [`record`] | a record and its line |
-//! | [`file`] | the log: rotation, and what a recovery restores |
-//! | [`reconcile`] | the sum of the log against the budgets |
+//! | [`mod@file`] | the log: rotation, and what a recovery restores |
+//! | [`mod@reconcile`] | the sum of the log against the budgets |
 
 pub mod file;
 pub mod reconcile;

@@ -13,8 +13,9 @@ pub const GROUP_BYTES: usize = 16;
 /// Digits of a word.
 pub const WORD_BYTES: usize = 8;
 
-/// Bytes of a text. 4 MiB: far more than a model writes at once. A worker keeps one template of this size at the most.
-pub const TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of a text. 16 MiB: more than the kernel buffers for a client that does not read. A worker keeps one template of this size at
+/// the most.
+pub const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Bytes of text that are billed as one token.
 pub const TOKEN_BYTES: usize = 4;
