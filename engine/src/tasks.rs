@@ -64,7 +64,7 @@ impl Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        // What a task leaves behind may start another one, which is dropped as well.
+        // The drop of a task may start another one, which is dropped as well.
         let executor = EXECUTOR.replace(Some(Rc::new(Executor::new())));
         self.0.clear();
         if let Some(late) = EXECUTOR.take() {

@@ -3,7 +3,7 @@
 use crate::json::Json;
 use crate::limits::{LOSS_BYTES_MAX, LOSSES_MAX};
 
-/// Members whose default is false or zero. Of any other, such as `seed`, these values mean something.
+/// Members whose default is false or zero. For other members, such as `seed`, these values mean something.
 const OFF_BY_DEFAULT: [&str; 9] = [
     "frequency_penalty",
     "presence_penalty",
