@@ -82,7 +82,7 @@ impl Worker {
     /// that future does.
     ///
     /// # Errors
-    /// The runtime could not be built: see [`driver::build`].
+    /// The runtime could not be built: see `driver::build`.
     pub fn start<F, M>(
         id: usize,
         cpu: Option<usize>,
