@@ -1,10 +1,13 @@
-//! `cargo xtask bench postgres`: the results of `docs/results/postgres`, measured by `weir lab compare` and `weir lab knee` in front
-//! of a PostgreSQL that this command starts.
+//! `cargo xtask bench NAME`: the results of a folder of `docs/results`, measured by `weir lab compare` and `weir lab knee`.
 //!
 //! | file | concept |
 //! |---|---|
+//! | [`postgres`] | pgbench's tables in a PostgreSQL, beside PgBouncer |
+//! | [`ai`] | the lab's own origin of language models, beside Envoy, LiteLLM and Portkey |
 //! | [`server`] | the PostgreSQL behind the gateways, with pgbench's tables |
 
+pub mod ai;
+pub mod postgres;
 pub mod server;
 
 use std::path::{Path, PathBuf};
@@ -12,10 +15,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use weir_parties::place::allowed_cpus;
 
-use self::server::Server;
-use crate::command::{output, run, run_within};
+use crate::command::run;
 use crate::package::PROFILE;
 use crate::programs::cargo;
 use crate::workspace::Workspace;
@@ -23,15 +24,15 @@ use crate::workspace::Workspace;
 /// The measurement of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Gateways side by side, in front of the server.
+    /// Gateways side by side, in front of the server of the bench, or of the lab's own origin if it has none.
     Compare,
-    /// The clean knee in front of the server.
+    /// The clean knee in front of the same.
     Knee,
-    /// The same in front of the lab's own origin.
+    /// The clean knee in front of the lab's own origin.
     KneeOfOrigin,
 }
 
-/// A result of the bench.
+/// A result of a bench.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     /// Name of its result, and the word of `--only`.
@@ -43,88 +44,24 @@ struct Part {
     words: &'static [&'static str],
 }
 
-const PARTS: &[Part] = &[
-    Part {
-        name: "simple",
-        kind: Kind::Compare,
-        scenario: "postgres-closed",
-        words: &["--peers", "pgbouncer,floor,direct", "--load", "pgbench"],
-    },
-    Part {
-        name: "extended",
-        kind: Kind::Compare,
-        scenario: "postgres-closed-extended",
-        words: &["--peers", "pgbouncer,floor,direct", "--load", "pgbench"],
-    },
-    Part {
-        name: "prepared",
-        kind: Kind::Compare,
-        scenario: "postgres-closed-prepared",
-        words: &["--peers", "pgbouncer,pgbouncer-session,floor,direct", "--load", "pgbench"],
-    },
-    Part {
-        name: "tpcb",
-        kind: Kind::Compare,
-        scenario: "postgres-closed-tpcb",
-        words: &["--peers", "pgbouncer,floor,direct", "--load", "pgbench"],
-    },
-    Part {
-        name: "logins",
-        kind: Kind::Compare,
-        scenario: "postgres-closed-logins",
-        words: &["--peers", "pgbouncer,floor,direct", "--load", "pgbench"],
-    },
-    Part {
-        name: "storm",
-        kind: Kind::Compare,
-        scenario: "postgres-logins",
-        words: &["--peers", "pgbouncer,floor,direct"],
-    },
-    Part {
-        name: "tls",
-        kind: Kind::Compare,
-        scenario: "postgres-closed",
-        words: &["--peers", "pgbouncer", "--load", "pgbench", "--tls"],
-    },
-    Part {
-        name: "telemetry",
-        kind: Kind::Compare,
-        scenario: "postgres-closed",
-        words: &["--peers", "weir-telemetry-off,weir-capture-all", "--load", "pgbench"],
-    },
-    Part {
-        name: "pgpool",
-        kind: Kind::Compare,
-        scenario: "postgres-closed",
-        words: &["--peers", "pgpool", "--load", "pgbench"],
-    },
-    Part { name: "idle", kind: Kind::Compare, scenario: "postgres-idle", words: &["--peers", "pgbouncer"] },
-    Part {
-        name: "servers",
-        kind: Kind::Compare,
-        scenario: "postgres-servers",
-        words: &[
-            "--peers",
-            "examples/lab/peers/weir-pool-220.toml,pgbouncer,examples/lab/peers/pgbouncer-pool-220.toml",
-            "--load",
-            "pgbench",
-        ],
-    },
-    Part { name: "knee-select", kind: Kind::KneeOfOrigin, scenario: "postgres-select", words: &[] },
-    Part { name: "knee-tpcb", kind: Kind::Knee, scenario: "postgres-tpcb", words: &[] },
-];
+/// A page of results and its parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Bench {
+    /// The word of the command line, the folder of its results, and the name of its page.
+    name: &'static str,
+    parts: &'static [Part],
+    /// The introduction of the page.
+    about: &'static str,
+    /// The row of the page in the list of pages.
+    row: &'static str,
+}
 
 /// A part ends within this time, or is stopped: many blocks take long.
 const PART_DEADLINE: Duration = Duration::from_secs(2 * 3_600);
-/// The introduction of the page; `{analysis}` is filled in.
-const ABOUT: &str = include_str!("bench/about.md");
-/// The row of the page in the list of pages.
-const ROW: &str = "| [postgres](postgres.md) | PostgreSQL beside PgBouncer, a relay and no gateway: CPU per transaction, latency, logins, \
-TLS, memory of clients and of server connections | `cargo xtask bench postgres` |";
 /// Seconds of a run, where the command line does not say.
 const SECONDS: &str = "3";
 
-/// The words behind `bench postgres`.
+/// The words behind the name of a bench.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Names of the parts; empty: all.
@@ -135,16 +72,16 @@ pub struct Request {
     seconds: Option<String>,
     /// The program; absent: it is built.
     binary: Option<PathBuf>,
-    /// Where results go; absent: `docs/results/postgres`, or with `is_quick` the folder of build output.
+    /// Where results go; absent: the folder of the page, or with `is_quick` the folder of build output.
     folder: Option<PathBuf>,
 }
 
 impl Request {
-    /// Reads the words behind `bench postgres`.
+    /// Reads the words behind `bench NAME`.
     ///
     /// # Errors
     /// A word is no option, lacks its value, or names no part.
-    pub fn parse(words: &[&str]) -> Result<Self> {
+    pub fn parse(bench: &Bench, words: &[&str]) -> Result<Self> {
         let mut request = Self::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -156,28 +93,35 @@ impl Request {
                 "--seconds" => request.seconds = Some((*value()?).to_owned()),
                 "--binary" => request.binary = Some((*value()?).into()),
                 "--folder" => request.folder = Some((*value()?).into()),
-                _ => bail!("`{word}` is no option of `bench postgres`; `cargo xtask help` shows them"),
+                _ => bail!("`{word}` is no option of `bench {}`; `cargo xtask help` shows them", bench.name),
             }
         }
         let has_length = request.blocks.is_some() || request.seconds.is_some();
         ensure!(!(request.is_quick && has_length), "--quick has blocks and seconds of its own");
         for name in &request.only {
-            let known: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+            let known: Vec<&str> = bench.parts.iter().map(|part| part.name).collect();
             ensure!(known.contains(&&**name), "no part `{name}`; there are {}", known.join(", "));
         }
         Ok(request)
     }
 
-    fn parts(&self) -> impl Iterator<Item = &'static Part> {
-        PARTS.iter().filter(|part| self.only.is_empty() || self.only.iter().any(|name| name == part.name))
+    /// Whether the results are those of the page.
+    fn is_published(&self) -> bool {
+        !self.is_quick && self.folder.is_none()
     }
 
-    /// Words of the command of a part.
-    fn words(&self, part: &Part, behind: &str, folder: &Path) -> Vec<String> {
+    fn parts(&self, bench: &Bench) -> impl Iterator<Item = &'static Part> {
+        bench.parts.iter().filter(|part| self.only.is_empty() || self.only.iter().any(|name| name == part.name))
+    }
+
+    /// Words of the command of a part. `behind`: the server, if it is not the lab's own origin.
+    fn words(&self, part: &Part, behind: Option<&str>, folder: &Path) -> Vec<String> {
         let command = if part.kind == Kind::Compare { "compare" } else { "knee" };
         let scenario = format!("examples/lab/{}.toml", part.scenario);
         let mut words = ["lab", command, &scenario].map(str::to_owned).to_vec();
-        if part.kind != Kind::KneeOfOrigin {
+        if let Some(behind) = behind
+            && part.kind != Kind::KneeOfOrigin
+        {
             words.extend(["--behind", behind].map(str::to_owned));
         }
         words.extend(part.words.iter().map(|word| (*word).to_owned()));
@@ -194,11 +138,14 @@ impl Request {
     }
 }
 
-/// Measures the parts, one after the other. A part that fails does not keep the others from running.
-///
-/// # Errors
-/// A program is missing or does not build, the server does not start, a part fails, or TPC-B has left balances that disagree.
-pub fn postgres(workspace: &Workspace, request: &Request) -> Result<()> {
+/// Measures the parts, one after the other; `one` runs the command of each. A part that fails does not keep the others from running.
+fn measure(
+    workspace: &Workspace,
+    bench: &Bench,
+    request: &Request,
+    behind: Option<&str>,
+    mut one: impl FnMut(Command) -> Result<()>,
+) -> Result<()> {
     let binary = match &request.binary {
         Some(binary) => binary.canonicalize().with_context(|| binary.display().to_string())?,
         None => {
@@ -208,43 +155,33 @@ pub fn postgres(workspace: &Workspace, request: &Request) -> Result<()> {
     };
     let folder = match &request.folder {
         Some(folder) => folder.clone(),
-        None if request.is_quick => workspace.target.join("bench-postgres"),
-        None => PathBuf::from("docs/results/postgres"),
+        None if request.is_quick => workspace.target.join(format!("bench-{}", bench.name)),
+        None => Path::new("docs/results").join(bench.name),
     };
     std::fs::create_dir_all(workspace.root.join(&folder))?;
-    // The lab gives the gateways the first CPU, and the load those behind it.
-    let cpus: Vec<String> = allowed_cpus()?.iter().skip(1).map(u32::to_string).collect();
-    ensure!(!cpus.is_empty(), "gateway and server need a CPU each, and this process may use one");
-    let server = Server::start(&cpus.join(","))?;
-    let behind = format!("127.0.0.1:{}", server.port());
     let mut failed = Vec::new();
-    for part in request.parts() {
+    for part in request.parts(bench) {
         let mut command = Command::new(&binary);
-        command.args(request.words(part, &behind, &folder)).current_dir(&workspace.root);
-        let outcome = run_within(&mut command, PART_DEADLINE).and_then(|()| server.audit());
-        if let Err(error) = outcome {
+        command.args(request.words(part, behind, &folder)).current_dir(&workspace.root);
+        if let Err(error) = one(command) {
             eprintln!("xtask: {}: {error:#}", part.name);
             failed.push(part.name);
         }
-    }
-    if !request.is_quick && request.folder.is_none() {
-        introduce(workspace)?;
     }
     println!("Results are in {}.", folder.display());
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
 
-/// Writes the introduction of the page, with the cost of the analysis measured now, and says what is left to do.
-fn introduce(workspace: &Workspace) -> Result<()> {
-    let words = ["run", "--quiet", "--release", "--package", "weir-analysis", "--example", "postgres_cost"];
-    let cost = output(&mut cargo(workspace, &words))?;
-    let indented: Vec<String> = cost.lines().map(|line| format!("    {line}")).collect();
+/// Writes the introduction of the page with `fillings` in it, and says what is left to do.
+fn introduce(workspace: &Workspace, bench: &Bench, fillings: &[(&str, String)]) -> Result<()> {
+    let name = bench.name;
     let results = workspace.root.join("docs/results");
-    std::fs::write(results.join("postgres.about.md"), ABOUT.replace("{analysis}", &indented.join("\n")))?;
-    println!("`cargo xtask generate results` makes the page docs/results/postgres.md of them.");
-    if !std::fs::read_to_string(results.join("README.md"))?.contains("](postgres.md)") {
-        println!("docs/results/README.md lacks its row:\n{ROW}");
+    let about = fillings.iter().fold(bench.about.to_owned(), |about, (mark, text)| about.replace(mark, text));
+    std::fs::write(results.join(format!("{name}.about.md")), about)?;
+    println!("`cargo xtask generate results` makes the page docs/results/{name}.md of them.");
+    if !std::fs::read_to_string(results.join("README.md"))?.contains(&format!("]({name}.md)")) {
+        println!("docs/results/README.md lacks its row:\n{}", bench.row);
     }
     Ok(())
 }
@@ -253,28 +190,43 @@ fn introduce(workspace: &Workspace) -> Result<()> {
 mod tests {
     use super::*;
 
+    const BENCHES: [Bench; 2] = [postgres::BENCH, ai::BENCH];
+
     #[test]
     fn words_are_read_and_unknown_ones_are_refused() {
-        let request = Request::parse(&["--only", "simple,tls", "--blocks", "9", "--binary", "w"]).expect("good");
-        assert_eq!(request.parts().map(|part| part.name).collect::<Vec<_>>(), ["simple", "tls"]);
-        assert_eq!((request.blocks.as_deref(), request.binary), (Some("9"), Some(PathBuf::from("w"))));
-        assert_eq!(Request::parse(&[]).expect("good").parts().count(), PARTS.len());
+        let bench = &postgres::BENCH;
+        let parse = |words: &[&str]| Request::parse(bench, words);
+        let request = parse(&["--only", "simple,tls", "--blocks", "9", "--binary", "w"]).expect("good");
+        assert_eq!(request.parts(bench).map(|part| part.name).collect::<Vec<_>>(), ["simple", "tls"]);
+        assert_eq!((request.blocks.as_deref(), &request.binary), (Some("9"), &Some(PathBuf::from("w"))));
+        assert_eq!(parse(&[]).expect("good").parts(bench).count(), bench.parts.len());
         for words in [&["--only", "fast"][..], &["--only"], &["--quick", "--blocks", "9"], &["now"]] {
-            assert!(Request::parse(words).is_err(), "{words:?}");
+            assert!(parse(words).is_err(), "{words:?}");
         }
     }
 
     #[test]
     fn every_part_has_its_scenario_and_a_result_of_its_own() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        for (at, part) in PARTS.iter().enumerate() {
-            assert!(root.join(format!("examples/lab/{}.toml", part.scenario)).is_file(), "{}", part.scenario);
-            assert!(PARTS[..at].iter().all(|other| other.name != part.name), "{} twice", part.name);
+        for bench in BENCHES {
+            assert!(bench.row.contains(&format!("]({}.md)", bench.name)), "{}", bench.name);
+            for (at, part) in bench.parts.iter().enumerate() {
+                assert!(root.join(format!("examples/lab/{}.toml", part.scenario)).is_file(), "{}", part.scenario);
+                assert!(bench.parts[..at].iter().all(|other| other.name != part.name), "{} twice", part.name);
+                assert!(bench.about.contains(part.name), "{} is not on the page", part.name);
+            }
         }
-        let request = Request::parse(&["--blocks", "9"]).expect("good");
-        let words = request.words(&PARTS[0], "127.0.0.1:5", Path::new("docs/results/postgres")).join(" ");
+    }
+
+    #[test]
+    fn the_command_of_a_part_names_the_server_if_there_is_one() {
+        let request = Request::parse(&postgres::BENCH, &["--blocks", "9"]).expect("good");
+        let folder = Path::new("docs/results/postgres");
+        let words = request.words(&postgres::BENCH.parts[0], Some("127.0.0.1:5"), folder).join(" ");
         let wanted = "lab compare examples/lab/postgres-closed.toml --behind 127.0.0.1:5 --peers pgbouncer,floor,direct \
                       --load pgbench --seconds 3 --blocks 9 --json docs/results/postgres/simple.json";
         assert_eq!(words, wanted);
+        let words = request.words(&ai::BENCH.parts[0], None, Path::new("docs/results/ai")).join(" ");
+        assert!(!words.contains("--behind") && words.ends_with("--json docs/results/ai/chat.json"), "{words}");
     }
 }

@@ -27,6 +27,7 @@ Developer commands of Weir.
                                            (two hours); --quick: two blocks of each, into the folder of build
                                            output; --only PART,...: of it only these; --blocks N, --seconds N, --binary
                                            FILE, --folder FOLDER: of the results
+  cargo xtask bench ai [option ...]        the same of docs/results/ai.md
   cargo xtask generate reference [--check] write docs/METRICS.md, docs/CONFIG.md (--check: compare)
   cargo xtask generate results [--check]   write the pages of docs/results from the results beside them
   cargo xtask generate redis-commands ...  write the command table from running servers; its options
@@ -70,7 +71,11 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         }
         ["tidy"] => Ok(tidy::run(&Workspace::load()?)?.print()),
         ["bench", "postgres", rest @ ..] => {
-            bench::postgres(&Workspace::load()?, &bench::Request::parse(rest)?)?;
+            bench::postgres::run(&Workspace::load()?, &bench::Request::parse(&bench::postgres::BENCH, rest)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ["bench", "ai", rest @ ..] => {
+            bench::ai::run(&Workspace::load()?, &bench::Request::parse(&bench::ai::BENCH, rest)?)?;
             Ok(ExitCode::SUCCESS)
         }
         ["generate", rest @ ..] => {

@@ -3,6 +3,7 @@
 //! Nothing here runs when it is already there, and nothing starts a system service: Debian's
 //! packages are installed with their service start held back (see `packages.rs`).
 
+mod ai_peers;
 pub mod clients;
 mod packages;
 mod postgres;
@@ -22,6 +23,7 @@ use anyhow::{Error, Result, bail};
 use crate::command;
 use crate::workspace::Workspace;
 
+pub use ai_peers::folders as ai_peers;
 pub use python::{environment, python, valkey_server};
 
 /// How often a command that uses the network is tried, and the wait after the first failure
@@ -69,11 +71,13 @@ pub enum Part {
     AsyncpgSuite,
     /// The SDKs of OpenAI and Anthropic, in an environment of their own.
     AiSdks,
+    /// LiteLLM (a Python package, in an environment of its own) and Portkey (an npm package), beside which `bench ai` measures.
+    AiPeers,
 }
 
 impl Part {
     /// In the order of their declaration.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Compiler,
         Self::Servers,
         Self::Peers,
@@ -92,6 +96,7 @@ impl Part {
         Self::PostgresDrivers,
         Self::AsyncpgSuite,
         Self::AiSdks,
+        Self::AiPeers,
     ];
 
     /// The word of the command line.
@@ -115,6 +120,7 @@ impl Part {
             Self::PostgresDrivers => "postgres-drivers",
             Self::AsyncpgSuite => "suite-asyncpg",
             Self::AiSdks => "ai-sdks",
+            Self::AiPeers => "ai-peers",
         }
     }
 
@@ -122,7 +128,7 @@ impl Part {
     fn needs_python(self) -> bool {
         match self {
             Self::Servers | Self::Peers | Self::Packaging | Self::Python | Self::RedisPySuite => true,
-            Self::Postgres | Self::PostgresDrivers | Self::AsyncpgSuite | Self::AiSdks => true,
+            Self::Postgres | Self::PostgresDrivers | Self::AsyncpgSuite | Self::AiSdks | Self::AiPeers => true,
             Self::Compiler | Self::Http2 | Self::Browser | Self::Prometheus => false,
             Self::Node | Self::Go | Self::Java | Self::RedisSuite | Self::GoRedisSuite => false,
         }
@@ -253,6 +259,7 @@ fn install(workspace: &Workspace, part: Part) -> Result<()> {
             &workspace.tools().join("ai-sdks"),
             &workspace.root.join("tests/clients/ai/python/requirements.txt"),
         ),
+        Part::AiPeers => ai_peers::ensure(workspace),
     }
 }
 
