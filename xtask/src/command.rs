@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::evidence::Evidence;
-use crate::totals::{Runner, Totals, count_line};
+use crate::totals::{Runner, Totals, count_line, failed_test};
 
 /// How a child ended, and what it reported.
 #[derive(Debug)]
@@ -21,9 +21,14 @@ pub struct Finished {
     pub timed_out: bool,
     /// Tests it reported.
     pub totals: Totals,
+    /// Names of failed tests, as far as the runner prints them; at most [`FAILED_NAMES_MAX`].
+    pub failed: Vec<String>,
     /// If it failed, the part of its output that says why, for the end of a long run.
     pub evidence: Vec<String>,
 }
+
+/// Names of failed tests that one program's report keeps.
+const FAILED_NAMES_MAX: usize = 20;
 
 /// A `Command` in `folder` whose words are given as one list.
 pub fn command(folder: &Path, words: &[&str]) -> Command {
@@ -51,6 +56,7 @@ pub fn run_counted(command: &mut Command, runner: Runner, deadline: Duration) ->
         readers.push(forward(err, lines));
     }
     let mut totals = Totals::default();
+    let mut failed = Vec::new();
     let mut evidence = Evidence::new(runner);
     let mut timed_out = false;
     loop {
@@ -58,6 +64,9 @@ pub fn run_counted(command: &mut Command, runner: Runner, deadline: Duration) ->
             Ok(line) => {
                 totals.add(count_line(runner, &line));
                 evidence.see(&line);
+                if failed.len() < FAILED_NAMES_MAX {
+                    failed.extend(failed_test(runner, &line).map(str::to_owned));
+                }
                 let mut out = std::io::stdout().lock();
                 // A closed terminal must not end the run: the exit status still counts.
                 let _ = writeln!(out, "{line}");
@@ -80,7 +89,7 @@ pub fn run_counted(command: &mut Command, runner: Runner, deadline: Duration) ->
     }
     let success = status.success() && !timed_out;
     let evidence = if success { Vec::new() } else { evidence.lines() };
-    Ok(Finished { success, timed_out, totals, evidence })
+    Ok(Finished { success, timed_out, totals, failed, evidence })
 }
 
 /// A command that installs or builds ends within this time, or is stopped.

@@ -37,7 +37,7 @@ impl Report {
 
     /// As [`Report::of_tests`], of one program among several, which may have no test.
     pub fn of_program(name: &str, finished: Finished, may_ignore: bool) -> Self {
-        let Finished { success, timed_out, totals, evidence } = finished;
+        let Finished { success, timed_out, totals, failed, evidence } = finished;
         let mut problems = Vec::new();
         if timed_out {
             problems.push(format!("{name}: passed its deadline and was stopped"));
@@ -45,7 +45,8 @@ impl Report {
             problems.push(format!("{name}: ended with a failure"));
         }
         if totals.failed > 0 {
-            problems.push(format!("{name}: {} failed", totals.failed));
+            let names = if failed.is_empty() { String::new() } else { format!(": {}", failed.join(", ")) };
+            problems.push(format!("{name}: {} failed{names}", totals.failed));
         }
         if totals.ignored > 0 && !may_ignore {
             problems.push(format!("{name}: {} tests were skipped; nothing may be skipped here", totals.ignored));
@@ -227,12 +228,20 @@ mod tests {
 
     #[test]
     fn a_test_lane_without_tests_or_with_skipped_tests_fails() {
-        let finished = |totals| Finished { success: true, timed_out: false, totals, evidence: Vec::new() };
+        let finished = |totals| Finished {
+            success: true,
+            timed_out: false,
+            totals,
+            failed: vec!["a::b".into()],
+            evidence: Vec::new(),
+        };
         let none = Report::of_tests("e2e", finished(Totals::default()), true);
         assert_eq!(none.problems, ["e2e: no test ran"]);
         let skipped = Totals { passed: 3, failed: 0, ignored: 1 };
         assert!(Report::of_tests("unit", finished(skipped), true).problems.is_empty());
         assert_eq!(Report::of_tests("e2e", finished(skipped), false).problems.len(), 1);
+        let broken = Totals { passed: 3, failed: 1, ignored: 0 };
+        assert_eq!(Report::of_tests("e2e", finished(broken), false).problems, ["e2e: 1 failed: a::b"]);
     }
 
     #[test]

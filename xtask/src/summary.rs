@@ -6,7 +6,7 @@ use crate::lane::LaneResult;
 use crate::plan::Form;
 use crate::totals::Totals;
 
-/// Prints what failing lanes said, problems, the form of the run, table and closing line; true if every lane held.
+/// Prints what failing lanes said, the form of the run, the table, the problems and the closing line; true if every lane held.
 pub fn print(outcomes: &[LaneResult], form: &str, total: Duration) -> bool {
     for outcome in outcomes.iter().filter(|outcome| !outcome.report.evidence.is_empty()) {
         println!("\n━━ what {} said of its failure ━━", outcome.name);
@@ -14,14 +14,16 @@ pub fn print(outcomes: &[LaneResult], form: &str, total: Duration) -> bool {
             println!("{line}");
         }
     }
+    println!("\n{form}\n{}", table(outcomes, total));
+    // After the table: a record that keeps only the last lines of a run still names the failed tests.
     let problems: Vec<&String> = outcomes.iter().flat_map(|outcome| &outcome.report.problems).collect();
     if !problems.is_empty() {
-        println!("\nProblems:");
+        println!("Problems:");
         for problem in &problems {
             println!("  {problem}");
         }
+        println!();
     }
-    println!("\n{form}\n{}", table(outcomes, total));
     println!("{}", closing_line(outcomes));
     problems.is_empty()
 }

@@ -57,6 +57,20 @@ pub fn count_line(runner: Runner, line: &str) -> Totals {
     }
 }
 
+/// The name of a failed test in one line of output, if the runner names it there.
+pub fn failed_test(runner: Runner, line: &str) -> Option<&str> {
+    let line = line.trim();
+    match runner {
+        // `test a::b ... FAILED`
+        Runner::Cargo => line.strip_prefix("test ")?.strip_suffix(" ... FAILED"),
+        // `FAILED checks/test_keys.py::test_scan - AssertionError: ...`, of the short summary
+        Runner::Pytest => line.strip_prefix("FAILED ")?.split(" - ").next(),
+        Runner::Go => line.strip_prefix("--- FAIL: ")?.split(" (").next(),
+        Runner::Node => line.strip_prefix("not ok ")?.split_once(" - ").map(|(_, name)| name),
+        Runner::Maven | Runner::Suite | Runner::LibFuzzer | Runner::None => None,
+    }
+}
+
 fn lib_fuzzer(line: &str) -> Totals {
     let count = line.strip_prefix("stat::number_of_executed_units:").and_then(|count| count.trim().parse().ok());
     Totals { passed: count.unwrap_or(0), ..Totals::default() }
@@ -209,5 +223,24 @@ mod tests {
     fn the_result_line_of_a_suite_is_counted() {
         assert_eq!(count_line(Runner::Suite, "suite result: 1200 passed; 1 failed; 61 listed"), totals(1200, 1, 61));
         assert_eq!(count_line(Runner::Suite, "suite redis:    12 left out by name"), Totals::default());
+    }
+
+    #[test]
+    fn the_name_of_a_failed_test_is_read_from_each_runner() {
+        let cases = [
+            (Runner::Cargo, "test a::b ... FAILED", Some("a::b")),
+            (Runner::Cargo, "test a::b ... ok", None),
+            (Runner::Cargo, "test result: FAILED. 1 passed; 1 failed", None),
+            (
+                Runner::Pytest,
+                "FAILED checks/test_keys.py::test_scan - assert 1 == 2",
+                Some("checks/test_keys.py::test_scan"),
+            ),
+            (Runner::Go, "    --- FAIL: TestScan/weir (0.01s)", Some("TestScan/weir")),
+            (Runner::Node, "not ok 3 - scan returns each key", Some("scan returns each key")),
+        ];
+        for (runner, line, name) in cases {
+            assert_eq!(failed_test(runner, line), name, "{line}");
+        }
     }
 }

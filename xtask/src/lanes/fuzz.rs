@@ -140,5 +140,5 @@ fn fuzz_target(workspace: &Workspace, program: &TestProgram, seconds: u64) -> Re
             return Ok(Finished { totals: inputs, ..finished });
         }
     }
-    Ok(Finished { success: true, timed_out: false, totals: inputs, evidence: Vec::new() })
+    Ok(Finished { success: true, timed_out: false, totals: inputs, failed: Vec::new(), evidence: Vec::new() })
 }
