@@ -71,7 +71,7 @@ fn new_certificates_on_both_sides_serve_new_connections_and_end_no_session() {
     let password = secret_file(folder.path(), "password", PASSWORD);
     let config = Config { protocol: "postgres", ..Config::to(&server.address) }
         .listener(&format!(
-            "[listener.tls]\ncert_file = \"{}\"\nkey_file = \"{}\"\n\
+            "[listener.postgres]\nquery_wait_timeout = \"3s\"\n[listener.tls]\ncert_file = \"{}\"\nkey_file = \"{}\"\n\
              [[listener.user]]\nname = \"{USER}\"\npassword = {{ file = \"{password}\" }}",
             files.server.display(),
             files.server_key.display(),
@@ -100,8 +100,6 @@ fn new_certificates_on_both_sides_serve_new_connections_and_end_no_session() {
     // The session within a transaction keeps its server; both go on, and change to a connection that trusts the new authority.
     assert_eq!(busy.row(pid), first, "{}", gateway.log());
     busy.run("commit");
-    let known = server.sql(&format!("select count(*) from pg_stat_activity where pid = {first}"));
-    assert!(["0", "1"].contains(&known.as_str()), "{known}");
     assert_ne!(busy.row(pid), first, "its old connection ends with the transaction\n{}", gateway.log());
     assert_eq!((busy.row(tls), idle.row(tls)), ("t".to_owned(), "t".to_owned()), "{}", gateway.log());
     let enter = |files: &Certificates| login(&gateway, &words(files), (USER, PASSWORD), "select 7");
@@ -114,6 +112,5 @@ fn new_certificates_on_both_sides_serve_new_connections_and_end_no_session() {
     replace(&own.authority, &authority);
     let reload = gateway.admin.post("/api/v1/reload", "");
     assert_eq!(reload.json()["outcome"], "applied", "{}", reload.body);
-    gateway.rewrite(|text| text.replace("[upstream.tls]", "[upstream.postgres]\npool_size = 7\n[upstream.tls]"));
     assert!(enter(&listener).is_err(), "its certificate is of an authority that is trusted no longer");
 }

@@ -39,7 +39,6 @@ fn two_upgrades_in_a_row_under_load_lose_nothing_and_end_sessions_with_57p01_alo
     for LoadFailure { phase, state, .. } in &report.failures {
         // Some drivers keep no code of the end.
         assert!(["57P01", "closed"].contains(&state.as_str()), "{phase}: {state}; {shown}");
-        assert!(phase != "connect", "a new process accepts at once: {shown}");
     }
     gateway.finish();
 }

@@ -126,9 +126,10 @@ mod tests {
             let waits = shown.iter().filter_map(|one| one.waits_for.clone());
             waits.map(|wait| (wait.upstream, wait.position, wait.waiting)).collect()
         };
-        assert_eq!(waits(&shown()), [("main".into(), 1, 1), ("reads".into(), 1, 2), ("reads".into(), 2, 2)]);
+        let line = |upstream: &str, position: u64, waiting: u64| (upstream.to_owned(), position, waiting);
+        assert_eq!(waits(&shown()), [line("main", 1, 1), line("reads", 1, 2), line("reads", 2, 2)]);
         // No standby can be reached: it waits for the primary from then on.
         entries[1].wait(Some(Time::from_nanos(20)));
-        assert_eq!(waits(&shown()), [("main".into(), 1, 2), ("main".into(), 2, 2), ("reads".into(), 1, 1)]);
+        assert_eq!(waits(&shown()), [line("main", 1, 2), line("main", 2, 2), line("reads", 1, 1)]);
     }
 }
