@@ -34,13 +34,27 @@ pub struct ConnectionDetails {
     pub tls: String,
     /// The pool that its upstream connections are of, where it has one at a time: user and database. Empty: none yet.
     pub pool: String,
+    /// The upstream of that pool.
+    pub upstream: String,
+    /// The pool of servers that only read, where it has one too.
+    pub read_pool: Option<PoolName>,
+}
+
+/// A pool of upstream connections, by its names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PoolName {
+    /// Its upstream.
+    pub upstream: String,
+    /// User and database.
+    pub pool: String,
 }
 
 impl ConnectionDetails {
     /// Bytes of all texts in it.
     pub fn text_bytes(&self) -> usize {
         let names = [&self.name, &self.user, &self.library, &self.library_version, &self.database];
-        let texts = names.into_iter().chain([&self.pinned, &self.pool, &self.tls]);
+        let texts = names.into_iter().chain([&self.pinned, &self.pool, &self.tls, &self.upstream]);
+        let texts = texts.chain(self.read_pool.iter().flat_map(|pool| [&pool.upstream, &pool.pool]));
         texts.map(String::len).sum()
     }
 }
@@ -74,6 +88,8 @@ pub struct ConnectionEntry {
     pub holds_since: AtomicU64,
     /// Since when it waits for one, in nanoseconds of [`Time`]; 0: it does not.
     pub waits_since: AtomicU64,
+    /// That one is of its read pool.
+    waits_to_read: AtomicBool,
     /// The number under which the server knows it while it sits in a blocking command, and the shard in the lowest 16 bits;
     /// 0: it does not.
     blocked_as: AtomicU64,
@@ -102,6 +118,7 @@ impl ConnectionEntry {
             holds: AtomicU64::new(0),
             holds_since: AtomicU64::new(0),
             waits_since: AtomicU64::new(0),
+            waits_to_read: AtomicBool::new(false),
             blocked_as: AtomicU64::new(0),
             is_killed: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
@@ -139,9 +156,29 @@ impl ConnectionEntry {
         self.holds.store(0, Ordering::Relaxed);
     }
 
-    /// It waits for one from `now` on; `None`: no longer.
+    /// It waits for one of its pool from `now` on; `None`: no longer.
     pub fn wait(&self, now: Option<Time>) {
+        self.waits_to_read.store(false, Ordering::Relaxed);
         self.waits_since.store(now.map_or(0, |now| now.as_nanos().max(1)), Ordering::Relaxed);
+    }
+
+    /// It waits for one of its read pool from `now` on.
+    pub fn wait_to_read(&self, now: Time) {
+        self.waits_to_read.store(true, Ordering::Relaxed);
+        self.waits_since.store(now.as_nanos().max(1), Ordering::Relaxed);
+    }
+
+    /// The one that it waits for, if it waits, is of its read pool.
+    pub fn waits_to_read(&self) -> bool {
+        self.waits_to_read.load(Ordering::Relaxed)
+    }
+
+    /// The pool that it waits for, or would wait for: `details` are its own.
+    pub fn awaited_pool(&self, details: &ConnectionDetails) -> PoolName {
+        match &details.read_pool {
+            Some(pool) if self.waits_to_read() => pool.clone(),
+            _ => PoolName { upstream: details.upstream.clone(), pool: details.pool.clone() },
+        }
     }
 
     /// The pooled upstream connection that it holds, and since when.

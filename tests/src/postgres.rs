@@ -27,6 +27,7 @@ mod server;
 mod standby;
 pub mod torture;
 
+pub use account::give;
 pub use exporter::Exporter;
 pub use load::{Load, LoadFailure, LoadReport};
 pub use major::Major;

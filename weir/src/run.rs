@@ -186,7 +186,8 @@ fn start(
     gateway.set_log_level_switch(level);
     let socket = admin_socket(&admin, &mut inheritance, source, &gateway)?;
     if let Some(predecessor) = predecessor {
-        predecessor.wait_take(&std::mem::take(&mut inheritance.listeners), gateway.movable())?;
+        let untaken = std::mem::take(&mut inheritance.listeners);
+        gateway.go_on_with(predecessor.wait_take(&untaken, gateway.movable())?);
     }
     let copy = socket.try_clone().map_err(|error| format!("cannot copy the admin socket: {error}"))?;
     let stops = {

@@ -239,13 +239,7 @@ impl<P: PooledProtocol> PooledUpstream<P> {
     /// All workers of the process use no connection of `scope` from now on: idle ones are closed, others when they come back. Those
     /// that want one wait. See [`PooledUpstream::drained`].
     pub fn pause(&self, scope: &Scope<P::Key>) {
-        for ledger in &self.ledgers {
-            ledger.change(|ledger| {
-                ledger.set_paused(scope, true);
-                ledger.launch_rivals(turn::now())
-            });
-            ledger.ring_all();
-        }
+        self.ledgers.iter().for_each(|ledger| ledger.pause(scope));
     }
 
     /// Connections of `scope` are made again. `Scope::All` ends all pauses.

@@ -4,6 +4,8 @@
 //! the owner of the client. The owner forwards it only while the client holds a server, and that server stays out of the pool until the connection
 //! of the forwarded request is closed: a signal that comes late would end the query of the next client.
 
+mod sources;
+
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -15,24 +17,17 @@ use std::{
     time::Duration,
 };
 
-use weir_base::{rate::LocalRate, time::turn};
+use weir_base::time::turn;
 use weir_engine::{mailbox, timeout};
 use weir_postgres_codec::Version;
 use weir_postgres_session::cancel_key::{CancelKey, Place, SECRET_BYTES, SLOTS_MAX};
 
+use self::sources::CancelSources;
 use crate::penalty::network;
 use crate::relay::{CancelRelay, ForeignCancel, Over};
 
 /// The time of a forwarded request, and of the client that waits for it. Default 10 s, as PgBouncer's `cancel_wait_timeout`.
 pub(crate) const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Requests of one source per worker and second. Default 20: a person cancels now and then, a driver with a timeout in each of its
-/// connections some times a second; each costs a connection to the server.
-const PER_SOURCE_AND_SECOND: f64 = 20.0;
-/// Requests that may come at once. Default 200: when a server hangs, the statements of all connections of an application time out
-/// together, and a request that is dropped leaves its statement running.
-const BURST_PER_SOURCE: f64 = 200.0;
-/// Sources whose rate is remembered. Beyond it all are forgotten: 150 KiB per listener and worker at the most.
-const SOURCES_MAX: usize = 1_024;
 
 /// The key of one client, and the requests that have come for it.
 pub(crate) struct CancelSlot {
@@ -151,7 +146,7 @@ pub(crate) struct CancelKeys {
     place: Place,
     next: Cell<u32>,
     clients: Rc<Clients>,
-    sources: RefCell<HashMap<IpAddr, LocalRate>>,
+    sources: RefCell<CancelSources>,
 }
 
 impl CancelKeys {
@@ -198,14 +193,7 @@ impl CancelKeys {
     /// Tells whether a source may send one more request.
     pub(crate) fn admits(&self, source: Option<IpAddr>) -> bool {
         let Some(source) = source.map(network) else { return true };
-        let (now, mut sources) = (turn::now(), self.sources.borrow_mut());
-        if sources.len() >= SOURCES_MAX && !sources.contains_key(&source) {
-            sources.clear();
-        }
-        let rate = sources
-            .entry(source)
-            .or_insert_with(|| LocalRate::with_burst(Some(PER_SOURCE_AND_SECOND), BURST_PER_SOURCE, now));
-        rate.try_take(1, now)
+        self.sources.borrow_mut().admits(source, turn::now())
     }
 
     /// Sends a request to the worker that owns its client by `post`, or to the process before, and waits until it is over; false: its

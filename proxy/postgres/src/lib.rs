@@ -13,7 +13,7 @@
 //! | `relay` | cancel requests for clients of the other process of an upgrade |
 //! | `role` | primary or standby: which servers take sessions |
 //! | `route` | which upstream serves a database |
-//! | `pauses` | PAUSE on all workers, and over a reload |
+//! | `pauses` | PAUSE on all workers, over a reload and an upgrade |
 //! | `cancelling` / `inventory` | cancel requests under way; the servers of all workers, for operators |
 //! | `rules` | rules about statements |
 //! | `shared` | state that the workers of a listener share |
@@ -47,6 +47,7 @@ pub mod settings;
 mod shared;
 
 pub use cancel::CancelMessage;
+pub use pauses::PausedDatabases;
 pub use relay::{CancelRelay, ForeignCancel, Over};
 pub use role::watch;
 pub use server::{LoginProbe, PoolKey, PostgresServer};

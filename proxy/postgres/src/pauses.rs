@@ -1,13 +1,20 @@
-//! PAUSE and RESUME on all workers, and over a reload: servers that come with it are paused as those that they replace.
+//! PAUSE and RESUME on all workers, over a reload and over an upgrade: servers that come with it are paused as those that they replace.
 //!
 //! A pause is in the ledgers of the endpoints, which all workers share. Workers take a reload one after the other, and for that moment they
 //! have different endpoints: an order goes to each of them.
 
-use std::{collections::HashSet, rc::Rc};
+use std::{collections::HashSet, rc::Rc, sync::Arc};
 
-use weir_upstream::pooled::Scope;
+use weir_upstream::{
+    EndpointShare,
+    pooled::{PoolShare, Scope},
+};
 
-use crate::{route::Routes, server::PoolKey, service::Service};
+use crate::{
+    route::Routes,
+    server::{PoolKey, PostgresServer},
+    service::Service,
+};
 
 /// The order for a scope has changed: the worker has its upstreams do what [`crate::ListenerShared`] says of it now.
 pub(crate) struct PauseNotice(Scope<PoolKey>);
@@ -43,6 +50,49 @@ fn name_of(scope: &Scope<PoolKey>) -> Option<&[u8]> {
     }
 }
 
+/// The databases of one upstream that PAUSE or KILL stops, for an upstream of the same name: after a reload, or in another process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PausedDatabases {
+    /// All of them.
+    pub is_all: bool,
+    /// Their names. They are those that clients give, or those of the server.
+    pub names: Vec<Box<[u8]>>,
+}
+
+impl PausedDatabases {
+    /// The pauses that hold now at some of the endpoints of an upstream.
+    #[must_use]
+    pub fn of(endpoints: &[Arc<EndpointShare>]) -> Self {
+        let mut all = Self::default();
+        for scope in endpoints.iter().flat_map(|endpoint| endpoint.pools.pauses::<PostgresServer>()) {
+            match scope {
+                Scope::All => all.is_all = true,
+                Scope::Database(name) if !all.names.contains(&name) => all.names.push(name),
+                // Orders name databases alone.
+                Scope::Database(_) | Scope::Key(_) => {}
+            }
+        }
+        all
+    }
+
+    /// Nothing is paused.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Pauses them at each of the endpoints of an upstream.
+    pub fn hold(&self, endpoints: &[Arc<EndpointShare>]) {
+        let pause = |pools: &PoolShare, scope: &Scope<PoolKey>| pools.pause::<PostgresServer>(scope);
+        for endpoint in endpoints {
+            if self.is_all {
+                pause(&endpoint.pools, &Scope::All);
+            }
+            self.names.iter().for_each(|name| pause(&endpoint.pools, &Scope::Database(name.clone())));
+        }
+    }
+}
+
 /// The databases that are paused at some upstream, and one more if all are.
 pub(crate) fn count(routes: &Routes) -> usize {
     let scopes = routes.upstreams().iter().flat_map(|upstream| upstream.pauses());
@@ -75,6 +125,21 @@ fn inherited(name: &str, before: &[Paused<'_>]) -> Vec<Scope<PoolKey>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_endpoints_hold_the_pauses_of_an_upstream() {
+        let endpoints = || [Arc::<EndpointShare>::default(), Arc::default()];
+        let (old, new) = (endpoints(), endpoints());
+        assert!(PausedDatabases::of(&old).is_empty());
+        let shop = PausedDatabases { is_all: false, names: vec![b"shop"[..].into()] };
+        shop.hold(&old[1..]);
+        assert_eq!(PausedDatabases::of(&old), shop, "at one of them");
+        PausedDatabases { is_all: true, ..shop.clone() }.hold(&old);
+        PausedDatabases::of(&old).hold(&new);
+        for endpoint in new.chunks(1) {
+            assert_eq!(PausedDatabases::of(endpoint), PausedDatabases { is_all: true, ..shop.clone() });
+        }
+    }
 
     #[test]
     fn an_upstream_of_a_reload_is_paused_as_the_one_before_it_or_as_the_listener() {

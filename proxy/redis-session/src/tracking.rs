@@ -35,8 +35,10 @@
 //! The tracking lane does not say who changed a key, and several changes within one turn of the server cause one invalidation. A change
 //! of the client's own is therefore passed over only where it is certain to be one: its command always changes its key (SET
 //! without NX or XX, INCR, HSET, ...) and has succeeded. For a client that tracks its reads this is exact: a server,
-//! too, forgets that it has read a key which it then writes. For BCAST one invalidation is passed over per such write, which is
-//! what a server does with the changes of one turn. Other own writes cause an invalidation, which costs a read and is never wrong.
+//! too, forgets that it has read a key which it then writes. A second invalidation while the write is under way comes behind the reply:
+//! it may be that of a later change. With BCAST none is passed over, because one invalidation stands for all changes of a turn. The
+//! same holds for a write whose key the tracking lane does not watch, for MSET on several shards, and beyond 64 own writes under
+//! way. Such own writes cause an invalidation, which costs a read and is never wrong.
 //!
 //! | file | concept |
 //! |---|---|

@@ -96,6 +96,15 @@ impl Postgres {
         server
     }
 
+    /// A folder for files that servers read, which belongs to their account.
+    ///
+    /// # Panics
+    /// If there is no room for it.
+    #[must_use]
+    pub fn folder_of_files() -> TempDir {
+        Self::new_folder()
+    }
+
     pub(super) fn new_folder() -> TempDir {
         let folder = tempfile::Builder::new().prefix("weir-postgres-").tempdir().expect("a temporary folder");
         account::give(folder.path());

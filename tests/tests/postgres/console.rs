@@ -312,6 +312,7 @@ fn the_api_and_top_say_what_a_client_waits_for_and_why_another_keeps_its_server(
     places.sort_unstable();
     assert_eq!(places, [Some(1), Some(2)], "{waiting:?}");
     assert_eq!(waiting[0]["waits_for"]["pool"], format!("{USER}@{USER}"));
+    assert_eq!(waiting[0]["waits_for"]["upstream"], "server");
     let pinned = found(|one| one["pinned_by"][0] == "advisory_lock");
     assert_eq!(pinned.len(), 1);
     assert!(pinned[0]["pinned_seconds"].as_f64() > Some(0.0), "{pinned:?}");
@@ -325,7 +326,7 @@ fn the_api_and_top_say_what_a_client_waits_for_and_why_another_keeps_its_server(
         .env_remove("WEIR_ADMIN_TOKEN");
     let (shown, error) = text(&top.output().expect("weir top"));
     let line = |words: &str| shown.lines().any(|line| line.trim_end().ends_with(words));
-    assert!(line(&format!("place 2 of 2 for {USER}@{USER}")) && line("advisory_lock"), "{shown} {error}");
+    assert!(line(&format!("place 2 of 2 for {USER}@{USER} at server")) && line("advisory_lock"), "{shown} {error}");
     for mut keeper in keepers {
         keeper.kill().expect("killed");
         keeper.wait().expect("reaped");

@@ -7,5 +7,5 @@ mod lookup;
 mod rules;
 mod server;
 mod shell;
-mod through;
+pub(crate) mod through;
 mod userlist;

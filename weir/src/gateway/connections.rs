@@ -7,11 +7,11 @@ use std::{
 
 use weir_admin::status::{ConnectionQuery, ConnectionState, ConnectionStatus, PoolWait};
 use weir_analysis::redis::CommandId;
-use weir_base::time::Time;
+use weir_base::{connection::PoolName, time::Time};
 use weir_listener::ConnectionEntry;
 
 /// The clients that wait for each pool of each listener, the oldest first.
-type Lines = HashMap<(Arc<str>, String), Vec<(Time, u64)>>;
+type Lines = HashMap<(Arc<str>, PoolName), Vec<(Time, u64)>>;
 
 /// The connections that match the query, and one more than fits on its page.
 pub fn page(entries: &[Arc<ConnectionEntry>], query: &ConnectionQuery, now: Time) -> Vec<ConnectionStatus> {
@@ -24,7 +24,7 @@ fn lines(entries: &[Arc<ConnectionEntry>]) -> Lines {
     let mut lines = Lines::new();
     for entry in entries {
         if let Some(since) = entry.waiting_since() {
-            let key = (entry.listener.clone(), entry.details().pool.clone());
+            let key = (entry.listener.clone(), entry.awaited_pool(&entry.details()));
             lines.entry(key).or_default().push((since, entry.id));
         }
     }
@@ -39,12 +39,14 @@ fn status(entry: &ConnectionEntry, lines: &Lines, now: Time) -> ConnectionStatus
     let pinned_by: Vec<String> = details.pinned.split(", ").filter_map(some).collect();
     let command = entry.last_command.load(Relaxed).checked_sub(1);
     let seconds = |since: Time| now.since(since).as_secs_f64();
-    let line = lines.get(&(entry.listener.clone(), details.pool.clone()));
+    let awaited = entry.awaited_pool(&details);
+    let line = lines.get(&(entry.listener.clone(), awaited.clone()));
     let wait = line.and_then(|line| {
         let place = line.iter().position(|(_, id)| *id == entry.id)?;
         let (since, _) = line[place];
-        let pool = details.pool.clone();
-        Some(PoolWait { pool, seconds: seconds(since), position: place as u64 + 1, waiting: line.len() as u64 })
+        let PoolName { upstream, pool } = awaited;
+        let (position, waiting) = (place as u64 + 1, line.len() as u64);
+        Some(PoolWait { pool, upstream, seconds: seconds(since), position, waiting })
     });
     let held = entry.held();
     ConnectionStatus {
@@ -106,5 +108,28 @@ mod tests {
         assert_eq!(shown[0].waits_for.as_ref().expect("a wait").seconds, 1.0);
         assert_eq!((shown[0].state, shown[3].state), (ConnectionState::Waiting, ConnectionState::Active));
         assert!(shown[3].transaction_seconds.is_some() && shown[0].transaction_seconds.is_none());
+    }
+
+    #[test]
+    fn those_that_wait_for_the_primary_and_for_a_standby_are_in_two_lines() {
+        let entries = [entry(1, "app@shop", Some(10)), entry(2, "app@shop", None), entry(3, "app@shop", None)];
+        for entry in &entries {
+            let mut details = entry.details();
+            details.upstream = "main".into();
+            details.read_pool = Some(PoolName { upstream: "reads".into(), pool: "app@shop".into() });
+        }
+        entries[1].wait_to_read(Time::from_nanos(20));
+        entries[2].wait_to_read(Time::from_nanos(30));
+        let query = ConnectionQuery { limit: 10, after: None, listener: None, worker: None };
+        let shown = || page(&entries, &query, Time::from_nanos(1_000));
+        let waits = |shown: &[ConnectionStatus]| -> Vec<(String, u64, u64)> {
+            let waits = shown.iter().filter_map(|one| one.waits_for.clone());
+            waits.map(|wait| (wait.upstream, wait.position, wait.waiting)).collect()
+        };
+        let line = |upstream: &str, position: u64, waiting: u64| (upstream.to_owned(), position, waiting);
+        assert_eq!(waits(&shown()), [line("main", 1, 1), line("reads", 1, 2), line("reads", 2, 2)]);
+        // No standby can be reached: it waits for the primary from then on.
+        entries[1].wait(Some(Time::from_nanos(20)));
+        assert_eq!(waits(&shown()), [line("main", 1, 2), line("main", 2, 2), line("reads", 1, 1)]);
     }
 }

@@ -217,17 +217,22 @@ impl Core {
         for config in &plan.snapshot.upstreams {
             let name = config.settings.name.clone();
             let hard_cap = hard_cap(&plan.snapshot, &name);
+            let mut replaced = None;
             if let Some(kept) = before.remove(&name) {
                 if kept.config == *config && kept.hard_cap == hard_cap {
                     upstreams.0.insert(name, kept);
                     continue;
                 }
                 kept.upstream.retire();
-                self.old.borrow_mut().push(kept.upstream);
+                self.old.borrow_mut().push(kept.upstream.clone());
+                replaced = Some(kept.upstream);
             }
             let shares = plan.shares.get(&name).cloned().unwrap_or_default();
             match protocols::upstream(&self.share, &self.protocols, config, hard_cap, &shares) {
                 Ok(upstream) => {
+                    if let Some(before) = replaced {
+                        upstream.keep_pauses(&*before);
+                    }
                     upstreams.0.insert(name, BuiltUpstream { config: config.clone(), hard_cap, upstream });
                 }
                 Err(error) => tracing::error!(upstream = %name, %error, "cannot make the upstream"),

@@ -64,6 +64,10 @@ pub trait AnyUpstream: Any {
     /// Takes part in nothing new.
     fn retire(&self);
 
+    /// It replaces `before`, which had its name, and goes on with the orders of operators: whichever listener leads there, or has been
+    /// renamed.
+    fn keep_pauses(&self, _before: &dyn AnyUpstream) {}
+
     /// Ends its connections now. Those that are lent end with their exchanges.
     fn end(&self) {
         self.retire();

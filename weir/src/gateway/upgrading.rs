@@ -15,7 +15,7 @@ use socket2::Socket;
 use weir_admin::AdminStopper;
 use weir_engine::{handover::Channel, net};
 use weir_listener::Source;
-use weir_postgres::CancelRelay;
+use weir_postgres::{CancelRelay, PausedDatabases};
 use weir_telemetry::{Registry, catalog};
 
 use super::{
@@ -31,7 +31,7 @@ use crate::{
     upgrade::{
         Inheritance,
         connection::MovedConnection,
-        message::{Message, PROTOCOL, SocketOf},
+        message::{Message, PROTOCOL, Pause, SocketOf},
         predecessor,
         program::Program,
         successor::Successor,
@@ -252,7 +252,7 @@ impl Gateway {
         let mut successor = Successor::start(program, hello, &sockets, limit, cancelled)?;
         drop(sockets);
         let wants = successor.wait_ready()?;
-        let (pid, channel) = successor.serves()?;
+        let (pid, channel) = successor.serves(self.pauses())?;
         // From here on there is no way back, and nothing left that can fail.
         *lock(&self.upgrading.successor) = Some(channel.clone());
         self.upgrading.is_handed_over.store(true, Ordering::Relaxed);
@@ -273,6 +273,32 @@ impl Gateway {
         }
         systemd::notify(&format!("MAINPID={pid}"));
         Ok(UpgradeEnd::Done { pid, restart_epoch })
+    }
+
+    /// The pauses that hold at the upstreams.
+    fn pauses(&self) -> Vec<Pause> {
+        let plan = self.plan.load();
+        let paused = plan.shares.iter().map(|(name, shares)| (name, PausedDatabases::of(shares)));
+        let pause = |(name, paused): (&Arc<str>, PausedDatabases)| Pause {
+            upstream: name.to_string(),
+            is_all: paused.is_all,
+            databases: paused.names.into_iter().map(Vec::from).collect(),
+        };
+        paused.filter(|(_, paused)| !paused.is_empty()).map(pause).collect()
+    }
+
+    /// Pauses upstreams as the process before had those of the same names. Nothing is accepted yet.
+    pub fn go_on_with(&self, pauses: Vec<Pause>) {
+        let plan = self.plan.load();
+        for Pause { upstream, is_all, databases } in pauses {
+            let Some(shares) = plan.shares.get(&*upstream) else {
+                tracing::warn!(upstream, "a pause of the process before ends: the configuration has no such upstream");
+                continue;
+            };
+            let names = databases.into_iter().map(Vec::into_boxed_slice).collect();
+            PausedDatabases { is_all, names }.hold(shares);
+            tracing::info!(upstream, "paused as in the process before: RESUME ends it");
+        }
     }
 
     /// Sends connections to the new process: where the workers put them.

@@ -202,7 +202,10 @@ fn lasts(seconds: Option<f64>) -> Span<'static> {
 
 fn why(row: &ConnectionStatus) -> String {
     match &row.waits_for {
-        Some(wait) => format!("place {} of {} for {}", wait.position, wait.waiting, wait.pool),
+        Some(wait) if wait.upstream.is_empty() => {
+            format!("place {} of {} for {}", wait.position, wait.waiting, wait.pool)
+        }
+        Some(wait) => format!("place {} of {} for {} at {}", wait.position, wait.waiting, wait.pool, wait.upstream),
         None => row.pinned_by.join(", "),
     }
 }

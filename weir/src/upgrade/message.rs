@@ -48,7 +48,11 @@ pub enum Message {
         movable: Vec<String>,
     },
     /// The new process shall serve.
-    Take,
+    Take {
+        /// Orders of operators that hold. A process of an older version has none.
+        #[serde(default)]
+        pauses: Vec<Pause>,
+    },
     /// It does.
     Serving,
     /// A client's connection, whose descriptor comes along.
@@ -74,6 +78,17 @@ pub enum Message {
         /// Why not.
         reason: String,
     },
+}
+
+/// The databases of an upstream that PAUSE stops. All pauses fit in one message, or else the upgrade fails.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// The name of the upstream.
+    pub upstream: String,
+    /// All its databases.
+    pub is_all: bool,
+    /// Names of databases, as bytes.
+    pub databases: Vec<Vec<u8>>,
 }
 
 /// The secret of a cancel key. It is not shown.
@@ -174,6 +189,16 @@ mod tests {
             }
             assert_eq!(sent, count);
         }
+    }
+
+    #[test]
+    fn the_order_to_serve_is_understood_by_older_and_by_newer_programs() {
+        // The words of a program without pauses, which ignores fields that it does not know.
+        let taken: Message = serde_json::from_str("{\"kind\":\"take\"}").expect("understood");
+        assert_eq!(taken, Message::Take { pauses: Vec::new() });
+        let pauses = vec![Pause { upstream: "main".into(), is_all: false, databases: vec![b"sh\xffop".to_vec()] }];
+        let text = serde_json::to_string(&Message::Take { pauses: pauses.clone() }).expect("a text");
+        assert_eq!(serde_json::from_str::<Message>(&text).expect("understood"), Message::Take { pauses });
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! |---|---|---|---|
 //! | 1 | old | `hello`, `sockets` | the identity of the old process; the listening sockets |
 //! | 2 | new | `ready` | configuration read, workers run, addresses bound: I could serve, and have accepted nothing |
-//! | 3 | old | `take` | do |
+//! | 3 | old | `take` | do, and go on with these pauses |
 //! | 4 | new | `serving` | I accept |
 //! | 5 | old | `connection` | accepts no more; each connection without TLS moves in its first quiet moment, the others drain |
 //! | 6 | old | | the end of the channel tells the new one that it has ended |

@@ -8,7 +8,7 @@ use weir_engine::{handover::Channel, settings::Address};
 use super::{
     Inheritance, VARIABLE,
     connection::MovedConnection,
-    message::{Message, PROTOCOL, PeerEvent, SocketOf, receive},
+    message::{Message, PROTOCOL, Pause, PeerEvent, SocketOf, receive},
 };
 use crate::gateway::Inherited;
 
@@ -75,15 +75,15 @@ impl Predecessor {
     }
 
     /// Says that this process could serve, and waits until it shall. `untaken` are listeners that it does not want,
-    /// `movable` addresses at which it goes on with connections.
+    /// `movable` addresses at which it goes on with connections. The pauses that it goes on with.
     ///
     /// # Errors
     /// The old process has ended, or has called it off.
-    pub fn wait_take(&self, untaken: &Inherited, movable: Vec<String>) -> Result<(), String> {
+    pub fn wait_take(&self, untaken: &Inherited, movable: Vec<String>) -> Result<Vec<Pause>, String> {
         let untaken = untaken.iter().map(|(bind, _)| bind.to_string()).collect();
         self.say(&Message::Ready { pid: std::process::id(), untaken, movable })?;
         match self.receive()?.0 {
-            Message::Take => Ok(()),
+            Message::Take { pauses } => Ok(pauses),
             other => Err(format!("the running process said {other:?} and not take")),
         }
     }

@@ -19,7 +19,7 @@ use weir_engine::handover::Channel;
 use super::{
     VARIABLE,
     connection::MovedConnection,
-    message::{Message, PeerEvent, SocketOf, in_messages, receive},
+    message::{Message, Pause, PeerEvent, SocketOf, in_messages, receive},
     program::Program,
 };
 
@@ -98,17 +98,17 @@ impl<'a> Successor<'a> {
         }
     }
 
-    /// Lets it serve and waits until it does: from then on it is on its own. Its process id, and the channel, whose end will
+    /// Lets it serve, with the pauses that hold, and waits until it does: from then on it is on its own. Its process id, and the channel, whose end will
     /// tell it that this process has ended.
     ///
     /// Once it was let serve the upgrade cannot be called off any more: it may have accepted clients.
     ///
     /// # Errors
     /// As [`wait_ready`](Self::wait_ready).
-    pub fn serves(mut self) -> Result<(u32, Arc<Channel>), String> {
+    pub fn serves(mut self, pauses: Vec<Pause>) -> Result<(u32, Arc<Channel>), String> {
         self.look()?;
         self.is_let = true;
-        self.say(&Message::Take, &[])?;
+        self.say(&Message::Take { pauses }, &[])?;
         match self.wait()? {
             Message::Serving => {}
             other => return Err(format!("the new process said {other:?} and was to serve")),
@@ -246,7 +246,7 @@ mod tests {
         ready().send(&theirs, &[]).expect("sent");
         new.wait_ready().expect("ready");
         is_cancelled.store(true, Ordering::SeqCst);
-        assert!(new.serves().is_err_and(|reason| reason.contains("told to stop")));
+        assert!(new.serves(Vec::new()).is_err_and(|reason| reason.contains("told to stop")));
         assert!(matches!(receive(&theirs), Ok(PeerEvent::End)), "the order to take over was sent");
     }
 
@@ -258,13 +258,13 @@ mod tests {
         new.wait_ready().expect("ready");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert!(matches!(receive(&theirs), Ok(PeerEvent::Message(Message::Take, _))));
+                assert!(matches!(receive(&theirs), Ok(PeerEvent::Message(Message::Take { .. }, _))));
                 is_cancelled.store(true, Ordering::SeqCst);
                 // Longer than between two looks.
                 std::thread::sleep(Duration::from_millis(20));
                 Message::Serving.send(&theirs, &[]).expect("sent");
             });
-            assert_eq!(new.serves().map(|(pid, _)| pid), Ok(7));
+            assert_eq!(new.serves(Vec::new()).map(|(pid, _)| pid), Ok(7));
         });
     }
 
@@ -273,10 +273,11 @@ mod tests {
         let is_cancelled = AtomicBool::new(false);
         for speaks_again in [false, true] {
             let (mut new, theirs) = successor(&is_cancelled);
-            new.say(&Message::Take, &[]).expect("sent");
+            new.say(&Message::Take { pauses: Vec::new() }, &[]).expect("sent");
             Message::failed("not today").send(&theirs, &[]).expect("sent");
             drop(theirs);
-            let result = if speaks_again { new.say(&Message::Take, &[]) } else { new.wait().map(drop) };
+            let result =
+                if speaks_again { new.say(&Message::Take { pauses: Vec::new() }, &[]) } else { new.wait().map(drop) };
             assert_eq!(result, Err("not today".to_owned()));
         }
     }

@@ -106,6 +106,9 @@ pub struct ConnectionStatus {
 pub struct PoolWait {
     /// User and database of the pool: `app@shop`.
     pub pool: String,
+    /// The upstream of the pool: that of the primary, or that of the standbys. Empty: the gateway is older than this field.
+    #[serde(default)]
+    pub upstream: String,
     /// Seconds since the wait began.
     pub seconds: f64,
     /// Its place among the clients of the listener that wait for the pool, from 1. The pool serves them in this order, except for the few

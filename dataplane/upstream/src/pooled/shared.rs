@@ -51,6 +51,19 @@ impl PoolShare {
             made
         })
     }
+
+    /// Connections of `scope` are not used from now on, by workers that have the endpoint and by those that will. A ledger that is new
+    /// to a process, or that replaces another one, goes on with a pause in this way.
+    pub fn pause<P: PooledProtocol>(&self, scope: &Scope<P::Key>) {
+        self.ledger::<P>().pause(scope);
+    }
+
+    /// The scopes of [`PoolShare::pause`] that hold now; none if the ledger is of another protocol.
+    pub fn pauses<P: PooledProtocol>(&self) -> Vec<Scope<P::Key>> {
+        let share = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ledger = share.and_then(|ledger| ledger.downcast::<EndpointLedger<P>>().ok());
+        ledger.map_or_else(Vec::new, |ledger| ledger.with(|ledger| ledger.pauses()))
+    }
 }
 
 type PoolLedger<P> = Ledger<<P as PooledProtocol>::Key, Arc<Slot<P>>>;
@@ -149,6 +162,15 @@ impl<P: PooledProtocol> EndpointLedger<P> {
             let permit = PoolPermit::for_login(slot.share.clone(), Some(number));
             slot.launch(permit);
         }
+    }
+
+    /// See [`PoolShare::pause`].
+    pub(super) fn pause(&self, scope: &Scope<P::Key>) {
+        self.change(|ledger| {
+            ledger.set_paused(scope, true);
+            ledger.launch_rivals(turn::now())
+        });
+        self.ring_all();
     }
 
     /// Reads the ledger, or makes a change after which no login may begin.

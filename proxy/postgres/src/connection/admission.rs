@@ -380,7 +380,7 @@ impl Admission<'_> {
             };
             let (place, session) = (identity.place(route), route.session.clone());
             *self.connection.upstreams.borrow_mut() = route.upstreams();
-            self.connection.handle.entry().details().pool = place.pool.key().to_string();
+            place.show(self.connection.handle.entry());
             let reported = match place.upstream.protocol().greeting(place.pool.key()) {
                 None => self.greeting(&place, &routes, stream).await?,
                 known => known,

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use weir_base::connection::{ConnectionEntry, PoolName};
 use weir_postgres_session::users::Credential;
 use weir_upstream::pooled::Pool;
 
@@ -25,6 +26,20 @@ pub(super) struct Place {
     pub(super) upstream: Rc<PostgresUpstream>,
     pub(super) pool: Rc<Pool<PostgresServer>>,
     pub(super) standbys: Option<Standbys>,
+}
+
+impl Place {
+    /// Shows operators the pools of the client.
+    pub(super) fn show(&self, entry: &ConnectionEntry) {
+        let upstream = |upstream: &PostgresUpstream| upstream.settings().name.to_string();
+        let read_pool = self
+            .standbys
+            .as_ref()
+            .map(|standbys| PoolName { upstream: upstream(&standbys.upstream), pool: standbys.pool.key().to_string() });
+        let mut details = entry.details();
+        details.pool = self.pool.key().to_string();
+        (details.upstream, details.read_pool) = (upstream(&self.upstream), read_pool);
+    }
 }
 
 impl Identity {

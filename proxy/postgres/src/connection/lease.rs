@@ -86,8 +86,11 @@ impl Life<'_> {
     }
 
     fn wait_for_server(&mut self, pool: Rc<Pool<PostgresServer>>, wanted: SelectionCriteria, notify_at: Option<Time>) {
-        self.connection.handle.entry().wait(Some(self.lease.wanted));
-        let since = self.lease.wanted;
+        let (since, entry) = (self.lease.wanted, self.connection.handle.entry().clone());
+        match self.is_read_pool(&pool) {
+            true => entry.wait_to_read(since),
+            false => entry.wait(Some(since)),
+        }
         let timeout = self.client.settings.query_wait_timeout;
         // One that moves after a longer wait was kept by a PAUSE, and has its whole time after that.
         let deadline = Some(since.saturating_add(timeout)).filter(|deadline| turn::now() < *deadline);
@@ -105,6 +108,7 @@ impl Life<'_> {
             true => Box::pin(async move {
                 match pool.wait(wanted, &mut patience, note.clone()).await {
                     Err(error) if error.refusal == PoolRefusal::Unreachable => {
+                        entry.wait(Some(since));
                         primary.acquire(SelectionCriteria::default(), patience, note).await
                     }
                     acquired => acquired,
@@ -124,22 +128,23 @@ impl Life<'_> {
         }
         self.lease.followed = followed;
         let Some(route) = routes.find(&self.client.identity.database) else { return };
-        let Place { upstream, pool, standbys } = self.client.identity.place(route);
-        let has_same_standbys = match (self.client.standbys.as_mut(), standbys.as_ref()) {
+        let place = self.client.identity.place(route);
+        let has_same_standbys = match (self.client.standbys.as_mut(), place.standbys.as_ref()) {
             (Some(own), Some(now)) => {
                 (own.lag_max, own.seen) = (now.lag_max, now.seen.clone());
                 Rc::ptr_eq(&own.pool, &now.pool)
             }
             (own, now) => own.is_none() && now.is_none(),
         };
-        self.lease.is_outdated = !Rc::ptr_eq(&self.client.pool, &pool) || !has_same_standbys;
+        self.lease.is_outdated = !Rc::ptr_eq(&self.client.pool, &place.pool) || !has_same_standbys;
         if !self.lease.is_outdated || self.lease.server.is_some() {
             return;
         }
+        place.show(self.connection.handle.entry());
+        let Place { upstream, pool, standbys } = place;
         let wrote_at = self.client.standbys.as_ref().and_then(|standbys| standbys.wrote_at);
         let standbys = standbys.map(|standbys| Standbys { wrote_at, ..standbys });
         *self.connection.upstreams.borrow_mut() = route.upstreams();
-        self.connection.handle.entry().details().pool = pool.key().to_string();
         if !Rc::ptr_eq(&self.client.pool, &pool) {
             self.client.feed.follow(&upstream, &pool);
         }
@@ -246,12 +251,15 @@ impl Life<'_> {
     /// The refusal of a client that gets no server.
     pub(super) fn refusal(&mut self, error: AcquireError) -> Refusal {
         self.lease.acquiring = None;
-        self.connection.handle.entry().wait(None);
+        let entry = self.connection.handle.entry();
+        let standbys = self.client.standbys.as_ref().filter(|_| entry.waits_to_read());
+        let awaited = standbys.map_or(&self.client.pool, |standbys| &standbys.pool);
+        entry.wait(None);
         self.connection.service.metrics.shed(error.refusal.name());
-        let pool = self.client.pool.key().to_string();
+        let pool = awaited.key().to_string();
         match error.refusal {
             PoolRefusal::QueueTimeout | PoolRefusal::QueueFull => {
-                Refusal::wait_timeout(&pool, self.client.pool.waiting(), turn::now().since(self.lease.wanted))
+                Refusal::wait_timeout(&pool, awaited.waiting(), turn::now().since(self.lease.wanted))
             }
             PoolRefusal::Unreachable | PoolRefusal::BreakerOpen if self.lease.want.access == Access::Standby => {
                 Refusal::no_standby(&pool)

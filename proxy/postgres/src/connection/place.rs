@@ -94,6 +94,11 @@ impl Life<'_> {
         }
     }
 
+    /// A pool of the client is that of its standbys.
+    pub(super) fn is_read_pool(&self, pool: &Rc<Pool<PostgresServer>>) -> bool {
+        self.client.standbys.as_ref().is_some_and(|standbys| Rc::ptr_eq(&standbys.pool, pool))
+    }
+
     /// The upstream of a pool of the client.
     pub(super) fn upstream_of(&self, pool: &Rc<Pool<PostgresServer>>) -> &Rc<PostgresUpstream> {
         let standbys = self.client.standbys.as_ref().filter(|standbys| Rc::ptr_eq(&standbys.pool, pool));

@@ -171,7 +171,12 @@ impl Console<'_> {
         for ((database, user), counts) in by_name(self.counts().into_iter().map(|(_, counts)| counts)) {
             let mode = self.mode(&database);
             let (wait, pool) = (counts.maxwait, counts.key.to_string());
-            let clients = entries.iter().filter(|(_, details)| details.pool == pool).count() as u32;
+            // One that waits for another pool counts there.
+            let clients = entries.iter().filter(|(entry, details)| match entry.waiting_since() {
+                Some(_) => entry.awaited_pool(details).pool == pool,
+                None => details.pool == pool,
+            });
+            let clients = clients.count() as u32;
             let cancels = cancels.get(&pool).copied().unwrap_or_default();
             table.row(vec![
                 database.into(),

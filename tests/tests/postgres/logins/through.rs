@@ -18,7 +18,11 @@ pub fn login(
     (user, password): (&str, &str),
     statement: &str,
 ) -> Result<String, String> {
-    let port = gateway.address.tcp().port();
+    login_at(gateway.address.tcp().port(), words, (user, password), statement)
+}
+
+/// The same at a port of this machine.
+pub fn login_at(port: u16, words: &str, (user, password): (&str, &str), statement: &str) -> Result<String, String> {
     let target = format!("host=127.0.0.1 port={port} user='{user}' dbname={USER} {words}");
     let mut psql = Command::new("psql");
     psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=verbose", &target, "-c", statement]);

@@ -1,6 +1,6 @@
 //! PostgreSQL: its upstreams and listeners.
 
-use std::{io, rc::Rc, sync::Arc};
+use std::{any::Any, io, rc::Rc, sync::Arc};
 
 use weir_listener::{Service, settings::ListenerSettings};
 use weir_postgres::{
@@ -13,6 +13,13 @@ use super::{AnyUpstream, ListenerParts, ListenerShare, Protocol, UpstreamParts, 
 impl AnyUpstream for PostgresUpstream {
     fn retire(&self) {
         PostgresUpstream::retire(self);
+    }
+
+    fn keep_pauses(&self, before: &dyn AnyUpstream) {
+        let before: &dyn Any = before;
+        if let Some(before) = before.downcast_ref::<PostgresUpstream>() {
+            before.pauses().iter().for_each(|scope| self.pause(scope));
+        }
     }
 }
 

@@ -153,7 +153,7 @@ fn clients_that_wait_come_first_and_idle_ones_are_left_out() {
     });
     let waiting = client(2, |row| {
         let pool = "app@shop".to_owned();
-        row.waits_for = Some(PoolWait { pool, seconds: 2.0, position: 3, waiting: 9 });
+        row.waits_for = Some(PoolWait { pool, upstream: String::new(), seconds: 2.0, position: 3, waiting: 9 });
     });
     let idle = client(4, |_| {});
     let page =
