@@ -33,6 +33,8 @@ pub(crate) fn settings(own: &AiListenerSettings) -> HttpListenerSettings {
         refusal_format: Some(Arc::new(ListenerForm)),
         // A response that is no stream has its head when the model is done.
         response_timeout: own.request_timeout,
+        // It bounds the upload, too.
+        request_timeout: Some(own.request_timeout),
         request_id: true,
         // A content type must not get a request past its key.
         grpc_calls: false,
