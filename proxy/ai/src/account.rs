@@ -94,12 +94,12 @@ fn output(facts: &Facts, ending: &Ending<'_>, found: &Found, is_partial: bool) -
     if facts.endpoint == Endpoint::Embeddings || !(200..300).contains(&ending.status) {
         return 0;
     }
-    let is_stream = found.progress.events > 0 || facts.options.is_stream();
+    let is_stream = found.progress.events > 0;
     // A whole response is known by its size alone.
     let bytes = if is_stream { found.progress.output_bytes } else { ending.response_bytes };
     let seen = bytes.div_ceil(TOKEN_BYTES);
     // The provider had generated everything when the response ended early: hidden reasoning, too.
-    let was_generated = if is_stream { found.progress.is_generated } else { true };
+    let was_generated = if is_stream { found.progress.is_generated } else { !facts.options.is_stream() };
     if is_partial && was_generated { seen.max(ending.reserved_output) } else { seen }
 }
 

@@ -220,13 +220,16 @@ pub(crate) fn formatted(facts: &RefusalFacts, form: ErrorForm) -> FormattedRefus
     FormattedRefusal { content_type: CONTENT_TYPE, body: error.body(form).into(), fields: error.fields() }
 }
 
-/// The form of refusals before a request has a filter.
-#[derive(Debug)]
-pub(crate) struct ListenerForm;
-
-impl RefusalFormat for ListenerForm {
+impl RefusalFormat for ErrorForm {
     fn format(&self, facts: &RefusalFacts) -> FormattedRefusal {
-        formatted(facts, ErrorForm::OpenAi)
+        formatted(facts, *self)
+    }
+
+    fn for_target(&self, target: &[u8]) -> Option<&'static dyn RefusalFormat> {
+        match Self::of_path(std::str::from_utf8(target).unwrap_or_default()) {
+            Self::OpenAi => None,
+            Self::Anthropic => Some(&Self::Anthropic),
+        }
     }
 }
 

@@ -113,4 +113,19 @@ fn an_early_refusal_has_the_form_of_the_path_with_slashes_that_are_merged() {
         let (head, body) = read(&mut client);
         assert!(head.starts_with("http/1.1 401 ") && body["type"] == "error", "{path}: {head}\n{body}");
     }
+    // Without room for another exchange there is no filter yet.
+    let gateway = start(settings(), vec![provider(ProviderDialect::OpenAi)], |setup| setup.in_flight = 1);
+    let mut first = gateway.client();
+    first.send(&post("/v1/chat/completions", CHAT));
+    let mut end = gateway.origin.accept();
+    end.request();
+    for (path, is_anthropic) in [("/v1/messages", true), ("/v1/chat/completions", false)] {
+        let mut client = gateway.client();
+        client.send(&post(path, CHAT));
+        let (head, body) = read(&mut client);
+        assert!(head.starts_with("http/1.1 503 "), "{head}");
+        assert_eq!(body["type"] == "error", is_anthropic, "{path}: {body}");
+    }
+    end.send(&ok("{}"));
+    first.response();
 }
