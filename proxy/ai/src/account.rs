@@ -47,7 +47,7 @@ pub(crate) struct Ending<'a> {
 
 impl Ending<'_> {
     /// A provider has begun with the request, and not refused it. Neither a client that leaves, nor a cut, nor a deadline of the gateway
-    /// takes back what it has done by then.
+    /// takes back its work so far.
     fn has_cost(&self) -> bool {
         let was_sent = !self.timing.upstream.is_zero();
         match (self.status, self.end) {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_leaves_between_the_end_of_the_answer_and_its_report_pays_what_was_reserved() {
+    fn a_client_that_leaves_between_the_end_of_the_answer_and_its_report_pays_the_reservation() {
         let gone = CompletionStatus::ClientGone;
         let progress = Progress { events: 3, output_events: 2, output_bytes: 10, is_generated: true };
         let found = Some(Found { usage: None, progress, is_done: false });

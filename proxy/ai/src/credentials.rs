@@ -14,7 +14,7 @@ const ACCOUNT_FIELDS: [&[u8]; 2] = [b"openai-organization", b"openai-project"];
 const RESPONSE_FIELDS: [&[u8]; 4] =
     [b"openai-organization", b"openai-project", b"anthropic-organization-id", b"set-cookie"];
 
-/// Removes what tells of the account at a provider from the head of its response, if the account is that of the gateway.
+/// Removes the fields that tell of the account at a provider from the head of its response, if the account is that of the gateway.
 pub(crate) fn hide_account(fields: &mut Fields, provider: &Provider) {
     if provider.api_key.is_some() {
         RESPONSE_FIELDS.into_iter().for_each(|name| {

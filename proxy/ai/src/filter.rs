@@ -165,7 +165,7 @@ impl AiFilter {
             plan = plan.untranslated(providers, facts.endpoint)?;
         }
         if is_bound {
-            // No other provider has what the request goes on from.
+            // No other provider has the response or the conversation that it goes on from.
             plan.targets.truncate(1);
         }
         self.planned = Some((facts, plan));

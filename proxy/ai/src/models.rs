@@ -53,7 +53,7 @@ pub(crate) fn of_key(key: Option<&Key>) -> Option<WholeResponse> {
     Some(listed(names.into_iter()))
 }
 
-/// Whether a key may see what a provider says of a model. `name`: as the path has it. With escapes it may be another one for the
+/// Whether a key may see the description of a model by its provider. `name`: as the path has it. With escapes it may be another one for the
 /// provider.
 pub(crate) fn may_forward(key: Option<&Key>, name: &str) -> bool {
     let mut rules =

@@ -50,8 +50,8 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, model("m").replace("\"u\"", "\"w\""), "", "does not exist"),
         (here, price.repeat(2), "", "two prices for the same tier"),
         (here, String::new(), "base_path = \"v1\"", "is no path"),
-        (here, String::new(), "base_path = \"/v1 x\"", "is no path"),
-        (here, String::new(), "base_path = \"/v1\\r\\nx\"", "is no path"),
+        (here, String::new(), "base_path = \"/v1 x\"", "is not a word"),
+        (here, String::new(), "base_path = \"/v1\\r\\nx\"", "is not a word"),
         (here, String::new(), "dialect = \"anthropic\"\ninclude_usage = false", "has no effect"),
         (here, String::new(), "api_key = { env = \"REDIS_PASSWORD\" }", "no header field can have"),
     ];

@@ -39,7 +39,7 @@ pub struct Facts {
     pub messages: Span,
     /// Items of it, if it is an array: messages, texts or tokens.
     pub messages_count: u64,
-    /// What these items are, if the endpoint takes prompts: completions and embeddings.
+    /// The kinds of these items, if the endpoint takes prompts: completions and embeddings.
     pub items: PromptItems,
     /// The instructions, or the system prompt, if they stand apart.
     pub instructions: Span,

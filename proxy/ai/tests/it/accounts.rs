@@ -62,7 +62,7 @@ fn each_prompt_of_a_completion_reserves_an_answer_and_each_token_counts() {
 }
 
 #[test]
-fn a_client_that_leaves_in_front_of_the_report_pays_what_was_reserved() {
+fn a_client_that_leaves_in_front_of_the_report_pays_the_reservation() {
     for (events, output) in [(TEXT.to_owned(), 1), (format!("{TEXT}{FINISH}"), 100)] {
         let gateway = plain(settings());
         let mut client = gateway.client();
@@ -229,7 +229,7 @@ fn the_list_of_models_obeys_the_policy_of_a_key() {
     let (_, list) = read(&mut client);
     assert_eq!(list["data"].as_array().map(Vec::len), Some(1), "{list}");
     assert_eq!(list["data"][0]["id"], "gpt-x");
-    for name in ["gpt-y", "claude", "o%2F1"] {
+    for name in ["gpt-y", "claude", "o%3A1"] {
         client.send(&get(&format!("/v1/models/{name}")));
         assert_eq!(refused(&mut client, 404).1["code"], "model_not_found", "{name}");
     }

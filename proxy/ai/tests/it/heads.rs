@@ -84,7 +84,7 @@ fn a_web_page_of_another_site_cannot_use_a_listener_without_keys() {
 }
 
 #[test]
-fn what_tells_of_the_account_at_a_provider_stays_here() {
+fn the_names_of_the_account_at_a_provider_stay_here() {
     let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nOpenAI-Organization: acme\r\nSet-Cookie: __cf_bm=1\r\n\
                 openai-processing-ms: 7\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
     let exchanged = |api_key: bool| {

@@ -31,8 +31,7 @@ pub(super) fn provider(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> Pro
         None => dialect.base_path(),
         Some(written) => {
             let text = &*written.value.0;
-            let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
-            if !is_plain || !text.starts_with('/') || text.contains(['?', '#']) || text.contains("//") {
+            if !text.starts_with('/') || text.contains(['?', '#']) || text.contains("//") {
                 let help = "write it as in \"/v1\" or \"/api/v1\"";
                 error_at(written, &path, "base_path", "is no path", help, reader);
             }
