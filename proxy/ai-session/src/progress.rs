@@ -10,6 +10,17 @@ use crate::dialect::Dialect;
 static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\":"));
 /// Completions have no delta.
 static TEXT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"text\":"));
+/// The reason for the end of an answer, in chats and messages: a key, since the quotes within a string have backslashes.
+static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"finish_reason\":"));
+static STOP: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"stop_reason\":"));
+/// The end of a part of an answer, in responses.
+static PART_ENDS: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| {
+    [
+        Finder::new(b"\"response.output_text.done\""),
+        Finder::new(b"\"response.refusal.done\""),
+        Finder::new(b"\"response.function_call_arguments.done\""),
+    ]
+});
 static KEY_END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\":"));
 
 /// Members of a delta that are output of the model.
@@ -28,6 +39,8 @@ pub struct Progress {
     pub output_events: u64,
     /// Bytes of that output as JSON has them.
     pub output_bytes: u64,
+    /// An answer has come to its end: its reason to finish, or the end of its text. Only the report may be missing.
+    pub is_generated: bool,
 }
 
 impl Progress {
@@ -43,6 +56,20 @@ impl Progress {
         let bytes = output_bytes(dialect, data);
         self.output_events += u64::from(bytes > 0);
         self.output_bytes += bytes;
+        self.is_generated = self.is_generated || is_generated(dialect, data);
+    }
+}
+
+/// Whether an answer ends with an event. A `null` is no reason.
+fn is_generated(dialect: Dialect, data: &[u8]) -> bool {
+    let has_reason = |key: &Finder<'_>| {
+        let behind = key.find(data).map(|at| data[at + key.needle().len()..].trim_ascii_start());
+        behind.is_some_and(|value| value.starts_with(b"\""))
+    };
+    match dialect {
+        Dialect::Chat => has_reason(&FINISH),
+        Dialect::Anthropic => has_reason(&STOP),
+        Dialect::Responses => PART_ENDS.iter().any(|name| name.find(data).is_some()),
     }
 }
 
@@ -126,8 +153,25 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_an_answer_is_known_before_its_usage() {
+        for (dialect, data, is_end) in [
+            (Dialect::Chat, r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#, true),
+            (Dialect::Chat, r#"{"choices":[{"delta":{},"finish_reason": "length"}]}"#, true),
+            (Dialect::Chat, r#"{"choices":[{"delta":{"content":"a"},"finish_reason":null}]}"#, false),
+            (Dialect::Chat, r#"{"choices":[{"delta":{"content":"\"finish_reason\":\"stop\""}}]}"#, false),
+            (Dialect::Anthropic, r#"{"type":"message_start","message":{"stop_reason":null}}"#, false),
+            (Dialect::Anthropic, r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#, true),
+            (Dialect::Responses, r#"{"type":"response.output_text.delta","delta":"a"}"#, false),
+            (Dialect::Responses, r#"{"type":"response.output_text.done","text":"a"}"#, true),
+        ] {
+            assert_eq!(is_generated(dialect, data.as_bytes()), is_end, "{data}");
+        }
+    }
+
+    #[test]
     fn the_least_of_tokens_is_the_smaller_of_both_counts() {
-        let progress = |output_events, output_bytes| Progress { events: 0, output_events, output_bytes }.tokens_min();
+        let progress =
+            |output_events, output_bytes| Progress { output_events, output_bytes, ..Progress::default() }.tokens_min();
         assert_eq!((progress(10, 400), progress(400, 400), progress(3, 3)), (10, 100, 0));
     }
 }

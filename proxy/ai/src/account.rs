@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use weir_ai_session::Usage;
-use weir_analysis::ai::Facts;
+use weir_analysis::ai::{Endpoint, Facts};
 use weir_http::filter::{CompletionStatus, ExchangeTiming};
 use weir_spend::{
     Amount, Tokens,
@@ -39,8 +39,23 @@ pub(crate) struct Ending<'a> {
     pub(crate) model_served: &'a str,
     /// Attempts at providers.
     pub(crate) tries: u32,
+    /// The most output tokens that were reserved, of all answers.
+    pub(crate) reserved_output: u64,
     /// The findings in the response of a model.
     pub(crate) found: Option<Found>,
+}
+
+impl Ending<'_> {
+    /// A provider has begun with the request, and not refused it. Neither a client that leaves, nor a cut, nor a deadline of the gateway
+    /// takes back its work so far.
+    fn has_cost(&self) -> bool {
+        let was_sent = !self.timing.upstream.is_zero();
+        match (self.status, self.end) {
+            (200..300, _) => true,
+            (0, _) | (504, CompletionStatus::Refused) => was_sent,
+            _ => false,
+        }
+    }
 }
 
 /// Tokens to charge, and the trust that they deserve.
@@ -51,11 +66,9 @@ pub(crate) struct Bill {
 }
 
 impl Bill {
-    /// The bill of a request. `None`: it cost nothing, since no provider has begun to respond.
+    /// The bill of a request. `None`: it cost nothing, since no provider has begun with it, or it has responded with an error.
     pub(crate) fn of(facts: &Facts, ending: &Ending<'_>) -> Option<Self> {
-        let is_gone = ending.end == CompletionStatus::ClientGone;
-        let has_begun = (200..300).contains(&ending.status);
-        if ending.tries == 0 || !(has_begun || (ending.status == 0 && is_gone)) {
+        if ending.tries == 0 || !ending.has_cost() {
             return None;
         }
         let found = ending.found.unwrap_or_default();
@@ -68,15 +81,26 @@ impl Bill {
             }
             None => {
                 flags.estimated = true;
-                let seen = found.progress.output_bytes;
-                // A whole response is known by its size alone.
-                let output = if found.progress.events > 0 { seen } else { ending.response_bytes };
-                let (input, output) = (facts.prompt_bytes().div_ceil(TOKEN_BYTES), output.div_ceil(TOKEN_BYTES));
-                Tokens { input, output, ..Tokens::default() }
+                let output = output(facts, ending, &found, is_partial);
+                Tokens { input: facts.prompt_tokens(TOKEN_BYTES), output, ..Tokens::default() }
             }
         };
         Some(Self { tokens, flags })
     }
+}
+
+/// Output tokens by estimate, where there is no report.
+fn output(facts: &Facts, ending: &Ending<'_>, found: &Found, is_partial: bool) -> u64 {
+    if facts.endpoint == Endpoint::Embeddings || !(200..300).contains(&ending.status) {
+        return 0;
+    }
+    let is_stream = found.progress.events > 0;
+    // A whole response is known by its size alone.
+    let bytes = if is_stream { found.progress.output_bytes } else { ending.response_bytes };
+    let seen = bytes.div_ceil(TOKEN_BYTES);
+    // The provider had generated everything when the response ended early: hidden reasoning, too.
+    let was_generated = if is_stream { found.progress.is_generated } else { !facts.options.is_stream() };
+    if is_partial && was_generated { seen.max(ending.reserved_output) } else { seen }
 }
 
 fn tokens(usage: &Usage) -> Tokens {
@@ -158,12 +182,24 @@ mod tests {
     }
 
     fn ending(status: u16, end: CompletionStatus, found: Option<Found>) -> Ending<'static> {
-        let timing = ExchangeTiming::default();
-        Ending { status, end, timing, response_bytes: 400, upstream: "u", model_served: "m", tries: 1, found }
+        let timing = ExchangeTiming { upstream: Duration::from_secs(1), ..ExchangeTiming::default() };
+        let (response_bytes, reserved_output) = (400, 900);
+        Ending {
+            status,
+            end,
+            timing,
+            response_bytes,
+            upstream: "u",
+            model_served: "m",
+            tries: 1,
+            reserved_output,
+            found,
+        }
     }
 
     fn seen(output_bytes: u64, is_done: bool, usage: Option<Usage>) -> Option<Found> {
-        Some(Found { usage, progress: Progress { events: 3, output_events: 2, output_bytes }, is_done })
+        let progress = Progress { events: 3, output_events: 2, output_bytes, is_generated: false };
+        Some(Found { usage, progress, is_done })
     }
 
     #[test]
@@ -188,6 +224,48 @@ mod tests {
         let usage = Usage { input: 1, output: 2, ..Usage::default() };
         let done = bill(ending(200, gone, seen(10, true, Some(usage)))).expect("a bill");
         assert!(!done.flags.partial && !done.flags.estimated, "it left behind the end");
+    }
+
+    #[test]
+    fn a_client_that_leaves_between_the_end_of_the_answer_and_its_report_pays_the_reservation() {
+        let gone = CompletionStatus::ClientGone;
+        let progress = Progress { events: 3, output_events: 2, output_bytes: 10, is_generated: true };
+        let found = Some(Found { usage: None, progress, is_done: false });
+        assert_eq!(bill(ending(200, gone, found)).expect("a bill").tokens.output, 900);
+        assert_eq!(bill(ending(200, CompletionStatus::Aborted, found)).expect("a bill").tokens.output, 900);
+        // More than was reserved has been seen.
+        let small = Ending { reserved_output: 2, ..ending(200, gone, found) };
+        assert_eq!(bill(small).expect("a bill").tokens.output, 3);
+        // A whole response is generated when its head comes.
+        assert_eq!(bill(ending(200, gone, Some(Found::default()))).expect("a bill").tokens.output, 900);
+        let usage = Usage { input: 1, output: 2, ..Usage::default() };
+        let reported = Some(Found { usage: Some(usage), progress, is_done: false });
+        assert_eq!(bill(ending(200, gone, reported)).expect("a bill").tokens.output, 2, "the report counts");
+    }
+
+    #[test]
+    fn a_cut_or_a_deadline_before_the_response_does_not_take_the_prompt_back() {
+        let ends =
+            [(0, CompletionStatus::Aborted), (0, CompletionStatus::ClientGone), (504, CompletionStatus::Refused)];
+        for (status, end) in ends {
+            let found = bill(ending(status, end, None)).expect("a bill");
+            assert_eq!((found.tokens.input, found.tokens.output), (5, 0), "{status} {end:?}");
+            assert!(found.flags.partial && found.flags.estimated);
+            let unsent = Ending { timing: ExchangeTiming::default(), ..ending(status, end, None) };
+            assert_eq!(bill(unsent), None, "it waited for a connection: {status} {end:?}");
+        }
+        assert_eq!(bill(ending(504, CompletionStatus::Completed, None)), None, "the provider's own");
+    }
+
+    #[test]
+    fn embeddings_without_a_report_cost_their_input() {
+        let facts = |body: &[u8]| read(Endpoint::Embeddings, body, Wanted::default()).expect("valid");
+        let texts = facts(br#"{"model":"m","input":["12345678"]}"#);
+        let found = Bill::of(&texts, &ending(200, CompletionStatus::Completed, None)).expect("a bill");
+        assert_eq!((found.tokens.input, found.tokens.output), (3, 0));
+        let tokens = facts(br#"{"model":"m","input":[1,1,1,1,1,1,1,1,1,1]}"#);
+        let found = Bill::of(&tokens, &ending(200, CompletionStatus::Completed, None)).expect("a bill");
+        assert_eq!((found.tokens.input, found.tokens.output), (10, 0), "tokens are counted");
     }
 
     #[test]

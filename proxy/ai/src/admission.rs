@@ -8,7 +8,7 @@ use weir_spend::{
     Amount, Denial, Tokens, estimate,
     keys::Key,
     meter::{Clock, Reservation},
-    policy::{self, Verdict},
+    policy::{self, Mode, Verdict},
 };
 
 use crate::{account::Identity, metrics::Treatment, plan::Plan, settings::Target, worker::Worker};
@@ -16,8 +16,19 @@ use crate::{account::Identity, metrics::Treatment, plan::Plan, settings::Target,
 /// A request that may go on.
 pub(crate) struct Admitted {
     pub(crate) reservation: Reservation,
+    /// The output tokens that it holds.
+    pub(crate) output_tokens: u64,
     /// The limit of output tokens with which it is forwarded, if its key has one.
     pub(crate) output_limit: Option<u64>,
+}
+
+/// A request before it is admitted.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    pub(crate) source: IpAddr,
+    pub(crate) facts: &'a Facts,
+    /// No provider bills it.
+    pub(crate) is_free: bool,
 }
 
 /// The clocks of a request.
@@ -49,7 +60,7 @@ pub(crate) fn served<'a>(target: &'a Target, alias: &'a str) -> &'a str {
 pub(crate) fn admit(
     worker: &Worker,
     key: Option<&Key>,
-    (source, facts): (IpAddr, &Facts),
+    Candidate { source, facts, is_free }: Candidate<'_>,
     plan: &Plan,
     identity: &Identity,
     clocks: Clocks,
@@ -64,7 +75,7 @@ pub(crate) fn admit(
         &policy::Facts {
             source,
             model: &identity.model,
-            is_priced: models.iter().all(|model| prices.price(model, tier).is_some()),
+            is_priced: is_free || models.iter().all(|model| prices.price(model, tier).is_some()),
             tools: Some(&tools),
             prompt_bytes: facts.prompt_bytes(),
             output_tokens,
@@ -74,25 +85,50 @@ pub(crate) fn admit(
         Verdict::Allow { output_tokens, observed } => (output_tokens, observed),
         Verdict::Refuse(denial) => return Err(denial),
     };
-    let tokens = most(facts, limit.unwrap_or(worker.settings.reserved_output_tokens));
+    let tokens = match is_free {
+        true => Tokens::default(),
+        false => most(facts, limit.unwrap_or(worker.settings.reserved_output_tokens)),
+    };
     // A fallback may cost more than the first choice.
     let money = models.iter().map(|model| prices.cost(model, tier, &tokens).money).max().unwrap_or(0);
     let amount = Amount { tokens: tokens.total(), money };
     let clock = Clock { now: clocks.now, unix_seconds: clocks.unix.as_secs() };
     let reservation = worker.meter.reserve(key, amount, clock, |day, out| {
-        identity.write_crash(amount, prices.version(), clocks.unix, day, out);
+        if !is_free {
+            identity.write_crash(amount, prices.version(), clocks.unix, day, out);
+        }
     })?;
     for denial in [observed, reservation.observed()].into_iter().flatten() {
         worker.metrics.denied(denial.reason(), Treatment::Observed);
     }
-    let output_limit = limit.filter(|limit| output_tokens != Some(*limit));
-    Ok(Admitted { reservation, output_limit })
+    let output_limit = limit.filter(|limit| !is_free && output_tokens != Some(*limit));
+    Ok(Admitted { reservation, output_tokens: tokens.output, output_limit })
 }
 
 /// The most tokens that a request may use.
 fn most(facts: &Facts, output_tokens: u64) -> Tokens {
     let output_tokens = if facts.endpoint == Endpoint::Embeddings { 0 } else { output_tokens };
-    estimate(facts.prompt_bytes(), output_tokens, facts.options.answers())
+    // Tokens by their numbers have two bytes at the least, and the estimate takes three.
+    let prompt_bytes = facts.prompt_bytes().max(facts.items.tokens.saturating_mul(3));
+    estimate(prompt_bytes, output_tokens, facts.answers())
+}
+
+/// Whether a key may be used from an address. Requests without facts have no other judge.
+///
+/// # Errors
+/// A policy of the key forbids it.
+pub(crate) fn source(worker: &Worker, key: Option<&Key>, source: IpAddr) -> Result<(), Denial> {
+    for level in key.map_or(&[][..], Key::levels) {
+        let policy = &level.policy;
+        if policy.sources.is_empty() || policy.sources.iter().any(|net| net.contains(source)) {
+            continue;
+        }
+        match policy.mode {
+            Mode::Enforce => return Err(Denial::Source),
+            Mode::Observe => worker.metrics.denied(Denial::Source.reason(), Treatment::Observed),
+        }
+    }
+    Ok(())
 }
 
 /// The name of a tool for a policy. One without a name fits only a rule for all.

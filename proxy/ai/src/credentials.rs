@@ -10,6 +10,19 @@ const KEY_FIELDS: [&[u8]; 2] = [b"x-api-key", b"api-key"];
 /// Fields by which a client chooses among its accounts at a provider. Without its key they mean nothing.
 const ACCOUNT_FIELDS: [&[u8]; 2] = [b"openai-organization", b"openai-project"];
 
+/// Fields of a response that name the account at a provider, or tie the client to it.
+const RESPONSE_FIELDS: [&[u8]; 4] =
+    [b"openai-organization", b"openai-project", b"anthropic-organization-id", b"set-cookie"];
+
+/// Removes the fields that tell of the account at a provider from the head of its response, if the account is that of the gateway.
+pub(crate) fn hide_account(fields: &mut Fields, provider: &Provider) {
+    if provider.api_key.is_some() {
+        RESPONSE_FIELDS.into_iter().for_each(|name| {
+            fields.remove_named(name);
+        });
+    }
+}
+
 /// The key that a client has sent. Empty: it has sent none, or several.
 pub(crate) fn of_client(fields: &Fields) -> &[u8] {
     let bearer = fields.all(Known::Authorization).map(|value| bearer(value).unwrap_or_default());
@@ -32,7 +45,7 @@ pub(crate) fn swap(fields: &mut Fields, provider: &Provider, is_ours: bool) {
         return;
     }
     fields.remove(Known::Authorization);
-    KEY_FIELDS.into_iter().chain(ACCOUNT_FIELDS).for_each(|name| {
+    KEY_FIELDS.into_iter().chain(ACCOUNT_FIELDS).chain([&b"cookie"[..]]).for_each(|name| {
         fields.remove_named(name);
     });
     let Some(key) = &provider.api_key else { return };
@@ -83,15 +96,22 @@ mod tests {
 
     #[test]
     fn no_key_of_a_client_goes_on_beside_that_of_the_provider() {
-        let sent = [("Authorization", "Bearer k"), ("x-api-key", "k"), ("OpenAI-Organization", "o"), ("Accept", "a")];
+        let sent = [
+            ("Authorization", "Bearer k"),
+            ("x-api-key", "k"),
+            ("OpenAI-Organization", "o"),
+            ("Cookie", "c"),
+            ("Accept", "a"),
+        ];
         let swapped = |dialect, api_key: Option<&str>, is_ours| {
             let api_key = api_key.map(|key| Secret::new(key.as_bytes().to_vec()));
-            let provider = Provider { dialect, api_key, base_path: "/v1".into(), host: "h".into() };
+            let provider =
+                Provider { dialect, api_key, base_path: "/v1".into(), host: "h".into(), include_usage: true };
             let mut fields = fields(&sent);
             swap(&mut fields, &provider, is_ours);
             written(&fields)
         };
-        let all = "Authorization: Bearer k\r\nx-api-key: k\r\nOpenAI-Organization: o\r\nAccept: a\r\n";
+        let all = "Authorization: Bearer k\r\nx-api-key: k\r\nOpenAI-Organization: o\r\nCookie: c\r\nAccept: a\r\n";
         assert_eq!(swapped(ProviderDialect::OpenAi, None, false), all, "it is the client's own");
         assert_eq!(swapped(ProviderDialect::OpenAi, None, true), "Accept: a\r\n");
         assert_eq!(swapped(ProviderDialect::OpenAi, Some("p"), true), "Accept: a\r\nauthorization: Bearer p\r\n");

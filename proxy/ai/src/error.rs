@@ -28,7 +28,10 @@ pub(crate) enum ErrorForm {
 impl ErrorForm {
     /// The form for the clients of a path.
     pub(crate) fn of_path(path: &str) -> Self {
-        if crate::surface::without_version(path).starts_with("/messages") { Self::Anthropic } else { Self::OpenAi }
+        // Slashes are merged behind the first look at a path.
+        let path = path.trim_start_matches('/');
+        let path = path.strip_prefix("v1/").unwrap_or(path).trim_start_matches('/');
+        if path.starts_with("messages") { Self::Anthropic } else { Self::OpenAi }
     }
 }
 
@@ -89,6 +92,14 @@ impl ApiError {
         "unsupported_endpoint",
         Some("model"),
         "The provider of the model has no such endpoint, and the gateway does not translate.",
+    );
+    pub(crate) const MISSING_MODEL: Self =
+        Self::fixed(400, "missing_required_parameter", Some("model"), "The request names no model.");
+    pub(crate) const WEB_PAGE: Self = Self::fixed(
+        403,
+        "origin_not_allowed",
+        None,
+        "The gateway takes no requests of web pages of other sites, and none for a name of another machine.",
     );
     pub(crate) const BACKGROUND: Self = Self::fixed(
         400,
@@ -209,13 +220,16 @@ pub(crate) fn formatted(facts: &RefusalFacts, form: ErrorForm) -> FormattedRefus
     FormattedRefusal { content_type: CONTENT_TYPE, body: error.body(form).into(), fields: error.fields() }
 }
 
-/// The form of refusals before a request has a filter.
-#[derive(Debug)]
-pub(crate) struct ListenerForm;
-
-impl RefusalFormat for ListenerForm {
+impl RefusalFormat for ErrorForm {
     fn format(&self, facts: &RefusalFacts) -> FormattedRefusal {
-        formatted(facts, ErrorForm::OpenAi)
+        formatted(facts, *self)
+    }
+
+    fn for_target(&self, target: &[u8]) -> Option<&'static dyn RefusalFormat> {
+        match Self::of_path(std::str::from_utf8(target).unwrap_or_default()) {
+            Self::OpenAi => None,
+            Self::Anthropic => Some(&Self::Anthropic),
+        }
     }
 }
 
@@ -268,6 +282,8 @@ mod tests {
             "invalid_json"
         );
         assert_eq!(ErrorForm::of_path("/v1/messages"), ErrorForm::Anthropic);
+        assert_eq!(ErrorForm::of_path("//v1//messages"), ErrorForm::Anthropic);
+        assert_eq!(ErrorForm::of_path("/messages/count_tokens"), ErrorForm::Anthropic);
         assert_eq!(ErrorForm::of_path("/v1/chat/completions"), ErrorForm::OpenAi);
     }
 

@@ -8,7 +8,7 @@ use weir_http::{
 };
 use weir_route::{Route, RouteTable, host::HostMatch, path::PathMatch, split::Split};
 
-use crate::{error::ListenerForm, settings::AiListenerSettings};
+use crate::{error::ErrorForm, settings::AiListenerSettings};
 
 /// The settings of the HTTP listener. Its filter decides on everything but the probe.
 pub(crate) fn settings(own: &AiListenerSettings) -> HttpListenerSettings {
@@ -30,9 +30,11 @@ pub(crate) fn settings(own: &AiListenerSettings) -> HttpListenerSettings {
         names: Vec::new(),
     };
     HttpListenerSettings {
-        refusal_format: Some(Arc::new(ListenerForm)),
+        refusal_format: Some(Arc::new(ErrorForm::OpenAi)),
         // A response that is no stream has its head when the model is done.
         response_timeout: own.request_timeout,
+        // It bounds the upload, too.
+        request_timeout: Some(own.request_timeout),
         request_id: true,
         // A content type must not get a request past its key.
         grpc_calls: false,

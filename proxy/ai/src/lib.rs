@@ -17,6 +17,8 @@
 //! | `plan` | the targets of a model, in the order in which they are tried |
 //! | `admission` | key, policy, rates and budgets of a request |
 //! | `response` | the response of a provider while it passes, and its usage |
+//! | `retry_after` | the pause that a provider demands |
+//! | `web_page` | requests that a web page of a foreign site makes a browser send |
 //! | `account` | settlement and usage record of a request that is over |
 //! | `error` | refusals in the form of the dialect |
 //! | `models` | the list of models |
@@ -36,10 +38,12 @@ mod metrics;
 mod models;
 mod plan;
 mod response;
+mod retry_after;
 mod service;
 pub mod settings;
 mod spend;
 mod surface;
+mod web_page;
 mod worker;
 
 pub use service::{AiUpstream, Service};

@@ -4,16 +4,19 @@ use bytes::Bytes;
 use weir_http::filter::WholeResponse;
 use weir_http_codec::{Fields, Known};
 use weir_json_codec::write::string;
-use weir_spend::{keys::Key, policy::Policy};
+use weir_spend::{
+    keys::Key,
+    policy::{Mode, Policy},
+};
 
 use crate::settings::Model;
 
-/// Whether a key may see a model: none of its policies forbids it.
+/// Whether a key may see a model: none of its policies forbids it. One that only observes forbids nothing.
 fn may_use(key: Option<&Key>, model: &str) -> bool {
     let permits = |policy: &Policy| {
         let is_allowed =
             policy.models_allowed.is_empty() || policy.models_allowed.iter().any(|glob| glob.matches(model));
-        is_allowed && !policy.models_denied.iter().any(|glob| glob.matches(model))
+        policy.mode == Mode::Observe || is_allowed && !policy.models_denied.iter().any(|glob| glob.matches(model))
     };
     key.is_none_or(|key| key.levels().iter().all(|level| permits(&level.policy)))
 }
@@ -21,8 +24,12 @@ fn may_use(key: Option<&Key>, model: &str) -> bool {
 /// All models that a key may use. A pattern is no name, so it is not listed.
 pub(crate) fn list(models: &[Model], key: Option<&Key>) -> WholeResponse {
     let names = models.iter().filter(|model| model.name.is_exact()).map(|model| model.name.text());
+    listed(names.filter(|name| may_use(key, name)))
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> WholeResponse {
     let mut out = b"{\"object\":\"list\",\"data\":[".to_vec();
-    for (at, name) in names.filter(|name| may_use(key, name)).enumerate() {
+    for (at, name) in names.enumerate() {
         if at > 0 {
             out.push(b',');
         }
@@ -30,6 +37,33 @@ pub(crate) fn list(models: &[Model], key: Option<&Key>) -> WholeResponse {
     }
     out.extend_from_slice(b"]}");
     response(out)
+}
+
+/// The list where the configuration names no models: the exact names that a key may use by its own list. `None`: it has none, and the
+/// provider knows its models.
+pub(crate) fn of_key(key: Option<&Key>) -> Option<WholeResponse> {
+    let mut policies = policies(key).filter(|policy| !policy.models_allowed.is_empty()).peekable();
+    policies.peek()?;
+    let mut names: Vec<&str> = Vec::new();
+    for glob in policies.flat_map(|policy| &policy.models_allowed) {
+        if glob.is_exact() && may_use(key, glob.text()) && !names.contains(&glob.text()) {
+            names.push(glob.text());
+        }
+    }
+    Some(listed(names.into_iter()))
+}
+
+/// Whether a key may see the description of a model by its provider. `name`: as the path has it. With escapes it may be another one for the
+/// provider.
+pub(crate) fn may_forward(key: Option<&Key>, name: &str) -> bool {
+    let mut rules =
+        policies(key).filter(|policy| !policy.models_allowed.is_empty() || !policy.models_denied.is_empty());
+    may_use(key, name) && (rules.next().is_none() || !name.contains('%'))
+}
+
+/// The policies of a key that refuse.
+fn policies(key: Option<&Key>) -> impl Iterator<Item = &Policy> {
+    key.map_or(&[][..], Key::levels).iter().map(|level| &*level.policy).filter(|policy| policy.mode == Mode::Enforce)
 }
 
 /// One of them. `None`: there is none of this name for the key.

@@ -1,11 +1,8 @@
 //! The targets of a request, in the order in which they are tried.
 
-use std::{
-    hash::{DefaultHasher, Hasher as _},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use weir_analysis::ai::Endpoint;
+use weir_analysis::ai::{Endpoint, Facts};
 
 use crate::{
     error::ApiError,
@@ -55,11 +52,29 @@ impl Plan {
     }
 }
 
-/// The number of a text, as uniform as one by chance: the same in each process.
+/// The number of a text, as uniform as one by chance: the same in each process and version. FNV-1a, whose high bits a step of
+/// SplitMix64 makes uniform.
 pub(crate) fn number(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(text.as_bytes());
-    hasher.finish()
+    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
+    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+/// The share that decides on the first target of a request. `None`: chance decides. `key`: the name of the client's key.
+///
+/// A provider keeps its responses unless the client forbids it, and no other provider can go on from them. So all such requests of a key
+/// have one target; without keys it is the first.
+pub(crate) fn share(facts: &Facts, key: Option<&str>) -> Option<u64> {
+    let options = &facts.options;
+    let is_bound = options.previous_response.is_some() || options.conversation.is_some();
+    let is_stored = facts.endpoint == Endpoint::Responses && options.store.is_none_or(|flag| flag.value);
+    if is_bound || is_stored {
+        return Some(key.map_or(0, number));
+    }
+    // The same cache key leads to the same target, whose cache is warm.
+    options.prompt_cache_key.as_ref().map(|key| number(&key.text))
 }
 
 /// The position of the first target, by weight.
@@ -76,6 +91,21 @@ fn chosen(targets: &[Target], random: u64) -> Option<usize> {
     by_weight.or((!targets.is_empty()).then_some(0))
 }
 
+impl Plan {
+    /// Leaves out the targets that would need a translation.
+    ///
+    /// # Errors
+    /// No target speaks the dialect of the endpoint.
+    pub(crate) fn untranslated(mut self, providers: &[Arc<Provider>], endpoint: Endpoint) -> Result<Self, ApiError> {
+        let is_anthropic = endpoint == Endpoint::Messages;
+        self.targets.retain(|target| {
+            let provider = providers.get(target.upstream);
+            provider.is_some_and(|one| (one.dialect == ProviderDialect::Anthropic) == is_anthropic)
+        });
+        if self.targets.is_empty() { Err(ApiError::OTHER_DIALECT) } else { Ok(self) }
+    }
+}
+
 /// Whether a dialect has an endpoint.
 const fn serves(dialect: ProviderDialect, endpoint: Endpoint) -> bool {
     matches!(dialect, ProviderDialect::Anthropic) == matches!(endpoint, Endpoint::Messages)
@@ -83,12 +113,15 @@ const fn serves(dialect: ProviderDialect, endpoint: Endpoint) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use weir_analysis::ai::{Wanted, read};
     use weir_spend::Glob;
 
     use super::*;
 
     fn providers() -> Vec<Arc<Provider>> {
-        let of = |dialect| Arc::new(Provider { dialect, api_key: None, base_path: "".into(), host: "".into() });
+        let of = |dialect| {
+            Arc::new(Provider { dialect, api_key: None, base_path: "".into(), host: "".into(), include_usage: true })
+        };
         [ProviderDialect::OpenAi, ProviderDialect::Azure, ProviderDialect::Anthropic].map(of).to_vec()
     }
 
@@ -137,6 +170,32 @@ mod tests {
         let ones = (0..200).filter(|count| first(&format!("key {count}")) == 1).count();
         assert!((60..140).contains(&ones), "{ones}");
         assert_eq!(first("the same"), first("the same"));
+    }
+
+    #[test]
+    fn the_number_of_a_text_is_the_same_in_each_version() {
+        assert_eq!((number(""), number("team")), (0xf52a_15e9_a9b5_e89b, 0xf163_f1f0_a51b_457a));
+    }
+
+    #[test]
+    fn responses_that_are_kept_have_the_target_of_their_key() {
+        let share = |endpoint, body: &str, key| {
+            super::share(&read(endpoint, body.as_bytes(), Wanted::default()).expect("valid"), key)
+        };
+        let responses = |body, key| share(Endpoint::Responses, body, key);
+        let first = responses("{}", Some("team"));
+        assert!(first.is_some() && first != responses("{}", Some("other")));
+        for body in [
+            r#"{"previous_response_id":"r"}"#,
+            r#"{"conversation":{"id":"c"},"store":false}"#,
+            r#"{"store":true,"prompt_cache_key":"k"}"#,
+        ] {
+            assert_eq!(responses(body, Some("team")), first, "{body}");
+            assert_eq!(responses(body, None), Some(0), "{body}");
+        }
+        assert_eq!(responses(r#"{"store":false}"#, Some("team")), None);
+        assert_eq!(share(Endpoint::Chat, "{}", Some("team")), None);
+        assert_eq!(share(Endpoint::Chat, r#"{"prompt_cache_key":"k"}"#, None), Some(number("k")));
     }
 
     #[test]

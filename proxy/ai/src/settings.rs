@@ -65,6 +65,8 @@ pub struct AiListenerSettings {
     pub body_bytes_max: u64,
     /// See [`RESERVED_OUTPUT_TOKENS`].
     pub reserved_output_tokens: u64,
+    /// Requests are refused that a page of a foreign site makes a browser send. For a listener of this machine without keys.
+    pub refuses_web_pages: bool,
     /// The snapshot of the keys, which all workers share.
     pub ring: SharedRing,
 }
@@ -137,6 +139,8 @@ pub struct Provider {
     pub base_path: Box<str>,
     /// Its Host.
     pub host: Box<str>,
+    /// It takes `stream_options.include_usage`, which OpenAI's API has: requests of streams get it.
+    pub include_usage: bool,
 }
 
 /// Budgets and usage of the process.

@@ -13,8 +13,8 @@ pub(crate) enum Surface {
     Model(usize),
     /// It is forwarded as it is.
     Forwarded,
-    /// The same of one that no provider bills: it counts the tokens of a request.
-    Count,
+    /// A body with facts that no provider bills: the tokens of such a request are counted.
+    Count(Endpoint),
     /// The path exists, and not with this method.
     WrongMethod(&'static str),
     /// The path does not exist.
@@ -41,8 +41,14 @@ const FORWARDED: [&str; 16] = [
     "/rerank",
 ];
 
-/// Those of them that count tokens.
-const COUNTS: [&str; 2] = ["/messages/count_tokens", "/responses/input_tokens"];
+/// The endpoint whose tokens a path counts.
+fn counted(path: &str) -> Option<Endpoint> {
+    match path {
+        "/messages/count_tokens" => Some(Endpoint::Messages),
+        "/responses/input_tokens" => Some(Endpoint::Responses),
+        _ => None,
+    }
+}
 
 /// The path without the version in front, which is optional.
 pub(crate) fn without_version(path: &str) -> &str {
@@ -70,12 +76,13 @@ impl Surface {
                 _ => Self::WrongMethod("POST"),
             };
         }
+        if let Some(endpoint) = counted(own) {
+            return if method == b"POST" { Self::Count(endpoint) } else { Self::WrongMethod("POST") };
+        }
         let model = own.strip_prefix("/models/").filter(|name| !name.is_empty());
         match (method, model) {
             (b"GET" | b"HEAD", None) if own == "/models" => Self::Models,
             (b"GET" | b"HEAD", Some(name)) => Self::Model(path.len() - name.len()),
-            (b"POST", None) if COUNTS.contains(&own) => Self::Count,
-            (_, None) if COUNTS.contains(&own) => Self::WrongMethod("POST"),
             (_, model) if model.is_some() || own == "/models" => Self::WrongMethod("GET, HEAD"),
             _ if is_forwarded(own) => Self::Forwarded,
             _ => Self::Unknown,
@@ -108,7 +115,8 @@ mod tests {
             ("POST", "/v1/models", Surface::WrongMethod("GET, HEAD")),
             ("DELETE", "/v1/models/m", Surface::WrongMethod("GET, HEAD")),
             ("POST", "/v1/audio/speech", Surface::Forwarded),
-            ("POST", "/v1/messages/count_tokens", Surface::Count),
+            ("POST", "/v1/messages/count_tokens", Surface::Count(Endpoint::Messages)),
+            ("POST", "/responses/input_tokens", Surface::Count(Endpoint::Responses)),
             ("GET", "/v1/responses/input_tokens", Surface::WrongMethod("POST")),
             ("POST", "/v1/audiobooks", Surface::Unknown),
             ("POST", "/v1/v1/chat/completions", Surface::Unknown),

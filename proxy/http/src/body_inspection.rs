@@ -26,7 +26,12 @@ impl BodyInspection {
         if request.upgrade != RequestedUpgrade::None {
             return None;
         }
-        let buffer_bytes = match filter_handle.with(|filter| filter.inspect(head, &filter_handle.caller().borrow())) {
+        let look = filter_handle.with(|filter| filter.inspect(head, &filter_handle.caller().borrow()));
+        if let Some(refused) = filter_handle.with(|filter| filter.refuse_head()) {
+            let refused = Self { refused: Some(refused), ..Self::new(filter_handle.clone(), 0) };
+            return Some(Box::new(RefCell::new(refused)));
+        }
+        let buffer_bytes = match look {
             Inspect::No => return None,
             Inspect::Streaming if request.body == BodyLength::Exact(0) => return None,
             Inspect::Streaming => 0,
@@ -37,6 +42,11 @@ impl BodyInspection {
 
     pub(crate) fn new(filter_handle: Rc<FilterHandle>, buffer_bytes: usize) -> Self {
         Self { filter_handle, buffer_bytes, is_over: false, refused: None }
+    }
+
+    /// The filter has refused the request.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused.is_some()
     }
 
     /// Bytes to buffer before the choice. 0: the filter makes none.

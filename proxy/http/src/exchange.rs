@@ -78,6 +78,9 @@ async fn forward<'r>(
     // sees it on its way, and may choose another target once it has seen enough.
     let retry = action.retry.as_deref().unwrap_or(&settings.retry);
     let inspection = BodyInspection::begin(head, request);
+    if let Some(refused) = inspection.as_deref().filter(|inspection| inspection.borrow().is_refused()) {
+        return respond::refuse_inspected(client, request, &mut refused.borrow_mut());
+    }
     let chosen_after = inspection.as_deref().map_or(0, |inspection| inspection.borrow().buffer_bytes());
     let buffer = BufferPlan::of(client, request, head, routed, settings, chosen_after);
     let mirror_copy = RefCell::new(mirror_copy(&connection, routing, routed, head, request));

@@ -5,9 +5,9 @@
 //! response it still has the state of the request. The calls for one request, in their order:
 //!
 //! 1. [`FilterFactory::create`], when the route takes the request, and before its policies.
-//! 2. [`HttpFilter::inspect`], once the policies have let the request through; then [`HttpFilter::request_data`] for each piece of a body
-//!    as it arrives, and [`HttpFilter::request_end`] with the end of the body. [`HttpFilter::choose_upstream`] comes before an origin
-//!    gets the request: behind the buffered pieces, and behind the end if that was among them. It also changes the buffered body.
+//! 2. [`HttpFilter::inspect`], once the policies have let the request through, and [`HttpFilter::refuse_head`]; then
+//!    [`HttpFilter::request_data`] for each piece of a body as it arrives, and [`HttpFilter::request_end`] with the end of the body.
+//!    [`HttpFilter::choose_upstream`] comes before an origin gets the request: behind the buffered pieces, and behind the end if that was among them. It also changes the buffered body.
 //!    [`HttpFilter::attempt_failed`] may lead to another choice, until the client has a part of a response.
 //! 3. [`HttpFilter::tap`] with the head of a final response that has a body, and [`HttpFilter::response_head`] with every final head that
 //!    is sent; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece, [`HttpFilter::flush`] whenever nothing more is there
@@ -71,6 +71,12 @@ pub trait HttpFilter {
     /// the upstream of the route. A request without a body has nothing to inspect, and [`Inspect::Buffered`] asks for the choice.
     fn inspect(&mut self, _head: &RequestHead, _caller: &Caller) -> Inspect {
         Inspect::No
+    }
+
+    /// The response with which a request is refused by its head alone, behind [`HttpFilter::inspect`]: no byte of its body is waited
+    /// for, and a client that expects a 100 gets this instead. Calls of gRPC are refused, too. `None`: the request goes on.
+    fn refuse_head(&mut self) -> Option<WholeResponse> {
+        None
     }
 
     /// Looks at the next piece of the request body, before it goes on. Each byte comes once and in order, also if the body is sent again to

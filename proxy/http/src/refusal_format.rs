@@ -11,6 +11,12 @@ use weir_http_codec::Fields;
 pub trait RefusalFormat: fmt::Debug + Send + Sync {
     /// The form of one refusal.
     fn format(&self, facts: &RefusalFacts) -> FormattedRefusal;
+
+    /// The format for requests with this target, if APIs of several shapes share the listener. It is that of refusals before the request
+    /// has a filter. `None`: this one.
+    fn for_target(&self, _target: &[u8]) -> Option<&'static dyn RefusalFormat> {
+        None
+    }
 }
 
 /// The facts of a refusal.

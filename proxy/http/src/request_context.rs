@@ -20,6 +20,7 @@ use crate::{
     grpc,
     metrics::RouteMetrics,
     policies::PolicyFields,
+    refusal_format::RefusalFormat,
     settings::HttpListenerSettings,
     stopwatch::Phase,
     upgrade::RequestedUpgrade,
@@ -65,6 +66,8 @@ pub(crate) struct RequestContext {
     pub(crate) client: OnceCell<IpAddr>,
     /// A cookie for the client, by which it is recognised.
     pub(crate) affinity_cookie: OnceCell<Box<[u8]>>,
+    /// The format of its refusals by its target. `None`: that of the listener.
+    pub(crate) refusal_format: Option<&'static dyn RefusalFormat>,
 }
 
 impl RequestContext {
@@ -179,6 +182,7 @@ impl RequestContext {
             coding: None,
             client: OnceCell::new(),
             affinity_cookie: OnceCell::new(),
+            refusal_format: settings.refusal_format.as_ref().and_then(|format| format.for_target(head.target())),
         }
     }
 }

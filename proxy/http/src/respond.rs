@@ -12,7 +12,6 @@ use crate::{
     connection::Connection,
     failure::{AttemptFailure, INSPECTED},
     filter::WholeResponse,
-    filter_handle::FilterHandle,
     local_response::LocalResponse,
     refusal::Refusal,
     refusal_format::RefusalFacts,
@@ -110,7 +109,7 @@ pub(crate) fn refuse_for(
     let own = request.policy_fields.get().map(|fields| fields.own());
     let mut response = refusal.response(own, connection.service.sessions.chance());
     if !request.is_grpc {
-        response = format(&connection, request.filter_handle.get().map(|handle| &**handle), &refusal, response);
+        response = format(&connection, Some(request), &refusal, response);
     }
     change_head(request, &mut response);
     let after = client.reply(request, &response, refusal.closes, refusal.reason);
@@ -123,17 +122,19 @@ pub(crate) fn malformed(connection: &Connection, refusal: &Refusal) -> LocalResp
     format(connection, None, refusal, refusal.response(None, connection.service.sessions.chance()))
 }
 
-/// Gives a refusal the form of the filter, or else of the listener, if one has it.
+/// Gives a refusal the form of the filter, or else that of the target or of the listener, if one has it.
 fn format(
     connection: &Connection,
-    filter_handle: Option<&FilterHandle>,
+    request: Option<&RequestContext>,
     refusal: &Refusal,
     response: LocalResponse,
 ) -> LocalResponse {
     let retry_after = response.head.fields.get(Known::RetryAfter);
     let retry_after = retry_after.and_then(|value| std::str::from_utf8(value).ok()?.trim().parse().ok());
     let facts = RefusalFacts { status: refusal.status, reason: refusal.reason, text: refusal.text, retry_after };
+    let filter_handle = request.and_then(|request| request.filter_handle.get());
     let own = filter_handle.and_then(|handle| handle.with(|filter| filter.format_refusal(&facts)));
+    let own = own.or_else(|| Some(request?.refusal_format?.format(&facts)));
     let form = own.or_else(|| connection.service.http().refusal_format.as_ref().map(|one| one.format(&facts)));
     match form {
         Some(form) => response.formatted(form),

@@ -33,7 +33,7 @@ fn each_mistake_has_a_line_and_a_remedy() {
     let many = format!("[[listener.ai.model]]\nname = \"m\"\n{}", target.repeat(9));
     let rows: &[(&str, String, &str, &str)] = &[
         ("0.0.0.0:8000", String::new(), "", "lets everybody spend"),
-        (here, "allow_open = true".to_owned(), "", "changes nothing here"),
+        (here, key("").replacen("keys", "allow_open = true\nkeys", 1), "", "changes nothing here"),
         (here, "keys = \"required\"".to_owned(), "", "refuses every request"),
         (here, key("").replace("required", "none"), "", "clients need no key"),
         (here, key("").replace(HASH, "abc"), "", "is no SHA-256"),
@@ -50,6 +50,9 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, model("m").replace("\"u\"", "\"w\""), "", "does not exist"),
         (here, price.repeat(2), "", "two prices for the same tier"),
         (here, String::new(), "base_path = \"v1\"", "is no path"),
+        (here, String::new(), "base_path = \"/v1 x\"", "is not a word"),
+        (here, String::new(), "base_path = \"/v1\\r\\nx\"", "is not a word"),
+        (here, String::new(), "dialect = \"anthropic\"\ninclude_usage = false", "has no effect"),
         (here, String::new(), "api_key = { env = \"REDIS_PASSWORD\" }", "no header field can have"),
     ];
     for (bind, listener, upstream, words) in rows {
@@ -61,6 +64,48 @@ fn each_mistake_has_a_line_and_a_remedy() {
         assert_eq!(found.iter().count(), 1, "{words}: {found}");
     }
     assert!(findings(here, &(key("") + &model("m") + price), "base_path = \"/\"").is_empty());
+}
+
+#[test]
+fn a_key_in_clear_text_has_a_warning_unless_it_stays_in_a_private_network() {
+    let warned = |endpoint: &str, tls: &str| {
+        let key = "api_key = { env = \"ADMIN_TOKEN\" }";
+        let file = format!(
+            "[[listener]]\nname = \"ai\"\nprotocol = \"ai\"\nbind = \"127.0.0.1:8000\"\nupstream = \"u\"\n\
+             [[upstream]]\nname = \"u\"\nendpoints = [\"{endpoint}\"]\n{tls}\n[upstream.ai]\n{key}\n"
+        );
+        let snapshot = check(&file, "weir.toml", Path::new(""), &Memory::furnished()).expect("valid");
+        let found: Vec<_> = snapshot.warnings.iter().map(|one| one.message.clone()).collect();
+        assert!(found.iter().all(|message| message.contains("in clear text")), "{found:?}");
+        !found.is_empty()
+    };
+    for far in ["api.openai.com:443", "203.0.113.7:8000", "[2001:db8::1]:80"] {
+        assert!(warned(far, "") && !warned(far, "[upstream.tls]"), "{far}");
+    }
+    for near in
+        ["127.0.0.1:1", "10.0.0.7:1", "[fd00::1]:1", "vllm:8000", "llm.svc.cluster.local:1", "unix:/run/llm.sock"]
+    {
+        assert!(!warned(near, ""), "{near}");
+    }
+}
+
+#[test]
+fn a_listener_without_keys_refuses_web_pages_unless_it_is_open_to_all() {
+    let refuses = |bind: &str, listener: &str| {
+        let file = format!(
+            "[[listener]]\nname = \"ai\"\nprotocol = \"ai\"\nbind = \"{bind}\"\nupstream = \"u\"\n[listener.ai]\n\
+             {listener}\n[[upstream]]\nname = \"u\"\nendpoints = [\"127.0.0.1:8001\"]\n"
+        );
+        let snapshot = check(&file, "weir.toml", Path::new(""), &Memory::furnished()).expect("valid");
+        match &snapshot.listener("ai").expect("the listener").protocol {
+            ListenerProtocol::Ai(settings) => settings.refuses_web_pages,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(refuses("127.0.0.1:8000", ""));
+    assert!(!refuses("127.0.0.1:8000", "allow_open = true"));
+    assert!(!refuses("127.0.0.1:8000", "keys = \"required\""));
+    assert!(!refuses("unix:/run/weir.sock", "") && !refuses("0.0.0.0:8000", "allow_open = true"));
 }
 
 #[test]

@@ -13,6 +13,15 @@ pub struct Wanted {
     pub prompts: bool,
 }
 
+/// The items of a prompt that is an array, in completions and embeddings. One text has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PromptItems {
+    /// Prompts: texts, and arrays of tokens. Completions generate an answer for each.
+    pub prompts: u64,
+    /// Tokens by their numbers, in the array itself or in arrays within it. A token has two bytes at the least.
+    pub tokens: u64,
+}
+
 /// The facts of one body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -30,6 +39,8 @@ pub struct Facts {
     pub messages: Span,
     /// Items of it, if it is an array: messages, texts or tokens.
     pub messages_count: u64,
+    /// The kinds of these items, if the endpoint takes prompts: completions and embeddings.
+    pub items: PromptItems,
     /// The instructions, or the system prompt, if they stand apart.
     pub instructions: Span,
     /// Empty unless [`Wanted::prompts`] was set.
@@ -46,9 +57,21 @@ impl Facts {
             tools: Tools::default(),
             messages: Span::default(),
             messages_count: 0,
+            items: PromptItems::default(),
             instructions: Span::default(),
             prompts: Prompts::default(),
         }
+    }
+
+    /// Answers that the request makes a server generate, at least 1: so many for each prompt.
+    pub fn answers(&self) -> u64 {
+        let prompts = if self.endpoint == Endpoint::Completions { self.items.prompts.max(1) } else { 1 };
+        self.options.answers().saturating_mul(prompts)
+    }
+
+    /// Tokens of the prompt by estimate. `token_bytes`: bytes of text for a token, at least 1. Tokens by number are counted.
+    pub fn prompt_tokens(&self, token_bytes: u64) -> u64 {
+        self.prompt_bytes().div_ceil(token_bytes.max(1)).max(self.items.tokens)
     }
 
     /// Bytes of the prompt as it came, tools included: the base of an estimate.

@@ -61,6 +61,8 @@ pub enum Field {
     Messages,
     /// An item of them.
     Message,
+    /// An item of `input` or `prompt` that is a prompt, or a token of one.
+    PromptItem,
     /// `messages[].role`
     Role,
     /// `input[].type`

@@ -36,7 +36,7 @@ mod tools;
 
 pub use endpoint::Endpoint;
 pub use error::BodyError;
-pub use facts::{Facts, Wanted};
+pub use facts::{Facts, PromptItems, Wanted};
 pub use field::Field;
 pub use limits::{CALLS_MAX, SPANS_MAX, TOKENS_MAX, TOOLS_MAX};
 pub use options::{Flag, Named, Number, Options, StreamOptions};

@@ -130,8 +130,8 @@ const INSTRUCTIONS: Place = Node::value(Field::Instructions);
 
 static CHAT: Place = chat![COUNTED];
 static RESPONSES: Place = responses![COUNTED, INSTRUCTIONS];
-static COMPLETIONS: Place = completions![COUNTED];
-static EMBEDDINGS: Place = body![("input", COUNTED)];
+static COMPLETIONS: Place = completions![COUNTED.items(&PROMPT_ITEM)];
+static EMBEDDINGS: Place = body![("input", COUNTED.items(&PROMPT_ITEM))];
 static MESSAGES: Place = messages![COUNTED, INSTRUCTIONS];
 
 static CHAT_PROMPTS: Place = chat![COUNTED.items(&CHAT_MESSAGE)];
@@ -141,6 +141,7 @@ static EMBEDDINGS_PROMPTS: Place = body![("input", COUNTED.items(&TEXT))];
 static MESSAGES_PROMPTS: Place = messages![COUNTED.items(&ANTHROPIC_MESSAGE), INSTRUCTIONS.items(&SYSTEM_PART)];
 
 static TEXT: Place = Node::value(Field::Text);
+static PROMPT_ITEM: Place = Node::value(Field::PromptItem);
 const RESULT_TEXT: Place = Node::value(Field::ResultText);
 static TEXT_PART: Place = Node::NEW.members(&[("text", TEXT_VALUE), ("refusal", TEXT_VALUE)]);
 static RESULT_PART: Place = Node::NEW.members(&[("text", RESULT_TEXT)]);

@@ -83,6 +83,18 @@ impl Collector {
             Field::Messages => {
                 (facts.messages, facts.messages_count) = (Span::new(value.start, value.end), value.count);
             }
+            Field::PromptItem | Field::Text
+                if matches!(facts.endpoint, Endpoint::Completions | Endpoint::Embeddings) =>
+            {
+                match value.kind {
+                    Kind::Number => facts.items.tokens += 1,
+                    Kind::Array => {
+                        (facts.items.prompts, facts.items.tokens) =
+                            (facts.items.prompts + 1, facts.items.tokens + value.count)
+                    }
+                    _ => facts.items.prompts += 1,
+                }
+            }
             Field::Instructions => facts.instructions = Span::new(value.start, value.end),
             _ => {}
         }

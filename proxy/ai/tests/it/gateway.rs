@@ -39,6 +39,7 @@ pub fn settings() -> AiListenerSettings {
         request_timeout: Duration::from_secs(20),
         body_bytes_max: 1 << 20,
         reserved_output_tokens: 100,
+        refuses_web_pages: false,
         ring: Default::default(),
     }
 }
@@ -70,7 +71,7 @@ pub fn model(name: &str, targets: &[(usize, Option<&str>)]) -> Model {
 /// A provider with a key.
 pub fn provider(dialect: ProviderDialect) -> Provider {
     let api_key = Some(Secret::new(b"provider-key".to_vec()));
-    Provider { dialect, api_key, base_path: "/v1".into(), host: "api.example".into() }
+    Provider { dialect, api_key, base_path: "/v1".into(), host: "api.example".into(), include_usage: true }
 }
 
 /// The gateway in front of an origin that it makes, and of further ones.

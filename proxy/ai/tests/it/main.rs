@@ -1,6 +1,8 @@
 //! The AI gateway in one process: the real listener on one worker, between scripted clients and scripted providers.
 
+mod accounts;
 mod gateway;
+mod heads;
 /// A scripted client of HTTP/2, as the tests of `weir-http` have it.
 #[path = "../../../http/tests/it/http2.rs"]
 #[expect(dead_code, reason = "the tests of weir-http use more of it")]

@@ -298,3 +298,44 @@ fn the_coding_of_the_response_is_the_clients_whatever_becomes_of_the_head() {
     assert!(client.head().contains("content-encoding: gzip\r\n"));
     while client.0.chunk().is_some() {}
 }
+
+/// Refuses requests by their heads.
+#[derive(Debug)]
+struct Heads;
+
+impl FilterFactory for Heads {
+    fn create(&self, _: &RequestHead, _: &Caller) -> Box<dyn HttpFilter> {
+        Box::new(RefusesHead(false))
+    }
+}
+
+struct RefusesHead(bool);
+
+impl HttpFilter for RefusesHead {
+    fn inspect(&mut self, head: &RequestHead, _: &Caller) -> Inspect {
+        self.0 = head.target() == b"/no";
+        Inspect::Buffered(100)
+    }
+
+    fn refuse_head(&mut self) -> Option<WholeResponse> {
+        self.0.then(|| whole(401, "no"))
+    }
+}
+
+#[test]
+fn a_refusal_of_a_head_waits_for_no_body_and_comes_in_place_of_a_100() {
+    let gateway = Gateway::start(Setup::plain(|action| action.filter = Some(Arc::new(Heads))));
+    for expect in ["", "Expect: 100-continue\r\n"] {
+        let mut client = gateway.client();
+        client.send(&format!("POST /no HTTP/1.1\r\nHost: a\r\n{expect}Content-Length: 10\r\n\r\n"));
+        let response = client.response();
+        assert!(response.starts_with("HTTP/1.1 401 ") && response.ends_with("no"), "{response}");
+    }
+    assert!(gateway.origin.is_untouched());
+    let mut client = gateway.client();
+    client.send("POST /yes HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+    let mut origin = gateway.origin.accept();
+    assert!(origin.request().ends_with("hi"));
+    origin.send(OK);
+    assert!(client.response().ends_with("ok"));
+}

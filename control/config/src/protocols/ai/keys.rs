@@ -57,7 +57,9 @@ section! {
     pub(crate) struct ListenerAiSection {
         /// Whether clients need a key of `[[listener.ai.key]]`: `required`, or `none`, for a listener that only this machine reaches.
         default keys: KeyMode = KeyMode::None;
-        /// Permit `keys = "none"` at an address that is not a loopback address or a Unix socket.
+        /// Permit `keys = "none"` at an address that is not a loopback address or a Unix socket. Without it, a listener without keys
+        /// refuses requests that a browser sends for pages of other sites: a foreign `Origin`, or a Host that is no loopback name or
+        /// address.
         default allow_open: bool = false;
         /// From the end of a request to the first event of a stream. Another target of the model may follow, else 504 `ttft_timeout`.
         default first_token_timeout: Period = Period(ai::FIRST_TOKEN_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
@@ -189,6 +191,9 @@ section! {
         optional api_key: SecretRef;
         /// The path in front of its endpoints. Absent: `/v1`, of `azure` `/openai/v1`.
         optional base_path: LongWord;
+        /// Request the usage of streams (`stream_options.include_usage`) where the client does not. `false` for a server that refuses the
+        /// option; the usage of its streams is then estimated.
+        default include_usage: bool = true;
     }
 }
 

@@ -92,6 +92,7 @@ impl Protocol for Ai {
             request_timeout: section.request_timeout.value.0,
             body_bytes_max: section.body_bytes_max.value.bytes(),
             reserved_output_tokens: section.reserved_output_tokens.value.into(),
+            refuses_web_pages: is_for_this_machine(of),
             ring: Default::default(),
         })
     }
@@ -143,8 +144,16 @@ fn check_open(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
         let help = "write keys = \"required\" with [[listener.ai.key]], or allow_open = true";
         error_at(&section.keys, &path, "keys", &what, help, reader);
     }
-    if !is_open && section.allow_open.value {
-        let what = "changes nothing here: it permits keys = \"none\" at an address that others reach";
+    let is_unix = matches!(of.section.bind.as_ref().map(|bind| &bind.value.0), Some(Address::Unix(_)));
+    if section.allow_open.value && (section.keys.value == KeyMode::Required || is_unix) {
+        let what = "changes nothing here: it permits keys = \"none\" at an address that others or browsers reach";
         warn_at(&section.allow_open, &path, "allow_open", what, "remove it", reader);
     }
+}
+
+/// Whether a listener has no keys, and an address that browsers of this machine reach. Pages of other sites must not use them.
+fn is_for_this_machine(of: &ListenerContext<'_>) -> bool {
+    let section = &of.section.own.ai.ai;
+    let is_unix = matches!(of.section.bind.as_ref().map(|bind| &bind.value.0), Some(Address::Unix(_)));
+    section.keys.value == KeyMode::None && !section.allow_open.value && !is_unix
 }

@@ -1,9 +1,11 @@
 //! The provider behind an upstream.
 
-use weir_ai::settings::Provider;
+use std::net::IpAddr;
+
+use weir_ai::settings::{Provider, ProviderDialect};
 use weir_engine::settings::Address;
 
-use crate::checks::error_at;
+use crate::checks::{error_at, table_header, warn_at};
 use crate::protocols::UpstreamContext;
 use crate::reader::Reader;
 
@@ -19,6 +21,11 @@ pub(super) fn provider(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> Pro
     {
         let what = "has characters that no header field can have";
         error_at(key, &path, "api_key", what, "look for blanks and line ends in the secret", reader);
+    }
+    warn_clear_text(of, &path, reader);
+    if !section.include_usage.value && dialect == ProviderDialect::Anthropic {
+        let what = "has no effect: this API always reports the usage of streams";
+        warn_at(&section.include_usage, &path, "include_usage", what, "remove it", reader);
     }
     let base_path = match &section.base_path {
         None => dialect.base_path(),
@@ -37,6 +44,32 @@ pub(super) fn provider(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> Pro
         api_key: section.api_key.as_ref().map(|key| key.value.secret.clone()),
         base_path: base_path.into(),
         host: host.unwrap_or_default().into(),
+        include_usage: section.include_usage.value,
+    }
+}
+
+/// A key that networks between here and the provider can read.
+fn warn_clear_text(of: &UpstreamContext<'_>, path: &str, reader: &mut Reader<'_>) {
+    let Some(key) = &of.section.own.ai.ai.api_key else { return };
+    let far = of.endpoints.iter().find(|endpoint| is_far(&endpoint.value.0));
+    if let (Some(endpoint), None) = (far, &of.section.tls) {
+        let what = format!("goes to {} in clear text", endpoint.value.0);
+        let help = format!("add {} behind the upstream", table_header(&path.replace(".ai", ".tls")));
+        warn_at(key, path, "api_key", &what, help, reader);
+    }
+}
+
+/// Whether an endpoint may be outside of this machine and of a private network. A name without a dot is one of a local network, and so are
+/// those that no public registry gives out.
+fn is_far(endpoint: &Address) -> bool {
+    const LOCAL: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
+    match endpoint {
+        Address::Unix(_) => false,
+        Address::Socket(address) => match address.ip().to_canonical() {
+            IpAddr::V4(ip) => !(ip.is_private() || ip.is_loopback() || ip.is_link_local()),
+            IpAddr::V6(ip) => !(ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local()),
+        },
+        Address::Host { name, .. } => name.contains('.') && !LOCAL.iter().any(|end| name.ends_with(end)),
     }
 }
 
