@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_http::{
     compression::{Coding, Compression},
-    filter::{Caller, FilterFactory, HttpFilter, Inspect, RequestChoice, Tap, UpstreamChoice, WholeResponse},
+    filter::{Caller, FilterFactory, HttpFilter, Inspect, RequestChoice, SeenBody, Tap, UpstreamChoice, WholeResponse},
     routes::{Action, Mirror},
 };
 use weir_http_codec::{Fields, RequestHead};
@@ -55,8 +55,9 @@ impl HttpFilter for Seen {
         if self.has("bad") { Err(whole(422, "no")) } else { Ok(()) }
     }
 
-    fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Result<RequestChoice, WholeResponse> {
-        head.fields.push(b"x-seen", format!("{} {is_whole}", self.seen.len()).as_bytes());
+    fn choose_upstream(&mut self, head: &mut RequestHead, seen: SeenBody<'_>) -> Result<RequestChoice, WholeResponse> {
+        assert!(self.seen.starts_with(seen.bytes), "the buffered part is the beginning");
+        head.fields.push(b"x-seen", format!("{} {}", self.seen.len(), seen.is_whole).as_bytes());
         Ok(match self.has("other") {
             true => UpstreamChoice::Upstream { name: "b".into(), host: Some(b"b.example"[..].into()) },
             false => UpstreamChoice::Route,
