@@ -83,11 +83,11 @@ impl Side {
     }
 }
 
-/// A chat says when it was created.
+/// The body with the time at which a chat was created in the form of zero.
 fn without_time(body: &str) -> String {
     let mut parts = body.split("\"created\":");
     let front = parts.next().unwrap_or_default().to_owned();
-    parts.fold(front, |all, part| all + "\"created\":" + part.trim_start_matches(|digit: char| digit.is_ascii_digit()))
+    parts.fold(front, |all, part| all + "\"created\":0" + part.trim_start_matches(|digit: char| digit.is_ascii_digit()))
 }
 
 /// A provider that closes behind this.
