@@ -9,7 +9,7 @@
 //!    as it arrives, and [`HttpFilter::request_end`] with the end of the body. [`HttpFilter::choose_upstream`] comes before an origin
 //!    gets the request: behind the buffered pieces, and behind the end if that was among them. It also changes the buffered body.
 //!    [`HttpFilter::attempt_failed`] may lead to another choice, until the client has a part of a response.
-//! 3. [`HttpFilter::tap`] with the head of a final response that has a body, and [`HttpFilter::response_head`] with every final head that
+//! 3. [`HttpFilter::tap`] with the head of a final response that may have a body, and [`HttpFilter::response_head`] with every final head that
 //!    is sent; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece, [`HttpFilter::flush`] whenever nothing more is there
 //!    at the moment, and [`HttpFilter::response_end`]. With [`Tap::Replace`] the body comes first: `follow` for each piece,
 //!    [`HttpFilter::replace_response`] once, and then the head.
@@ -127,7 +127,8 @@ pub trait HttpFilter {
         Deadlines::default()
     }
 
-    /// Whether and how the body of the final response of an origin is tapped. Its fields may be changed, except those of the framing.
+    /// Whether and how the body of the final response of an origin is tapped. Its fields may be changed, except those of the framing. An
+    /// empty body has nothing to follow or to edit, and can be replaced.
     fn tap(&mut self, _status: u16, _fields: &mut Fields) -> Tap {
         Tap::No
     }

@@ -170,6 +170,7 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
     async fn hold(&mut self, held: &mut HeldBody, length: BodyLength, is_filled: bool) -> Result<(), AttemptFailure> {
         let announced = if let BodyLength::Exact(length) = length { length } else { 0 };
         let relayed = match held.fits(announced) {
+            true if length == BodyLength::Exact(0) => Ok(()),
             true => relay_from(&mut self.origin, is_filled, held).await,
             false => Err(BodyError::TooLong),
         };
@@ -244,15 +245,17 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
 
     /// The taps of the body; the head says so then.
     fn make_taps(&self, head: &mut ResponseHead, length: BodyLength) -> Option<Box<Taps>> {
-        if length == BodyLength::Exact(0) {
+        let (request, mut taps) = (self.upstream_request.request, Taps::default());
+        if !head.has_body(request.is_head) {
             return None;
         }
-        let (request, mut taps) = (self.upstream_request.request, Taps::default());
+        let is_empty = length == BodyLength::Exact(0);
         if let Some(filter_handle) = request.filter_handle.get() {
             let status = head.status();
             let tap = filter_handle.keeping_length(&mut head.fields, |filter, fields| filter.tap(status, fields));
             match tap {
                 Tap::No => {}
+                Tap::Follow | Tap::Edit if is_empty => {}
                 Tap::Replace(limits) => {
                     taps.replacer = Some((filter_handle.clone(), limits));
                     return Some(Box::new(taps));
@@ -266,6 +269,7 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
             }
         }
         if let Some((coding, compression)) = &request.coding
+            && !is_empty
             && compression::is_fit(head, length, compression)
         {
             compression::vary(&mut head.fields);

@@ -209,6 +209,10 @@ fn errors_come_in_the_form_of_the_client_with_the_same_meaning() {
         gateway.rests();
         assert_eq!(accounts(&gateway), [0; 6], "an error is free");
     }
+    let empty = response(529, "Anthropic-Organization-Id: o\r\n", "");
+    let (_, head, body) = exchange(&gateway(ProviderDialect::Anthropic), CHATS, CHAT, &empty);
+    assert!(head.starts_with("http/1.1 503 ") && body["error"]["code"] == "overloaded", "{head}");
+    assert!(!head.contains("organization"), "{head}");
     // A page of a proxy does not pass.
     let page = response(500, "Content-Type: text/html\r\n", "<html>at 10.0.0.1</html>");
     let (_, head, body) = exchange(&gateway(ProviderDialect::Anthropic), CHATS, CHAT, &page);

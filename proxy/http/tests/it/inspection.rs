@@ -212,7 +212,8 @@ fn each_byte_is_seen_once_when_the_body_is_sent_again() {
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
     assert!(first_and_second(&gateway, &other, UNAVAILABLE).ends_with("\r\n\r\nabc"));
     assert!(client.response().starts_with("HTTP/1.1 200 "));
-    assert_eq!(heard.before_the_end(), kept_whole());
+    // The body of the response is empty: it could be replaced.
+    assert_eq!(heard.before_the_end(), [&kept_whole()[..], &[Call::Tap { status: 200 }]].concat());
 }
 
 #[test]

@@ -202,7 +202,10 @@ fn a_client_that_leaves_while_a_body_is_held_frees_its_memory() {
 }
 
 #[test]
-fn a_response_without_a_body_is_not_held() {
+fn an_empty_body_is_replaced_and_a_response_that_has_none_is_not() {
+    let gateway = Gateway::start(Turning::new().setup());
+    let response = gateway.exchange(GET, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n");
+    assert!(response.starts_with("HTTP/1.1 299 ") && response.contains("x-was: 503"), "{response}");
     let gateway = Gateway::start(Turning::new().setup());
     let response = gateway.exchange(GET, "HTTP/1.1 204 No\r\n\r\n");
     assert!(response.starts_with("HTTP/1.1 204 ") && !response.contains("x-tapped"), "{response}");

@@ -53,7 +53,7 @@ def a_refusal_and_a_filter_stop():
 
 def a_lost_member_is_named():
     raw = client().messages.with_raw_response.create(
-        model=MODEL, max_tokens=9, messages=prompt("bytes=4"), top_k=5
+        model=MODEL, max_tokens=9, messages=prompt("bytes=4"), extra_body={"top_k": 5}
     )
     assert raw.headers["x-weir-translation-loss"] == "top_k", raw.headers
     assert raw.parse().content[0].text

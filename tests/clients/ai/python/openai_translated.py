@@ -37,6 +37,15 @@ def a_limit_of_tokens_cuts():
     assert (reply.choices[0].finish_reason, reply.usage.completion_tokens) == ("length", 5)
 
 
+def a_large_reply_needs_a_limit_that_it_fits():
+    word = dict(model=MODEL, messages=prompt("bytes=65536 word=5eed0003"))
+    whole = client().chat.completions.create(max_completion_tokens=20_000, **word).choices[0]
+    assert (len(whole.message.content), whole.finish_reason) == (65536, "stop")
+    # Anthropic requires a limit: without one of the client it is 8,192 tokens.
+    cut = client().chat.completions.create(**word)
+    assert (cut.usage.completion_tokens, cut.choices[0].finish_reason) == (8192, "length")
+
+
 def a_lost_member_is_named():
     raw = client().chat.completions.with_raw_response.create(model=MODEL, messages=prompt("bytes=4"), seed=7)
     assert raw.headers["x-weir-translation-loss"] == "seed", raw.headers
@@ -87,7 +96,8 @@ def every_status_has_its_error():
 
 run(
     [
-        a_chat_has_the_tokens_of_the_message, a_limit_of_tokens_cuts, a_lost_member_is_named,
+        a_chat_has_the_tokens_of_the_message, a_limit_of_tokens_cuts, a_large_reply_needs_a_limit_that_it_fits,
+        a_lost_member_is_named,
         a_tool_with_its_result_comes_back, several_choices_are_refused, every_status_has_its_error,
     ]
 )
