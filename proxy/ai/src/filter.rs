@@ -198,7 +198,7 @@ impl AiFilter {
         }
     }
 
-    /// Makes the head that of a provider, but for the key. Returns the change of the body.
+    /// Makes the head that of a provider, except its key. Returns the change of the body.
     fn forward(
         &mut self,
         head: &mut RequestHead,

@@ -69,7 +69,7 @@ pub(crate) fn request(
     Ok((request.body.into(), translation))
 }
 
-/// Turns a head of the client's dialect into one of the provider's, but for the key of the provider.
+/// Turns a head of the client's dialect into one of the provider's, except its key.
 pub(crate) fn request_head(direction: Direction, provider: &Provider, head: &mut RequestHead) {
     let key = crate::credentials::of_client(&head.fields).to_vec();
     head.fields.retain(|field| headers::passes_request(direction, &lower(field.name)));
