@@ -152,11 +152,33 @@ impl Sdk {
     /// If it is not installed.
     #[must_use]
     pub fn run(self, url: &str, key: &str) -> TestOutcomes {
+        self.run_program("sdk", &[url, key])
+    }
+
+    /// The same without the checks of these names.
+    ///
+    /// # Panics
+    /// If it is not installed.
+    #[must_use]
+    pub fn run_without(self, url: &str, key: &str, checks: &[&str]) -> TestOutcomes {
+        self.run_program("sdk", &[&[url, key], checks].concat())
+    }
+
+    /// Runs the checks of what a translation makes of its requests, as [`run`](Self::run).
+    ///
+    /// # Panics
+    /// If it is not installed.
+    #[must_use]
+    pub fn run_translated(self, url: &str, key: &str) -> TestOutcomes {
+        self.run_program("translated", &[url, key])
+    }
+
+    fn run_program(self, program: &str, words: &[&str]) -> TestOutcomes {
         let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let output = folder.path().join("output");
         let mut command = Command::new(tools::ai_sdks());
-        command.arg(clients.join(format!("ai/python/{}_sdk.py", self.name()))).args([url, key]);
+        command.arg(clients.join(format!("ai/python/{}_{program}.py", self.name()))).args(words);
         // Lists of checks have the same runner in all clients of Python.
         command.env("PYTHONPATH", clients.join("postgres/python")).env("PYTHONDONTWRITEBYTECODE", "1");
         let end = bounded::run(command.current_dir(folder.path()), &output, DEADLINE);

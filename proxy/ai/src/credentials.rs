@@ -48,14 +48,24 @@ pub(crate) fn swap(fields: &mut Fields, provider: &Provider, is_ours: bool) {
     KEY_FIELDS.into_iter().chain(ACCOUNT_FIELDS).chain([&b"cookie"[..]]).for_each(|name| {
         fields.remove_named(name);
     });
-    let Some(key) = &provider.api_key else { return };
-    match provider.dialect {
-        ProviderDialect::OpenAi => {
-            let value = [b"Bearer ", key.expose()].concat();
-            fields.set(Known::Authorization, &value);
-        }
-        ProviderDialect::Azure => fields.push(b"api-key", key.expose()),
-        ProviderDialect::Anthropic => fields.push(b"x-api-key", key.expose()),
+    if let Some(key) = &provider.api_key {
+        place(fields, provider.dialect, key.expose());
+    }
+}
+
+/// Puts a key into the field of a dialect, in the place of all others. Without a key nothing changes.
+pub(crate) fn place(fields: &mut Fields, dialect: ProviderDialect, key: &[u8]) {
+    if key.is_empty() {
+        return;
+    }
+    fields.remove(Known::Authorization);
+    KEY_FIELDS.into_iter().for_each(|name| {
+        fields.remove_named(name);
+    });
+    match dialect {
+        ProviderDialect::OpenAi => fields.set(Known::Authorization, &[b"Bearer ", key].concat()),
+        ProviderDialect::Azure => fields.push(b"api-key", key),
+        ProviderDialect::Anthropic => fields.push(b"x-api-key", key),
     }
 }
 

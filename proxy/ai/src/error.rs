@@ -3,6 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use weir_ai_session::Failure;
+use weir_ai_translate::Mistake;
 use weir_analysis::ai::BodyError;
 use weir_http::{
     filter::WholeResponse,
@@ -91,7 +92,7 @@ impl ApiError {
         400,
         "unsupported_endpoint",
         Some("model"),
-        "The provider of the model has no such endpoint, and the gateway does not translate.",
+        "The provider of the model has no such endpoint, and the gateway has no translation for it.",
     );
     pub(crate) const MISSING_MODEL: Self =
         Self::fixed(400, "missing_required_parameter", Some("model"), "The request names no model.");
@@ -119,6 +120,29 @@ impl ApiError {
     pub(crate) fn of_body(error: BodyError) -> Self {
         let (code, param) = (error.code(), error.param());
         Self { code, message: error.text(), reason: error.reason(), ..Self::fixed(400, "", param, "") }
+    }
+
+    /// Why a request cannot be translated for its provider.
+    pub(crate) fn of_mistake(mistake: &Mistake) -> Self {
+        let at_fault = if let Cow::Borrowed(param) = mistake.param { Some(param) } else { None };
+        let error = Self::fixed(400, "not_translatable", at_fault.filter(|param| !param.is_empty()), "");
+        Self { code: None, message: mistake.to_string().into(), ..error }
+    }
+
+    /// A response that cannot be translated. The provider has billed it: another try costs as much again.
+    pub(crate) fn untranslatable() -> Self {
+        let message = "The provider sent a response that cannot be translated.";
+        Self { should_retry: Some(false), ..Self::fixed(502, "upstream_bad_response", None, message) }
+    }
+
+    /// The last failure of a provider, where no other target can take the request. 0: it gave no status.
+    pub(crate) fn no_other(status: u16) -> Self {
+        let message = "The provider failed, and no other target of the model can take the request.";
+        match status {
+            429 => Self { kind: "requests", ..Self::fixed(429, "rate_limit_exceeded", None, message) },
+            503 | 529 => Self::fixed(503, "overloaded", None, message),
+            _ => Self::fixed(502, "upstream_bad_response", None, message),
+        }
     }
 
     pub(crate) fn of_denial(denial: &Denial) -> Self {
@@ -152,7 +176,9 @@ impl ApiError {
             _ => "invalid_request",
         };
         let retry_after = facts.retry_after.map(Duration::from_secs);
-        Self { retry_after, reason: facts.reason, ..Self::fixed(facts.status, code, None, facts.text) }
+        // The provider has billed a response that could not be held.
+        let should_retry = matches!(facts.reason, "response_too_long" | "response_no_room").then_some(false);
+        Self { retry_after, should_retry, reason: facts.reason, ..Self::fixed(facts.status, code, None, facts.text) }
     }
 
     /// The error object with what is around it.

@@ -2,13 +2,14 @@
 
 use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use weir_ai_session::{Dialect, Splice, UsageChunk};
 use weir_analysis::ai::{BodyReader, Facts, Wanted};
 use weir_base::time::turn;
 use weir_http::filter::{
     AfterFailure, BodyAborted, BodyChange, BrokenEnd, Caller, CompletionStatus, Deadlines, ExchangeSummary,
-    ExchangeTiming, FailedAttempt, HttpFilter, Inspect, RequestChoice, Splice as BodySplice, Tap, UpstreamChoice,
-    WholeResponse,
+    ExchangeTiming, FailedAttempt, HttpFilter, Inspect, ReplacedResponse, RequestChoice, SeenBody,
+    Splice as BodySplice, Tap, UpstreamChoice, WholeResponse,
 };
 use weir_http::refusal_format::{FormattedRefusal, RefusalFacts};
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead};
@@ -25,9 +26,10 @@ use crate::{
     plan::{self, DEFAULT, Plan},
     response::Response,
     retry_after,
-    settings::Provider,
+    settings::{Provider, Target},
     spend::unix_time,
     surface::{Surface, split_query, without_version},
+    translate::{self, Translation},
     web_page,
     worker::Worker,
 };
@@ -55,8 +57,14 @@ pub(crate) struct AiFilter {
     tries: u32,
     /// The last one.
     provider: Option<Arc<Provider>>,
+    /// The status of the last attempt that failed.
+    failed: Option<u16>,
     chunk: UsageChunk,
+    /// That of the last attempt, if its provider speaks another dialect.
+    translation: Option<Translation>,
     response: Response,
+    /// The status of a response that is held. The client may get another.
+    provider_status: Option<u16>,
 }
 
 impl AiFilter {
@@ -76,8 +84,11 @@ impl AiFilter {
             admitted: None,
             tries: 0,
             provider: None,
+            failed: None,
             chunk: UsageChunk::Forward,
+            translation: None,
             response: Response::None,
+            provider_status: None,
         }
     }
 
@@ -173,7 +184,7 @@ impl AiFilter {
     }
 
     /// The next target, with the head and the body that it gets.
-    fn choose(&mut self, head: &mut RequestHead) -> Result<RequestChoice, ApiError> {
+    fn choose(&mut self, head: &mut RequestHead, seen: SeenBody<'_>) -> Result<RequestChoice, ApiError> {
         let worker = self.worker.clone();
         if let (Some((facts, plan)), None) = (&self.planned, &self.admitted) {
             let clocks = Clocks { now: turn::now(), unix: unix_time() };
@@ -181,11 +192,8 @@ impl AiFilter {
             let admitted = admit(&worker, self.key.as_deref(), candidate, plan, &self.identity, clocks);
             self.admitted = Some(admitted.map_err(|denial| ApiError::of_denial(&denial))?);
         }
-        let target = match &self.planned {
-            Some((_, plan)) => plan.targets.get(self.tries as usize).or(plan.targets.last()),
-            None => None,
-        };
-        let target = target.unwrap_or(&DEFAULT).clone();
+        (self.response, self.provider_status) = (Response::None, None);
+        let (target, translated) = self.next_target(seen)?;
         self.tries += 1;
         let (Some(provider), Some(name)) =
             (worker.providers.get(target.upstream), worker.settings.upstreams.get(target.upstream))
@@ -193,32 +201,72 @@ impl AiFilter {
             return Err(ApiError::NO_MODEL);
         };
         self.provider = Some(provider.clone());
+        let body = self.forward(head, (provider, &target), translated);
         credentials::swap(&mut head.fields, provider, worker.ring.is_some());
         CLIENT_FIELDS.into_iter().for_each(|field| {
             head.fields.remove(field);
         });
+        let host = Some(provider.host.as_bytes().into());
+        let upstream = UpstreamChoice::Upstream { name: name.clone(), host };
+        Ok(RequestChoice { upstream, body })
+    }
+
+    /// The next target, with its request if that has to be translated.
+    ///
+    /// # Errors
+    /// The request cannot be translated, and no target of its own dialect is left.
+    fn next_target(&mut self, seen: SeenBody<'_>) -> Result<(Target, Option<(Bytes, Translation)>), ApiError> {
+        let limit = self.admitted.as_ref().and_then(|admitted| admitted.output_limit);
+        let Some((facts, plan)) = &mut self.planned else { return Ok((DEFAULT.clone(), None)) };
+        let direction = |target: &Target| {
+            let provider = self.worker.providers.get(target.upstream)?;
+            translate::direction(facts.endpoint, provider.dialect)
+        };
+        let at = (self.tries as usize).min(plan.targets.len().saturating_sub(1));
+        let Some(target) = plan.targets.get(at).cloned() else { return Ok((DEFAULT.clone(), None)) };
+        let Some(to) = direction(&target) else { return Ok((target, None)) };
+        let mut edits = Splice::default();
+        edit(&mut edits, facts, &target, limit);
+        match translate::request(to, seen, &edits) {
+            Ok(translated) => Ok((target, Some(translated))),
+            Err(error) => {
+                // It has the same fate at each target of that dialect.
+                let rest = plan.targets.split_off(at);
+                plan.targets.extend(rest.into_iter().filter(|target| direction(target).is_none()));
+                let refused = || self.failed.map_or(error, ApiError::no_other);
+                plan.targets.get(at).map(|target| (target.clone(), None)).ok_or_else(refused)
+            }
+        }
+    }
+
+    /// Makes the head that of a provider, except its key. Returns the change of the body.
+    fn forward(
+        &mut self,
+        head: &mut RequestHead,
+        (provider, target): (&Provider, &Target),
+        translated: Option<(Bytes, Translation)>,
+    ) -> BodyChange {
+        if self.planned.is_some() {
+            // Usage is read in the response: no coding may be on it.
+            head.fields.remove(Known::AcceptEncoding);
+        }
+        if let Some((body, translation)) = translated {
+            translate::request_head(translation.direction, provider, head);
+            (self.chunk, self.translation) = (UsageChunk::Forward, Some(translation));
+            return BodyChange::Replace(body);
+        }
+        self.translation = None;
         let own = String::from_utf8_lossy(head.target()).into_owned();
         let (path, query) = split_query(&own);
         head.set_target(format!("{}{}{query}", provider.base_path, without_version(path)).as_bytes());
         let mut splice = Splice::default();
         if let Some((facts, _)) = &self.planned {
-            // Usage is read in the response: no coding may be on it.
-            head.fields.remove(Known::AcceptEncoding);
-            if let Some(model) = &target.model {
-                splice.set_model(facts, model);
-            }
-            self.chunk = if provider.include_usage && splice.include_usage(facts) {
-                UsageChunk::Drop
-            } else {
-                UsageChunk::Forward
-            };
-            if let Some(limit) = self.admitted.as_ref().and_then(|admitted| admitted.output_limit) {
-                splice.limit_output(facts, limit);
-            }
+            let limit = self.admitted.as_ref().and_then(|admitted| admitted.output_limit);
+            edit(&mut splice, facts, target, limit);
+            let is_added = provider.include_usage && splice.include_usage(facts);
+            self.chunk = if is_added { UsageChunk::Drop } else { UsageChunk::Forward };
         }
-        let host = Some(provider.host.as_bytes().into());
-        let upstream = UpstreamChoice::Upstream { name: name.clone(), host };
-        Ok(RequestChoice { upstream, body: body_change(splice) })
+        body_change(splice)
     }
 
     /// Counts a refusal, and gives its response.
@@ -268,7 +316,9 @@ impl AiFilter {
             found: self.response.found(),
         };
         let prices = &self.worker.settings.prices;
-        let has_bill = Bill::of(facts, &ending);
+        // A response that could not be passed on is billed all the same.
+        let billed = Ending { status: self.provider_status.unwrap_or(ending.status), ..ending };
+        let has_bill = Bill::of(facts, &billed);
         let mut bill = has_bill.unwrap_or_default();
         let tier = facts.options.service_tier.as_ref().map(|tier| &*tier.text);
         let cost = prices.cost(model, tier, &bill.tokens);
@@ -286,6 +336,16 @@ impl AiFilter {
             is_estimated: bill.flags.estimated,
         };
         self.worker.metrics.completed(self.worker.label(plan.label), &completed);
+    }
+}
+
+/// Names the model of a target, and limits the output if the key of the client does.
+fn edit(splice: &mut Splice, facts: &Facts, target: &Target, limit: Option<u64>) {
+    if let Some(model) = &target.model {
+        splice.set_model(facts, model);
+    }
+    if let Some(limit) = limit {
+        splice.limit_output(facts, limit);
     }
 }
 
@@ -329,13 +389,13 @@ impl HttpFilter for AiFilter {
         self.plan().map_err(|error| self.refusal(&error))
     }
 
-    fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Result<RequestChoice, WholeResponse> {
-        if is_whole {
+    fn choose_upstream(&mut self, head: &mut RequestHead, seen: SeenBody<'_>) -> Result<RequestChoice, WholeResponse> {
+        if seen.is_whole {
             // A request without a body has no call for its end.
             self.request_end()?;
         }
         // The budget of all bodies is used up: what is not seen is not judged.
-        let chosen = if self.reader.is_some() { Err(ApiError::NO_ROOM) } else { self.choose(head) };
+        let chosen = if self.reader.is_some() { Err(ApiError::NO_ROOM) } else { self.choose(head, seen) };
         chosen.map_err(|error| self.refusal(&error))
     }
 
@@ -350,6 +410,7 @@ impl HttpFilter for AiFilter {
         {
             self.worker.cool(target.upstream, pause);
         }
+        self.failed = Some(failed.status);
         // Another provider would say the same of a request that is wrong in itself.
         let is_elsewhere_better = matches!(failed.status, 0 | 408 | 409 | 429 | 500..);
         match failed.may_go_on && is_elsewhere_better && failed.number < self.attempts_max() {
@@ -372,7 +433,11 @@ impl HttpFilter for AiFilter {
 
     fn tap(&mut self, status: u16, fields: &mut Fields) -> Tap {
         let Some((facts, _)) = self.planned.as_ref().filter(|_| !self.is_free()) else { return Tap::No };
-        let (response, tap) = Response::new(Dialect::of(facts.endpoint), self.chunk, status, fields);
+        let (response, tap) = match &self.translation {
+            None => Response::new(Dialect::of(facts.endpoint), self.chunk, status, fields),
+            Some(translation) => Response::translated(translation, (self.form, unix_time().as_secs()), status, fields),
+        };
+        self.provider_status = response.is_held().then_some(status);
         self.response = response;
         tap
     }
@@ -401,9 +466,17 @@ impl HttpFilter for AiFilter {
         self.response.edit(piece, out)
     }
 
+    fn flush(&mut self, _: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        self.response.flush()
+    }
+
+    fn replace_response(&mut self, status: u16, fields: &mut Fields, body: &[u8]) -> ReplacedResponse {
+        let replaced = self.response.replace(status, fields, body);
+        replaced.unwrap_or_else(|| ReplacedResponse { status, body: Bytes::copy_from_slice(body) })
+    }
+
     fn response_end(&mut self, out: &mut Vec<u8>) -> Result<(), BodyAborted> {
-        self.response.end(out);
-        Ok(())
+        self.response.end(out)
     }
 
     fn broken_off(&mut self, reason: &str, out: &mut Vec<u8>) -> BrokenEnd {
@@ -421,111 +494,4 @@ impl HttpFilter for AiFilter {
 }
 
 #[cfg(test)]
-mod tests {
-    use weir_analysis::ai::{Endpoint, read};
-    use weir_spend::{
-        Denial,
-        budget::{Budgets, Ledger},
-        keys::{KeyHash, KeySecret, KeySettings},
-        meter::Meter,
-        policy::Policy,
-    };
-    use weir_telemetry::Registry;
-
-    use super::*;
-    use crate::{
-        metrics::Metrics,
-        settings::{AiListenerSettings, KeyMode},
-    };
-
-    const KEY: &[u8] = b"sk-weir-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-
-    /// A listener with a key whose budget has room for one request.
-    fn worker() -> Rc<Worker> {
-        let budgets = Budgets { day_tokens: Some(150), ..Budgets::default() };
-        let key = KeySettings {
-            name: "team".into(),
-            secrets: vec![KeySecret { hash: KeyHash::of(KEY), shown: "k".into(), until: None }],
-            is_enabled: true,
-            expires: None,
-            policy: Arc::new(Policy { budgets, ..Policy::default() }),
-            team: None,
-            organization: None,
-        };
-        let settings = AiListenerSettings {
-            key_mode: KeyMode::Required,
-            keys: Arc::new([key]),
-            models: Arc::new([]),
-            prices: Arc::default(),
-            upstreams: vec!["a".into()],
-            first_token_timeout: Duration::from_secs(1),
-            token_gap_timeout: Duration::from_secs(1),
-            request_timeout: Duration::from_secs(1),
-            body_bytes_max: 1_000,
-            reserved_output_tokens: 100,
-            refuses_web_pages: false,
-            ring: Default::default(),
-        };
-        let metrics = Rc::new(Metrics::new(&Registry::new().core(0), "test"));
-        Rc::new(Worker::new(settings, Vec::new(), Meter::new(Ledger::default(), None), metrics, 1))
-    }
-
-    /// Admits a request of the key.
-    fn admitted(worker: &Worker) -> Result<(Admitted, Facts, Plan), Denial> {
-        let key = key(worker, KEY, Duration::ZERO)?;
-        let body = br#"{"model":"m","messages":[]}"#;
-        let facts = read(Endpoint::Chat, body, Wanted::default()).expect("valid");
-        let plan = Plan { label: 0, targets: vec![DEFAULT.clone()] };
-        let candidate = Candidate { source: IpAddr::from([127, 0, 0, 1]), facts: &facts, is_free: false };
-        let clocks = Clocks { now: turn::now(), unix: Duration::ZERO };
-        let admitted = admit(worker, key.as_deref(), candidate, &plan, &Identity::default(), clocks)?;
-        Ok((admitted, facts, plan))
-    }
-
-    /// The filter of an admitted request, whose exchange ends like this.
-    fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
-        let (admitted, facts, plan) = self::admitted(worker).expect("room");
-        let source = IpAddr::from([127, 0, 0, 1]);
-        let mut filter = AiFilter {
-            worker: worker.clone(),
-            form: ErrorForm::OpenAi,
-            source,
-            surface: Surface::Body(Endpoint::Chat),
-            key: None,
-            identity: Identity::default(),
-            own: None,
-            reader: None,
-            body_bytes: 0,
-            planned: Some((facts, plan)),
-            admitted: Some(admitted),
-            tries: 1,
-            provider: None,
-            chunk: UsageChunk::Forward,
-            response: Response::None,
-        };
-        let caller = Caller { route: "ai".into(), client: source, identity: None, request_id: None };
-        filter.on_complete(&ExchangeSummary {
-            status: 0,
-            caller: &caller,
-            request_bytes: 0,
-            response_bytes: 0,
-            duration: Duration::ZERO,
-            timing: ExchangeTiming::default(),
-            upstream: "a",
-            end,
-            broken_end: None,
-            reason,
-        });
-    }
-
-    #[test]
-    fn a_panic_leaves_the_reservation_charged_in_full() {
-        let worker = worker();
-        ends(&worker, CompletionStatus::Aborted, "drain_cut");
-        assert!(admitted(&worker).is_ok(), "nothing was sent, so nothing is charged");
-        // The admission above is dropped without an end, too.
-        let worker = self::worker();
-        ends(&worker, CompletionStatus::Aborted, CloseReason::InternalInvariant.name());
-        assert!(matches!(admitted(&worker), Err(Denial::Budget { .. })));
-    }
-}
+mod tests;

@@ -16,6 +16,7 @@
 //! | `credentials` | the key of a client, and the key of a provider in its place |
 //! | `plan` | the targets of a model, in the order in which they are tried |
 //! | `admission` | key, policy, rates and budgets of a request |
+//! | `translate`, `translated` | the translation of an attempt between the dialects of client and provider: its request, its response |
 //! | `response` | the response of a provider while it passes, and its usage |
 //! | `retry_after` | the pause that a provider demands |
 //! | `web_page` | requests that a web page of a foreign site makes a browser send |
@@ -43,6 +44,8 @@ mod service;
 pub mod settings;
 mod spend;
 mod surface;
+mod translate;
+mod translated;
 mod web_page;
 mod worker;
 

@@ -7,6 +7,7 @@ use weir_analysis::ai::{Endpoint, Facts};
 use crate::{
     error::ApiError,
     settings::{Model, Provider, ProviderDialect, Target},
+    translate,
 };
 
 /// The targets of a request.
@@ -25,7 +26,7 @@ impl Plan {
     /// The plan for a model. `random`: a uniform number. Upstreams of which `is_cooling` holds come last.
     ///
     /// # Errors
-    /// No such model, or no provider of it has the endpoint.
+    /// No such model, or no provider of it has the endpoint or one to which its requests are translated.
     pub(crate) fn new(
         models: &[Model],
         providers: &[Arc<Provider>],
@@ -106,9 +107,10 @@ impl Plan {
     }
 }
 
-/// Whether a dialect has an endpoint.
+/// Whether a dialect has an endpoint, or one to which its requests are translated.
 const fn serves(dialect: ProviderDialect, endpoint: Endpoint) -> bool {
     matches!(dialect, ProviderDialect::Anthropic) == matches!(endpoint, Endpoint::Messages)
+        || translate::direction(endpoint, dialect).is_some()
 }
 
 #[cfg(test)]
@@ -154,12 +156,16 @@ mod tests {
     }
 
     #[test]
-    fn providers_without_the_endpoint_are_left_out() {
+    fn providers_that_cannot_serve_the_endpoint_are_left_out() {
         let models = [model("both", &[target(2, 9), target(1, 0)]), model("claude-*", &[target(2, 1)])];
-        assert_eq!(order(&models, Endpoint::Chat, "both", 0), Ok(vec![1]));
-        assert_eq!(order(&models, Endpoint::Messages, "both", 0), Ok(vec![2]));
-        assert_eq!(order(&models, Endpoint::Messages, "claude-x", 0), Ok(vec![2]));
-        assert_eq!(order(&models, Endpoint::Responses, "claude-x", 0), Err(ApiError::OTHER_DIALECT));
+        for endpoint in [Endpoint::Chat, Endpoint::Messages] {
+            assert_eq!(order(&models, endpoint, "both", 0), Ok(vec![2, 1]), "one of both is translated");
+            assert_eq!(order(&models, endpoint, "claude-x", 0), Ok(vec![2]));
+        }
+        for endpoint in [Endpoint::Responses, Endpoint::Embeddings, Endpoint::Completions] {
+            assert_eq!(order(&models, endpoint, "both", 0), Ok(vec![1]));
+            assert_eq!(order(&models, endpoint, "claude-x", 0), Err(ApiError::OTHER_DIALECT));
+        }
         assert_eq!(order(&models, Endpoint::Chat, "other", 0), Err(ApiError::NO_MODEL));
     }
 
@@ -212,6 +218,6 @@ mod tests {
     #[test]
     fn without_models_every_name_goes_to_the_first_upstream() {
         assert_eq!(order(&[], Endpoint::Chat, "anything", 7), Ok(vec![0]));
-        assert_eq!(order(&[], Endpoint::Messages, "anything", 7), Err(ApiError::OTHER_DIALECT));
+        assert_eq!(order(&[], Endpoint::Messages, "anything", 7), Ok(vec![0]), "by a translation");
     }
 }

@@ -1,11 +1,15 @@
 //! The response of a provider while it passes, and its usage.
 
 use weir_ai_session::{BufferedUsage, Dialect, End, Progress, ResponseStream, Usage, UsageChunk};
-use weir_http::filter::{BodyAborted, Tap};
+use weir_http::filter::{BodyAborted, HoldLimits, ReplacedResponse, Tap};
 use weir_http_codec::{Fields, Known};
 use weir_sse_codec::Limits;
 
-use crate::error::failure;
+use crate::{
+    error::{ErrorForm, failure},
+    translate::{MEMORY_PER_BYTE, RESPONSE_BYTES_MAX, Translation, response_fields},
+    translated::{HeldResponse, TranslatedStream},
+};
 
 /// A response while it passes.
 #[derive(Default)]
@@ -17,6 +21,10 @@ pub(crate) enum Response {
     Stream(Box<ResponseStream>),
     /// A whole object, whose end is looked at.
     Whole(Box<BufferedUsage>),
+    /// Events, which are translated one by one.
+    TranslatedStream(Box<TranslatedStream>),
+    /// A whole object, which is translated at its end.
+    Held(Box<HeldResponse>),
     /// It is over.
     Over(Found),
 }
@@ -35,25 +43,57 @@ pub(crate) struct Found {
 impl Response {
     /// The response with this head, and how it is tapped.
     pub(crate) fn new(dialect: Dialect, chunk: UsageChunk, status: u16, fields: &Fields) -> (Self, Tap) {
-        let is_coded = fields.all(Known::ContentEncoding).any(|coding| !coding.eq_ignore_ascii_case(b"identity"));
-        if !(200..300).contains(&status) || is_coded {
+        if !(200..300).contains(&status) || is_coded(fields) {
             return (Self::None, Tap::No);
         }
-        let media_type = fields.get(Known::ContentType).unwrap_or_default();
-        let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        if media_type.eq_ignore_ascii_case(b"text/event-stream") {
+        if is_event_stream(fields) {
             // Only whole events may go on: an error may have to follow.
             return (Self::Stream(Box::new(ResponseStream::new(dialect, chunk, Limits::default()))), Tap::Edit);
         }
-        let length = fields.get(Known::ContentLength).and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
-        (Self::Whole(Box::new(BufferedUsage::new(dialect, length))), Tap::Follow)
+        (Self::Whole(Box::new(BufferedUsage::new(dialect, declared(fields)))), Tap::Follow)
+    }
+
+    /// The same of a provider that speaks another dialect than the client. `created`: the time in seconds since 1970. The fields get
+    /// the names that they have for the client.
+    pub(crate) fn translated(
+        translation: &Translation,
+        (form, created): (ErrorForm, u64),
+        status: u16,
+        fields: &mut Fields,
+    ) -> (Self, Tap) {
+        // A coded body was not requested and cannot be read: no byte of it is held.
+        let bytes_max = if is_coded(fields) { 0 } else { RESPONSE_BYTES_MAX };
+        let (is_stream, length) = (is_event_stream(fields), declared(fields));
+        response_fields(translation, fields);
+        match status {
+            200..300 if is_stream && bytes_max > 0 => {
+                (Self::TranslatedStream(Box::new(TranslatedStream::new(translation, created))), Tap::Edit)
+            }
+            200..300 | 400.. => {
+                let held = HeldResponse::new(translation, form, created, status, length);
+                (Self::Held(Box::new(held)), Tap::Replace(HoldLimits { bytes_max, memory_per_byte: MEMORY_PER_BYTE }))
+            }
+            _ => (Self::None, Tap::No),
+        }
+    }
+
+    /// It is held, and its status is no longer that of the provider.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, Self::Held(_))
     }
 
     /// Takes a piece of a whole object.
     pub(crate) fn follow(&mut self, piece: &[u8]) {
-        if let Self::Whole(whole) = self {
-            whole.push(piece);
+        match self {
+            Self::Whole(whole) => whole.push(piece),
+            Self::Held(held) => held.follow(piece),
+            _ => {}
         }
+    }
+
+    /// Replaces a response that is held. `None`: this one is not.
+    pub(crate) fn replace(&mut self, status: u16, fields: &mut Fields, body: &[u8]) -> Option<ReplacedResponse> {
+        if let Self::Held(held) = self { Some(held.replace(status, fields, body)) } else { None }
     }
 
     /// Takes a piece of a stream, and appends what goes on.
@@ -61,12 +101,35 @@ impl Response {
     /// # Errors
     /// A line or an event beyond its limit.
     pub(crate) fn edit(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BodyAborted> {
-        let Self::Stream(stream) = self else { return Ok(()) };
-        stream.push(piece, &mut |bytes| out.extend_from_slice(bytes)).map_err(|_| BodyAborted)
+        match self {
+            Self::Stream(stream) => {
+                stream.push(piece, &mut |bytes| out.extend_from_slice(bytes)).map_err(|_| BodyAborted)
+            }
+            Self::TranslatedStream(stream) => {
+                stream.edit(piece, out);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing more of a stream is there at the moment.
+    ///
+    /// # Errors
+    /// It cannot go on.
+    pub(crate) fn flush(&self) -> Result<(), BodyAborted> {
+        if let Self::TranslatedStream(stream) = self { stream.flush() } else { Ok(()) }
     }
 
     /// The body is over.
-    pub(crate) fn end(&mut self, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// A translated stream is not whole: it [breaks off](Self::break_off).
+    pub(crate) fn end(&mut self, out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        if let Self::TranslatedStream(stream) = self {
+            *self = Self::Over(stream.end(out)?);
+            return Ok(());
+        }
         let found = match std::mem::take(self) {
             Self::Stream(mut stream) => {
                 stream.finish(&mut |bytes| out.extend_from_slice(bytes));
@@ -74,18 +137,27 @@ impl Response {
             }
             Self::Whole(whole) => Found { usage: whole.finish(), is_done: true, ..Found::default() },
             Self::Over(found) => found,
-            Self::None => return,
+            other => {
+                *self = other;
+                return Ok(());
+            }
         };
         *self = Self::Over(found);
+        Ok(())
     }
 
     /// The body breaks off: appends an error event.
     pub(crate) fn break_off(&mut self, reason: &str, out: &mut Vec<u8>) {
-        if let Self::Stream(stream) = self {
-            let found = of_stream(stream);
-            stream.fail(&failure(reason), out);
-            *self = Self::Over(found);
-        }
+        let found = match self {
+            Self::Stream(stream) => {
+                let found = of_stream(stream);
+                stream.fail(&failure(reason), out);
+                found
+            }
+            Self::TranslatedStream(stream) => stream.break_off(&failure(reason), out),
+            _ => return,
+        };
+        *self = Self::Over(found);
     }
 
     /// The findings so far. `None`: it is no response of a model.
@@ -93,13 +165,30 @@ impl Response {
         match self {
             Self::None => None,
             Self::Stream(stream) => Some(of_stream(stream)),
+            Self::TranslatedStream(stream) => Some(stream.found()),
             Self::Whole(_) => Some(Found::default()),
+            Self::Held(held) => held.found(),
             Self::Over(found) => Some(*found),
         }
     }
 }
 
-fn of_stream(stream: &ResponseStream) -> Found {
+fn is_coded(fields: &Fields) -> bool {
+    fields.all(Known::ContentEncoding).any(|coding| !coding.eq_ignore_ascii_case(b"identity"))
+}
+
+fn is_event_stream(fields: &Fields) -> bool {
+    let media_type = fields.get(Known::ContentType).unwrap_or_default();
+    let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    media_type.eq_ignore_ascii_case(b"text/event-stream")
+}
+
+/// The length that a head declares.
+fn declared(fields: &Fields) -> Option<u64> {
+    fields.get(Known::ContentLength).and_then(|value| std::str::from_utf8(value).ok()?.parse().ok())
+}
+
+pub(crate) fn of_stream(stream: &ResponseStream) -> Found {
     Found { usage: stream.usage(), progress: stream.progress(), is_done: stream.end() == End::Done }
 }
 
@@ -122,7 +211,7 @@ mod tests {
         assert_eq!(tap, Tap::Edit);
         let mut out = Vec::new();
         STREAM.chunks(7).for_each(|piece| response.edit(piece, &mut out).expect("within limits"));
-        response.end(&mut out);
+        response.end(&mut out).expect("it is whole");
         assert_eq!(String::from_utf8_lossy(&out).matches("data: ").count(), 2);
         let found = response.found().expect("a response");
         assert_eq!((found.usage.map(|usage| (usage.input, usage.output)), found.is_done), (Some((3, 2)), true));
@@ -146,7 +235,7 @@ mod tests {
         assert_eq!(tap, Tap::Follow);
         response.follow(b"{\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}");
         assert_eq!(response.found(), Some(Found::default()), "it is not over");
-        response.end(&mut Vec::new());
+        response.end(&mut Vec::new()).expect("it is whole");
         let found = response.found().expect("a response");
         assert_eq!((found.usage.map(|usage| usage.output), found.is_done), (Some(2), true));
     }

@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc};
 use weir_http_codec::{BodyLength, RequestHead};
 
 use crate::{
-    filter::{HttpFilter, Inspect, RequestChoice, WholeResponse},
+    filter::{HttpFilter, Inspect, RequestChoice, SeenBody, WholeResponse},
     filter_handle::FilterHandle,
     request_context::RequestContext,
     upgrade::RequestedUpgrade,
@@ -66,8 +66,8 @@ impl BodyInspection {
     }
 
     /// The choice of the filter; `None` if the request is refused.
-    pub(crate) fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Option<RequestChoice> {
-        self.call(|filter| filter.choose_upstream(head, is_whole))
+    pub(crate) fn choose_upstream(&mut self, head: &mut RequestHead, seen: SeenBody<'_>) -> Option<RequestChoice> {
+        self.call(|filter| filter.choose_upstream(head, seen))
     }
 
     /// The response that the request is refused with.

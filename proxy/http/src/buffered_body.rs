@@ -100,6 +100,11 @@ impl BufferedBody {
         self.most = self.most.max(most);
     }
 
+    /// All that is here, as it came.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -13,7 +13,7 @@ use crate::{
     client::{AfterExchange, Client},
     connection::Connection,
     destination::UpstreamRoute,
-    filter::{BodyChange, UpstreamChoice},
+    filter::{BodyChange, SeenBody, UpstreamChoice},
     mirror::MirrorCopy,
     options::RetrySettings,
     refusal::Refusal,
@@ -59,7 +59,12 @@ pub(crate) fn choose<'r>(
     let Some(inspection) = context.inspection else { return Ok(()) };
     request.enter(Phase::Request);
     let mut inspection = inspection.borrow_mut();
-    let choice = inspection.choose_upstream(head, is_whole);
+    let choice = {
+        let buffered = context.buffered.map(RefCell::borrow);
+        let bytes = buffered.as_deref().map_or(&[][..], BufferedBody::bytes);
+        let lease = &client.connection().service.sessions.core().bytes;
+        inspection.choose_upstream(head, SeenBody::new(bytes, is_whole, lease))
+    };
     if let Some(filter_handle) = request.filter_handle.get() {
         filter_handle.choices.made.set(filter_handle.choices.made.get() + 1);
     }

@@ -9,9 +9,10 @@
 //!    [`HttpFilter::request_data`] for each piece of a body as it arrives, and [`HttpFilter::request_end`] with the end of the body.
 //!    [`HttpFilter::choose_upstream`] comes before an origin gets the request: behind the buffered pieces, and behind the end if that was among them. It also changes the buffered body.
 //!    [`HttpFilter::attempt_failed`] may lead to another choice, until the client has a part of a response.
-//! 3. [`HttpFilter::tap`] with the head of a final response that has a body, and [`HttpFilter::response_head`] with every final head that
+//! 3. [`HttpFilter::tap`] with the head of a final response that may have a body, and [`HttpFilter::response_head`] with every final head that
 //!    is sent; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece, [`HttpFilter::flush`] whenever nothing more is there
-//!    at the moment, and [`HttpFilter::response_end`].
+//!    at the moment, and [`HttpFilter::response_end`]. With [`Tap::Replace`] the body comes first: `follow` for each piece,
+//!    [`HttpFilter::replace_response`] once, and then the head.
 //! 4. [`HttpFilter::on_complete`], once, when the exchange is over, however it ended.
 //!
 //! An origin may respond before it has the whole request: then 3 begins within 2. A refusal skips everything up to 4. A body that breaks
@@ -26,6 +27,7 @@
 //! - Calls of gRPC are inspected as they pass, without a choice. A request that becomes a WebSocket is not inspected or tapped.
 //! - The head of a response to HEAD is not tapped: it is that of the response as its origin has it.
 //! - A partial response (206) has a body like any other: a filter that edits must leave it out, or handle ranges.
+//! - A replaced response is not compressed, and has no trailers.
 //! - A handler gives no trailers, and so no response in gRPC's words.
 
 pub(crate) mod choice;
@@ -47,10 +49,10 @@ use bytes::Bytes;
 use weir_http_codec::{Fields, RequestHead};
 
 pub use self::{
-    choice::{ADDED_BYTES_MAX, BodyChange, RequestChoice, Splice, UpstreamChoice},
+    choice::{ADDED_BYTES_MAX, BodyChange, RequestChoice, SeenBody, Splice, UpstreamChoice},
     deadlines::Deadlines,
     failure::{ATTEMPTS_MAX, AfterFailure, FailedAttempt},
-    response::{BrokenEnd, WholeResponse},
+    response::{BrokenEnd, HoldLimits, ReplacedResponse, WholeResponse},
     timing::ExchangeTiming,
 };
 pub use crate::{
@@ -96,12 +98,16 @@ pub trait HttpFilter {
         Ok(())
     }
 
-    /// Chooses the upstream, and the body that it gets, with [`Inspect::Buffered`]. `is_whole`: all of the body has been seen, and its
-    /// end. `head` is the one that goes on; its target and its fields may be changed, except those of the framing.
+    /// Chooses the upstream, and the body that it gets, with [`Inspect::Buffered`]. `seen`: the buffered part of the body. `head` is the
+    /// one that goes on; its target and its fields may be changed, except those of the framing.
     ///
     /// # Errors
     /// The request is refused with this response, and no origin has seen it.
-    fn choose_upstream(&mut self, _head: &mut RequestHead, _is_whole: bool) -> Result<RequestChoice, WholeResponse> {
+    fn choose_upstream(
+        &mut self,
+        _head: &mut RequestHead,
+        _seen: SeenBody<'_>,
+    ) -> Result<RequestChoice, WholeResponse> {
         Ok(UpstreamChoice::Route.into())
     }
 
@@ -127,7 +133,8 @@ pub trait HttpFilter {
         Deadlines::default()
     }
 
-    /// Whether and how the body of the final response of an origin is tapped. Its fields may be changed, except those of the framing.
+    /// Whether and how the body of the final response of an origin is tapped. Its fields may be changed, except those of the framing. An
+    /// empty body has nothing to follow or to edit, and can be replaced.
     fn tap(&mut self, _status: u16, _fields: &mut Fields) -> Tap {
         Tap::No
     }
@@ -137,12 +144,19 @@ pub trait HttpFilter {
     /// origin. Not for a response that becomes a tunnel.
     fn response_head(&mut self, _status: u16, _fields: &mut Fields, _timing: &ExchangeTiming) {}
 
-    /// Looks at the next piece of the response body, with [`Tap::Follow`], as the origin has sent it: a content coding is still on it.
+    /// Looks at the next piece of the response body, with [`Tap::Follow`] or [`Tap::Replace`], as the origin has sent it: a content coding
+    /// is still on it.
     ///
     /// # Errors
     /// The response breaks off.
     fn follow(&mut self, _piece: &[u8]) -> Result<(), BodyAborted> {
         Ok(())
+    }
+
+    /// Replaces a response whose whole `body` is here, with [`Tap::Replace`]. Its fields may be changed, except those of the framing: the
+    /// length becomes that of the new body. Not if the body broke off: then the client gets a refusal, or another choice follows.
+    fn replace_response(&mut self, status: u16, _fields: &mut Fields, body: &[u8]) -> ReplacedResponse {
+        ReplacedResponse { status, body: Bytes::copy_from_slice(body) }
     }
 
     /// Takes the next piece, with [`Tap::Edit`], and appends to `out` what goes on.
@@ -222,6 +236,9 @@ pub enum Tap {
     /// The filter edits it. It goes on without a length, in chunks or as a stream. Fields that describe its exact bytes go: its digests
     /// and the offer of ranges. Its entity tag becomes a weak one.
     Edit,
+    /// It is held whole while the client gets nothing, and the filter replaces it: [`HttpFilter::replace_response`]. A body that breaks
+    /// off meanwhile is a failed attempt. Fields that describe its exact bytes go, as with `Edit`.
+    Replace(HoldLimits),
 }
 
 /// Responds to the requests of a route without an upstream. Shared by all workers. Policies put their fields into its responses; the

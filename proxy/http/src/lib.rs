@@ -28,6 +28,7 @@
 //! | `completion` / `access` / `access_notes` | settle: the counters and the log line of an exchange that is over |
 //! | `filter` | HTTP filters and handlers: another room takes part in the exchanges of a route |
 //! | `filter_handle` / `body_inspection` / `taps` / `handler` | the filter of an exchange, with its last call; a request body under inspection; a response body that is followed or edited; a request served by a handler |
+//! | `held_body` | a response body that is held whole, so that its filter can replace it |
 //! | `stopwatch` | the time of an exchange in its phases, for its filter |
 //! | `wait` | waits that end when the client disconnects |
 //! | `grpc` | statuses, timeouts and trailers of gRPC |
@@ -85,6 +86,7 @@ mod filter_handle;
 mod forward;
 mod grpc;
 mod handler;
+mod held_body;
 mod http1;
 mod http1_body;
 mod http2;

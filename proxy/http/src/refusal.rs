@@ -75,6 +75,11 @@ impl Refusal {
     pub(crate) const ORIGIN_MALFORMED: Self = Self::new(502, "origin_malformed", "the origin's response is malformed");
     /// A tap on the response gave it up. The client has a part of it then, and gets no refusal.
     pub(crate) const TAP_BROKE_OFF: Self = Self::new(502, "tap_broke_off", "the response cannot be passed on");
+    /// A response that is to be replaced is longer than its filter takes.
+    pub(crate) const RESPONSE_TOO_LONG: Self = Self::new(502, "response_too_long", "the origin's response is too long");
+    /// There is no memory for a response that is to be replaced.
+    pub(crate) const RESPONSE_NO_ROOM: Self =
+        Self::new(503, "response_no_room", "the gateway has no room for the response");
     /// The origin does not read the body, and others need the memory that it holds.
     pub(crate) const UPLOAD_GIVEN_UP: Self =
         Self::new(503, "upload_given_up", "the origin does not read the request, and the gateway has no room for it");

@@ -13,6 +13,7 @@ use crate::{
     failure::{AttemptFailure, AttemptOutcome, ResponseStart},
     filter::{BrokenEnd, Tap},
     grpc,
+    held_body::HeldBody,
     limits::{INTERIM_RESPONSES_MAX, LINGER_TIMEOUT},
     origin::Download,
     refusal::Refusal,
@@ -21,6 +22,9 @@ use crate::{
     upstream_request::UpstreamRequest,
     variables::Variables,
 };
+
+/// Bytes of a replaced body that are sent before the client is checked for room.
+const REPLACED_PIECE_BYTES: usize = 64 * 1024;
 
 /// The response of one attempt.
 pub(crate) struct ResponseRelay<'a, R, D> {
@@ -70,6 +74,12 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
             },
         };
         self.taps = self.make_taps(&mut head, length);
+        if let Some((filter_handle, limits)) = self.taps.as_mut().and_then(|taps| taps.replacer.take()) {
+            self.taps = None;
+            let held = HeldBody::new(filter_handle, limits, &self.upstream_request.connection.service);
+            // Every connection pays for the size of this future.
+            return Box::pin(self.replace(head, length, held, is_filled)).await;
+        }
         let is_persistent = head.is_persistent();
         let is_edited = self.taps.as_ref().is_some_and(|taps| !taps.edits.is_empty());
         let keeps_client = self.pass_head(&mut head, if is_edited { BodyLength::Chunked } else { length });
@@ -116,6 +126,58 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
             head.fields.remove(Known::ContentLength);
             self.response_sink.interim(&head);
         }
+    }
+
+    /// Holds the whole body, and passes on what its filter puts in its place.
+    async fn replace(
+        &mut self,
+        mut head: ResponseHead,
+        length: BodyLength,
+        mut held: HeldBody,
+        is_filled: bool,
+    ) -> AttemptOutcome {
+        if let Err(failure) = self.hold(&mut held, length, is_filled).await {
+            return AttemptOutcome::Failed(failure);
+        }
+        let is_persistent = head.is_persistent();
+        let replaced = match held.replace(head.status(), &mut head.fields) {
+            Ok(replaced) => replaced,
+            Err(refusal) => return AttemptOutcome::Failed(AttemptFailure::Declined(refusal)),
+        };
+        compression::forget_bytes(&mut head.fields);
+        let length = BodyLength::Exact(replaced.body.len() as u64);
+        head.fields.set(Known::ContentLength, itoa::Buffer::new().format(replaced.body.len()).as_bytes());
+        let mut new = ResponseHead::from_parts(head.version(), replaced.status, length);
+        new.fields = std::mem::take(&mut head.fields);
+        let keeps_client = self.pass_head(&mut new, length);
+        let sent = async {
+            for piece in replaced.body.chunks(REPLACED_PIECE_BYTES) {
+                self.response_sink.data(piece);
+                self.response_sink.ready().await?;
+            }
+            self.response_sink.end(None);
+            self.response_sink.ready().await
+        };
+        if let Err(broken) = sent.await {
+            return AttemptOutcome::Failed(self.body_failure(broken));
+        }
+        self.origin.reuse(head);
+        let remains = self.origin.remains().filter(|_| is_persistent);
+        AttemptOutcome::Responded { status: replaced.status, keeps_client, remains }
+    }
+
+    /// Holds the body to its end.
+    async fn hold(&mut self, held: &mut HeldBody, length: BodyLength, is_filled: bool) -> Result<(), AttemptFailure> {
+        let announced = if let BodyLength::Exact(length) = length { length } else { 0 };
+        let relayed = match held.fits(announced) {
+            true if length == BodyLength::Exact(0) => Ok(()),
+            true => relay_from(&mut self.origin, is_filled, held).await,
+            false => Err(BodyError::TooLong),
+        };
+        relayed.map_err(|broken| match held.refused() {
+            Some(refusal) => AttemptFailure::Declined(refusal),
+            None => self.body_failure(broken),
+        })
     }
 
     /// Waits for the first byte of the body, or its end, while the client has nothing of the response.
@@ -183,15 +245,21 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
 
     /// The taps of the body; the head says so then.
     fn make_taps(&self, head: &mut ResponseHead, length: BodyLength) -> Option<Box<Taps>> {
-        if length == BodyLength::Exact(0) {
+        let (request, mut taps) = (self.upstream_request.request, Taps::default());
+        if !head.has_body(request.is_head) {
             return None;
         }
-        let (request, mut taps) = (self.upstream_request.request, Taps::default());
+        let is_empty = length == BodyLength::Exact(0);
         if let Some(filter_handle) = request.filter_handle.get() {
             let status = head.status();
             let tap = filter_handle.keeping_length(&mut head.fields, |filter, fields| filter.tap(status, fields));
             match tap {
                 Tap::No => {}
+                Tap::Follow | Tap::Edit if is_empty => {}
+                Tap::Replace(limits) => {
+                    taps.replacer = Some((filter_handle.clone(), limits));
+                    return Some(Box::new(taps));
+                }
                 Tap::Follow => taps.follower = Some(filter_handle.clone()),
                 Tap::Edit => {
                     compression::forget_bytes(&mut head.fields);
@@ -201,6 +269,7 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
             }
         }
         if let Some((coding, compression)) = &request.coding
+            && !is_empty
             && compression::is_fit(head, length, compression)
         {
             compression::vary(&mut head.fields);

@@ -6,7 +6,7 @@ use weir_http_codec::Fields;
 
 use crate::{
     body::{BodyError, Sink},
-    filter::{BodyAborted, BrokenEnd},
+    filter::{BodyAborted, BrokenEnd, HoldLimits},
     filter_handle::FilterHandle,
 };
 
@@ -54,6 +54,8 @@ pub(crate) struct Taps {
     pub(crate) edits: Vec<Box<dyn BodyEdit>>,
     /// The filter that is the first of them.
     pub(crate) editor: Option<Rc<FilterHandle>>,
+    /// The filter that replaces the whole body. There is no other tap then.
+    pub(crate) replacer: Option<(Rc<FilterHandle>, HoldLimits)>,
     passed: Vec<u8>,
     next: Vec<u8>,
     is_broken: bool,
@@ -61,7 +63,7 @@ pub(crate) struct Taps {
 
 impl Taps {
     pub(crate) fn is_empty(&self) -> bool {
-        self.follower.is_none() && self.edits.is_empty()
+        self.follower.is_none() && self.edits.is_empty() && self.replacer.is_none()
     }
 
     /// The body breaks off for `reason`: the bytes that go on behind what has gone, and their end, if a filter edits it. Once.

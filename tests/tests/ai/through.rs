@@ -18,12 +18,12 @@ fn post(path: &str, body: &str) -> String {
     )
 }
 
-fn url(gateway: &Gateway) -> String {
+pub fn url(gateway: &Gateway) -> String {
     format!("http://{}/v1", gateway.address.text())
 }
 
 /// The books agree: what the origin has billed for whole replies is in the usage log.
-fn sums_agree(origin: &AiOrigin, gateway: Gateway, state: &std::path::Path) {
+pub fn sums_agree(origin: &AiOrigin, gateway: Gateway, state: &std::path::Path) {
     let ledger = origin.ledger();
     let log = gateway.log();
     gateway.finish();

@@ -44,6 +44,7 @@ const ROOMS: &[Room] = &[
         may_use: PROXY_USES,
         besides: &[
             ("weir-ai", "weir-ai-session"),
+            ("weir-ai", "weir-ai-translate"),
             ("weir-ai", "weir-http"),
             ("weir-ai-translate", "weir-ai-session"),
             ("weir-flags", "weir-http"),

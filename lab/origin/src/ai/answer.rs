@@ -164,7 +164,7 @@ fn structured(ask: &Ask<'_>) -> Option<String> {
     let chat = ask.fields.response_format.and_then(parse);
     let format = match chat {
         Some(format) => format,
-        None => ask.fields.text.and_then(parse)?.get_mut("format")?.take(),
+        None => ask.fields.text.or(ask.fields.output_config).and_then(parse)?.get_mut("format")?.take(),
     };
     match format.get("type")?.as_str()? {
         "json_object" => Some(format!("{{\"word\":\"{}\"}}", ask.word.as_str())),

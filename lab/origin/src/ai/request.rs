@@ -62,6 +62,9 @@ pub struct Fields<'a> {
     /// The same of a response.
     #[serde(borrow)]
     pub text: Option<&'a RawValue>,
+    /// The same of a message.
+    #[serde(borrow)]
+    pub output_config: Option<&'a RawValue>,
     #[serde(borrow)]
     metadata: Option<&'a RawValue>,
     /// `float` or `base64`.

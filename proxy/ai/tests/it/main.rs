@@ -15,3 +15,5 @@ mod streams;
 #[expect(dead_code, reason = "the tests of weir-http use more of it")]
 mod support;
 mod targets;
+mod translated_streams;
+mod translation;

@@ -4,7 +4,7 @@ use weir_ai::settings::{AiListenerSettings, Provider, ProviderDialect};
 use weir_telemetry::catalog;
 
 use crate::{
-    gateway::{CHAT, KEY, STREAM, model, ok, plain, post, provider, read, refused, respond, settings, start},
+    gateway::{CHAT, KEY, model, ok, plain, post, provider, read, refused, respond, settings, start},
     support::Gateway,
 };
 
@@ -159,21 +159,14 @@ fn a_model_has_its_own_name_at_its_provider() {
 }
 
 #[test]
-fn an_endpoint_of_another_dialect_is_refused_in_its_form() {
-    let gateway = plain(settings());
-    let mut client = gateway.client();
-    client.send(&post("/v1/messages", r#"{"model":"claude","max_tokens":5,"messages":[]}"#));
-    let (head, body) = read(&mut client);
-    assert!(head.starts_with("http/1.1 400 ") && body["type"] == "error", "{body}");
-    assert_eq!(body["error"]["type"], "invalid_request_error");
-    assert!(gateway.origin.is_untouched());
+fn an_endpoint_without_a_translation_is_refused() {
     let gateway = start(settings(), vec![provider(ProviderDialect::Anthropic)], |_| {});
     let mut client = gateway.client();
     client.send(&post("/v1/messages", r#"{"model":"claude","max_tokens":5,"messages":[]}"#));
     let request = respond(&mut gateway.origin.accept(), &ok("{}")).to_ascii_lowercase();
     assert!(request.contains("x-api-key: provider-key") && !request.contains("bearer"), "{request}");
     client.response();
-    client.send(&post("/v1/chat/completions", STREAM));
+    client.send(&post("/v1/completions", r#"{"model":"claude","prompt":"hi"}"#));
     assert_eq!(refused(&mut client, 400).1["code"], "unsupported_endpoint");
 }
 

@@ -3,6 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
+use weir_base::{ByteLease, BytesPermit};
 
 /// The choice of a filter for an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,28 @@ impl From<UpstreamChoice> for RequestChoice {
     /// The body goes on as it came.
     fn from(upstream: UpstreamChoice) -> Self {
         Self { upstream, body: BodyChange::Keep }
+    }
+}
+
+/// The part of a request body that was seen before a choice.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenBody<'a> {
+    /// Its bytes, as they came.
+    pub bytes: &'a [u8],
+    /// It is all of the body, and the end has been seen.
+    pub is_whole: bool,
+    lease: &'a ByteLease,
+}
+
+impl<'a> SeenBody<'a> {
+    pub(crate) fn new(bytes: &'a [u8], is_whole: bool, lease: &'a ByteLease) -> Self {
+        Self { bytes, is_whole, lease }
+    }
+
+    /// The right to so many bytes of memory, for work on the body: they are charged to `limits.buffered_bytes` until the permit is
+    /// dropped. `None`: there is no room. Never waits.
+    pub fn room(&self, bytes: u64) -> Option<BytesPermit> {
+        self.lease.try_acquire(bytes)
     }
 }
 

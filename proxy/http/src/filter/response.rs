@@ -14,6 +14,26 @@ pub struct WholeResponse {
     pub body: Bytes,
 }
 
+/// Bounds of a response body that is held for [`Tap::Replace`](super::Tap::Replace). Its bytes are charged to `limits.buffered_bytes`
+/// while they are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldLimits {
+    /// Bytes that it may have. A longer one is refused with a 502 `response_too_long`.
+    pub bytes_max: usize,
+    /// Bytes of memory for each of its bytes while the filter replaces it, the body itself included. Charged for that time: without
+    /// room the response is a 503 `response_no_room`.
+    pub memory_per_byte: u32,
+}
+
+/// The response in the place of one that was held. Its fields are those of the held one, as the filter has left them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplacedResponse {
+    /// 200 to 599, and neither 204 nor 304.
+    pub status: u16,
+    /// The body.
+    pub body: Bytes,
+}
+
 /// The end of a response that breaks off after its head, behind the last piece of its filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokenEnd {

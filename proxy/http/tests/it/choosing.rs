@@ -8,7 +8,7 @@ use std::{
 use weir_http::{
     filter::{
         AfterFailure, BodyChange, Caller, Deadlines, ExchangeSummary, FailedAttempt, FilterFactory, HttpFilter,
-        Inspect, RequestChoice, UpstreamChoice, WholeResponse,
+        Inspect, RequestChoice, SeenBody, UpstreamChoice, WholeResponse,
     },
     routes::Action,
 };
@@ -113,7 +113,7 @@ impl HttpFilter for ChoosingFilter {
         Inspect::Buffered(self.choices.buffer_bytes)
     }
 
-    fn choose_upstream(&mut self, head: &mut RequestHead, _: bool) -> Result<RequestChoice, WholeResponse> {
+    fn choose_upstream(&mut self, head: &mut RequestHead, _: SeenBody<'_>) -> Result<RequestChoice, WholeResponse> {
         let Some(choice) = self.choices.choices.get(self.made) else {
             return Err(WholeResponse { status: 500, fields: Fields::new(), body: "no choice left".into() });
         };

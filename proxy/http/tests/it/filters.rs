@@ -7,8 +7,8 @@ use std::{
 
 use weir_http::{
     filter::{
-        BodyAborted, Caller, CompletionStatus, ExchangeSummary, FilterFactory, HttpFilter, Inspect, RequestChoice, Tap,
-        UpstreamChoice, WholeResponse,
+        BodyAborted, Caller, CompletionStatus, ExchangeSummary, FilterFactory, HttpFilter, Inspect, RequestChoice,
+        SeenBody, Tap, UpstreamChoice, WholeResponse,
     },
     routes::Action,
 };
@@ -142,8 +142,8 @@ impl HttpFilter for Recording {
         Ok(())
     }
 
-    fn choose_upstream(&mut self, head: &mut RequestHead, is_whole: bool) -> Result<RequestChoice, WholeResponse> {
-        self.record(Call::Choose { is_whole });
+    fn choose_upstream(&mut self, head: &mut RequestHead, seen: SeenBody<'_>) -> Result<RequestChoice, WholeResponse> {
+        self.record(Call::Choose { is_whole: seen.is_whole });
         head.fields.remove_named(b"Accept-Encoding");
         Ok(self.choice.clone().into())
     }

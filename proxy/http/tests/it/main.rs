@@ -15,6 +15,7 @@ mod inspection;
 mod messages;
 mod policies;
 mod refusals;
+mod replacing;
 mod retries;
 mod routes;
 mod support;

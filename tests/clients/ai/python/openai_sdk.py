@@ -1,4 +1,5 @@
-"""OpenAI's SDK: `openai_sdk.py URL KEY`. The URL is that of the lab's origin, or of what stands in front of it.
+"""OpenAI's SDK: `openai_sdk.py URL KEY [CHECK...]`. The URL is that of the lab's origin, or of what stands in front of it. The
+checks named behind the key do not run.
 
 A prompt chooses its reply by words such as `[weir bytes=40 word=5eed0001]`; see `weir lab origin ai --help`.
 """
@@ -344,15 +345,14 @@ async def many_streams_at_a_time():
     await api.close()
 
 
-run(
-    [
-        chat_answers_whole, a_large_reply_arrives_whole, several_choices_and_a_limit_of_tokens,
-        chat_streams_with_and_without_usage, a_stream_of_any_line_ends_and_cuts_is_the_same, a_stream_may_be_left_early,
-        tools_are_called_and_their_results_taken, calls_stream_in_pieces, structured_outputs_parse,
-        a_cut_or_filtered_structure_and_a_refusal_are_told_apart, responses_answer_whole,
-        responses_stream_in_the_order_that_accumulators_need, responses_call_tools_and_parse,
-        completions_answer_and_stream, embeddings_are_the_same_as_floats_and_as_base64, models_are_listed,
-        every_status_has_its_error, a_refusal_of_load_is_retried_as_its_headers_say, a_broken_connection_is_retried,
-        an_error_in_a_stream_raises, a_stream_without_done_ends_as_it_is_and_a_cut_one_raises, many_streams_at_a_time,
-    ]
-)
+CHECKS = [
+    chat_answers_whole, a_large_reply_arrives_whole, several_choices_and_a_limit_of_tokens,
+    chat_streams_with_and_without_usage, a_stream_of_any_line_ends_and_cuts_is_the_same, a_stream_may_be_left_early,
+    tools_are_called_and_their_results_taken, calls_stream_in_pieces, structured_outputs_parse,
+    a_cut_or_filtered_structure_and_a_refusal_are_told_apart, responses_answer_whole,
+    responses_stream_in_the_order_that_accumulators_need, responses_call_tools_and_parse,
+    completions_answer_and_stream, embeddings_are_the_same_as_floats_and_as_base64, models_are_listed,
+    every_status_has_its_error, a_refusal_of_load_is_retried_as_its_headers_say, a_broken_connection_is_retried,
+    an_error_in_a_stream_raises, a_stream_without_done_ends_as_it_is_and_a_cut_one_raises, many_streams_at_a_time,
+]
+run([check for check in CHECKS if check.__name__ not in sys.argv[3:]])

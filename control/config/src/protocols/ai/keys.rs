@@ -183,8 +183,8 @@ section! {
 section! {
     /// The provider behind an upstream of AI listeners. Its connections are those of `[upstream.http]`.
     pub(crate) struct UpstreamAiSection {
-        /// Its API: `openai` (most servers, vLLM among them), `azure` (OpenAI's with the key in `api-key`) or `anthropic`. Nothing is
-        /// translated.
+        /// Its API: `openai` (most servers, vLLM among them), `azure` (OpenAI's with the key in `api-key`) or `anthropic`. Chats
+        /// and messages are translated for clients of the other API.
         default dialect: ProviderDialect = ProviderDialect::OpenAi;
         /// Its key, which takes the place of that of the client. Absent: the client's own goes there with `keys = "none"`, and none with
         /// `keys = "required"`.
