@@ -58,7 +58,7 @@ await run({
     const completion = await stream.finalChatCompletion();
     const calls = completion.choices[0].message.tool_calls;
     assert.equal(calls.length, 2);
-    assert.equal(JSON.parse(calls[1].function.arguments).city, "city 5eed0004");
+    assert.equal(JSON.parse(calls[0].function.arguments).city, "city 5eed0004");
   },
   "structured outputs parse": async () => {
     const response_format = zodResponseFormat(Forecast, "forecast");
