@@ -2,9 +2,7 @@
 //! load of the lab.
 
 mod faults;
-mod isolation;
 mod load;
-mod prompts;
 mod sdks;
 mod through;
 mod truth;
