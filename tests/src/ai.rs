@@ -98,9 +98,18 @@ pub const PROVIDER_KEY: &str = "provider-key-of-the-operator";
 /// If it does not start.
 #[must_use]
 pub fn gateway(origin: &AiOrigin, dialect: &str, state: &Path, more: &str) -> Gateway {
+    gateway_under(origin, dialect, state, more, "")
+}
+
+/// [`gateway`] with further tables, such as `[limits]`.
+///
+/// # Panics
+/// If it does not start.
+#[must_use]
+pub fn gateway_under(origin: &AiOrigin, dialect: &str, state: &Path, more: &str, tables: &str) -> Gateway {
     let address = Address::port(port::free());
     let text = format!(
-        "[runtime]\nworkers = 2\n[ai]\nstate = \"{}\"\n\
+        "[runtime]\nworkers = 2\n{tables}[ai]\nstate = \"{}\"\n\
          [[upstream]]\nname = \"provider\"\nendpoints = [\"{}\"]\n\
          [upstream.ai]\ndialect = \"{dialect}\"\napi_key = \"env:PROVIDER_KEY\"\n\
          [[listener]]\nname = \"ai\"\nprotocol = \"ai\"\nbind = \"{}\"\nupstream = \"provider\"\n\
@@ -131,11 +140,17 @@ pub enum Sdk {
     OpenAi,
     /// PyPI's `anthropic`.
     Anthropic,
+    /// PyPI's `langchain-openai`.
+    LangChain,
+    /// npm's `openai`.
+    OpenAiNode,
+    /// npm's `ai`, with `@ai-sdk/openai`.
+    Vercel,
 }
 
 impl Sdk {
     /// All.
-    pub const ALL: [Self; 2] = [Self::OpenAi, Self::Anthropic];
+    pub const ALL: [Self; 5] = [Self::OpenAi, Self::Anthropic, Self::LangChain, Self::OpenAiNode, Self::Vercel];
 
     /// The first part of the names of its checks.
     #[must_use]
@@ -143,7 +158,15 @@ impl Sdk {
         match self {
             Self::OpenAi => "openai",
             Self::Anthropic => "anthropic",
+            Self::LangChain => "langchain",
+            Self::OpenAiNode => "openai_node",
+            Self::Vercel => "vercel",
         }
+    }
+
+    /// It is a package of npm. Modules are found from the folder of the program, so nothing else names them.
+    fn is_of_node(self) -> bool {
+        matches!(self, Self::OpenAiNode | Self::Vercel)
     }
 
     /// Runs its checks against a base URL, which ends with `/v1`, with a key.
@@ -177,8 +200,12 @@ impl Sdk {
         let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let output = folder.path().join("output");
-        let mut command = Command::new(tools::ai_sdks());
-        command.arg(clients.join(format!("ai/python/{}_{program}.py", self.name()))).args(words);
+        let mut command = match self.is_of_node() {
+            true => Command::new("node"),
+            false => Command::new(tools::ai_sdks()),
+        };
+        let (language, ending) = if self.is_of_node() { ("node", "js") } else { ("python", "py") };
+        command.arg(clients.join(format!("ai/{language}/{}_{program}.{ending}", self.name()))).args(words);
         // Lists of checks have the same runner in all clients of Python.
         command.env("PYTHONPATH", clients.join("postgres/python")).env("PYTHONDONTWRITEBYTECODE", "1");
         let end = bounded::run(command.current_dir(folder.path()), &output, DEADLINE);

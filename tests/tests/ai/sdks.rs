@@ -4,6 +4,9 @@
 use weir_tests::ai::{AiOrigin, Sdk};
 use weir_tests::suite::outcome::{TestOutcome, TestOutcomes};
 
+/// Those that speak OpenAI's dialect beside its SDK for Python, and how many checks each has.
+pub const FURTHER: [(Sdk, usize); 3] = [(Sdk::LangChain, 8), (Sdk::OpenAiNode, 12), (Sdk::Vercel, 8)];
+
 /// At least `least` checks ran, and all hold.
 pub fn holds(outcomes: &TestOutcomes, least: usize) {
     assert!(outcomes.problems.is_empty(), "{}", outcomes.problems.join("\n"));
@@ -30,4 +33,12 @@ fn every_check_of_openai_holds_directly() {
 fn every_check_of_anthropic_holds_directly() {
     let origin = AiOrigin::start();
     holds(&Sdk::Anthropic.run(&origin.url(), "k"), 10);
+}
+
+#[test]
+fn every_check_of_langchain_and_of_node_holds_directly() {
+    let origin = AiOrigin::start();
+    for (sdk, least) in FURTHER {
+        holds(&sdk.run(&origin.url(), "k"), least);
+    }
 }

@@ -8,14 +8,21 @@ use weir_tests::gateway::Gateway;
 use weir_tests::http::{HttpClient, unchunked};
 use weir_tests::stream::Address;
 
-use crate::sdks::holds;
+use crate::sdks::{FURTHER, holds};
 
-fn post(path: &str, body: &str) -> String {
+/// A request with [`KEY`].
+pub fn post(path: &str, body: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     )
+}
+
+/// A chat whose reply is chosen by directives, with further members.
+pub fn chat(directives: &str, members: &str) -> String {
+    let messages = format!("[{{\"role\":\"user\",\"content\":\"[weir {directives}]\"}}]");
+    post("/v1/chat/completions", &format!("{{\"model\":\"m\",\"messages\":{messages}{members}}}"))
 }
 
 pub fn url(gateway: &Gateway) -> String {
@@ -70,6 +77,16 @@ fn every_check_of_anthropic_holds_through_the_gateway() {
     let gateway = gateway(&origin, "anthropic", state.path(), "");
     holds(&Sdk::Anthropic.run(&url(&gateway), KEY), 10);
     sums_agree(&origin, gateway, state.path());
+}
+
+#[test]
+fn every_check_of_langchain_and_of_node_holds_through_the_gateway() {
+    for (sdk, least) in FURTHER {
+        let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
+        let gateway = gateway(&origin, "openai", state.path(), "");
+        holds(&sdk.run(&url(&gateway), KEY), least);
+        sums_agree(&origin, gateway, state.path());
+    }
 }
 
 /// Requests that need no edit, with their paths.

@@ -69,7 +69,7 @@ pub enum Part {
     PostgresDrivers,
     /// asyncpg's own tests: its source distribution.
     AsyncpgSuite,
-    /// The SDKs of OpenAI and Anthropic, in an environment of their own.
+    /// The SDKs of OpenAI and Anthropic, LangChain and Vercel's AI SDK, for Python and Node.
     AiSdks,
     /// LiteLLM (a Python package, in an environment of its own) and Portkey (an npm package), beside which `bench ai` measures.
     AiPeers,
@@ -254,13 +254,17 @@ fn install(workspace: &Workspace, part: Part) -> Result<()> {
         Part::GoRedisSuite => suites::go_redis(workspace),
         Part::PostgresDrivers => postgres::drivers(workspace),
         Part::AsyncpgSuite => suites::asyncpg(workspace),
-        Part::AiSdks => python::ensure_in(
-            workspace,
-            &workspace.tools().join("ai-sdks"),
-            &workspace.root.join("tests/clients/ai/python/requirements.txt"),
-        ),
+        Part::AiSdks => ai_sdks(workspace),
         Part::AiPeers => ai_peers::ensure(workspace),
     }
+}
+
+/// The SDKs of language models, for Python and for Node.
+fn ai_sdks(workspace: &Workspace) -> Result<()> {
+    let requirements = workspace.root.join("tests/clients/ai/python/requirements.txt");
+    python::ensure_in(workspace, &workspace.tools().join("ai-sdks"), &requirements)?;
+    clients::need(&["node", "npm"], "Node.js 20 or later with npm")?;
+    clients::npm(&clients::suite_folder(workspace, "ai/node"))
 }
 
 /// Programs built from Go modules, and the folder of each: h2spec, and the interoperability cases of grpc-go.
