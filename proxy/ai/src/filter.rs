@@ -158,7 +158,8 @@ impl AiFilter {
             return Err(ApiError::BACKGROUND);
         }
         let has_rules = self.worker.ring.is_some() || !self.worker.settings.models.is_empty();
-        if options.model.is_none() && has_rules {
+        let is_unnamed = options.model.as_ref().is_none_or(|model| model.text.trim().is_empty());
+        if is_unnamed && has_rules {
             // The provider would take one of its own choice, which no rule and no price knows.
             return Err(ApiError::MISSING_MODEL);
         }
@@ -220,7 +221,7 @@ impl AiFilter {
         let Some((facts, plan)) = &mut self.planned else { return Ok((DEFAULT.clone(), None)) };
         let direction = |target: &Target| {
             let provider = self.worker.providers.get(target.upstream)?;
-            translate::direction(facts.endpoint, provider.dialect)
+            Some((translate::direction(facts.endpoint, provider.dialect)?, &**provider))
         };
         let at = (self.tries as usize).min(plan.targets.len().saturating_sub(1));
         let Some(target) = plan.targets.get(at).cloned() else { return Ok((DEFAULT.clone(), None)) };

@@ -47,12 +47,12 @@ pub(crate) const fn direction(endpoint: Endpoint, provider: ProviderDialect) -> 
     }
 }
 
-/// Translates a request, behind the edits of its own dialect.
+/// Translates a request for a provider, behind the edits of its own dialect.
 ///
 /// # Errors
 /// It says something that has no counterpart, or there is no memory for the work.
 pub(crate) fn request(
-    direction: Direction,
+    (direction, provider): (Direction, &Provider),
     seen: SeenBody<'_>,
     edits: &Splice,
 ) -> Result<(Bytes, Translation), ApiError> {
@@ -63,8 +63,11 @@ pub(crate) fn request(
         true => Cow::Borrowed(seen.bytes),
         false => Cow::Owned(edits.apply(seen.bytes)),
     };
-    let translated = translate_request(direction, &body, &Options::default());
-    let request = translated.map_err(|mistake| ApiError::of_mistake(&mistake))?;
+    let options = Options { has_stream_usage: provider.include_usage, ..Options::default() };
+    let translated = translate_request(direction, &body, &options);
+    let mut request = translated.map_err(|mistake| ApiError::of_mistake(&mistake))?;
+    // Members that were left out take no memory: its length alone is charged.
+    request.body.shrink_to_fit();
     let translation = Translation { direction, includes_usage: request.includes_usage, losses: request.losses };
     Ok((request.body.into(), translation))
 }

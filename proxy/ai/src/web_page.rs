@@ -16,9 +16,13 @@ pub(crate) fn is_foreign(head: &RequestHead) -> bool {
     is_elsewhere || !(is_local_name(host(head.authority())) || is_address(host(head.authority())))
 }
 
-/// `http://localhost:3000`. A page of a file or of a sandbox has `null`.
+/// `http://localhost:3000`, or the origin of a program with pages of its own, such as `vscode-webview://…`. A page of a file or of a sandbox
+/// has `null`.
 fn is_local_origin(origin: &[u8]) -> bool {
     let Some(at) = origin.windows(3).position(|three| three == b"://") else { return false };
+    if !matches!(&*origin[..at].to_ascii_lowercase(), b"http" | b"https") {
+        return true;
+    }
     let host = host(&origin[at + 3..]);
     is_local_name(host) || address(host).is_some_and(|address| address.to_canonical().is_loopback())
 }
@@ -33,10 +37,12 @@ fn host(authority: &[u8]) -> &[u8] {
     }
 }
 
-/// Names that no server of names may answer for (RFC 6761 section 6.3), and none at all, as in HTTP/1.0.
+/// Names that no server of names may answer for (RFC 6761 section 6.3), that of the machine in a container of Docker, and none at all, as in
+/// HTTP/1.0.
 fn is_local_name(host: &[u8]) -> bool {
     let lower = host.to_ascii_lowercase();
-    lower.is_empty() || lower == b"localhost" || lower.ends_with(b".localhost")
+    let name = lower.strip_suffix(b".").unwrap_or(&lower);
+    name.is_empty() || name == b"localhost" || name.ends_with(b".localhost") || name == b"host.docker.internal"
 }
 
 /// No page can rebind an address.
@@ -69,7 +75,13 @@ mod tests {
 
     #[test]
     fn an_origin_of_this_machine_is_local_and_no_other_is() {
-        for origin in ["http://localhost:3000", "https://app.LOCALHOST", "http://127.0.0.1", "http://[::1]:3000"] {
+        for origin in [
+            "http://localhost:3000",
+            "https://app.LOCALHOST",
+            "http://127.0.0.1",
+            "http://[::1]:3000",
+            "app://notes.example",
+        ] {
             assert!(is_local_origin(origin.as_bytes()), "{origin}");
         }
         for origin in ["null", "", "https://evil.example", "http://203.0.113.1", "http://localhost.evil.example", "x"] {

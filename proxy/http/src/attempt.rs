@@ -240,7 +240,7 @@ impl<'a> Attempt<'a> {
         }
         let took = self.response_start.get().map(|response_start| response_start.at.since(self.sent));
         match outcome {
-            AttemptOutcome::Responded { status, .. } => {
+            AttemptOutcome::Responded { origin_status: status, .. } => {
                 let request = self.upstream_request.request;
                 let class = ResponseClass::of_status(request.status_of_call(*status));
                 endpoint_responses::count(upstream, number, class, took);
@@ -315,7 +315,7 @@ impl<'a> Attempt<'a> {
         let UpstreamRequest { connection, request, routed, .. } = *self.upstream_request;
         let upstream = &routed.upstream.settings().name;
         match outcome {
-            AttemptOutcome::Responded { status, keeps_client, remains } => {
+            AttemptOutcome::Responded { status, keeps_client, remains, .. } => {
                 lane.answered();
                 match remains.filter(|_| self.is_uploaded.get()) {
                     Some(remains) => lane.give_back(remains),

@@ -19,6 +19,8 @@ pub(crate) enum AttemptOutcome {
     /// The client has the whole response.
     Responded {
         status: u16,
+        /// That of the origin, if a filter has replaced the response.
+        origin_status: u16,
         /// The response allows the connection to go on.
         keeps_client: bool,
         /// The state of the lane; `None`: it ends.

@@ -95,7 +95,8 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
         }
         let status = head.status();
         self.origin.reuse(head);
-        AttemptOutcome::Responded { status, keeps_client, remains: self.origin.remains().filter(|_| is_persistent) }
+        let remains = self.origin.remains().filter(|_| is_persistent);
+        AttemptOutcome::Responded { status, origin_status: status, keeps_client, remains }
     }
 
     /// The final head; those before it are passed on.
@@ -114,7 +115,12 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
             }
             if head.status() == 101 && self.upstream_request.request.upgrade.is_accepted_by(&head) {
                 self.switched = Some(Box::new(AcceptedUpgrade { head, input: self.origin.rest() }));
-                return Err(AttemptOutcome::Responded { status: 101, keeps_client: false, remains: None });
+                return Err(AttemptOutcome::Responded {
+                    status: 101,
+                    origin_status: 101,
+                    keeps_client: false,
+                    remains: None,
+                });
             }
             interim += 1;
             // The request did not ask for an upgrade.
@@ -140,7 +146,8 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
             return AttemptOutcome::Failed(failure);
         }
         let is_persistent = head.is_persistent();
-        let replaced = match held.replace(head.status(), &mut head.fields) {
+        let origin_status = head.status();
+        let replaced = match held.replace(origin_status, &mut head.fields) {
             Ok(replaced) => replaced,
             Err(refusal) => return AttemptOutcome::Failed(AttemptFailure::Declined(refusal)),
         };
@@ -163,7 +170,7 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
         }
         self.origin.reuse(head);
         let remains = self.origin.remains().filter(|_| is_persistent);
-        AttemptOutcome::Responded { status: replaced.status, keeps_client, remains }
+        AttemptOutcome::Responded { status: replaced.status, origin_status, keeps_client, remains }
     }
 
     /// Holds the body to its end.

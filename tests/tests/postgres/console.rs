@@ -326,7 +326,7 @@ fn the_api_and_top_say_what_a_client_waits_for_and_why_another_keeps_its_server(
         .env_remove("WEIR_ADMIN_TOKEN");
     let (shown, error) = text(&top.output().expect("weir top"));
     let line = |words: &str| shown.lines().any(|line| line.trim_end().ends_with(words));
-    assert!(line(&format!("place 2 of 2 for {USER}@{USER} at server")) && line("advisory_lock"), "{shown} {error}");
+    assert!(line(&format!("2/2 for {USER}@{USER} at server")) && line("advisory_lock"), "{shown} {error}");
     for mut keeper in keepers {
         keeper.kill().expect("killed");
         keeper.wait().expect("reaped");

@@ -81,10 +81,12 @@ fn every_mode_of_client_tls_lets_the_same_clients_in_as_pgbouncer() {
         ("verify-full", [false, false, true, false]),
     ] {
         let pair = Pair::start(&server, &format!("client_tls_sslmode = {mode}\n{pair}"));
-        for (words, is_let_in) in clients.iter().zip(wanted) {
+        for (at, (words, is_let_in)) in clients.iter().zip(wanted).enumerate() {
             let [theirs, ours] = pair.run(words, "select 7");
             let shown = format!("{mode}, {words}: {theirs:?} {ours:?}\n{}\n{}", pair.toml, pair.ours.log());
-            assert_eq!([theirs.is_ok(), ours.is_ok()], [is_let_in; 2], "PgBouncer and Weir: {shown}");
+            assert_eq!(ours.is_ok(), is_let_in, "Weir: {shown}");
+            // PgBouncer refuses a certificate of a stranger where it demands none. Such a client comes in without it.
+            assert_eq!(theirs.is_ok(), is_let_in && at < 3, "PgBouncer: {shown}");
         }
     }
     drop(folder);
@@ -101,7 +103,7 @@ fn every_mode_of_server_tls_reaches_the_same_servers_as_pgbouncer_or_says_the_di
     for (mode, theirs_has, ours_has, note) in [
         ("disable", "f", "f", ""),
         // The counterpart is clear text: Weir does not negotiate.
-        ("allow", "f", "f", "are in clear text"),
+        ("allow", "t", "f", "are in clear text"),
         ("prefer", "t", "f", "are in clear text"),
         ("require", "t", "t", "any certificate of the server is accepted"),
         ("verify-ca", "t", "t", "the name in the server's certificate is checked too"),

@@ -200,12 +200,13 @@ fn lasts(seconds: Option<f64>) -> Span<'static> {
     seconds.map_or_else(|| "-".to_owned(), format::seconds).into()
 }
 
+/// Place in the line, length of the line, and pool; or the reasons why it keeps its server.
 fn why(row: &ConnectionStatus) -> String {
     match &row.waits_for {
         Some(wait) if wait.upstream.is_empty() => {
-            format!("place {} of {} for {}", wait.position, wait.waiting, wait.pool)
+            format!("{}/{} for {}", wait.position, wait.waiting, wait.pool)
         }
-        Some(wait) => format!("place {} of {} for {} at {}", wait.position, wait.waiting, wait.pool, wait.upstream),
+        Some(wait) => format!("{}/{} for {} at {}", wait.position, wait.waiting, wait.pool, wait.upstream),
         None => row.pinned_by.join(", "),
     }
 }

@@ -98,8 +98,8 @@ impl<'a> Successor<'a> {
         }
     }
 
-    /// Lets it serve, with the pauses that hold, and waits until it does: from then on it is on its own. Its process id, and the channel, whose end will
-    /// tell it that this process has ended.
+    /// Lets it serve, with the pauses that hold, and waits until it does: from then on it is on its own. Its process id, and the channel,
+    /// whose end will tell it that this process has ended.
     ///
     /// Once it was let serve the upgrade cannot be called off any more: it may have accepted clients.
     ///
@@ -107,8 +107,8 @@ impl<'a> Successor<'a> {
     /// As [`wait_ready`](Self::wait_ready).
     pub fn serves(mut self, pauses: Vec<Pause>) -> Result<(u32, Arc<Channel>), String> {
         self.look()?;
-        self.is_let = true;
         self.say(&Message::Take { pauses }, &[])?;
+        self.is_let = true;
         match self.wait()? {
             Message::Serving => {}
             other => return Err(format!("the new process said {other:?} and was to serve")),

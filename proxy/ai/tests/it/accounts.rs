@@ -116,9 +116,11 @@ fn a_request_without_a_model_is_refused_where_rules_need_one() {
     let named = AiListenerSettings { models: vec![model("*", &[(0, None)])].into(), ..settings() };
     for own in [with_key(Policy { models_denied: globs(&["gpt-*"]), ..Policy::default() }), named] {
         let gateway = plain(own);
-        let mut client = gateway.client();
-        client.send(&post("/v1/chat/completions", body));
-        assert_eq!(refused(&mut client, 400).1["param"], "model");
+        for body in [body, r#"{"model":"","messages":[]}"#, r#"{"model":" ","messages":[]}"#] {
+            let mut client = gateway.client();
+            client.send(&post("/v1/chat/completions", body));
+            assert_eq!(refused(&mut client, 400).1["param"], "model");
+        }
         assert!(gateway.origin.is_untouched());
     }
     let gateway = plain(settings());

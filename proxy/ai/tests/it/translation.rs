@@ -66,6 +66,21 @@ fn accounts(gateway: &Gateway) -> [u64; 6] {
 }
 
 #[test]
+fn a_provider_without_the_option_for_usage_does_not_get_it_by_translation() {
+    let own = Provider { include_usage: false, ..provider(ProviderDialect::OpenAi) };
+    for (own, has_option) in [(own, false), (provider(ProviderDialect::OpenAi), true)] {
+        let gateway = start(settings(), vec![own], |_| {});
+        let stream = MESSAGE.replace("\"max_tokens\"", "\"stream\":true,\"max_tokens\"");
+        let mut client = gateway.client();
+        client.send(&post(MESSAGES, &stream));
+        let request = respond(&mut gateway.origin.accept(), &response(429, "", "{}"));
+        let (_, body) = parts(&request);
+        assert_eq!(body.get("stream_options").is_some(), has_option, "{body}");
+        assert_eq!(refused(&mut client, 429).1["type"], "rate_limit_error");
+    }
+}
+
+#[test]
 fn a_chat_is_served_by_a_provider_of_messages() {
     let gateway = gateway(ProviderDialect::Anthropic);
     let mut client = gateway.client();

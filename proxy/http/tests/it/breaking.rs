@@ -200,7 +200,9 @@ fn a_stream_ends_as_the_filter_says() {
         origin.send("2\r\nab\r\n");
         drop(origin);
         let response = client.response(1);
-        assert_eq!(String::from_utf8_lossy(&response.body), format!("ab{}", event("origin_closed")));
+        let (body, whole) = (String::from_utf8_lossy(&response.body), format!("ab{}", event("origin_closed")));
+        // A reset overtakes bytes that were not sent yet.
+        assert!(body == whole || (is_reset && whole.starts_with(&*body)), "{body}");
         assert_eq!((response.status, response.is_reset), (200, is_reset));
     }
 }

@@ -7,6 +7,7 @@ use weir_http::filter::{
     ReplacedResponse, RequestChoice, SeenBody, Tap, UpstreamChoice, WholeResponse,
 };
 use weir_http_codec::{Fields, RequestHead};
+use weir_telemetry::catalog;
 
 use crate::{
     http2::Http2Client,
@@ -121,6 +122,9 @@ fn a_body_is_replaced_with_its_length_and_its_status_and_the_connections_go_on()
         drop((client, origin));
         gateway.rests();
         assert_eq!(filter.ends.lock().expect("no panic")[0], "299 Completed ok");
+        // An endpoint is judged by its own status.
+        let responses = |class| gateway.counter(catalog::HTTP_UPSTREAM_RESPONSES.name, &[("class", class)]);
+        assert_eq!((responses("2xx"), responses("5xx")), (1, 1));
     }
 }
 

@@ -162,6 +162,6 @@ fn clients_that_wait_come_first_and_idle_ones_are_left_out() {
     let lines = screen(&mut state, 100, 24, Instant::now());
     let place = |id: &str| lines.iter().position(|line| line.split_whitespace().next() == Some(id));
     assert!(place("2").is_some() && place("2") < place("1") && place("4").is_none(), "{lines:#?}");
-    assert!(words(&lines, "2").join(" ").ends_with("place 3 of 9 for app@shop"), "{lines:#?}");
+    assert!(words(&lines, "2").join(" ").ends_with("3/9 for app@shop"), "{lines:#?}");
     assert!(words(&lines, "1").join(" ").ends_with("listen"), "{lines:#?}");
 }
