@@ -158,14 +158,17 @@ impl ConnectionEntry {
 
     /// It waits for one of its pool from `now` on; `None`: no longer.
     pub fn wait(&self, now: Option<Time>) {
-        self.waits_to_read.store(false, Ordering::Relaxed);
-        self.waits_since.store(now.map_or(0, |now| now.as_nanos().max(1)), Ordering::Relaxed);
+        self.wait_in(now, false);
     }
 
     /// It waits for one of its read pool from `now` on.
     pub fn wait_to_read(&self, now: Time) {
-        self.waits_to_read.store(true, Ordering::Relaxed);
-        self.waits_since.store(now.as_nanos().max(1), Ordering::Relaxed);
+        self.wait_in(Some(now), true);
+    }
+
+    fn wait_in(&self, now: Option<Time>, to_read: bool) {
+        self.waits_to_read.store(to_read, Ordering::Relaxed);
+        self.waits_since.store(now.map_or(0, |now| now.as_nanos().max(1)), Ordering::Relaxed);
     }
 
     /// The one that it waits for, if it waits, is of its read pool.

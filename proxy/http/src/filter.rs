@@ -7,10 +7,10 @@
 //! 1. [`FilterFactory::create`], when the route takes the request, and before its policies.
 //! 2. [`HttpFilter::inspect`], once the policies have let the request through, and [`HttpFilter::refuse_head`]; then
 //!    [`HttpFilter::request_data`] for each piece of a body as it arrives, and [`HttpFilter::request_end`] with the end of the body.
-//!    [`HttpFilter::choose_upstream`] comes before an origin gets the request: behind the buffered pieces, and behind the end if that was among them. It also changes the buffered body.
-//!    [`HttpFilter::attempt_failed`] may lead to another choice, until the client has a part of a response.
-//! 3. [`HttpFilter::tap`] with the head of a final response that may have a body, and [`HttpFilter::response_head`] with every final head that
-//!    is sent; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece, [`HttpFilter::flush`] whenever nothing more is there
+//!    [`HttpFilter::choose_upstream`] comes before an origin gets the request: behind the buffered pieces, and behind the end if that
+//!    was among them. It also changes the buffered body. [`HttpFilter::attempt_failed`] may lead to another choice, until the client has a part of a response.
+//! 3. [`HttpFilter::tap`] with the head of a final response that may have a body, and [`HttpFilter::response_head`] with every final
+//!    head that is sent; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece, [`HttpFilter::flush`] whenever nothing more is there
 //!    at the moment, and [`HttpFilter::response_end`]. With [`Tap::Replace`] the body comes first: `follow` for each piece,
 //!    [`HttpFilter::replace_response`] once, and then the head.
 //! 4. [`HttpFilter::on_complete`], once, when the exchange is over, however it ended.

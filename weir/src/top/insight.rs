@@ -203,10 +203,10 @@ fn lasts(seconds: Option<f64>) -> Span<'static> {
 /// Place in the line, length of the line, and pool; or the reasons why it keeps its server.
 fn why(row: &ConnectionStatus) -> String {
     match &row.waits_for {
-        Some(wait) if wait.upstream.is_empty() => {
-            format!("{}/{} for {}", wait.position, wait.waiting, wait.pool)
+        Some(wait) => {
+            let place = format!("{}/{} for {}", wait.position, wait.waiting, wait.pool);
+            if wait.upstream.is_empty() { place } else { format!("{place} at {}", wait.upstream) }
         }
-        Some(wait) => format!("{}/{} for {} at {}", wait.position, wait.waiting, wait.pool, wait.upstream),
         None => row.pinned_by.join(", "),
     }
 }

@@ -144,8 +144,7 @@ fn check_open(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
         let help = "write keys = \"required\" with [[listener.ai.key]], or allow_open = true";
         error_at(&section.keys, &path, "keys", &what, help, reader);
     }
-    let is_unix = matches!(of.section.bind.as_ref().map(|bind| &bind.value.0), Some(Address::Unix(_)));
-    if section.allow_open.value && (section.keys.value == KeyMode::Required || is_unix) {
+    if section.allow_open.value && (section.keys.value == KeyMode::Required || is_unix(of)) {
         let what = "changes nothing here: it permits keys = \"none\" at an address that others or browsers reach";
         warn_at(&section.allow_open, &path, "allow_open", what, "remove it", reader);
     }
@@ -154,6 +153,10 @@ fn check_open(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
 /// Whether a listener has no keys, and an address that browsers of this machine reach. Pages of other sites must not use them.
 fn is_for_this_machine(of: &ListenerContext<'_>) -> bool {
     let section = &of.section.own.ai.ai;
-    let is_unix = matches!(of.section.bind.as_ref().map(|bind| &bind.value.0), Some(Address::Unix(_)));
-    section.keys.value == KeyMode::None && !section.allow_open.value && !is_unix
+    section.keys.value == KeyMode::None && !section.allow_open.value && !is_unix(of)
+}
+
+/// Whether a listener is bound to a Unix socket, which no browser reaches.
+fn is_unix(of: &ListenerContext<'_>) -> bool {
+    matches!(of.section.bind.as_ref().map(|bind| &bind.value.0), Some(Address::Unix(_)))
 }
