@@ -22,13 +22,10 @@ pub const PRODUCT_TESTS: &str = "weir-tests";
 /// Its programs that do not: they need no gateway.
 const OF_THE_HARNESS: [&str; 2] = ["weir_tests", "law"];
 
-/// Its programs that do, each with a lane of its own.
-const OF_THE_PRODUCT: [&str; 6] = ["e2e", "hostile", "http", "isolation", "lab", "postgres"];
-
-/// Programs that no lane runs.
+/// Programs that no lane runs. Each program of the product has a lane of its own name.
 pub fn without_a_lane(programs: &Programs) -> impl Iterator<Item = &TestProgram> {
     let of_product = programs.tests.iter().filter(|one| one.package == PRODUCT_TESTS);
-    of_product.filter(|one| !OF_THE_HARNESS.contains(&&*one.target) && !OF_THE_PRODUCT.contains(&&*one.target))
+    of_product.filter(|one| !OF_THE_HARNESS.contains(&&*one.target) && super::LANES.iter().all(|lane| lane.name != one.target))
 }
 
 /// Everything that does not need the gateway as a process, of the packages that the change reaches.
