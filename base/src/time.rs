@@ -159,11 +159,27 @@ pub fn http_date(unix_seconds: u64) -> String {
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// The same with milliseconds: `2026-01-31T23:59:59.000Z`.
+/// The same with milliseconds: `2026-01-31T23:59:59.000Z`. Records have it for each request, so digits are put into their places.
 #[must_use]
 pub fn rfc3339_millis(unix: Duration) -> String {
-    let whole = rfc3339(unix.as_secs());
-    format!("{}.{:03}Z", whole.trim_end_matches('Z'), unix.subsec_millis())
+    let Moment { year, month, day, hour, minute, second, .. } = moment(unix.as_secs());
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let numbers = [
+        (0..4, year),
+        (5..7, month),
+        (8..10, day),
+        (11..13, hour),
+        (14..16, minute),
+        (17..19, second),
+        (20..23, u64::from(unix.subsec_millis())),
+    ];
+    for (place, mut number) in numbers {
+        for digit in text[place].iter_mut().rev() {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+    }
+    std::str::from_utf8(&text).unwrap_or_default().to_owned()
 }
 
 /// The time of the current loop turn, cached per thread.

@@ -3,51 +3,42 @@
 use memchr::memmem;
 
 use crate::path::Node;
-use crate::scanner::{Scanner, Sink, Value};
+use crate::scanner::{Scanner, Sink};
 
 /// Places of the key that are tried, from the last. More are texts made to cost time.
 const CANDIDATES_MAX: usize = 16;
 
-/// Reports the watched members of the outermost object from its last member `key` on. Offsets count from there.
-/// `false`: `tail` has no such member.
+/// Reads the watched members of the outermost object from its last member `key` on. Offsets count from there.
+/// `None`: `tail` has no such member.
 ///
 /// `tail` is the end of a valid text. Within its strings a quote has a backslash in front, so the key in quotes without
 /// one is a key of some object. It is one of the outermost if the rest of the text closes exactly that object. Escaped
 /// spellings of `key`, which is written without escapes, are not found.
-pub fn scan_member<P: Copy>(tail: &[u8], key: &str, root: &'static Node<P>, sink: &mut impl Sink<P>) -> bool {
+pub fn scan_member<P: Copy, S: Sink<P> + Default>(tail: &[u8], key: &str, root: &'static Node<P>) -> Option<S> {
     let needle = [b"\"", key.as_bytes(), b"\""].concat();
-    let mut before = tail;
-    for _ in 0..CANDIDATES_MAX {
-        let Some(at) = memmem::rfind(before, &needle) else { return false };
-        let is_behind = at > 0 && matches!(tail[at - 1], b'{' | b',' | b' ' | b'\t' | b'\n' | b'\r');
-        let rest = &tail[at..];
-        if is_behind && closes_one_object(rest) {
-            let mut scanner = Scanner::within_object(root);
-            return scanner.push(rest, sink).and_then(|()| scanner.finish(sink)).is_ok();
-        }
-        before = &tail[..at];
+    // A search from the front is vectorised; the last places are kept.
+    let (mut places, mut found) = ([0; CANDIDATES_MAX], 0);
+    for at in memmem::find_iter(tail, &needle) {
+        places[found % CANDIDATES_MAX] = at;
+        found += 1;
     }
-    false
+    let candidates = (found.saturating_sub(CANDIDATES_MAX)..found).rev().map(|number| places[number % CANDIDATES_MAX]);
+    candidates.filter(|&at| is_key(tail, at)).find_map(|at| {
+        let (mut scanner, mut sink) = (Scanner::within_object(root), S::default());
+        let is_whole = scanner.push(&tail[at..], &mut sink).is_ok() && scanner.is_done();
+        is_whole.then_some(sink)
+    })
 }
 
-/// Watches nothing.
-struct Nothing;
-
-impl Sink<()> for Nothing {
-    fn value(&mut self, _: Value<'_, ()>) {}
-}
-
-static NOTHING: Node<()> = Node::NEW;
-
-/// The text is the rest of an object, from a key on.
-fn closes_one_object(rest: &[u8]) -> bool {
-    let mut scanner = Scanner::within_object(&NOTHING);
-    scanner.push(rest, &mut Nothing).is_ok() && scanner.is_done()
+/// A key may stand there: behind its object's beginning or a comma.
+fn is_key(tail: &[u8], at: usize) -> bool {
+    at > 0 && matches!(tail[at - 1], b'{' | b',' | b' ' | b'\t' | b'\n' | b'\r')
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scanner::Value;
 
     static ROOT: Node<u8> =
         Node::NEW.members(&[("usage", Node::NEW.members(&[("a", Node::value(1))])), ("b", Node::value(2))]);
@@ -62,8 +53,7 @@ mod tests {
     }
 
     fn seen(tail: &str) -> Option<Vec<(u8, Vec<u8>)>> {
-        let mut seen = Seen::default();
-        scan_member(tail.as_bytes(), "usage", &ROOT, &mut seen).then_some(seen.0)
+        scan_member(tail.as_bytes(), "usage", &ROOT).map(|seen: Seen| seen.0)
     }
 
     #[test]

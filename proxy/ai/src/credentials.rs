@@ -7,8 +7,10 @@ use crate::settings::{Provider, ProviderDialect};
 /// Fields with a key besides Authorization: Anthropic's, and Azure's.
 const KEY_FIELDS: [&[u8]; 2] = [b"x-api-key", b"api-key"];
 
-/// Fields by which a client chooses among its accounts at a provider. Without its key they mean nothing.
-const ACCOUNT_FIELDS: [&[u8]; 2] = [b"openai-organization", b"openai-project"];
+/// Fields of a client that another's key replaces: its own key, and its choice among its accounts at a provider, which means nothing
+/// without that.
+const CLIENT_FIELDS: [&[u8]; 6] =
+    [b"authorization", b"x-api-key", b"api-key", b"openai-organization", b"openai-project", b"cookie"];
 
 /// Fields of a response that name the account at a provider, or tie the client to it.
 const RESPONSE_FIELDS: [&[u8]; 4] =
@@ -17,9 +19,7 @@ const RESPONSE_FIELDS: [&[u8]; 4] =
 /// Removes the fields that tell of the account at a provider from the head of its response, if the account is that of the gateway.
 pub(crate) fn hide_account(fields: &mut Fields, provider: &Provider) {
     if provider.api_key.is_some() {
-        RESPONSE_FIELDS.into_iter().for_each(|name| {
-            fields.remove_named(name);
-        });
+        remove(fields, &RESPONSE_FIELDS);
     }
 }
 
@@ -44,12 +44,9 @@ pub(crate) fn swap(fields: &mut Fields, provider: &Provider, is_ours: bool) {
     if provider.api_key.is_none() && !is_ours {
         return;
     }
-    fields.remove(Known::Authorization);
-    KEY_FIELDS.into_iter().chain(ACCOUNT_FIELDS).chain([&b"cookie"[..]]).for_each(|name| {
-        fields.remove_named(name);
-    });
+    remove(fields, &CLIENT_FIELDS);
     if let Some(key) = &provider.api_key {
-        place(fields, provider.dialect, key.expose());
+        add(fields, provider.dialect, key.expose());
     }
 }
 
@@ -59,11 +56,22 @@ pub(crate) fn place(fields: &mut Fields, dialect: ProviderDialect, key: &[u8]) {
         return;
     }
     fields.remove(Known::Authorization);
-    KEY_FIELDS.into_iter().for_each(|name| {
-        fields.remove_named(name);
-    });
+    remove(fields, &KEY_FIELDS);
+    add(fields, dialect, key);
+}
+
+/// Removes fields in one pass: their spans are rebuilt only if there is one of these.
+fn remove(fields: &mut Fields, names: &[&[u8]]) {
+    let is_one = |name: &[u8]| names.iter().any(|one| name.eq_ignore_ascii_case(one));
+    if fields.iter().any(|field| is_one(field.name)) {
+        fields.retain(|field| !is_one(field.name));
+    }
+}
+
+/// Adds a key in the field of a dialect.
+fn add(fields: &mut Fields, dialect: ProviderDialect, key: &[u8]) {
     match dialect {
-        ProviderDialect::OpenAi => fields.set(Known::Authorization, &[b"Bearer ", key].concat()),
+        ProviderDialect::OpenAi => fields.add(Known::Authorization, &[b"Bearer ", key].concat()),
         ProviderDialect::Azure => fields.push(b"api-key", key),
         ProviderDialect::Anthropic => fields.push(b"x-api-key", key),
     }

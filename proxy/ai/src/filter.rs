@@ -1,6 +1,6 @@
 //! One exchange: the order of its key, its body, its targets, its response and its bill.
 
-use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{net::IpAddr, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use weir_ai_session::{Dialect, Splice, UsageChunk};
@@ -14,10 +14,11 @@ use weir_http::filter::{
 use weir_http::refusal_format::{FormattedRefusal, RefusalFacts};
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead};
 use weir_listener::CloseReason;
-use weir_spend::{Amount, keys::Key, rate::duration_text};
+use weir_spend::{Amount, keys::Key};
 
 use crate::{
     account::{Bill, Ending, Identity, first_token},
+    added_fields,
     admission::{Admitted, Candidate, Clocks, admit, key, served, source},
     credentials,
     error::{ApiError, ErrorForm, formatted},
@@ -257,9 +258,9 @@ impl AiFilter {
             return BodyChange::Replace(body);
         }
         self.translation = None;
-        let own = String::from_utf8_lossy(head.target()).into_owned();
-        let (path, query) = split_query(&own);
-        head.set_target(format!("{}{}{query}", provider.base_path, without_version(path)).as_bytes());
+        let (path, query) = split_query(std::str::from_utf8(head.target()).unwrap_or_default());
+        let own = [&*provider.base_path, without_version(path), query].concat();
+        head.set_target(own.as_bytes());
         let mut splice = Splice::default();
         if let Some((facts, _)) = &self.planned {
             let limit = self.admitted.as_ref().and_then(|admitted| admitted.output_limit);
@@ -274,23 +275,6 @@ impl AiFilter {
     fn refusal(&mut self, error: &ApiError) -> WholeResponse {
         self.worker.metrics.denied(error.reason, Treatment::Refused);
         error.response(self.form)
-    }
-
-    /// The rates of the key, if it has any. They take the place of those of the provider, which are those of all keys.
-    fn show_rates(&self, fields: &mut Fields) {
-        let Some(key) = &self.key else { return };
-        let rates = self.worker.meter.rates(key, turn::now());
-        for (word, state) in [("requests", rates.requests), ("tokens", rates.tokens)] {
-            let Some(state) = state else { continue };
-            let values = [
-                ("limit", state.limit.to_string()),
-                ("remaining", state.remaining.to_string()),
-                ("reset", duration_text(state.reset)),
-            ];
-            for (what, value) in values {
-                fields.set_named(format!("x-ratelimit-{what}-{word}").as_bytes(), value.as_bytes());
-            }
-        }
     }
 
     /// Settles the reservation by what was used.
@@ -450,12 +434,10 @@ impl HttpFilter for AiFilter {
         if let Some(provider) = &self.provider {
             credentials::hide_account(fields, provider);
         }
-        self.show_rates(fields);
-        let millis = |span: Duration| span.as_secs_f64() * 1_000.0;
-        let parts =
-            [("policy", timing.policy + timing.request), ("queue", timing.queue), ("upstream", timing.upstream)];
-        let parts = parts.map(|(name, span)| format!("{name};dur={:.3}", millis(span)));
-        fields.push(b"server-timing", parts.join(", ").as_bytes());
+        if let Some(key) = &self.key {
+            added_fields::show_rates(&self.worker.meter.rates(key, turn::now()), fields);
+        }
+        added_fields::show_timing(timing, fields);
     }
 
     fn follow(&mut self, piece: &[u8]) -> Result<(), BodyAborted> {

@@ -30,6 +30,7 @@
 #![allow(clippy::result_large_err)]
 
 mod account;
+mod added_fields;
 mod admission;
 mod credentials;
 mod error;

@@ -1,6 +1,6 @@
 //! The record of a request, and its line.
 
-use std::{io::Write as _, time::Duration};
+use std::time::Duration;
 
 use weir_base::time::rfc3339_millis;
 
@@ -100,53 +100,55 @@ impl UsageRecord<'_> {
     /// Appends the line, with its end.
     pub fn write(&self, into: &mut Vec<u8>) {
         let begin = into.len();
-        let _ = write!(into, r#"{{"time":"{}""#, rfc3339_millis(self.time));
+        into.extend_from_slice(br#"{"time":""#);
+        into.extend_from_slice(rfc3339_millis(self.time).as_bytes());
+        into.push(b'"');
         let texts = [
-            ("request", Some(self.request)),
-            ("key", self.key),
-            ("team", self.team),
-            ("model", Some(self.model)),
-            ("model_served", self.model_served),
-            ("provider", self.provider),
-            ("user", self.user),
-            ("agent", self.agent),
-            ("conversation", self.conversation),
-            ("tags", self.tags),
+            (r#","request":"#, Some(self.request)),
+            (r#","key":"#, self.key),
+            (r#","team":"#, self.team),
+            (r#","model":"#, Some(self.model)),
+            (r#","model_served":"#, self.model_served),
+            (r#","provider":"#, self.provider),
+            (r#","user":"#, self.user),
+            (r#","agent":"#, self.agent),
+            (r#","conversation":"#, self.conversation),
+            (r#","tags":"#, self.tags),
         ];
         for (name, text) in texts {
             if let Some(text) = text {
-                let _ = write!(into, r#","{name}":"#);
+                into.extend_from_slice(name.as_bytes());
                 string(text, into);
             }
         }
         let tokens = &self.tokens;
         let numbers = [
-            ("day", u64::from(self.day.number())),
-            ("input_tokens", tokens.input),
-            ("cached_input_tokens", tokens.cached_input),
-            ("cache_write_tokens", tokens.cache_write),
-            ("audio_input_tokens", tokens.audio_input),
-            ("output_tokens", tokens.output),
-            ("reasoning_tokens", tokens.reasoning),
-            ("audio_output_tokens", tokens.audio_output),
-            ("charged_tokens", self.charged.tokens),
-            ("cost_micro", self.charged.money),
-            ("price_version", u64::from(self.price_version)),
-            ("status", u64::from(self.status)),
-            ("tries", u64::from(self.tries)),
-            ("queue_us", micros(self.queue)),
-            ("total_us", micros(self.total)),
+            (r#","day":"#, u64::from(self.day.number())),
+            (r#","input_tokens":"#, tokens.input),
+            (r#","cached_input_tokens":"#, tokens.cached_input),
+            (r#","cache_write_tokens":"#, tokens.cache_write),
+            (r#","audio_input_tokens":"#, tokens.audio_input),
+            (r#","output_tokens":"#, tokens.output),
+            (r#","reasoning_tokens":"#, tokens.reasoning),
+            (r#","audio_output_tokens":"#, tokens.audio_output),
+            (r#","charged_tokens":"#, self.charged.tokens),
+            (r#","cost_micro":"#, self.charged.money),
+            (r#","price_version":"#, u64::from(self.price_version)),
+            (r#","status":"#, u64::from(self.status)),
+            (r#","tries":"#, u64::from(self.tries)),
+            (r#","queue_us":"#, micros(self.queue)),
+            (r#","total_us":"#, micros(self.total)),
         ];
-        for (name, number) in numbers {
-            let _ = write!(into, r#","{name}":{number}"#);
-        }
-        if let Some(first_token) = self.first_token {
-            let _ = write!(into, r#","first_token_us":{}"#, micros(first_token));
+        let first_token = self.first_token.map(|span| (r#","first_token_us":"#, micros(span)));
+        for (name, number) in numbers.into_iter().chain(first_token) {
+            into.extend_from_slice(name.as_bytes());
+            into.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         }
         into.extend_from_slice(br#","flags":["#);
         for (index, name) in self.flags.names().enumerate() {
-            let comma = if index > 0 { "," } else { "" };
-            let _ = write!(into, r#"{comma}"{name}""#);
+            into.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
+            into.extend_from_slice(name.as_bytes());
+            into.push(b'"');
         }
         into.extend_from_slice(b"]}\n");
         debug_assert!(into.len() - begin <= LINE_BYTES_MAX);
@@ -162,7 +164,15 @@ fn micros(span: Duration) -> u64 {
 fn string(text: &str, into: &mut Vec<u8>) {
     into.push(b'"');
     let end = text.floor_char_boundary(TEXT_BYTES_MAX);
-    for letter in text[..end].chars() {
+    let text = &text[..end];
+    // Without a branch, so that the compiler makes vectors of it.
+    let is_special = |byte: u8| !(b' '..=b'~').contains(&byte) | (byte == b'"') | (byte == b'\\');
+    if !text.bytes().fold(false, |found, byte| found | is_special(byte)) {
+        into.extend_from_slice(text.as_bytes());
+        into.push(b'"');
+        return;
+    }
+    for letter in text.chars() {
         match letter {
             '"' | '\\' => into.extend_from_slice(&[b'\\', letter as u8]),
             letter if letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}') => into.push(b'?'),

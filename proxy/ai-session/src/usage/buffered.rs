@@ -16,24 +16,34 @@ pub const TAIL_BYTES_MAX: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub struct BufferedUsage {
     dialect: Dialect,
-    tail: Vec<u8>,
-    /// Bytes that come before the end, by the length that the response declares.
+    /// Bytes that the response declares and that have not come.
+    left: Option<u64>,
+    /// Bytes that come before the end, by the same length.
     skipped: u64,
+    tail: Vec<u8>,
+    /// The usage of a response that came in one piece: nothing of it was kept.
+    at_once: Option<Usage>,
 }
 
 impl BufferedUsage {
     /// In front of a response of `length` bytes; `None`: it does not declare its length. A wrong one costs memory or
     /// usage, no more.
     pub fn new(dialect: Dialect, length: Option<u64>) -> Self {
-        Self { dialect, tail: Vec::new(), skipped: length.unwrap_or(0).saturating_sub(TAIL_BYTES_MAX as u64) }
+        let skipped = length.unwrap_or(0).saturating_sub(TAIL_BYTES_MAX as u64);
+        Self { dialect, left: length, skipped, tail: Vec::new(), at_once: None }
     }
 
     /// Takes the next piece of the body, without its content coding.
     pub fn push(&mut self, piece: &[u8]) {
         let skipped = self.skipped.min(piece.len() as u64);
         self.skipped -= skipped;
+        self.left = self.left.map(|left| left.saturating_sub(piece.len() as u64));
         let piece = &piece[skipped as usize..];
         let last = &piece[piece.len().saturating_sub(TAIL_BYTES_MAX)..];
+        if self.left == Some(0) && self.tail.is_empty() && !last.is_empty() {
+            self.at_once = usage(self.dialect, last);
+            return;
+        }
         if self.tail.len() + last.len() > 2 * TAIL_BYTES_MAX {
             let kept = TAIL_BYTES_MAX - last.len().min(TAIL_BYTES_MAX);
             self.tail.drain(..self.tail.len() - kept.min(self.tail.len()));
@@ -44,11 +54,15 @@ impl BufferedUsage {
     /// The usage, if the response reports it near its end. The report is that of the outermost object, not a text or a
     /// schema that looks like it.
     pub fn finish(self) -> Option<Usage> {
-        let mut report = Report::default();
         // More may be kept than counts: the verdict does not depend on how the body was cut.
         let tail = &self.tail[self.tail.len().saturating_sub(TAIL_BYTES_MAX)..];
-        let is_found = scan_member(tail, "usage", paths::of(self.dialect), &mut report);
-        let figures = report.facts.figures;
-        (is_found && !figures.is_empty()).then(|| figures.usage(self.dialect, &Progress::default()))
+        self.at_once.or_else(|| usage(self.dialect, tail))
     }
+}
+
+/// The usage in the end of a response.
+fn usage(dialect: Dialect, tail: &[u8]) -> Option<Usage> {
+    let report: Report = scan_member(tail, "usage", paths::of(dialect))?;
+    let figures = report.facts.figures;
+    (!figures.is_empty()).then(|| figures.usage(dialect, &Progress::default()))
 }
