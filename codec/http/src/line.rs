@@ -6,7 +6,7 @@ use crate::{
     error::WireError,
     fields::Fields,
     known::Known,
-    token::{is_field_value, is_token, trim},
+    token::{is_field_value, token_bytes, trim},
 };
 
 /// The line at the front of `input`, without its end; `None` while it is not whole. A CR that is not part of the line end
@@ -26,11 +26,13 @@ pub(crate) fn push_field(line: &[u8], fields: &mut Fields) -> Result<(), WireErr
     if matches!(line, [b' ' | b'\t', ..]) {
         return Err(WireError::FieldFolded);
     }
-    let Some(colon) = memchr(b':', line) else { return Err(WireError::FieldName) };
-    let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
-    if !is_token(name) {
+    // The first byte that is none of a name has to be the colon: one look at the name, and none for its end.
+    let (name, rest) = line.split_at(token_bytes(line));
+    let (colon, [b':', value @ ..]) = (name.len(), rest) else { return Err(WireError::FieldName) };
+    if name.is_empty() {
         return Err(WireError::FieldName);
     }
+    let value = trim(value);
     // A bare CR is a control character too.
     if !is_field_value(value) {
         return Err(WireError::FieldValue);

@@ -13,7 +13,7 @@ use crate::{
     known::Known,
     limits::HeadLimits,
     line,
-    token::{is_target, is_token},
+    token::{host_bytes, is_target, is_token},
 };
 
 /// A version of HTTP, as the peer speaks it.
@@ -367,7 +367,6 @@ fn check_host(head: &mut RequestHead) -> Result<(), WireError> {
 
 /// `host[:port]` with a port from 1 to 65535 (RFC 9110 section 7.2); no list, no user.
 pub fn is_authority(authority: &[u8]) -> bool {
-    let is_name_byte = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(byte);
     let (host, port) = match authority {
         [b'[', rest @ ..] => {
             let Some(end) = memchr::memchr(b']', rest) else { return false };
@@ -377,14 +376,8 @@ pub fn is_authority(authority: &[u8]) -> bool {
             }
             (&rest[..end], &rest[end + 1..])
         }
-        _ => {
-            let end = memchr::memchr(b':', authority).unwrap_or(authority.len());
-            let (host, port) = authority.split_at(end);
-            if !host.iter().all(is_name_byte) {
-                return false;
-            }
-            (host, port)
-        }
+        // What stands behind it has to be the colon of a port.
+        _ => authority.split_at(host_bytes(authority)),
     };
     let is_port = match port {
         [] => true,

@@ -3,6 +3,7 @@
 const TOKEN: u8 = 1;
 const VALUE: u8 = 2;
 const TARGET: u8 = 4;
+const HOST: u8 = 8;
 
 const CLASSES: [u8; 256] = classes();
 
@@ -21,6 +22,10 @@ const fn classes() -> [u8; 256] {
         // A fragment is for the client alone, and must not be sent.
         if it.is_ascii_graphic() && it != b'#' {
             classes[byte] |= TARGET;
+        }
+        // A name or an IPv4 address, without its port (RFC 3986 section 3.2.2).
+        if it.is_ascii_alphanumeric() || is_one_of(it, b"-._~%!$&'()*+;=") {
+            classes[byte] |= HOST;
         }
         byte += 1;
     }
@@ -44,6 +49,18 @@ pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && all(bytes, TOKEN)
 }
 
+/// Bytes of the token at the front.
+#[inline]
+pub(crate) fn token_bytes(bytes: &[u8]) -> usize {
+    front(bytes, TOKEN)
+}
+
+/// Bytes of the host at the front, which is none in brackets.
+#[inline]
+pub(crate) fn host_bytes(bytes: &[u8]) -> usize {
+    front(bytes, HOST)
+}
+
 /// A value of a field: no control characters but the tabulator.
 #[inline]
 pub fn is_field_value(bytes: &[u8]) -> bool {
@@ -59,6 +76,11 @@ pub fn is_target(bytes: &[u8]) -> bool {
 #[inline]
 fn all(bytes: &[u8], class: u8) -> bool {
     bytes.iter().fold(class, |seen, &byte| seen & CLASSES[usize::from(byte)]) == class
+}
+
+#[inline]
+fn front(bytes: &[u8], class: u8) -> usize {
+    bytes.iter().position(|&byte| CLASSES[usize::from(byte)] & class == 0).unwrap_or(bytes.len())
 }
 
 /// Without the blanks and tabulators at both ends.

@@ -82,9 +82,11 @@ pub fn canonical<'a>(authority: &'a [u8], rules: &HostRules) -> Result<Authority
     if authority.len() > HOST_BYTES_MAX + 8 {
         return Err(HostError::TooLong);
     }
-    if authority.contains(&b'@') {
-        return Err(HostError::Userinfo);
-    }
+    // A user makes any form wrong.
+    form(authority, rules).map_err(|error| if authority.contains(&b'@') { HostError::Userinfo } else { error })
+}
+
+fn form<'a>(authority: &'a [u8], rules: &HostRules) -> Result<Authority<'a>, HostError> {
     if let Some(rest) = authority.strip_prefix(b"[") {
         let end = rest.iter().position(|&byte| byte == b']').ok_or(HostError::Address)?;
         let port = match &rest[end + 1..] {
