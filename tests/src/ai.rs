@@ -107,9 +107,22 @@ pub fn gateway(origin: &AiOrigin, dialect: &str, state: &Path, more: &str) -> Ga
 /// If it does not start.
 #[must_use]
 pub fn gateway_under(origin: &AiOrigin, dialect: &str, state: &Path, more: &str, tables: &str) -> Gateway {
+    start(2, origin, dialect, state, more, tables)
+}
+
+/// [`gateway_under`] with one worker, which all clients share, and OpenAI's dialect.
+///
+/// # Panics
+/// If it does not start.
+#[must_use]
+pub fn gateway_with_one_worker(origin: &AiOrigin, state: &Path, more: &str, tables: &str) -> Gateway {
+    start(1, origin, "openai", state, more, tables)
+}
+
+fn start(workers: u32, origin: &AiOrigin, dialect: &str, state: &Path, more: &str, tables: &str) -> Gateway {
     let address = Address::port(port::free());
     let text = format!(
-        "[runtime]\nworkers = 2\n{tables}[ai]\nstate = \"{}\"\n\
+        "[runtime]\nworkers = {workers}\n{tables}[ai]\nstate = \"{}\"\n\
          [[upstream]]\nname = \"provider\"\nendpoints = [\"{}\"]\n\
          [upstream.ai]\ndialect = \"{dialect}\"\napi_key = \"env:PROVIDER_KEY\"\n\
          [[listener]]\nname = \"ai\"\nprotocol = \"ai\"\nbind = \"{}\"\nupstream = \"provider\"\n\

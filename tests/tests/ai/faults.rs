@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weir_tests::ai::{AiOrigin, KEY, PROVIDER_KEY, gateway, usage};
+use weir_tests::ai::{AiOrigin, KEY, PROVIDER_KEY, gateway, gateway_under, usage};
 use weir_tests::gateway::Gateway;
 use weir_tests::http::{HttpClient, Response};
 
@@ -61,6 +61,58 @@ fn a8_the_value_that_is_checked_is_the_value_that_is_used() {
     assert_eq!(exchange(&gateway, &bomb).status, 415);
     assert_eq!(origin.ledger()["entries"], serde_json::json!([]), "the provider sees none of them");
     assert_eq!(exchange(&gateway, &chat("bytes=2", ",\"temperature\":1e-9999999")).status, 200);
+}
+
+#[test]
+fn a9_one_of_two_requests_gets_the_last_tokens() {
+    let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
+    let gateway = gateway(&origin, "openai", state.path(), "");
+    // Room for one reservation of about 100 tokens.
+    gateway.rewrite(|text| text.replace("name = \"sdk\"\n", "name = \"sdk\"\nday_tokens = 190\n"));
+    let reloaded = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!(reloaded.json()["outcome"], "applied", "{}", reloaded.json());
+    let request = chat("bytes=2 first=500ms prompt=9", ",\"max_tokens\":90");
+    let mut statuses: Vec<u16> = std::thread::scope(|scope| {
+        let racers = [(); 2].map(|()| scope.spawn(|| exchange(&gateway, &request).status));
+        racers.into_iter().map(|racer| racer.join().expect("it ends")).collect()
+    });
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 429]);
+}
+
+#[test]
+fn a10_a_storm_of_refusals_is_not_multiplied() {
+    let origins = [(); 3].map(|()| AiOrigin::start());
+    let state = tempfile::tempdir().expect("a folder");
+    let further: String = origins[1..]
+        .iter()
+        .enumerate()
+        .map(|(number, origin)| {
+            format!(
+                "[[upstream]]\nname = \"p{number}\"\nendpoints = [\"{}\"]\n[upstream.ai]\napi_key = \"env:PROVIDER_KEY\"\n",
+                origin.address.text()
+            )
+        })
+        .collect();
+    let targets = ["provider", "p0", "p1"];
+    let targets: String =
+        targets.iter().map(|name| format!("[[listener.ai.model.target]]\nupstream = \"{name}\"\n")).collect();
+    let model = format!("[[listener.ai.model]]\nname = \"m\"\n{targets}");
+    let gateway = gateway_under(&origins[0], "openai", state.path(), &model, &further);
+    const REQUESTS: usize = 200;
+    for number in 0..REQUESTS {
+        let status = [429, 500, 503][number % 3];
+        let response = exchange(&gateway, &chat(&format!("status={status} word={number:08x}"), ""));
+        assert!(response.status >= 429, "{}", response.text());
+    }
+    let tries: usize = origins.iter().map(|origin| origin.ledger()["entries"].as_array().map_or(0, Vec::len)).sum();
+    // Each target once, at most; the budget of retries makes it less.
+    assert!((REQUESTS..=3 * REQUESTS).contains(&tries), "{tries} tries for {REQUESTS} requests");
+    // A failure within a stream is not tried again.
+    let seen = |origin: &AiOrigin| origin.ledger()["entries"].as_array().map_or(0, Vec::len);
+    let before: usize = origins.iter().map(seen).sum();
+    exchange(&gateway, &chat("events=5 fault=cut at=2", ",\"stream\":true"));
+    assert_eq!(origins.iter().map(seen).sum::<usize>(), before + 1);
 }
 
 #[test]

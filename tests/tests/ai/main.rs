@@ -2,7 +2,9 @@
 //! load of the lab; and each SDK in front of the other provider.
 
 mod faults;
+mod isolation;
 mod load;
+mod prompts;
 mod sdks;
 mod through;
 mod translated;
