@@ -431,9 +431,13 @@ impl<P: Copy> Scanner<P> {
         }
         let node = self.frames[self.watched - 1].node;
         let is_strict = self.duplicates == Duplicates::Refuse;
-        let mut buffer = [0; KEY_BYTES_MAX];
+        // Filled for keys with escapes alone, which are rare.
+        let mut buffer;
         let key = match self.text(piece, end) {
-            Some([b'"', key @ .., b'"']) if has_escapes => decode::into_slice(key, &mut buffer),
+            Some([b'"', key @ .., b'"']) if has_escapes => {
+                buffer = [0; KEY_BYTES_MAX];
+                decode::into_slice(key, &mut buffer)
+            }
             Some([b'"', key @ .., b'"']) => Some(key),
             // Longer than any watched key.
             _ => None,
