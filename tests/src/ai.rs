@@ -120,7 +120,13 @@ pub fn gateway_under(origin: &AiOrigin, dialect: &str, state: &Path, more: &str,
         origin.address.text(),
         address.text()
     );
-    Gateway::with_environment(&text, address, &[("PROVIDER_KEY".to_owned(), PROVIDER_KEY.to_owned())])
+    Gateway::with_environment(&text, address, &environment())
+}
+
+/// The environment of these gateways.
+#[must_use]
+pub fn environment() -> [(String, String); 1] {
+    [("PROVIDER_KEY".to_owned(), PROVIDER_KEY.to_owned())]
 }
 
 /// The lines of the usage log in a folder of budgets.

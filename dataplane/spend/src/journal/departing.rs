@@ -125,12 +125,11 @@ impl Departing {
         Ok(true)
     }
 
-    /// The end of a process that has ended: reads on behind damage, and charges what is open. The usage records, and the
-    /// number of reservations that were open.
+    /// Reads on behind damage. The process has ended.
     ///
     /// # Errors
     /// A file cannot be read.
-    pub(super) fn end(&mut self, mut on_line: impl FnMut(&[u8])) -> io::Result<usize> {
+    pub(super) fn read_rest(&mut self, mut on_line: impl FnMut(&[u8])) -> io::Result<()> {
         for segment in &mut self.segments {
             let length = segment.file.metadata()?.len();
             let mut rest = vec![0; usize::try_from(length.saturating_sub(segment.read)).unwrap_or(0)];
@@ -138,6 +137,15 @@ impl Departing {
             self.books.read_segment(&rest, &mut on_line);
             segment.read = length;
         }
+        Ok(())
+    }
+
+    /// The end of a process that has ended: reads the rest, and charges what is open. The number of reservations that were open.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn end(&mut self, mut on_line: impl FnMut(&[u8])) -> io::Result<usize> {
+        self.read_rest(&mut on_line)?;
         self.lease = Lease::Over;
         let open = self.books.charge_open();
         open.iter().for_each(|line| on_line(line));

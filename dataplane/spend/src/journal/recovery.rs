@@ -47,14 +47,17 @@ impl Found {
             return Err(no_snapshot());
         }
         let mut all = Self { books, newest, ..Self::default() };
-        for &(generation, worker) in listing.segments.iter().filter(|(generation, _)| *generation >= begin) {
-            all.read_segment(files, Kind::Owned, generation, worker)?;
-        }
-        // A process that died on its way to hand over had written no snapshot of that generation: these are its latest segments.
-        for &(generation, worker) in listing.departing.iter().filter(|(generation, _)| *generation > begin) {
-            all.read_segment(files, Kind::Departing, generation, worker)?;
-        }
+        // Segments below may settle what is open in these.
         all.read_departing(files, &listing)?;
+        // A process that died on its way to hand over, or went on, had written no snapshot of that generation.
+        let departing = listing.departing.iter().filter(|(generation, _)| *generation > begin);
+        let owned = listing.segments.iter().filter(|(generation, _)| *generation >= begin);
+        let departing = departing.map(|(generation, worker)| (*generation, *worker, Kind::Departing));
+        let mut segments: Vec<_> = owned.map(|of| (of.0, of.1, Kind::Owned)).chain(departing).collect();
+        segments.sort_by_key(|(generation, ..)| *generation);
+        for (generation, worker, kind) in segments {
+            all.read_segment(files, kind, generation, worker)?;
+        }
         Ok(all)
     }
 
@@ -79,7 +82,8 @@ impl Found {
                 self.departing.push(departing);
                 continue;
             }
-            // The process that had the journal again has died, too.
+            // The process that had the journal again has died, too. Its segments go on with what is open.
+            departing.read_rest(|line| keep(&mut self.lines, line))?;
             let (books, _) = departing.into_parts();
             self.books.adopt(books);
             self.books.departing().remove(&generation);
