@@ -61,6 +61,16 @@ pub(super) enum Effect {
     },
     /// The process grants nothing more to keys with a budget.
     LeaseEnded,
+    /// The rates of an account: see [`Record::Rates`].
+    Rates(Rates),
+}
+
+/// The rates of an account, as debts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rates {
+    pub id: AccountId,
+    pub requests: u64,
+    pub tokens: u64,
 }
 
 /// Accounts, open reservations, and damage.
@@ -214,6 +224,7 @@ impl Books {
                 Effect::Settled { reserved: reserved.map(|open| open.charge), charge }
             }
             Record::LeaseEnd => Effect::LeaseEnded,
+            Record::Rates { id, requests, tokens } => Effect::Rates(Rates { id, requests, tokens }),
             // Heads of files. Records of snapshots have no meaning in a segment.
             Record::Segment { .. }
             | Record::Snapshot { .. }

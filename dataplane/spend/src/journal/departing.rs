@@ -10,8 +10,10 @@ use std::{
     os::unix::fs::FileExt as _,
 };
 
+use weir_base::Time;
+
 use super::{
-    books::{Books, Effect},
+    books::{Books, Effect, Rates},
     files::{Files, Kind},
     record::Charge,
 };
@@ -37,6 +39,8 @@ pub(super) struct Departing {
     opening: File,
     segments: Vec<Segment>,
     books: Books,
+    /// When it handed over.
+    rates: Vec<Rates>,
     lease: Lease,
 }
 
@@ -53,14 +57,19 @@ impl Departing {
         let mut opening = files.open_opening(generation)?;
         let mut bytes = Vec::new();
         opening.read_to_end(&mut bytes)?;
-        let mut books = Books::default();
-        books.read_segment(&bytes, |_| ());
+        let (mut books, mut rates) = (Books::default(), Vec::new());
+        let on_effect = |effect| {
+            if let Effect::Rates(of) = effect {
+                rates.push(of);
+            }
+        };
+        books.follow_effects(&bytes, |_| (), on_effect);
         let open = |worker| {
             let file = files.open_segment(Kind::Departing, generation, worker)?;
             Ok(Segment { worker, file, read: 0 })
         };
         let segments = workers.map(open).collect::<io::Result<_>>()?;
-        Ok(Self { generation, opening, segments, books, lease: Lease::Held })
+        Ok(Self { generation, opening, segments, books, rates, lease: Lease::Held })
     }
 
     /// Generation of its files.
@@ -163,8 +172,14 @@ impl Departing {
         (self.books, read)
     }
 
-    /// Counts in `ledger` what it has charged and what is open.
+    /// Counts in `ledger` what it has charged and what is open; and its rates, if it has handed over just now.
     pub(super) fn enter(&self, ledger: &Ledger) {
+        let now = Time::now();
+        for rates in self.rates.iter().filter(|_| self.has_lease()) {
+            let account = ledger.account(rates.id);
+            account.requests.take_over(rates.requests, now);
+            account.tokens.take_over(rates.tokens, now);
+        }
         for (id, totals) in self.books.totals() {
             ledger.charge_elsewhere(id, &totals);
         }
@@ -196,7 +211,7 @@ pub(super) fn apply(ledger: &Ledger, effect: Effect) {
             }
             self::charge(ledger, &charge);
         }
-        Effect::Nothing | Effect::LeaseEnded => {}
+        Effect::Nothing | Effect::LeaseEnded | Effect::Rates(_) => {}
     }
 }
 

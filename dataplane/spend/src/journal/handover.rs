@@ -26,12 +26,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use weir_base::Time;
+
 use super::{
     JournalError,
     books::Books,
     departing::{Departing, apply},
     files::Kind,
     keeper::{Followed, Keeper, LINES_BYTES_MAX, RETRY_INTERVAL},
+    record::Record,
     recovery::Found,
 };
 use crate::budget::Share;
@@ -126,7 +129,9 @@ impl Keeper {
             usage.sync()?;
         }
         let mut books = self.books.clone();
-        let opening = self.files.write_opening(generation, &books.take_open(generation))?;
+        let mut opening = books.take_open(generation);
+        self.write_rates(&mut opening);
+        let opening = self.files.write_opening(generation, &opening)?;
         books.departing().insert(generation, false);
         self.write_snapshot(generation, &books)?;
         books.forget_settled();
@@ -136,6 +141,17 @@ impl Keeper {
         self.state.followed.clear();
         self.shared.live_bytes.store(0, std::sync::atomic::Ordering::Relaxed);
         Ok(Departure { generation, _opening: opening, lease_end: None, is_lease_over: false, reclaim: None })
+    }
+
+    /// Rates are not durable: only the process that comes next goes on with them.
+    fn write_rates(&self, into: &mut Vec<u8>) {
+        let now = Time::now();
+        for account in self.ledger.accounts() {
+            let (requests, tokens) = (account.requests.debt(now), account.tokens.debt(now));
+            if requests > 0 || tokens > 0 {
+                Record::Rates { id: account.id(), requests, tokens }.encode(into);
+            }
+        }
     }
 
     /// Writes a snapshot that changes whose the journal is. If it has its name, it is there, although the disk has not confirmed that.

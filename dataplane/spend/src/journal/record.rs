@@ -112,6 +112,15 @@ pub enum Record<'a> {
     },
     /// In a segment of a process that has handed over: it grants nothing more to keys with a budget.
     LeaseEnd,
+    /// Among the reservations that are open when a process hands over: the rates of an account at that moment.
+    Rates {
+        /// Which.
+        id: AccountId,
+        /// The debt of its requests per minute: see [`Bucket::debt`](crate::rate::Bucket::debt).
+        requests: u64,
+        /// The debt of its tokens per minute.
+        tokens: u64,
+    },
     /// Last of a snapshot, which is whole if it is there.
     End {
         /// Records before this one.
@@ -165,6 +174,12 @@ impl Record<'_> {
                 into.push(is_reclaimed.into());
             }
             Self::LeaseEnd => into.push(9),
+            Self::Rates { id, requests, tokens } => {
+                into.push(10);
+                into.extend_from_slice(id.bytes());
+                into.extend_from_slice(&requests.to_le_bytes());
+                into.extend_from_slice(&tokens.to_le_bytes());
+            }
             Self::End { records } => {
                 into.push(7);
                 into.extend_from_slice(&records.to_le_bytes());
@@ -280,6 +295,7 @@ impl<'a> Fields<'a> {
                 Record::Departing { generation, is_reclaimed: (flag < 2).then_some(flag == 1)? }
             }
             9 => Record::LeaseEnd,
+            10 => Record::Rates { id: AccountId::from_bytes(self.take()?), requests: self.u64()?, tokens: self.u64()? },
             _ => return None,
         };
         self.0.is_empty().then_some(record)
@@ -304,6 +320,7 @@ mod tests {
             Record::Account { id: id(9), totals },
             Record::Departing { generation: 5, is_reclaimed: true },
             Record::LeaseEnd,
+            Record::Rates { id: id(3), requests: 7, tokens: u64::MAX },
             Record::End { records: 12 },
         ]
     }
@@ -333,7 +350,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_harm(bytes: Vec<u8>, kind in 0u8..11) {
+        fn any_bytes_are_read_without_harm(bytes: Vec<u8>, kind in 0u8..12) {
             let _no_panic = decode(&bytes);
             // The same as a body with a right checksum.
             let mut framed = MARK.to_vec();

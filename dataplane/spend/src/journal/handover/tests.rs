@@ -18,6 +18,7 @@ use crate::{
     keys::{KeyRing, KeySecret, KeySettings, NewKey},
     meter::{Clock, Meter, Reservation},
     policy::Policy,
+    rate::Pace,
     usage::{Flags, LogSum, UsageRecord, UsageSettings, reconcile},
 };
 
@@ -308,6 +309,22 @@ fn both_processes_share_what_is_left_until_the_lease_ends() {
     new.cede();
     let open = old.kill() + new.kill();
     check(folder.path(), open, "the end");
+}
+
+#[test]
+fn the_new_process_goes_on_with_the_rates_of_the_old_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut old, pace) = (Process::start(folder.path(), 0), Pace::per_minute(60).with_burst(3));
+    let account = |process: &Process| process.meters[0].ledger().account(account());
+    for _ in 0..3 {
+        account(&old).requests.take_request(pace, Time::now()).unwrap();
+    }
+    account(&old).tokens.take_tokens(pace, 100, Time::now()).unwrap();
+    old.cede();
+    let new = Process::start(folder.path(), 1);
+    assert!(account(&new).requests.look_request(pace, Time::now()).is_err());
+    let wait = account(&new).tokens.look_tokens(pace, Time::now()).unwrap_err().next;
+    assert!(wait > Duration::from_secs(90), "{wait:?}");
 }
 
 #[test]
