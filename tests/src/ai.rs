@@ -133,7 +133,13 @@ fn start(workers: u32, origin: &AiOrigin, dialect: &str, state: &Path, more: &st
         origin.address.text(),
         address.text()
     );
-    Gateway::with_environment(&text, address, &[("PROVIDER_KEY".to_owned(), PROVIDER_KEY.to_owned())])
+    Gateway::with_environment(&text, address, &environment())
+}
+
+/// The environment of these gateways.
+#[must_use]
+pub fn environment() -> [(String, String); 1] {
+    [("PROVIDER_KEY".to_owned(), PROVIDER_KEY.to_owned())]
 }
 
 /// The lines of the usage log in a folder of budgets.

@@ -234,6 +234,18 @@ impl Gateway {
         std::mem::replace(&mut self.process, new)
     }
 
+    /// Starts the program again with its file, where the process has ended, and waits until it is ready.
+    ///
+    /// # Panics
+    /// If it does not come.
+    pub fn start_again(&mut self, environment: &[(String, String)]) {
+        let words = [program().to_string_lossy(), "run".into(), "--config".into(), self.file.to_string_lossy()];
+        let log = self.folder.path().join(format!("weir-{}.log", self.process.id()));
+        self.process = Process::start("weir", &words.map(Into::into), &log, environment);
+        let admin = self.admin;
+        self.process.wait_ready(|| admin.is_ready());
+    }
+
     /// A folder that lives as long as the gateway.
     pub fn folder(&self) -> &Path {
         self.folder.path()

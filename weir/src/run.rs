@@ -187,7 +187,8 @@ fn start(
     let socket = admin_socket(&admin, &mut inheritance, source, &gateway)?;
     if let Some(predecessor) = predecessor {
         let untaken = std::mem::take(&mut inheritance.listeners);
-        gateway.go_on_with(predecessor.wait_take(&untaken, gateway.movable())?);
+        gateway.go_on_with(predecessor.wait_take(&untaken, gateway.movable(), gateway.budget_state())?);
+        gateway.take_budgets()?;
     }
     let copy = socket.try_clone().map_err(|error| format!("cannot copy the admin socket: {error}"))?;
     let stops = {

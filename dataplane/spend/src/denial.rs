@@ -16,6 +16,8 @@ pub enum Exhausted {
     MonthTokens,
     /// Money of the month.
     MonthMoney,
+    /// None: at an upgrade, the rest belongs to the other process for a moment.
+    Lease,
 }
 
 /// Why a request is not admitted.
@@ -84,6 +86,12 @@ const CONCURRENCY_RETRY: Duration = Duration::from_secs(1);
 /// Until a request may come again that was refused for the journal.
 const JOURNAL_RETRY: Duration = Duration::from_secs(5);
 
+/// Until a request may come again whose budget another process has for a moment.
+const LEASE_RETRY: Duration = Duration::from_secs(1);
+
+/// The refusal for a budget that another process has for a moment.
+const LEASED: Denial = Denial::Budget { exhausted: Exhausted::Lease };
+
 const INVALID: &str = "invalid_request_error";
 
 impl Denial {
@@ -93,8 +101,8 @@ impl Denial {
             Self::NoKey | Self::UnknownKey | Self::DisabledKey | Self::ExpiredKey | Self::SupersededKey => 401,
             Self::Source | Self::Model | Self::UnpricedModel | Self::Tool => 403,
             Self::Tools { .. } | Self::Prompt { .. } | Self::Output { .. } => 400,
+            Self::Journal | LEASED => 503,
             Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } | Self::Budget { .. } => 429,
-            Self::Journal => 503,
         }
     }
 
@@ -103,8 +111,8 @@ impl Denial {
         match self {
             Self::Concurrency { .. } | Self::Requests { .. } => "requests",
             Self::Tokens { .. } => "tokens",
+            Self::Journal | LEASED => "server_error",
             Self::Budget { .. } => "insufficient_quota",
-            Self::Journal => "server_error",
             _ => INVALID,
         }
     }
@@ -121,8 +129,8 @@ impl Denial {
             Self::Prompt { .. } => "context_length_exceeded",
             Self::Tools { .. } | Self::Output { .. } => return None,
             Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } => "rate_limit_exceeded",
+            Self::Journal | LEASED => "overloaded",
             Self::Budget { .. } => "insufficient_quota",
-            Self::Journal => "overloaded",
         })
     }
 
@@ -140,7 +148,7 @@ impl Denial {
     pub fn should_retry(&self) -> Option<bool> {
         match self.status() {
             401 => Some(false),
-            _ if matches!(self, Self::Budget { .. }) => Some(false),
+            429 if matches!(self, Self::Budget { .. }) => Some(false),
             _ => None,
         }
     }
@@ -150,6 +158,7 @@ impl Denial {
         match self {
             Self::Requests { retry_after } | Self::Tokens { retry_after } => Some(*retry_after),
             Self::Concurrency { .. } => Some(CONCURRENCY_RETRY),
+            LEASED => Some(LEASE_RETRY),
             Self::Journal => Some(JOURNAL_RETRY),
             _ => None,
         }
@@ -177,6 +186,7 @@ impl Denial {
             Self::Budget { exhausted: Exhausted::DayMoney } => "budget_day_money",
             Self::Budget { exhausted: Exhausted::MonthTokens } => "budget_month_tokens",
             Self::Budget { exhausted: Exhausted::MonthMoney } => "budget_month_money",
+            LEASED => "budget_lease",
             Self::Journal => "journal_unwritable",
         }
     }
@@ -206,16 +216,16 @@ impl fmt::Display for Denial {
             Self::Tokens { retry_after } => {
                 write!(f, "Rate limit of tokens per minute reached. Try again in {}.", seconds(*retry_after))
             }
+            Self::Journal | LEASED => f.write_str("The gateway cannot account for this request now. Try again later."),
             Self::Budget { exhausted } => {
                 let window = match exhausted {
                     Exhausted::DayTokens => "tokens of the day",
                     Exhausted::DayMoney => "money of the day",
                     Exhausted::MonthTokens => "tokens of the month",
-                    Exhausted::MonthMoney => "money of the month",
+                    Exhausted::MonthMoney | Exhausted::Lease => "money of the month",
                 };
                 write!(f, "The budget of the API key has not enough {window} left for this request.")
             }
-            Self::Journal => f.write_str("The gateway cannot account for this request now. Try again later."),
         }
     }
 }
@@ -254,6 +264,7 @@ mod tests {
                 false,
             ),
             (Denial::Journal, 503, "server_error", Some("overloaded"), None, true),
+            (LEASED, 503, "server_error", Some("overloaded"), None, true),
         ];
         for (denial, status, kind, code, should_retry, waits) in rows {
             assert_eq!(denial.status(), *status, "{denial:?}");

@@ -2,13 +2,14 @@
 
 use std::{
     fmt, io,
-    sync::Arc,
+    path::Path,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 
 use weir_spend::{
     budget::Ledger,
-    journal::{Journal, JournalError, JournalSettings, JournalWriter},
+    journal::{Journal, JournalError, JournalSettings, JournalWriter, LEASE_TIME},
     meter::Meter,
     usage::UsageSettings,
 };
@@ -21,17 +22,48 @@ const USAGE_LOG: &str = "usage.log";
 /// The accounts of the process, and their journal.
 #[derive(Debug)]
 pub struct Spend {
+    settings: SpendSettings,
+    workers: usize,
+    opened: OnceLock<Opened>,
+}
+
+#[derive(Debug)]
+struct Opened {
     ledger: Ledger,
     journal: Option<(Journal, Vec<Arc<JournalWriter>>)>,
 }
 
 impl Spend {
+    /// Nothing is opened yet: at an upgrade, another process has the journal until it hands it over.
+    pub fn unopened(settings: SpendSettings, workers: usize) -> Self {
+        Self { settings, workers, opened: OnceLock::new() }
+    }
+
     /// Recovers what earlier processes have left. For the control thread: it waits for the disk.
     ///
     /// # Errors
     /// The directory cannot be used: another process has it, or what was used is not known.
     pub fn open(settings: &SpendSettings, workers: usize) -> Result<Self, SpendError> {
-        let Some(state) = &settings.state else { return Ok(Self { ledger: Ledger::default(), journal: None }) };
+        let spend = Self::unopened(settings.clone(), workers);
+        spend.take()?;
+        Ok(spend)
+    }
+
+    /// Recovers, in the same way, what the process has left that hands its journal over. To be called once, before a listener is made.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn take(&self) -> Result<(), SpendError> {
+        let opened = self.recover()?;
+        let is_first = self.opened.set(opened).is_ok();
+        debug_assert!(is_first);
+        Ok(())
+    }
+
+    fn recover(&self) -> Result<Opened, SpendError> {
+        let Some(state) = &self.settings.state else {
+            return Ok(Opened { ledger: Ledger::default(), journal: None });
+        };
         let usage = Some(UsageSettings::new(state.join(USAGE_LOG)));
         std::fs::create_dir_all(state).map_err(|error| SpendError(error.into()))?;
         let settings = JournalSettings { usage, ..JournalSettings::new(state.join("journal")) };
@@ -40,31 +72,69 @@ impl Spend {
             let (charged, lines, damage) = (recovery.crashed, recovery.restored_lines, recovery.damage);
             tracing::warn!(charged, lines, ?damage, "requests of a process that died are charged in full");
         }
+        if recovery.departing > 0 {
+            let processes = recovery.departing;
+            tracing::info!(processes, "the journal of budgets is followed of processes that still have requests");
+        }
         if recovery.days_ahead > 0 {
             let days = recovery.days_ahead;
             tracing::warn!(days, "the clock is behind the journal of budgets: they stay in their window");
         }
         let writer = |worker| journal.writer(u16::try_from(worker).unwrap_or(u16::MAX));
         let writers =
-            (0..workers).map(writer).collect::<io::Result<Vec<_>>>().map_err(|error| SpendError(error.into()))?;
-        Ok(Self { ledger: recovery.ledger, journal: Some((journal, writers)) })
+            (0..self.workers).map(writer).collect::<io::Result<Vec<_>>>().map_err(|error| SpendError(error.into()))?;
+        Ok(Opened { ledger: recovery.ledger, journal: Some((journal, writers)) })
     }
 
-    /// Admission on a worker.
+    /// Admission on a worker. For listeners, so behind [`Self::take`].
     pub fn meter(&self, worker: usize) -> Meter {
-        let writer = self.journal.as_ref().and_then(|(_, writers)| writers.get(worker).cloned());
-        Meter::new(self.ledger.clone(), writer)
+        debug_assert!(self.opened.get().is_some());
+        let Some(opened) = self.opened.get() else { return Meter::new(Ledger::default(), None) };
+        let writer = opened.journal.as_ref().and_then(|(_, writers)| writers.get(worker).cloned());
+        Meter::new(opened.ledger.clone(), writer)
+    }
+
+    /// The directory of the state. `None`: there is none.
+    pub fn state(&self) -> Option<&Path> {
+        self.settings.state.as_deref()
+    }
+
+    /// Hands the journal over to a process that is about to serve.
+    ///
+    /// # Errors
+    /// In words. The journal stays here, and nothing has changed.
+    pub fn cede(&self) -> Result<(), String> {
+        self.journal().map_or(Ok(()), |journal| journal.cede().map_err(|error| format!("ai.state: {error}")))
+    }
+
+    /// Takes the journal back from a process that did not serve.
+    pub fn reclaim(&self) {
+        if let Some(journal) = self.journal() {
+            // A failure is logged there, and tried again.
+            let _ = journal.reclaim();
+        }
+    }
+
+    /// The process that has the journal serves now.
+    pub fn end_lease(&self) {
+        if let Some(journal) = self.journal() {
+            journal.end_lease(LEASE_TIME);
+        }
+    }
+
+    fn journal(&self) -> Option<&Journal> {
+        self.opened.get()?.journal.as_ref().map(|(journal, _)| journal)
     }
 
     /// The journal or the usage log takes no records. `None`: there is no journal.
     pub fn is_failing(&self) -> Option<bool> {
-        let health = self.journal.as_ref()?.0.health();
+        let health = self.journal()?.health();
         Some(health.trouble.is_some() || health.is_usage_failing)
     }
 
     /// Waits until all records are on the disk, and the usage log has those of all ended requests.
     pub fn flush(&self) {
-        if let Some((journal, _)) = &self.journal {
+        if let Some(journal) = self.journal() {
             journal.flush();
         }
     }

@@ -1,5 +1,5 @@
 //! Language models: the SDKs of providers against the lab's origin, directly and through the gateway; its bytes and its books; and the
-//! load of the lab; and each SDK in front of the other provider.
+//! load of the lab; and each SDK in front of the other provider; and upgrades of the program.
 
 mod faults;
 mod isolation;
@@ -9,3 +9,4 @@ mod sdks;
 mod through;
 mod translated;
 mod truth;
+mod upgrade;

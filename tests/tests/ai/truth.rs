@@ -32,7 +32,7 @@ fn body(number: usize, rng: &mut Rng) -> String {
 }
 
 /// Sends requests until `stop`, some of which it leaves early. Numbers come from `next`.
-fn clients(address: &Address, next: &AtomicUsize, end: usize, stop: &AtomicBool, seed: u64) {
+pub(crate) fn clients(address: &Address, next: &AtomicUsize, end: usize, stop: &AtomicBool, seed: u64) {
     std::thread::scope(|scope| {
         for client in 0..CLIENTS {
             scope.spawn(move || {
@@ -52,7 +52,9 @@ fn clients(address: &Address, next: &AtomicUsize, end: usize, stop: &AtomicBool,
 /// One request. The gateway may be gone.
 fn one(address: &Address, number: usize, rng: &mut Rng) {
     let body = body(number, rng);
-    let Ok(stream) = weir_tests::stream::Stream::connect(address) else { return };
+    let Ok(stream) = weir_tests::stream::Stream::connect(address) else {
+        return std::thread::sleep(Duration::from_millis(5));
+    };
     let mut client = HttpClient::over(stream);
     let head = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
@@ -79,7 +81,7 @@ fn by_user(ledger: &Value) -> HashMap<String, Vec<Value>> {
 }
 
 /// Compares both books. How many requests were exact.
-fn compare(ledger: &Value, lines: &[Value]) -> usize {
+pub(crate) fn compare(ledger: &Value, lines: &[Value]) -> usize {
     let billed = by_user(ledger);
     let mut exact = 0;
     let mut seen: HashMap<&str, &Value> = HashMap::new();

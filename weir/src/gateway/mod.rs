@@ -159,7 +159,11 @@ impl Gateway {
         let admission = Admission::new(snapshot.limits.connections, snapshot.limits.connections_per_source);
         let plan = Arc::new(Plan::new(snapshot.clone(), TlsContexts::read(&snapshot)?, &admission, None));
         let access_log = AccessLog::open(&snapshot.telemetry.access_log)?;
-        let spend = Arc::new(Spend::open(&snapshot.protocols.ai, count).map_err(io::Error::other)?);
+        let spend = Arc::new(Spend::unopened(snapshot.protocols.ai.clone(), count));
+        // A process before this one has the journal until this one shall serve.
+        if inheritance.predecessor.is_none() {
+            spend.take().map_err(io::Error::other)?;
+        }
         let sockets = bind_new(&snapshot, None, &mut inheritance.listeners, count)?;
         let bytes = Budget::new(snapshot.limits.buffered_bytes);
         let table = ConnectionTable::new(count);

@@ -3,6 +3,7 @@
 use std::{
     net::{SocketAddr, TcpListener},
     os::fd::{AsFd, OwnedFd},
+    path::Path,
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -252,7 +253,7 @@ impl Gateway {
         let mut successor = Successor::start(program, hello, &sockets, limit, cancelled)?;
         drop(sockets);
         let wants = successor.wait_ready()?;
-        let (pid, channel) = successor.serves(self.pauses())?;
+        let (pid, channel) = self.let_serve(successor, wants.state.as_deref())?;
         // From here on there is no way back, and nothing left that can fail.
         *lock(&self.upgrading.successor) = Some(channel.clone());
         self.upgrading.is_handed_over.store(true, Ordering::Relaxed);
@@ -273,6 +274,35 @@ impl Gateway {
         }
         systemd::notify(&format!("MAINPID={pid}"));
         Ok(UpgradeEnd::Done { pid, restart_epoch })
+    }
+
+    /// Lets the new process serve, and hands it the journal of budgets if it has the same. If it does not serve, it has ended when this
+    /// returns, and the journal comes back.
+    fn let_serve(&self, successor: Successor<'_>, state: Option<&str>) -> Result<(u32, Arc<Channel>), String> {
+        let is_handed_over = state.is_some_and(|state| self.spend.state().is_some_and(|own| own == Path::new(state)));
+        if is_handed_over {
+            self.spend.cede()?;
+        }
+        let served = successor.serves(self.pauses());
+        match &served {
+            Ok(_) if is_handed_over => self.spend.end_lease(),
+            Err(_) if is_handed_over => self.spend.reclaim(),
+            _ => {}
+        }
+        served
+    }
+
+    /// Opens the budgets, which the process before has handed over.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn take_budgets(&self) -> Result<(), String> {
+        self.spend.take().map_err(|error| error.to_string())
+    }
+
+    /// The directory of the budgets, for the process before.
+    pub fn budget_state(&self) -> Option<String> {
+        self.spend.state().map(|state| state.display().to_string())
     }
 
     /// The pauses that hold at the upstreams.

@@ -46,6 +46,9 @@ pub enum Message {
         untaken: Vec<String>,
         /// The addresses of listeners at which it goes on with connections.
         movable: Vec<String>,
+        /// The directory of its budgets, whose journal it opens when it is let serve. `None`: it has none, or is of an older version.
+        #[serde(default)]
+        state: Option<String>,
     },
     /// The new process shall serve.
     Take {

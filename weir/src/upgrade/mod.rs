@@ -15,12 +15,12 @@
 //! |---|---|---|---|
 //! | 1 | old | `hello`, `sockets` | the identity of the old process; the listening sockets |
 //! | 2 | new | `ready` | configuration read, workers run, addresses bound: I could serve, and have accepted nothing |
-//! | 3 | old | `take` | do, and go on with these pauses |
-//! | 4 | new | `serving` | I accept |
+//! | 3 | old | `take` | do, and go on with these pauses; the journal of budgets is yours |
+//! | 4 | new | `serving` | I have the journal, and accept |
 //! | 5 | old | `connection` | accepts no more; each connection without TLS moves in its first quiet moment, the others drain |
 //! | 6 | old | | the end of the channel tells the new one that it has ended |
 //!
-//! Until step 5 the old one accepts and can go on as if nothing had happened. The new one may instead of 2 or 4 say `failed` and
+//! Until step 5 the old one accepts and can go on as if nothing had happened; it takes the journal back. The new one may instead of 2 or 4 say `failed` and
 //! why. If the channel ends before 3, the new one ends too: two generations of processes that do not know of each other must not
 //! serve at the same time.
 

@@ -75,13 +75,18 @@ impl Predecessor {
     }
 
     /// Says that this process could serve, and waits until it shall. `untaken` are listeners that it does not want,
-    /// `movable` addresses at which it goes on with connections. The pauses that it goes on with.
+    /// `movable` addresses at which it goes on with connections, `state` the directory of its budgets. The pauses that it goes on with.
     ///
     /// # Errors
     /// The old process has ended, or has called it off.
-    pub fn wait_take(&self, untaken: &Inherited, movable: Vec<String>) -> Result<Vec<Pause>, String> {
+    pub fn wait_take(
+        &self,
+        untaken: &Inherited,
+        movable: Vec<String>,
+        state: Option<String>,
+    ) -> Result<Vec<Pause>, String> {
         let untaken = untaken.iter().map(|(bind, _)| bind.to_string()).collect();
-        self.say(&Message::Ready { pid: std::process::id(), untaken, movable })?;
+        self.say(&Message::Ready { pid: std::process::id(), untaken, movable, state })?;
         match self.receive()?.0 {
             Message::Take { pauses } => Ok(pauses),
             other => Err(format!("the running process said {other:?} and not take")),

@@ -34,6 +34,8 @@ pub struct RequiredListeners {
     pub untaken: Vec<String>,
     /// It goes on with the connections of these.
     pub movable: Vec<String>,
+    /// It opens the journal of budgets in this directory.
+    pub state: Option<String>,
 }
 
 /// A process on its way to serve. Dropped before [`Successor::serves`] it is killed.
@@ -90,9 +92,9 @@ impl<'a> Successor<'a> {
     /// In words: it failed, ended, took too long, or the upgrade was called off.
     pub fn wait_ready(&mut self) -> Result<RequiredListeners, String> {
         match self.wait()? {
-            Message::Ready { pid, untaken, movable } => {
+            Message::Ready { pid, untaken, movable, state } => {
                 self.pid = pid;
-                Ok(RequiredListeners { untaken, movable })
+                Ok(RequiredListeners { untaken, movable, state })
             }
             other => Err(format!("the new process said {other:?} before it was ready")),
         }
@@ -236,7 +238,7 @@ mod tests {
     }
 
     fn ready() -> Message {
-        Message::Ready { pid: 7, untaken: Vec::new(), movable: Vec::new() }
+        Message::Ready { pid: 7, untaken: Vec::new(), movable: Vec::new(), state: None }
     }
 
     #[test]

@@ -8,7 +8,11 @@ use std::{
 use aws_lc_rs::digest::{SHA256, digest};
 use weir_base::Budget;
 
-use super::window::{Day, Month};
+use super::{
+    ledger::Share,
+    stance::{Limit, Stance},
+    window::{Day, Month},
+};
 use crate::{amount::Amount, denial::Exhausted, rate::Bucket};
 
 /// Whose account it is. The order is the one in which accounts are locked.
@@ -107,6 +111,32 @@ impl Totals {
         }
     }
 
+    /// Adds the charges of another sum. Those of an earlier window than the latest are left out.
+    pub fn merge(&mut self, other: &Self) {
+        self.begin(other.day);
+        if other.month > self.month {
+            (self.month, self.in_month) = (other.month, Amount::ZERO);
+        }
+        if other.day == self.day {
+            self.in_day = self.in_day.plus(other.in_day);
+        }
+        if other.month == self.month {
+            self.in_month = self.in_month.plus(other.in_month);
+        }
+    }
+
+    /// The charges since `earlier`, which is a part of this sum.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut rest = *self;
+        if earlier.day == self.day {
+            rest.in_day = self.in_day.minus(earlier.in_day);
+        }
+        if earlier.month == self.month {
+            rest.in_month = self.in_month.minus(earlier.in_month);
+        }
+        rest
+    }
+
     /// Begins the windows of a day if they are later than the latest.
     pub fn begin(&mut self, day: Day) {
         if day > self.day {
@@ -128,6 +158,8 @@ pub struct Position {
     pub reserved_in_day: Amount,
     /// Reserved in the month of `settled`.
     pub reserved_in_month: Amount,
+    /// The share of this process while another one has the account too.
+    pub(super) stance: Stance,
 }
 
 impl Position {
@@ -140,28 +172,63 @@ impl Position {
         if self.settled.month != before.month {
             self.reserved_in_month = Amount::ZERO;
         }
+        self.stance.begin(day);
+    }
+
+    /// Settled and reserved.
+    fn used(&self) -> Totals {
+        Totals {
+            in_day: self.settled.in_day.plus(self.reserved_in_day),
+            in_month: self.settled.in_month.plus(self.reserved_in_month),
+            ..self.settled
+        }
     }
 
     /// The first budget that has less left than `amount`.
     pub(super) fn lacks(&self, budgets: &Budgets, amount: Amount) -> Option<Exhausted> {
-        let in_day = self.settled.in_day.plus(self.reserved_in_day);
-        let in_month = self.settled.in_month.plus(self.reserved_in_month);
-        let is_lacking = |limit: Option<u64>, used: u64, more: u64| {
-            // An account at its limit admits nothing, even what costs nothing by estimate.
-            limit.is_some_and(|limit| used >= limit || limit - used < more)
-        };
-        let rows = [
-            (is_lacking(budgets.day_tokens, in_day.tokens, amount.tokens), Exhausted::DayTokens),
-            (is_lacking(budgets.day_money, in_day.money, amount.money), Exhausted::DayMoney),
-            (is_lacking(budgets.month_tokens, in_month.tokens, amount.tokens), Exhausted::MonthTokens),
-            (is_lacking(budgets.month_money, in_month.money, amount.money), Exhausted::MonthMoney),
+        let used = self.used();
+        let rows: [(_, fn(&Totals) -> u64, _, _); 4] = [
+            (budgets.day_tokens, |totals| totals.in_day.tokens, amount.tokens, Exhausted::DayTokens),
+            (budgets.day_money, |totals| totals.in_day.money, amount.money, Exhausted::DayMoney),
+            (budgets.month_tokens, |totals| totals.in_month.tokens, amount.tokens, Exhausted::MonthTokens),
+            (budgets.month_money, |totals| totals.in_month.money, amount.money, Exhausted::MonthMoney),
         ];
-        rows.into_iter().find(|(is_lacking, _)| *is_lacking).map(|(_, exhausted)| exhausted)
+        let limits = rows.into_iter().filter_map(|(limit, of, more, exhausted)| {
+            limit.map(|limit| (Limit { limit, used: of(&used), more, of }, exhausted))
+        });
+        // An account at its limit admits nothing, even what costs nothing by estimate.
+        let is_lacking = |one: &Limit| one.used >= one.limit || one.limit - one.used < one.more;
+        let lacking = limits.clone().find(|(limit, _)| is_lacking(limit)).map(|(_, exhausted)| exhausted);
+        lacking
+            .or_else(|| limits.into_iter().any(|(limit, _)| !self.stance.has_room(limit)).then_some(Exhausted::Lease))
     }
 
     pub(super) fn reserve(&mut self, amount: Amount) {
         self.reserved_in_day = self.reserved_in_day.plus(amount);
         self.reserved_in_month = self.reserved_in_month.plus(amount);
+        self.stance.grant(amount);
+    }
+
+    /// Counts a reservation that another process made on `day`.
+    pub(super) fn reserve_elsewhere(&mut self, day: Day, amount: Amount) {
+        self.begin(day);
+        if day == self.settled.day {
+            self.reserved_in_day = self.reserved_in_day.plus(amount);
+        }
+        if day.month() == self.settled.month {
+            self.reserved_in_month = self.reserved_in_month.plus(amount);
+        }
+    }
+
+    /// Sets the share of this process, from what is left now.
+    pub(super) fn set_share(&mut self, share: Share) {
+        let base = self.used();
+        self.stance = match share {
+            Share::Sole => Stance::Sole,
+            Share::Leased => Stance::Leased { base, granted: base.since(&base) },
+            Share::Ceded => Stance::Ceded,
+            Share::Lending => Stance::Lending { base },
+        };
     }
 
     /// Takes a reservation of `day` back.

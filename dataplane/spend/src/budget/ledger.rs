@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -22,9 +22,30 @@ pub const LEVELS_MAX: usize = 3;
 pub struct Ledger(Arc<Shared>);
 
 #[derive(Debug, Default)]
+struct Accounts {
+    by_id: HashMap<AccountId, Arc<Account>>,
+    /// For accounts that are added.
+    share: Share,
+}
+
+/// The share of this process of all accounts, while another process has them too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Share {
+    /// All that is left: there is no other process.
+    #[default]
+    Sole,
+    /// Half of what is left now: this process hands the budgets over.
+    Leased,
+    /// Nothing: this process has handed the budgets over.
+    Ceded,
+    /// What is left now without half of it: another process has handed the budgets over, and still grants.
+    Lending,
+}
+
+#[derive(Debug, Default)]
 struct Shared {
     /// Read by the control thread when it makes a snapshot of keys; a worker has the accounts in hand.
-    accounts: Mutex<HashMap<AccountId, Arc<Account>>>,
+    accounts: Mutex<Accounts>,
     latest_day: AtomicU32,
 }
 
@@ -71,20 +92,58 @@ pub struct Reserved {
 impl Ledger {
     /// A ledger that begins with what earlier processes have used.
     pub fn new(totals: impl IntoIterator<Item = (AccountId, Totals)>, latest_day: Day) -> Self {
-        let accounts = totals.into_iter().map(|(id, totals)| (id, Arc::new(Account::new(id, totals)))).collect();
+        let by_id = totals.into_iter().map(|(id, totals)| (id, Arc::new(Account::new(id, totals)))).collect();
+        let accounts = Accounts { by_id, share: Share::Sole };
         let shared = Shared { accounts: Mutex::new(accounts), latest_day: AtomicU32::new(latest_day.number()) };
         Self(Arc::new(shared))
     }
 
     /// The account with this identity; a new one if there is none. For the control thread.
     pub fn account(&self, id: AccountId) -> Arc<Account> {
-        let mut accounts = self.0.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(accounts.entry(id).or_insert_with(|| Arc::new(Account::new(id, Totals::default()))))
+        let mut accounts = self.lock();
+        let share = accounts.share;
+        let make = || {
+            let account = Account::new(id, Totals::default());
+            account.lock().set_share(share);
+            Arc::new(account)
+        };
+        Arc::clone(accounts.by_id.entry(id).or_insert_with(make))
     }
 
     /// Every account.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
-        self.0.accounts.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.lock().by_id.values().cloned().collect()
+    }
+
+    /// Sets the share of this process of all accounts. For the thread of the journal.
+    pub fn set_share(&self, share: Share) {
+        let mut accounts = self.lock();
+        accounts.share = share;
+        accounts.by_id.values().for_each(|account| account.lock().set_share(share));
+    }
+
+    /// Counts a reservation that another process has made.
+    pub fn reserve_elsewhere(&self, ids: impl IntoIterator<Item = AccountId>, day: Day, amount: Amount) {
+        self.0.latest_day.fetch_max(day.number(), Ordering::Relaxed);
+        ids.into_iter().for_each(|id| self.account(id).lock().reserve_elsewhere(day, amount));
+    }
+
+    /// Takes a reservation of another process back.
+    pub fn release_elsewhere(&self, ids: impl IntoIterator<Item = AccountId>, day: Day, amount: Amount) {
+        ids.into_iter().for_each(|id| self.account(id).lock().release(day, amount));
+    }
+
+    /// Adds charges of another process.
+    pub fn charge_elsewhere(&self, id: AccountId, charges: &Totals) {
+        self.0.latest_day.fetch_max(charges.day.number(), Ordering::Relaxed);
+        let account = self.account(id);
+        let mut position = account.lock();
+        position.begin(charges.day);
+        position.settled.merge(charges);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Accounts> {
+        self.0.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The latest day that this ledger has seen. Later than the clock's: the clock has gone back.
@@ -112,6 +171,8 @@ impl Ledger {
             position.begin(day);
             match position.lacks(level.budgets, amount) {
                 Some(exhausted) if !level.observes => return Err(exhausted),
+                // It says nothing about what was used.
+                Some(Exhausted::Lease) => {}
                 lacking => observed = observed.or(lacking),
             }
         }

@@ -16,11 +16,14 @@
 //! settlement. The day of a ledger never goes back: a clock that steps back stays in the window of the latest day, so it
 //! gives no second budget. A clock that stepped far ahead keeps the window until that day comes; see
 //! [`Ledger::latest_day`] and `journal::JournalSettings::trusts_clock`.
+//!
+//! **Two processes** have the accounts for a moment at an upgrade: `stance` says which of them may grant how much.
 
 mod account;
 mod ledger;
+mod stance;
 mod window;
 
 pub use account::{Account, AccountId, AccountKind, Budgets, Position, Totals};
-pub use ledger::{Grant, LEVELS_MAX, Ledger, Level, Reserved};
+pub use ledger::{Grant, LEVELS_MAX, Ledger, Level, Reserved, Share};
 pub use window::{Day, Month};

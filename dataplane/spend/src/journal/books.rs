@@ -45,11 +45,42 @@ impl Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotError;
 
+/// The change that a record has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// None.
+    Nothing,
+    /// A reservation is open.
+    Reserved(Charge),
+    /// A reservation has ended, if there was one, and this is charged.
+    Settled {
+        /// The reservation.
+        reserved: Option<Charge>,
+        /// The cost.
+        charge: Charge,
+    },
+    /// The process grants nothing more to keys with a budget.
+    LeaseEnded,
+    /// The rates of an account: see [`Record::Rates`].
+    Rates(Rates),
+}
+
+/// The rates of an account, as debts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rates {
+    pub id: AccountId,
+    pub requests: u64,
+    pub tokens: u64,
+}
+
 /// Accounts, open reservations, and damage.
 #[derive(Clone, Debug, Default)]
 pub struct Books {
     totals: HashMap<AccountId, Totals>,
     open: BTreeMap<u64, OpenReservation>,
+    /// Generations of files of processes that have handed the journal over, which are no part of this sum. True: that process has
+    /// the journal again, and the files will be a part.
+    departing: BTreeMap<u64, bool>,
     /// Settled since the last snapshot: a second settlement is none.
     settled: HashSet<u64>,
     latest_day: Day,
@@ -75,6 +106,9 @@ impl Books {
                 }
                 (Record::Reserve { id, charge, line }, Some(_)) => {
                     books.open.insert(id, OpenReservation { charge, line: line.into() });
+                }
+                (Record::Departing { generation, is_reclaimed }, Some(_)) => {
+                    books.departing.insert(generation, is_reclaimed);
                 }
                 (Record::End { records: expected }, Some(generation)) if expected == records && at == bytes.len() => {
                     return Ok((books, generation));
@@ -102,7 +136,21 @@ impl Books {
             Record::Reserve { id, charge: open.charge, line: &open.line }.encode(&mut bytes);
             records += 1;
         }
+        for (&generation, &is_reclaimed) in &self.departing {
+            Record::Departing { generation, is_reclaimed }.encode(&mut bytes);
+            records += 1;
+        }
         Record::End { records }.encode(&mut bytes);
+        bytes
+    }
+
+    /// Takes the open reservations out, as the records that a process begins with which hands over.
+    pub(super) fn take_open(&mut self, generation: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Record::Segment { version: VERSION, generation }.encode(&mut bytes);
+        for (id, open) in std::mem::take(&mut self.open) {
+            Record::Reserve { id, charge: open.charge, line: &open.line }.encode(&mut bytes);
+        }
         bytes
     }
 
@@ -134,36 +182,55 @@ impl Books {
 
     /// Reads what has been appended to a segment that is being written: the bytes that were read. It stops at a record that is
     /// not whole yet.
-    pub fn follow(&mut self, bytes: &[u8], mut on_line: impl FnMut(&[u8])) -> usize {
+    pub fn follow(&mut self, bytes: &[u8], on_line: impl FnMut(&[u8])) -> usize {
+        self.follow_effects(bytes, on_line, |_| ())
+    }
+
+    /// [`follow`](Self::follow), with the effect of each record.
+    pub(super) fn follow_effects(
+        &mut self,
+        bytes: &[u8],
+        mut on_line: impl FnMut(&[u8]),
+        mut on_effect: impl FnMut(Effect),
+    ) -> usize {
         let mut at = 0;
         while let Found::Record(record, length) = decode(&bytes[at..]) {
-            self.apply(&record, &mut on_line);
+            on_effect(self.apply(&record, &mut on_line));
             at += length;
         }
         at
     }
 
     /// Adds one record. The first reservation and the first settlement of an id count, in this order.
-    fn apply(&mut self, record: &Record<'_>, on_line: &mut impl FnMut(&[u8])) {
+    fn apply(&mut self, record: &Record<'_>, on_line: &mut impl FnMut(&[u8])) -> Effect {
         match *record {
             Record::Reserve { id, charge, line } => {
-                if !self.settled.contains(&id) && !self.open.contains_key(&id) {
-                    self.latest_day = self.latest_day.max(charge.day);
-                    self.open.insert(id, OpenReservation { charge, line: line.into() });
+                if self.settled.contains(&id) || self.open.contains_key(&id) {
+                    return Effect::Nothing;
                 }
+                self.latest_day = self.latest_day.max(charge.day);
+                self.open.insert(id, OpenReservation { charge, line: line.into() });
+                Effect::Reserved(charge)
             }
             Record::Settle { id, charge, line } | Record::Charge { id, charge, line } => {
                 if !self.settled.insert(id) {
                     self.damage.duplicates += 1;
-                    return;
+                    return Effect::Nothing;
                 }
                 let reserved = self.open.remove(&id);
                 self.damage.orphans += u64::from(reserved.is_none() && matches!(record, Record::Settle { .. }));
                 self.charge(&charge);
                 on_line(line);
+                Effect::Settled { reserved: reserved.map(|open| open.charge), charge }
             }
+            Record::LeaseEnd => Effect::LeaseEnded,
+            Record::Rates { id, requests, tokens } => Effect::Rates(Rates { id, requests, tokens }),
             // Heads of files. Records of snapshots have no meaning in a segment.
-            Record::Segment { .. } | Record::Snapshot { .. } | Record::Account { .. } | Record::End { .. } => {}
+            Record::Segment { .. }
+            | Record::Snapshot { .. }
+            | Record::Account { .. }
+            | Record::Departing { .. }
+            | Record::End { .. } => Effect::Nothing,
         }
     }
 
@@ -184,6 +251,30 @@ impl Books {
             lines.push(line);
         }
         lines
+    }
+
+    /// Adds what another process has charged. Its open reservations are left out.
+    pub(super) fn absorb(&mut self, other: &Self) {
+        for (id, totals) in &other.totals {
+            self.totals.entry(*id).or_default().merge(totals);
+        }
+        self.latest_day = self.latest_day.max(other.latest_day);
+        self.damage.damaged_bytes += other.damage.damaged_bytes;
+        self.damage.torn_bytes += other.damage.torn_bytes;
+        self.damage.orphans += other.damage.orphans;
+        self.damage.duplicates += other.damage.duplicates;
+    }
+
+    /// Adds a sum of this process itself, with what is open.
+    pub(super) fn adopt(&mut self, mut own: Self) {
+        self.open.append(&mut own.open);
+        self.settled.extend(std::mem::take(&mut own.settled));
+        self.absorb(&own);
+    }
+
+    /// The generations of files that are no part of this sum, and whether they will be: see [`Record::Departing`].
+    pub(super) fn departing(&mut self) -> &mut BTreeMap<u64, bool> {
+        &mut self.departing
     }
 
     /// Moves windows that lie after `today` to it, with all that they hold. For an operator whose clock was ahead.

@@ -23,6 +23,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     directory: PathBuf,
+    /// Called in front of each step on the disk, which it may refuse.
+    #[cfg(test)]
+    pub steps: super::handover::tests::Steps,
 }
 
 /// Files that were found.
@@ -32,19 +35,67 @@ pub(super) struct Listing {
     pub snapshots: Vec<u64>,
     /// Generations and workers of segments, rising.
     pub segments: Vec<(u64, u16)>,
+    /// Generations and workers of segments of processes that hand over, rising.
+    pub departing: Vec<(u64, u16)>,
+}
+
+/// Whose a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// That of the process that has the journal.
+    Owned,
+    /// That of a process that hands the journal over.
+    Departing,
+}
+
+impl Listing {
+    fn segments_of(&mut self, kind: Kind) -> &mut Vec<(u64, u16)> {
+        match kind {
+            Kind::Owned => &mut self.segments,
+            Kind::Departing => &mut self.departing,
+        }
+    }
+}
+
+impl Kind {
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Owned => "journal",
+            Self::Departing => "departing",
+        }
+    }
 }
 
 impl Files {
     pub(super) fn new(directory: &Path) -> Self {
-        Self { directory: directory.to_owned() }
+        Self {
+            directory: directory.to_owned(),
+            #[cfg(test)]
+            steps: Default::default(),
+        }
+    }
+
+    #[cfg(test)]
+    fn step(&self, name: &'static str) -> io::Result<()> {
+        self.steps.call(name)
+    }
+
+    #[cfg(not(test))]
+    fn step(&self, _: &'static str) -> io::Result<()> {
+        Ok(())
     }
 
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    fn segment_path(&self, generation: u64, worker: u16) -> PathBuf {
-        self.directory.join(format!("{generation:016x}-{worker:04x}.journal"))
+    fn segment_path(&self, kind: Kind, generation: u64, worker: u16) -> PathBuf {
+        self.directory.join(format!("{generation:016x}-{worker:04x}.{}", kind.ending()))
+    }
+
+    /// The reservations that were open when a process handed over. That process has a lock on it while it lives.
+    fn opening_path(&self, generation: u64) -> PathBuf {
+        self.directory.join(format!("{generation:016x}.opening"))
     }
 
     fn snapshot_path(&self, generation: u64) -> PathBuf {
@@ -76,19 +127,33 @@ impl Files {
             let number = |text: &str| u64::from_str_radix(text, 16).ok();
             if let Some(generation) = name.strip_suffix(".snapshot").and_then(number) {
                 listing.snapshots.push(generation);
-            } else if let Some((generation, worker)) = name.strip_suffix(".journal").and_then(|it| it.split_once('-'))
+            } else if let Some((stem, ending)) = name.rsplit_once('.')
+                && let Some((generation, worker)) = stem.split_once('-')
                 && let (Some(generation), Ok(worker)) = (number(generation), u16::from_str_radix(worker, 16))
             {
-                listing.segments.push((generation, worker));
+                for kind in [Kind::Owned, Kind::Departing].into_iter().filter(|kind| ending == kind.ending()) {
+                    listing.segments_of(kind).push((generation, worker));
+                }
             }
         }
         listing.snapshots.sort_unstable();
         listing.segments.sort_unstable();
+        listing.departing.sort_unstable();
         Ok(listing)
     }
 
-    pub(super) fn read_segment(&self, generation: u64, worker: u16) -> io::Result<Vec<u8>> {
-        fs::read(self.segment_path(generation, worker))
+    pub(super) fn read_segment(&self, kind: Kind, generation: u64, worker: u16) -> io::Result<Vec<u8>> {
+        fs::read(self.segment_path(kind, generation, worker))
+    }
+
+    /// A segment that another process appends to.
+    pub(super) fn open_segment(&self, kind: Kind, generation: u64, worker: u16) -> io::Result<File> {
+        File::open(self.segment_path(kind, generation, worker))
+    }
+
+    /// The file behind which a process that has handed over lives: see [`Self::write_opening`].
+    pub(super) fn open_opening(&self, generation: u64) -> io::Result<File> {
+        File::open(self.opening_path(generation))
     }
 
     pub(super) fn read_snapshot(&self, generation: u64) -> io::Result<Vec<u8>> {
@@ -96,8 +161,9 @@ impl Files {
     }
 
     /// A new segment with its first bytes, to be appended to. It and its name are on the disk when this returns.
-    pub(super) fn create_segment(&self, generation: u64, worker: u16, head: &[u8]) -> io::Result<File> {
-        let path = self.segment_path(generation, worker);
+    pub(super) fn create_segment(&self, kind: Kind, generation: u64, worker: u16, head: &[u8]) -> io::Result<File> {
+        self.step("create a segment")?;
+        let path = self.segment_path(kind, generation, worker);
         // A file of this name is left from a creation that failed before any record was written.
         let options = OpenOptions::new().create(true).truncate(true).write(true).mode(MODE).open(&path);
         options?.write_all(head)?;
@@ -109,19 +175,47 @@ impl Files {
 
     /// Writes a snapshot beside its place and moves it there: it is whole, or not there.
     pub(super) fn write_snapshot(&self, generation: u64, bytes: &[u8]) -> io::Result<()> {
-        let beside = self.directory.join("snapshot.new");
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(MODE).open(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_data()?;
-        fs::rename(&beside, self.snapshot_path(generation))?;
-        self.sync_names()
+        self.step("begin a snapshot")?;
+        self.write_whole("snapshot.new", &self.snapshot_path(generation), bytes).map(drop)
     }
 
-    /// Removes what the snapshot of `generation` holds already. Files that stay are ignored by the next recovery.
-    pub(super) fn remove_before(&self, generation: u64) {
+    /// The snapshot of `generation` has its name.
+    pub(super) fn has_snapshot(&self, generation: u64) -> bool {
+        self.snapshot_path(generation).exists()
+    }
+
+    /// Writes the reservations that are open when a process hands over, in the same way. The file is locked until it is closed,
+    /// which the kernel does when the process ends.
+    pub(super) fn write_opening(&self, generation: u64, bytes: &[u8]) -> io::Result<File> {
+        self.step("begin an opening")?;
+        self.write_whole("opening.new", &self.opening_path(generation), bytes)
+    }
+
+    /// The file, which is locked before it has its name.
+    fn write_whole(&self, beside: &str, place: &Path, bytes: &[u8]) -> io::Result<File> {
+        let beside = self.directory.join(beside);
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(MODE).open(&beside)?;
+        file.lock()?;
+        file.write_all(bytes)?;
+        file.sync_data()?;
+        self.step("name a file")?;
+        fs::rename(&beside, place)?;
+        self.step("synchronise a name")?;
+        self.sync_names()?;
+        Ok(file)
+    }
+
+    /// Removes what the snapshot of `generation` holds already. It does not hold files of departing processes in `kept`. Files that
+    /// stay are ignored by the next recovery.
+    pub(super) fn remove_before(&self, generation: u64, kept: impl Fn(u64) -> bool) {
         let Ok(listing) = self.list() else { return };
         for (old, worker) in listing.segments.into_iter().filter(|(old, _)| *old < generation) {
-            let _ = fs::remove_file(self.segment_path(old, worker));
+            let _ = fs::remove_file(self.segment_path(Kind::Owned, old, worker));
+        }
+        for (old, worker) in listing.departing.into_iter().filter(|(old, _)| *old <= generation && !kept(*old)) {
+            // The listing finds segments: the last of them goes last.
+            let _ = fs::remove_file(self.opening_path(old));
+            let _ = fs::remove_file(self.segment_path(Kind::Departing, old, worker));
         }
         for old in listing.snapshots.into_iter().filter(|old| *old < generation) {
             let _ = fs::remove_file(self.snapshot_path(old));

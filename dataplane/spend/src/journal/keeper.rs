@@ -1,6 +1,7 @@
 //! The thread behind a journal: it synchronises, moves usage records to the usage log, and makes snapshots.
 
 use std::{
+    fs::File,
     io,
     os::unix::fs::FileExt as _,
     sync::{
@@ -12,19 +13,21 @@ use std::{
 };
 
 use super::{
-    JournalSettings,
+    JournalError, JournalSettings,
     books::Books,
-    files::Files,
+    departing::Departing,
+    files::{Files, Kind},
+    handover::{Departure, HandoverError},
     record::{Record, VERSION},
     writer::{JournalWriter, Segment, Shared},
 };
-use crate::usage::UsageFile;
+use crate::{budget::Ledger, usage::UsageFile};
 
 /// Bytes of a segment that are read at once.
 const READ_BYTES: usize = 256 << 10;
 
 /// Usage records in memory that the usage log does not take. Past it the segments keep them: 4 MiB.
-const LINES_BYTES_MAX: usize = 4 << 20;
+pub(super) const LINES_BYTES_MAX: usize = 4 << 20;
 
 /// How often usage records go to the usage log.
 const EXPORT_INTERVAL: Duration = Duration::from_millis(100);
@@ -33,7 +36,7 @@ const EXPORT_INTERVAL: Duration = Duration::from_millis(100);
 const IDLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The pause after a snapshot that failed.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An order to the thread.
 pub(super) enum Order {
@@ -43,14 +46,20 @@ pub(super) enum Order {
     Compact(Sender<bool>),
     /// The writer of a worker.
     Writer(u16, Sender<io::Result<Arc<JournalWriter>>>),
+    /// Hand the journal over, then answer.
+    Cede(Sender<Result<(), HandoverError>>),
+    /// Take it back, then answer.
+    Reclaim(Sender<Result<(), JournalError>>),
+    /// The process that it was handed over to serves: the lease of this one ends after that time.
+    EndLease(Duration),
 }
 
 /// Segments that are read as they grow.
-struct Followed {
-    segment: Arc<Segment>,
-    read: u64,
+pub(super) struct Followed {
+    pub segment: Arc<Segment>,
+    pub read: u64,
     /// No further record comes: the bytes of its whole records.
-    end: Option<u64>,
+    pub end: Option<u64>,
 }
 
 impl Followed {
@@ -68,6 +77,14 @@ pub(super) struct Keeper {
     pub settings: JournalSettings,
     pub books: Books,
     pub usage: Option<UsageFile>,
+    /// The accounts of the process, for what other processes charge.
+    pub ledger: Ledger,
+    /// The lock of the directory. `None`: another process may have the journal.
+    pub lock: Option<File>,
+    /// Processes that have handed the journal over, and have not ended.
+    pub departing: Vec<Departing>,
+    /// This process has handed the journal over.
+    pub departure: Option<Departure>,
     /// The generation of the segments that are written now.
     pub generation: u64,
     pub state: State,
@@ -75,26 +92,29 @@ pub(super) struct Keeper {
 
 /// A writer and the segment that it writes.
 pub(super) struct Worker {
-    writer: Arc<JournalWriter>,
-    segment: Arc<Segment>,
+    pub writer: Arc<JournalWriter>,
+    pub segment: Arc<Segment>,
 }
 
 /// Work that it has begun.
 #[derive(Default)]
 pub(super) struct State {
-    followed: Vec<Followed>,
-    lines: Vec<u8>,
+    pub followed: Vec<Followed>,
+    pub lines: Vec<u8>,
     buffer: Vec<u8>,
     exported: Option<Instant>,
     retry: Option<Instant>,
     /// New segments have begun, and the snapshot of those before them is not written yet.
-    is_due: bool,
+    pub is_due: bool,
+    /// Files of departing processes are to be taken over into a snapshot.
+    pub wants_snapshot: bool,
     /// The generation of the newest segment that could not be synchronised. A snapshot of a later one replaces it.
     unsynchronised: Option<u64>,
 }
 
 impl Keeper {
-    /// Runs until the journal is dropped. Afterwards the contents of all segments are in the usage log and in a snapshot.
+    /// Runs until the journal is dropped. Afterwards the contents of all segments are in the usage log and in a snapshot, unless
+    /// another process has the journal.
     pub(super) fn run(mut self, orders: &Receiver<Order>) {
         let mut is_busy = true;
         loop {
@@ -111,6 +131,13 @@ impl Keeper {
                 Ok(Order::Writer(worker, made)) => {
                     let _ = made.send(self.writer(worker));
                 }
+                Ok(Order::Cede(done)) => {
+                    let _ = done.send(self.cede());
+                }
+                Ok(Order::Reclaim(done)) => {
+                    let _ = done.send(self.want_back());
+                }
+                Ok(Order::EndLease(after)) => self.end_lease(after),
                 Err(RecvTimeoutError::Timeout) => is_busy = self.turn(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -120,7 +147,7 @@ impl Keeper {
     }
 
     /// One look. Whether there was anything to do.
-    fn turn(&mut self) -> bool {
+    pub(super) fn turn(&mut self) -> bool {
         let is_busy = self.sync();
         if self.state.exported.is_none_or(|at| at.elapsed() >= EXPORT_INTERVAL) {
             self.state.exported = Some(Instant::now());
@@ -128,8 +155,13 @@ impl Keeper {
                 // A worker without requests would not try again by itself.
                 self.writers.iter().for_each(|worker| worker.writer.flush());
             }
+            if self.departure.is_some() {
+                self.depart();
+                return is_busy;
+            }
             self.export();
             let is_due = self.state.is_due
+                || self.state.wants_snapshot
                 || self.shared.live_bytes.load(Ordering::Relaxed) >= self.settings.snapshot_bytes
                 || self.shared.is_unsynchronised.load(Ordering::Relaxed);
             if is_due && self.state.retry.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
@@ -140,9 +172,12 @@ impl Keeper {
         is_busy
     }
 
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         self.writers.iter().for_each(|worker| worker.writer.flush());
         self.sync();
+        if self.departure.is_some() {
+            return;
+        }
         self.export();
         if let Some(usage) = &mut self.usage {
             let _ = usage.sync();
@@ -150,11 +185,14 @@ impl Keeper {
     }
 
     /// The writer of a worker: one for each number, so that each file has one writer.
-    fn writer(&mut self, worker: u16) -> io::Result<Arc<JournalWriter>> {
+    pub(super) fn writer(&mut self, worker: u16) -> io::Result<Arc<JournalWriter>> {
         if let Some(found) = self.writers.iter().find(|found| found.writer.worker() == worker) {
             return Ok(Arc::clone(&found.writer));
         }
-        let (segment, length) = create(&self.files, self.generation, worker)?;
+        if self.departure.is_some() {
+            return Err(io::Error::other(HandoverError::Ceded));
+        }
+        let (segment, length) = create(&self.files, Kind::Owned, self.generation, worker)?;
         let writer = JournalWriter::new(worker, Arc::clone(&self.shared), Arc::clone(&segment), length);
         let writer = Arc::new(writer);
         self.writers.push(Worker { writer: Arc::clone(&writer), segment });
@@ -179,7 +217,7 @@ impl Keeper {
     }
 
     /// Takes new segments of workers into the list; not while a snapshot of the older ones is due.
-    fn adopt(&mut self) {
+    pub(super) fn adopt(&mut self) {
         for Worker { segment, .. } in self.writers.iter().filter(|_| !self.state.is_due) {
             if !self.state.followed.iter().any(|followed| Arc::ptr_eq(&followed.segment, segment)) {
                 self.state.followed.push(Followed { segment: Arc::clone(segment), read: 0, end: None });
@@ -193,6 +231,7 @@ impl Keeper {
         for index in 0..self.state.followed.len() {
             self.follow_to_end(index);
         }
+        self.follow_departing();
     }
 
     /// Reads all whole records of a segment, unless the usage log takes no line.
@@ -229,7 +268,7 @@ impl Keeper {
         whole > 0
     }
 
-    fn write_lines(&mut self) {
+    pub(super) fn write_lines(&mut self) {
         let Some(usage) = &mut self.usage else { return };
         if self.state.lines.is_empty() {
             return usage.look();
@@ -249,20 +288,19 @@ impl Keeper {
     ///
     /// The new segments are not read before the snapshot is written: a recovery adds them to it. A snapshot that failed is tried
     /// again without newer segments.
-    fn compact(&mut self) -> bool {
+    pub(super) fn compact(&mut self) -> bool {
+        if self.departure.is_some() {
+            return false;
+        }
         self.adopt();
         if !self.state.is_due {
-            if let Err(error) = self.begin_generation() {
+            if let Err(error) = self.begin_generation(Kind::Owned) {
                 tracing::error!(%error, "the spend journal cannot begin new files");
                 return false;
             }
             self.state.is_due = true;
         }
-        for index in 0..self.state.followed.len() {
-            self.follow_to_end(index);
-            self.read_damaged(index);
-        }
-        if !self.state.lines.is_empty() || !self.state.followed.iter().all(Followed::is_read) {
+        if !self.read_ended() {
             return false;
         }
         if let Some(usage) = &mut self.usage
@@ -280,13 +318,23 @@ impl Keeper {
         let rest = |live: u64| Some(live.saturating_sub(gone));
         let _ = self.shared.live_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
         self.books.forget_settled();
-        self.files.remove_before(generation);
-        self.state.is_due = false;
+        let kept = self.books.departing();
+        self.files.remove_before(generation, |of| kept.contains_key(&of));
+        (self.state.is_due, self.state.wants_snapshot) = (false, false);
         if self.state.unsynchronised.is_some_and(|failed| failed < generation) {
             self.state.unsynchronised = None;
             self.shared.is_unsynchronised.store(false, Ordering::Relaxed);
         }
         true
+    }
+
+    /// Reads segments that get no further record to their end. False: the usage log has not all of their records.
+    pub(super) fn read_ended(&mut self) -> bool {
+        for index in 0..self.state.followed.len() {
+            self.follow_to_end(index);
+            self.read_damaged(index);
+        }
+        self.state.lines.is_empty() && self.state.followed.iter().all(Followed::is_read)
     }
 
     /// Reads on behind damage in a segment that gets no further record.
@@ -311,11 +359,11 @@ impl Keeper {
         self.write_lines();
     }
 
-    fn begin_generation(&mut self) -> io::Result<()> {
+    pub(super) fn begin_generation(&mut self, kind: Kind) -> io::Result<()> {
         let generation = self.generation + 1;
         let mut fresh = Vec::with_capacity(self.writers.len());
         for Worker { writer, .. } in &self.writers {
-            fresh.push(create(&self.files, generation, writer.worker())?);
+            fresh.push(create(&self.files, kind, generation, writer.worker())?);
         }
         self.generation = generation;
         for (worker, (segment, length)) in self.writers.iter_mut().zip(fresh) {
@@ -329,10 +377,10 @@ impl Keeper {
 }
 
 /// A segment with its first record.
-pub(super) fn create(files: &Files, generation: u64, worker: u16) -> io::Result<(Arc<Segment>, u64)> {
+pub(super) fn create(files: &Files, kind: Kind, generation: u64, worker: u16) -> io::Result<(Arc<Segment>, u64)> {
     let mut head = Vec::new();
     Record::Segment { version: VERSION, generation }.encode(&mut head);
-    let file = files.create_segment(generation, worker, &head)?;
+    let file = files.create_segment(kind, generation, worker, &head)?;
     let segment = Segment { file, generation, is_dirty: false.into() };
     Ok((Arc::new(segment), head.len() as u64))
 }
@@ -363,6 +411,10 @@ mod tests {
             settings: JournalSettings::new(folder.path()),
             books: Books::default(),
             usage: None,
+            ledger: Ledger::default(),
+            lock: None,
+            departing: Vec::new(),
+            departure: None,
             generation: 1,
             state: State::default(),
         };

@@ -6,6 +6,8 @@
 //! | [`books`] | the sum of records (pure) |
 //! | `writer` | a worker's file: one system call per record |
 //! | `keeper` | the thread behind: synchronises, feeds the usage log, makes snapshots |
+//! | `recovery` | the sum of what earlier processes have left |
+//! | `handover`, `departing` | the journal goes from one process to another, and the files of the first one are followed |
 //! | `files` | names and durable operations |
 //!
 //! **Protocol.** A worker writes `Reserve` before its request is forwarded, and `Settle` when the answer has ended. Each is one
@@ -25,8 +27,8 @@
 //! **Order.** Records only add, and each has all that it needs, so files of several workers need no common order. A settlement
 //! follows its reservation in the file of one worker.
 //!
-//! **One process** has the directory. At an upgrade with two processes the older one must have ended its requests, or they are
-//! charged in full by the younger one.
+//! **One process** has the directory: a lock, which ends with it. At an upgrade it hands the journal over, and settles its last requests
+//! in files of its own: see `handover`.
 //!
 //! **Decision.** The choice was among this journal, redb, and SQLite.
 //!
@@ -50,9 +52,12 @@
 //! worker, for the next write that succeeds.
 
 pub mod books;
+mod departing;
 mod files;
+mod handover;
 mod keeper;
 pub mod record;
+mod recovery;
 mod writer;
 
 use std::{
@@ -67,15 +72,17 @@ use std::{
     time::Duration,
 };
 
-use books::{Books, Damage};
+use books::Damage;
 use files::Files;
+pub use handover::{HandoverError, LEASE_TIME};
 use keeper::{Keeper, Order, State};
+use recovery::Found;
 use writer::Shared;
 pub use writer::{JournalWriter, PENDING_BYTES_MAX, Trouble, Unwritable};
 
 use crate::{
     budget::{Day, Ledger},
-    usage::{UsageFile, UsageSettings},
+    usage::UsageSettings,
 };
 
 /// Between two calls of `fdatasync`. Default 20 ms. A call under load takes some 0.4 ms of a CPU: every 5 ms it was a tenth of the
@@ -126,8 +133,10 @@ impl JournalSettings {
 pub struct Recovery {
     /// All accounts, with every open reservation charged.
     pub ledger: Ledger,
-    /// Reservations that were charged in full.
+    /// Reservations that were charged in full. Those of a process that has handed over and still lives are not among them.
     pub crashed: usize,
+    /// Processes that have handed over, and have not ended.
+    pub departing: usize,
     /// Usage records that the usage log lacked.
     pub restored_lines: usize,
     /// Contents of the files that should not have been there.
@@ -197,46 +206,10 @@ impl Journal {
     /// # Errors
     /// See [`JournalError`]. Nothing that was used is forgotten then.
     pub fn open(settings: JournalSettings, unix_seconds: u64) -> Result<(Self, Recovery), JournalError> {
-        let files = Files::new(&settings.directory);
-        let lock = files.lock()?;
-        let today = Day::of(unix_seconds);
-        let (mut books, mut lines, newest) = read(&files)?;
-        if settings.trusts_clock {
-            books.trust_clock(today);
-        }
-        let crashed = books.charge_open();
-        let crashes = crashed.len();
-        lines.extend(crashed.into_iter().filter(|line| !line.is_empty()));
-        let mut usage = settings.usage.clone().map(UsageFile::open).transpose()?;
-        let restored_lines = match &mut usage {
-            Some(usage) => usage.restore(lines)?,
-            None => 0,
-        };
-        let generation = newest + 1;
-        files.write_snapshot(generation, &books.to_snapshot(generation))?;
-        books.forget_settled();
-        files.remove_before(generation);
-        let days_ahead = books.latest_day().number().saturating_sub(today.number());
-        let ledger = Ledger::new(books.totals(), books.latest_day());
-        let recovery = Recovery { ledger, crashed: crashes, restored_lines, damage: books.damage(), days_ahead };
-        let shared = Arc::new(Shared::default());
-        shared.live_bytes_max.store(settings.live_bytes_max, Ordering::Relaxed);
+        let (keeper, recovery) = Keeper::open(settings, unix_seconds)?;
+        let shared = Arc::clone(&keeper.shared);
         let (orders, received) = channel();
-        let keeper = Keeper {
-            files,
-            shared: Arc::clone(&shared),
-            writers: Vec::new(),
-            settings,
-            books,
-            usage,
-            generation,
-            state: State::default(),
-        };
-        let body = move || {
-            keeper.run(&received);
-            // Until the last file is written no other process may read them.
-            drop(lock);
-        };
+        let body = move || keeper.run(&received);
         let thread = std::thread::Builder::new().name("weir-spend".to_owned()).spawn(body)?;
         Ok((Self { shared, orders: Some(orders), thread: Some(thread) }, recovery))
     }
@@ -259,6 +232,31 @@ impl Journal {
         self.order(Order::Compact).unwrap_or(false)
     }
 
+    /// Hands the journal over, at an upgrade: another process may open it from now on. The writers of this one go on, and the new
+    /// process reads what they write. Keys with a budget keep half of what is left until [`Self::end_lease`].
+    ///
+    /// # Errors
+    /// The journal stays here, and nothing has changed.
+    pub fn cede(&self) -> Result<(), HandoverError> {
+        self.order(Order::Cede).unwrap_or(Err(HandoverError::Unwritable))
+    }
+
+    /// Takes the journal back from a process that did not serve, and has ended.
+    ///
+    /// # Errors
+    /// It does not come back yet. The attempt is repeated each second; until then this process has its lease.
+    pub fn reclaim(&self) -> Result<(), JournalError> {
+        self.order(Order::Reclaim).unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
+    }
+
+    /// The process that the journal was handed over to serves. `after` that time, for example [`LEASE_TIME`], this one admits no
+    /// request of a key with a budget any more.
+    pub fn end_lease(&self, after: Duration) {
+        if let Some(orders) = &self.orders {
+            let _ = orders.send(Order::EndLease(after));
+        }
+    }
+
     /// Its present state.
     pub fn health(&self) -> JournalHealth {
         let shared = &*self.shared;
@@ -278,6 +276,52 @@ impl Journal {
     }
 }
 
+impl Keeper {
+    /// Recovers what is in the directory, and begins new files.
+    fn open(settings: JournalSettings, unix_seconds: u64) -> Result<(Self, Recovery), JournalError> {
+        let files = Files::new(&settings.directory);
+        let lock = files.lock()?;
+        let today = Day::of(unix_seconds);
+        let mut found = Found::read(&files)?;
+        if settings.trusts_clock {
+            found.books.trust_clock(today);
+        }
+        found.charge_open()?;
+        let usage = found.open_usage(&settings)?;
+        let generation = found.newest + 1;
+        files.write_snapshot(generation, &found.books.to_snapshot(generation))?;
+        found.books.forget_settled();
+        let kept = found.books.departing();
+        files.remove_before(generation, |of| kept.contains_key(&of));
+        let recovery = Recovery {
+            ledger: found.ledger(),
+            crashed: found.crashed,
+            departing: found.departing.len(),
+            restored_lines: found.restored_lines,
+            damage: found.books.damage(),
+            days_ahead: found.latest_day().number().saturating_sub(today.number()),
+        };
+        let shared = Arc::new(Shared::default());
+        shared.live_bytes_max.store(settings.live_bytes_max, Ordering::Relaxed);
+        let keeper = Self {
+            files,
+            shared,
+            writers: Vec::new(),
+            settings,
+            books: found.books,
+            usage,
+            ledger: recovery.ledger.clone(),
+            // Until the last file is written no other process may read them.
+            lock: Some(lock),
+            departing: found.departing,
+            departure: None,
+            generation,
+            state: State::default(),
+        };
+        Ok((keeper, recovery))
+    }
+}
+
 impl Drop for Journal {
     fn drop(&mut self) {
         drop(self.orders.take());
@@ -285,32 +329,4 @@ impl Drop for Journal {
             let _ = thread.join();
         }
     }
-}
-
-/// Usage records.
-type Lines = Vec<Box<[u8]>>;
-
-/// Adds everything in the directory up: the books with open reservations, the usage records of ended requests, and the newest
-/// generation of any file.
-fn read(files: &Files) -> Result<(Books, Lines, u64), JournalError> {
-    let listing = files.list()?;
-    let newest = listing.snapshots.last().copied().max(listing.segments.last().map(|(generation, _)| *generation));
-    let Some(newest) = newest else { return Ok((Books::default(), Vec::new(), 0)) };
-    // An older snapshot is no substitute: its segments may be gone.
-    let no_snapshot = || JournalError::NoSnapshot(files.directory().to_owned());
-    let begin = *listing.snapshots.last().ok_or_else(no_snapshot)?;
-    let (mut books, found) = Books::from_snapshot(&files.read_snapshot(begin)?).map_err(|_| no_snapshot())?;
-    if found != begin {
-        return Err(no_snapshot());
-    }
-    let mut lines = Vec::new();
-    for &(generation, worker) in listing.segments.iter().filter(|(generation, _)| *generation >= begin) {
-        let bytes = files.read_segment(generation, worker)?;
-        books.read_segment(&bytes, |line| {
-            if !line.is_empty() {
-                lines.push(line.into());
-            }
-        });
-    }
-    Ok((books, lines, newest))
 }

@@ -102,6 +102,25 @@ pub enum Record<'a> {
         /// How much.
         totals: Totals,
     },
+    /// In a snapshot: it holds nothing that a process wrote behind its hand-over, in the files of this generation. Programs
+    /// that know no hand-over refuse such a snapshot.
+    Departing {
+        /// Generation of the files.
+        generation: u64,
+        /// The process has the journal again: the files are a part of its books.
+        is_reclaimed: bool,
+    },
+    /// In a segment of a process that has handed over: it grants nothing more to keys with a budget.
+    LeaseEnd,
+    /// Among the reservations that are open when a process hands over: the rates of an account at that moment.
+    Rates {
+        /// Which.
+        id: AccountId,
+        /// The debt of its requests per minute: see [`Bucket::debt`](crate::rate::Bucket::debt).
+        requests: u64,
+        /// The debt of its tokens per minute.
+        tokens: u64,
+    },
     /// Last of a snapshot, which is whole if it is there.
     End {
         /// Records before this one.
@@ -148,6 +167,18 @@ impl Record<'_> {
                 encode_amount(into, totals.in_day);
                 into.extend_from_slice(&totals.month.number().to_le_bytes());
                 encode_amount(into, totals.in_month);
+            }
+            Self::Departing { generation, is_reclaimed } => {
+                into.push(8);
+                into.extend_from_slice(&generation.to_le_bytes());
+                into.push(is_reclaimed.into());
+            }
+            Self::LeaseEnd => into.push(9),
+            Self::Rates { id, requests, tokens } => {
+                into.push(10);
+                into.extend_from_slice(id.bytes());
+                into.extend_from_slice(&requests.to_le_bytes());
+                into.extend_from_slice(&tokens.to_le_bytes());
             }
             Self::End { records } => {
                 into.push(7);
@@ -259,6 +290,12 @@ impl<'a> Fields<'a> {
                 },
             },
             7 => Record::End { records: self.u64()? },
+            8 => {
+                let (generation, [flag]) = (self.u64()?, self.take()?);
+                Record::Departing { generation, is_reclaimed: (flag < 2).then_some(flag == 1)? }
+            }
+            9 => Record::LeaseEnd,
+            10 => Record::Rates { id: AccountId::from_bytes(self.take()?), requests: self.u64()?, tokens: self.u64()? },
             _ => return None,
         };
         self.0.is_empty().then_some(record)
@@ -281,6 +318,9 @@ mod tests {
             Record::Charge { id: 2, charge, line: &MARK },
             Record::Snapshot { version: VERSION, generation: 4, latest_day: Day::new(7) },
             Record::Account { id: id(9), totals },
+            Record::Departing { generation: 5, is_reclaimed: true },
+            Record::LeaseEnd,
+            Record::Rates { id: id(3), requests: 7, tokens: u64::MAX },
             Record::End { records: 12 },
         ]
     }
@@ -310,7 +350,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_harm(bytes: Vec<u8>, kind in 0u8..9) {
+        fn any_bytes_are_read_without_harm(bytes: Vec<u8>, kind in 0u8..12) {
             let _no_panic = decode(&bytes);
             // The same as a body with a right checksum.
             let mut framed = MARK.to_vec();

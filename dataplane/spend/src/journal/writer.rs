@@ -152,6 +152,16 @@ impl JournalWriter {
         self.write_or_keep(|id| Record::Charge { id, charge, line })
     }
 
+    /// Writes that this process grants nothing more to keys with a budget.
+    ///
+    /// # Errors
+    /// It is not written.
+    pub(super) fn end_lease(&self) -> Result<(), Unwritable> {
+        let mut active = self.lock();
+        self.write_pending(&mut active)?;
+        self.write(&mut active, &Record::LeaseEnd)
+    }
+
     fn write_or_keep<'r>(&self, record: impl FnOnce(u64) -> Record<'r>) -> Result<(), Unwritable> {
         let mut active = self.lock();
         let id = active.take_id(self.worker);

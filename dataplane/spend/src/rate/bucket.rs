@@ -25,6 +25,16 @@ pub struct TokenCharge {
 }
 
 impl Bucket {
+    /// Nanoseconds in which all that was taken will have been earned. For a process that goes on with the bucket.
+    pub fn debt(&self, now: Time) -> u64 {
+        self.0.load(Ordering::Relaxed).saturating_sub(now.as_nanos())
+    }
+
+    /// Goes on with the debt of another process.
+    pub fn take_over(&self, debt: u64, now: Time) {
+        self.0.fetch_max(now.as_nanos().saturating_add(debt), Ordering::Relaxed);
+    }
+
     /// Takes one request if the limit allows it.
     ///
     /// # Errors

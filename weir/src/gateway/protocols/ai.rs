@@ -21,7 +21,7 @@ impl Protocol for Ai {
     }
 
     fn service(of: ListenerParts<'_>, own: &AiListenerSettings) -> Option<Rc<dyn Service>> {
-        let (upstreams, meter) = (all(of.upstreams, own)?, of.protocols.meter.clone());
+        let (upstreams, meter) = (all(of.upstreams, own)?, of.protocols.spend.meter(of.protocols.worker));
         Some(weir_ai::Service::new(of.core.clone(), of.settings, own.clone(), upstreams, meter))
     }
 

@@ -46,8 +46,8 @@ section! {
 section! {
     /// Budgets and usage of all AI listeners. Keys of the same name in several listeners share their budgets.
     pub(crate) struct AiSection {
-        /// Directory of the journal of budgets, and of `usage.log` with a line per request; an absolute path. One process has it, so a
-        /// binary upgrade (SIGUSR2) is refused while requests need it. Absent: budgets end with the process, and there is no usage log.
+        /// Directory of the journal of budgets, and of `usage.log` with a line per request; an absolute path, on a local disk. Each gateway
+        /// needs one of its own; a binary upgrade hands it over. Absent: budgets end with the process, and there is no usage log.
         optional state: LongWord;
     }
 }
