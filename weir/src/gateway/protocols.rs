@@ -12,7 +12,7 @@ use weir_ai::Spend;
 use weir_base::time::Time;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_listener::{CoreShare, Service, settings::ListenerSettings};
-use weir_postgres::{CancelRelay, WorkerShare};
+use weir_postgres::{UpgradeRelay, WorkerShare};
 use weir_redis::{Insight, InsightShare, RedisShare};
 use weir_spend::meter::Meter;
 use weir_upstream::{EndpointShare, ExclusiveUpstream, Multiplexer, UpstreamMetrics, settings::UpstreamSettings};
@@ -25,14 +25,14 @@ use crate::upgrade::connection::SessionFields;
 pub struct ProcessProtocols {
     insight: weir_redis::insight::settings::InsightSettings,
     insight_share: Arc<InsightShare>,
-    cancels: CancelRelay,
+    relay: UpgradeRelay,
     spend: Arc<Spend>,
 }
 
 impl ProcessProtocols {
     /// The state at the start of a process. `spend`: the budgets of AI listeners.
-    pub fn new(snapshot: &Snapshot, cancels: CancelRelay, spend: Arc<Spend>) -> Self {
-        Self { insight: insight_settings(snapshot), insight_share: Arc::default(), cancels, spend }
+    pub fn new(snapshot: &Snapshot, relay: UpgradeRelay, spend: Arc<Spend>) -> Self {
+        Self { insight: insight_settings(snapshot), insight_share: Arc::default(), relay, spend }
     }
 
     /// The state of one worker.
@@ -41,7 +41,7 @@ impl ProcessProtocols {
         let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker, seed));
         let redis = RedisShare { waiting: Rc::default(), insight };
         let meter = self.spend.meter(worker);
-        WorkerProtocols { worker, redis, postgres: Rc::default(), cancels: self.cancels, meter }
+        WorkerProtocols { worker, redis, postgres: Rc::default(), relay: self.relay, meter }
     }
 }
 
@@ -50,8 +50,8 @@ pub struct WorkerProtocols {
     pub worker: usize,
     pub redis: RedisShare,
     pub postgres: Rc<WorkerShare>,
-    /// The way of cancel requests to the process before.
-    pub cancels: CancelRelay,
+    /// The link between the processes of an upgrade.
+    pub relay: UpgradeRelay,
     /// Admission by the budgets of the process.
     pub meter: Meter,
 }
