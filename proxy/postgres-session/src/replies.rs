@@ -219,6 +219,9 @@ impl<I: Io> Replies for Delivery<'_, I> {
             return false;
         }
         self.session.retry.forget();
+        if is_forwarded {
+            self.session.note_finished(server, self.io.now());
+        }
         // With pipelined requests, the time of the next begins where that of the last ends.
         if let Some(since) = &mut self.session.busy_since {
             *since = self.io.now();
@@ -239,7 +242,11 @@ impl<I: Io> Delivery<'_, I> {
         let has_own = self.session.pin.is_held() || !self.session.uncommitted.is_empty();
         let is_for_all = server.status == TransactionStatus::Idle && !has_own;
         if let Some(pool) = self.session.pool.as_ref().filter(|_| is_for_all) {
-            statement.prove(pool, server.variables.now());
+            let variables = server.variables.now();
+            if !statement.is_proven(pool, variables) {
+                self.session.share.proofs.note(statement, pool, variables);
+                statement.prove(pool, variables);
+            }
         }
     }
 
@@ -307,6 +314,9 @@ impl<I: Io> Delivery<'_, I> {
             Effect::SetConfig { name, is_local } => {
                 if name.as_ref().is_none_or(|name| matches!(&**name, ROLE | AUTHORIZATION)) {
                     server.variables.on_local_identity();
+                }
+                if name.as_ref().is_none_or(|name| **name == *b"search_path") {
+                    server.variables.on_local_path();
                 }
                 let is_reported = name.as_ref().is_some_and(|name| server.variables.reports(name));
                 if !is_reported && *is_local != Some(true) {
@@ -392,6 +402,9 @@ impl<I: Io> Delivery<'_, I> {
                 self.session.uncommitted.close(None);
                 self.session.cursors.clear();
                 self.unpin_cursors(server);
+            }
+            Effect::Create if server.variables.may_have_temporary_path() => {
+                self.session.uncommitted.note(server.variables.savepoints(), Made::Table);
             }
             Effect::CreateTemp { drops_on_commit: false } => {
                 self.session.uncommitted.note(server.variables.savepoints(), Made::Table);

@@ -201,6 +201,8 @@ pub struct Session {
     pub(crate) judged_at: Option<u64>,
     /// The pool of its servers.
     pub(crate) pool: Option<Rc<str>>,
+    /// `None`: nothing is too slow.
+    pub(crate) slow: Option<Box<crate::slow::SlowLog>>,
 }
 
 impl Session {
@@ -217,6 +219,7 @@ impl Session {
         let mut session = Self {
             startup: crate::startup::Startup::new(variables.clone()),
             variables,
+            slow: settings.log_min_duration.map(crate::slow::SlowLog::new),
             settings,
             share,
             is_proven,

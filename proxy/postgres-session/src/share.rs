@@ -3,10 +3,12 @@
 use std::cell::RefCell;
 use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_analysis::postgres::{Analysis, Cache, Limits, Reading};
 
 use crate::facts::{Facts, Known};
+use crate::proofs::Proofs;
 use crate::settings::MESSAGE_BYTES;
 use crate::statements::{Statement, Texts};
 use crate::variables::{VariableSets, Variables};
@@ -16,14 +18,20 @@ use crate::variables::{VariableSets, Variables};
 pub struct WorkerShare {
     pub(crate) texts: RefCell<Texts>,
     pub(crate) variables: RefCell<VariableSets>,
-    /// Analyses of texts that may go to a standby. `None` before the first.
+    /// Analyses of texts that may go to a standby, or whose time is measured. `None` before the first.
     analyses: RefCell<Option<Cache>>,
+    pub(crate) proofs: Arc<Proofs>,
 }
 
 impl WorkerShare {
     /// A share without content.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A share of one of several workers, which have `proofs` in common.
+    pub fn with_proofs(proofs: Arc<Proofs>) -> Self {
+        Self { proofs, ..Self::default() }
     }
 
     /// The one statement with this text and these types.
@@ -62,7 +70,7 @@ impl WorkerShare {
     }
 }
 
-/// Memory of a worker for analyses of texts that may go to a standby. Default 4 MiB: some thousands of texts.
+/// Memory of a worker for analyses of texts that may go to a standby, or whose time is measured. Default 4 MiB: some thousands of texts.
 const ANALYSES_BYTES: usize = 4 * 1024 * 1024;
 
 /// Texts of Query up to this size are remembered with their effects. Longer ones seldom come twice.

@@ -6,6 +6,7 @@ mod lease;
 mod life;
 mod news;
 mod place;
+mod slow;
 mod surroundings;
 
 use std::{any::Any, cell::RefCell, net::IpAddr, panic::AssertUnwindSafe, rc::Rc, time::Duration};

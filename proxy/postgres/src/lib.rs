@@ -53,4 +53,4 @@ pub use role::watch;
 pub use server::{LoginProbe, PoolKey, PostgresServer};
 pub use service::{PostgresUpstream, Service};
 pub use shared::{ListenerShared, StandingOrders};
-pub use weir_postgres_session::{WorkerShare, users};
+pub use weir_postgres_session::{Proofs, WorkerShare, users};

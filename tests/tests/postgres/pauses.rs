@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_tests::deadline::until_true;
 use weir_tests::gateway::Gateway;
-use weir_tests::postgres::torture::wire::Wire;
+use weir_tests::postgres::torture::wire::{Wire, query};
 use weir_tests::postgres::{Major, Postgres, USER};
 
 use super::gateway::{before, psql, sql};
@@ -78,18 +78,22 @@ fn resume_in_the_new_process_serves_a_client_that_waits_in_the_old_one() {
     let mut gateway = Gateway::start(before(&server, folder.path(), "", "pool_size = 2").workers(2));
     assert_eq!(sql(&gateway, "select 1"), "1");
     for (pause, resume) in [("pause", "resume".to_owned()), (&*format!("pause {USER}"), format!("resume {USER}"))] {
+        // Logged in before: a login under way ends when the drain begins. Each is on a worker of its own.
+        let mut sessions = [1, 2].map(|_| Wire::connect(gateway.address.tcp().port(), USER, USER, "old").expect("a login"));
         console(&gateway, pause).expect("paused");
-        let children = [waiting(&gateway, USER), psql(&gateway, USER, USER, PORT).spawn().expect("psql starts")];
+        sessions.iter_mut().for_each(|session| session.send(&query(PORT)).expect("sent"));
         until_true("both wait", || gateway.metric("gateway_lane_pool_waiters") == 2.0);
         let mut old = gateway.upgrade();
         let new = psql(&gateway, USER, USER, PORT).spawn().expect("psql starts");
         until_true("a client waits in the new process", || gateway.metric("gateway_lane_pool_waiters") == 1.0);
         console(&gateway, &resume).expect("resumed");
-        for child in children.into_iter().chain([new]) {
-            let output = child.wait_with_output().expect("it ends");
-            let (port, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-            assert_eq!(port.trim_end(), server.port().to_string(), "{error}\n{}\n{}", old.log(), gateway.log());
+        for session in &mut sessions {
+            let reply = session.reply().unwrap_or_else(|error| panic!("{error}\n{}", old.log()));
+            assert_eq!(reply.rows, [[server.port().to_string()]], "{:?}\n{}", reply.errors, old.log());
         }
+        let output = new.wait_with_output().expect("it ends");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), server.port().to_string(), "{}", gateway.log());
+        drop(sessions);
         assert!(old.wait(Duration::from_secs(20)).success(), "{}", old.log());
     }
 }

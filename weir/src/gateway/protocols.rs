@@ -12,7 +12,7 @@ use weir_ai::Spend;
 use weir_base::time::Time;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_listener::{CoreShare, Service, settings::ListenerSettings};
-use weir_postgres::{UpgradeRelay, WorkerShare};
+use weir_postgres::{Proofs, UpgradeRelay, WorkerShare};
 use weir_redis::{Insight, InsightShare, RedisShare};
 use weir_spend::meter::Meter;
 use weir_upstream::{EndpointShare, ExclusiveUpstream, Multiplexer, UpstreamMetrics, settings::UpstreamSettings};
@@ -26,13 +26,14 @@ pub struct ProcessProtocols {
     insight: weir_redis::insight::settings::InsightSettings,
     insight_share: Arc<InsightShare>,
     relay: UpgradeRelay,
+    proofs: Arc<Proofs>,
     spend: Arc<Spend>,
 }
 
 impl ProcessProtocols {
     /// The state at the start of a process. `spend`: the budgets of AI listeners.
     pub fn new(snapshot: &Snapshot, relay: UpgradeRelay, spend: Arc<Spend>) -> Self {
-        Self { insight: insight_settings(snapshot), insight_share: Arc::default(), relay, spend }
+        Self { insight: insight_settings(snapshot), insight_share: Arc::default(), relay, proofs: Arc::default(), spend }
     }
 
     /// The state of one worker.
@@ -41,7 +42,8 @@ impl ProcessProtocols {
         let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker, seed));
         let redis = RedisShare { waiting: Rc::default(), insight };
         let meter = self.spend.meter(worker);
-        WorkerProtocols { worker, redis, postgres: Rc::default(), relay: self.relay, meter }
+        let postgres = Rc::new(WorkerShare::with_proofs(self.proofs));
+        WorkerProtocols { worker, redis, postgres, relay: self.relay, meter }
     }
 }
 

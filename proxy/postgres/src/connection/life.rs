@@ -326,7 +326,9 @@ impl Life<'_> {
         let (stream, state) = server.parts();
         let metrics = &*self.client.metrics;
         let io = Surroundings { client: &self.output, server: Some(&stream.output), metrics, feed: &self.client.feed };
-        match self.client.session.on_server(chunk, state, &io) {
+        let step = self.client.session.on_server(chunk, state, &io);
+        self.report_slow();
+        match step {
             Ok(ServerStep::Continue) => {}
             Ok(ServerStep::Release(cleanliness)) => {
                 self.release(cleanliness);
