@@ -24,7 +24,7 @@ use weir_postgres_session::cancel_key::{CancelKey, Place, SECRET_BYTES, SLOTS_MA
 
 use self::sources::CancelSources;
 use crate::penalty::network;
-use crate::relay::{UpgradeRelay, ForeignCancel, Over};
+use crate::relay::{ForeignCancel, Over, UpgradeRelay};
 
 /// The time of a forwarded request, and of the client that waits for it. Default 10 s, as PgBouncer's `cancel_wait_timeout`.
 pub(crate) const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -79,7 +79,8 @@ fn resume_in_the_new_process_serves_a_client_that_waits_in_the_old_one() {
     assert_eq!(sql(&gateway, "select 1"), "1");
     for (pause, resume) in [("pause", "resume".to_owned()), (&*format!("pause {USER}"), format!("resume {USER}"))] {
         // Logged in before: a login under way ends when the drain begins. Each is on a worker of its own.
-        let mut sessions = [1, 2].map(|_| Wire::connect(gateway.address.tcp().port(), USER, USER, "old").expect("a login"));
+        let mut sessions =
+            [1, 2].map(|_| Wire::connect(gateway.address.tcp().port(), USER, USER, "old").expect("a login"));
         console(&gateway, pause).expect("paused");
         sessions.iter_mut().for_each(|session| session.send(&query(PORT)).expect("sent"));
         until_true("both wait", || gateway.metric("gateway_lane_pool_waiters") == 2.0);

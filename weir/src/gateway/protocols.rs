@@ -33,7 +33,13 @@ pub struct ProcessProtocols {
 impl ProcessProtocols {
     /// The state at the start of a process. `spend`: the budgets of AI listeners.
     pub fn new(snapshot: &Snapshot, relay: UpgradeRelay, spend: Arc<Spend>) -> Self {
-        Self { insight: insight_settings(snapshot), insight_share: Arc::default(), relay, proofs: Arc::default(), spend }
+        Self {
+            insight: insight_settings(snapshot),
+            insight_share: Arc::default(),
+            relay,
+            proofs: Arc::default(),
+            spend,
+        }
     }
 
     /// The state of one worker.

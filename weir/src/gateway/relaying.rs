@@ -112,7 +112,11 @@ fn take_foreign(
                 });
                 match listeners.get(&bind) {
                     Some(listener) => {
-                        take_cancel(ForeignCancel { listener: listener.clone(), pid, secret: secret.0.into(), over: is_over }, mailboxes, relay);
+                        take_cancel(
+                            ForeignCancel { listener: listener.clone(), pid, secret: secret.0.into(), over: is_over },
+                            mailboxes,
+                            relay,
+                        );
                     }
                     None => is_over(),
                 }

@@ -67,7 +67,9 @@ impl Gateway {
             is_lost |= !go_on_with(&plan, order);
         }
         if is_lost {
-            tracing::warn!("orders of the process before end: the configuration has no such upstream, listener or setting");
+            tracing::warn!(
+                "orders of the process before end: the configuration has no such upstream, listener or setting"
+            );
         }
         if count > 0 {
             tracing::info!(count, "databases are paused, disabled or set as in the process before");

@@ -135,7 +135,8 @@ mod tests {
             let mut came = Vec::new();
             for (at, message) in std::iter::once(&first).chain(&rest).enumerate() {
                 message.send(&ours, &[]).expect("it fits");
-                let Ok(super::super::message::PeerEvent::Message(received, _)) = super::super::message::receive(&theirs)
+                let Ok(super::super::message::PeerEvent::Message(received, _)) =
+                    super::super::message::receive(&theirs)
                 else {
                     panic!("message {at} is lost")
                 };

@@ -41,7 +41,8 @@ impl Predecessor {
     /// # Errors
     /// It has ended, or speaks another language.
     pub fn inheritance(&self) -> Result<Inheritance, String> {
-        let Message::Hello { protocol, pid, restart_epoch, next_connection_id, takes_orders } = self.receive()?.0 else {
+        let Message::Hello { protocol, pid, restart_epoch, next_connection_id, takes_orders } = self.receive()?.0
+        else {
             return Err("the running process did not begin with hello".to_owned());
         };
         if protocol != PROTOCOL {

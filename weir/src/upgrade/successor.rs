@@ -281,8 +281,11 @@ mod tests {
             new.say(&Message::Take { pauses: Vec::new(), more: 0 }, &[]).expect("sent");
             Message::failed("not today").send(&theirs, &[]).expect("sent");
             drop(theirs);
-            let result =
-                if speaks_again { new.say(&Message::Take { pauses: Vec::new(), more: 0 }, &[]) } else { new.wait().map(drop) };
+            let result = if speaks_again {
+                new.say(&Message::Take { pauses: Vec::new(), more: 0 }, &[])
+            } else {
+                new.wait().map(drop)
+            };
             assert_eq!(result, Err("not today".to_owned()));
         }
     }

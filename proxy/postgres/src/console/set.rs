@@ -205,7 +205,9 @@ mod tests {
         let taken = |name: &str, value| SetRequest::of_process_before(name, value).is_some();
         assert!(taken("query_timeout", second) && taken("query_timeout", None));
         assert!(taken("query_wait_timeout", second) && !taken("query_wait_timeout", None), "it has no end");
-        assert!(!taken("query_timeout", Some(TIME_MAX + Duration::from_secs(1))) && !taken("of_another_program", second));
+        assert!(
+            !taken("query_timeout", Some(TIME_MAX + Duration::from_secs(1))) && !taken("of_another_program", second)
+        );
     }
 
     #[test]
