@@ -404,7 +404,7 @@ impl Session {
     fn record<I: Io>(&mut self, turn: &mut Turn<'_, '_, I>, server: &ServerState) {
         if server.queue.is_quiet() && server.status == TransactionStatus::Idle && !self.retry.is_recording() {
             turn.feed.flush(&mut self.retry, turn.io);
-            self.retry.begin();
+            self.retry.begin(|| self.share.spare_batch());
         }
     }
 

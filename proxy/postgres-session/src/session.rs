@@ -435,7 +435,9 @@ impl Session {
     pub(crate) fn detach(&mut self, server: &mut ServerState) {
         self.variables = server.variables.now().clone();
         self.portals.clear();
-        self.retry.forget();
+        if let Some(spare) = self.retry.release() {
+            self.share.keep_batch(spare);
+        }
         self.names_since = None;
         self.has_barrier = false;
         server.unnamed_since = None;

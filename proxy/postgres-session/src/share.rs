@@ -9,6 +9,7 @@ use weir_analysis::postgres::{Analysis, Cache, Limits, Reading};
 
 use crate::facts::{Facts, Known};
 use crate::proofs::Proofs;
+use crate::retry::Kept;
 use crate::settings::MESSAGE_BYTES;
 use crate::statements::{Statement, Texts};
 use crate::variables::{VariableSets, Variables};
@@ -21,7 +22,13 @@ pub struct WorkerShare {
     /// Analyses of texts that may go to a standby, or whose time is measured. `None` before the first.
     analyses: RefCell<Option<Cache>>,
     pub(crate) proofs: Arc<Proofs>,
+    /// Memory for batches under way, which sessions without one have left.
+    batches: RefCell<Vec<Box<Kept>>>,
 }
+
+/// Memory of batches that is kept. Default 64, some 100 KiB: as many as are under way at once on a busy worker.
+const BATCHES_MAX: usize = 64;
+
 
 impl WorkerShare {
     /// A share without content.
@@ -55,6 +62,19 @@ impl WorkerShare {
         }
         let statement = self.texts.borrow_mut().intern(text, || Facts::of(text, MESSAGE_BYTES));
         Known { facts: statement.facts().cloned(), is_read_only: statement.is_read_only() }
+    }
+
+    /// Memory for a batch.
+    pub(crate) fn spare_batch(&self) -> Box<Kept> {
+        self.batches.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Memory that a session has no use for.
+    pub(crate) fn keep_batch(&self, spare: Box<Kept>) {
+        let mut batches = self.batches.borrow_mut();
+        if batches.len() < BATCHES_MAX {
+            batches.push(spare);
+        }
     }
 
     /// The analysis of a text, with its comments and functions.

@@ -24,8 +24,8 @@ const BATCHES_MAX: usize = 64;
 pub struct SlowStatement {
     /// The time of its server.
     pub duration: Duration,
-    /// Fingerprint and class of its text; of a text of several statements the first of their classes in the order of [`Class::ALL`]. `None`:
-    /// the text is too large, is prepared in a session pool, or there is none, as for a FunctionCall.
+    /// Fingerprint and class of its text. If the text has several statements, the class is the first in the order of [`Class::ALL`] that
+    /// one of them has. `None`: the text is too large, was prepared earlier in a session pool, or there is none, as for a FunctionCall.
     pub statement: Option<(u64, Class)>,
 }
 
@@ -108,7 +108,7 @@ impl Session {
         }
     }
 
-    /// The last statement over the limit since the last call. Of several that end in one turn of the loop, the first has taken the time.
+    /// The last statement over the limit since the last call. If several end in one turn of the loop, one has taken the time.
     pub fn take_slow(&mut self) -> Option<SlowStatement> {
         self.slow.as_mut()?.found.take()
     }

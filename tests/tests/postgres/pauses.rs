@@ -4,7 +4,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use weir_tests::deadline::until_true;
-use weir_tests::gateway::Gateway;
+use weir_tests::gateway::{Config, Gateway};
 use weir_tests::postgres::torture::wire::{Wire, query};
 use weir_tests::postgres::{Major, Postgres, USER};
 
@@ -75,7 +75,10 @@ fn a_pause_of_a_database_survives_two_upgrades_and_resume_ends_it() {
 fn resume_in_the_new_process_serves_a_client_that_waits_in_the_old_one() {
     let server = Postgres::start(Major::Fifteen);
     let folder = tempfile::tempdir().expect("a folder");
-    let mut gateway = Gateway::start(before(&server, folder.path(), "", "pool_size = 2").workers(2));
+    // Long enough for all that happens between the upgrade and RESUME.
+    let drain = "settle = \"0s\"\ntimeout = \"15s\"".to_owned();
+    let config = Config { drain, ..before(&server, folder.path(), "", "pool_size = 2") };
+    let mut gateway = Gateway::start(config.workers(2));
     assert_eq!(sql(&gateway, "select 1"), "1");
     for (pause, resume) in [("pause", "resume".to_owned()), (&*format!("pause {USER}"), format!("resume {USER}"))] {
         // Logged in before: a login under way ends when the drain begins. Each is on a worker of its own.

@@ -7,8 +7,8 @@ use weir_telemetry::log::{self, LogEvent};
 use super::life::Life;
 
 impl Life<'_> {
-    /// Reports the statement that has just ended, if it took too long. Of all those of a listener, one line a second is written, with the
-    /// number of those left out.
+    /// Reports the statement that has just ended, if it took too long. One line a second is written per listener, with the number of those
+    /// left out.
     #[inline]
     pub(super) fn report_slow(&mut self) {
         if let Some(slow) = self.client.session.take_slow() {

@@ -65,7 +65,7 @@ section! {
         /// A client that is silent so long outside of a transaction is disconnected. 0: no limit.
         default client_idle_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(30 * 86_400);
         /// A statement that takes so long or longer at its server is logged with its duration, fingerprint and class, and without its
-        /// text; of all those of the listener one a second, with the number of those left out. 0: each statement. Absent: none.
+        /// text. One line a second is written, with the number of those left out. 0: each statement. Absent: none.
         optional log_min_duration_statement: Period => Period::secs(0)..=Period::secs(86_400);
         /// Databases that clients may name. Absent: all names are served by the `upstream` of the listener.
         tables database: DatabaseSection;
