@@ -126,7 +126,7 @@ impl Session {
             if !is_mid_reply {
                 self.end_with(Refusal::SERVER_LOST_FATAL, io);
             }
-            self.end = Some(End::ServerLost);
+            self.end = Some(Box::new(End::ServerLost));
             return Next::Close(End::ServerLost);
         }
         self.portals.clear();

@@ -12,7 +12,7 @@ use crate::judge::Judged;
 use crate::outstanding::{Expected, Note, Request};
 use crate::refusal::Refusal;
 use crate::server::ServerState;
-use crate::session::{Attachment, Next, Session};
+use crate::session::{Next, Session};
 use crate::simple::whole;
 use crate::statements::{Meaning, Named, PREFIX, ServerName, Statement};
 
@@ -49,8 +49,6 @@ impl Session {
             turn.io.count(Event::ClientParse);
             if let Some(server) = server.as_deref() {
                 self.note_judged_encoding(parse.text, true, server);
-            }
-            if let Some(server) = server.as_deref().filter(|_| self.attachment == Attachment::Used) {
                 self.note_running_text(parse.text, server);
             }
             return self.pass_unchanged(Request::Parse, head, turn, server);

@@ -166,7 +166,8 @@ impl<I: Io> Replies for Delivery<'_, I> {
         if breaks_protocol && fields.is_fatal() {
             // A request was at the server before it said that its COPY begins, and was read as data.
             let text = "the server lost the synchronization with the client's messages";
-            self.session.end = Some(End::Violation(Violation::rule("postgres_copy_message", Culprit::Client, text)));
+            let violation = Violation::rule("postgres_copy_message", Culprit::Client, text);
+            self.session.end = Some(Box::new(End::Violation(violation)));
             return true;
         }
         if fields.sqlstate() == Some(sqlstate::READ_ONLY_SQL_TRANSACTION) {
@@ -175,7 +176,8 @@ impl<I: Io> Replies for Delivery<'_, I> {
         // The server ends the connection itself.
         if server.late_syncs > 0 && !breaks_protocol {
             let text = "a COPY failed that had a Sync among its data: the number of replies to come is unknown";
-            self.session.end = Some(End::Violation(Violation::rule("postgres_copy_sync", Culprit::Client, text)));
+            let violation = Violation::rule("postgres_copy_sync", Culprit::Client, text);
+            self.session.end = Some(Box::new(End::Violation(violation)));
             server.is_doomed = true;
             return true;
         }

@@ -29,7 +29,6 @@ pub struct WorkerShare {
 /// Memory of batches that is kept. Default 64, some 100 KiB: as many as are under way at once on a busy worker.
 const BATCHES_MAX: usize = 64;
 
-
 impl WorkerShare {
     /// A share without content.
     pub fn new() -> Self {

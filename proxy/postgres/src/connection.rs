@@ -124,3 +124,32 @@ async fn close(stream: Stream, reason: CloseReason) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_postgres_session::Session;
+
+    use super::*;
+    use crate::{cancel::CancelSlot, listen::ClientFeed};
+
+    /// The size of the future that a call returns.
+    fn future_bytes<A, F: Future>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Bytes of the states that an idle client keeps in this room. Buffers are not among them: it has none.
+    #[test]
+    fn the_states_of_an_idle_client_are_small() {
+        type Parts = (&'static Rc<Connection>, &'static mut Stream, Security);
+        let parts = [
+            ("future", future_bytes(|(connection, stream, security): Parts| enter(connection, stream, security))),
+            ("connection", size_of::<Connection>()),
+            ("life", size_of::<life::Life<'static>>()),
+            ("cancel slot", size_of::<CancelSlot>()),
+        ];
+        let within = [("session", size_of::<Session>()), ("feed", size_of::<ClientFeed>())];
+        let all: usize = parts.iter().map(|(_, bytes)| bytes).sum();
+        assert!(all <= 2_048, "{all} bytes: {parts:?}, of the life {within:?}");
+        assert!(parts[0].1 <= 128, "values that were moved within the future: {parts:?}");
+    }
+}

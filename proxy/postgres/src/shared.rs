@@ -270,7 +270,7 @@ mod tests {
         old.note_set("query_wait_timeout", Some(Duration::from_secs(3)));
         let mut orders = old.standing_orders();
         orders.settings.push(("of_another_program".into(), None));
-        assert_eq!(new.go_on_with(orders), ["of_another_program".into()]);
+        assert_eq!(new.go_on_with(orders), [Box::<str>::from("of_another_program")]);
         assert!(new.is_disabled(b"shop"));
         assert_eq!(new.standing_orders(), old.standing_orders());
         old.enable(b"shop");

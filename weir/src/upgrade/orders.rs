@@ -123,7 +123,7 @@ mod tests {
             let length = if number % 50 == 7 { 4_000 } else { 60 };
             [vec![0xff; length], number.to_string().into_bytes()].concat()
         };
-        for count in [0, 1, 40, 2_000] {
+        for count in [0, 1, 40, 600] {
             let pauses = (0..count).map(|number| pause(["main", "reports"][number % 2], &name(number)));
             let disables = (0..count).map(|number| Order::Disable { bind: "[::]:1".into(), database: name(number) });
             let all = Order::Pause { upstream: "main".into(), database: None };
