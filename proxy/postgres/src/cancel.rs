@@ -23,6 +23,7 @@ use weir_postgres_codec::Version;
 use weir_postgres_session::cancel_key::{CancelKey, Place, SECRET_BYTES, SLOTS_MAX};
 
 use self::sources::CancelSources;
+use crate::entropy;
 use crate::penalty::network;
 use crate::relay::{ForeignCancel, Over, UpgradeRelay};
 
@@ -159,7 +160,9 @@ impl CancelKeys {
     /// randomness, or there are too many workers or clients for keys.
     pub(crate) fn enter(&self, version: Version, wake: Rc<dyn Fn()>) -> Option<Rc<CancelSlot>> {
         let mut secret = [0; SECRET_BYTES];
-        aws_lc_rs::rand::fill(&mut secret).ok()?;
+        if !entropy::fill(&mut secret) {
+            return None;
+        }
         let mut clients = self.clients.borrow_mut();
         if clients.len() >= SLOTS_MAX as usize {
             return None;

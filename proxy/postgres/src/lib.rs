@@ -21,6 +21,7 @@
 //! | `listen` | LISTEN for all clients through one connection |
 //! | `lookup` | users that the server knows: `auth_query` |
 //! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
+//! | `entropy` | random bytes for many logins at once |
 //! | `metrics` | the cells this room writes |
 
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ mod cancelling;
 mod connection;
 mod console;
 mod derivation;
+mod entropy;
 mod inventory;
 mod listen;
 mod lookup;

@@ -30,6 +30,7 @@ use weir_upstream::{
 
 use crate::{
     derivation::derive,
+    entropy,
     listen::Hubs,
     role::RoleWatch,
     settings::{AuthQuerySettings, PostgresDatabaseSettings, PostgresUpstreamSettings, TargetSessionAttrs},
@@ -365,7 +366,9 @@ pub(crate) async fn log_in(
     keys: &RefCell<KeyCache>,
 ) -> Result<ServerFacts, LoginError> {
     let mut random = [0; NONCE_RANDOM_BYTES];
-    aws_lc_rs::rand::fill(&mut random).map_err(|_| io::Error::other("the system has no randomness"))?;
+    if !entropy::fill(&mut random) {
+        return Err(io::Error::other("the system has no randomness").into());
+    }
     let mut login = ServerLogin::new(ServerIdentity { tls: tls_mode(target), ..identity }, &random);
     stream.output.with(|out| login.start(out));
     let mut input = Vec::new();
