@@ -117,7 +117,7 @@ impl Retry {
 
     /// Statements that the batch binds or describes.
     pub(crate) fn statements(&self) -> &[Rc<Statement>] {
-        self.kept.as_ref().map_or(&[], |kept| &kept.statements)
+        self.kept.as_ref().map_or(&[][..], |kept| &kept.statements)
     }
 
     pub(crate) fn is_recording(&self) -> bool {

@@ -97,7 +97,7 @@ impl Console<'_> {
 
     fn order_pause(&self, database: Option<&str>, is_paused: bool) -> Result<(), Failure> {
         let database = database.map(|name| name.as_bytes().into());
-        Ok(pauses::order(self.service, PauseOrder { database, is_paused })?)
+        pauses::order(self.service, PauseOrder { database, is_paused }).map_err(Failure::from)
     }
 
     /// Ready once no server of the scope is in use.
