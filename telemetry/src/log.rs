@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 
@@ -159,6 +160,34 @@ impl UpstreamChange {
     }
 }
 
+/// The series of [`SlowStatement`].
+pub const SLOW_STATEMENT: &str = "slow_statement";
+
+/// A statement of a database client took longer than the limit of the configuration.
+#[derive(Clone, Debug)]
+pub struct SlowStatement {
+    /// When it ended.
+    pub at: Time,
+    /// Name of the listener.
+    pub listener: Arc<str>,
+    /// The client.
+    pub peer: Peer,
+    /// Number of the client connection, unique in the process.
+    pub connection: u64,
+    /// The user, as the client names it.
+    pub user: String,
+    /// The database, as the client names it.
+    pub database: String,
+    /// The class of the statement, if its text is known.
+    pub class: Option<&'static str>,
+    /// The fingerprint of its text, if that is known: it has no literal.
+    pub fingerprint: Option<u64>,
+    /// The time of its server.
+    pub duration: Duration,
+    /// Lines like this one that sampling left out since the last.
+    pub suppressed: u64,
+}
+
 /// Lines that sampling left out of a series that is over.
 #[derive(Clone, Debug)]
 pub struct Suppressed {
@@ -183,6 +212,8 @@ pub enum LogEvent {
     Denial(Denial),
     /// See [`UpstreamEvent`].
     Upstream(UpstreamEvent),
+    /// See [`SlowStatement`].
+    Slow(SlowStatement),
     /// See [`Suppressed`].
     Suppressed(Suppressed),
 }
@@ -196,6 +227,7 @@ impl LogEvent {
             LogEvent::Refusal(refusal) => refusal.at,
             LogEvent::Denial(denial) => denial.at,
             LogEvent::Upstream(event) => event.at,
+            LogEvent::Slow(slow) => slow.at,
             LogEvent::Suppressed(tail) => tail.at,
         }
     }
@@ -208,6 +240,7 @@ impl LogEvent {
             LogEvent::Refusal(refusal) => refusal.listener.clone(),
             LogEvent::Denial(denial) => denial.listener.clone(),
             LogEvent::Upstream(event) => endpoint_of(&event.upstream, &event.endpoint),
+            LogEvent::Slow(slow) => slow.listener.clone(),
             LogEvent::Suppressed(tail) => tail.of.clone(),
         }
     }
@@ -220,6 +253,7 @@ impl LogEvent {
             LogEvent::Refusal(refusal) => refusal.reason,
             LogEvent::Denial(denial) => denial.reason,
             LogEvent::Upstream(event) => event.change.as_str(),
+            LogEvent::Slow(_) => SLOW_STATEMENT,
             LogEvent::Suppressed(tail) => tail.reason,
         }
     }
@@ -232,6 +266,7 @@ impl LogEvent {
             LogEvent::Refusal(refusal) => refusal.suppressed,
             LogEvent::Denial(denial) => denial.suppressed,
             LogEvent::Upstream(event) => event.suppressed,
+            LogEvent::Slow(slow) => slow.suppressed,
             LogEvent::Suppressed(tail) => tail.count,
         }
     }

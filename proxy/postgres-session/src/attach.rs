@@ -52,6 +52,7 @@ impl Session {
     /// Makes a server as the client wants it. Its requests may follow at once if the server is sure to become so.
     pub(crate) fn attach(&mut self, server: &mut ServerState, io: &impl Io) {
         self.attachment = Attachment::Fresh;
+        self.forget_running();
         self.note_server_encoding(server);
         if !self.is_multiplexed() {
             self.add_pin(PinReasons::SESSION_POOLING, server, io);
@@ -125,7 +126,7 @@ impl Session {
             if !is_mid_reply {
                 self.end_with(Refusal::SERVER_LOST_FATAL, io);
             }
-            self.end = Some(End::ServerLost);
+            self.end = Some(Box::new(End::ServerLost));
             return Next::Close(End::ServerLost);
         }
         self.portals.clear();

@@ -72,7 +72,7 @@ impl Session {
             tag::FUNCTION_CALL => self.on_function_call(head, turn, server),
             tag::FLUSH => self.on_flush(head, turn, server),
             tag::TERMINATE => {
-                self.end = Some(End::Terminated);
+                self.end = Some(Box::new(End::Terminated));
                 Some(Next::Close(End::Terminated))
             }
             _ => self.on_copy_message(head, turn, server),
@@ -190,8 +190,8 @@ impl Session {
     ) -> Result<&'s mut ServerState, Option<Next>> {
         let Some(server) = server else {
             let place = self.taken_bytes + turn.feed.consumed() as u64;
-            if let Some((_, refusal)) = self.refusal.take().filter(|(at, _)| *at == place) {
-                self.refuse(&refusal, head, turn, None);
+            if let Some(refusal) = self.refusal.take().filter(|refusal| refusal.0 == place) {
+                self.refuse(&refusal.1, head, turn, None);
                 return Err(None);
             }
             let access = self.choose_access(head, turn.feed.rest());
@@ -354,7 +354,7 @@ impl Session {
 
     pub(crate) fn violate(&mut self, violation: Violation) -> Next {
         let end = End::Violation(violation);
-        self.end = Some(end.clone());
+        self.end = Some(Box::new(end.clone()));
         Next::Close(end)
     }
 

@@ -60,7 +60,7 @@ impl Session {
         if Self::is_between_replies(server.as_deref()) {
             self.end_with(refusal, io);
         }
-        self.end = Some(end.clone());
+        self.end = Some(Box::new(end.clone()));
         Some(end)
     }
 

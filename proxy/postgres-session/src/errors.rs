@@ -45,7 +45,7 @@ impl<I: Io> Delivery<'_, I> {
                 return false;
             }
             // The client learns which of its parameters it is: it requested them.
-            Note::Replayed { .. } => self.session.end = Some(End::ParametersRefused),
+            Note::Replayed { .. } => self.session.end = Some(Box::new(End::ParametersRefused)),
             Note::Aligned(name, before) => {
                 // The first of its statements is DEALLOCATE if there was something.
                 match before.filter(|_| server.queue.current_step() == 0) {

@@ -49,6 +49,7 @@ impl Session {
             turn.io.count(Event::ClientParse);
             if let Some(server) = server.as_deref() {
                 self.note_judged_encoding(parse.text, true, server);
+                self.note_running_text(parse.text, server);
             }
             return self.pass_unchanged(Request::Parse, head, turn, server);
         }
@@ -108,8 +109,20 @@ impl Session {
     /// The name is free, and a server has taken the text before: whichever serves the client next will get it with its first Bind.
     /// A client that waits for this reply before others of its process end their transactions would wait for its own servers.
     fn is_prepared_here(&self, name: &[u8], statement: &Statement) -> bool {
-        let is_proven = || self.pool.as_ref().is_some_and(|pool| statement.is_proven(pool, &self.variables));
+        let is_proven = || self.pool.as_ref().is_some_and(|pool| self.is_proven(statement, pool));
         !name.is_empty() && self.names.get(name).is_none() && is_proven()
+    }
+
+    /// A server of the pool has taken the statement with the parameters of the client, whichever worker its client was on.
+    fn is_proven(&self, statement: &Statement, pool: &Rc<str>) -> bool {
+        if statement.is_proven(pool, &self.variables) {
+            return true;
+        }
+        let is_known = self.share.proofs.has(statement, pool, &self.variables);
+        if is_known {
+            statement.prove(pool, &self.variables);
+        }
+        is_known
     }
 
     /// The client may have so many prepared statements more, of so many bytes together.
@@ -359,6 +372,9 @@ impl Session {
         let missing = head.body - here.len();
         if bind.statement.is_empty() {
             self.ensure_unnamed(turn, server);
+            if let Some(statement) = self.unnamed.clone() {
+                self.note_running(&statement, server);
+            }
             let facts = self.unnamed.as_ref().and_then(|statement| statement.facts().cloned());
             self.bind_portal(bind.portal, facts, server, turn.io);
             server.queue.push(Expected::forward(Request::Bind, Note::None));
@@ -371,6 +387,7 @@ impl Session {
         };
         self.record(turn, server);
         let number = self.ensure(&statement, turn, server);
+        self.note_running(&statement, server);
         self.bind_portal(bind.portal, statement.facts().cloned(), server, turn.io);
         self.retry.note_statement(&statement);
         server.queue.push(Expected::forward(Request::Bind, Note::Bound(named)));
@@ -385,7 +402,7 @@ impl Session {
     fn record<I: Io>(&mut self, turn: &mut Turn<'_, '_, I>, server: &ServerState) {
         if server.queue.is_quiet() && server.status == TransactionStatus::Idle && !self.retry.is_recording() {
             turn.feed.flush(&mut self.retry, turn.io);
-            self.retry.begin();
+            self.retry.begin(|| self.share.spare_batch());
         }
     }
 

@@ -21,6 +21,7 @@
 //! | `route` | which server a statement may have |
 //! | `facts` | effects of a text on its session |
 //! | `encoding` | texts that cannot be read in the encoding of their client |
+//! | `proofs` | statements that some server has taken, for all workers |
 //! | `statements` | prepared statements: texts of a worker, names of a client, slots of a server |
 //! | `variables` | SET and its kin: what a client wants, what a server has, and the difference |
 //! | `startup` | parameters of the startup packet, which RESET brings back |
@@ -34,6 +35,7 @@
 //! | `recovery` | a server that its client has left |
 //! | `judge` | rules about statements |
 //! | `deadline` | time limits |
+//! | `slow` | statements that take longer than a limit |
 //! | `pin` | why a client keeps its server |
 //! | `listening` | LISTEN and NOTIFY of one client |
 //! | `position` | which writes a standby has |
@@ -64,6 +66,7 @@ mod outstanding;
 mod pin;
 mod portals;
 pub mod position;
+mod proofs;
 mod recovery;
 mod refusal;
 mod replies;
@@ -76,6 +79,7 @@ mod session;
 pub mod settings;
 mod share;
 mod simple;
+mod slow;
 mod startup;
 mod statements;
 mod tag;
@@ -86,6 +90,7 @@ mod variables;
 pub use io::Io;
 pub use judge::Judge;
 pub use pin::{Pin, PinReasons};
+pub use proofs::Proofs;
 pub use recovery::{Recovered, Recovery};
 pub use refusal::Refusal;
 pub use route::Access;
@@ -93,4 +98,5 @@ pub use server::{CancelTarget, ServerParcel, ServerState};
 pub use session::{Cleanliness, End, Next, ServerStep, Session, Taken, Want};
 pub use settings::{OpaquePolicy, PoolMode, SessionSettings};
 pub use share::WorkerShare;
+pub use slow::SlowStatement;
 pub use variables::{Value, Variables, reported_name};

@@ -248,6 +248,12 @@ impl Outstanding {
         self.batch
     }
 
+    /// Batches below this number have their ReadyForQuery, or get none.
+    pub(crate) fn finished(&self) -> u64 {
+        let is_due = |entry: &&Expected| entry.fate != Fate::Fake && entry.request.ends_with_ready();
+        self.batch - self.entries.iter().filter(is_due).count() as u64
+    }
+
     /// An earlier batch has no ReadyForQuery yet: the transaction status at the next request is not known.
     pub(crate) fn is_status_unknown(&self) -> bool {
         self.entries.iter().any(|entry| entry.request.ends_with_ready())

@@ -166,7 +166,8 @@ impl<I: Io> Replies for Delivery<'_, I> {
         if breaks_protocol && fields.is_fatal() {
             // A request was at the server before it said that its COPY begins, and was read as data.
             let text = "the server lost the synchronization with the client's messages";
-            self.session.end = Some(End::Violation(Violation::rule("postgres_copy_message", Culprit::Client, text)));
+            let violation = Violation::rule("postgres_copy_message", Culprit::Client, text);
+            self.session.end = Some(Box::new(End::Violation(violation)));
             return true;
         }
         if fields.sqlstate() == Some(sqlstate::READ_ONLY_SQL_TRANSACTION) {
@@ -175,7 +176,8 @@ impl<I: Io> Replies for Delivery<'_, I> {
         // The server ends the connection itself.
         if server.late_syncs > 0 && !breaks_protocol {
             let text = "a COPY failed that had a Sync among its data: the number of replies to come is unknown";
-            self.session.end = Some(End::Violation(Violation::rule("postgres_copy_sync", Culprit::Client, text)));
+            let violation = Violation::rule("postgres_copy_sync", Culprit::Client, text);
+            self.session.end = Some(Box::new(End::Violation(violation)));
             server.is_doomed = true;
             return true;
         }
@@ -219,6 +221,9 @@ impl<I: Io> Replies for Delivery<'_, I> {
             return false;
         }
         self.session.retry.forget();
+        if is_forwarded {
+            self.session.note_finished(server, self.io.now());
+        }
         // With pipelined requests, the time of the next begins where that of the last ends.
         if let Some(since) = &mut self.session.busy_since {
             *since = self.io.now();
@@ -239,7 +244,11 @@ impl<I: Io> Delivery<'_, I> {
         let has_own = self.session.pin.is_held() || !self.session.uncommitted.is_empty();
         let is_for_all = server.status == TransactionStatus::Idle && !has_own;
         if let Some(pool) = self.session.pool.as_ref().filter(|_| is_for_all) {
-            statement.prove(pool, server.variables.now());
+            let variables = server.variables.now();
+            if !statement.is_proven(pool, variables) {
+                self.session.share.proofs.note(statement, pool, variables);
+                statement.prove(pool, variables);
+            }
         }
     }
 
@@ -307,6 +316,9 @@ impl<I: Io> Delivery<'_, I> {
             Effect::SetConfig { name, is_local } => {
                 if name.as_ref().is_none_or(|name| matches!(&**name, ROLE | AUTHORIZATION)) {
                     server.variables.on_local_identity();
+                }
+                if name.as_ref().is_none_or(|name| **name == *b"search_path") {
+                    server.variables.on_local_path();
                 }
                 let is_reported = name.as_ref().is_some_and(|name| server.variables.reports(name));
                 if !is_reported && *is_local != Some(true) {
@@ -392,6 +404,9 @@ impl<I: Io> Delivery<'_, I> {
                 self.session.uncommitted.close(None);
                 self.session.cursors.clear();
                 self.unpin_cursors(server);
+            }
+            Effect::Create if server.variables.may_have_temporary_path() => {
+                self.session.uncommitted.note(server.variables.savepoints(), Made::Table);
             }
             Effect::CreateTemp { drops_on_commit: false } => {
                 self.session.uncommitted.note(server.variables.savepoints(), Made::Table);

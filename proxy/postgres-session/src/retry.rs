@@ -19,7 +19,7 @@ use crate::statements::Statement;
 /// Bytes of a batch that are kept. Larger ones are not repeated.
 const BATCH_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of the buffer that stay with an idle session.
+/// Bytes of the buffer that stay with memory for later batches.
 const BYTES_KEPT: usize = 1024;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,13 @@ enum Phase {
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
     phase: Phase,
+    /// `Some` while a batch is under way. A session without a server keeps none: the sessions of a worker share the memory.
+    kept: Option<Box<Kept>>,
+}
+
+/// The memory of a batch under way.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
     bytes: Vec<u8>,
     /// Statements that the batch binds or describes.
     statements: Vec<Rc<Statement>>,
@@ -61,29 +68,35 @@ pub(crate) struct Batch {
 }
 
 impl Retry {
-    /// A batch begins with the next bytes.
-    pub(crate) fn begin(&mut self) {
+    /// A batch begins with the next bytes. `spare` gives memory for it.
+    pub(crate) fn begin(&mut self, spare: impl FnOnce() -> Box<Kept>) {
         self.forget();
+        self.kept.get_or_insert_with(spare);
         self.phase = Phase::Records;
+    }
+
+    /// The session gives its server up: the memory is for other sessions.
+    pub(crate) fn release(&mut self) -> Option<Box<Kept>> {
+        self.forget();
+        self.kept.take_if(|kept| kept.held.is_empty())
     }
 
     /// Bytes of the batch go to the server.
     #[inline]
     pub(crate) fn note(&mut self, bytes: &[u8]) {
-        if self.phase != Phase::Records {
-            return;
-        }
-        if self.bytes.len() + bytes.len() > BATCH_BYTES_MAX {
+        let Some(kept) = self.kept.as_mut().filter(|_| self.phase == Phase::Records) else { return };
+        if kept.bytes.len() + bytes.len() > BATCH_BYTES_MAX {
             return self.forget();
         }
-        self.bytes.extend_from_slice(bytes);
+        kept.bytes.extend_from_slice(bytes);
     }
 
     /// The batch binds or describes a statement.
     #[inline]
     pub(crate) fn note_statement(&mut self, statement: &Rc<Statement>) {
-        if self.phase == Phase::Records && !self.statements.iter().any(|known| Rc::ptr_eq(known, statement)) {
-            self.statements.push(statement.clone());
+        let Some(kept) = self.kept.as_mut().filter(|_| self.phase == Phase::Records) else { return };
+        if !kept.statements.iter().any(|known| Rc::ptr_eq(known, statement)) {
+            kept.statements.push(statement.clone());
         }
     }
 
@@ -92,18 +105,19 @@ impl Retry {
     pub(crate) fn forget(&mut self) {
         if self.phase != Phase::Off {
             self.phase = Phase::Off;
-            self.statements.clear();
-            self.entries.clear();
-            self.bytes.clear();
-            if self.bytes.capacity() > BYTES_KEPT {
-                self.bytes = Vec::new();
+            let Some(kept) = &mut self.kept else { return };
+            kept.statements.clear();
+            kept.entries.clear();
+            kept.bytes.clear();
+            if kept.bytes.capacity() > BYTES_KEPT {
+                kept.bytes = Vec::new();
             }
         }
     }
 
     /// Statements that the batch binds or describes.
     pub(crate) fn statements(&self) -> &[Rc<Statement>] {
-        &self.statements
+        self.kept.as_ref().map_or(&[][..], |kept| &kept.statements)
     }
 
     pub(crate) fn is_recording(&self) -> bool {
@@ -119,42 +133,41 @@ impl Retry {
     /// The error of the batch has come.
     pub(crate) fn fail(&mut self, has_sync: bool) {
         self.phase = Phase::Fails;
-        self.has_sync = has_sync;
-        self.held.clear();
+        if let Some(kept) = &mut self.kept {
+            kept.has_sync = has_sync;
+            kept.held.clear();
+        }
     }
 
     /// Keeps a ParameterDescription back while the batch may yet be repeated; false: it may not.
     pub(crate) fn hold(&mut self, body: &[u8]) -> bool {
-        if self.phase != Phase::Records {
-            return false;
-        }
-        self.held.push(tag::PARAMETER_DESCRIPTION);
-        self.held.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
-        self.held.extend_from_slice(body);
+        let Some(kept) = self.kept.as_mut().filter(|_| self.phase == Phase::Records) else { return false };
+        kept.held.push(tag::PARAMETER_DESCRIPTION);
+        kept.held.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+        kept.held.extend_from_slice(body);
         true
     }
 
     /// Bytes that were kept back, and come before whatever the client gets next.
     #[inline]
     pub(crate) fn take_held(&mut self) -> Option<Vec<u8>> {
-        (!self.held.is_empty()).then(|| std::mem::take(&mut self.held))
+        let kept = self.kept.as_mut().filter(|kept| !kept.held.is_empty())?;
+        Some(std::mem::take(&mut kept.held))
     }
 
     /// A request of the failed batch, the last first.
     pub(crate) fn keep(&mut self, entry: Expected) {
-        self.entries.push(entry);
+        if let Some(kept) = &mut self.kept {
+            kept.entries.push(entry);
+        }
     }
 
     /// Everything to repeat. Nothing is kept any more.
     pub(crate) fn take(&mut self) -> Batch {
         self.phase = Phase::Off;
-        self.entries.reverse();
-        Batch {
-            statements: std::mem::take(&mut self.statements),
-            entries: std::mem::take(&mut self.entries),
-            bytes: std::mem::take(&mut self.bytes),
-            has_sync: self.has_sync,
-        }
+        let Kept { bytes, statements, mut entries, has_sync, .. } = *self.kept.take().unwrap_or_default();
+        entries.reverse();
+        Batch { statements, entries, bytes, has_sync }
     }
 }
 

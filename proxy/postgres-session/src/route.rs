@@ -263,8 +263,9 @@ fn may_go_to_standby(statement: &Statement, text: &[u8], reads_only: bool) -> bo
 
 /// It keeps no server: it begins nothing, and changes nothing of its session but settings, which are the client's wherever it is.
 fn leaves_nothing(statement: &Statement) -> bool {
-    let is_setting = |effect: &Effect| matches!(effect, Effect::Set { .. } | Effect::Reset(_) | Effect::ResetAll);
-    statement.effects.iter().all(is_setting)
+    let is_nothing =
+        |effect: &Effect| matches!(effect, Effect::Set { .. } | Effect::Reset(_) | Effect::ResetAll | Effect::Create);
+    statement.effects.iter().all(is_nothing)
 }
 
 /// It writes nothing outside of its session, and begins nothing.

@@ -347,7 +347,7 @@ impl ServerLogin {
     }
 
     fn sasl(&mut self, offered: Mechanisms<'_>, out: &mut Vec<u8>) -> Result<Step, Failure> {
-        if !matches!(self.identity.credential, Credential::Password(_) | Credential::Keys { .. }) {
+        if !matches!(self.identity.credential, Credential::Password(_) | Credential::Keys(_)) {
             return Err(self.no_credential());
         }
         let is_offered = |mechanism: Mechanism| offered.iter().any(|name| name == mechanism.name().as_bytes());
@@ -376,12 +376,12 @@ impl ServerLogin {
                 self.phase = Phase::Keys(waiting);
                 Ok(Step::Derive(derivation))
             }
-            Credential::Keys { keys, challenge } if *challenge == wanted => {
-                let keys = keys.clone();
+            Credential::Keys(proven) if proven.challenge == wanted => {
+                let keys = proven.keys.clone();
                 self.prove(&waiting, &keys, out);
                 Ok(Step::More)
             }
-            Credential::Keys { .. } => Err(Failure::OtherVerifier),
+            Credential::Keys(_) => Err(Failure::OtherVerifier),
             Credential::None | Credential::Md5(_) => Err(self.no_credential()),
         }
     }
@@ -401,7 +401,7 @@ impl ServerLogin {
     }
 
     fn no_credential(&self) -> Failure {
-        Failure::NoCredential { has_keys: matches!(self.identity.credential, Credential::Keys { .. }) }
+        Failure::NoCredential { has_keys: matches!(self.identity.credential, Credential::Keys(_)) }
     }
 
     fn fail(&mut self, failure: Failure) -> Step {

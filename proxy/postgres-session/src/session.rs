@@ -163,7 +163,7 @@ pub struct Session {
     /// The gateway refused a message of a batch: nothing counts up to the Sync.
     pub(crate) is_skipping: bool,
     /// No server could be had for the message at this place among all bytes of the client.
-    pub(crate) refusal: Option<(u64, Refusal)>,
+    pub(crate) refusal: Option<Box<(u64, Refusal)>>,
     /// The facts of the Query for which a server is wanted: it is the next message.
     pub(crate) awaiting_server: Option<crate::facts::Known>,
     /// Its channels; `None`: it has never listened.
@@ -184,7 +184,7 @@ pub struct Session {
     pub(crate) names_since: Option<u64>,
     /// An outstanding request may drop names of statements, or parameters of the startup packet.
     pub(crate) has_barrier: bool,
-    pub(crate) end: Option<End>,
+    pub(crate) end: Option<Box<End>>,
     pub(crate) retry: crate::retry::Retry,
     pub(crate) startup: crate::startup::Startup,
     /// The process number that the client knows as its own.
@@ -201,6 +201,8 @@ pub struct Session {
     pub(crate) judged_at: Option<u64>,
     /// The pool of its servers.
     pub(crate) pool: Option<Rc<str>>,
+    /// `None`: nothing is too slow.
+    pub(crate) slow: Option<Box<crate::slow::SlowLog>>,
 }
 
 impl Session {
@@ -217,6 +219,7 @@ impl Session {
         let mut session = Self {
             startup: crate::startup::Startup::new(variables.clone()),
             variables,
+            slow: settings.log_min_duration.map(crate::slow::SlowLog::new),
             settings,
             share,
             is_proven,
@@ -319,7 +322,7 @@ impl Session {
     #[inline]
     fn obstacle(&self, server: Option<&ServerState>, io: &impl Io) -> Option<Next> {
         if let Some(end) = &self.end {
-            return Some(Next::Close(end.clone()));
+            return Some(Next::Close((**end).clone()));
         }
         if self.listening.as_ref().is_some_and(|listening| listening.waits_for_fence()) {
             return Some(Next::Wait);
@@ -341,8 +344,8 @@ impl Session {
         if let Some(request) = server.broken_by.take() {
             drop(self.breaks_copy(request.tag(), io));
         }
-        if let Some(end) = self.end.clone() {
-            return Ok(ServerStep::Close(end));
+        if let Some(end) = &self.end {
+            return Ok(ServerStep::Close((**end).clone()));
         }
         if !server.queue.is_quiet() {
             return Ok(ServerStep::Continue);
@@ -432,7 +435,9 @@ impl Session {
     pub(crate) fn detach(&mut self, server: &mut ServerState) {
         self.variables = server.variables.now().clone();
         self.portals.clear();
-        self.retry.forget();
+        if let Some(spare) = self.retry.release() {
+            self.share.keep_batch(spare);
+        }
         self.names_since = None;
         self.has_barrier = false;
         server.unnamed_since = None;
@@ -452,7 +457,7 @@ impl Session {
 
     /// The message at the front of what is left gets this error if it still needs a server when it is looked at again.
     pub(crate) fn refuse_next(&mut self, refusal: Refusal) {
-        self.refusal = Some((self.taken_bytes, refusal));
+        self.refusal = Some(Box::new((self.taken_bytes, refusal)));
     }
 
     /// Tells the client why its session ends.
@@ -460,7 +465,7 @@ impl Session {
         io.count(crate::io::Event::Refusal);
         io.encode_to_client(|out| backend::error(out, &refusal.fatal()));
         let end = End::Refused(refusal.sqlstate);
-        self.end = Some(end.clone());
+        self.end = Some(Box::new(end.clone()));
         end
     }
 

@@ -77,6 +77,8 @@ pub struct SessionSettings {
     pub shares_listen: bool,
     /// Statements that only read may go to a standby.
     pub splits_reads: bool,
+    /// A statement that takes so long or longer is one of [`Session::take_slow`](crate::Session::take_slow); `None`: none is.
+    pub log_min_duration: Option<Duration>,
 }
 
 impl Default for SessionSettings {
@@ -93,6 +95,7 @@ impl Default for SessionSettings {
             opaque: OpaquePolicy::Pin,
             shares_listen: true,
             splits_reads: false,
+            log_min_duration: None,
         }
     }
 }

@@ -3,10 +3,13 @@
 use std::cell::RefCell;
 use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use weir_analysis::postgres::{Analysis, Cache, Limits, Reading};
 
 use crate::facts::{Facts, Known};
+use crate::proofs::Proofs;
+use crate::retry::Kept;
 use crate::settings::MESSAGE_BYTES;
 use crate::statements::{Statement, Texts};
 use crate::variables::{VariableSets, Variables};
@@ -16,14 +19,25 @@ use crate::variables::{VariableSets, Variables};
 pub struct WorkerShare {
     pub(crate) texts: RefCell<Texts>,
     pub(crate) variables: RefCell<VariableSets>,
-    /// Analyses of texts that may go to a standby. `None` before the first.
+    /// Analyses of texts that may go to a standby, or whose time is measured. `None` before the first.
     analyses: RefCell<Option<Cache>>,
+    pub(crate) proofs: Arc<Proofs>,
+    /// Memory for batches under way, which sessions without one have left.
+    batches: RefCell<Vec<Box<Kept>>>,
 }
+
+/// Memory of batches that is kept. Default 64, some 100 KiB: as many as are under way at once on a busy worker.
+const BATCHES_MAX: usize = 64;
 
 impl WorkerShare {
     /// A share without content.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A share of one of several workers, which have `proofs` in common.
+    pub fn with_proofs(proofs: Arc<Proofs>) -> Self {
+        Self { proofs, ..Self::default() }
     }
 
     /// The one statement with this text and these types.
@@ -49,6 +63,19 @@ impl WorkerShare {
         Known { facts: statement.facts().cloned(), is_read_only: statement.is_read_only() }
     }
 
+    /// Memory for a batch.
+    pub(crate) fn spare_batch(&self) -> Box<Kept> {
+        self.batches.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Memory that a session has no use for.
+    pub(crate) fn keep_batch(&self, spare: Box<Kept>) {
+        let mut batches = self.batches.borrow_mut();
+        if batches.len() < BATCHES_MAX {
+            batches.push(spare);
+        }
+    }
+
     /// The analysis of a text, with its comments and functions.
     pub(crate) fn analysis(&self, text: &[u8]) -> Rc<Analysis> {
         let mut cache = self.analyses.borrow_mut();
@@ -62,7 +89,7 @@ impl WorkerShare {
     }
 }
 
-/// Memory of a worker for analyses of texts that may go to a standby. Default 4 MiB: some thousands of texts.
+/// Memory of a worker for analyses of texts that may go to a standby, or whose time is measured. Default 4 MiB: some thousands of texts.
 const ANALYSES_BYTES: usize = 4 * 1024 * 1024;
 
 /// Texts of Query up to this size are remembered with their effects. Longer ones seldom come twice.

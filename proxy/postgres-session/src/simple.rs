@@ -80,6 +80,7 @@ impl Session {
             Err(next) => return next,
         };
         turn.io.count(Event::Query);
+        self.note_running_text(text, server);
         // One that an outstanding request ends is there again if that fails.
         let ends_unnamed = self.unnamed.is_some() || server.unnamed.is_some() || server.queue.changes_unnamed();
         let batch = server.queue.batch();

@@ -132,13 +132,17 @@ pub enum Credential {
     Password(Secret),
     /// An MD5 hash, which is enough for a server that wants one.
     Md5(Secret),
-    /// Keys of a client's proof. They are worth something only at a server with the same salt and iterations.
-    Keys {
-        /// The keys.
-        keys: ScramKeys,
-        /// Salt and iterations of the verifier to which they belong.
-        challenge: Challenge,
-    },
+    /// Keys of a client's proof. In a box: each client keeps a credential.
+    Keys(Box<ProvenKeys>),
+}
+
+/// Keys that a client's proof has shown. They are worth something only at a server with the same salt and iterations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvenKeys {
+    /// The keys.
+    pub keys: ScramKeys,
+    /// Salt and iterations of the verifier to which they belong.
+    pub challenge: Challenge,
 }
 
 /// Users by name. It is made once per configuration and shared by all workers.

@@ -157,6 +157,8 @@ pub(crate) struct ServerVariables {
     savepoints: Vec<(Box<[u8]>, Rc<Variables>)>,
     /// SET LOCAL has taken another role or user, up to the end of the transaction.
     has_local_identity: bool,
+    /// The same for a `search_path` that no text shows.
+    has_local_path: bool,
 }
 
 impl ServerVariables {
@@ -169,6 +171,7 @@ impl ServerVariables {
             before: None,
             savepoints: Vec::new(),
             has_local_identity: false,
+            has_local_path: false,
         }
     }
 
@@ -245,6 +248,17 @@ impl ServerVariables {
         self.has_local_identity = true;
     }
 
+    /// A statement took a `search_path` that its text does not show for the rest of its transaction.
+    pub(crate) fn on_local_path(&mut self) {
+        self.begin_change();
+        self.has_local_path = true;
+    }
+
+    /// New objects may be temporary although no text shows it.
+    pub(crate) fn may_have_temporary_path(&self) -> bool {
+        self.has_local_path
+    }
+
     /// The login alone may not be able to set the parameter to what a statement has set it to just now: that ran with the rights
     /// of another role or user. Names with a dot belong to libraries, or are free; the replay finds out.
     pub(crate) fn needs_identity(&self, name: &[u8]) -> bool {
@@ -279,7 +293,7 @@ impl ServerVariables {
         self.now = sets.intern(Variables::default());
         self.before = None;
         self.savepoints.clear();
-        self.has_local_identity = false;
+        (self.has_local_identity, self.has_local_path) = (false, false);
     }
 
     /// SAVEPOINT.
@@ -342,13 +356,13 @@ impl ServerVariables {
     pub(crate) fn on_commit(&mut self) {
         self.before = None;
         self.savepoints.clear();
-        self.has_local_identity = false;
+        (self.has_local_identity, self.has_local_path) = (false, false);
     }
 
     /// A transaction was rolled back.
     pub(crate) fn on_rollback(&mut self, sets: &mut VariableSets) {
         self.savepoints.clear();
-        self.has_local_identity = false;
+        (self.has_local_identity, self.has_local_path) = (false, false);
         if let Some(before) = self.before.take() {
             self.restore(&before, sets);
         }

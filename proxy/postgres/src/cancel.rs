@@ -23,8 +23,9 @@ use weir_postgres_codec::Version;
 use weir_postgres_session::cancel_key::{CancelKey, Place, SECRET_BYTES, SLOTS_MAX};
 
 use self::sources::CancelSources;
+use crate::entropy;
 use crate::penalty::network;
-use crate::relay::{CancelRelay, ForeignCancel, Over};
+use crate::relay::{ForeignCancel, Over, UpgradeRelay};
 
 /// The time of a forwarded request, and of the client that waits for it. Default 10 s, as PgBouncer's `cancel_wait_timeout`.
 pub(crate) const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -159,7 +160,9 @@ impl CancelKeys {
     /// randomness, or there are too many workers or clients for keys.
     pub(crate) fn enter(&self, version: Version, wake: Rc<dyn Fn()>) -> Option<Rc<CancelSlot>> {
         let mut secret = [0; SECRET_BYTES];
-        aws_lc_rs::rand::fill(&mut secret).ok()?;
+        if !entropy::fill(&mut secret) {
+            return None;
+        }
         let mut clients = self.clients.borrow_mut();
         if clients.len() >= SLOTS_MAX as usize {
             return None;
@@ -201,7 +204,7 @@ impl CancelKeys {
     pub(crate) async fn route(
         &self,
         (pid, secret): (u32, &[u8]),
-        (relay, listener): (&CancelRelay, &Arc<str>),
+        (relay, listener): (&UpgradeRelay, &Arc<str>),
         post: impl FnOnce(usize, CancelMessage) -> bool,
     ) -> bool {
         let (over, is_over) = mailbox();

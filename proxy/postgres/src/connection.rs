@@ -6,6 +6,7 @@ mod lease;
 mod life;
 mod news;
 mod place;
+mod slow;
 mod surroundings;
 
 use std::{any::Any, cell::RefCell, net::IpAddr, panic::AssertUnwindSafe, rc::Rc, time::Duration};
@@ -14,7 +15,7 @@ use futures_util::FutureExt as _;
 use weir_base::violation::Violation;
 use weir_engine::Stream;
 use weir_listener::{
-    Arrival, CloseReason, ConnectionFuture, ConnectionHandle, Linger, Session as ListedSession, Sessions,
+    Arrival, CloseReason, ConnectionFuture, ConnectionHandle, Linger, Security, Session as ListedSession, Sessions,
 };
 use weir_telemetry::log::Peer;
 
@@ -75,29 +76,22 @@ pub(crate) fn uses(sessions: &Sessions, upstream: &dyn Any) -> bool {
 
 /// Serves one admitted connection until it ends.
 ///
-/// Rare work goes into boxes: an idle connection pays for the size of this future.
+/// Rare work goes into boxes: an idle connection pays for the size of this future, which keeps room for each value that was moved within
+/// it. So the parts of the arrival are taken apart before it begins.
 pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture {
+    let Arrival { mut stream, guard, peer, security, .. } = arrival;
+    let handle = ConnectionHandle::new(guard, peer, None, &service.sessions.core().bytes);
+    stream.output.charge_to(Some(handle.account().clone()));
+    stream.count_into(service.sessions.traffic());
+    {
+        let mut details = handle.entry().details();
+        (details.version, details.has_users) = ("PostgreSQL 3", true);
+    }
+    let connection = Rc::new(Connection { service, handle, upstreams: RefCell::default() });
     Box::pin(async move {
-        let Arrival { mut stream, guard, peer, security, .. } = arrival;
-        let handle = ConnectionHandle::new(guard, peer, None, &service.sessions.core().bytes);
-        stream.output.charge_to(Some(handle.account().clone()));
-        stream.count_into(service.sessions.traffic());
-        {
-            let mut details = handle.entry().details();
-            (details.version, details.has_users) = ("PostgreSQL 3", true);
-        }
-        let connection = Rc::new(Connection { service, handle, upstreams: RefCell::default() });
         let sessions = &connection.service.sessions;
         let opened = sessions.open(connection.clone());
-        let life = async {
-            let admitted = Box::pin(admission::admit(&connection, &mut stream, security)).await;
-            match admitted {
-                Ok(Admitted::Client(client)) => life::live(&connection, &mut stream, *client).await,
-                Ok(Admitted::Console(input)) => Box::pin(Console::new(&connection).run(&mut stream, input)).await,
-                Err(reason) => reason,
-            }
-        };
-        let reason = match AssertUnwindSafe(life).catch_unwind().await {
+        let reason = match AssertUnwindSafe(enter(&connection, &mut stream, security)).catch_unwind().await {
             Ok(reason) => reason,
             Err(_) => sessions.panicked(&connection.handle, "the session of a connection panicked"),
         };
@@ -106,6 +100,15 @@ pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture 
         opened.close(reason);
         Box::pin(close(*stream, reason)).await;
     })
+}
+
+/// The login, and what follows it.
+async fn enter(connection: &Rc<Connection>, stream: &mut Stream, security: Security) -> CloseReason {
+    match Box::pin(admission::admit(connection, stream, security)).await {
+        Ok(Admitted::Client(client)) => life::live(connection, stream, client).await,
+        Ok(Admitted::Console(input)) => Box::pin(Console::new(connection).run(stream, input)).await,
+        Err(reason) => reason,
+    }
 }
 
 /// Closes the socket; a client that does not know why gets the time to read it.
@@ -119,5 +122,34 @@ async fn close(stream: Stream, reason: CloseReason) {
             let linger = Linger { stalled: Duration::ZERO, limit: LINGER_TIMEOUT, bytes_max: LINGER_BYTES_MAX };
             linger.close(stream).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_postgres_session::Session;
+
+    use super::*;
+    use crate::{cancel::CancelSlot, listen::ClientFeed};
+
+    /// The size of the future that a call returns.
+    fn future_bytes<A, F: Future>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Bytes of the states that an idle client keeps in this room. Buffers are not among them: it has none.
+    #[test]
+    fn the_states_of_an_idle_client_are_small() {
+        type Parts = (&'static Rc<Connection>, &'static mut Stream, Security);
+        let parts = [
+            ("future", future_bytes(|(connection, stream, security): Parts| enter(connection, stream, security))),
+            ("connection", size_of::<Connection>()),
+            ("life", size_of::<life::Life<'static>>()),
+            ("cancel slot", size_of::<CancelSlot>()),
+        ];
+        let within = [("session", size_of::<Session>()), ("feed", size_of::<ClientFeed>())];
+        let all: usize = parts.iter().map(|(_, bytes)| bytes).sum();
+        assert!(all <= 2_048, "{all} bytes: {parts:?}, of the life {within:?}");
+        assert!(parts[0].1 <= 128, "values that were moved within the future: {parts:?}");
     }
 }

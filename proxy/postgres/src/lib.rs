@@ -10,7 +10,7 @@
 //! | `connection` | one client: its login (`admission`), its session (`life`), its server (`lease`) |
 //! | `server` | servers as their pools see them: login, reset, check, probe |
 //! | `cancel` / `aside` | cancel requests: keys and routes; the connection that carries one to a server |
-//! | `relay` | cancel requests for clients of the other process of an upgrade |
+//! | `relay` | the link between the processes of an upgrade: cancel requests and orders |
 //! | `role` | primary or standby: which servers take sessions |
 //! | `route` | which upstream serves a database |
 //! | `pauses` | PAUSE on all workers, over a reload and an upgrade |
@@ -21,6 +21,7 @@
 //! | `listen` | LISTEN for all clients through one connection |
 //! | `lookup` | users that the server knows: `auth_query` |
 //! | `derivation` / `penalty` | keys from passwords; the delay after wrong ones |
+//! | `entropy` | random bytes for many logins at once |
 //! | `metrics` | the cells this room writes |
 
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ mod cancelling;
 mod connection;
 mod console;
 mod derivation;
+mod entropy;
 mod inventory;
 mod listen;
 mod lookup;
@@ -48,9 +50,9 @@ mod shared;
 
 pub use cancel::CancelMessage;
 pub use pauses::PausedDatabases;
-pub use relay::{CancelRelay, ForeignCancel, Over};
+pub use relay::{Foreign, ForeignCancel, ForeignPause, Over, PauseOrder, UpgradeRelay};
 pub use role::watch;
 pub use server::{LoginProbe, PoolKey, PostgresServer};
 pub use service::{PostgresUpstream, Service};
-pub use shared::ListenerShared;
-pub use weir_postgres_session::{WorkerShare, users};
+pub use shared::{ListenerShared, StandingOrders};
+pub use weir_postgres_session::{Proofs, WorkerShare, users};

@@ -171,7 +171,7 @@ async fn look_up(
     upstream: Rc<PostgresUpstream>,
     share: Rc<WorkerShare>,
 ) -> Found {
-    let pool = upstream.pool(&PoolKey::of_lookups(&settings));
+    let pool = upstream.pool(&PoolKey::of_lookups(&settings, upstream.protocol().settings().channel_binding));
     let since = turn::now();
     let patience = Patience { since, deadline: since.saturating_add(settings.timeout), notify_at: None };
     let acquired = pool.acquire(SelectionCriteria::default(), patience, || {}).await;

@@ -78,6 +78,8 @@ pub(crate) struct DatabaseMetrics {
     binds: Counter,
     notifications: Counter,
     pub(crate) listeners: Gauge,
+    /// Statements over the limit of the log.
+    pub(crate) slow: Counter,
     events: [Counter; SESSION_EVENTS.len()],
 }
 
@@ -100,6 +102,7 @@ impl DatabaseMetrics {
             binds: counter(&catalog::POSTGRES_BINDS),
             notifications: core.counter(&catalog::POSTGRES_NOTIFICATIONS, &[listener]),
             listeners: core.gauge(&catalog::POSTGRES_LISTENERS, &[listener]),
+            slow: counter(&catalog::POSTGRES_SLOW),
             events: SESSION_EVENTS.map(|(_, name)| core.counter(&catalog::POSTGRES_SESSION_EVENTS, &[listener, name])),
         }
     }

@@ -11,9 +11,10 @@ use weir_upstream::{
 };
 
 use crate::{
+    relay::{ForeignPause, PauseOrder},
     route::Routes,
     server::{PoolKey, PostgresServer},
-    service::Service,
+    service::{PostgresUpstream, Service},
 };
 
 /// The order for a scope has changed: the worker has its upstreams do what [`crate::ListenerShared`] says of it now.
@@ -32,14 +33,44 @@ impl PauseNotice {
     }
 }
 
-/// Pauses `scope` at all upstreams of the listener, or ends the pause.
-pub(crate) fn order(service: &Service, scope: &Scope<PoolKey>, is_paused: bool) {
-    service.shared.set_paused(name_of(scope), is_paused);
-    PauseNotice(scope.clone()).follow(service);
-    let (core, name) = (service.sessions.core(), service.sessions.name());
-    for worker in (0..core.workers).filter(|worker| *worker != core.worker) {
-        (core.post)(worker, name, Box::new(PauseNotice(scope.clone())));
+impl PauseOrder {
+    fn scope(&self) -> Scope<PoolKey> {
+        self.database.clone().map_or(Scope::All, Scope::Database)
     }
+
+    /// Carries the order out on the worker of `service`. One of another process comes to each worker.
+    pub(crate) fn carry_out(&self, service: &Service) {
+        service.shared.set_paused(self.database.as_deref(), self.is_paused);
+        PauseNotice(self.scope()).follow(service);
+    }
+}
+
+/// Carries the order out at all upstreams of the listener, and at those of the process before, whose clients may wait.
+///
+/// # Errors
+/// See [`PauseFailure`].
+pub(crate) fn order(service: &Service, order: PauseOrder) -> Result<(), PauseFailure> {
+    let (core, name) = (service.sessions.core(), service.sessions.name());
+    let carry_out = || {
+        order.carry_out(service);
+        for worker in (0..core.workers).filter(|worker| *worker != core.worker) {
+            (core.post)(worker, name, Box::new(PauseNotice(order.scope())));
+        }
+    };
+    service.relay.while_open(carry_out).ok_or(PauseFailure::UpgradeUnderWay)?;
+    match service.relay.forward_pause(ForeignPause { listener: name.clone(), order: order.clone() }) {
+        true => Ok(()),
+        false => Err(PauseFailure::NotForwarded),
+    }
+}
+
+/// Why an order holds not at all, or not everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PauseFailure {
+    /// Nothing was done: the new process would not know of the order.
+    UpgradeUnderWay,
+    /// The order holds here. The process before, which drains, takes no order now.
+    NotForwarded,
 }
 
 /// The database of a scope. `None`: all of them.
@@ -99,27 +130,23 @@ pub(crate) fn count(routes: &Routes) -> usize {
     scopes.map(|scope| name_of(&scope).map(Box::<[u8]>::from)).collect::<HashSet<_>>().len()
 }
 
-/// An upstream, and its scopes that are paused.
-type Paused<'a> = (&'a str, Vec<Scope<PoolKey>>);
-
-/// Pauses the upstreams that came with `now` as those of `before` are. No client has moved to them yet.
+/// Pauses the upstreams that the listener has `now` and did not have `before`. No client has moved to them yet. An upstream that replaces
+/// another one of its name has the pauses of that one already, whichever listener leads there.
 pub(crate) fn keep(before: &Routes, now: &Routes) {
-    let is_kept = |upstream: &Rc<_>| before.upstreams().iter().any(|old| Rc::ptr_eq(old, upstream));
-    let paused: Vec<Paused<'_>> =
-        before.upstreams().iter().map(|upstream| (&*upstream.settings().name, upstream.pauses())).collect();
-    for upstream in now.upstreams().iter().filter(|upstream| !is_kept(upstream)) {
-        inherited(&upstream.settings().name, &paused).iter().for_each(|scope| upstream.pause(scope));
+    let is_known = |upstream: &Rc<PostgresUpstream>| {
+        before.upstreams().iter().any(|old| old.settings().name == upstream.settings().name)
+    };
+    let paused: Vec<_> = before.upstreams().iter().map(|upstream| upstream.pauses()).collect();
+    let everywhere = of_all(&paused);
+    for upstream in now.upstreams().iter().filter(|upstream| !is_known(upstream)) {
+        everywhere.iter().for_each(|scope| upstream.pause(scope));
     }
 }
 
-/// The pauses of an upstream that a reload brings: those of the one that had its name, or else those of the whole listener.
-fn inherited(name: &str, before: &[Paused<'_>]) -> Vec<Scope<PoolKey>> {
-    if let Some((_, scopes)) = before.iter().find(|(old, _)| *old == name) {
-        return scopes.clone();
-    }
-    let Some(((_, first), others)) = before.split_first() else { return Vec::new() };
-    let is_everywhere = |scope: &&Scope<PoolKey>| others.iter().all(|(_, scopes)| scopes.contains(scope));
-    first.iter().filter(is_everywhere).cloned().collect()
+/// The scopes that are paused at each upstream of a listener: those of a PAUSE at its console.
+fn of_all(upstreams: &[Vec<Scope<PoolKey>>]) -> Vec<Scope<PoolKey>> {
+    let Some((first, others)) = upstreams.split_first() else { return Vec::new() };
+    first.iter().filter(|scope| others.iter().all(|scopes| scopes.contains(scope))).cloned().collect()
 }
 
 #[cfg(test)]
@@ -142,14 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_of_a_reload_is_paused_as_the_one_before_it_or_as_the_listener() {
+    fn an_upstream_that_is_new_to_a_listener_is_paused_as_all_others_of_the_listener() {
         let shop = || Scope::Database(b"shop"[..].into());
-        let before = [("main", vec![Scope::All, shop()]), ("reports", vec![shop()])];
-        assert_eq!(inherited("main", &before), [Scope::All, shop()], "other endpoints of one name");
-        assert_eq!(inherited("reports", &before), [shop()]);
-        assert_eq!(inherited("new", &before), [shop()], "PAUSE of a database holds at each upstream of the listener");
-        assert_eq!(inherited("new", &before[..1]), [Scope::All, shop()]);
-        assert!(inherited("new", &[("main", vec![shop()]), ("reports", Vec::new())]).is_empty());
-        assert!(inherited("new", &[]).is_empty());
+        let (main, reports) = (vec![Scope::All, shop()], vec![shop()]);
+        assert_eq!(of_all(&[main.clone(), reports.clone()]), [shop()], "PAUSE holds at each upstream of the listener");
+        assert_eq!(of_all(std::slice::from_ref(&main)), main);
+        assert!(of_all(&[reports, Vec::new()]).is_empty());
+        assert!(of_all(&[]).is_empty());
     }
 }

@@ -19,7 +19,7 @@ use weir_postgres_session::{
     checkin::Verdict,
     io::ToServer,
     reported_name,
-    server_login::{Failure, Progress, ServerFacts, ServerIdentity, ServerLogin, Step, TlsMode},
+    server_login::{BindingMode, Failure, Progress, ServerFacts, ServerIdentity, ServerLogin, Step, TlsMode},
     users::Credential,
 };
 use weir_sasl::{ChannelBinding, KeyCache, limits::NONCE_RANDOM_BYTES};
@@ -30,6 +30,7 @@ use weir_upstream::{
 
 use crate::{
     derivation::derive,
+    entropy,
     listen::Hubs,
     role::RoleWatch,
     settings::{AuthQuerySettings, PostgresDatabaseSettings, PostgresUpstreamSettings, TargetSessionAttrs},
@@ -57,6 +58,7 @@ struct Identity {
     database: Box<[u8]>,
     user: Box<[u8]>,
     credential: Credential,
+    binding: BindingMode,
     /// Longest time of a statement, if its connections run auth queries. No client ever has one of them.
     lookup_timeout: Option<Duration>,
 }
@@ -78,16 +80,16 @@ impl PoolKey {
         match of_entry.or_else(|| Some((settings.user.as_ref()?, &settings.password))) {
             Some((user, password)) => {
                 let password = password.clone().map_or(Credential::None, Credential::Password);
-                Self::with(name, real, user.as_bytes(), password, None)
+                Self::with(name, real, user.as_bytes(), password, settings.channel_binding, None)
             }
-            None => Self::with(name, real, user, credential, None),
+            None => Self::with(name, real, user, credential, settings.channel_binding, None),
         }
     }
 
-    /// The pool of the connections that run auth queries.
-    pub(crate) fn of_lookups(settings: &AuthQuerySettings) -> Self {
+    /// The pool of the connections that run auth queries, at an upstream with this binding.
+    pub(crate) fn of_lookups(settings: &AuthQuerySettings, binding: BindingMode) -> Self {
         let (database, user) = (settings.database.as_bytes(), settings.user.as_bytes());
-        Self::with(database, database, user, settings.credential.clone(), Some(settings.timeout))
+        Self::with(database, database, user, settings.credential.clone(), binding, Some(settings.timeout))
     }
 
     fn with(
@@ -95,6 +97,7 @@ impl PoolKey {
         database: &[u8],
         user: &[u8],
         credential: Credential,
+        binding: BindingMode,
         lookup_timeout: Option<Duration>,
     ) -> Self {
         static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -105,6 +108,7 @@ impl PoolKey {
             database: database.into(),
             user: user.into(),
             credential,
+            binding,
             lookup_timeout,
         }))
     }
@@ -119,6 +123,7 @@ impl PoolKey {
 
     fn identity(&self) -> ServerIdentity {
         let mut identity = ServerIdentity::new(&self.0.user, &self.0.database, self.0.credential.clone());
+        identity.binding = self.0.binding;
         if let Some(timeout) = self.0.lookup_timeout {
             // No setting of a client comes here, and no schema but the system's is searched (CVE-2025-12819).
             let timeout = timeout.as_millis().max(1).to_string();
@@ -192,7 +197,8 @@ impl PostgresServer {
         let user = self.settings.user.as_deref().unwrap_or_default();
         let database = self.settings.database.as_deref().unwrap_or("postgres");
         let credential = self.settings.password.clone().map_or(Credential::None, Credential::Password);
-        ServerIdentity::new(user.as_bytes(), database.as_bytes(), credential)
+        let own = ServerIdentity::new(user.as_bytes(), database.as_bytes(), credential);
+        ServerIdentity { binding: self.settings.channel_binding, ..own }
     }
 
     /// Keys that its passwords have led to.
@@ -360,7 +366,9 @@ pub(crate) async fn log_in(
     keys: &RefCell<KeyCache>,
 ) -> Result<ServerFacts, LoginError> {
     let mut random = [0; NONCE_RANDOM_BYTES];
-    aws_lc_rs::rand::fill(&mut random).map_err(|_| io::Error::other("the system has no randomness"))?;
+    if !entropy::fill(&mut random) {
+        return Err(io::Error::other("the system has no randomness").into());
+    }
     let mut login = ServerLogin::new(ServerIdentity { tls: tls_mode(target), ..identity }, &random);
     stream.output.with(|out| login.start(out));
     let mut input = Vec::new();

@@ -23,7 +23,7 @@ use crate::{
     metrics::{CancelOutcome, ListenerMetrics},
     pauses::{self, PauseNotice},
     penalty::Penalties,
-    relay::CancelRelay,
+    relay::{PauseOrder, UpgradeRelay},
     route::Routes,
     rules::Judges,
     server::{DERIVED_KEYS_MAX, PostgresServer},
@@ -58,6 +58,20 @@ impl Made {
         let routes = Rc::new(Routes::new(&settings, upstreams));
         let settings = Rc::new(settings);
         Self { routes, file: settings.clone(), settings, policy: Arc::new(policy) }
+    }
+
+    /// A change of the console's.
+    fn set(&mut self, request: &SetRequest) {
+        let settings = request.apply(&self.settings, &self.file);
+        self.routes = Rc::new(Routes::new(&settings, self.routes.upstreams().to_vec()));
+        self.settings = Rc::new(settings);
+    }
+
+    /// What SET has changed in the process before.
+    fn set_as_before(&mut self, shared: &ListenerShared) {
+        let changes = shared.standing_orders().settings.into_iter();
+        let requests = changes.filter_map(|(name, value)| SetRequest::of_process_before(&name, value));
+        requests.for_each(|request| self.set(&request));
     }
 }
 
@@ -105,7 +119,7 @@ pub struct Service {
     /// Keys that passwords of clients have led to.
     pub(crate) keys: RefCell<KeyCache>,
     pub(crate) penalties: Penalties,
-    relay: CancelRelay,
+    pub(crate) relay: UpgradeRelay,
     pub(crate) judges: Judges,
     /// Users that the server knows.
     pub(crate) lookups: Lookups,
@@ -117,7 +131,7 @@ pub struct Service {
 impl Service {
     /// A listener with its settings and the upstreams that they name, in the same order.
     pub fn new(
-        (core, share, shared, relay): (CoreShare, Rc<WorkerShare>, Arc<ListenerShared>, CancelRelay),
+        (core, share, shared, relay): (CoreShare, Rc<WorkerShare>, Arc<ListenerShared>, UpgradeRelay),
         listener: ListenerSettings,
         settings: PostgresListenerSettings,
         upstreams: Vec<Rc<PostgresUpstream>>,
@@ -125,6 +139,8 @@ impl Service {
         if core.worker == 0 {
             derive(&settings.users);
         }
+        let mut made = Made::new(&listener, settings, upstreams);
+        made.set_as_before(&shared);
         Rc::new(Self {
             share,
             metrics: ListenerMetrics::new(&core, &listener.name),
@@ -136,7 +152,7 @@ impl Service {
             keys: RefCell::new(KeyCache::new(DERIVED_KEYS_MAX, *random_bytes())),
             penalties: Penalties::default(),
             lookups: Lookups::default(),
-            made: RefCell::new(Made::new(&listener, settings, upstreams)),
+            made: RefCell::new(made),
             replaced: Cell::new(0),
             sessions: Sessions::new(core, listener),
         })
@@ -159,6 +175,7 @@ impl Service {
         settings.users.adopt(&self.settings().users);
         if self.sessions.core().worker == 0 {
             derive(&settings.users);
+            self.shared.forget_set();
         }
         let before = self.routes();
         *self.made.borrow_mut() = Made::new(&listener, settings, upstreams);
@@ -166,14 +183,6 @@ impl Service {
         self.lookups.clear();
         self.sessions.update(listener);
         self.sessions.wake_all();
-    }
-
-    /// A change of the console's.
-    fn set(&self, request: &SetRequest) {
-        let mut made = self.made.borrow_mut();
-        let settings = request.apply(&made.settings, &made.file);
-        made.routes = Rc::new(Routes::new(&settings, made.routes.upstreams().to_vec()));
-        made.settings = Rc::new(settings);
     }
 
     pub(crate) fn settings(&self) -> Rc<PostgresListenerSettings> {
@@ -253,9 +262,11 @@ impl weir_listener::Service for Service {
         } else if let Some(request) = message.downcast_ref::<InventoryRequest>() {
             request.report(self);
         } else if let Some(request) = message.downcast_ref::<SetRequest>() {
-            self.set(request);
+            self.made.borrow_mut().set(request);
         } else if let Some(notice) = message.downcast_ref::<PauseNotice>() {
             notice.follow(self);
+        } else if let Some(order) = message.downcast_ref::<PauseOrder>() {
+            order.carry_out(self);
         }
     }
 

@@ -7,6 +7,7 @@ use weir_postgres_session::users::{User, Users};
 pub use weir_postgres_session::{
     PoolMode, SessionSettings,
     hba::{Method, Name, Rule, Rules, Transport},
+    server_login::BindingMode,
     users::{AUTH_QUERY, Credential, UserlistError, userlist},
 };
 use weir_sasl::{Mechanism, ScramVerifier};
@@ -74,6 +75,8 @@ pub struct PostgresListenerSettings {
     pub idle_transaction_timeout: Option<Duration>,
     /// Longest silence of a client outside of a transaction; `None`: no limit.
     pub client_idle_timeout: Option<Duration>,
+    /// A statement that takes so long at its server is logged; `None`: none is. PostgreSQL's `log_min_duration_statement`.
+    pub log_min_duration_statement: Option<Duration>,
 }
 
 impl PostgresListenerSettings {
@@ -85,6 +88,7 @@ impl PostgresListenerSettings {
             query_timeout: self.query_timeout,
             idle_transaction_timeout: self.idle_transaction_timeout,
             client_idle_timeout: self.client_idle_timeout,
+            log_min_duration: self.log_min_duration_statement,
             ..SessionSettings::default()
         }
     }
@@ -135,6 +139,8 @@ pub struct PostgresUpstreamSettings {
     pub password: Option<Secret>,
     /// The database at the servers; `None`: that of the client.
     pub database: Option<String>,
+    /// Whether a login is bound to its TLS.
+    pub channel_binding: BindingMode,
     /// Makes a server clean that a client has left in another state; `None`: what the gateway knows to be necessary.
     pub server_reset_query: Option<String>,
     /// Which of the servers take sessions.

@@ -12,6 +12,8 @@ use std::{
 use weir_base::time::Time;
 use weir_postgres_codec::sqlstate;
 
+use crate::console::set::SetRequest;
+
 /// Databases of a listener without an entry of the configuration that have figures of their own. Default 64; those of all further ones
 /// are of `other`. Clients choose the names, and every name costs a series of each metric per worker. Those of entries do not count.
 const DATABASES_MAX: usize = 64;
@@ -31,9 +33,21 @@ pub struct ListenerShared {
     disabled: Mutex<BTreeSet<Box<[u8]>>>,
     /// The last orders of PAUSE and RESUME. `None`: all databases.
     paused: Mutex<BTreeSet<Option<Box<[u8]>>>>,
+    /// Settings that SET has changed since the last reload.
+    set: Mutex<BTreeMap<Box<str>, Option<Duration>>>,
     is_closed: AtomicBool,
     labels: Mutex<Labels>,
     periods: Mutex<Periods>,
+}
+
+/// Orders of the console for one listener that an upgrade carries to the new process. Pauses are those of upstreams: see
+/// [`crate::PausedDatabases`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StandingOrders {
+    /// Databases that DISABLE has closed, as clients name them.
+    pub disabled: Vec<Box<[u8]>>,
+    /// Settings that SET has changed, and their values; `None`: no limit.
+    pub settings: Vec<(Box<str>, Option<Duration>)>,
 }
 
 /// The names under which figures of databases are.
@@ -82,6 +96,36 @@ impl ListenerShared {
     /// The last order for that database, or for all, is a PAUSE.
     pub(crate) fn is_paused(&self, database: Option<&[u8]>) -> bool {
         lock(&self.paused).iter().any(|own| own.as_deref() == database)
+    }
+
+    /// SET has changed a setting; `None`: no limit.
+    pub(crate) fn note_set(&self, name: &str, value: Option<Duration>) {
+        lock(&self.set).insert(name.into(), value);
+    }
+
+    /// The settings of the file hold again.
+    pub(crate) fn forget_set(&self) {
+        lock(&self.set).clear();
+    }
+
+    /// The orders of the console for this listener that hold, for the process after this one.
+    #[must_use]
+    pub fn standing_orders(&self) -> StandingOrders {
+        StandingOrders {
+            disabled: lock(&self.disabled).iter().cloned().collect(),
+            settings: lock(&self.set).iter().map(|(name, value)| (name.clone(), *value)).collect(),
+        }
+    }
+
+    /// Goes on with orders of the process before. To be called before the listener is made. Returns the names of the settings that SET
+    /// does not change here, or not so far.
+    pub fn go_on_with(&self, orders: StandingOrders) -> Vec<Box<str>> {
+        lock(&self.disabled).extend(orders.disabled);
+        let is_taken =
+            |(name, value): &(Box<str>, Option<Duration>)| SetRequest::of_process_before(name, *value).is_some();
+        let (taken, refused): (Vec<_>, Vec<_>) = orders.settings.into_iter().partition(is_taken);
+        lock(&self.set).extend(taken);
+        refused.into_iter().map(|(name, _)| name).collect()
     }
 
     /// Why no client of that database logs in now: SQLSTATE and text.
@@ -216,5 +260,21 @@ mod tests {
         assert!(shared.is_disabled(b"shop") && !shared.is_disabled(b"other"));
         shared.enable(b"shop");
         assert!(!shared.is_disabled(b"shop"));
+    }
+
+    #[test]
+    fn the_process_after_goes_on_with_what_is_disabled_and_set() {
+        let (old, new) = (ListenerShared::default(), ListenerShared::default());
+        old.disable(b"shop");
+        old.note_set("query_timeout", None);
+        old.note_set("query_wait_timeout", Some(Duration::from_secs(3)));
+        let mut orders = old.standing_orders();
+        orders.settings.push(("of_another_program".into(), None));
+        assert_eq!(new.go_on_with(orders), [Box::<str>::from("of_another_program")]);
+        assert!(new.is_disabled(b"shop"));
+        assert_eq!(new.standing_orders(), old.standing_orders());
+        old.enable(b"shop");
+        old.forget_set();
+        assert_eq!(old.standing_orders(), StandingOrders::default());
     }
 }

@@ -11,10 +11,15 @@ const PORT: &str = "select current_setting('port')";
 
 /// Reads go to one connection of the standby, writes to four of the primary. The access log is in the folder.
 fn gateway(primary: &Postgres, standby: &Postgres, folder: &tempfile::TempDir) -> Gateway {
-    let login = |attrs: &str, pool_size: u32| {
+    gateway_with(primary, standby, folder, USER)
+}
+
+/// The same with another login for reads.
+fn gateway_with(primary: &Postgres, standby: &Postgres, folder: &tempfile::TempDir, reads_as: &str) -> Gateway {
+    let login = |user: &str, attrs: &str, pool_size: u32| {
         let password = password(folder);
         format!(
-            "[upstream.postgres]\nuser = \"{USER}\"\npassword = {password}\nrole_interval = \"200ms\"\n\
+            "[upstream.postgres]\nuser = \"{user}\"\npassword = {password}\nrole_interval = \"200ms\"\n\
              pool_size = {pool_size}\ntarget_session_attrs = \"{attrs}\"\n"
         )
     };
@@ -23,12 +28,12 @@ fn gateway(primary: &Postgres, standby: &Postgres, folder: &tempfile::TempDir) -
     let reads = format!(
         "[[upstream]]\nname = \"reads\"\nendpoints = [\"{}\"]\n{}",
         standby.address.text(),
-        login("prefer-standby", 1)
+        login(reads_as, "prefer-standby", 1)
     );
     let log = format!("[telemetry.access_log]\ntarget = \"file:{}\"\nsample = 1.0\n", log_file(folder).display());
     let servers = [primary, standby].map(|server| &server.address);
     let config = Config { protocol: "postgres", ..Config::to_all(servers) };
-    let config = config.listener(listener).upstream(&format!("{}{reads}", login("primary", 4)));
+    let config = config.listener(listener).upstream(&format!("{}{reads}", login(USER, "primary", 4)));
     let gateway = Gateway::start(config.tables(&log));
     until_true("a read at the standby", || sql(&gateway, USER, PORT) == standby.port().to_string());
     gateway
@@ -101,6 +106,35 @@ fn reads_wait_for_a_full_standby_while_the_primary_serves_writes_and_each_wait_n
     }
     assert!(writer.reply().expect("a reply").errors.is_empty());
     until_true("nothing waits", || waits(&gateway).is_empty());
+}
+
+#[test]
+fn a_client_that_waits_to_read_counts_in_the_row_of_that_pool_alone() {
+    let (primary, standby) = pair();
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = gateway_with(&primary, &standby, &folder, "postgres");
+    let mut keeper = connect(&gateway, "keeper");
+    for text in ["begin read only", PORT] {
+        keeper.query(text).expect("a reply");
+    }
+    let mut readers = [connect(&gateway, "reader"), connect(&gateway, "reader")];
+    for reader in &mut readers {
+        reader.send(&query(PORT)).expect("sent");
+    }
+    until_true("both wait", || waits(&gateway).len() == 2);
+    let pools = console(&gateway, "SHOW POOLS").expect("rows");
+    let clients = |user: &str| {
+        let rows: Vec<Vec<_>> = pools.lines().map(|line| line.split('|').collect()).collect();
+        let own: Vec<_> = rows.iter().filter(|row| (row[0], row[1]) == (USER, user)).collect();
+        assert_eq!(own.len(), 1, "one row of a name: {pools}");
+        (own[0][2].to_owned(), own[0][3].to_owned())
+    };
+    assert_eq!(clients("postgres"), ("0".into(), "2".into()), "{pools}");
+    assert_eq!(clients(USER), ("1".into(), "0".into()), "the keeper: {pools}");
+    keeper.query("commit").expect("a reply");
+    for reader in &mut readers {
+        assert_eq!(reader.reply().expect("a reply").rows, [[standby.port().to_string()]]);
+    }
 }
 
 #[test]

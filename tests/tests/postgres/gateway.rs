@@ -5,8 +5,11 @@ use std::time::{Duration, Instant};
 
 use weir_tests::deadline::until_true;
 use weir_tests::gateway::{Config, Gateway, secret_file};
+use weir_tests::postgres::torture::wire::{Wire, message, parse, run};
 use weir_tests::postgres::{Major, PASSWORD, Pgbench, Postgres, Protocol, USER, prepare};
 use weir_tests::stream::Address;
+
+use super::routing::console;
 
 /// In front of `server`, which the gateway logs in at with SCRAM; clients are believed.
 pub(crate) fn before(server: &Postgres, folder: &std::path::Path, listener: &str, upstream: &str) -> Config {
@@ -76,6 +79,56 @@ fn pgbench_runs_in_its_three_protocols_over_fewer_servers_than_clients() {
         assert!((1..=4).contains(&servers), "{servers} of at most 4 servers, with {workers} workers");
         assert!(gateway.metric("weir_postgres_transactions_total") >= 3_200.0);
     }
+}
+
+/// pgbench waits for the reply to each Parse, and its other clients with it: one of them may have the only server in its transaction, and
+/// a server may have the statement by a client of another worker.
+#[test]
+fn prepared_transactions_of_more_clients_than_servers_do_not_wait_for_each_other_on_two_workers() {
+    let server = Postgres::start(Major::Fifteen);
+    prepare(&server, USER, 1);
+    let folder = tempfile::tempdir().expect("a folder");
+    let limits = "query_wait_timeout = \"5s\"";
+    for pool_size in [1, 2] {
+        let upstream = format!("pool_size = {pool_size}");
+        let gateway = Gateway::start(before(&server, folder.path(), limits, &upstream).workers(2));
+        // Each of the two workers has a greeting of the server: a login waits as well.
+        for _ in 0..4 {
+            sql(&gateway, "select 1");
+        }
+        let words = vec!["-j".to_owned(), "1".to_owned()];
+        let run = Pgbench { protocol: Protocol::Prepared, clients: 6, transactions: 20, words };
+        let figures = run.run(gateway.address.tcp().port(), USER);
+        let figures = figures.unwrap_or_else(|error| panic!("{pool_size} servers: {error}\n{}", gateway.log()));
+        assert_eq!((figures.transactions, figures.failed), (120, 0), "{pool_size} servers");
+    }
+}
+
+#[test]
+fn a_table_that_is_temporary_by_a_path_of_a_parameter_stays_with_its_client() {
+    let server = Postgres::start(Major::Fifteen);
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start(before(&server, folder.path(), "", "pool_size = 1"));
+    let mut client = Wire::connect(gateway.address.tcp().port(), USER, USER, "temporary").expect("a login");
+    let path = "select set_config('search_path', $1, true)";
+    for create in ["create table leaked (n int)", "select 1 as n into leaked", "create view leaked as select 1 as n"] {
+        assert!(client.query("begin").expect("a reply").errors.is_empty());
+        let batch = [parse("", path), run("", &["pg_temp"]), message(b'S', b"")].concat();
+        client.send(&batch).expect("sent");
+        assert!(client.reply().expect("a reply").errors.is_empty());
+        let ended = client.query(&format!("{create}; commit")).expect("a reply");
+        assert!(ended.errors.is_empty(), "{create}: {:?}", ended.errors);
+        let pins = console(&gateway, "show pins").expect("rows");
+        assert!(pins.contains("temporary_table"), "{create}: {pins}");
+        assert_eq!(client.query("select n from pg_temp.leaked limit 1").expect("a reply").state(), "", "{create}");
+        client.query("discard all").expect("a reply");
+        assert_eq!(sql(&gateway, "select to_regclass('pg_temp.leaked') is null"), "t", "{create}");
+    }
+    // The path alone pins nothing, nor does a table that was there.
+    let batch = [parse("", path), run("", &["public"]), message(b'S', b"")].concat();
+    client.send(&batch).expect("sent");
+    assert!(client.reply().expect("a reply").errors.is_empty());
+    assert_eq!(sql(&gateway, "select 7"), "7", "the only server is free");
 }
 
 #[test]

@@ -22,5 +22,6 @@ mod reads;
 mod routing;
 mod rules;
 mod servers;
+mod slow;
 mod torture;
 mod upgrades;

@@ -88,6 +88,13 @@ fn write(event: LogEvent, suppressed: u64) {
             upstream = %event.upstream, endpoint = %event.endpoint, change = event.change.as_str(),
             reason = event.reason, detail = event.detail.as_deref().unwrap_or_default(), suppressed, "upstream"
         ),
+        // Clients choose the names: they are written as quoted texts.
+        LogEvent::Slow(slow) => tracing::warn!(
+            listener = %slow.listener, peer = %slow.peer, connection = slow.connection, user = ?slow.user,
+            database = ?slow.database, class = slow.class.unwrap_or("-"),
+            fingerprint = slow.fingerprint.map_or_else(|| "-".to_owned(), |number| format!("{number:016x}")),
+            duration_ms = slow.duration.as_millis() as u64, suppressed, "slow statement"
+        ),
         // At the level of the lines that it stands for: a log without it would lose their number.
         LogEvent::Suppressed(tail) if tail.reason == UpstreamChange::Up.as_str() => {
             tracing::info!(of = %tail.of, reason = tail.reason, count = tail.count, "lines suppressed");

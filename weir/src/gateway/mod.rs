@@ -3,7 +3,6 @@
 mod acceptor;
 mod access_log;
 mod admin;
-mod cancels;
 mod certificates;
 mod connections;
 mod core;
@@ -17,7 +16,9 @@ mod log;
 mod orders;
 mod plan;
 mod protocols;
+mod relaying;
 mod responses;
+mod standing;
 mod threshold;
 mod upgrading;
 mod watch;
@@ -42,7 +43,7 @@ use weir_base::{
 use weir_config::{Change, Diagnostics, Snapshot, TelemetrySettings, diff, surroundings::Running};
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, mailbox::Inbox, net};
 use weir_listener::{Admission, ConnectionTable, CoreShare, Orders, Post, StageSample};
-use weir_postgres::CancelRelay;
+use weir_postgres::UpgradeRelay;
 use weir_telemetry::{
     EventLog, Registry, SharedGauge, catalog,
     log::{LogReader, LogWriter, log_ring},
@@ -171,14 +172,14 @@ impl Gateway {
         let (mailboxes, inboxes) = mailboxes(count);
         let states: Vec<Arc<WorkerState>> = (0..count).map(|_| Arc::default()).collect();
         let balancer = Arc::new(Balancer::new(states.clone()));
-        let cancels = CancelRelay::new(inheritance.restart_epoch);
+        let relay = UpgradeRelay::new(inheritance.restart_epoch);
         let shared = WorkersShare {
             registry: registry.clone(),
             bytes: bytes.clone(),
             table: table.clone(),
             mailboxes: mailboxes.clone(),
             balancer: balancer.clone(),
-            protocols: ProcessProtocols::new(&snapshot, cancels.clone(), spend.clone()),
+            protocols: ProcessProtocols::new(&snapshot, relay.clone(), spend.clone()),
             orders: Orders::default(),
         };
         let orders = shared.orders.clone();
@@ -210,7 +211,7 @@ impl Gateway {
             loads: Mutex::default(),
             errors: Mutex::default(),
             first: snapshot,
-            upgrading: Upgrading::new(inheritance, &registry, cancels),
+            upgrading: Upgrading::new(inheritance, &registry, relay),
             balancer,
             spend,
             registry,

@@ -12,7 +12,7 @@ use weir_ai::Spend;
 use weir_base::time::Time;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_listener::{CoreShare, Service, settings::ListenerSettings};
-use weir_postgres::{CancelRelay, WorkerShare};
+use weir_postgres::{Proofs, UpgradeRelay, WorkerShare};
 use weir_redis::{Insight, InsightShare, RedisShare};
 use weir_upstream::{EndpointShare, ExclusiveUpstream, Multiplexer, UpstreamMetrics, settings::UpstreamSettings};
 
@@ -24,14 +24,21 @@ use crate::upgrade::connection::SessionFields;
 pub struct ProcessProtocols {
     insight: weir_redis::insight::settings::InsightSettings,
     insight_share: Arc<InsightShare>,
-    cancels: CancelRelay,
+    relay: UpgradeRelay,
+    proofs: Arc<Proofs>,
     spend: Arc<Spend>,
 }
 
 impl ProcessProtocols {
     /// The state at the start of a process. `spend`: the budgets of AI listeners.
-    pub fn new(snapshot: &Snapshot, cancels: CancelRelay, spend: Arc<Spend>) -> Self {
-        Self { insight: insight_settings(snapshot), insight_share: Arc::default(), cancels, spend }
+    pub fn new(snapshot: &Snapshot, relay: UpgradeRelay, spend: Arc<Spend>) -> Self {
+        Self {
+            insight: insight_settings(snapshot),
+            insight_share: Arc::default(),
+            relay,
+            proofs: Arc::default(),
+            spend,
+        }
     }
 
     /// The state of one worker.
@@ -39,7 +46,8 @@ impl ProcessProtocols {
         let seed = Time::now().as_nanos() ^ (worker as u64) << 48;
         let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker, seed));
         let redis = RedisShare { waiting: Rc::default(), insight };
-        WorkerProtocols { worker, redis, postgres: Rc::default(), cancels: self.cancels, spend: self.spend }
+        let postgres = Rc::new(WorkerShare::with_proofs(self.proofs));
+        WorkerProtocols { worker, redis, postgres, relay: self.relay, spend: self.spend }
     }
 }
 
@@ -48,8 +56,8 @@ pub struct WorkerProtocols {
     pub worker: usize,
     pub redis: RedisShare,
     pub postgres: Rc<WorkerShare>,
-    /// The way of cancel requests to the process before.
-    pub cancels: CancelRelay,
+    /// The link between the processes of an upgrade.
+    pub relay: UpgradeRelay,
     /// The budgets of the process. At an upgrade they are there when the first listener is made.
     pub spend: Arc<Spend>,
 }

@@ -16,7 +16,7 @@ use socket2::Socket;
 use weir_admin::AdminStopper;
 use weir_engine::{handover::Channel, net};
 use weir_listener::Source;
-use weir_postgres::{CancelRelay, PausedDatabases};
+use weir_postgres::UpgradeRelay;
 use weir_telemetry::{Registry, catalog};
 
 use super::{
@@ -26,13 +26,15 @@ use super::{
     lock,
     plan::{Mail, Moved},
     protocols,
+    standing::GateGuard,
 };
 use crate::{
     systemd,
     upgrade::{
         Inheritance,
         connection::MovedConnection,
-        message::{Message, PROTOCOL, Pause, SocketOf},
+        message::{Message, PROTOCOL, SocketOf},
+        orders::Order,
         predecessor,
         program::Program,
         successor::Successor,
@@ -74,8 +76,10 @@ pub struct Upgrading {
     is_handed_over: AtomicBool,
     /// To the new process, which learns from its end that this one has ended.
     successor: Mutex<Option<Arc<Channel>>>,
-    /// The way of cancel requests to the process before.
-    pub(super) cancels: CancelRelay,
+    /// The link to the process before: cancel requests and orders.
+    pub(super) relay: UpgradeRelay,
+    /// The process before takes orders for its clients.
+    pub(super) takes_orders: bool,
 }
 
 /// The admin server's socket, and the way to stop it for another process.
@@ -87,7 +91,11 @@ struct Admin {
 }
 
 impl Upgrading {
-    pub(super) fn new(inheritance: &Inheritance, registry: &Registry, cancels: CancelRelay) -> Self {
+    pub(super) fn new(inheritance: &Inheritance, registry: &Registry, relay: UpgradeRelay) -> Self {
+        if inheritance.predecessor.is_some() {
+            // Until the process before can be told.
+            relay.close_gate(|| {});
+        }
         let shared = registry.shared();
         shared.gauge(&catalog::RESTART_EPOCH, &[]).set(inheritance.restart_epoch as i64);
         // Each was done by a process that is gone, and its counter with it.
@@ -102,7 +110,8 @@ impl Upgrading {
             is_cancelled: AtomicBool::new(false),
             is_handed_over: AtomicBool::new(false),
             successor: Mutex::new(None),
-            cancels,
+            relay,
+            takes_orders: inheritance.takes_orders,
         }
     }
 
@@ -143,19 +152,20 @@ impl Gateway {
         let (gateway, channel) = (self.clone(), Arc::new(channel));
         // Not joined: it may wait as long as the process lives.
         let watch = thread::Builder::new().name("predecessor".into()).spawn(move || {
-            let cancels = gateway.send_cancels(channel.clone());
+            let cancels = gateway.send_to_predecessor(channel.clone());
             predecessor::take_messages(
                 &channel,
                 |connection, socket| gateway.adopt(connection, socket),
                 |number| cancels.over(number),
             );
-            gateway.upgrading.cancels.connect(None);
+            gateway.upgrading.relay.connect(None);
             cancels.end();
             gateway.upgrading.is_predecessor_gone.store(true, Ordering::Relaxed);
             tracing::info!(pid = gateway.upgrading.predecessor, "the process before this one has ended");
         });
         if let Err(error) = watch {
             tracing::error!(%error, "cannot watch the process before this one; it is taken for gone");
+            self.upgrading.relay.open_gate();
             self.upgrading.is_predecessor_gone.store(true, Ordering::Relaxed);
         }
     }
@@ -249,11 +259,15 @@ impl Gateway {
             pid: std::process::id(),
             restart_epoch: self.restart_epoch(),
             next_connection_id: self.table.next_id(),
+            takes_orders: true,
         };
         let mut successor = Successor::start(program, hello, &sockets, limit, cancelled)?;
         drop(sockets);
         let wants = successor.wait_ready()?;
-        let (pid, channel) = self.let_serve(successor, wants.state.as_deref())?;
+        // An order of operators in this time would hold in this process alone.
+        let gate = GateGuard::close(&self.upgrading.relay, || self.standing_orders());
+        let (pid, channel) = self.let_serve(successor, wants.state.as_deref(), gate.orders.clone())?;
+        gate.stay_closed();
         // From here on there is no way back, and nothing left that can fail.
         *lock(&self.upgrading.successor) = Some(channel.clone());
         self.upgrading.is_handed_over.store(true, Ordering::Relaxed);
@@ -262,7 +276,7 @@ impl Gateway {
             listening.iter().filter(is_at).map(|(name, _)| name.clone()).collect()
         };
         let (untaken, movable) = (names(&wants.untaken), names(&wants.movable));
-        self.receive_cancels(&channel, &listening);
+        self.receive_from_successor(&channel, &listening);
         let departures = self.send_departures(channel, &listening);
         self.send_to_workers(|| Mail::HandOver {
             untaken: untaken.clone(),
@@ -278,12 +292,17 @@ impl Gateway {
 
     /// Lets the new process serve, and hands it the journal of budgets if it has the same. If it does not serve, it has ended when this
     /// returns, and the journal comes back.
-    fn let_serve(&self, successor: Successor<'_>, state: Option<&str>) -> Result<(u32, Arc<Channel>), String> {
+    fn let_serve(
+        &self,
+        successor: Successor<'_>,
+        state: Option<&str>,
+        orders: Vec<Order>,
+    ) -> Result<(u32, Arc<Channel>), String> {
         let is_handed_over = state.is_some_and(|state| self.spend.state().is_some_and(|own| own == Path::new(state)));
         if is_handed_over {
             self.spend.cede()?;
         }
-        let served = successor.serves(self.pauses());
+        let served = successor.serves(orders);
         match &served {
             Ok(_) if is_handed_over => self.spend.end_lease(),
             Err(_) if is_handed_over => self.spend.reclaim(),
@@ -303,32 +322,6 @@ impl Gateway {
     /// The directory of the budgets, for the process before.
     pub fn budget_state(&self) -> Option<String> {
         self.spend.state().map(|state| state.display().to_string())
-    }
-
-    /// The pauses that hold at the upstreams.
-    fn pauses(&self) -> Vec<Pause> {
-        let plan = self.plan.load();
-        let paused = plan.shares.iter().map(|(name, shares)| (name, PausedDatabases::of(shares)));
-        let pause = |(name, paused): (&Arc<str>, PausedDatabases)| Pause {
-            upstream: name.to_string(),
-            is_all: paused.is_all,
-            databases: paused.names.into_iter().map(Vec::from).collect(),
-        };
-        paused.filter(|(_, paused)| !paused.is_empty()).map(pause).collect()
-    }
-
-    /// Pauses upstreams as the process before had those of the same names. Nothing is accepted yet.
-    pub fn go_on_with(&self, pauses: Vec<Pause>) {
-        let plan = self.plan.load();
-        for Pause { upstream, is_all, databases } in pauses {
-            let Some(shares) = plan.shares.get(&*upstream) else {
-                tracing::warn!(upstream, "a pause of the process before ends: the configuration has no such upstream");
-                continue;
-            };
-            let names = databases.into_iter().map(Vec::into_boxed_slice).collect();
-            PausedDatabases { is_all, names }.hold(shares);
-            tracing::info!(upstream, "paused as in the process before: RESUME ends it");
-        }
     }
 
     /// Sends connections to the new process: where the workers put them.

@@ -8,7 +8,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use weir_engine::handover::{Channel, DESCRIPTORS_MAX, Received};
 
-use super::connection::MovedConnection;
+use super::{
+    connection::MovedConnection,
+    orders::{Order, Pause},
+};
 
 /// Version of this vocabulary. A new field needs no new version, a new meaning does.
 pub const PROTOCOL: u32 = 1;
@@ -30,6 +33,9 @@ pub enum Message {
         restart_epoch: u64,
         /// The number that its next connection will get.
         next_connection_id: u64,
+        /// It takes [`Message::Paused`] while it drains. A process of an older version does not.
+        #[serde(default)]
+        takes_orders: bool,
     },
     /// Listening sockets, in the order of the descriptors.
     Sockets {
@@ -52,9 +58,17 @@ pub enum Message {
     },
     /// The new process shall serve.
     Take {
-        /// Orders of operators that hold. A process of an older version has none.
+        /// Pauses that hold. A process of an older version has none.
         #[serde(default)]
         pauses: Vec<Pause>,
+        /// So many [`Message::Orders`] follow, which the new process takes before it serves. One of an older version ignores them.
+        #[serde(default)]
+        more: u32,
+    },
+    /// Further orders of operators that hold.
+    Orders {
+        /// The orders.
+        orders: Vec<Order>,
     },
     /// It does.
     Serving,
@@ -76,22 +90,20 @@ pub enum Message {
         /// Its number.
         number: u64,
     },
+    /// PAUSE or RESUME at the new process, for the clients of the old one.
+    Paused {
+        /// The address of the listener that the order came to.
+        bind: String,
+        /// The database, as bytes; `None`: all.
+        database: Option<Vec<u8>>,
+        /// PAUSE.
+        is_paused: bool,
+    },
     /// The new process will not serve.
     Failed {
         /// Why not.
         reason: String,
     },
-}
-
-/// The databases of an upstream that PAUSE stops. All pauses fit in one message, or else the upgrade fails.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pause {
-    /// The name of the upstream.
-    pub upstream: String,
-    /// All its databases.
-    pub is_all: bool,
-    /// Names of databases, as bytes.
-    pub databases: Vec<Vec<u8>>,
 }
 
 /// The secret of a cancel key. It is not shown.
@@ -198,10 +210,11 @@ mod tests {
     fn the_order_to_serve_is_understood_by_older_and_by_newer_programs() {
         // The words of a program without pauses, which ignores fields that it does not know.
         let taken: Message = serde_json::from_str("{\"kind\":\"take\"}").expect("understood");
-        assert_eq!(taken, Message::Take { pauses: Vec::new() });
+        assert_eq!(taken, Message::Take { pauses: Vec::new(), more: 0 });
         let pauses = vec![Pause { upstream: "main".into(), is_all: false, databases: vec![b"sh\xffop".to_vec()] }];
-        let text = serde_json::to_string(&Message::Take { pauses: pauses.clone() }).expect("a text");
-        assert_eq!(serde_json::from_str::<Message>(&text).expect("understood"), Message::Take { pauses });
+        let take = Message::Take { pauses, more: 2 };
+        let text = serde_json::to_string(&take).expect("a text");
+        assert_eq!(serde_json::from_str::<Message>(&text).expect("understood"), take);
     }
 
     #[test]

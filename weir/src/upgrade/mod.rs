@@ -5,6 +5,7 @@
 //! | `program` | which file is started |
 //! | `message` | messages between the two processes, and the sockets that go along |
 //! | `connection` | a client's connection that moves |
+//! | `orders` | orders of operators that the new process goes on with |
 //! | `successor` | the new process as the old one sees it: started, waited for, killed if it does not come |
 //! | `predecessor` | the old process as the new one sees it |
 //! | `ask` | `weir upgrade`: asks a running gateway and waits for the outcome |
@@ -15,8 +16,8 @@
 //! |---|---|---|---|
 //! | 1 | old | `hello`, `sockets` | the identity of the old process; the listening sockets |
 //! | 2 | new | `ready` | configuration read, workers run, addresses bound: I could serve, and have accepted nothing |
-//! | 3 | old | `take` | do, and go on with these pauses; the journal of budgets is yours |
-//! | 4 | new | `serving` | I have the journal, and accept |
+//! | 3 | old | `take`, `orders` | do, and go on with these orders; the journal of budgets is yours. I take no order of operators until 4 |
+//! | 4 | new | `serving` | I have the journal, accept, and take orders. Pauses go to the old one too, in `paused` |
 //! | 5 | old | `connection` | accepts no more; each connection without TLS moves in its first quiet moment, the others drain |
 //! | 6 | old | | the end of the channel tells the new one that it has ended |
 //!
@@ -26,6 +27,7 @@
 
 pub mod connection;
 pub mod message;
+pub mod orders;
 pub mod predecessor;
 pub mod program;
 pub mod request;
@@ -51,4 +53,6 @@ pub struct Inheritance {
     pub first_connection_id: u64,
     /// Process id of the one before.
     pub predecessor: Option<u32>,
+    /// The one before takes orders for its clients while it drains.
+    pub takes_orders: bool,
 }

@@ -8,7 +8,8 @@ use weir_engine::{handover::Channel, settings::Address};
 use super::{
     Inheritance, VARIABLE,
     connection::MovedConnection,
-    message::{Message, PROTOCOL, Pause, PeerEvent, SocketOf, receive},
+    message::{Message, PROTOCOL, PeerEvent, SocketOf, receive},
+    orders::{Order, Pause},
 };
 use crate::gateway::Inherited;
 
@@ -40,7 +41,8 @@ impl Predecessor {
     /// # Errors
     /// It has ended, or speaks another language.
     pub fn inheritance(&self) -> Result<Inheritance, String> {
-        let Message::Hello { protocol, pid, restart_epoch, next_connection_id } = self.receive()?.0 else {
+        let Message::Hello { protocol, pid, restart_epoch, next_connection_id, takes_orders } = self.receive()?.0
+        else {
             return Err("the running process did not begin with hello".to_owned());
         };
         if protocol != PROTOCOL {
@@ -52,6 +54,7 @@ impl Predecessor {
             restart_epoch: restart_epoch + 1,
             predecessor: Some(pid),
             first_connection_id: next_connection_id.saturating_add(IDS_LEFT),
+            takes_orders,
             ..Inheritance::default()
         };
         loop {
@@ -75,7 +78,8 @@ impl Predecessor {
     }
 
     /// Says that this process could serve, and waits until it shall. `untaken` are listeners that it does not want,
-    /// `movable` addresses at which it goes on with connections, `state` the directory of its budgets. The pauses that it goes on with.
+    /// `movable` addresses at which it goes on with connections, `state` the directory of its budgets. The orders of operators that it
+    /// goes on with.
     ///
     /// # Errors
     /// The old process has ended, or has called it off.
@@ -84,13 +88,21 @@ impl Predecessor {
         untaken: &Inherited,
         movable: Vec<String>,
         state: Option<String>,
-    ) -> Result<Vec<Pause>, String> {
+    ) -> Result<Vec<Order>, String> {
         let untaken = untaken.iter().map(|(bind, _)| bind.to_string()).collect();
         self.say(&Message::Ready { pid: std::process::id(), untaken, movable, state })?;
-        match self.receive()?.0 {
-            Message::Take { pauses } => Ok(pauses),
-            other => Err(format!("the running process said {other:?} and not take")),
+        let (pauses, more) = match self.receive()?.0 {
+            Message::Take { pauses, more } => (pauses, more),
+            other => return Err(format!("the running process said {other:?} and not take")),
+        };
+        let mut all: Vec<Order> = pauses.into_iter().flat_map(Pause::orders).collect();
+        for _ in 0..more {
+            match self.receive()?.0 {
+                Message::Orders { orders } => all.extend(orders),
+                other => return Err(format!("the running process said {other:?} among its orders")),
+            }
         }
+        Ok(all)
     }
 
     /// Says that this process serves. Through what comes back the old one sends its connections: see [`take_messages`].

@@ -19,7 +19,8 @@ use weir_engine::handover::Channel;
 use super::{
     VARIABLE,
     connection::MovedConnection,
-    message::{Message, Pause, PeerEvent, SocketOf, in_messages, receive},
+    message::{Message, PeerEvent, SocketOf, in_messages, receive},
+    orders::{Order, order_to_serve},
     program::Program,
 };
 
@@ -100,17 +101,21 @@ impl<'a> Successor<'a> {
         }
     }
 
-    /// Lets it serve, with the pauses that hold, and waits until it does: from then on it is on its own. Its process id, and the channel,
+    /// Lets it serve, with the orders of operators that hold, and waits until it does: from then on it is on its own. Its process id, and the channel,
     /// whose end will tell it that this process has ended.
     ///
     /// Once it was let serve the upgrade cannot be called off any more: it may have accepted clients.
     ///
     /// # Errors
     /// As [`wait_ready`](Self::wait_ready).
-    pub fn serves(mut self, pauses: Vec<Pause>) -> Result<(u32, Arc<Channel>), String> {
+    pub fn serves(mut self, orders: Vec<Order>) -> Result<(u32, Arc<Channel>), String> {
         self.look()?;
-        self.say(&Message::Take { pauses }, &[])?;
+        let (take, rest) = order_to_serve(orders);
+        self.say(&take, &[])?;
         self.is_let = true;
+        for message in rest {
+            self.say(&message, &[])?;
+        }
         match self.wait()? {
             Message::Serving => {}
             other => return Err(format!("the new process said {other:?} and was to serve")),
@@ -275,11 +280,14 @@ mod tests {
         let is_cancelled = AtomicBool::new(false);
         for speaks_again in [false, true] {
             let (mut new, theirs) = successor(&is_cancelled);
-            new.say(&Message::Take { pauses: Vec::new() }, &[]).expect("sent");
+            new.say(&Message::Take { pauses: Vec::new(), more: 0 }, &[]).expect("sent");
             Message::failed("not today").send(&theirs, &[]).expect("sent");
             drop(theirs);
-            let result =
-                if speaks_again { new.say(&Message::Take { pauses: Vec::new() }, &[]) } else { new.wait().map(drop) };
+            let result = if speaks_again {
+                new.say(&Message::Take { pauses: Vec::new(), more: 0 }, &[])
+            } else {
+                new.wait().map(drop)
+            };
             assert_eq!(result, Err("not today".to_owned()));
         }
     }

@@ -145,7 +145,7 @@ impl<'a> Draft<'a> {
         if let Some(is_temp) = found.into {
             self.statement.verbs.insert(Verb::Create);
             let is_temp = is_temp || self.statement.tables.iter().any(|&table| self.is_in_temp(table));
-            self.statement.effects.extend(is_temp.then_some(Effect::CreateTemp { drops_on_commit: false }));
+            self.effect(if is_temp { Effect::CreateTemp { drops_on_commit: false } } else { Effect::Create });
         }
     }
 

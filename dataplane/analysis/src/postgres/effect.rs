@@ -141,6 +141,8 @@ pub enum Effect {
     UnlistenAll,
     /// `NOTIFY`, `pg_notify`: nothing stays in the session, but the server reports the session's process.
     Notify,
+    /// An object in the first schema of `search_path`, unless its name has a schema: a temporary one if that schema is `pg_temp`.
+    Create,
     /// A temporary object of any kind, or an object in `pg_temp`.
     CreateTemp {
         /// `ON COMMIT DROP`: gone with the transaction.

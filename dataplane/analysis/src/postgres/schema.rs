@@ -125,6 +125,8 @@ fn create(draft: &mut Draft<'_>) {
     let names_temp = || draft.cursor.all.windows(2).any(|pair| pair[1].is_sign(b'.') && is_pg_temp(draft, pair[0]));
     if is_temp || names_temp() {
         draft.effect(Effect::CreateTemp { drops_on_commit: is_temp && drops_on_commit });
+    } else {
+        draft.effect(Effect::Create);
     }
 }
 

@@ -9,7 +9,7 @@ use weir_sasl::{
 use super::policy::{Entropy, LoginPolicy, Peer};
 use super::refusal::Refusal;
 use crate::hba::Method;
-use crate::users::{Credential, User};
+use crate::users::{Credential, ProvenKeys, User};
 
 /// A proof under way.
 #[derive(Debug)]
@@ -177,7 +177,8 @@ impl Scram {
                 // A known password is worth more: the keys fit no server, for our own verifier has a salt of its own.
                 let known = user.and_then(User::password).cloned().map(Credential::Password);
                 let challenge = self.verifier.challenge().clone();
-                Ok(Verdict::Right(known.unwrap_or(Credential::Keys { keys: proven.keys, challenge })))
+                let keys = || Credential::Keys(Box::new(ProvenKeys { keys: proven.keys, challenge }));
+                Ok(Verdict::Right(known.unwrap_or_else(keys)))
             }
         }
     }

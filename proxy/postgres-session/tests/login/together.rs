@@ -62,7 +62,7 @@ fn keys_of_a_scram_client_open_the_next_server() {
     let world = World::new(Method::ScramSha256);
     let first = together(&world, identity("verified", password(PASSWORD)), 64, &mut cache());
     let credential = first.server.expect("logged in").credential;
-    assert!(matches!(&credential, Credential::Keys { challenge, .. } if challenge == verifier().challenge()));
+    assert!(matches!(&credential, Credential::Keys(proven) if proven.challenge == *verifier().challenge()));
     let second = together(&world, identity("verified", credential.clone()), 64, &mut cache());
     assert!(second.client.is_ok() && second.server.is_ok());
     assert_eq!(second.derivations, 0, "no password, no PBKDF2");

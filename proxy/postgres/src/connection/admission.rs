@@ -31,6 +31,7 @@ use crate::{
     cancel::CancelSlot,
     console::{self, Rights},
     derivation::derive,
+    entropy,
     listen::ClientFeed,
     lookup::LookupFailure,
     metrics::{CancelOutcome, DatabaseMetrics},
@@ -161,7 +162,8 @@ impl Admission<'_> {
                     if let Step::Refuse(refusal) = &step {
                         return Err(self.refused(refusal, stream, &out).await);
                     }
-                    stream.output.append(&mem::take(&mut out));
+                    stream.output.append(&out);
+                    out.clear();
                     step = match step {
                         Step::More => break,
                         Step::StartTls => {
@@ -191,8 +193,7 @@ impl Admission<'_> {
 
     fn login(&self) -> Result<ClientLogin, CloseReason> {
         let (mut nonce, mut salt) = ([0; _], [0; 4]);
-        let is_random = aws_lc_rs::rand::fill(&mut nonce).is_ok() && aws_lc_rs::rand::fill(&mut salt).is_ok();
-        if !is_random {
+        if !(entropy::fill(&mut nonce) && entropy::fill(&mut salt)) {
             return Err(CloseReason::InternalInvariant);
         }
         let peer = Peer { address: self.connection.address(), tls: None };

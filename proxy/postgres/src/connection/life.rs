@@ -109,30 +109,37 @@ pub(super) struct Life<'a> {
 }
 
 /// The session of a client until it ends.
-pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, mut client: Client) -> CloseReason {
-    let input = mem::take(&mut client.input);
-    let mut life = Life {
-        connection,
-        client,
-        rules: connection.service.settings().statement_rules.clone(),
-        output: stream.output.clone(),
-        input,
-        charged: 0,
-        lease: Lease::default(),
-        wanted: Wanted::Bytes,
-        watch: stream.reader.peer_watch(),
-        active: turn::now(),
-        stalled: None,
-        streak: 0,
-        armed: Time::NEVER,
-        busy: None,
-        shown_pin: PinReasons::default(),
-        shown_channels: 0,
-        has_news: false,
-    };
+pub(super) async fn live(connection: &Rc<Connection>, stream: &mut Stream, client: Box<Client>) -> CloseReason {
+    // In a box: a future keeps room for each value that it has moved.
+    let mut life = Life::begin(connection, stream, client);
     let reason = life.run(stream).await;
     life.leave();
     reason
+}
+
+impl<'a> Life<'a> {
+    fn begin(connection: &'a Rc<Connection>, stream: &Stream, mut client: Box<Client>) -> Box<Self> {
+        let input = mem::take(&mut client.input);
+        Box::new(Self {
+            connection,
+            client: *client,
+            rules: connection.service.settings().statement_rules.clone(),
+            output: stream.output.clone(),
+            input,
+            charged: 0,
+            lease: Lease::default(),
+            wanted: Wanted::Bytes,
+            watch: stream.reader.peer_watch(),
+            active: turn::now(),
+            stalled: None,
+            streak: 0,
+            armed: Time::NEVER,
+            busy: None,
+            shown_pin: PinReasons::default(),
+            shown_channels: 0,
+            has_news: false,
+        })
+    }
 }
 
 impl Life<'_> {
@@ -266,8 +273,8 @@ impl Life<'_> {
         let mut input = mem::take(&mut self.input);
         let consumed = self.offer(&input)?;
         input.drain(..consumed);
-        // A buffer of a large statement is not kept for small ones.
-        if input.is_empty() && input.capacity() > CHARGED_BYTES_MIN {
+        // An idle client keeps none.
+        if input.is_empty() {
             input = Vec::new();
         }
         self.input = input;
@@ -326,7 +333,9 @@ impl Life<'_> {
         let (stream, state) = server.parts();
         let metrics = &*self.client.metrics;
         let io = Surroundings { client: &self.output, server: Some(&stream.output), metrics, feed: &self.client.feed };
-        match self.client.session.on_server(chunk, state, &io) {
+        let step = self.client.session.on_server(chunk, state, &io);
+        self.report_slow();
+        match step {
             Ok(ServerStep::Continue) => {}
             Ok(ServerStep::Release(cleanliness)) => {
                 self.release(cleanliness);

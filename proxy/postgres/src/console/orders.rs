@@ -12,7 +12,12 @@ use super::{
     Console, DATABASE, Failure,
     command::{Command, Shutdown},
 };
-use crate::{inventory, pauses, server::PoolKey};
+use crate::{
+    inventory,
+    pauses::{self, PauseFailure},
+    relay::PauseOrder,
+    server::PoolKey,
+};
 
 /// Between two looks at what has to end by itself.
 const LOOK: Duration = Duration::from_millis(50);
@@ -20,6 +25,20 @@ const LOOK: Duration = Duration::from_millis(50);
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// SQLSTATE `config_file_error`.
 const CONFIG_FILE_ERROR: &str = "F0000";
+
+impl From<PauseFailure> for Failure {
+    fn from(failure: PauseFailure) -> Self {
+        let text = match failure {
+            PauseFailure::UpgradeUnderWay => {
+                "an upgrade is under way, and the new process would not know of the command: give it again in a moment"
+            }
+            PauseFailure::NotForwarded => {
+                "done here, but the process from before the upgrade takes no command now: give it again in a moment"
+            }
+        };
+        Self::new(sqlstate::CANNOT_CONNECT_NOW, text)
+    }
+}
 
 impl Console<'_> {
     /// Carries an order out.
@@ -31,8 +50,8 @@ impl Console<'_> {
             }
         }
         match command {
-            Command::Pause(database) => self.pause(database.as_deref(), stream).await,
-            Command::Resume(database) => pauses::order(self.service, &scope(database.as_deref()), false),
+            Command::Pause(database) => self.pause(database.as_deref(), stream).await?,
+            Command::Resume(database) => self.order_pause(database.as_deref(), false)?,
             Command::Reconnect(database) => {
                 self.each(database.as_deref(), |upstream, scope| upstream.reconnect(scope));
             }
@@ -45,11 +64,11 @@ impl Console<'_> {
                 self.unless_gone(closed, stream).await;
             }
             Command::Kill(database) => {
-                pauses::order(self.service, &scope(database.as_deref()), true);
+                self.order_pause(database.as_deref(), true)?;
                 self.kill_clients(database.as_deref());
             }
-            Command::Disable(database) => self.service.shared.disable(database.as_bytes()),
-            Command::Enable(database) => self.service.shared.enable(database.as_bytes()),
+            Command::Disable(database) => self.lasting(|| self.service.shared.disable(database.as_bytes()))?,
+            Command::Enable(database) => self.lasting(|| self.service.shared.enable(database.as_bytes()))?,
             Command::KillClient(id) => self.kill_client(*id)?,
             Command::Reload => self.reload(stream).await?,
             Command::Shutdown(Shutdown::Servers) => self.drain()?,
@@ -68,16 +87,30 @@ impl Console<'_> {
         self.upstreams().iter().for_each(|upstream| act(upstream, &scope));
     }
 
+    /// Gives an order that outlives the process.
+    ///
+    /// # Errors
+    /// An upgrade is under way: the new process would not know of the order.
+    pub(super) fn lasting<T>(&self, order: impl FnOnce() -> T) -> Result<T, Failure> {
+        self.service.relay.while_open(order).ok_or_else(|| PauseFailure::UpgradeUnderWay.into())
+    }
+
+    fn order_pause(&self, database: Option<&str>, is_paused: bool) -> Result<(), Failure> {
+        let database = database.map(|name| name.as_bytes().into());
+        pauses::order(self.service, PauseOrder { database, is_paused }).map_err(Failure::from)
+    }
+
     /// Ready once no server of the scope is in use.
-    async fn pause(&self, database: Option<&str>, stream: &Stream) {
+    async fn pause(&self, database: Option<&str>, stream: &Stream) -> Result<(), Failure> {
         let scope = scope(database);
-        pauses::order(self.service, &scope, true);
+        self.order_pause(database, true)?;
         let drained = async {
             for upstream in self.upstreams() {
                 upstream.drained(&scope).await;
             }
         };
         self.unless_gone(drained, stream).await;
+        Ok(())
     }
 
     /// Waits for `end`, or until the client is gone.

@@ -85,6 +85,13 @@ impl SetRequest {
         }
     }
 
+    /// The change of a setting that the process before had. `None`: this program has no such setting, or does not change it so far.
+    pub(crate) fn of_process_before(name: &str, value: Option<Duration>) -> Option<Self> {
+        let place = CHANGEABLE.iter().position(|one| one.name == name)?;
+        let is_possible = value.map_or(CHANGEABLE[place].may_be_absent, |value| !value.is_zero() && value <= TIME_MAX);
+        is_possible.then_some(Self::Change { place, value })
+    }
+
     fn read(key: &str, value: &str) -> Result<Self, Failure> {
         let place = CHANGEABLE.iter().position(|one| one.name.eq_ignore_ascii_case(key));
         let place = place.ok_or_else(|| {
@@ -154,12 +161,20 @@ impl Console<'_> {
     }
 
     fn send(&self, request: SetRequest) -> Result<(), Failure> {
+        self.lasting(|| self.send_to_workers(request))?
+    }
+
+    fn send_to_workers(&self, request: SetRequest) -> Result<(), Failure> {
         let (core, name) = (self.service.sessions.core(), self.service.sessions.name());
         for worker in 0..core.workers {
             if !(core.post)(worker, name, Box::new(request)) {
                 let text = format!("SET failed: worker {worker} takes no orders now; try again");
                 return Err(Failure::new(sqlstate::INSUFFICIENT_RESOURCES, text));
             }
+        }
+        match request {
+            SetRequest::Change { place, value } => self.service.shared.note_set(CHANGEABLE[place].name, value),
+            SetRequest::Restore => self.service.shared.forget_set(),
         }
         Ok(())
     }
@@ -182,6 +197,17 @@ mod tests {
         for wrong in ["", "x", "5 years", "-1", "1e9", "2d", "1.2.3"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_change_of_the_process_before_is_taken_as_far_as_this_one_would_make_it() {
+        let second = Some(Duration::from_secs(1));
+        let taken = |name: &str, value| SetRequest::of_process_before(name, value).is_some();
+        assert!(taken("query_timeout", second) && taken("query_timeout", None));
+        assert!(taken("query_wait_timeout", second) && !taken("query_wait_timeout", None), "it has no end");
+        assert!(
+            !taken("query_timeout", Some(TIME_MAX + Duration::from_secs(1))) && !taken("of_another_program", second)
+        );
     }
 
     #[test]

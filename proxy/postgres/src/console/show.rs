@@ -351,12 +351,12 @@ mod tests {
     use weir_postgres_session::users::Credential;
 
     use super::*;
-    use crate::settings::AuthQuerySettings;
+    use crate::settings::{AuthQuerySettings, BindingMode};
 
     fn counts(user: &str, credential: Credential, endpoint: usize) -> PoolCounts<PoolKey> {
         let (user, database, query) = (user.to_owned(), "shop".to_owned(), String::new());
-        let key =
-            PoolKey::of_lookups(&AuthQuerySettings { user, credential, database, query, timeout: Duration::ZERO });
+        let lookups = AuthQuerySettings { user, credential, database, query, timeout: Duration::ZERO };
+        let key = PoolKey::of_lookups(&lookups, BindingMode::Prefer);
         let maxwait = Duration::from_secs(1 + endpoint as u64);
         let (active, idle, used, tested, login, waiting, open) = (1, 2, 3, 4, 5, 6, 15);
         PoolCounts { key, endpoint, active, idle, used, tested, login, waiting, maxwait, open }

@@ -17,6 +17,11 @@ use super::through::{login, text};
 
 /// A gateway with TLS on both sides, whose user is listed.
 fn gateway(server: &Postgres, files: &Certificates, folder: &std::path::Path) -> Gateway {
+    gateway_with(server, files, folder, "")
+}
+
+/// The same with more lines of the upstream.
+fn gateway_with(server: &Postgres, files: &Certificates, folder: &std::path::Path, lines: &str) -> Gateway {
     let password = secret_file(folder, "client-password", PASSWORD);
     let upstream = server.certificates.as_ref().expect("a server with TLS");
     let config = Config { protocol: "postgres", ..Config::to(&server.address) }
@@ -26,7 +31,7 @@ fn gateway(server: &Postgres, files: &Certificates, folder: &std::path::Path) ->
             files.server.display(),
             files.server_key.display(),
         ))
-        .upstream(&format!("[upstream.tls]\nca_file = \"{}\"", upstream.authority.display()));
+        .upstream(&format!("[upstream.tls]\nca_file = \"{}\"\n{lines}", upstream.authority.display()));
     Gateway::start(config)
 }
 
@@ -68,6 +73,26 @@ fn libpq_that_requires_channel_binding_logs_in_through_the_gateway_and_after_a_n
     assert_eq!(reload.json()["outcome"], "applied", "{}", reload.body);
     assert_eq!(enter(&new, "require").as_deref(), Ok("7"), "{}", gateway.log());
     assert!(enter(&files, "require").is_err(), "the old authority has not signed the new one");
+}
+
+#[test]
+fn an_upstream_that_requires_channel_binding_takes_no_server_without_a_proof() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = Certificates::create(&folder.path().join("tls"));
+    let require = "[upstream.postgres]\nchannel_binding = \"require\"";
+    for (hba, takes) in [(vec![], true), (vec!["hostssl all app all trust".to_owned()], false)] {
+        let server = Postgres::start_with(Major::Fifteen, Options { tls: true, hba, ..Options::default() });
+        let enter = |lines: &str| {
+            let gateway = gateway_with(&server, &files, folder.path(), lines);
+            let row = login(&gateway, &words(&files, "prefer"), (USER, PASSWORD), "select 7");
+            (row.as_deref() == Ok("7"), format!("{row:?}\n{}", gateway.log()))
+        };
+        let (is_in, shown) = enter(require);
+        assert_eq!(is_in, takes, "{shown}");
+        assert!(takes || shown.contains("channel binding"), "{shown}");
+        let (is_in, shown) = enter("[upstream.postgres]\nchannel_binding = \"disable\"");
+        assert!(is_in, "{shown}");
+    }
 }
 
 #[test]

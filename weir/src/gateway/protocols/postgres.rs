@@ -50,7 +50,7 @@ impl Protocol for Postgres {
     fn service(of: ListenerParts<'_>, own: &PostgresListenerSettings) -> Option<Rc<dyn Service>> {
         let upstreams = of.upstreams.all_named(&own.upstreams)?;
         let shared = of.share.clone().downcast::<ListenerShared>().ok()?;
-        let core = (of.core.clone(), of.protocols.postgres.clone(), shared, of.protocols.cancels.clone());
+        let core = (of.core.clone(), of.protocols.postgres.clone(), shared, of.protocols.relay.clone());
         Some(weir_postgres::Service::new(core, of.settings, own.clone(), upstreams))
     }
 

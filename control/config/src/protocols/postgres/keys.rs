@@ -1,6 +1,6 @@
 //! The keys that only PostgreSQL has.
 
-use weir_postgres::settings::{self as postgres, Method, PoolMode, TargetSessionAttrs};
+use weir_postgres::settings::{self as postgres, BindingMode, Method, PoolMode, TargetSessionAttrs};
 use weir_upstream::pooled as pools;
 
 use super::database::DatabaseSection;
@@ -64,6 +64,9 @@ section! {
         default idle_transaction_timeout: Period = Period(postgres::IDLE_TRANSACTION_TIMEOUT) => Period::secs(0)..=Period::secs(86_400);
         /// A client that is silent so long outside of a transaction is disconnected. 0: no limit.
         default client_idle_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(30 * 86_400);
+        /// A statement that takes so long or longer at its server is logged with its duration, fingerprint and class, and without its
+        /// text. One line a second is written, with the number of those left out. 0: each statement. Absent: none.
+        optional log_min_duration_statement: Period => Period::secs(0)..=Period::secs(86_400);
         /// Databases that clients may name. Absent: all names are served by the `upstream` of the listener.
         tables database: DatabaseSection;
         /// Users whose statements have to be read-only by their texts. Functions of the database's own may write all the same.
@@ -94,6 +97,9 @@ section! {
         optional password: SecretRef;
         /// Database at the servers. Absent: that of the client.
         optional database: Word;
+        /// Whether a login is bound to the TLS below it, with libpq's words: `prefer` if the server can, `require` to refuse a server
+        /// that does not prove by SCRAM that it has the password behind its certificate, or `disable`. It needs `[upstream.tls]`.
+        default channel_binding: BindingMode = BindingMode::Prefer;
         /// Which of the `endpoints` take sessions, with libpq's words: `any`, the `primary`, a `standby`, or `prefer-standby`: the primary
         /// while there is no standby. Needs `user`, as whom the gateway looks at each server's role.
         default target_session_attrs: TargetSessionAttrs = TargetSessionAttrs::Any;
@@ -135,6 +141,11 @@ impl Choice for TargetSessionAttrs {
         ("standby", Self::Standby),
         ("prefer-standby", Self::PreferStandby),
     ];
+}
+
+impl Choice for BindingMode {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("disable", Self::Disable), ("prefer", Self::Prefer), ("require", Self::Require)];
 }
 
 impl Choice for PoolMode {

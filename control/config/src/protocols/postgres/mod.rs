@@ -32,7 +32,7 @@ use weir_postgres::settings::{TargetSessionAttrs, users};
 use weir_upstream::pooled::{PooledSettings, WAITERS_MAX};
 use weir_upstream::settings::BalanceSettings;
 
-use crate::checks::error_at;
+use crate::checks::{error_at, table_header};
 use crate::diagnostic::Span;
 use crate::document::At;
 use crate::numbers::Period;
@@ -132,6 +132,7 @@ fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettin
         query_timeout: limit(&section.query_timeout.value),
         idle_transaction_timeout: limit(&section.idle_transaction_timeout.value),
         client_idle_timeout: limit(&section.client_idle_timeout.value),
+        log_min_duration_statement: section.log_min_duration_statement.as_ref().map(|limit| limit.value.0),
     }
 }
 
@@ -215,6 +216,11 @@ fn upstream(of: &mut UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSe
     if let (Some(password), None) = (&section.password, &section.user) {
         error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
     }
+    if section.channel_binding.is_given && of.section.tls.is_none() {
+        let what = "has no effect without TLS: there is nothing to bind a login to";
+        let help = format!("add {}, or remove it", table_header(&format!("{}.tls", of.path)));
+        error_at(&section.channel_binding, &path, "channel_binding", what, &help, reader);
+    }
     check_roles(of, &path, reader);
     futile::check_pools(section, &path, reader);
     if let Some(settings) = of.settings.as_mut().filter(|_| !of.section.lane_waiters_max.is_given) {
@@ -224,6 +230,7 @@ fn upstream(of: &mut UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSe
         user: section.user.as_ref().map(|user| user.value.0.clone()),
         password: section.password.as_ref().map(|password| password.value.secret.clone()),
         database: section.database.as_ref().map(|database| database.value.0.clone()),
+        channel_binding: section.channel_binding.value,
         target_session_attrs: section.target_session_attrs.value,
         role_interval: section.role_interval.value.0,
         server_reset_query: section.server_reset_query.as_ref().map(|query| query.value.0.clone()),

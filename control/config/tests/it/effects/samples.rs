@@ -131,6 +131,7 @@ pub const COMPANY: &[(&str, &str)] = &[
     ("upstream.tls.cert_file", "tls = { cert_file = \"server.crt\", key_file = \"server.key\" }"),
     ("upstream.tls.key_file", "tls = { cert_file = \"server.crt\", key_file = \"server.key\" }"),
     ("upstream.postgres.password", "postgres.user = \"app\""),
+    ("upstream.postgres.channel_binding", "tls = { ca_file = \"other.pem\" }"),
     ("upstream.postgres.role_interval", "postgres = { user = \"app\", target_session_attrs = \"primary\" }"),
     ("upstream.redis.user", "redis.password = { env = \"ADMIN_TOKEN\" }"),
     ("upstream.read_from", "topology = \"cluster\""),
