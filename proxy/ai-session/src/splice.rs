@@ -56,14 +56,15 @@ impl Splice {
     }
 
     /// Limits the output to `tokens`: larger limits of the request become this one, and one without a limit gets it. An
-    /// endpoint without output stays as it is.
-    pub fn limit_output(&mut self, facts: &Facts, tokens: u64) {
+    /// endpoint without output stays as it is. `has_completion_limit`: chats take `max_completion_tokens`; older servers
+    /// know only `max_tokens`.
+    pub fn limit_output(&mut self, facts: &Facts, tokens: u64, has_completion_limit: bool) {
         let options = &facts.options;
         let [tokens_null, completion_null, output_null] = options.null_limits;
         let (own, null) = match facts.endpoint {
-            Endpoint::Chat => ("\"max_completion_tokens\":", completion_null),
+            Endpoint::Chat if has_completion_limit => ("\"max_completion_tokens\":", completion_null),
             Endpoint::Responses => ("\"max_output_tokens\":", output_null),
-            Endpoint::Completions | Endpoint::Messages => ("\"max_tokens\":", tokens_null),
+            Endpoint::Chat | Endpoint::Completions | Endpoint::Messages => ("\"max_tokens\":", tokens_null),
             Endpoint::Embeddings => return,
         };
         let limits = [options.max_tokens, options.max_completion_tokens, options.max_output_tokens];

@@ -106,7 +106,7 @@ pub(crate) fn admit(
 }
 
 /// The most tokens that a request may use.
-fn most(facts: &Facts, output_tokens: u64) -> Tokens {
+pub(crate) fn most(facts: &Facts, output_tokens: u64) -> Tokens {
     let output_tokens = if facts.endpoint == Endpoint::Embeddings { 0 } else { output_tokens };
     // Tokens by their numbers have two bytes at the least, and the estimate takes three.
     let prompt_bytes = facts.prompt_bytes().max(facts.items.tokens.saturating_mul(3));

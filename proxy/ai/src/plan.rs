@@ -5,9 +5,11 @@ use std::sync::Arc;
 use weir_analysis::ai::{Endpoint, Facts};
 
 use crate::{
+    account::Identity,
     error::ApiError,
     settings::{Model, Provider, ProviderDialect, Target},
     translate,
+    worker::Worker,
 };
 
 /// The targets of a request.
@@ -23,7 +25,29 @@ pub(crate) struct Plan {
 pub(crate) static DEFAULT: Target = Target { upstream: 0, model: None, weight: 1 };
 
 impl Plan {
-    /// The plan for a model. `random`: a uniform number. Upstreams of which `is_cooling` holds come last.
+    /// The plan of a request. `is_free`: no provider bills it, and none gets it by a translation.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub(crate) fn of(worker: &Worker, facts: &Facts, identity: &Identity, is_free: bool) -> Result<Self, ApiError> {
+        let Worker { settings, providers, .. } = worker;
+        let stickiness = Stickiness::of(facts, identity.key.as_deref());
+        let random = stickiness.share().unwrap_or_else(|| worker.random());
+        let is_cooling = |upstream| !stickiness.is_required() && worker.is_cooling(upstream);
+        let mut plan = Self::new(&settings.models, providers, facts.endpoint, &identity.model, random, is_cooling)?;
+        if is_free {
+            plan = plan.untranslated(providers, facts.endpoint)?;
+        }
+        match stickiness {
+            Stickiness::None => worker.balance(&mut plan, facts, &identity.model),
+            Stickiness::Preferred(_) => {}
+            // No other provider has the response or the conversation that it goes on from.
+            Stickiness::Required(_) => plan.targets.truncate(1),
+        }
+        Ok(plan)
+    }
+
+    /// The plan for a model, by weight. `random`: a uniform number. Upstreams of which `is_cooling` holds come last.
     ///
     /// # Errors
     /// No such model, or no provider of it has the endpoint or one to which its requests are translated.
@@ -63,19 +87,45 @@ pub(crate) fn number(text: &str) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// The share that decides on the first target of a request. `None`: chance decides. `key`: the name of the client's key.
-///
-/// A provider keeps its responses unless the client forbids it, and no other provider can go on from them. So all such requests of a key
-/// have one target; without keys it is the first.
-pub(crate) fn share(facts: &Facts, key: Option<&str>) -> Option<u64> {
-    let options = &facts.options;
-    let is_bound = options.previous_response.is_some() || options.conversation.is_some();
-    let is_stored = facts.endpoint == Endpoint::Responses && options.store.is_none_or(|flag| flag.value);
-    if is_bound || is_stored {
-        return Some(key.map_or(0, number));
+/// Whether requests stay at one target. The share in it decides on the first target by weight, in place of chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stickiness {
+    /// The balance of the model decides.
+    None,
+    /// The same share begins at the same target; others follow after a failure.
+    Preferred(u64),
+    /// Only that target can serve it.
+    Required(u64),
+}
+
+impl Stickiness {
+    /// That of a request. `key`: the name of the client's key.
+    ///
+    /// A provider keeps its responses unless the client forbids it, and no other provider can go on from them. So all such requests
+    /// of a key have one target; without keys it is the first.
+    pub(crate) fn of(facts: &Facts, key: Option<&str>) -> Self {
+        let options = &facts.options;
+        let of_key = || key.map_or(0, number);
+        if options.previous_response.is_some() || options.conversation.is_some() {
+            return Self::Required(of_key());
+        }
+        if facts.endpoint == Endpoint::Responses && options.store.is_none_or(|flag| flag.value) {
+            return Self::Preferred(of_key());
+        }
+        // The same cache key leads to the same target, whose cache is warm.
+        options.prompt_cache_key.as_ref().map_or(Self::None, |key| Self::Preferred(number(&key.text)))
     }
-    // The same cache key leads to the same target, whose cache is warm.
-    options.prompt_cache_key.as_ref().map(|key| number(&key.text))
+
+    fn share(self) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Preferred(share) | Self::Required(share) => Some(share),
+        }
+    }
+
+    fn is_required(self) -> bool {
+        matches!(self, Self::Required(_))
+    }
 }
 
 /// The position of the first target, by weight.
@@ -119,11 +169,10 @@ mod tests {
     use weir_spend::Glob;
 
     use super::*;
+    use crate::settings::Balance;
 
     fn providers() -> Vec<Arc<Provider>> {
-        let of = |dialect| {
-            Arc::new(Provider { dialect, api_key: None, base_path: "".into(), host: "".into(), include_usage: true })
-        };
+        let of = |dialect| Arc::new(Provider { api_key: None, ..Provider::new(dialect, "") });
         [ProviderDialect::OpenAi, ProviderDialect::Azure, ProviderDialect::Anthropic].map(of).to_vec()
     }
 
@@ -132,7 +181,7 @@ mod tests {
     }
 
     fn model(name: &str, targets: &[Target]) -> Model {
-        Model { name: Glob::new(name).expect("a pattern"), targets: targets.to_vec() }
+        Model { name: Glob::new(name).expect("a pattern"), balance: Balance::Weight, targets: targets.to_vec() }
     }
 
     fn order(models: &[Model], endpoint: Endpoint, name: &str, random: u64) -> Result<Vec<usize>, ApiError> {
@@ -185,23 +234,22 @@ mod tests {
 
     #[test]
     fn responses_that_are_kept_have_the_target_of_their_key() {
-        let share = |endpoint, body: &str, key| {
-            super::share(&read(endpoint, body.as_bytes(), Wanted::default()).expect("valid"), key)
+        let of = |endpoint, body: &str, key| {
+            Stickiness::of(&read(endpoint, body.as_bytes(), Wanted::default()).expect("valid"), key)
         };
-        let responses = |body, key| share(Endpoint::Responses, body, key);
+        let responses = |body, key| of(Endpoint::Responses, body, key);
         let first = responses("{}", Some("team"));
-        assert!(first.is_some() && first != responses("{}", Some("other")));
-        for body in [
-            r#"{"previous_response_id":"r"}"#,
-            r#"{"conversation":{"id":"c"},"store":false}"#,
-            r#"{"store":true,"prompt_cache_key":"k"}"#,
-        ] {
-            assert_eq!(responses(body, Some("team")), first, "{body}");
-            assert_eq!(responses(body, None), Some(0), "{body}");
+        assert!(first == Stickiness::Preferred(number("team")) && first != responses("{}", Some("other")));
+        for body in [r#"{"previous_response_id":"r"}"#, r#"{"conversation":{"id":"c"},"store":false}"#] {
+            assert_eq!(responses(body, Some("team")), Stickiness::Required(number("team")), "{body}");
+            assert_eq!(responses(body, None), Stickiness::Required(0), "{body}");
         }
-        assert_eq!(responses(r#"{"store":false}"#, Some("team")), None);
-        assert_eq!(share(Endpoint::Chat, "{}", Some("team")), None);
-        assert_eq!(share(Endpoint::Chat, r#"{"prompt_cache_key":"k"}"#, None), Some(number("k")));
+        let kept = r#"{"store":true,"prompt_cache_key":"k"}"#;
+        assert_eq!((responses(kept, Some("team")), responses(kept, None)), (first, Stickiness::Preferred(0)));
+        assert_eq!(responses(r#"{"store":false}"#, Some("team")), Stickiness::None);
+        assert_eq!(of(Endpoint::Chat, "{}", Some("team")), Stickiness::None);
+        let cached = of(Endpoint::Chat, r#"{"prompt_cache_key":"k"}"#, None);
+        assert_eq!(cached, Stickiness::Preferred(number("k")));
     }
 
     #[test]

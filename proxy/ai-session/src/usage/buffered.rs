@@ -6,6 +6,7 @@ use super::Usage;
 use super::event::Report;
 use super::paths;
 use crate::dialect::Dialect;
+use crate::estimate::TokenEstimate;
 use crate::progress::Progress;
 
 /// Bytes of the end that are kept. Default 16 KiB: behind the usage come a few short members, and in responses the
@@ -19,17 +20,21 @@ pub struct BufferedUsage {
     tail: Vec<u8>,
     /// Bytes that come before the end, by the length that the response declares.
     skipped: u64,
+    /// Bytes so far.
+    bytes: u64,
 }
 
 impl BufferedUsage {
     /// In front of a response of `length` bytes; `None`: it does not declare its length. A wrong one costs memory or
     /// usage, no more.
     pub fn new(dialect: Dialect, length: Option<u64>) -> Self {
-        Self { dialect, tail: Vec::new(), skipped: length.unwrap_or(0).saturating_sub(TAIL_BYTES_MAX as u64) }
+        let skipped = length.unwrap_or(0).saturating_sub(TAIL_BYTES_MAX as u64);
+        Self { dialect, tail: Vec::new(), skipped, bytes: 0 }
     }
 
     /// Takes the next piece of the body, without its content coding.
     pub fn push(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
         let skipped = self.skipped.min(piece.len() as u64);
         self.skipped -= skipped;
         let piece = &piece[skipped as usize..];
@@ -43,12 +48,23 @@ impl BufferedUsage {
 
     /// The usage, if the response reports it near its end. The report is that of the outermost object, not a text or a
     /// schema that looks like it.
-    pub fn finish(self) -> Option<Usage> {
+    pub fn finish(&self) -> Option<Usage> {
         let mut report = Report::default();
-        // More may be kept than counts: the verdict does not depend on how the body was cut.
-        let tail = &self.tail[self.tail.len().saturating_sub(TAIL_BYTES_MAX)..];
-        let is_found = scan_member(tail, "usage", paths::of(self.dialect), &mut report);
+        let is_found = scan_member(self.tail(), "usage", paths::of(self.dialect), &mut report);
         let figures = report.facts.figures;
         (is_found && !figures.is_empty()).then(|| figures.usage(self.dialect, &Progress::default()))
+    }
+
+    /// Tokens of the response so far by estimate: those of its end, and as many for each byte before.
+    pub fn estimate(&self) -> TokenEstimate {
+        let (tail, mut estimate) = (self.tail(), TokenEstimate::default());
+        estimate.push(tail);
+        let tokens = u128::from(estimate.tokens()) * u128::from(self.bytes) / (tail.len() as u128).max(1);
+        TokenEstimate::of_tokens(u64::try_from(tokens).unwrap_or(u64::MAX))
+    }
+
+    /// More may be kept than counts: the verdict does not depend on how the body was cut.
+    fn tail(&self) -> &[u8] {
+        &self.tail[self.tail.len().saturating_sub(TAIL_BYTES_MAX)..]
     }
 }
