@@ -229,3 +229,23 @@ pub struct SpendSettings {
     /// The directory of the journal and of the usage log. `None`: budgets end with the process, and there is no usage log.
     pub state: Option<PathBuf>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_for_the_models_has_the_key_where_the_dialect_has_it() {
+        let request = |dialect| {
+            let of = Provider { api_key: Some(Secret::new(b"k".to_vec())), ..Provider::new(dialect, "h") };
+            let (path, fields) = of.models_request();
+            let shown = fields.iter().map(|(name, value)| format!("{name}: {}", value.expose_str().unwrap_or("?")));
+            (path, shown.collect::<Vec<_>>())
+        };
+        let wanted = |path: &str, fields: &[&str]| (path.to_owned(), fields.iter().map(|one| (*one).to_owned()).collect());
+        assert_eq!(request(ProviderDialect::OpenAi), wanted("/v1/models", &["authorization: Bearer k"]));
+        assert_eq!(request(ProviderDialect::Azure), wanted("/openai/v1/models", &["api-key: k"]));
+        let anthropic = ["x-api-key: k", "anthropic-version: 2023-06-01"];
+        assert_eq!(request(ProviderDialect::Anthropic), wanted("/v1/models", &anthropic));
+    }
+}

@@ -2,6 +2,7 @@
 //! load of the lab; and each SDK in front of the other provider.
 
 mod faults;
+mod health;
 mod load;
 mod sdks;
 mod through;
