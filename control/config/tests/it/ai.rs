@@ -56,7 +56,6 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, price.repeat(2), "", "two prices for the same tier"),
         (here, two("balance = \"fastest\"", ""), "", "is not one of"),
         (here, two(cheapest, "model = \"x\"\n") + price, "", "has no price for `x`"),
-        (here, two(cheapest, "") + &price.replace("\"m\"", "\"m\"\ntier = \"flex\""), "", "has no price for `m`"),
         (here, two("balance = \"latency\"", "weight = 3\n"), "", "has no share"),
         (here, model("m").replace("\"m\"", "\"m\"\nbalance = \"latency\""), "", "has no effect with one target"),
         (here, String::new(), "default_max_tokens = 4096", "has no effect"),

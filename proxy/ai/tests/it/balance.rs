@@ -74,7 +74,8 @@ fn the_target_that_answers_sooner_is_found_and_kept() {
     assert!(all.iter().any(|id| id == "slow"), "{all:?}");
     // A cache that is warm is worth more.
     let cached = CHAT.replace("]}", "],\"prompt_cache_key\":\"k\"}");
-    let keys: Vec<String> = (0..8).map(|key| served(&gateway, &cached.replace("\"k\"", &format!("\"{key}\"")))).collect();
+    let keys: Vec<String> =
+        (0..8).map(|key| served(&gateway, &cached.replace("\"k\"", &format!("\"{key}\"")))).collect();
     assert!(keys.iter().any(|id| id == "slow"), "{keys:?}");
     assert!((0..4).all(|_| served(&gateway, &cached) == served(&gateway, &cached)));
 }
@@ -87,7 +88,7 @@ fn the_cheapest_target_is_used_while_it_serves() {
         price: Price { input, output, ..Price::default() },
     };
     // By the prompt alone the first one is cheaper; with the output that is reserved it is not.
-    let prices = || vec![row("first", 1, 900), row("second", 2, 3)];
+    let prices = || vec![row("first", 1_000_000, 900_000_000), row("second", 2_000_000, 3_000_000)];
     let both = [server("first", 200, Duration::ZERO), server("second", 200, Duration::ZERO)];
     let gateway = self::gateway(Balance::Price, prices(), both);
     assert!((0..5).all(|_| served(&gateway, CHAT) == "second"));
