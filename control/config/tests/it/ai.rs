@@ -54,7 +54,7 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, model("gpt-*") + &model("gpt-x"), "", "is never reached"),
         (here, model("m").replace("\"u\"", "\"w\""), "", "does not exist"),
         (here, price.repeat(2), "", "two prices for the same tier"),
-        (here, two("balance = \"fastest\"", ""), "", "is not one of"),
+        (here, two("balance = \"fastest\"", ""), "", "has no such value"),
         (here, two(cheapest, "model = \"x\"\n") + price, "", "has no price for `x`"),
         (here, two("balance = \"latency\"", "weight = 3\n"), "", "has no share"),
         (here, model("m").replace("\"m\"", "\"m\"\nbalance = \"latency\""), "", "has no effect with one target"),
