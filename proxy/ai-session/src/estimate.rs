@@ -43,7 +43,7 @@ const FOUR_BYTES: u64 = 2_000;
 /// Digits of one token.
 const DIGITS_GROUP: u32 = 3;
 
-/// Bytes of a prompt that are looked at. Default 1 KiB, which takes about a microsecond; a longer prompt is known by samples.
+/// Bytes of a prompt that are looked at. Default 1 KiB, so that no prompt delays its request; a longer one is known by samples.
 const SAMPLE_BYTES: u64 = 1_024;
 
 /// Samples of a longer prompt, evenly from its begin to its end.

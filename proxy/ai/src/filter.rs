@@ -123,14 +123,9 @@ impl AiFilter {
                 // A body of the longest length is not full before its end.
                 return Ok(Inspect::Buffered(usize::try_from(most).unwrap_or(usize::MAX).saturating_add(1)));
             }
-            Surface::Models => self.own = models::own(&self.worker, self.key.as_deref(), self.source, None)?,
-            Surface::Model(at) => {
-                self.own = models::own(
-                    &self.worker,
-                    self.key.as_deref(),
-                    self.source,
-                    Some(path.get(at..).unwrap_or_default()),
-                )?
+            Surface::Models | Surface::Model(_) => {
+                let name = if let Surface::Model(at) = self.surface { path.get(at..) } else { None };
+                self.own = models::own(&self.worker, self.key.as_deref(), self.source, name)?;
             }
             Surface::Forwarded if self.worker.ring.is_some() => return Err(ApiError::NOT_ACCOUNTED),
             Surface::Forwarded => {}
