@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Bytes of memory for each byte of a list: itself, the new one, and the places of its items.
-const MEMORY_PER_BYTE: u32 = 4;
+const MEMORY_PER_BYTE: u32 = 6;
 
 /// A list that is held until its end.
 pub(crate) struct ModelList {
