@@ -18,14 +18,14 @@ use weir_spend::{Amount, keys::Key, rate::duration_text};
 
 use crate::{
     account::{Bill, Ending, Identity, first_token},
-    admission::{Admitted, Candidate, Clocks, admit, key, served},
+    admission::{Admitted, Candidate, Clocks, admit, key},
     balance::Attempt,
     credentials,
     error::{ApiError, ErrorForm, formatted},
     metrics::{Completed, Treatment},
     model_list::ModelList,
     models,
-    plan::{DEFAULT, Plan},
+    plan::{DEFAULT, Plan, served},
     response::Response,
     retry_after,
     settings::{Provider, Target},
@@ -199,7 +199,7 @@ impl AiFilter {
             .planned
             .as_ref()
             .filter(|_| !self.is_free())
-            .and_then(|(facts, plan)| worker.attempt(plan, &target, facts.options.is_stream()));
+            .and_then(|(facts, plan)| plan.attempt(&worker, &target, facts.options.is_stream()));
         let body = self.forward(head, (provider, &target), translated);
         credentials::swap(&mut head.fields, provider, worker.ring.is_some());
         CLIENT_FIELDS.into_iter().for_each(|field| {

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use weir_analysis::ai::{Endpoint, Facts};
+use weir_base::time::turn;
+use weir_spend::{Tokens, estimate};
 
 use crate::{
     account::Identity,
+    balance::{Attempt, Conditions},
     error::ApiError,
     settings::{Model, Provider, ProviderDialect, Target},
     translate,
@@ -39,7 +42,7 @@ impl Plan {
             plan = plan.untranslated(providers, facts.endpoint)?;
         }
         match stickiness {
-            Stickiness::None => worker.balance(&mut plan, facts, &identity.model),
+            Stickiness::None => plan.balance(worker, facts, &identity.model),
             Stickiness::Preferred(_) => {}
             // No other provider has the response or the conversation that it goes on from.
             Stickiness::Required(_) => plan.targets.truncate(1),
@@ -155,6 +158,46 @@ impl Plan {
         });
         if self.targets.is_empty() { Err(ApiError::OTHER_DIALECT) } else { Ok(self) }
     }
+}
+
+impl Plan {
+    /// Puts the targets into the order of the model's balance. `name`: that of the client for the model.
+    fn balance(&mut self, worker: &Worker, facts: &Facts, name: &str) {
+        let settings = &worker.settings;
+        let Some(model) = settings.models.get(self.label) else { return };
+        let cost = |target: &Target| {
+            let tier = facts.options.service_tier.as_ref().map(|tier| &*tier.text);
+            let output = facts.options.output_tokens_max().unwrap_or(settings.reserved_output_tokens);
+            let cost = settings.prices.cost(served(target, name), tier, &most(facts, output));
+            cost.is_priced.then_some(cost.money)
+        };
+        let conditions = Conditions {
+            now: turn::now(),
+            is_stream: facts.options.is_stream(),
+            is_cooling: &|upstream| worker.is_cooling(upstream),
+            cost: &cost,
+        };
+        worker.balancer.order(model, self.label, &mut self.targets, &conditions);
+    }
+
+    /// An attempt begins at a target. `None`: the model needs no measure.
+    pub(crate) fn attempt(&self, worker: &Worker, target: &Target, is_stream: bool) -> Option<Attempt> {
+        let model = worker.settings.models.get(self.label)?;
+        worker.balancer.begin(model, self.label, target, is_stream, turn::now())
+    }
+}
+
+/// The name of a model at its provider.
+pub(crate) fn served<'a>(target: &'a Target, alias: &'a str) -> &'a str {
+    target.model.as_deref().unwrap_or(alias)
+}
+
+/// The most tokens that a request may use.
+pub(crate) fn most(facts: &Facts, output_tokens: u64) -> Tokens {
+    let output_tokens = if facts.endpoint == Endpoint::Embeddings { 0 } else { output_tokens };
+    // Tokens by their numbers have two bytes at the least, and the estimate takes three.
+    let prompt_bytes = facts.prompt_bytes().max(facts.items.tokens.saturating_mul(3));
+    estimate(prompt_bytes, output_tokens, facts.answers())
 }
 
 /// Whether a dialect has an endpoint, or one to which its requests are translated.

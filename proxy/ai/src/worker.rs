@@ -2,19 +2,16 @@
 
 use std::{cell::RefCell, fmt, rc::Rc, sync::Arc, time::Duration};
 
-use weir_analysis::ai::Facts;
 use weir_base::{Rng, Time, time::turn};
 use weir_http::filter::{Caller, FilterFactory, HttpFilter};
 use weir_http_codec::RequestHead;
 use weir_spend::{keys::KeyRing, meter::Meter};
 
 use crate::{
-    admission::{most, served},
-    balance::{Attempt, Balancer, Conditions},
+    balance::Balancer,
     filter::AiFilter,
     metrics::Metrics,
-    plan::Plan,
-    settings::{AiListenerSettings, KeyMode, Provider, Target},
+    settings::{AiListenerSettings, KeyMode, Provider},
 };
 
 /// The label of every model of a listener whose configuration names none.
@@ -33,7 +30,7 @@ pub(crate) struct Worker {
     pub(crate) meter: Meter,
     pub(crate) metrics: Rc<Metrics>,
     rng: RefCell<Rng>,
-    balancer: Rc<Balancer>,
+    pub(crate) balancer: Rc<Balancer>,
     /// Until when each upstream comes last.
     cooling: RefCell<Vec<Time>>,
 }
@@ -67,30 +64,6 @@ impl Worker {
     /// An upstream wants no request now.
     pub(crate) fn is_cooling(&self, upstream: usize) -> bool {
         self.cooling.borrow().get(upstream).is_some_and(|until| turn::now() < *until)
-    }
-
-    /// Puts the targets of a request into the order of its model's balance. `name`: that of the client for the model.
-    pub(crate) fn balance(&self, plan: &mut Plan, facts: &Facts, name: &str) {
-        let (Some(model), settings) = (self.settings.models.get(plan.label), &self.settings) else { return };
-        let cost = |target: &Target| {
-            let (served, tier) = (served(target, name), facts.options.service_tier.as_ref());
-            let output = facts.options.output_tokens_max().unwrap_or(settings.reserved_output_tokens);
-            let cost = settings.prices.cost(served, tier.map(|tier| &*tier.text), &most(facts, output));
-            cost.is_priced.then_some(cost.money)
-        };
-        let conditions = Conditions {
-            now: turn::now(),
-            is_stream: facts.options.is_stream(),
-            is_cooling: &|upstream| self.is_cooling(upstream),
-            cost: &cost,
-        };
-        self.balancer.order(model, plan.label, &mut plan.targets, &conditions);
-    }
-
-    /// An attempt begins at a target. `None`: its model needs no measure.
-    pub(crate) fn attempt(&self, plan: &Plan, target: &Target, is_stream: bool) -> Option<Attempt> {
-        let model = self.settings.models.get(plan.label)?;
-        self.balancer.begin(model, plan.label, target, is_stream, turn::now())
     }
 
     /// The label of a model in metrics, by its position in the configuration.
