@@ -18,8 +18,9 @@ pub const VALUE_BYTES_MAX: usize = 4 * 1024;
 /// Members of one object that are watched: their marks fit a word.
 pub const MEMBERS_MAX: usize = 64;
 
-/// Levels of watched paths. A deeper constant does not compile.
-pub const LEVELS_MAX: usize = 8;
+/// Levels of watched paths. Default 11: the texts of a document within the result of a tool in a message of Anthropic's are ten below its
+/// body. A deeper constant does not compile.
+pub const LEVELS_MAX: usize = 11;
 
 const _: () = assert!(KEY_RAW_BYTES_MAX <= VALUE_BYTES_MAX);
 // The kinds of open containers are the bits of a u128.

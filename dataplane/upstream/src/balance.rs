@@ -83,9 +83,9 @@ impl Candidate {
     }
 }
 
-/// Latency of responses: the recent peak, forgotten within [`LATENCY_MEMORY`] while answers are faster.
+/// Latency of responses: the recent peak, of which a third is left after 10 s of faster answers (Finagle's Peak EWMA).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Latency {
+pub struct Latency {
     nanos: f64,
     at: Time,
 }
@@ -99,7 +99,7 @@ const LATENCY_MEMORY: Duration = Duration::from_secs(10);
 
 impl Latency {
     /// An answer took so long.
-    pub(crate) fn note(&mut self, took: Duration, now: Time) {
+    pub fn note(&mut self, took: Duration, now: Time) {
         let (nanos, before) = (took.as_nanos() as f64, self.nanos);
         let weight = (-now.since(self.at).as_secs_f64() / LATENCY_MEMORY.as_secs_f64()).exp();
         self.nanos = if nanos > before { nanos } else { before * weight + nanos * (1.0 - weight) };
@@ -107,7 +107,7 @@ impl Latency {
     }
 
     /// In ns; 0 before the first answer.
-    pub(crate) fn nanos(self) -> u64 {
+    pub fn nanos(self) -> u64 {
         self.nanos as u64
     }
 }

@@ -79,7 +79,7 @@ mod upstream;
 mod zones;
 
 pub use acquiring::{Acquired, Acquiring};
-pub use balance::Balance;
+pub use balance::{Balance, Latency};
 pub use breaker::{Breaker, BreakerState};
 pub use carrier::{Carrier, Multiplexer, NoCarrier, NoMultiplexer};
 pub use choice::TriedEndpoints;

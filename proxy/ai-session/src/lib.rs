@@ -8,6 +8,7 @@
 //! | `usage/figures`, `usage/paths` | the figures of a report, and where each dialect has them |
 //! | `usage/buffered` | usage of a response that is no stream, from its tail |
 //! | `usage/event` | usage in an event |
+//! | [`estimate`] | tokens of a text by estimate, for providers that report none |
 //! | `progress` | output of a stream so far, which is what a client that leaves has received |
 //! | [`failure`] | an error event in the form of the dialect |
 //! | `dialect` | the three forms of responses |
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod dialect;
+pub mod estimate;
 pub mod failure;
 mod progress;
 pub mod response_stream;

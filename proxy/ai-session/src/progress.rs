@@ -6,6 +6,7 @@ use memchr::memchr2;
 use memchr::memmem::Finder;
 
 use crate::dialect::Dialect;
+use crate::estimate::TokenEstimate;
 
 static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\":"));
 /// Completions have no delta.
@@ -39,6 +40,8 @@ pub struct Progress {
     pub output_events: u64,
     /// Bytes of that output as JSON has them.
     pub output_bytes: u64,
+    /// Tokens of that output by estimate.
+    pub estimate: TokenEstimate,
     /// An answer has come to its end: its reason to finish, or the end of its text. Only the report may be missing.
     pub is_generated: bool,
 }
@@ -53,7 +56,11 @@ impl Progress {
     /// Takes the data of an event.
     pub(crate) fn take(&mut self, dialect: Dialect, data: &[u8]) {
         self.events += 1;
-        let bytes = output_bytes(dialect, data);
+        let mut bytes = 0;
+        output(dialect, data, |text| {
+            bytes += text.len() as u64;
+            self.estimate.push(text);
+        });
         self.output_events += u64::from(bytes > 0);
         self.output_bytes += bytes;
         self.is_generated = self.is_generated || is_generated(dialect, data);
@@ -73,19 +80,18 @@ fn is_generated(dialect: Dialect, data: &[u8]) -> bool {
     }
 }
 
-/// Bytes of the output in an event. A quote within a string has a backslash, so a bare `":` is the end of a key.
-fn output_bytes(dialect: Dialect, data: &[u8]) -> u64 {
+/// Gives the texts of the output in an event. A quote within a string has a backslash, so a bare `":` is the end of a key.
+fn output(dialect: Dialect, data: &[u8], mut take: impl FnMut(&[u8])) {
     let mut rest = match (DELTA.find(data), dialect) {
         (Some(at), _) => data[at + DELTA.needle().len()..].trim_ascii_start(),
         (None, Dialect::Chat) => TEXT.find(data).map_or(&[][..], |at| &data[at..]),
         // Other events repeat what their deltas have brought.
-        (None, _) => return 0,
+        (None, _) => return,
     };
     // In responses the delta is the text.
     if let (Dialect::Responses, [b'"', text @ ..]) = (dialect, rest) {
-        return string_bytes(text) as u64;
+        return take(&text[..string_bytes(text)]);
     }
-    let mut bytes = 0;
     while let Some(at) = KEY_END.find(rest) {
         let key = &rest[..at];
         rest = rest[at + KEY_END.needle().len()..].trim_ascii_start();
@@ -93,12 +99,11 @@ fn output_bytes(dialect: Dialect, data: &[u8]) -> u64 {
             let length = string_bytes(text);
             let is_key = |name: &[u8]| key.strip_suffix(name).is_some_and(|before| before.ends_with(b"\""));
             if OUTPUT.iter().any(|name| is_key(name)) {
-                bytes += length as u64;
+                take(&text[..length]);
             }
             rest = &text[length..];
         }
     }
-    bytes
 }
 
 /// Bytes of the string that begins here, without its last quote.
@@ -117,6 +122,24 @@ fn string_bytes(text: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn output_bytes(dialect: Dialect, data: &[u8]) -> u64 {
+        let mut bytes = 0;
+        output(dialect, data, |text| bytes += text.len() as u64);
+        bytes
+    }
+
+    #[test]
+    fn output_is_estimated_by_its_text_wherever_events_cut_it() {
+        let mut progress = Progress::default();
+        for text in ["inter", "nation", "ally ", "\\u4f60", "\\u597d"] {
+            let data = format!("{{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}");
+            progress.take(Dialect::Chat, data.as_bytes());
+        }
+        let mut whole = TokenEstimate::default();
+        whole.push("internationally \u{4f60}\u{597d}".as_bytes());
+        assert_eq!((progress.estimate.tokens(), progress.output_events), (whole.tokens(), 5));
+    }
 
     #[test]
     fn output_of_each_dialect_is_counted_and_nothing_else_is() {

@@ -1,7 +1,9 @@
 //! Edits of a request body at recorded places.
 
+use std::ops::Range;
+
 use weir_analysis::ai::{Endpoint, Facts, Span};
-use weir_json_codec::write::string;
+use weir_json_codec::{Decoded, write::string};
 
 /// Bytes that take the place of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,14 +58,15 @@ impl Splice {
     }
 
     /// Limits the output to `tokens`: larger limits of the request become this one, and one without a limit gets it. An
-    /// endpoint without output stays as it is.
-    pub fn limit_output(&mut self, facts: &Facts, tokens: u64) {
+    /// endpoint without output stays as it is. `has_completion_limit`: chats take `max_completion_tokens`; older servers
+    /// know only `max_tokens`.
+    pub fn limit_output(&mut self, facts: &Facts, tokens: u64, has_completion_limit: bool) {
         let options = &facts.options;
         let [tokens_null, completion_null, output_null] = options.null_limits;
         let (own, null) = match facts.endpoint {
-            Endpoint::Chat => ("\"max_completion_tokens\":", completion_null),
+            Endpoint::Chat if has_completion_limit => ("\"max_completion_tokens\":", completion_null),
             Endpoint::Responses => ("\"max_output_tokens\":", output_null),
-            Endpoint::Completions | Endpoint::Messages => ("\"max_tokens\":", tokens_null),
+            Endpoint::Chat | Endpoint::Completions | Endpoint::Messages => ("\"max_tokens\":", tokens_null),
             Endpoint::Embeddings => return,
         };
         let limits = [options.max_tokens, options.max_completion_tokens, options.max_output_tokens];
@@ -93,6 +96,20 @@ impl Splice {
         debug_assert!(at == 0 || self.edits[at - 1].span.end <= span.start, "edits do not overlap");
         debug_assert!(self.edits.get(at).is_none_or(|next| span.end <= next.span.start), "edits do not overlap");
         self.edits.insert(at, Edit { span, text });
+    }
+
+    /// Puts `marker` in the place of a part of a text in the body: a [text of a prompt](weir_analysis::ai::TextSpan), a description, or
+    /// arguments that are a string. `text`: that text without its escapes, decoded from the bytes between the quotes of `span`. `part`: a range
+    /// of it, whose ends are those of characters; parts of one text do not overlap. The body stays valid JSON.
+    pub fn redact(&mut self, span: Span, text: &Decoded, part: Range<usize>, marker: &str) {
+        let raw = text.raw(part);
+        // Behind the quote.
+        let at = |offset: usize| span.start.saturating_add(1).saturating_add(u32::try_from(offset).unwrap_or(u32::MAX));
+        let mut quoted = Vec::with_capacity(marker.len() + 2);
+        string(&mut quoted, marker);
+        quoted.pop();
+        quoted.drain(..1);
+        self.replace(Span { start: at(raw.start), end: at(raw.end) }, quoted);
     }
 
     /// Bytes of an edited body that had so many.

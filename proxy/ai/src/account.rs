@@ -13,7 +13,7 @@ use weir_spend::{
 
 use crate::response::Found;
 
-/// Bytes of a text for which one token is counted where a provider reports none. The usual average of vocabularies.
+/// Bytes of a whole response for which one token is counted if it broke off without a report: nothing of it was kept.
 const TOKEN_BYTES: u64 = 4;
 
 /// The texts of a usage record that are known from the beginning.
@@ -39,6 +39,8 @@ pub(crate) struct Ending<'a> {
     pub(crate) model_served: &'a str,
     /// Attempts at providers.
     pub(crate) tries: u32,
+    /// Tokens of the prompt by estimate.
+    pub(crate) prompt_tokens: u64,
     /// The most output tokens that were reserved, of all answers.
     pub(crate) reserved_output: u64,
     /// The findings in the response of a model.
@@ -82,7 +84,7 @@ impl Bill {
             None => {
                 flags.estimated = true;
                 let output = output(facts, ending, &found, is_partial);
-                Tokens { input: facts.prompt_tokens(TOKEN_BYTES), output, ..Tokens::default() }
+                Tokens { input: ending.prompt_tokens, output, ..Tokens::default() }
             }
         };
         Some(Self { tokens, flags })
@@ -95,9 +97,10 @@ fn output(facts: &Facts, ending: &Ending<'_>, found: &Found, is_partial: bool) -
         return 0;
     }
     let is_stream = found.progress.events > 0;
-    // A whole response is known by its size alone.
-    let bytes = if is_stream { found.progress.output_bytes } else { ending.response_bytes };
-    let seen = bytes.div_ceil(TOKEN_BYTES);
+    let seen = match found.progress.estimate.tokens() {
+        0 if !is_stream => ending.response_bytes.div_ceil(TOKEN_BYTES),
+        tokens => tokens,
+    };
     // The provider had generated everything when the response ended early: hidden reasoning, too.
     let was_generated = if is_stream { found.progress.is_generated } else { !facts.options.is_stream() };
     if is_partial && was_generated { seen.max(ending.reserved_output) } else { seen }
@@ -169,12 +172,11 @@ impl Identity {
 
 #[cfg(test)]
 mod tests {
-    use weir_ai_session::{Doubts, Progress};
+    use weir_ai_session::{Doubts, Progress, estimate::TokenEstimate};
     use weir_analysis::ai::{Endpoint, Wanted, read};
 
     use super::*;
 
-    /// 20 bytes of a prompt.
     const BODY: &[u8] = br#"{"model":"m","messages":[{"content":"1234"}]}"#;
 
     fn bill(ending: Ending<'_>) -> Option<Bill> {
@@ -192,13 +194,15 @@ mod tests {
             upstream: "u",
             model_served: "m",
             tries: 1,
+            prompt_tokens: 5,
             reserved_output,
             found,
         }
     }
 
     fn seen(output_bytes: u64, is_done: bool, usage: Option<Usage>) -> Option<Found> {
-        let progress = Progress { events: 3, output_events: 2, output_bytes, is_generated: false };
+        let estimate = TokenEstimate::of_tokens(output_bytes.div_ceil(4));
+        let progress = Progress { events: 3, output_events: 2, output_bytes, estimate, is_generated: false };
         Some(Found { usage, progress, is_done })
     }
 
@@ -229,7 +233,8 @@ mod tests {
     #[test]
     fn a_client_that_leaves_between_the_end_of_the_answer_and_its_report_pays_the_reservation() {
         let gone = CompletionStatus::ClientGone;
-        let progress = Progress { events: 3, output_events: 2, output_bytes: 10, is_generated: true };
+        let estimate = TokenEstimate::of_tokens(3);
+        let progress = Progress { events: 3, output_events: 2, output_bytes: 10, estimate, is_generated: true };
         let found = Some(Found { usage: None, progress, is_done: false });
         assert_eq!(bill(ending(200, gone, found)).expect("a bill").tokens.output, 900);
         assert_eq!(bill(ending(200, CompletionStatus::Aborted, found)).expect("a bill").tokens.output, 900);
@@ -259,13 +264,17 @@ mod tests {
 
     #[test]
     fn embeddings_without_a_report_cost_their_input() {
-        let facts = |body: &[u8]| read(Endpoint::Embeddings, body, Wanted::default()).expect("valid");
-        let texts = facts(br#"{"model":"m","input":["12345678"]}"#);
-        let found = Bill::of(&texts, &ending(200, CompletionStatus::Completed, None)).expect("a bill");
-        assert_eq!((found.tokens.input, found.tokens.output), (3, 0));
-        let tokens = facts(br#"{"model":"m","input":[1,1,1,1,1,1,1,1,1,1]}"#);
-        let found = Bill::of(&tokens, &ending(200, CompletionStatus::Completed, None)).expect("a bill");
-        assert_eq!((found.tokens.input, found.tokens.output), (10, 0), "tokens are counted");
+        let facts = read(Endpoint::Embeddings, br#"{"model":"m","input":["12345678"]}"#, Wanted::default());
+        let found = Bill::of(&facts.expect("valid"), &ending(200, CompletionStatus::Completed, None)).expect("a bill");
+        assert_eq!((found.tokens.input, found.tokens.output), (5, 0));
+    }
+
+    #[test]
+    fn a_whole_response_without_a_report_is_estimated_by_its_text() {
+        let progress = Progress { estimate: TokenEstimate::of_tokens(70), ..Progress::default() };
+        let found = Some(Found { progress, is_done: true, ..Found::default() });
+        let found = bill(ending(200, CompletionStatus::Completed, found)).expect("a bill");
+        assert_eq!((found.tokens.output, found.flags.estimated), (70, true));
     }
 
     #[test]

@@ -2,16 +2,21 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use weir_analysis::ai::{Endpoint, Facts, ToolKind};
+use weir_analysis::ai::{Facts, ToolKind};
 use weir_base::Time;
 use weir_spend::{
-    Amount, Denial, Tokens, estimate,
+    Amount, Denial, Tokens,
     keys::Key,
     meter::{Clock, Reservation},
     policy::{self, Mode, Verdict},
 };
 
-use crate::{account::Identity, metrics::Treatment, plan::Plan, settings::Target, worker::Worker};
+use crate::{
+    account::Identity,
+    metrics::Treatment,
+    plan::{Plan, most, served},
+    worker::Worker,
+};
 
 /// A request that may go on.
 pub(crate) struct Admitted {
@@ -46,11 +51,6 @@ pub(crate) struct Clocks {
 /// It may not be used.
 pub(crate) fn key(worker: &Worker, sent: &[u8], unix: Duration) -> Result<Option<Arc<Key>>, Denial> {
     worker.ring.as_ref().map(|ring| ring.find(sent, unix.as_secs()).cloned()).transpose()
-}
-
-/// The name of a model at its provider.
-pub(crate) fn served<'a>(target: &'a Target, alias: &'a str) -> &'a str {
-    target.model.as_deref().unwrap_or(alias)
 }
 
 /// Judges a request, and reserves the most that it may cost.
@@ -103,14 +103,6 @@ pub(crate) fn admit(
     }
     let output_limit = limit.filter(|limit| !is_free && output_tokens != Some(*limit));
     Ok(Admitted { reservation, output_tokens: tokens.output, output_limit })
-}
-
-/// The most tokens that a request may use.
-fn most(facts: &Facts, output_tokens: u64) -> Tokens {
-    let output_tokens = if facts.endpoint == Endpoint::Embeddings { 0 } else { output_tokens };
-    // Tokens by their numbers have two bytes at the least, and the estimate takes three.
-    let prompt_bytes = facts.prompt_bytes().max(facts.items.tokens.saturating_mul(3));
-    estimate(prompt_bytes, output_tokens, facts.answers())
 }
 
 /// Whether a key may be used from an address. Requests without facts have no other judge.

@@ -123,8 +123,7 @@ mod tests {
         ];
         let swapped = |dialect, api_key: Option<&str>, is_ours| {
             let api_key = api_key.map(|key| Secret::new(key.as_bytes().to_vec()));
-            let provider =
-                Provider { dialect, api_key, base_path: "/v1".into(), host: "h".into(), include_usage: true };
+            let provider = Provider { api_key, ..Provider::new(dialect, "h") };
             let mut fields = fields(&sent);
             swap(&mut fields, &provider, is_ours);
             written(&fields)

@@ -108,6 +108,12 @@ impl ApiError {
         Some("background"),
         "The gateway does not account for responses in the background, so a key of the gateway cannot request one.",
     );
+    pub(crate) const UNREADABLE_LIST: Self = Self::fixed(
+        502,
+        "upstream_bad_response",
+        None,
+        "The provider sent no list of models that the gateway can read.",
+    );
     pub(crate) const NO_ROOM: Self =
         Self::fixed(503, "overloaded", None, "The gateway has no room for the request. Try again later.");
 

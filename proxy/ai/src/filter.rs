@@ -3,7 +3,7 @@
 use std::{net::IpAddr, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
-use weir_ai_session::{Dialect, Splice, UsageChunk};
+use weir_ai_session::{Dialect, Splice, UsageChunk, estimate::prompt_tokens};
 use weir_analysis::ai::{BodyReader, Facts, Wanted};
 use weir_base::time::turn;
 use weir_http::filter::{
@@ -19,12 +19,14 @@ use weir_spend::{Amount, keys::Key};
 use crate::{
     account::{Bill, Ending, Identity, first_token},
     added_fields,
-    admission::{Admitted, Candidate, Clocks, admit, key, served, source},
+    admission::{Admitted, Candidate, Clocks, admit, key},
+    balance::Attempt,
     credentials,
     error::{ApiError, ErrorForm, formatted},
     metrics::{Completed, Treatment},
+    model_list::ModelList,
     models,
-    plan::{self, DEFAULT, Plan},
+    plan::{DEFAULT, Plan, served},
     response::Response,
     retry_after,
     settings::{Provider, Target},
@@ -54,9 +56,13 @@ pub(crate) struct AiFilter {
     /// The body, and the targets that follow from it.
     planned: Option<(Facts, Plan)>,
     admitted: Option<Admitted>,
+    /// Tokens of the prompt by estimate, for a provider that reports none.
+    prompt_tokens: u64,
     /// Attempts at providers.
     tries: u32,
-    /// The last one.
+    /// The last one, while its first token is waited for, if its model needs the measure.
+    attempt: Option<Attempt>,
+    /// The provider of the last one.
     provider: Option<Arc<Provider>>,
     /// The status of the last attempt that failed.
     failed: Option<u16>,
@@ -83,7 +89,9 @@ impl AiFilter {
             body_bytes: 0,
             planned: None,
             admitted: None,
+            prompt_tokens: 0,
             tries: 0,
+            attempt: None,
             provider: None,
             failed: None,
             chunk: UsageChunk::Forward,
@@ -116,8 +124,10 @@ impl AiFilter {
                 // A body of the longest length is not full before its end.
                 return Ok(Inspect::Buffered(usize::try_from(most).unwrap_or(usize::MAX).saturating_add(1)));
             }
-            Surface::Models => self.own = self.models(None)?,
-            Surface::Model(at) => self.own = self.models(Some(path.get(at..).unwrap_or_default()))?,
+            Surface::Models | Surface::Model(_) => {
+                let name = if let Surface::Model(at) = self.surface { path.get(at..) } else { None };
+                self.own = models::own(&self.worker, self.key.as_deref(), self.source, name)?;
+            }
             Surface::Forwarded if self.worker.ring.is_some() => return Err(ApiError::NOT_ACCOUNTED),
             Surface::Forwarded => {}
             Surface::WrongMethod(allow) => return Err(ApiError::wrong_method(allow)),
@@ -126,27 +136,21 @@ impl AiFilter {
         Ok(Inspect::Buffered(1))
     }
 
-    /// The models that the key may use, or one of them. `None`: the provider knows.
-    fn models(&self, name: Option<&str>) -> Result<Option<WholeResponse>, ApiError> {
-        let (models, key) = (&self.worker.settings.models, self.key.as_deref());
-        source(&self.worker, key, self.source).map_err(|denial| ApiError::of_denial(&denial))?;
-        match name {
-            None if models.is_empty() => Ok(models::of_key(key)),
-            None => Ok(Some(models::list(models, key))),
-            Some(name) if models.is_empty() => {
-                if models::may_forward(key, name) {
-                    Ok(None)
-                } else {
-                    Err(ApiError::NO_MODEL)
-                }
-            }
-            Some(name) => models::one(models, key, name).map(Some).ok_or(ApiError::NO_MODEL),
-        }
-    }
-
     /// No provider bills the request.
     fn is_free(&self) -> bool {
         matches!(self.surface, Surface::Count(_))
+    }
+
+    /// The list of models is that of the provider, without those that the key may not use.
+    fn filters_models(&self) -> bool {
+        self.surface == Surface::Models && models::has_denied(self.key.as_deref())
+    }
+
+    /// The first token of the last attempt is there: the head of a whole response, or the first piece of a stream.
+    fn first_token(&mut self) {
+        if let Some(attempt) = self.attempt.take() {
+            attempt.arrived(turn::now());
+        }
     }
 
     /// The body is over: its facts lead to its targets.
@@ -168,19 +172,7 @@ impl AiFilter {
         let user = options.user.as_ref().or(options.safety_identifier.as_ref());
         self.identity.user = user.map(|user| user.text.clone());
         self.identity.conversation = options.conversation.as_ref().map(|conversation| conversation.text.clone());
-        let Worker { settings, providers, .. } = &*self.worker;
-        let name = &self.identity.model;
-        let is_bound = options.previous_response.is_some() || options.conversation.is_some();
-        let random = plan::share(&facts, self.identity.key.as_deref()).unwrap_or_else(|| self.worker.random());
-        let is_cooling = |upstream| !is_bound && self.worker.is_cooling(upstream);
-        let mut plan = Plan::new(&settings.models, providers, facts.endpoint, name, random, is_cooling)?;
-        if self.is_free() {
-            plan = plan.untranslated(providers, facts.endpoint)?;
-        }
-        if is_bound {
-            // No other provider has the response or the conversation that it goes on from.
-            plan.targets.truncate(1);
-        }
+        let plan = Plan::of(&self.worker, &facts, &self.identity, self.is_free())?;
         self.planned = Some((facts, plan));
         Ok(())
     }
@@ -193,6 +185,7 @@ impl AiFilter {
             let candidate = Candidate { source: self.source, facts, is_free: self.is_free() };
             let admitted = admit(&worker, self.key.as_deref(), candidate, plan, &self.identity, clocks);
             self.admitted = Some(admitted.map_err(|denial| ApiError::of_denial(&denial))?);
+            self.prompt_tokens = prompt_tokens(facts, seen.bytes);
         }
         (self.response, self.provider_status) = (Response::None, None);
         let (target, translated) = self.next_target(seen)?;
@@ -203,6 +196,11 @@ impl AiFilter {
             return Err(ApiError::NO_MODEL);
         };
         self.provider = Some(provider.clone());
+        self.attempt = self
+            .planned
+            .as_ref()
+            .filter(|_| !self.is_free())
+            .and_then(|(facts, plan)| plan.attempt(&worker, &target, facts.options.is_stream()));
         let body = self.forward(head, (provider, &target), translated);
         credentials::swap(&mut head.fields, provider, worker.ring.is_some());
         CLIENT_FIELDS.into_iter().for_each(|field| {
@@ -228,7 +226,8 @@ impl AiFilter {
         let Some(target) = plan.targets.get(at).cloned() else { return Ok((DEFAULT.clone(), None)) };
         let Some(to) = direction(&target) else { return Ok((target, None)) };
         let mut edits = Splice::default();
-        edit(&mut edits, facts, &target, limit);
+        // Behind them comes the translation, which reads each form of the limit.
+        edit(&mut edits, facts, &target, limit.map(|limit| (limit, true)));
         match translate::request(to, seen, &edits) {
             Ok(translated) => Ok((target, Some(translated))),
             Err(error) => {
@@ -248,8 +247,8 @@ impl AiFilter {
         (provider, target): (&Provider, &Target),
         translated: Option<(Bytes, Translation)>,
     ) -> BodyChange {
-        if self.planned.is_some() {
-            // Usage is read in the response: no coding may be on it.
+        if self.planned.is_some() || self.filters_models() {
+            // The response is read: no coding may be on it.
             head.fields.remove(Known::AcceptEncoding);
         }
         if let Some((body, translation)) = translated {
@@ -264,7 +263,7 @@ impl AiFilter {
         let mut splice = Splice::default();
         if let Some((facts, _)) = &self.planned {
             let limit = self.admitted.as_ref().and_then(|admitted| admitted.output_limit);
-            edit(&mut splice, facts, target, limit);
+            edit(&mut splice, facts, target, limit.map(|limit| (limit, provider.abilities.max_completion_tokens)));
             let is_added = provider.include_usage && splice.include_usage(facts);
             self.chunk = if is_added { UsageChunk::Drop } else { UsageChunk::Forward };
         }
@@ -297,6 +296,7 @@ impl AiFilter {
             upstream: summary.upstream,
             model_served: model,
             tries: self.tries,
+            prompt_tokens: self.prompt_tokens,
             reserved_output: admitted.output_tokens,
             found: self.response.found(),
         };
@@ -324,13 +324,14 @@ impl AiFilter {
     }
 }
 
-/// Names the model of a target, and limits the output if the key of the client does.
-fn edit(splice: &mut Splice, facts: &Facts, target: &Target, limit: Option<u64>) {
+/// Names the model of a target, and limits the output if the key of the client does: `limit`, and whether chats take
+/// `max_completion_tokens` for it.
+fn edit(splice: &mut Splice, facts: &Facts, target: &Target, limit: Option<(u64, bool)>) {
     if let Some(model) = &target.model {
         splice.set_model(facts, model);
     }
-    if let Some(limit) = limit {
-        splice.limit_output(facts, limit);
+    if let Some((limit, has_completion_limit)) = limit {
+        splice.limit_output(facts, limit, has_completion_limit);
     }
 }
 
@@ -398,6 +399,9 @@ impl HttpFilter for AiFilter {
         self.failed = Some(failed.status);
         // Another provider would say the same of a request that is wrong in itself.
         let is_elsewhere_better = matches!(failed.status, 0 | 408 | 409 | 429 | 500..);
+        if let Some(attempt) = self.attempt.take().filter(|_| is_elsewhere_better) {
+            attempt.failed(turn::now());
+        }
         match failed.may_go_on && is_elsewhere_better && failed.number < self.attempts_max() {
             true => AfterFailure::Next,
             false => AfterFailure::Respond,
@@ -417,6 +421,11 @@ impl HttpFilter for AiFilter {
     }
 
     fn tap(&mut self, status: u16, fields: &mut Fields) -> Tap {
+        if self.filters_models() {
+            let tap;
+            (self.response, tap) = Response::models(ModelList::new(self.key.clone(), self.form), status, fields);
+            return tap;
+        }
         let Some((facts, _)) = self.planned.as_ref().filter(|_| !self.is_free()) else { return Tap::No };
         let (response, tap) = match &self.translation {
             None => Response::new(Dialect::of(facts.endpoint), self.chunk, status, fields),
@@ -424,6 +433,9 @@ impl HttpFilter for AiFilter {
         };
         self.provider_status = response.is_held().then_some(status);
         self.response = response;
+        if tap != Tap::Edit {
+            self.first_token();
+        }
         tap
     }
 
@@ -446,6 +458,7 @@ impl HttpFilter for AiFilter {
     }
 
     fn edit(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        self.first_token();
         self.response.edit(piece, out)
     }
 

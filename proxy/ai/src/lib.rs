@@ -15,6 +15,7 @@
 //! | `surface` | the paths and methods of the APIs |
 //! | `credentials` | the key of a client, and the key of a provider in its place |
 //! | `plan` | the targets of a model, in the order in which they are tried |
+//! | `balance` | that order by the time to the first token, or by price |
 //! | `admission` | key, policy, rates and budgets of a request |
 //! | `translate`, `translated` | the translation of an attempt between the dialects of client and provider: its request, its response |
 //! | `response` | the response of a provider while it passes, and its usage |
@@ -22,7 +23,7 @@
 //! | `web_page` | requests that a web page of a foreign site makes a browser send |
 //! | `account` | settlement and usage record of a request that is over |
 //! | `error` | refusals in the form of the dialect |
-//! | `models` | the list of models |
+//! | `models`, `model_list` | the list of models: the gateway's own, and that of a provider without those that a key may not use |
 //! | `metrics` | the cells that this room writes |
 
 #![forbid(unsafe_code)]
@@ -32,11 +33,13 @@
 mod account;
 mod added_fields;
 mod admission;
+mod balance;
 mod credentials;
 mod error;
 mod filter;
 mod http;
 mod metrics;
+mod model_list;
 mod models;
 mod plan;
 mod response;

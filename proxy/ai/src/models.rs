@@ -1,5 +1,7 @@
 //! The list of models, where the configuration names them.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use weir_http::filter::WholeResponse;
 use weir_http_codec::{Fields, Known};
@@ -9,10 +11,41 @@ use weir_spend::{
     policy::{Mode, Policy},
 };
 
-use crate::settings::Model;
+use crate::{admission::source, error::ApiError, settings::Model, worker::Worker};
+
+/// The gateway's own response to a request for the models that a key may use, or for one of them. `None`: the provider knows.
+///
+/// # Errors
+/// The key may not be used from `address`, or it may not see the model.
+pub(crate) fn own(
+    worker: &Worker,
+    key: Option<&Key>,
+    address: IpAddr,
+    name: Option<&str>,
+) -> Result<Option<WholeResponse>, ApiError> {
+    let models = &worker.settings.models;
+    source(worker, key, address).map_err(|denial| ApiError::of_denial(&denial))?;
+    match name {
+        None if models.is_empty() => Ok(of_key(key)),
+        None => Ok(Some(list(models, key))),
+        Some(name) if models.is_empty() => {
+            if may_forward(key, name) {
+                Ok(None)
+            } else {
+                Err(ApiError::NO_MODEL)
+            }
+        }
+        Some(name) => one(models, key, name).map(Some).ok_or(ApiError::NO_MODEL),
+    }
+}
+
+/// Whether a policy denies a key some models by name.
+pub(crate) fn has_denied(key: Option<&Key>) -> bool {
+    policies(key).any(|policy| !policy.models_denied.is_empty())
+}
 
 /// Whether a key may see a model: none of its policies forbids it. One that only observes forbids nothing.
-fn may_use(key: Option<&Key>, model: &str) -> bool {
+pub(crate) fn may_use(key: Option<&Key>, model: &str) -> bool {
     let permits = |policy: &Policy| {
         let is_allowed =
             policy.models_allowed.is_empty() || policy.models_allowed.iter().any(|glob| glob.matches(model));
@@ -22,7 +55,7 @@ fn may_use(key: Option<&Key>, model: &str) -> bool {
 }
 
 /// All models that a key may use. A pattern is no name, so it is not listed.
-pub(crate) fn list(models: &[Model], key: Option<&Key>) -> WholeResponse {
+fn list(models: &[Model], key: Option<&Key>) -> WholeResponse {
     let names = models.iter().filter(|model| model.name.is_exact()).map(|model| model.name.text());
     listed(names.filter(|name| may_use(key, name)))
 }
@@ -41,7 +74,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> WholeResponse {
 
 /// The list where the configuration names no models: the exact names that a key may use by its own list. `None`: it has none, and the
 /// provider knows its models.
-pub(crate) fn of_key(key: Option<&Key>) -> Option<WholeResponse> {
+fn of_key(key: Option<&Key>) -> Option<WholeResponse> {
     let mut policies = policies(key).filter(|policy| !policy.models_allowed.is_empty()).peekable();
     policies.peek()?;
     let mut names: Vec<&str> = Vec::new();
@@ -55,7 +88,7 @@ pub(crate) fn of_key(key: Option<&Key>) -> Option<WholeResponse> {
 
 /// Whether a key may see the description of a model by its provider. `name`: as the path has it. With escapes it may be another one for the
 /// provider.
-pub(crate) fn may_forward(key: Option<&Key>, name: &str) -> bool {
+fn may_forward(key: Option<&Key>, name: &str) -> bool {
     let mut rules =
         policies(key).filter(|policy| !policy.models_allowed.is_empty() || !policy.models_denied.is_empty());
     may_use(key, name) && (rules.next().is_none() || !name.contains('%'))
@@ -67,7 +100,7 @@ fn policies(key: Option<&Key>) -> impl Iterator<Item = &Policy> {
 }
 
 /// One of them. `None`: there is none of this name for the key.
-pub(crate) fn one(models: &[Model], key: Option<&Key>, name: &str) -> Option<WholeResponse> {
+fn one(models: &[Model], key: Option<&Key>, name: &str) -> Option<WholeResponse> {
     let exists = models.iter().any(|model| model.name.matches(name));
     (exists && may_use(key, name)).then(|| {
         let mut out = Vec::new();
@@ -101,9 +134,14 @@ mod tests {
     };
 
     use super::*;
+    use crate::settings::Balance;
 
     fn models() -> Vec<Model> {
-        let model = |name: &str| Model { name: Glob::new(name).expect("a pattern"), targets: Vec::new() };
+        let model = |name: &str| Model {
+            name: Glob::new(name).expect("a pattern"),
+            balance: Balance::default(),
+            targets: Vec::new(),
+        };
         ["fast", "slow", "gpt-*"].map(model).to_vec()
     }
 

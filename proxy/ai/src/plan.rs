@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use weir_analysis::ai::{Endpoint, Facts};
+use weir_base::time::turn;
+use weir_spend::{Tokens, estimate};
 
 use crate::{
+    account::Identity,
+    balance::{Attempt, Conditions},
     error::ApiError,
     settings::{Model, Provider, ProviderDialect, Target},
     translate,
+    worker::Worker,
 };
 
 /// The targets of a request.
@@ -23,7 +28,29 @@ pub(crate) struct Plan {
 pub(crate) static DEFAULT: Target = Target { upstream: 0, model: None, weight: 1 };
 
 impl Plan {
-    /// The plan for a model. `random`: a uniform number. Upstreams of which `is_cooling` holds come last.
+    /// The plan of a request. `is_free`: no provider bills it, and none gets it by a translation.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub(crate) fn of(worker: &Worker, facts: &Facts, identity: &Identity, is_free: bool) -> Result<Self, ApiError> {
+        let Worker { settings, providers, .. } = worker;
+        let stickiness = Stickiness::of(facts, identity.key.as_deref());
+        let random = stickiness.share().unwrap_or_else(|| worker.random());
+        let is_cooling = |upstream| !stickiness.is_required() && worker.is_cooling(upstream);
+        let mut plan = Self::new(&settings.models, providers, facts.endpoint, &identity.model, random, is_cooling)?;
+        if is_free {
+            plan = plan.untranslated(providers, facts.endpoint)?;
+        }
+        match stickiness {
+            Stickiness::None => plan.balance(worker, facts, &identity.model),
+            Stickiness::Preferred(_) => {}
+            // No other provider has the response or the conversation that it goes on from.
+            Stickiness::Required(_) => plan.targets.truncate(1),
+        }
+        Ok(plan)
+    }
+
+    /// The plan for a model, by weight. `random`: a uniform number. Upstreams of which `is_cooling` holds come last.
     ///
     /// # Errors
     /// No such model, or no provider of it has the endpoint or one to which its requests are translated.
@@ -63,19 +90,45 @@ pub(crate) fn number(text: &str) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// The share that decides on the first target of a request. `None`: chance decides. `key`: the name of the client's key.
-///
-/// A provider keeps its responses unless the client forbids it, and no other provider can go on from them. So all such requests of a key
-/// have one target; without keys it is the first.
-pub(crate) fn share(facts: &Facts, key: Option<&str>) -> Option<u64> {
-    let options = &facts.options;
-    let is_bound = options.previous_response.is_some() || options.conversation.is_some();
-    let is_stored = facts.endpoint == Endpoint::Responses && options.store.is_none_or(|flag| flag.value);
-    if is_bound || is_stored {
-        return Some(key.map_or(0, number));
+/// Whether requests stay at one target. The share in it decides on the first target by weight, in place of chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stickiness {
+    /// The balance of the model decides.
+    None,
+    /// The same share begins at the same target; others follow after a failure.
+    Preferred(u64),
+    /// Only that target can serve it.
+    Required(u64),
+}
+
+impl Stickiness {
+    /// That of a request. `key`: the name of the client's key.
+    ///
+    /// A provider keeps its responses unless the client forbids it, and no other provider can go on from them. So all such requests
+    /// of a key have one target; without keys it is the first.
+    pub(crate) fn of(facts: &Facts, key: Option<&str>) -> Self {
+        let options = &facts.options;
+        let of_key = || key.map_or(0, number);
+        if options.previous_response.is_some() || options.conversation.is_some() {
+            return Self::Required(of_key());
+        }
+        if facts.endpoint == Endpoint::Responses && options.store.is_none_or(|flag| flag.value) {
+            return Self::Preferred(of_key());
+        }
+        // The same cache key leads to the same target, whose cache is warm.
+        options.prompt_cache_key.as_ref().map_or(Self::None, |key| Self::Preferred(number(&key.text)))
     }
-    // The same cache key leads to the same target, whose cache is warm.
-    options.prompt_cache_key.as_ref().map(|key| number(&key.text))
+
+    fn share(self) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Preferred(share) | Self::Required(share) => Some(share),
+        }
+    }
+
+    fn is_required(self) -> bool {
+        matches!(self, Self::Required(_))
+    }
 }
 
 /// The position of the first target, by weight.
@@ -107,6 +160,46 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Puts the targets into the order of the model's balance. `name`: that of the client for the model.
+    fn balance(&mut self, worker: &Worker, facts: &Facts, name: &str) {
+        let settings = &worker.settings;
+        let Some(model) = settings.models.get(self.label) else { return };
+        let cost = |target: &Target| {
+            let tier = facts.options.service_tier.as_ref().map(|tier| &*tier.text);
+            let output = facts.options.output_tokens_max().unwrap_or(settings.reserved_output_tokens);
+            let cost = settings.prices.cost(served(target, name), tier, &most(facts, output));
+            cost.is_priced.then_some(cost.money)
+        };
+        let conditions = Conditions {
+            now: turn::now(),
+            is_stream: facts.options.is_stream(),
+            is_cooling: &|upstream| worker.is_cooling(upstream),
+            cost: &cost,
+        };
+        worker.balancer.order(model, self.label, &mut self.targets, &conditions);
+    }
+
+    /// An attempt begins at a target. `None`: the model needs no measure.
+    pub(crate) fn attempt(&self, worker: &Worker, target: &Target, is_stream: bool) -> Option<Attempt> {
+        let model = worker.settings.models.get(self.label)?;
+        worker.balancer.begin(model, self.label, target, is_stream, turn::now())
+    }
+}
+
+/// The name of a model at its provider.
+pub(crate) fn served<'a>(target: &'a Target, alias: &'a str) -> &'a str {
+    target.model.as_deref().unwrap_or(alias)
+}
+
+/// The most tokens that a request may use.
+pub(crate) fn most(facts: &Facts, output_tokens: u64) -> Tokens {
+    let output_tokens = if facts.endpoint == Endpoint::Embeddings { 0 } else { output_tokens };
+    // Tokens by their numbers have two bytes at the least, and the estimate takes three.
+    let prompt_bytes = facts.prompt_bytes().max(facts.items.tokens.saturating_mul(3));
+    estimate(prompt_bytes, output_tokens, facts.answers())
+}
+
 /// Whether a dialect has an endpoint, or one to which its requests are translated.
 const fn serves(dialect: ProviderDialect, endpoint: Endpoint) -> bool {
     matches!(dialect, ProviderDialect::Anthropic) == matches!(endpoint, Endpoint::Messages)
@@ -119,11 +212,10 @@ mod tests {
     use weir_spend::Glob;
 
     use super::*;
+    use crate::settings::Balance;
 
     fn providers() -> Vec<Arc<Provider>> {
-        let of = |dialect| {
-            Arc::new(Provider { dialect, api_key: None, base_path: "".into(), host: "".into(), include_usage: true })
-        };
+        let of = |dialect| Arc::new(Provider { api_key: None, ..Provider::new(dialect, "") });
         [ProviderDialect::OpenAi, ProviderDialect::Azure, ProviderDialect::Anthropic].map(of).to_vec()
     }
 
@@ -132,7 +224,7 @@ mod tests {
     }
 
     fn model(name: &str, targets: &[Target]) -> Model {
-        Model { name: Glob::new(name).expect("a pattern"), targets: targets.to_vec() }
+        Model { name: Glob::new(name).expect("a pattern"), balance: Balance::Weight, targets: targets.to_vec() }
     }
 
     fn order(models: &[Model], endpoint: Endpoint, name: &str, random: u64) -> Result<Vec<usize>, ApiError> {
@@ -185,23 +277,22 @@ mod tests {
 
     #[test]
     fn responses_that_are_kept_have_the_target_of_their_key() {
-        let share = |endpoint, body: &str, key| {
-            super::share(&read(endpoint, body.as_bytes(), Wanted::default()).expect("valid"), key)
+        let of = |endpoint, body: &str, key| {
+            Stickiness::of(&read(endpoint, body.as_bytes(), Wanted::default()).expect("valid"), key)
         };
-        let responses = |body, key| share(Endpoint::Responses, body, key);
+        let responses = |body, key| of(Endpoint::Responses, body, key);
         let first = responses("{}", Some("team"));
-        assert!(first.is_some() && first != responses("{}", Some("other")));
-        for body in [
-            r#"{"previous_response_id":"r"}"#,
-            r#"{"conversation":{"id":"c"},"store":false}"#,
-            r#"{"store":true,"prompt_cache_key":"k"}"#,
-        ] {
-            assert_eq!(responses(body, Some("team")), first, "{body}");
-            assert_eq!(responses(body, None), Some(0), "{body}");
+        assert!(first == Stickiness::Preferred(number("team")) && first != responses("{}", Some("other")));
+        for body in [r#"{"previous_response_id":"r"}"#, r#"{"conversation":{"id":"c"},"store":false}"#] {
+            assert_eq!(responses(body, Some("team")), Stickiness::Required(number("team")), "{body}");
+            assert_eq!(responses(body, None), Stickiness::Required(0), "{body}");
         }
-        assert_eq!(responses(r#"{"store":false}"#, Some("team")), None);
-        assert_eq!(share(Endpoint::Chat, "{}", Some("team")), None);
-        assert_eq!(share(Endpoint::Chat, r#"{"prompt_cache_key":"k"}"#, None), Some(number("k")));
+        let kept = r#"{"store":true,"prompt_cache_key":"k"}"#;
+        assert_eq!((responses(kept, Some("team")), responses(kept, None)), (first, Stickiness::Preferred(0)));
+        assert_eq!(responses(r#"{"store":false}"#, Some("team")), Stickiness::None);
+        assert_eq!(of(Endpoint::Chat, "{}", Some("team")), Stickiness::None);
+        let cached = of(Endpoint::Chat, r#"{"prompt_cache_key":"k"}"#, None);
+        assert_eq!(cached, Stickiness::Preferred(number("k")));
     }
 
     #[test]

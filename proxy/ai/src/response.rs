@@ -1,12 +1,15 @@
 //! The response of a provider while it passes, and its usage.
 
-use weir_ai_session::{BufferedUsage, Dialect, End, Progress, ResponseStream, Usage, UsageChunk};
+use weir_ai_session::{
+    BufferedUsage, Dialect, End, Progress, ResponseStream, Usage, UsageChunk, estimate::TokenEstimate,
+};
 use weir_http::filter::{BodyAborted, HoldLimits, ReplacedResponse, Tap};
 use weir_http_codec::{Fields, Known};
 use weir_sse_codec::Limits;
 
 use crate::{
     error::{ErrorForm, failure},
+    model_list::ModelList,
     translate::{MEMORY_PER_BYTE, RESPONSE_BYTES_MAX, Translation, response_fields},
     translated::{HeldResponse, TranslatedStream},
 };
@@ -25,6 +28,8 @@ pub(crate) enum Response {
     TranslatedStream(Box<TranslatedStream>),
     /// A whole object, which is translated at its end.
     Held(Box<HeldResponse>),
+    /// A list of models, some of which the key may not see.
+    Models(ModelList),
     /// It is over.
     Over(Found),
 }
@@ -77,6 +82,14 @@ impl Response {
         }
     }
 
+    /// The same of a list of models for a key that may not see all.
+    pub(crate) fn models(list: ModelList, status: u16, fields: &Fields) -> (Self, Tap) {
+        match status {
+            200..300 => (Self::Models(list), Tap::Replace(ModelList::limits(is_coded(fields)))),
+            _ => (Self::None, Tap::No),
+        }
+    }
+
     /// It is held, and its status is no longer that of the provider.
     pub(crate) fn is_held(&self) -> bool {
         matches!(self, Self::Held(_))
@@ -93,7 +106,11 @@ impl Response {
 
     /// Replaces a response that is held. `None`: this one is not.
     pub(crate) fn replace(&mut self, status: u16, fields: &mut Fields, body: &[u8]) -> Option<ReplacedResponse> {
-        if let Self::Held(held) = self { Some(held.replace(status, fields, body)) } else { None }
+        match self {
+            Self::Held(held) => Some(held.replace(status, fields, body)),
+            Self::Models(list) => Some(list.replace(status, fields, body)),
+            _ => None,
+        }
     }
 
     /// Takes a piece of a stream, and appends what goes on.
@@ -135,7 +152,11 @@ impl Response {
                 stream.finish(&mut |bytes| out.extend_from_slice(bytes));
                 of_stream(&stream)
             }
-            Self::Whole(whole) => Found { usage: whole.finish(), is_done: true, ..Found::default() },
+            Self::Whole(whole) => {
+                let usage = whole.finish();
+                let estimate = if usage.is_none() { whole.estimate() } else { TokenEstimate::default() };
+                Found { usage, is_done: true, progress: Progress { estimate, ..Progress::default() } }
+            }
             Self::Over(found) => found,
             other => {
                 *self = other;
@@ -163,7 +184,7 @@ impl Response {
     /// The findings so far. `None`: it is no response of a model.
     pub(crate) fn found(&self) -> Option<Found> {
         match self {
-            Self::None => None,
+            Self::None | Self::Models(_) => None,
             Self::Stream(stream) => Some(of_stream(stream)),
             Self::TranslatedStream(stream) => Some(stream.found()),
             Self::Whole(_) => Some(Found::default()),

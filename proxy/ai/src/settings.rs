@@ -92,8 +92,33 @@ impl AiListenerSettings {
 pub struct Model {
     /// The names that clients use.
     pub name: Glob,
-    /// Where it is; the first is chosen by weight, and the others follow in their order. At most [`TARGETS_MAX`].
+    /// How the first target of a request is chosen.
+    pub balance: Balance,
+    /// Where it is. At most [`TARGETS_MAX`].
     pub targets: Vec<Target>,
+}
+
+/// How the first of several targets is chosen. The others follow after a failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balance {
+    /// By chance, in proportion to the weights; the others follow in their order.
+    #[default]
+    Weight,
+    /// The one with the shortest time to the first token of late, as this worker sees it; the others follow from the next shortest.
+    Latency,
+    /// The one with the lowest price for the request; the others follow from the next lowest.
+    Price,
+}
+
+impl Balance {
+    /// The word in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Weight => "weight",
+            Self::Latency => "latency",
+            Self::Price => "price",
+        }
+    }
 }
 
 /// A place of a model.
@@ -103,7 +128,7 @@ pub struct Target {
     pub upstream: usize,
     /// The name that the provider uses. `None`: that of the client.
     pub model: Option<Box<str>>,
-    /// Share of the first attempts, relative to the sum. 0: only after a failure.
+    /// Share of the first attempts by weight, relative to the sum. 0, with each balance: only after a failure.
     pub weight: u32,
 }
 
@@ -141,6 +166,61 @@ pub struct Provider {
     pub host: Box<str>,
     /// It takes `stream_options.include_usage`, which OpenAI's API has: requests of streams get it.
     pub include_usage: bool,
+    /// Its further abilities.
+    pub abilities: Abilities,
+}
+
+impl Provider {
+    /// A provider that has the defaults of its dialect, and no key.
+    pub fn new(dialect: ProviderDialect, host: &str) -> Self {
+        let base_path = dialect.base_path().into();
+        Self {
+            dialect,
+            api_key: None,
+            base_path,
+            host: host.into(),
+            include_usage: true,
+            abilities: Abilities::default(),
+        }
+    }
+}
+
+impl Provider {
+    /// The path of the list of its models, and the fields of a request for it that need no client: its key, and the version of the API.
+    pub fn models_request(&self) -> (String, Vec<(&'static str, Secret)>) {
+        let key = self.api_key.as_ref().map(|key| match self.dialect {
+            ProviderDialect::OpenAi => ("authorization", Secret::new([b"Bearer ", key.expose()].concat())),
+            ProviderDialect::Azure => ("api-key", key.clone()),
+            ProviderDialect::Anthropic => ("x-api-key", key.clone()),
+        });
+        let version = (self.dialect == ProviderDialect::Anthropic)
+            .then(|| ("anthropic-version", Secret::new(weir_ai_translate::ANTHROPIC_VERSION.as_bytes().to_vec())));
+        (format!("{}/models", self.base_path), key.into_iter().chain(version).collect())
+    }
+}
+
+/// Abilities of a provider that its dialect leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Output tokens of a chat that is translated for Anthropic's API and has no limit of its own: that API requires one. Default 8,192,
+    /// which every model since Claude 3.5 has.
+    pub default_max_tokens: u64,
+    /// Its chats take `max_completion_tokens`. Without it, a limit that the gateway writes is `max_tokens`, which older servers know.
+    /// Default true.
+    pub max_completion_tokens: bool,
+    /// Its messages take `output_config.effort`. Without it, a translation leaves out `reasoning_effort`. Default true.
+    pub reasoning_effort: bool,
+}
+
+impl Default for Abilities {
+    fn default() -> Self {
+        let weir_ai_translate::Options { tokens_max, has_completion_limit, has_effort, .. } = Default::default();
+        Self {
+            default_max_tokens: tokens_max,
+            max_completion_tokens: has_completion_limit,
+            reasoning_effort: has_effort,
+        }
+    }
 }
 
 /// Budgets and usage of the process.
@@ -148,4 +228,24 @@ pub struct Provider {
 pub struct SpendSettings {
     /// The directory of the journal and of the usage log. `None`: budgets end with the process, and there is no usage log.
     pub state: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_for_the_models_has_the_key_where_the_dialect_has_it() {
+        let request = |dialect| {
+            let of = Provider { api_key: Some(Secret::new(b"k".to_vec())), ..Provider::new(dialect, "h") };
+            let (path, fields) = of.models_request();
+            let shown = fields.iter().map(|(name, value)| format!("{name}: {}", value.expose_str().unwrap_or("?")));
+            (path, shown.collect::<Vec<_>>())
+        };
+        let wanted = |path: &str, fields: &[&str]| (path.to_owned(), fields.iter().map(|one| (*one).to_owned()).collect());
+        assert_eq!(request(ProviderDialect::OpenAi), wanted("/v1/models", &["authorization: Bearer k"]));
+        assert_eq!(request(ProviderDialect::Azure), wanted("/openai/v1/models", &["api-key: k"]));
+        let anthropic = ["x-api-key: k", "anthropic-version: 2023-06-01"];
+        assert_eq!(request(ProviderDialect::Anthropic), wanted("/v1/models", &anthropic));
+    }
 }

@@ -12,7 +12,7 @@ use weir_http_codec::{Fields, Known, RequestHead};
 
 use crate::{
     error::ApiError,
-    settings::{Provider, ProviderDialect},
+    settings::{Abilities, Provider, ProviderDialect},
 };
 
 /// Bytes of a whole response that is translated. Default 8 MiB: ten times what the longest output of a model has as text. A longer one
@@ -63,7 +63,13 @@ pub(crate) fn request(
         true => Cow::Borrowed(seen.bytes),
         false => Cow::Owned(edits.apply(seen.bytes)),
     };
-    let options = Options { has_stream_usage: provider.include_usage, ..Options::default() };
+    let Abilities { default_max_tokens, max_completion_tokens, reasoning_effort } = provider.abilities;
+    let options = Options {
+        tokens_max: default_max_tokens,
+        has_completion_limit: max_completion_tokens,
+        has_effort: reasoning_effort,
+        has_stream_usage: provider.include_usage,
+    };
     let translated = translate_request(direction, &body, &options);
     let mut request = translated.map_err(|mistake| ApiError::of_mistake(&mistake))?;
     // Members that were left out take no memory: its length alone is charged.

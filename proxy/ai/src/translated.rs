@@ -123,8 +123,9 @@ impl HeldResponse {
 
     /// The response for the client, with its fields.
     pub(crate) fn replace(&mut self, status: u16, fields: &mut Fields, body: &[u8]) -> ReplacedResponse {
-        if let Some(usage) = self.usage.take() {
-            self.found = Some(Found { usage: usage.finish(), progress: self.progress(), is_done: true });
+        if let Some(usage) = self.usage.as_ref().map(BufferedUsage::finish) {
+            let progress = if usage.is_none() { self.estimated() } else { self.progress() };
+            self.found = Some(Found { usage, progress, is_done: true });
         }
         fields.set(Known::ContentType, CONTENT_TYPE);
         if status >= 400 {
@@ -145,13 +146,19 @@ impl HeldResponse {
 
     /// The findings so far. `None`: it is an error.
     pub(crate) fn found(&self) -> Option<Found> {
-        let so_far = self.usage.as_ref().map(|_| Found { progress: self.progress(), ..Found::default() });
-        self.found.or(so_far)
+        let so_far = || self.usage.as_ref().map(|_| Found { progress: self.estimated(), ..Found::default() });
+        self.found.or_else(so_far)
     }
 
     /// The size of the body of the provider stands for its output, as for a body that passes. It comes when all of it is generated.
     fn progress(&self) -> Progress {
-        Progress { events: 1, output_events: 1, output_bytes: self.bytes, is_generated: true }
+        Progress { events: 1, output_events: 1, output_bytes: self.bytes, is_generated: true, ..Progress::default() }
+    }
+
+    /// The same with an estimate of its tokens.
+    fn estimated(&self) -> Progress {
+        let estimate = self.usage.as_ref().map(BufferedUsage::estimate).unwrap_or_default();
+        Progress { estimate, ..self.progress() }
     }
 }
 

@@ -8,6 +8,7 @@ use weir_http_codec::RequestHead;
 use weir_spend::{keys::KeyRing, meter::Meter};
 
 use crate::{
+    balance::Balancer,
     filter::AiFilter,
     metrics::Metrics,
     settings::{AiListenerSettings, KeyMode, Provider},
@@ -29,6 +30,7 @@ pub(crate) struct Worker {
     pub(crate) meter: Meter,
     pub(crate) metrics: Rc<Metrics>,
     rng: RefCell<Rng>,
+    pub(crate) balancer: Rc<Balancer>,
     /// Until when each upstream comes last.
     cooling: RefCell<Vec<Time>>,
 }
@@ -43,7 +45,8 @@ impl Worker {
     ) -> Self {
         let ring = (settings.key_mode == KeyMode::Required).then(|| settings.ring(meter.ledger()));
         let cooling = RefCell::new(vec![Time::ZERO; providers.len()]);
-        Self { settings, providers, ring, meter, metrics, rng: RefCell::new(Rng::new(seed)), cooling }
+        let (rng, balancer) = (RefCell::new(Rng::new(seed)), Rc::new(Balancer::new(&settings.models)));
+        Self { settings, providers, ring, meter, metrics, rng, balancer, cooling }
     }
 
     /// A uniform number, for the choice among targets.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use weir_base::Secret;
 use weir_engine::Stream;
 use weir_http_codec::{BodyLength, HeadLimits, ResponseParser};
 use weir_upstream::Probe;
@@ -15,6 +16,8 @@ pub struct HttpProbe {
     pub kind: ProbeKind,
     /// The Host of the request.
     pub host: String,
+    /// Further fields of a request for a path, such as a key; their names are in lower case.
+    pub fields: Vec<(Box<str>, Secret)>,
     /// Speaks HTTP/2.
     pub is_http2: bool,
 }
@@ -36,7 +39,9 @@ impl Probe for HttpProbe {
         match (&self.kind, self.is_http2) {
             (ProbeKind::Connection, _) => Ok(None),
             (ProbeKind::Path(path), false) => self.probe_path(path, stream).await,
-            (ProbeKind::Path(path), true) => http2::probe::path(stream, &self.host, path).await.map(|()| None),
+            (ProbeKind::Path(path), true) => {
+                http2::probe::path(stream, &self.host, path, &self.fields).await.map(|()| None)
+            }
             (ProbeKind::Grpc(service), _) => http2::probe::grpc(stream, &self.host, service).await.map(|()| None),
         }
     }
@@ -45,8 +50,12 @@ impl Probe for HttpProbe {
 impl HttpProbe {
     async fn probe_path(&self, path: &str, mut stream: Stream) -> io::Result<Option<Stream>> {
         let request =
-            format!("GET {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: weir-health\r\nAccept: */*\r\n\r\n", self.host);
+            format!("GET {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: weir-health\r\nAccept: */*\r\n", self.host);
         stream.output.append(request.as_bytes());
+        for (name, value) in &self.fields {
+            [name.as_bytes(), b": ", value.expose(), b"\r\n"].map(|part| stream.output.append(part));
+        }
+        stream.output.append(b"\r\n");
         let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         let (mut parser, mut received) = (ResponseParser::new(), Vec::new());
         loop {

@@ -1,7 +1,8 @@
 //! Language models: the SDKs of providers against the lab's origin, directly and through the gateway; its bytes and its books; and the
-//! load of the lab; and each SDK in front of the other provider; and upgrades of the program.
+//! load of the lab; each SDK in front of the other provider; and upgrades of the program.
 
 mod faults;
+mod health;
 mod isolation;
 mod load;
 mod prompts;

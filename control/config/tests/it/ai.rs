@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::Memory;
-use weir_ai::settings::{KeyMode, ProviderDialect};
+use weir_ai::settings::{Balance, KeyMode, ProviderDialect};
 use weir_config::{Diagnostics, ListenerProtocol, UpstreamProtocol, check};
+use weir_http::ProbeKind;
 use weir_spend::{budget::Budgets, policy::Mode};
 
 const HASH: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -30,6 +31,10 @@ fn each_mistake_has_a_line_and_a_remedy() {
     let target = "[[listener.ai.model.target]]\nupstream = \"u\"\n";
     let model = |name: &str| format!("[[listener.ai.model]]\nname = \"{name}\"\n{target}");
     let price = "[[listener.ai.price]]\nmodels = \"m\"\ninput = \"1\"\noutput = \"2\"\n";
+    let two = |lines: &str, second: &str| {
+        format!("{}\n{lines}\n{target}{target}{second}", "[[listener.ai.model]]\nname = \"m\"")
+    };
+    let cheapest = "balance = \"price\"";
     let many = format!("[[listener.ai.model]]\nname = \"m\"\n{}", target.repeat(9));
     let rows: &[(&str, String, &str, &str)] = &[
         ("0.0.0.0:8000", String::new(), "", "lets everybody spend"),
@@ -49,6 +54,15 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, model("gpt-*") + &model("gpt-x"), "", "is never reached"),
         (here, model("m").replace("\"u\"", "\"w\""), "", "does not exist"),
         (here, price.repeat(2), "", "two prices for the same tier"),
+        (here, two("balance = \"fastest\"", ""), "", "has no such value"),
+        (here, two(cheapest, "model = \"x\"\n") + price, "", "has no price for `x`"),
+        (here, two("balance = \"latency\"", "weight = 3\n"), "", "has no share"),
+        (here, model("m").replace("\"m\"", "\"m\"\nbalance = \"latency\""), "", "has no effect with one target"),
+        (here, String::new(), "default_max_tokens = 4096", "has no effect"),
+        (here, String::new(), "reasoning_effort = false", "has no effect"),
+        (here, String::new(), "dialect = \"anthropic\"\nmax_completion_tokens = false", "has no effect"),
+        (here, String::new(), "health_models = true\n[upstream.http]\nhealth_path = \"/\"", "another health check"),
+        (here, String::new(), "health_models = true\n[upstream.health]\nenabled = false", "health.enabled is false"),
         (here, String::new(), "base_path = \"v1\"", "is no path"),
         (here, String::new(), "base_path = \"/v1 x\"", "is not a word"),
         (here, String::new(), "base_path = \"/v1\\r\\nx\"", "is not a word"),
@@ -64,6 +78,48 @@ fn each_mistake_has_a_line_and_a_remedy() {
         assert_eq!(found.iter().count(), 1, "{words}: {found}");
     }
     assert!(findings(here, &(key("") + &model("m") + price), "base_path = \"/\"").is_empty());
+}
+
+#[test]
+fn a_balance_by_price_finds_the_price_of_each_target() {
+    let here = "127.0.0.1:8000";
+    let model = |name: &str| {
+        let target = "[[listener.ai.model.target]]\nupstream = \"u\"\n";
+        format!("[[listener.ai.model]]\nname = \"{name}\"\nbalance = \"price\"\n{target}{target}model = \"other\"\n")
+    };
+    let price = |models: &str| format!("[[listener.ai.price]]\nmodels = \"{models}\"\ninput = \"1\"\noutput = \"2\"\n");
+    for (name, models) in [("m", ["m", "other"]), ("gpt-*", ["gpt-*", "o*"])] {
+        let found = findings(here, &(model(name) + &models.map(price).concat()), "");
+        assert!(found.is_empty(), "{found}");
+        let found = findings(here, &(model(name) + &price(models[1])), "");
+        assert!(found.errors() == 1, "{found}");
+    }
+}
+
+#[test]
+fn the_health_of_a_provider_is_checked_with_its_own_key() {
+    let probe = |dialect: &str| {
+        let file = format!(
+            "[[listener]]\nname = \"ai\"\nprotocol = \"ai\"\nbind = \"127.0.0.1:8000\"\nupstream = \"u\"\n\
+             [[upstream]]\nname = \"u\"\nendpoints = [\"127.0.0.1:8001\"]\n[upstream.ai]\ndialect = \"{dialect}\"\n\
+             api_key = {{ env = \"ADMIN_TOKEN\" }}\nhealth_models = true\n"
+        );
+        let snapshot = check(&file, "weir.toml", Path::new(""), &Memory::furnished()).expect("valid");
+        match &snapshot.upstream("u").expect("an upstream").protocol {
+            UpstreamProtocol::Ai(upstream) => upstream.http.probe.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    for (dialect, path, names) in [
+        ("openai", "/v1/models", &["authorization"][..]),
+        ("azure", "/openai/v1/models", &["api-key"]),
+        ("anthropic", "/v1/models", &["x-api-key", "anthropic-version"]),
+    ] {
+        let probe = probe(dialect);
+        assert_eq!((&probe.kind, &*probe.host), (&ProbeKind::Path(path.to_owned()), "127.0.0.1:8001"));
+        assert_eq!(probe.fields.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), names);
+        assert!(!format!("{probe:?}").contains("Bearer "), "a secret is not shown");
+    }
 }
 
 #[test]
@@ -127,7 +183,8 @@ fn the_example_becomes_the_settings_that_it_describes() {
     assert_eq!(key.policy.budgets, wanted);
     let fast = &settings.models[0];
     let targets: Vec<_> = fast.targets.iter().map(|target| (target.upstream, target.weight)).collect();
-    assert_eq!(targets, [(0, 3), (1, 1)]);
+    assert_eq!((targets, fast.balance), (vec![(0, 3), (1, 1)], Balance::Weight));
+    assert_eq!(settings.models[1].balance, Balance::Price);
     let price = settings.prices.price("gpt-4o-mini", Some("flex")).expect("a price");
     assert_eq!((price.input, price.output, settings.prices.version()), (75_000, 300_000, 3));
     let provider = |name: &str| match &snapshot.upstream(name).expect("an upstream").protocol {

@@ -69,11 +69,6 @@ impl Facts {
         self.options.answers().saturating_mul(prompts)
     }
 
-    /// Tokens of the prompt by estimate. `token_bytes`: bytes of text for a token, at least 1. Tokens by number are counted.
-    pub fn prompt_tokens(&self, token_bytes: u64) -> u64 {
-        self.prompt_bytes().div_ceil(token_bytes.max(1)).max(self.items.tokens)
-    }
-
     /// Bytes of the prompt as it came, tools included: the base of an estimate.
     pub fn prompt_bytes(&self) -> u64 {
         [self.messages, self.instructions, self.tools.span].iter().map(|span| u64::from(span.len())).sum()

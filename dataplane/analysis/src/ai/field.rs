@@ -51,6 +51,8 @@ pub enum Field {
     FunctionName,
     /// `tools[].custom.name`
     CustomName,
+    /// `tools[].function.description`, `tools[].custom.description`, `tools[].description`
+    ToolDescription,
     /// `tool_choice`, `function_call`
     Choice,
     /// `tool_choice.type`
@@ -71,6 +73,16 @@ pub enum Field {
     Text,
     /// A text that a tool has returned.
     ResultText,
+    /// `suffix`, `prediction.content`: a text beside the messages.
+    Beside,
+    /// `messages[].content[].source`
+    Source,
+    /// `source` within the result of a tool.
+    ResultSource,
+    /// `source.type`
+    SourceType,
+    /// `source.data`
+    SourceData,
     /// `instructions`, `system`
     Instructions,
     /// A text of them.
@@ -106,7 +118,12 @@ impl Field {
             Self::Store => "store",
             Self::Background => "background",
             Self::Metadata => "metadata",
-            Self::Tools | Self::Tool | Self::ToolType | Self::FunctionName | Self::CustomName => "tools",
+            Self::Tools
+            | Self::Tool
+            | Self::ToolType
+            | Self::FunctionName
+            | Self::CustomName
+            | Self::ToolDescription => "tools",
             Self::Choice | Self::ChoiceType | Self::ChoiceName => "tool_choice",
             Self::Instructions | Self::InstructionsText => "instructions",
             _ => "messages",

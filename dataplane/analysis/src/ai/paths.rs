@@ -53,27 +53,28 @@ macro_rules! openai {
 }
 
 macro_rules! chat {
-    ($messages:expr) => {
+    ($messages:expr, $tool:expr, $function:expr, $($own:expr),* $(,)?) => {
         openai![
             ("max_tokens", Node::value(Field::MaxTokens)),
             ("max_completion_tokens", Node::value(Field::MaxCompletionTokens)),
-            ("tools", Node::value(Field::Tools).items(&CHAT_TOOL)),
-            ("functions", Node::value(Field::Tools).items(&NAMED_TOOL)),
+            ("tools", Node::value(Field::Tools).items($tool)),
+            ("functions", Node::value(Field::Tools).items($function)),
             ("tool_choice", Node::value(Field::Choice).members(&[CHOICE_TYPE, ("function", CHOICE_NAME)])),
             ("function_call", Node::value(Field::Choice).members(&[("name", Node::value(Field::ChoiceName))])),
             ("messages", $messages),
+            $($own),*
         ]
     };
 }
 
 macro_rules! responses {
-    ($input:expr, $instructions:expr) => {
+    ($input:expr, $instructions:expr, $tool:expr) => {
         openai![
             ("max_output_tokens", Node::value(Field::MaxOutputTokens)),
             ("previous_response_id", Node::value(Field::PreviousResponse)),
             ("conversation", Node::value(Field::Conversation).members(&[("id", Node::value(Field::Conversation))])),
             ("background", Node::value(Field::Background)),
-            ("tools", Node::value(Field::Tools).items(&NAMED_TOOL)),
+            ("tools", Node::value(Field::Tools).items($tool)),
             (
                 "tool_choice",
                 Node::value(Field::Choice).members(&[CHOICE_TYPE, ("name", Node::value(Field::ChoiceName))])
@@ -85,21 +86,22 @@ macro_rules! responses {
 }
 
 macro_rules! completions {
-    ($prompt:expr) => {
+    ($prompt:expr, $($own:expr),* $(,)?) => {
         openai![
             ("max_tokens", Node::value(Field::MaxTokens)),
             ("best_of", Node::value(Field::BestOf)),
             ("prompt", $prompt),
+            $($own),*
         ]
     };
 }
 
 macro_rules! messages {
-    ($messages:expr, $system:expr) => {
+    ($messages:expr, $system:expr, $tool:expr) => {
         body![
             ("max_tokens", Node::value(Field::MaxTokens)),
             ("metadata", Node::value(Field::Metadata).members(&[("user_id", Node::value(Field::User))])),
-            ("tools", Node::value(Field::Tools).items(&NAMED_TOOL)),
+            ("tools", Node::value(Field::Tools).items($tool)),
             (
                 "tool_choice",
                 Node::value(Field::Choice).members(&[CHOICE_TYPE, ("name", Node::value(Field::ChoiceName))])
@@ -124,32 +126,76 @@ static CHAT_TOOL: Place = Node::value(Field::Tool).members(&[
 static NAMED_TOOL: Place = Node::value(Field::Tool)
     .members(&[("type", Node::value(Field::ToolType)), ("name", Node::value(Field::FunctionName))]);
 
+/// The same with the texts in them.
+const DESCRIPTION: (&str, Place) = ("description", Node::value(Field::ToolDescription));
+static CHAT_TOOL_PROMPTS: Place = Node::value(Field::Tool).members(&[
+    ("type", Node::value(Field::ToolType)),
+    ("function", Node::NEW.members(&[("name", Node::value(Field::FunctionName)), DESCRIPTION])),
+    ("custom", Node::NEW.members(&[("name", Node::value(Field::CustomName)), DESCRIPTION])),
+]);
+static NAMED_TOOL_PROMPTS: Place = Node::value(Field::Tool).members(&[
+    ("type", Node::value(Field::ToolType)),
+    ("name", Node::value(Field::FunctionName)),
+    DESCRIPTION,
+]);
+
 /// Messages that are counted and nothing else.
 const COUNTED: Place = Node::value(Field::Messages);
 const INSTRUCTIONS: Place = Node::value(Field::Instructions);
 
-static CHAT: Place = chat![COUNTED];
-static RESPONSES: Place = responses![COUNTED, INSTRUCTIONS];
-static COMPLETIONS: Place = completions![COUNTED.items(&PROMPT_ITEM)];
+static CHAT: Place = chat![COUNTED, &CHAT_TOOL, &NAMED_TOOL,];
+static RESPONSES: Place = responses![COUNTED, INSTRUCTIONS, &NAMED_TOOL];
+static COMPLETIONS: Place = completions![COUNTED.items(&PROMPT_ITEM),];
 static EMBEDDINGS: Place = body![("input", COUNTED.items(&PROMPT_ITEM))];
-static MESSAGES: Place = messages![COUNTED, INSTRUCTIONS];
+static MESSAGES: Place = messages![COUNTED, INSTRUCTIONS, &NAMED_TOOL];
 
-static CHAT_PROMPTS: Place = chat![COUNTED.items(&CHAT_MESSAGE)];
-static RESPONSES_PROMPTS: Place = responses![COUNTED.items(&RESPONSES_ITEM), INSTRUCTIONS];
-static COMPLETIONS_PROMPTS: Place = completions![COUNTED.items(&TEXT)];
+static CHAT_PROMPTS: Place = chat![
+    COUNTED.items(&CHAT_MESSAGE),
+    &CHAT_TOOL_PROMPTS,
+    &NAMED_TOOL_PROMPTS,
+    ("prediction", Node::NEW.members(&[("content", BESIDE.items(&BESIDE_PART))])),
+];
+static RESPONSES_PROMPTS: Place =
+    responses![COUNTED.items(&RESPONSES_ITEM), INSTRUCTIONS.items(&SYSTEM_PART), &NAMED_TOOL_PROMPTS];
+static COMPLETIONS_PROMPTS: Place = completions![COUNTED.items(&TEXT), ("suffix", BESIDE)];
 static EMBEDDINGS_PROMPTS: Place = body![("input", COUNTED.items(&TEXT))];
-static MESSAGES_PROMPTS: Place = messages![COUNTED.items(&ANTHROPIC_MESSAGE), INSTRUCTIONS.items(&SYSTEM_PART)];
+static MESSAGES_PROMPTS: Place =
+    messages![COUNTED.items(&ANTHROPIC_MESSAGE), INSTRUCTIONS.items(&SYSTEM_PART), &NAMED_TOOL_PROMPTS];
 
 static TEXT: Place = Node::value(Field::Text);
 static PROMPT_ITEM: Place = Node::value(Field::PromptItem);
-const RESULT_TEXT: Place = Node::value(Field::ResultText);
+const BESIDE: Place = Node::value(Field::Beside);
+static BESIDE_PART: Place = Node::NEW.members(&[("text", BESIDE)]);
 static TEXT_PART: Place = Node::NEW.members(&[("text", TEXT_VALUE), ("refusal", TEXT_VALUE)]);
-static RESULT_PART: Place = Node::NEW.members(&[("text", RESULT_TEXT)]);
 static SYSTEM_PART: Place = Node::NEW.members(&[("text", Node::value(Field::InstructionsText))]);
 const TEXT_VALUE: Place = Node::value(Field::Text);
 const CALL_NAME: (&str, Place) = ("name", Node::value(Field::CallName));
-const CALL_ARGUMENTS: (&str, Place) = ("arguments", Node::value(Field::CallArguments));
-const CALL_INPUT: (&str, Place) = ("input", Node::value(Field::CallArguments));
+const ARGUMENTS: Place = Node::value(Field::CallArguments);
+const CALL_ARGUMENTS: (&str, Place) = ("arguments", ARGUMENTS);
+const CALL_INPUT: (&str, Place) = ("input", ARGUMENTS);
+
+/// Texts that a tool has returned: one, or parts; with what code and commands have written, and what a search has found.
+const RESULT_TEXT: Place = Node::value(Field::ResultText);
+const RESULT_OUTPUTS: [(&str, Place); 2] = [("stdout", RESULT_TEXT), ("stderr", RESULT_TEXT)];
+static RESULT_PART: Place = Node::NEW.members(&[
+    ("text", RESULT_TEXT),
+    ("title", RESULT_TEXT),
+    RESULT_OUTPUTS[0],
+    RESULT_OUTPUTS[1],
+    ("logs", RESULT_TEXT),
+    ("content", RESULT_TEXT.items(&RESULT_INNER_PART)),
+    (
+        "source",
+        Node::value(Field::ResultSource).members(&[
+            SOURCE_TYPE,
+            SOURCE_DATA,
+            ("content", RESULT_TEXT.items(&RESULT_INNER_PART)),
+        ]),
+    ),
+]);
+static RESULT_INNER_PART: Place = Node::NEW.members(&[("text", RESULT_TEXT)]);
+const SOURCE_TYPE: (&str, Place) = ("type", Node::value(Field::SourceType));
+const SOURCE_DATA: (&str, Place) = ("data", Node::value(Field::SourceData));
 
 static CHAT_CALL: Place = Node::value(Field::Call).members(&[
     ("function", Node::NEW.members(&[CALL_NAME, CALL_ARGUMENTS])),
@@ -159,11 +205,15 @@ static CHAT_MESSAGE: Place = Node::value(Field::Message).members(&[
     ("role", Node::value(Field::Role)),
     ("content", TEXT_VALUE.items(&TEXT_PART)),
     ("refusal", TEXT_VALUE),
+    // As DeepSeek and OpenRouter name what a model has thought.
+    ("reasoning_content", TEXT_VALUE),
+    ("reasoning", TEXT_VALUE),
     ("tool_calls", Node::NEW.items(&CHAT_CALL)),
     ("function_call", Node::value(Field::Call).members(&[CALL_NAME, CALL_ARGUMENTS])),
 ]);
 
-/// A message, a call of a tool, its result, or a summary of reasoning.
+/// A message, a call of a tool, its result, or a summary of reasoning. Calls of the provider's own tools have their arguments under
+/// different names, one for each item.
 static RESPONSES_ITEM: Place = Node::value(Field::Message).members(&[
     ("type", Node::value(Field::ItemType)),
     ("role", Node::value(Field::Role)),
@@ -172,7 +222,13 @@ static RESPONSES_ITEM: Place = Node::value(Field::Message).members(&[
     CALL_NAME,
     CALL_ARGUMENTS,
     CALL_INPUT,
+    ("code", ARGUMENTS),
+    ("action", ARGUMENTS),
+    ("operation", ARGUMENTS),
+    ("queries", ARGUMENTS),
     ("output", RESULT_TEXT.items(&RESULT_PART)),
+    ("outputs", Node::NEW.items(&RESULT_PART)),
+    ("results", Node::NEW.items(&RESULT_PART)),
 ]);
 
 static ANTHROPIC_PART: Place = Node::value(Field::Call).members(&[
@@ -180,7 +236,14 @@ static ANTHROPIC_PART: Place = Node::value(Field::Call).members(&[
     ("thinking", TEXT_VALUE),
     CALL_NAME,
     CALL_INPUT,
-    ("content", RESULT_TEXT.items(&RESULT_PART)),
+    ("content", RESULT_TEXT.members(&RESULT_OUTPUTS).items(&RESULT_PART)),
+    // Documents.
+    ("title", TEXT_VALUE),
+    ("context", TEXT_VALUE),
+    (
+        "source",
+        Node::value(Field::Source).members(&[SOURCE_TYPE, SOURCE_DATA, ("content", TEXT_VALUE.items(&TEXT_PART))]),
+    ),
 ]);
 static ANTHROPIC_MESSAGE: Place = Node::value(Field::Message)
     .members(&[("role", Node::value(Field::Role)), ("content", TEXT_VALUE.items(&ANTHROPIC_PART))]);

@@ -40,7 +40,7 @@ pub struct TextSpan {
     pub role: Role,
     /// Its kind.
     pub kind: SpanKind,
-    /// The message that it belongs to, from 0; 0 for instructions that stand apart.
+    /// The message that it belongs to, from 0; 0 for texts beside the messages.
     pub message: u32,
     /// Its bytes, with the quotes. [`weir_json_codec::Decoded`] leads from the text to the bytes and back.
     pub span: Span,
@@ -49,9 +49,11 @@ pub struct TextSpan {
 /// A call of a tool, as the client repeats it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCall {
-    /// The name of the tool.
+    /// The author of the message: the model, if the client is honest.
+    pub role: Role,
+    /// The name of the tool. `None`: one that a provider runs itself.
     pub name: Option<Box<str>>,
-    /// Its arguments: a string with JSON in it, or an object.
+    /// Its arguments: a string, usually with JSON in it, or an object or array.
     pub arguments: Option<Span>,
     /// The message that it belongs to, from 0.
     pub message: u32,
@@ -71,20 +73,31 @@ pub struct Prompts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Message {
     number: u32,
-    /// The first of its texts: its role may come behind them.
-    first: usize,
+    /// The first of its texts and of its calls: its role may come behind them.
+    first: (usize, usize),
     role: Option<Box<str>>,
     kind: Option<Box<str>>,
     name: Option<Box<str>>,
     arguments: Option<Span>,
+    source: Source,
+}
+
+/// The source of a document under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Source {
+    kind: Option<Box<str>>,
+    data: Option<Span>,
 }
 
 impl Prompts {
     /// An object or array begins.
     pub(super) fn begin(&mut self, path: Field) {
+        if matches!(path, Field::Source | Field::ResultSource) {
+            self.message.source = Source::default();
+        }
         if path == Field::Message {
             let number = self.message.number;
-            self.message = Message { number, first: self.texts.len(), ..Message::default() };
+            self.message = Message { number, first: (self.texts.len(), self.calls.len()), ..Message::default() };
         }
     }
 
@@ -93,11 +106,16 @@ impl Prompts {
         match value.path {
             Field::Role => self.message.role = named(value)?.map(|named| named.text),
             Field::ItemType => self.message.kind = named(value)?.map(|named| named.text),
-            Field::Text => self.text(value, Role::User, SpanKind::Message)?,
+            // An input or a prompt may be one text.
+            Field::Text | Field::Messages | Field::Beside => self.text(value, Role::User, SpanKind::Message)?,
             Field::ResultText => self.text(value, Role::Tool, SpanKind::Result)?,
             Field::Instructions | Field::InstructionsText => self.text(value, Role::System, SpanKind::Message)?,
-            // An input or a prompt that is one text.
-            Field::Messages => self.text(value, Role::User, SpanKind::Message)?,
+            Field::SourceType => self.message.source.kind = named(value)?.map(|named| named.text),
+            Field::SourceData => {
+                self.message.source.data = Some(span(value)).filter(|_| matches!(value.kind, Kind::String { .. }));
+            }
+            Field::Source => self.source(Role::User, SpanKind::Message)?,
+            Field::ResultSource => self.source(Role::Tool, SpanKind::Result)?,
             Field::CallName => self.message.name = named(value)?.map(|named| named.text),
             Field::CallArguments => self.message.arguments = Some(span(value)),
             // In Anthropic's messages every part of a content is looked at: those with an input are calls.
@@ -112,11 +130,25 @@ impl Prompts {
         if !matches!(value.kind, Kind::String { .. }) {
             return Ok(());
         }
+        let is_apart = matches!(value.path, Field::Beside | Field::Instructions | Field::InstructionsText);
+        let message = if is_apart { 0 } else { self.message.number };
+        self.push(TextSpan { role, kind, message, span: span(value) })
+    }
+
+    /// The source of a document ends. Other data than text is no text: images, files in base64.
+    fn source(&mut self, role: Role, kind: SpanKind) -> Result<(), BodyError> {
+        let source = std::mem::take(&mut self.message.source);
+        match source.data.filter(|_| source.kind.as_deref() == Some("text")) {
+            Some(span) => self.push(TextSpan { role, kind, message: self.message.number, span }),
+            None => Ok(()),
+        }
+    }
+
+    fn push(&mut self, text: TextSpan) -> Result<(), BodyError> {
         if self.texts.len() == SPANS_MAX {
             return Err(BodyError::TooMany(Field::Messages));
         }
-        let message = if role == Role::System { 0 } else { self.message.number };
-        self.texts.push(TextSpan { role, kind, message, span: span(value) });
+        self.texts.push(text);
         Ok(())
     }
 
@@ -128,7 +160,7 @@ impl Prompts {
         if self.calls.len() == CALLS_MAX {
             return Err(BodyError::TooMany(Field::Messages));
         }
-        self.calls.push(ToolCall { name, arguments, message: self.message.number });
+        self.calls.push(ToolCall { role: Role::Assistant, name, arguments, message: self.message.number });
         Ok(())
     }
 
@@ -151,13 +183,17 @@ impl Prompts {
             (None, Some(_)) => Role::Assistant,
             (None, None) => Role::Other,
         };
-        for text in &mut self.texts[self.message.first..] {
+        let (texts, calls) = self.message.first;
+        self.calls[calls..].iter_mut().for_each(|call| call.role = role);
+        for text in &mut self.texts[texts..] {
             if text.kind == SpanKind::Message {
                 text.role = role;
                 text.kind = if role == Role::Tool { SpanKind::Result } else { SpanKind::Message };
             }
         }
-        self.message = Message { number: self.message.number + 1, ..Message::default() };
+        // Texts beside the messages belong to none.
+        let first = (self.texts.len(), self.calls.len());
+        self.message = Message { number: self.message.number + 1, first, ..Message::default() };
         Ok(())
     }
 }

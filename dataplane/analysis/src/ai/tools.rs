@@ -26,6 +26,8 @@ pub struct Tool {
     pub name: Option<Box<str>>,
     /// Its definition.
     pub span: Span,
+    /// The description in it, a string with its quotes, if prompts are looked into.
+    pub description: Option<Span>,
 }
 
 /// The client's choice among its tools.
@@ -61,6 +63,7 @@ struct Present {
     kind: Option<Box<str>>,
     function: Option<Box<str>>,
     custom: Option<Box<str>>,
+    description: Option<Span>,
 }
 
 impl Tools {
@@ -78,6 +81,9 @@ impl Tools {
             Field::ToolType | Field::ChoiceType => self.present.kind = text(value)?,
             Field::FunctionName | Field::ChoiceName => self.present.function = text(value)?,
             Field::CustomName => self.present.custom = text(value)?,
+            Field::ToolDescription => {
+                self.present.description = Some(span(value)).filter(|_| matches!(value.kind, Kind::String { .. }));
+            }
             Field::Tool => self.tool(value)?,
             Field::Tools => match value.kind {
                 Kind::Array => self.span = span(value),
@@ -97,14 +103,14 @@ impl Tools {
         if self.list.len() == TOOLS_MAX {
             return Err(BodyError::TooMany(value.path));
         }
-        let Present { kind, function, custom } = std::mem::take(&mut self.present);
+        let Present { kind, function, custom, description } = std::mem::take(&mut self.present);
         let (kind, name) = match kind.as_deref() {
             None | Some("function") => (ToolKind::Function, function),
             // Chats have the name in an object of its own, responses beside the type.
             Some("custom") => (ToolKind::Function, custom.or(function)),
             Some(other) => (ToolKind::BuiltIn(other.into()), function),
         };
-        self.list.push(Tool { kind, name, span: span(value) });
+        self.list.push(Tool { kind, name, span: span(value), description });
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use super::Usage;
 use super::event::Report;
 use super::paths;
 use crate::dialect::Dialect;
+use crate::estimate::TokenEstimate;
 use crate::progress::Progress;
 
 /// Bytes of the end that are kept. Default 16 KiB: behind the usage come a few short members, and in responses the
@@ -21,6 +22,8 @@ pub struct BufferedUsage {
     /// Bytes that come before the end, by the same length.
     skipped: u64,
     tail: Vec<u8>,
+    /// Bytes so far.
+    bytes: u64,
     /// The usage of a response that came in one piece: nothing of it was kept.
     at_once: Option<Usage>,
 }
@@ -30,11 +33,12 @@ impl BufferedUsage {
     /// usage, no more.
     pub fn new(dialect: Dialect, length: Option<u64>) -> Self {
         let skipped = length.unwrap_or(0).saturating_sub(TAIL_BYTES_MAX as u64);
-        Self { dialect, left: length, skipped, tail: Vec::new(), at_once: None }
+        Self { dialect, left: length, skipped, tail: Vec::new(), bytes: 0, at_once: None }
     }
 
     /// Takes the next piece of the body, without its content coding.
     pub fn push(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
         let skipped = self.skipped.min(piece.len() as u64);
         self.skipped -= skipped;
         self.left = self.left.map(|left| left.saturating_sub(piece.len() as u64));
@@ -42,7 +46,9 @@ impl BufferedUsage {
         let last = &piece[piece.len().saturating_sub(TAIL_BYTES_MAX)..];
         if self.left == Some(0) && self.tail.is_empty() && !last.is_empty() {
             self.at_once = usage(self.dialect, last);
-            return;
+            if self.at_once.is_some() {
+                return;
+            }
         }
         if self.tail.len() + last.len() > 2 * TAIL_BYTES_MAX {
             let kept = TAIL_BYTES_MAX - last.len().min(TAIL_BYTES_MAX);
@@ -53,10 +59,21 @@ impl BufferedUsage {
 
     /// The usage, if the response reports it near its end. The report is that of the outermost object, not a text or a
     /// schema that looks like it.
-    pub fn finish(self) -> Option<Usage> {
-        // More may be kept than counts: the verdict does not depend on how the body was cut.
-        let tail = &self.tail[self.tail.len().saturating_sub(TAIL_BYTES_MAX)..];
-        self.at_once.or_else(|| usage(self.dialect, tail))
+    pub fn finish(&self) -> Option<Usage> {
+        self.at_once.or_else(|| usage(self.dialect, self.tail()))
+    }
+
+    /// Tokens of the response so far by estimate: those of its end, and as many for each byte before.
+    pub fn estimate(&self) -> TokenEstimate {
+        let (tail, mut estimate) = (self.tail(), TokenEstimate::default());
+        estimate.push(tail);
+        let tokens = u128::from(estimate.tokens()) * u128::from(self.bytes) / (tail.len() as u128).max(1);
+        TokenEstimate::of_tokens(u64::try_from(tokens).unwrap_or(u64::MAX))
+    }
+
+    /// More may be kept than counts: the verdict does not depend on how the body was cut.
+    fn tail(&self) -> &[u8] {
+        &self.tail[self.tail.len().saturating_sub(TAIL_BYTES_MAX)..]
     }
 }
 

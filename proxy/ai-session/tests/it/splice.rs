@@ -125,7 +125,7 @@ fn output_is_limited_by_the_least_edit() {
         let facts = read(endpoint, body.as_bytes(), Wanted::default()).expect("valid");
         let mut splice = Splice::default();
         splice.include_usage(&facts);
-        splice.limit_output(&facts, 50);
+        splice.limit_output(&facts, 50, true);
         applied(&splice, body)
     };
     let (chat, responses) = (Endpoint::Chat, Endpoint::Responses);
@@ -156,9 +156,23 @@ fn edits_come_in_the_order_of_their_places() {
     let mut splice = Splice::default();
     splice.include_usage(&facts);
     splice.set_model(&facts, "other");
-    splice.limit_output(&facts, 5);
+    splice.limit_output(&facts, 5, true);
     let edits: Vec<_> = splice.edits().map(|(span, text)| (span.of(body.as_bytes()).to_vec(), text)).collect();
     let wanted: [(&[u8], &[u8]); 3] =
         [(b"900", b"5"), (b"\"m\"", b"\"other\""), (b"", b",\"stream_options\":{\"include_usage\":true}")];
     assert_eq!(edits, wanted.map(|(place, text)| (place.to_vec(), text.to_vec())));
+}
+
+#[test]
+fn a_chat_for_an_older_server_is_limited_in_its_own_words() {
+    for (body, golden) in [
+        (r#"{"model":"m"}"#, r#"{"model":"m","max_tokens":50}"#),
+        (r#"{"max_tokens":null}"#, r#"{"max_tokens":50}"#),
+        (r#"{"max_completion_tokens":900}"#, r#"{"max_completion_tokens":50}"#),
+    ] {
+        let facts = read(Endpoint::Chat, body.as_bytes(), Wanted::default()).expect("valid");
+        let mut splice = Splice::default();
+        splice.limit_output(&facts, 50, false);
+        assert_eq!(applied(&splice, body), golden);
+    }
 }

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use serde_json::Value;
 use weir_ai::{
     AiUpstream, Service, Spend,
-    settings::{AiListenerSettings, KeyMode, Model, Provider, ProviderDialect, SpendSettings, Target},
+    settings::{AiListenerSettings, Balance, KeyMode, Model, Provider, ProviderDialect, SpendSettings, Target},
 };
 use weir_base::Secret;
 use weir_spend::{
@@ -65,13 +65,14 @@ pub fn model(name: &str, targets: &[(usize, Option<&str>)]) -> Model {
         model: model.map(Into::into),
         weight: u32::from(*upstream == 0),
     };
-    Model { name: Glob::new(name).expect("a pattern"), targets: targets.iter().map(target).collect() }
+    let targets = targets.iter().map(target).collect();
+    Model { name: Glob::new(name).expect("a pattern"), balance: Balance::Weight, targets }
 }
 
 /// A provider with a key.
 pub fn provider(dialect: ProviderDialect) -> Provider {
     let api_key = Some(Secret::new(b"provider-key".to_vec()));
-    Provider { dialect, api_key, base_path: "/v1".into(), host: "api.example".into(), include_usage: true }
+    Provider { api_key, base_path: "/v1".into(), ..Provider::new(dialect, "api.example") }
 }
 
 /// The gateway in front of an origin that it makes, and of further ones.

@@ -1,6 +1,7 @@
 //! The AI gateway in one process: the real listener on one worker, between scripted clients and scripted providers.
 
 mod accounts;
+mod balance;
 mod gateway;
 mod heads;
 /// A scripted client of HTTP/2, as the tests of `weir-http` have it.
@@ -8,6 +9,7 @@ mod heads;
 #[expect(dead_code, reason = "the tests of weir-http use more of it")]
 mod http2;
 mod keys;
+mod model_list;
 mod requests;
 mod streams;
 /// The worker with scripted peers, as the tests of `weir-http` have it.

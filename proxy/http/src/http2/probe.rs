@@ -10,6 +10,7 @@ use std::{
 use bytes::Bytes;
 use h2::{RecvStream, client::SendRequest};
 use http::{HeaderMap, Method, Request, Response, Version, header};
+use weir_base::Secret;
 use weir_engine::{Stream, poll_face::PollStream};
 
 use super::origin::builder;
@@ -18,12 +19,18 @@ use crate::{http2::windows::WindowSettings, probe::check};
 /// Bytes of a response that are inspected.
 const RESPONSE_BYTES_MAX: usize = 4 * 1024;
 
-/// Requests `path`.
+/// Requests `path`, with further fields.
 ///
 /// # Errors
 /// No response, or one with a status that is no sign of health.
-pub(crate) async fn path(stream: Stream, host: &str, path: &str) -> io::Result<()> {
-    let request = request(Method::GET, &stream, host, path)?;
+pub(crate) async fn path(stream: Stream, host: &str, path: &str, fields: &[(Box<str>, Secret)]) -> io::Result<()> {
+    let mut request = request(Method::GET, &stream, host, path)?;
+    for (name, value) in fields {
+        let name = header::HeaderName::from_bytes(name.as_bytes()).map_err(io::Error::other)?;
+        let mut value = header::HeaderValue::from_bytes(value.expose()).map_err(io::Error::other)?;
+        value.set_sensitive(true);
+        request.headers_mut().insert(name, value);
+    }
     with_connection(stream, async |mut sender| {
         let (response, _) = sender.send_request(request, true)?;
         Ok(check(response.await?.status().as_u16()))

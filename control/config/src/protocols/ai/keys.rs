@@ -1,6 +1,6 @@
 //! The keys that only AI listeners and their upstreams have.
 
-use weir_ai::settings::{self as ai, KeyMode, ProviderDialect, TARGETS_MAX};
+use weir_ai::settings::{self as ai, Abilities, Balance, KeyMode, ProviderDialect, TARGETS_MAX};
 use weir_base::{ByteSize, Net};
 use weir_spend::policy::Mode;
 
@@ -138,6 +138,10 @@ section! {
     pub(crate) struct ModelSection [name = name] {
         /// The name that clients use; `*` is any text, `?` a character. The first table that fits counts.
         required name: Word;
+        /// How the first target is chosen: by chance in proportion to their weights (`weight`), by the shortest time to the first token
+        /// of late (`latency`, each worker measures its own), or by the lowest price for the request (`price`, which needs
+        /// `[[listener.ai.price]]`). A `prompt_cache_key`, and responses that the provider keeps, go by weight in any case.
+        default balance: Balance = Balance::Weight;
         /// Where it is, up to eight; one at the least.
         tables target: TargetSection;
     }
@@ -151,7 +155,8 @@ section! {
         required upstream: Name;
         /// The name of the model there. Absent: that of the client.
         optional model: Word;
-        /// Share of the first attempts, relative to the other targets. 0: only after a failure.
+        /// Share of the first attempts with `balance = "weight"`, relative to the other targets. 0, with each balance: only after a
+        /// failure.
         default weight: u32 = 1 => 0..=COUNT_MAX;
     }
 }
@@ -194,11 +199,27 @@ section! {
         /// Request the usage of streams (`stream_options.include_usage`) where the client does not. `false` for a server that refuses the
         /// option; the usage of its streams is then estimated.
         default include_usage: bool = true;
+        /// Output tokens of a chat without a limit that is translated for `anthropic`, whose API requires one. Claude 3 takes at most
+        /// 4096.
+        default default_max_tokens: u32 = Abilities::default().default_max_tokens as u32 => 1..=COUNT_MAX;
+        /// Its chats take `max_completion_tokens`. `false` for older servers: a limit that the gateway writes is `max_tokens` then.
+        default max_completion_tokens: bool = true;
+        /// Its messages take `output_config.effort`, into which `reasoning_effort` is translated. `false` for Claude models that refuse
+        /// it: then it is left out, and named in `x-weir-translation-loss`.
+        default reasoning_effort: bool = true;
+        /// Check the health of its endpoints by `GET /models` with `api_key`, which expects a status from 200 to 399, in place of
+        /// `health_path`. Providers count such requests: write `[upstream.health]` with an `interval` such as `"30s"`.
+        default health_models: bool = false;
     }
 }
 
 impl Choice for KeyMode {
     const WORDS: &'static [(&'static str, Self)] = &[("none", Self::None), ("required", Self::Required)];
+}
+
+impl Choice for Balance {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("weight", Self::Weight), ("latency", Self::Latency), ("price", Self::Price)];
 }
 
 impl Choice for Mode {

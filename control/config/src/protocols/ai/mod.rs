@@ -81,11 +81,13 @@ impl Protocol for Ai {
         let (section, path) = (&of.section.own.ai.ai, format!("{}.ai", of.path));
         let keys = clients::keys(of, &path, reader);
         let (upstreams, models) = models::models(of, &path, reader);
+        let prices = prices::table(section, &path, reader);
+        models::check_balances(of, &prices, &path, reader);
         Some(ListenerSettings {
             key_mode: section.keys.value,
             keys: keys.into(),
             models: models.into(),
-            prices: prices::table(section, &path, reader).into(),
+            prices: prices.into(),
             upstreams,
             first_token_timeout: section.first_token_timeout.value.0,
             token_gap_timeout: section.token_gap_timeout.value.0,
@@ -98,8 +100,9 @@ impl Protocol for Ai {
     }
 
     fn upstream(of: &mut UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
-        let http = Http::upstream(of, reader);
-        AiUpstreamSettings { http, provider: provider::provider(of, reader).into() }
+        let (mut http, provider) = (Http::upstream(of, reader), provider::provider(of, reader));
+        provider::check_health(of, &provider, &mut http.probe, reader);
+        AiUpstreamSettings { http, provider: provider.into() }
     }
 
     fn process(

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use weir_ai::settings::{Model, TARGETS_MAX, Target};
+use weir_ai::settings::{Balance, Model, TARGETS_MAX, Target};
+use weir_spend::prices::PriceTable;
 
 use super::clients::glob;
-use super::keys::ModelSection;
-use crate::checks::{error_at, find_upstream};
+use super::keys::{ModelSection, TargetSection};
+use crate::checks::{error_at, find_upstream, warn_at};
 use crate::protocols::ListenerContext;
 use crate::reader::Reader;
 
@@ -24,9 +25,47 @@ pub(super) fn models(of: &ListenerContext<'_>, path: &str, reader: &mut Reader<'
             let what = "is never reached: a table before it takes the name";
             error_at(name, &path, "name", what, "move it up, or remove one of them", reader);
         }
-        models.push(Model { name: glob, targets });
+        models.push(Model { name: glob, balance: table.balance.value, targets });
     }
     (upstreams, models)
+}
+
+/// Reports weights that decide nothing, and prices that a balance lacks.
+pub(super) fn check_balances(of: &ListenerContext<'_>, prices: &PriceTable, path: &str, reader: &mut Reader<'_>) {
+    for (index, table) in of.section.own.ai.ai.model.iter().enumerate() {
+        let (path, balance) = (format!("{path}.model[{index}]"), table.balance.value);
+        if balance == Balance::Weight {
+            continue;
+        }
+        if table.target.len() == 1 {
+            let help = "add another [[listener.ai.model.target]], or remove it";
+            warn_at(&table.balance, &path, "balance", "has no effect with one target", help, reader);
+        }
+        for (index, target) in table.target.iter().enumerate() {
+            let path = format!("{path}.target[{index}]");
+            if target.weight.value > 1 {
+                let what = format!("has no share with balance = \"{}\"", balance.name());
+                let help = "remove it, or write 0 for a target that serves only after a failure";
+                error_at(&target.weight, &path, "weight", &what, help, reader);
+            }
+            check_price(table, target, prices, &path, reader);
+        }
+    }
+}
+
+/// Reports a target that is chosen by its price, and has none.
+fn check_price(table: &ModelSection, target: &TargetSection, prices: &PriceTable, path: &str, reader: &mut Reader<'_>) {
+    let (Some(name), Some(upstream)) = (target.model.as_ref().or(table.name.as_ref()), &target.upstream) else {
+        return;
+    };
+    if table.balance.value == Balance::Price && prices.price(&name.value.0, None).is_none() {
+        let what = format!("has no price for `{}`, by which balance = \"price\" chooses", name.value.0);
+        let help = "add [[listener.ai.price]] with models, input and output, or write another balance";
+        match &target.model {
+            Some(model) => error_at(model, path, "model", &what, help, reader),
+            None => error_at(upstream, path, "upstream", &what, help, reader),
+        }
+    }
 }
 
 fn targets(

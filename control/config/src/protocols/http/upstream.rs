@@ -169,6 +169,7 @@ pub(super) fn settings(
             kind,
             is_http2,
             host: section.health_host.as_ref().map_or(first, |host| host.value.0.clone()),
+            fields: Vec::new(),
         },
     }
 }

@@ -98,7 +98,8 @@ fn other_version(http: &UpstreamHttpSection, path: &str, reader: &mut Reader<'_>
 }
 
 fn probes(section: &UpstreamSection, http: &UpstreamHttpSection, path: &str, reader: &mut Reader<'_>) {
-    let asks = http.health_path.is_some() || http.health_grpc_service.is_some();
+    let asks =
+        http.health_path.is_some() || http.health_grpc_service.is_some() || section.own.ai.ai.health_models.value;
     if let Some(host) = http.health_host.as_ref().filter(|_| !asks) {
         let what = "has no effect: the check only connects";
         warn_at(host, path, "health_host", what, "add health_path = \"/healthz\", or remove it", reader);
