@@ -1,5 +1,7 @@
 //! One exchange: the order of its key, its body, its targets, its response and its bill.
 
+mod settle;
+
 use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -7,27 +9,28 @@ use weir_ai_session::{Dialect, Splice, UsageChunk};
 use weir_analysis::ai::{BodyReader, Facts, Wanted};
 use weir_base::time::turn;
 use weir_http::filter::{
-    AfterFailure, BodyAborted, BodyChange, BrokenEnd, Caller, CompletionStatus, Deadlines, ExchangeSummary,
-    ExchangeTiming, FailedAttempt, HttpFilter, Inspect, ReplacedResponse, RequestChoice, SeenBody,
+    AfterFailure, BodyAborted, BodyChange, BrokenEnd, Caller, Deadlines, ExchangeSummary, ExchangeTiming,
+    FailedAttempt, HttpFilter, Inspect, RemainderLimits, ReplacedResponse, RequestChoice, SeenBody,
     Splice as BodySplice, Tap, UpstreamChoice, WholeResponse,
 };
 use weir_http::refusal_format::{FormattedRefusal, RefusalFacts};
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead};
-use weir_listener::CloseReason;
-use weir_spend::{Amount, keys::Key, rate::duration_text};
+use weir_spend::{keys::Key, rate::duration_text};
 
+use self::settle::LostAttempt;
 use crate::{
-    account::{Bill, Ending, Identity, first_token},
-    admission::{Admitted, Candidate, Clocks, admit, key, served, source},
+    account::Identity,
+    admission::{Admitted, Candidate, Clocks, admit, key, source},
     credentials,
-    error::{ApiError, ErrorForm, formatted},
-    metrics::{Completed, Treatment},
+    error::{ApiError, ErrorForm, forbid_retry, formatted},
+    metrics::Treatment,
     models,
     plan::{self, DEFAULT, Plan},
     response::Response,
     retry_after,
     settings::{Provider, Target},
     spend::unix_time,
+    stored::IdFinder,
     surface::{Surface, split_query, without_version},
     translate::{self, Translation},
     web_page,
@@ -63,8 +66,16 @@ pub(crate) struct AiFilter {
     /// That of the last attempt, if its provider speaks another dialect.
     translation: Option<Translation>,
     response: Response,
-    /// The status of a response that is held. The client may get another.
+    /// The status of the response of the last attempt. The client may get another.
     provider_status: Option<u16>,
+    /// Looks for the id of a response that its provider keeps.
+    response_id: Option<IdFinder>,
+    /// The last attempt that its provider bills, and the client got nothing of.
+    lost: Option<LostAttempt>,
+    /// It is not known which target has the response that the request goes on from: they are tried in their order.
+    is_searching: bool,
+    /// The rest of the response is read without its client.
+    is_draining: bool,
 }
 
 impl AiFilter {
@@ -89,6 +100,10 @@ impl AiFilter {
             translation: None,
             response: Response::None,
             provider_status: None,
+            response_id: None,
+            lost: None,
+            is_searching: false,
+            is_draining: false,
         }
     }
 
@@ -177,8 +192,7 @@ impl AiFilter {
             plan = plan.untranslated(providers, facts.endpoint)?;
         }
         if is_bound {
-            // No other provider has the response or the conversation that it goes on from.
-            plan.targets.truncate(1);
+            self.is_searching = !self.worker.bind(&mut plan, options.previous_response.as_ref().map(|id| &*id.text));
         }
         self.planned = Some((facts, plan));
         Ok(())
@@ -292,52 +306,6 @@ impl AiFilter {
             }
         }
     }
-
-    /// Settles the reservation by what was used.
-    fn settle(&mut self, summary: &ExchangeSummary<'_>) {
-        if summary.end == CompletionStatus::Aborted && summary.reason == CloseReason::InternalInvariant.name() {
-            // A panic: how much was used is not known. The reservation is dropped with the filter, which charges it in full.
-            return;
-        }
-        let (Some(admitted), Some((facts, plan))) = (self.admitted.take(), &self.planned) else { return };
-        if self.is_free() {
-            return admitted.reservation.release(turn::now(), |_, _| ());
-        }
-        let tried = plan.targets.get((self.tries as usize).saturating_sub(1));
-        let model = tried.map_or(&*self.identity.model, |target| served(target, &self.identity.model));
-        let ending = Ending {
-            status: summary.status,
-            end: summary.end,
-            timing: summary.timing,
-            response_bytes: summary.response_bytes,
-            upstream: summary.upstream,
-            model_served: model,
-            tries: self.tries,
-            reserved_output: admitted.output_tokens,
-            found: self.response.found(),
-        };
-        let prices = &self.worker.settings.prices;
-        // A response that could not be passed on is billed all the same.
-        let billed = Ending { status: self.provider_status.unwrap_or(ending.status), ..ending };
-        let has_bill = Bill::of(facts, &billed);
-        let mut bill = has_bill.unwrap_or_default();
-        let tier = facts.options.service_tier.as_ref().map(|tier| &*tier.text);
-        let cost = prices.cost(model, tier, &bill.tokens);
-        bill.flags.unpriced = has_bill.is_some() && !cost.is_priced;
-        let charged = Amount { tokens: bill.tokens.total(), money: cost.money };
-        let time = unix_time();
-        admitted.reservation.settle(charged, turn::now(), |day, out| {
-            self.identity.write(&ending, &bill, (charged, prices.version()), (time, day), out);
-        });
-        let completed = Completed {
-            tokens: bill.tokens,
-            money: charged.money,
-            first_token: (summary.status != 0).then(|| first_token(&summary.timing)),
-            is_partial: bill.flags.partial,
-            is_estimated: bill.flags.estimated,
-        };
-        self.worker.metrics.completed(self.worker.label(plan.label), &completed);
-    }
 }
 
 /// Names the model of a target, and limits the output if the key of the client does.
@@ -412,8 +380,13 @@ impl HttpFilter for AiFilter {
             self.worker.cool(target.upstream, pause);
         }
         self.failed = Some(failed.status);
-        // Another provider would say the same of a request that is wrong in itself.
-        let is_elsewhere_better = matches!(failed.status, 0 | 408 | 409 | 429 | 500..);
+        self.keep_lost(failed);
+        let is_elsewhere_better = match self.is_searching {
+            // It has not made the response. Any other failure says nothing about that.
+            true => matches!(failed.status, 400 | 404),
+            // Another provider would say the same of a request that is wrong in itself.
+            false => matches!(failed.status, 0 | 408 | 409 | 429 | 500..),
+        };
         match failed.may_go_on && is_elsewhere_better && failed.number < self.attempts_max() {
             true => AfterFailure::Next,
             false => AfterFailure::Respond,
@@ -436,14 +409,21 @@ impl HttpFilter for AiFilter {
         let Some((facts, _)) = self.planned.as_ref().filter(|_| !self.is_free()) else { return Tap::No };
         let (response, tap) = match &self.translation {
             None => Response::new(Dialect::of(facts.endpoint), self.chunk, status, fields),
-            Some(translation) => Response::translated(translation, (self.form, unix_time().as_secs()), status, fields),
+            Some(translation) => {
+                let own = (self.form, unix_time().as_secs(), &self.worker.bytes);
+                Response::translated(translation, own, status, fields)
+            }
         };
-        self.provider_status = response.is_held().then_some(status);
+        self.provider_status = Some(status);
+        self.response_id = (plan::is_stored(facts) && (200..300).contains(&status)).then(IdFinder::default);
         self.response = response;
         tap
     }
 
-    fn response_head(&mut self, _: u16, fields: &mut Fields, timing: &ExchangeTiming) {
+    fn response_head(&mut self, status: u16, fields: &mut Fields, timing: &ExchangeTiming) {
+        if status >= 400 && self.is_billed() {
+            forbid_retry(fields);
+        }
         if !fields.has(Known::XRequestId) && !self.identity.request.is_empty() {
             fields.set(Known::XRequestId, self.identity.request.as_bytes());
         }
@@ -459,11 +439,13 @@ impl HttpFilter for AiFilter {
     }
 
     fn follow(&mut self, piece: &[u8]) -> Result<(), BodyAborted> {
+        self.note_id(piece);
         self.response.follow(piece);
         Ok(())
     }
 
     fn edit(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        self.note_id(piece);
         self.response.edit(piece, out)
     }
 
@@ -483,6 +465,10 @@ impl HttpFilter for AiFilter {
     fn broken_off(&mut self, reason: &str, out: &mut Vec<u8>) -> BrokenEnd {
         self.response.break_off(reason, out);
         BrokenEnd::Finish
+    }
+
+    fn client_left(&mut self) -> Option<RemainderLimits> {
+        self.remainder()
     }
 
     fn format_refusal(&mut self, facts: &RefusalFacts) -> Option<FormattedRefusal> {

@@ -63,16 +63,23 @@ pub(crate) fn number(text: &str) -> u64 {
     hash ^ (hash >> 31)
 }
 
+/// A provider keeps the response: it does so unless the client forbids it.
+pub(crate) fn is_stored(facts: &Facts) -> bool {
+    facts.endpoint == Endpoint::Responses && facts.options.store.is_none_or(|flag| flag.value)
+}
+
 /// The share that decides on the first target of a request. `None`: chance decides. `key`: the name of the client's key.
 ///
-/// A provider keeps its responses unless the client forbids it, and no other provider can go on from them. So all such requests of a key
-/// have one target; without keys it is the first.
+/// A request that goes on from a response or a conversation begins at the same target for each key, unless it is known where that was made
+/// ([`StoredResponses`](crate::stored::StoredResponses)). Without keys, all responses that are kept are at the first target, where clients
+/// also read them.
 pub(crate) fn share(facts: &Facts, key: Option<&str>) -> Option<u64> {
     let options = &facts.options;
     let is_bound = options.previous_response.is_some() || options.conversation.is_some();
-    let is_stored = facts.endpoint == Endpoint::Responses && options.store.is_none_or(|flag| flag.value);
-    if is_bound || is_stored {
-        return Some(key.map_or(0, number));
+    match key {
+        Some(key) if is_bound => return Some(number(key)),
+        None if is_bound || is_stored(facts) => return Some(0),
+        _ => {}
     }
     // The same cache key leads to the same target, whose cache is warm.
     options.prompt_cache_key.as_ref().map(|key| number(&key.text))
@@ -184,22 +191,23 @@ mod tests {
     }
 
     #[test]
-    fn responses_that_are_kept_have_the_target_of_their_key() {
+    fn what_goes_on_begins_at_the_target_of_its_key_and_what_is_kept_without_keys_at_the_first() {
         let share = |endpoint, body: &str, key| {
             super::share(&read(endpoint, body.as_bytes(), Wanted::default()).expect("valid"), key)
         };
         let responses = |body, key| share(Endpoint::Responses, body, key);
-        let first = responses("{}", Some("team"));
-        assert!(first.is_some() && first != responses("{}", Some("other")));
-        for body in [
-            r#"{"previous_response_id":"r"}"#,
-            r#"{"conversation":{"id":"c"},"store":false}"#,
-            r#"{"store":true,"prompt_cache_key":"k"}"#,
-        ] {
-            assert_eq!(responses(body, Some("team")), first, "{body}");
+        for body in [r#"{"previous_response_id":"r"}"#, r#"{"conversation":{"id":"c"},"store":false}"#] {
+            assert_eq!(responses(body, Some("team")), Some(number("team")), "{body}");
             assert_eq!(responses(body, None), Some(0), "{body}");
         }
-        assert_eq!(responses(r#"{"store":false}"#, Some("team")), None);
+        for (body, share) in [("{}", None), (r#"{"store":true,"prompt_cache_key":"k"}"#, Some(number("k")))] {
+            assert_eq!(responses(body, Some("team")), share, "the weights decide: {body}");
+            assert_eq!(responses(body, None), Some(0), "{body}");
+        }
+        assert_eq!(
+            (responses(r#"{"store":false}"#, Some("team")), responses(r#"{"store":false}"#, None)),
+            (None, None)
+        );
         assert_eq!(share(Endpoint::Chat, "{}", Some("team")), None);
         assert_eq!(share(Endpoint::Chat, r#"{"prompt_cache_key":"k"}"#, None), Some(number("k")));
     }

@@ -13,7 +13,7 @@ use weir_spend::{
     usage::UsageSettings,
 };
 
-use crate::settings::SpendSettings;
+use crate::{settings::SpendSettings, stored::StoredResponses};
 
 /// The file of the usage log, in the directory of the state.
 const USAGE_LOG: &str = "usage.log";
@@ -23,6 +23,7 @@ const USAGE_LOG: &str = "usage.log";
 pub struct Spend {
     ledger: Ledger,
     journal: Option<(Journal, Vec<Arc<JournalWriter>>)>,
+    stored: StoredResponses,
 }
 
 impl Spend {
@@ -31,7 +32,8 @@ impl Spend {
     /// # Errors
     /// The directory cannot be used: another process has it, or what was used is not known.
     pub fn open(settings: &SpendSettings, workers: usize) -> Result<Self, SpendError> {
-        let Some(state) = &settings.state else { return Ok(Self { ledger: Ledger::default(), journal: None }) };
+        let stored = StoredResponses::default();
+        let Some(state) = &settings.state else { return Ok(Self { ledger: Ledger::default(), journal: None, stored }) };
         let usage = Some(UsageSettings::new(state.join(USAGE_LOG)));
         std::fs::create_dir_all(state).map_err(|error| SpendError(error.into()))?;
         let settings = JournalSettings { usage, ..JournalSettings::new(state.join("journal")) };
@@ -47,13 +49,18 @@ impl Spend {
         let writer = |worker| journal.writer(u16::try_from(worker).unwrap_or(u16::MAX));
         let writers =
             (0..workers).map(writer).collect::<io::Result<Vec<_>>>().map_err(|error| SpendError(error.into()))?;
-        Ok(Self { ledger: recovery.ledger, journal: Some((journal, writers)) })
+        Ok(Self { ledger: recovery.ledger, journal: Some((journal, writers)), stored })
     }
 
     /// Admission on a worker.
     pub fn meter(&self, worker: usize) -> Meter {
         let writer = self.journal.as_ref().and_then(|(_, writers)| writers.get(worker).cloned());
         Meter::new(self.ledger.clone(), writer)
+    }
+
+    /// The stored responses of the process.
+    pub fn stored(&self) -> StoredResponses {
+        self.stored.clone()
     }
 
     /// The journal or the usage log takes no records. `None`: there is no journal.

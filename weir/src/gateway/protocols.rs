@@ -8,7 +8,7 @@ mod tcp;
 
 use std::{any::Any, collections::HashMap, io, rc::Rc, sync::Arc};
 
-use weir_ai::Spend;
+use weir_ai::{Spend, StoredResponses};
 use weir_base::time::Time;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_listener::{CoreShare, Service, settings::ListenerSettings};
@@ -40,8 +40,8 @@ impl ProcessProtocols {
         let seed = Time::now().as_nanos() ^ (worker as u64) << 48;
         let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker, seed));
         let redis = RedisShare { waiting: Rc::default(), insight };
-        let meter = self.spend.meter(worker);
-        WorkerProtocols { worker, redis, postgres: Rc::default(), cancels: self.cancels, meter }
+        let (meter, stored) = (self.spend.meter(worker), self.spend.stored());
+        WorkerProtocols { worker, redis, postgres: Rc::default(), cancels: self.cancels, meter, stored }
     }
 }
 
@@ -54,6 +54,8 @@ pub struct WorkerProtocols {
     pub cancels: CancelRelay,
     /// Admission by the budgets of the process.
     pub meter: Meter,
+    /// The stored responses of the process.
+    pub stored: StoredResponses,
 }
 
 /// The state that the workers share of one listener, in the form of its protocol.

@@ -1,6 +1,7 @@
 //! The AI gateway in one process: the real listener on one worker, between scripted clients and scripted providers.
 
 mod accounts;
+mod bills;
 mod gateway;
 mod heads;
 /// A scripted client of HTTP/2, as the tests of `weir-http` have it.
@@ -9,6 +10,7 @@ mod heads;
 mod http2;
 mod keys;
 mod requests;
+mod stored;
 mod streams;
 /// The worker with scripted peers, as the tests of `weir-http` have it.
 #[path = "../../../http/tests/it/support/mod.rs"]
