@@ -148,7 +148,7 @@ impl ResponseStream {
         self.held.len()
     }
 
-    /// Bytes of memory, at most: what is held, and the parts of the event under way, whose buffers double as they grow.
+    /// Bytes of memory, at most: the held bytes, and the parts of the event under way, whose buffers double as they grow.
     pub fn memory_bytes(&self) -> u64 {
         self.held.capacity() as u64 + 2 * self.splitter.pending_bytes()
     }

@@ -143,7 +143,7 @@ impl StreamTranslator {
     }
 
     /// Bytes of memory, at most: the parts of the event under way, whose buffers double as they grow, and the state of calls and open blocks.
-    /// What a call of [`push`](Self::push) needs beside them is the caller's own.
+    /// The output of a call of [`push`](Self::push) is the caller's own.
     pub fn memory_bytes(&self) -> u64 {
         let state = match &self.side {
             Side::Chat(chunks) => chunks.memory_bytes(),

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_breaks_off_is_paid_for_what_it_delivered() {
+    fn a_provider_that_breaks_off_is_paid_for_its_part() {
         let broken = |found| Ending { side: Side::Provider, ..ending(200, CompletionStatus::Aborted, found) };
         let whole = bill(broken(Some(Found::default()))).expect("a bill");
         assert_eq!((whole.tokens.input, whole.tokens.output), (5, 100), "400 bytes of a response that is no stream");

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_begins_at_the_target_of_its_key_and_what_is_kept_without_keys_at_the_first() {
+    fn continued_responses_begin_at_the_target_of_their_key_and_kept_ones_without_keys_at_the_first() {
         let share = |endpoint, body: &str, key| {
             super::share(&read(endpoint, body.as_bytes(), Wanted::default()).expect("valid"), key)
         };

@@ -43,7 +43,7 @@ impl StoredResponses {
             if let Some(upstream) = ids.young.get(id) {
                 return Some(upstream.clone());
             }
-            // What is used stays.
+            // A used id stays.
             let (id, upstream) = ids.old.remove_entry(id)?;
             ids.insert(id, upstream.clone());
             Some(upstream)

@@ -28,7 +28,7 @@ fn drained(gateway: &Gateway, outcome: &str) -> u64 {
 }
 
 #[test]
-fn a_provider_that_breaks_off_within_a_whole_response_costs_what_it_delivered() {
+fn a_provider_that_breaks_off_within_a_whole_response_costs_its_part() {
     let gateway = plain(settings());
     let mut client = gateway.client();
     client.send(&post(CHATS, CHAT));
@@ -75,7 +75,7 @@ fn draining(timeout: Duration) -> Gateway {
 }
 
 #[test]
-fn what_a_client_leaves_is_read_to_its_report_and_charged_by_it() {
+fn a_response_that_its_client_leaves_is_read_to_its_report_and_charged_by_it() {
     let stream = format!("{}{}0\r\n\r\n", chunk(TEXT), chunk(REPORT));
     let whole = ok(WHOLE);
     for (body, before, after) in [

@@ -227,7 +227,7 @@ fn the_side_that_breaks_a_response_off_is_known() {
 }
 
 #[test]
-fn a_held_body_that_may_be_cut_is_replaced_by_what_has_come() {
+fn a_held_body_that_may_be_cut_is_replaced_by_its_beginning() {
     let (limits, whole) =
         (HoldLimits { bytes_max: 5, memory_per_byte: 1, may_be_cut: true }, format!("{HEAD}abcdefghij"));
     for (sent, wanted) in [(whole.as_str(), "abcde"), (&whole[..whole.len() - 8], "ab")] {

@@ -12,7 +12,7 @@ use weir_spend::{
 
 use super::mix::TOKENS_MAX;
 
-/// The most output that an estimate of these requests can have: what they reserve, or the bytes of a whole response.
+/// The most output that an estimate of these requests can have: their reservation, or the bytes of a whole response.
 const OUTPUT_MAX: u64 = 2 * TOKENS_MAX;
 
 /// Sums of a comparison.
