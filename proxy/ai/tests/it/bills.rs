@@ -142,7 +142,7 @@ fn reading_on_ends_with_its_time_and_is_not_done_for_an_error() {
     assert_eq!((tokens(&gateway, "input"), drained(&gateway, "incomplete")), (0, 0));
 }
 
-/// The head of the error that a client gets after an attempt at each of two targets, where the first breaks off a 2xx that is held.
+/// A request whose first attempt breaks off a 2xx while it is held.
 fn after_a_loss(gateway: &Gateway, client: &mut Client) {
     client.send(&post(CHATS, translation::CHAT));
     let cut = ok(SAID);
