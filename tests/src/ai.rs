@@ -75,6 +75,31 @@ impl AiOrigin {
     }
 }
 
+impl AiOrigin {
+    /// Entries of a page of its ledger.
+    const PAGE: usize = 5_000;
+
+    /// All entries of its ledger, once nothing is under way.
+    ///
+    /// # Panics
+    /// If an entry stays open, or it does not answer.
+    #[must_use]
+    pub fn entries(&self) -> Vec<Value> {
+        let page = |from: usize, count: usize| -> Value {
+            let mut client = HttpClient::connect(&self.address);
+            let response = client.get(&format!("/ledger?from={from}&count={count}"));
+            serde_json::from_str(&response.content()).expect("JSON")
+        };
+        until_true("every entry of the ledger to be closed", || page(0, 0)["totals"]["open"] == 0);
+        let mut entries = Vec::new();
+        loop {
+            let mut found = page(entries.len(), Self::PAGE);
+            let Some(next) = found["entries"].as_array_mut().filter(|next| !next.is_empty()) else { return entries };
+            entries.append(next);
+        }
+    }
+}
+
 impl Drop for AiOrigin {
     fn drop(&mut self) {
         let _ = self.child.kill();

@@ -148,6 +148,11 @@ impl ResponseStream {
         self.held.len()
     }
 
+    /// Bytes of memory, at most: the held bytes, and the parts of the event under way, whose buffers double as they grow.
+    pub fn memory_bytes(&self) -> u64 {
+        self.held.capacity() as u64 + 2 * self.splitter.pending_bytes()
+    }
+
     /// The piece ends within an event.
     fn hold(&mut self, rest: &[u8], forward: &mut impl FnMut(&[u8])) {
         if self.is_open || self.held.len() + rest.len() > HELD_BYTES_MAX {

@@ -142,6 +142,16 @@ impl StreamTranslator {
         self.end
     }
 
+    /// Bytes of memory, at most: the parts of the event under way, whose buffers double as they grow, and the state of calls and open blocks.
+    /// The output of a call of [`push`](Self::push) is the caller's own.
+    pub fn memory_bytes(&self) -> u64 {
+        let state = match &self.side {
+            Side::Chat(chunks) => chunks.memory_bytes(),
+            Side::Messages(events) => events.memory_bytes(),
+        };
+        2 * self.splitter.pending_bytes() + state as u64
+    }
+
     /// The parts that the client did not get so far. They come too late for a header: they are for the log.
     pub fn losses(&self) -> &Losses {
         &self.losses

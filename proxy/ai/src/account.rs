@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use weir_ai_session::Usage;
 use weir_analysis::ai::{Endpoint, Facts};
+use weir_base::error::Culprit;
 use weir_http::filter::{CompletionStatus, ExchangeTiming};
 use weir_spend::{
     Amount, Tokens,
@@ -26,11 +27,37 @@ pub(crate) struct Identity {
     pub(crate) conversation: Option<Box<str>>,
 }
 
+/// The side that ended a request before its response was complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// It left, or took nothing.
+    Client,
+    /// It closed, reset, broke a rule or paused for too long.
+    Provider,
+    /// A drain, an operator, the deadline of the request, a limit of memory.
+    Gateway,
+}
+
+impl Side {
+    /// The side of an exchange with this culprit and this reason.
+    pub(crate) fn of(culprit: Option<Culprit>, reason: &str) -> Self {
+        match culprit {
+            Some(Culprit::Client) => Self::Client,
+            Some(Culprit::Upstream) => Self::Provider,
+            // The deadline is the gateway's, and the silence the provider's.
+            _ if reason == "idle_timeout" => Self::Provider,
+            _ => Self::Gateway,
+        }
+    }
+}
+
 /// A request that is over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending<'a> {
     pub(crate) status: u16,
     pub(crate) end: CompletionStatus,
+    /// Which side ended it, if its response is not complete.
+    pub(crate) side: Side,
     pub(crate) timing: ExchangeTiming,
     pub(crate) response_bytes: u64,
     /// The last one.
@@ -76,14 +103,20 @@ impl Bill {
         let found = ending.found.unwrap_or_default();
         let is_partial = ending.end != CompletionStatus::Completed && !found.is_done;
         let mut flags = Flags { partial: is_partial, retried: ending.tries > 1, ..Flags::default() };
+        let leaves_reasoning = is_partial && ending.side == Side::Client && facts.options.reasons();
         let tokens = match &found.usage {
             Some(usage) => {
                 flags.implausible = !usage.doubts.is_empty();
-                self::tokens(usage)
+                let reported = self::tokens(usage);
+                // One that comes before the end of the answer, as Anthropic's first, does not know the reasoning.
+                let is_early = leaves_reasoning && !found.progress.is_generated;
+                flags.estimated = is_early;
+                let least = if is_early { ending.reserved_output } else { 0 };
+                Tokens { output: reported.output.max(least), ..reported }
             }
             None => {
                 flags.estimated = true;
-                let output = output(facts, ending, &found, is_partial);
+                let output = output(facts, ending, &found, (is_partial, leaves_reasoning));
                 Tokens { input: ending.prompt_tokens, output, ..Tokens::default() }
             }
         };
@@ -92,9 +125,15 @@ impl Bill {
 }
 
 /// Output tokens by estimate, where there is no report.
-fn output(facts: &Facts, ending: &Ending<'_>, found: &Found, is_partial: bool) -> u64 {
-    if facts.endpoint == Endpoint::Embeddings || !(200..300).contains(&ending.status) {
+///
+/// A client that leaves a model at its reasoning has used it, and sees nothing of it. A provider that breaks off has delivered what was
+/// seen, and the client is not at fault.
+fn output(facts: &Facts, ending: &Ending<'_>, found: &Found, (is_partial, leaves_reasoning): (bool, bool)) -> u64 {
+    if facts.endpoint == Endpoint::Embeddings {
         return 0;
+    }
+    if !(200..300).contains(&ending.status) {
+        return if leaves_reasoning { ending.reserved_output } else { 0 };
     }
     let is_stream = found.progress.events > 0;
     let seen = match found.progress.estimate.tokens() {
@@ -103,7 +142,8 @@ fn output(facts: &Facts, ending: &Ending<'_>, found: &Found, is_partial: bool) -
     };
     // The provider had generated everything when the response ended early: hidden reasoning, too.
     let was_generated = if is_stream { found.progress.is_generated } else { !facts.options.is_stream() };
-    if is_partial && was_generated { seen.max(ending.reserved_output) } else { seen }
+    let pays_all = is_partial && ending.side != Side::Provider && (was_generated || leaves_reasoning);
+    if pays_all { seen.max(ending.reserved_output) } else { seen }
 }
 
 fn tokens(usage: &Usage) -> Tokens {
@@ -189,6 +229,7 @@ mod tests {
         Ending {
             status,
             end,
+            side: if end == CompletionStatus::ClientGone { Side::Client } else { Side::Gateway },
             timing,
             response_bytes,
             upstream: "u",
@@ -246,6 +287,65 @@ mod tests {
         let usage = Usage { input: 1, output: 2, ..Usage::default() };
         let reported = Some(Found { usage: Some(usage), progress, is_done: false });
         assert_eq!(bill(ending(200, gone, reported)).expect("a bill").tokens.output, 2, "the report counts");
+    }
+
+    #[test]
+    fn a_provider_that_breaks_off_is_paid_for_its_part() {
+        let broken = |found| Ending { side: Side::Provider, ..ending(200, CompletionStatus::Aborted, found) };
+        let whole = bill(broken(Some(Found::default()))).expect("a bill");
+        assert_eq!((whole.tokens.input, whole.tokens.output), (5, 100), "400 bytes of a response that is no stream");
+        assert!(whole.flags.partial && whole.flags.estimated);
+        let progress = Progress { events: 3, output_events: 2, output_bytes: 10, is_generated: true };
+        let stream = Some(Found { usage: None, progress, is_done: false });
+        assert_eq!(bill(broken(stream)).expect("a bill").tokens.output, 3, "behind the reason to finish");
+        for side in [Side::Client, Side::Gateway] {
+            let other = Ending { side, ..broken(stream) };
+            assert_eq!(bill(other).expect("a bill").tokens.output, 900, "{side:?}");
+        }
+    }
+
+    #[test]
+    fn the_side_of_an_end_is_that_of_its_culprit() {
+        for (culprit, reason, wanted) in [
+            (Some(Culprit::Client), "client_stalled", Side::Client),
+            (Some(Culprit::Upstream), "origin_closed", Side::Provider),
+            (Some(Culprit::Gateway), "idle_timeout", Side::Provider),
+            (Some(Culprit::Gateway), "call_expired", Side::Gateway),
+            (None, "drain_cut", Side::Gateway),
+        ] {
+            assert_eq!(Side::of(culprit, reason), wanted, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_leaves_a_model_at_its_reasoning_pays_the_reservation() {
+        let gone = CompletionStatus::ClientGone;
+        let early = Usage { input: 7, output: 1, ..Usage::default() };
+        for (mode, wanted) in [
+            (r#""reasoning_effort":"high""#, [900, 900, 900]),
+            (r#""reasoning_effort":"none""#, [0, 3, 1]),
+            (r#""thinking":{"type":"enabled","budget_tokens":99}"#, [900, 900, 900]),
+            (r#""n":1"#, [0, 3, 1]),
+        ] {
+            let body = format!(r#"{{"model":"m","stream":true,{mode},"messages":[{{"content":"1234"}}]}}"#);
+            let facts = read(Endpoint::Chat, body.as_bytes(), Wanted::default()).expect("valid");
+            let bill = |ending: &Ending<'_>| Bill::of(&facts, ending).expect("a bill");
+            let all = [
+                ending(0, gone, None),
+                ending(200, gone, seen(10, false, None)),
+                ending(200, gone, seen(4, false, Some(early))),
+            ];
+            assert_eq!(all.map(|ending| bill(&ending).tokens.output), wanted, "{mode}");
+            let report = Usage { input: 7, output: 50, reasoning: 40, ..Usage::default() };
+            assert_eq!(
+                bill(&ending(200, gone, seen(10, true, Some(report)))).tokens.output,
+                50,
+                "the report counts: {mode}"
+            );
+            // Neither a break of the provider nor one of the gateway is the client's choice.
+            let deadline = bill(&ending(504, CompletionStatus::Refused, None));
+            assert_eq!((deadline.tokens.input, deadline.tokens.output), (5, 0), "{mode}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! One exchange: the order of its key, its body, its targets, its response and its bill.
 
+mod settle;
+
 use std::{net::IpAddr, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
@@ -7,23 +9,23 @@ use weir_ai_session::{Dialect, Splice, UsageChunk, estimate::prompt_tokens};
 use weir_analysis::ai::{BodyReader, Facts, Wanted};
 use weir_base::time::turn;
 use weir_http::filter::{
-    AfterFailure, BodyAborted, BodyChange, BrokenEnd, Caller, CompletionStatus, Deadlines, ExchangeSummary,
-    ExchangeTiming, FailedAttempt, HttpFilter, Inspect, ReplacedResponse, RequestChoice, SeenBody,
+    AfterFailure, BodyAborted, BodyChange, BrokenEnd, Caller, Deadlines, ExchangeSummary, ExchangeTiming,
+    FailedAttempt, HttpFilter, Inspect, RemainderLimits, ReplacedResponse, RequestChoice, SeenBody,
     Splice as BodySplice, Tap, UpstreamChoice, WholeResponse,
 };
 use weir_http::refusal_format::{FormattedRefusal, RefusalFacts};
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead};
-use weir_listener::CloseReason;
-use weir_spend::{Amount, keys::Key};
+use weir_spend::keys::Key;
 
+use self::settle::LostAttempt;
 use crate::{
-    account::{Bill, Ending, Identity, first_token},
+    account::Identity,
     added_fields,
     admission::{Admitted, Candidate, Clocks, admit, key},
     balance::Attempt,
     credentials,
-    error::{ApiError, ErrorForm, formatted},
-    metrics::{Completed, Treatment},
+    error::{ApiError, ErrorForm, forbid_retry, formatted},
+    metrics::Treatment,
     model_list::ModelList,
     models,
     plan::{DEFAULT, Plan, served},
@@ -31,6 +33,7 @@ use crate::{
     retry_after,
     settings::{Provider, Target},
     spend::unix_time,
+    stored::IdFinder,
     surface::{Surface, split_query, without_version},
     translate::{self, Translation},
     web_page,
@@ -70,8 +73,16 @@ pub(crate) struct AiFilter {
     /// That of the last attempt, if its provider speaks another dialect.
     translation: Option<Translation>,
     response: Response,
-    /// The status of a response that is held. The client may get another.
+    /// The status of the response of the last attempt. The client may get another.
     provider_status: Option<u16>,
+    /// Looks for the id of a response that its provider keeps.
+    response_id: Option<IdFinder>,
+    /// The last attempt that its provider bills, and the client got nothing of.
+    lost: Option<LostAttempt>,
+    /// It is not known which target has the response that the request goes on from: they are tried in their order.
+    is_searching: bool,
+    /// The rest of the response is read without its client.
+    is_draining: bool,
 }
 
 impl AiFilter {
@@ -98,6 +109,10 @@ impl AiFilter {
             translation: None,
             response: Response::None,
             provider_status: None,
+            response_id: None,
+            lost: None,
+            is_searching: false,
+            is_draining: false,
         }
     }
 
@@ -172,7 +187,8 @@ impl AiFilter {
         let user = options.user.as_ref().or(options.safety_identifier.as_ref());
         self.identity.user = user.map(|user| user.text.clone());
         self.identity.conversation = options.conversation.as_ref().map(|conversation| conversation.text.clone());
-        let plan = Plan::of(&self.worker, &facts, &self.identity, self.is_free())?;
+        let (plan, is_searching) = Plan::of(&self.worker, &facts, &self.identity, self.is_free())?;
+        self.is_searching = is_searching;
         self.planned = Some((facts, plan));
         Ok(())
     }
@@ -276,51 +292,6 @@ impl AiFilter {
         error.response(self.form)
     }
 
-    /// Settles the reservation by what was used.
-    fn settle(&mut self, summary: &ExchangeSummary<'_>) {
-        if summary.end == CompletionStatus::Aborted && summary.reason == CloseReason::InternalInvariant.name() {
-            // A panic: how much was used is not known. The reservation is dropped with the filter, which charges it in full.
-            return;
-        }
-        let (Some(admitted), Some((facts, plan))) = (self.admitted.take(), &self.planned) else { return };
-        if self.is_free() {
-            return admitted.reservation.release(turn::now(), |_, _| ());
-        }
-        let tried = plan.targets.get((self.tries as usize).saturating_sub(1));
-        let model = tried.map_or(&*self.identity.model, |target| served(target, &self.identity.model));
-        let ending = Ending {
-            status: summary.status,
-            end: summary.end,
-            timing: summary.timing,
-            response_bytes: summary.response_bytes,
-            upstream: summary.upstream,
-            model_served: model,
-            tries: self.tries,
-            prompt_tokens: self.prompt_tokens,
-            reserved_output: admitted.output_tokens,
-            found: self.response.found(),
-        };
-        let prices = &self.worker.settings.prices;
-        // A response that could not be passed on is billed all the same.
-        let billed = Ending { status: self.provider_status.unwrap_or(ending.status), ..ending };
-        let has_bill = Bill::of(facts, &billed);
-        let mut bill = has_bill.unwrap_or_default();
-        let tier = facts.options.service_tier.as_ref().map(|tier| &*tier.text);
-        let cost = prices.cost(model, tier, &bill.tokens);
-        bill.flags.unpriced = has_bill.is_some() && !cost.is_priced;
-        let charged = Amount { tokens: bill.tokens.total(), money: cost.money };
-        let time = unix_time();
-        admitted.reservation.settle(charged, turn::now(), |day, out| {
-            self.identity.write(&ending, &bill, (charged, prices.version()), (time, day), out);
-        });
-        let completed = Completed {
-            tokens: bill.tokens,
-            money: charged.money,
-            first_token: (summary.status != 0).then(|| first_token(&summary.timing)),
-            is_partial: bill.flags.partial,
-            is_estimated: bill.flags.estimated,
-        };
-        self.worker.metrics.completed(self.worker.label(plan.label), &completed);
     }
 }
 
@@ -397,8 +368,13 @@ impl HttpFilter for AiFilter {
             self.worker.cool(target.upstream, pause);
         }
         self.failed = Some(failed.status);
-        // Another provider would say the same of a request that is wrong in itself.
-        let is_elsewhere_better = matches!(failed.status, 0 | 408 | 409 | 429 | 500..);
+        self.keep_lost(failed);
+        let is_elsewhere_better = match self.is_searching {
+            // It has not made the response. Any other failure says nothing about that.
+            true => matches!(failed.status, 400 | 404),
+            // Another provider would say the same of a request that is wrong in itself.
+            false => matches!(failed.status, 0 | 408 | 409 | 429 | 500..),
+        };
         if let Some(attempt) = self.attempt.take().filter(|_| is_elsewhere_better) {
             attempt.failed(turn::now());
         }
@@ -429,9 +405,13 @@ impl HttpFilter for AiFilter {
         let Some((facts, _)) = self.planned.as_ref().filter(|_| !self.is_free()) else { return Tap::No };
         let (response, tap) = match &self.translation {
             None => Response::new(Dialect::of(facts.endpoint), self.chunk, status, fields),
-            Some(translation) => Response::translated(translation, (self.form, unix_time().as_secs()), status, fields),
+            Some(translation) => {
+                let own = (self.form, unix_time().as_secs(), &self.worker.bytes);
+                Response::translated(translation, own, status, fields)
+            }
         };
-        self.provider_status = response.is_held().then_some(status);
+        self.provider_status = Some(status);
+        self.response_id = (plan::is_stored(facts) && (200..300).contains(&status)).then(IdFinder::default);
         self.response = response;
         if tap != Tap::Edit {
             self.first_token();
@@ -439,7 +419,10 @@ impl HttpFilter for AiFilter {
         tap
     }
 
-    fn response_head(&mut self, _: u16, fields: &mut Fields, timing: &ExchangeTiming) {
+    fn response_head(&mut self, status: u16, fields: &mut Fields, timing: &ExchangeTiming) {
+        if status >= 400 && self.is_billed() {
+            forbid_retry(fields);
+        }
         if !fields.has(Known::XRequestId) && !self.identity.request.is_empty() {
             fields.set(Known::XRequestId, self.identity.request.as_bytes());
         }
@@ -453,12 +436,14 @@ impl HttpFilter for AiFilter {
     }
 
     fn follow(&mut self, piece: &[u8]) -> Result<(), BodyAborted> {
+        self.note_id(piece);
         self.response.follow(piece);
         Ok(())
     }
 
     fn edit(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BodyAborted> {
         self.first_token();
+        self.note_id(piece);
         self.response.edit(piece, out)
     }
 
@@ -478,6 +463,10 @@ impl HttpFilter for AiFilter {
     fn broken_off(&mut self, reason: &str, out: &mut Vec<u8>) -> BrokenEnd {
         self.response.break_off(reason, out);
         BrokenEnd::Finish
+    }
+
+    fn client_left(&mut self) -> Option<RemainderLimits> {
+        self.remainder()
     }
 
     fn format_refusal(&mut self, facts: &RefusalFacts) -> Option<FormattedRefusal> {

@@ -11,11 +11,12 @@
 //! | `http` | the settings of that HTTP listener |
 //! | `spend` | budgets and usage log of the process |
 //! | `worker` | the state that all filters of a listener share on one worker |
-//! | `filter` | one exchange: the order of all the rest |
+//! | `filter`, `filter/settle` | one exchange: the order of all the rest; its bill |
 //! | `surface` | the paths and methods of the APIs |
 //! | `credentials` | the key of a client, and the key of a provider in its place |
 //! | `plan` | the targets of a model, in the order in which they are tried |
 //! | `balance` | that order by the time to the first token, or by price |
+//! | `stored` | the upstreams that made stored responses |
 //! | `admission` | key, policy, rates and budgets of a request |
 //! | `translate`, `translated` | the translation of an attempt between the dialects of client and provider: its request, its response |
 //! | `response` | the response of a provider while it passes, and its usage |
@@ -47,6 +48,7 @@ mod retry_after;
 mod service;
 pub mod settings;
 mod spend;
+mod stored;
 mod surface;
 mod translate;
 mod translated;
@@ -55,3 +57,4 @@ mod worker;
 
 pub use service::{AiUpstream, Service};
 pub use spend::{Spend, SpendError};
+pub use stored::StoredResponses;

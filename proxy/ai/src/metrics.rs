@@ -69,6 +69,12 @@ impl Metrics {
         }
     }
 
+    /// Counts a response whose rest was read without its client. `is_complete`: to its end.
+    pub(crate) fn drained(&self, is_complete: bool) {
+        let word = if is_complete { "complete" } else { "incomplete" };
+        self.core.counter(&catalog::AI_DRAINS, &[&*self.listener, word]).inc();
+    }
+
     /// Counts a request that was refused, or would have been.
     pub(crate) fn denied(&self, reason: &'static str, treatment: Treatment) {
         let word = match treatment {

@@ -28,26 +28,35 @@ pub(crate) struct Plan {
 pub(crate) static DEFAULT: Target = Target { upstream: 0, model: None, weight: 1 };
 
 impl Plan {
-    /// The plan of a request. `is_free`: no provider bills it, and none gets it by a translation.
+    /// The plan of a request, and whether it goes on from a response of which it is not known where it was made: then its targets are
+    /// searched for it. `is_free`: no provider bills it, and none gets it by a translation.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub(crate) fn of(worker: &Worker, facts: &Facts, identity: &Identity, is_free: bool) -> Result<Self, ApiError> {
+    pub(crate) fn of(
+        worker: &Worker,
+        facts: &Facts,
+        identity: &Identity,
+        is_free: bool,
+    ) -> Result<(Self, bool), ApiError> {
         let Worker { settings, providers, .. } = worker;
         let stickiness = Stickiness::of(facts, identity.key.as_deref());
         let random = stickiness.share().unwrap_or_else(|| worker.random());
-        let is_cooling = |upstream| !stickiness.is_required() && worker.is_cooling(upstream);
+        let is_cooling = |upstream| !stickiness.is_bound() && worker.is_cooling(upstream);
         let mut plan = Self::new(&settings.models, providers, facts.endpoint, &identity.model, random, is_cooling)?;
         if is_free {
             plan = plan.untranslated(providers, facts.endpoint)?;
         }
+        let mut is_searching = false;
         match stickiness {
             Stickiness::None => plan.balance(worker, facts, &identity.model),
             Stickiness::Preferred(_) => {}
-            // No other provider has the response or the conversation that it goes on from.
-            Stickiness::Required(_) => plan.targets.truncate(1),
+            Stickiness::Bound(_) => {
+                let id = facts.options.previous_response.as_ref().map(|id| &*id.text);
+                is_searching = !worker.bind(&mut plan, id);
+            }
         }
-        Ok(plan)
+        Ok((plan, is_searching))
     }
 
     /// The plan for a model, by weight. `random`: a uniform number. Upstreams of which `is_cooling` holds come last.
@@ -90,6 +99,11 @@ pub(crate) fn number(text: &str) -> u64 {
     hash ^ (hash >> 31)
 }
 
+/// A provider keeps the response: it does so unless the client forbids it.
+pub(crate) fn is_stored(facts: &Facts) -> bool {
+    facts.endpoint == Endpoint::Responses && facts.options.store.is_none_or(|flag| flag.value)
+}
+
 /// Whether requests stay at one target. The share in it decides on the first target by weight, in place of chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stickiness {
@@ -97,23 +111,23 @@ pub(crate) enum Stickiness {
     None,
     /// The same share begins at the same target; others follow after a failure.
     Preferred(u64),
-    /// Only that target can serve it.
-    Required(u64),
+    /// It goes on from a response or a conversation: only the target that made that can serve it.
+    Bound(u64),
 }
 
 impl Stickiness {
     /// That of a request. `key`: the name of the client's key.
     ///
-    /// A provider keeps its responses unless the client forbids it, and no other provider can go on from them. So all such requests
-    /// of a key have one target; without keys it is the first.
+    /// A request that goes on from a response or a conversation begins at the same target for each key, unless it is known where that was
+    /// made ([`StoredResponses`](crate::stored::StoredResponses)). Without keys, all responses that are kept are at the first target,
+    /// where clients also read them.
     pub(crate) fn of(facts: &Facts, key: Option<&str>) -> Self {
         let options = &facts.options;
-        let of_key = || key.map_or(0, number);
         if options.previous_response.is_some() || options.conversation.is_some() {
-            return Self::Required(of_key());
+            return Self::Bound(key.map_or(0, number));
         }
-        if facts.endpoint == Endpoint::Responses && options.store.is_none_or(|flag| flag.value) {
-            return Self::Preferred(of_key());
+        if key.is_none() && is_stored(facts) {
+            return Self::Preferred(0);
         }
         // The same cache key leads to the same target, whose cache is warm.
         options.prompt_cache_key.as_ref().map_or(Self::None, |key| Self::Preferred(number(&key.text)))
@@ -122,12 +136,12 @@ impl Stickiness {
     fn share(self) -> Option<u64> {
         match self {
             Self::None => None,
-            Self::Preferred(share) | Self::Required(share) => Some(share),
+            Self::Preferred(share) | Self::Bound(share) => Some(share),
         }
     }
 
-    fn is_required(self) -> bool {
-        matches!(self, Self::Required(_))
+    fn is_bound(self) -> bool {
+        matches!(self, Self::Bound(_))
     }
 }
 
@@ -276,23 +290,24 @@ mod tests {
     }
 
     #[test]
-    fn responses_that_are_kept_have_the_target_of_their_key() {
+    fn continued_responses_begin_at_the_target_of_their_key_and_kept_ones_without_keys_at_the_first() {
         let of = |endpoint, body: &str, key| {
             Stickiness::of(&read(endpoint, body.as_bytes(), Wanted::default()).expect("valid"), key)
         };
         let responses = |body, key| of(Endpoint::Responses, body, key);
-        let first = responses("{}", Some("team"));
-        assert!(first == Stickiness::Preferred(number("team")) && first != responses("{}", Some("other")));
         for body in [r#"{"previous_response_id":"r"}"#, r#"{"conversation":{"id":"c"},"store":false}"#] {
-            assert_eq!(responses(body, Some("team")), Stickiness::Required(number("team")), "{body}");
-            assert_eq!(responses(body, None), Stickiness::Required(0), "{body}");
+            assert_eq!(responses(body, Some("team")), Stickiness::Bound(number("team")), "{body}");
+            assert_eq!(responses(body, None), Stickiness::Bound(0), "{body}");
         }
-        let kept = r#"{"store":true,"prompt_cache_key":"k"}"#;
-        assert_eq!((responses(kept, Some("team")), responses(kept, None)), (first, Stickiness::Preferred(0)));
-        assert_eq!(responses(r#"{"store":false}"#, Some("team")), Stickiness::None);
+        let cached = Stickiness::Preferred(number("k"));
+        for (body, wanted) in [("{}", Stickiness::None), (r#"{"store":true,"prompt_cache_key":"k"}"#, cached)] {
+            assert_eq!(responses(body, Some("team")), wanted, "the balance decides: {body}");
+            assert_eq!(responses(body, None), Stickiness::Preferred(0), "{body}");
+        }
+        let forgotten = r#"{"store":false}"#;
+        assert_eq!([responses(forgotten, Some("team")), responses(forgotten, None)], [Stickiness::None; 2]);
         assert_eq!(of(Endpoint::Chat, "{}", Some("team")), Stickiness::None);
-        let cached = of(Endpoint::Chat, r#"{"prompt_cache_key":"k"}"#, None);
-        assert_eq!(cached, Stickiness::Preferred(number("k")));
+        assert_eq!(of(Endpoint::Chat, r#"{"prompt_cache_key":"k"}"#, None), cached);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use weir_ai_session::{
     BufferedUsage, Dialect, End, Progress, ResponseStream, Usage, UsageChunk, estimate::TokenEstimate,
 };
+use weir_base::ByteLease;
 use weir_http::filter::{BodyAborted, HoldLimits, ReplacedResponse, Tap};
 use weir_http_codec::{Fields, Known};
 use weir_sse_codec::Limits;
@@ -10,7 +11,7 @@ use weir_sse_codec::Limits;
 use crate::{
     error::{ErrorForm, failure},
     model_list::ModelList,
-    translate::{MEMORY_PER_BYTE, RESPONSE_BYTES_MAX, Translation, response_fields},
+    translate::{ERROR_BYTES_MAX, MEMORY_PER_BYTE, RESPONSE_BYTES_MAX, Translation, response_fields},
     translated::{HeldResponse, TranslatedStream},
 };
 
@@ -59,24 +60,31 @@ impl Response {
     }
 
     /// The same of a provider that speaks another dialect than the client. `created`: the time in seconds since 1970. The fields get
-    /// the names that they have for the client.
+    /// the names that they have for the client. `lease`: for the memory of a stream.
     pub(crate) fn translated(
         translation: &Translation,
-        (form, created): (ErrorForm, u64),
+        (form, created, lease): (ErrorForm, u64, &ByteLease),
         status: u16,
         fields: &mut Fields,
     ) -> (Self, Tap) {
-        // A coded body was not requested and cannot be read: no byte of it is held.
-        let bytes_max = if is_coded(fields) { 0 } else { RESPONSE_BYTES_MAX };
+        // The status of an error counts, and its body may miss.
+        let may_be_cut = status >= 400;
+        let bytes_max = match may_be_cut {
+            // A coded body was not requested and cannot be read: no byte of it is held.
+            _ if is_coded(fields) => 0,
+            true => ERROR_BYTES_MAX,
+            false => RESPONSE_BYTES_MAX,
+        };
         let (is_stream, length) = (is_event_stream(fields), declared(fields));
         response_fields(translation, fields);
         match status {
             200..300 if is_stream && bytes_max > 0 => {
-                (Self::TranslatedStream(Box::new(TranslatedStream::new(translation, created))), Tap::Edit)
+                (Self::TranslatedStream(Box::new(TranslatedStream::new(translation, created, lease))), Tap::Edit)
             }
             200..300 | 400.. => {
                 let held = HeldResponse::new(translation, form, created, status, length);
-                (Self::Held(Box::new(held)), Tap::Replace(HoldLimits { bytes_max, memory_per_byte: MEMORY_PER_BYTE }))
+                let limits = HoldLimits { bytes_max, memory_per_byte: MEMORY_PER_BYTE, may_be_cut };
+                (Self::Held(Box::new(held)), Tap::Replace(limits))
             }
             _ => (Self::None, Tap::No),
         }
@@ -89,12 +97,6 @@ impl Response {
             _ => (Self::None, Tap::No),
         }
     }
-
-    /// It is held, and its status is no longer that of the provider.
-    pub(crate) fn is_held(&self) -> bool {
-        matches!(self, Self::Held(_))
-    }
-
     /// Takes a piece of a whole object.
     pub(crate) fn follow(&mut self, piece: &[u8]) {
         match self {

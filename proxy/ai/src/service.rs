@@ -2,7 +2,7 @@
 
 use std::{any::Any, rc::Rc, sync::Arc};
 
-use weir_base::Time;
+use weir_base::{ByteLease, Time};
 use weir_http::{HttpUpstream, filter::FilterFactory};
 use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, settings::ListenerSettings};
 use weir_spend::meter::Meter;
@@ -11,6 +11,7 @@ use crate::{
     http,
     metrics::Metrics,
     settings::{AiListenerSettings, Provider},
+    stored::StoredResponses,
     worker::{Filters, Worker},
 };
 
@@ -25,29 +26,30 @@ pub struct AiUpstream {
 /// One listener on one worker.
 pub struct Service {
     http: Rc<weir_http::Service>,
-    meter: Meter,
-    metrics: Rc<Metrics>,
+    accounts: (Meter, StoredResponses),
+    cells: (Rc<Metrics>, ByteLease),
 }
 
 impl Service {
-    /// A listener with its settings, and their upstreams in their order. `meter`: admission on this worker.
+    /// A listener with its settings, and their upstreams in their order. `accounts`: admission on this worker, and the stored responses of the
+    /// process.
     pub fn new(
         core: CoreShare,
         listener: ListenerSettings,
         settings: AiListenerSettings,
         upstreams: Vec<AiUpstream>,
-        meter: Meter,
+        accounts: (Meter, StoredResponses),
     ) -> Rc<Self> {
-        let metrics = Rc::new(Metrics::new(&core.metrics, &listener.name));
-        let (http, upstreams, filters) = parts(settings, upstreams, &meter, &metrics);
+        let cells = (Rc::new(Metrics::new(&core.metrics, &listener.name)), core.bytes.clone());
+        let (http, upstreams, filters) = parts(settings, upstreams, &accounts, &cells);
         let http = weir_http::Service::filtered(core, listener, http, upstreams, Some(filters));
-        Rc::new(Self { http, meter, metrics })
+        Rc::new(Self { http, accounts, cells })
     }
 
     /// New settings; they hold from the next request of each connection on. Requests under way keep their key, their reservation
     /// and their targets.
     pub fn update(&self, listener: ListenerSettings, settings: AiListenerSettings, upstreams: Vec<AiUpstream>) {
-        let (http, upstreams, filters) = parts(settings, upstreams, &self.meter, &self.metrics);
+        let (http, upstreams, filters) = parts(settings, upstreams, &self.accounts, &self.cells);
         self.http.update_filtered(listener, http, upstreams, Some(filters));
     }
 }
@@ -55,11 +57,16 @@ impl Service {
 type Parts = (weir_http::settings::HttpListenerSettings, Vec<Rc<HttpUpstream>>, Rc<dyn FilterFactory>);
 
 /// The parts of the HTTP listener.
-fn parts(settings: AiListenerSettings, upstreams: Vec<AiUpstream>, meter: &Meter, metrics: &Rc<Metrics>) -> Parts {
+fn parts(
+    settings: AiListenerSettings,
+    upstreams: Vec<AiUpstream>,
+    accounts: &(Meter, StoredResponses),
+    cells: &(Rc<Metrics>, ByteLease),
+) -> Parts {
     let http = http::settings(&settings);
     let (upstreams, providers) = upstreams.into_iter().map(|one| (one.http, one.provider)).unzip();
     let seed = Time::now().as_nanos();
-    let worker = Worker::new(settings, providers, meter.clone(), metrics.clone(), seed);
+    let worker = Worker::new(settings, providers, accounts.clone(), cells.clone(), seed);
     (http, upstreams, Rc::new(Filters(Rc::new(worker))))
 }
 

@@ -30,6 +30,13 @@ pub const BODY_BYTES_MAX: u64 = 16 << 20;
 /// Output tokens that are reserved for a request that names no limit, for each of its answers. Default 4,096.
 pub const RESERVED_OUTPUT_TOKENS: u64 = 4_096;
 
+/// How long the rest of a response is read whose client has left, for the usage that stands at its end. Default zero: the provider is left at
+/// once, and stops generating. Such a read costs tokens that no client gets.
+pub const DRAIN_ON_DISCONNECT: Duration = Duration::ZERO;
+
+/// Bytes of such a rest. Default 8 MiB, as the longest response that is held.
+pub const DRAIN_BYTES_MAX: u64 = 8 << 20;
+
 /// Targets of one model. 8: as many attempts may follow each other.
 pub const TARGETS_MAX: usize = weir_http::filter::ATTEMPTS_MAX as usize;
 
@@ -61,6 +68,8 @@ pub struct AiListenerSettings {
     pub token_gap_timeout: Duration,
     /// See [`REQUEST_TIMEOUT`].
     pub request_timeout: Duration,
+    /// See [`DRAIN_ON_DISCONNECT`].
+    pub drain_on_disconnect: Duration,
     /// See [`BODY_BYTES_MAX`].
     pub body_bytes_max: u64,
     /// See [`RESERVED_OUTPUT_TOKENS`].

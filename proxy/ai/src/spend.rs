@@ -14,7 +14,7 @@ use weir_spend::{
     usage::UsageSettings,
 };
 
-use crate::settings::SpendSettings;
+use crate::{settings::SpendSettings, stored::StoredResponses};
 
 /// The file of the usage log, in the directory of the state.
 const USAGE_LOG: &str = "usage.log";
@@ -31,6 +31,7 @@ pub struct Spend {
 struct Opened {
     ledger: Ledger,
     journal: Option<(Journal, Vec<Arc<JournalWriter>>)>,
+    stored: StoredResponses,
 }
 
 impl Spend {
@@ -61,8 +62,9 @@ impl Spend {
     }
 
     fn recover(&self) -> Result<Opened, SpendError> {
+        let stored = StoredResponses::default();
         let Some(state) = &self.settings.state else {
-            return Ok(Opened { ledger: Ledger::default(), journal: None });
+            return Ok(Opened { ledger: Ledger::default(), journal: None, stored });
         };
         let usage = Some(UsageSettings::new(state.join(USAGE_LOG)));
         std::fs::create_dir_all(state).map_err(|error| SpendError(error.into()))?;
@@ -83,7 +85,7 @@ impl Spend {
         let writer = |worker| journal.writer(u16::try_from(worker).unwrap_or(u16::MAX));
         let writers =
             (0..self.workers).map(writer).collect::<io::Result<Vec<_>>>().map_err(|error| SpendError(error.into()))?;
-        Ok(Opened { ledger: recovery.ledger, journal: Some((journal, writers)) })
+        Ok(Opened { ledger: recovery.ledger, journal: Some((journal, writers)), stored })
     }
 
     /// Admission on a worker. For listeners, so behind [`Self::take`].
@@ -124,6 +126,11 @@ impl Spend {
 
     fn journal(&self) -> Option<&Journal> {
         self.opened.get()?.journal.as_ref().map(|(journal, _)| journal)
+    }
+
+    /// The stored responses of the process.
+    pub fn stored(&self) -> StoredResponses {
+        self.opened.get().map(|opened| opened.stored.clone()).unwrap_or_default()
     }
 
     /// The journal or the usage log takes no records. `None`: there is no journal.

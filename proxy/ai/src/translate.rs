@@ -19,6 +19,10 @@ use crate::{
 /// is a 502.
 pub(crate) const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
+/// Bytes of an error of a provider that are read for its translation. Default 64 KiB, many times the longest message that passes. Behind them
+/// the client gets the usual words of the status.
+pub(crate) const ERROR_BYTES_MAX: usize = 64 << 10;
+
 /// Bytes of memory for each byte of a body that is translated: see [`weir_ai_translate::limits::BODY_BYTES_MAX`].
 pub(crate) const MEMORY_PER_BYTE: u32 = 8;
 
@@ -85,6 +89,8 @@ pub(crate) fn request_head(direction: Direction, provider: &Provider, head: &mut
     // A key of the client's own goes on in the field of the provider.
     crate::credentials::place(&mut head.fields, provider.dialect, &key);
     head.fields.set(Known::ContentType, CONTENT_TYPE);
+    // A body that is translated is read, and without the field a provider may choose any coding (RFC 9110 section 12.5.3).
+    head.fields.set(Known::AcceptEncoding, b"identity");
     if direction == Direction::ChatToMessages {
         head.fields.set_named(b"anthropic-version", ANTHROPIC_VERSION.as_bytes());
     }

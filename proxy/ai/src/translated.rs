@@ -3,32 +3,49 @@
 use bytes::Bytes;
 use weir_ai_session::{BufferedUsage, End, Failure, Progress, ResponseStream, UsageChunk};
 use weir_ai_translate::{Direction, Mistake, StreamError, StreamTranslator, translate_error, translate_response};
+use weir_base::{ByteLease, BytesPermit};
 use weir_http::filter::{BodyAborted, ReplacedResponse};
 use weir_http_codec::{Fields, Known};
 use weir_sse_codec::Limits;
 
 use crate::{
-    error::{ApiError, ErrorForm},
+    error::{ApiError, ErrorForm, no_room},
     response::{Found, of_stream},
     translate::{CONTENT_TYPE, Translation, name_losses},
 };
 
+/// Bytes of memory of a stream that are not charged. Default 64 KiB, as for a stream that passes: the usual stream has less, and needs no room
+/// to go on.
+const FREE_BYTES: u64 = 64 * 1024;
+
 /// A stream of events that is translated event by event.
 ///
-/// It holds the event that a piece cuts twice, at most 1 MiB each time: once for the usage, once for the translation.
+/// It holds the event that a piece cuts twice, at most 1 MiB each time: once for the usage, once for the translation. Beyond [`FREE_BYTES`]
+/// its memory is charged to `limits.buffered_bytes`.
 pub(crate) struct TranslatedStream {
     /// Follows the provider's own events. Their bytes go nowhere.
     followed: ResponseStream,
     translator: StreamTranslator,
+    /// For its memory.
+    permit: BytesPermit,
     /// The stream cannot go on. The events before that pass first.
-    failed: Option<StreamError>,
+    failed: Option<StreamFault>,
+}
+
+/// The reason why a stream cannot go on.
+enum StreamFault {
+    /// The provider has broken a limit or its dialect.
+    Provider(StreamError),
+    /// There is no memory for it.
+    NoRoom,
 }
 
 impl TranslatedStream {
     /// In front of the body. `created`: the time in seconds since 1970.
-    pub(crate) fn new(translation: &Translation, created: u64) -> Self {
+    pub(crate) fn new(translation: &Translation, created: u64, lease: &ByteLease) -> Self {
         let (direction, limits) = (translation.direction, Limits::default());
         Self {
+            permit: lease.empty(),
             followed: ResponseStream::new(direction.provider(), UsageChunk::Forward, limits),
             translator: StreamTranslator::new(direction, created, translation.includes_usage, limits),
             failed: None,
@@ -43,7 +60,11 @@ impl TranslatedStream {
         }
         // Its limits are those of the translation, which fails at the same byte.
         let _ = self.followed.push(piece, &mut |_| {});
-        self.failed = self.translator.push(piece, out).err();
+        self.failed = self.translator.push(piece, out).err().map(StreamFault::Provider);
+        let memory = self.followed.memory_bytes() + self.translator.memory_bytes();
+        if !self.permit.resize(memory.saturating_sub(FREE_BYTES)) {
+            self.failed.get_or_insert(StreamFault::NoRoom);
+        }
     }
 
     /// Nothing more is there at the moment.
@@ -65,7 +86,7 @@ impl TranslatedStream {
             Ok(End::Missing) => Err(BodyAborted),
             Ok(End::Done | End::Failed) => Ok(self.found()),
             Err(error) => {
-                self.failed = Some(error);
+                self.failed = Some(StreamFault::Provider(error));
                 Err(BodyAborted)
             }
         }
@@ -74,12 +95,16 @@ impl TranslatedStream {
     /// The body breaks off: appends an error event, unless the last event is there already.
     pub(crate) fn break_off(&mut self, failure: &Failure<'_>, out: &mut Vec<u8>) -> Found {
         let found = self.found();
-        if let Some(StreamError::Event(mistake)) = &self.failed {
-            tracing::debug!(%mistake, "an event of a provider cannot be translated");
-            self.translator.fail(&Mistake::failure(), out);
-        } else if self.translator.end() == End::Missing {
-            self.translator.fail(failure, out);
+        match &self.failed {
+            Some(StreamFault::Provider(StreamError::Event(mistake))) => {
+                tracing::debug!(%mistake, "an event of a provider cannot be translated");
+                self.translator.fail(&Mistake::failure(), out);
+            }
+            Some(StreamFault::NoRoom) => self.translator.fail(&no_room(), out),
+            _ if self.translator.end() == End::Missing => self.translator.fail(failure, out),
+            _ => {}
         }
+        self.permit.shrink(u64::MAX);
         found
     }
 
@@ -139,7 +164,7 @@ impl HeldResponse {
             }
             Err(mistake) => {
                 tracing::debug!(%mistake, "a response of a provider cannot be translated");
-                untranslatable(self.form, fields)
+                untranslatable(self.form)
             }
         }
     }
@@ -163,8 +188,7 @@ impl HeldResponse {
 }
 
 /// The response in place of one that cannot be translated.
-fn untranslatable(form: ErrorForm, fields: &mut Fields) -> ReplacedResponse {
+fn untranslatable(form: ErrorForm) -> ReplacedResponse {
     let error = ApiError::untranslatable();
-    fields.set_named(b"x-should-retry", b"false");
     ReplacedResponse { status: error.status, body: Bytes::from(error.body(form)) }
 }

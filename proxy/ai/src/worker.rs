@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, fmt, rc::Rc, sync::Arc, time::Duration};
 
-use weir_base::{Rng, Time, time::turn};
+use weir_base::{ByteLease, Rng, Time, time::turn};
 use weir_http::filter::{Caller, FilterFactory, HttpFilter};
 use weir_http_codec::RequestHead;
 use weir_spend::{keys::KeyRing, meter::Meter};
@@ -11,7 +11,9 @@ use crate::{
     balance::Balancer,
     filter::AiFilter,
     metrics::Metrics,
-    settings::{AiListenerSettings, KeyMode, Provider},
+    plan::Plan,
+    settings::{AiListenerSettings, KeyMode, Provider, Target},
+    stored::StoredResponses,
 };
 
 /// The label of every model of a listener whose configuration names none.
@@ -28,6 +30,9 @@ pub(crate) struct Worker {
     /// `None`: clients need no key.
     pub(crate) ring: Option<Arc<KeyRing>>,
     pub(crate) meter: Meter,
+    pub(crate) stored: StoredResponses,
+    /// For the memory of translated streams.
+    pub(crate) bytes: ByteLease,
     pub(crate) metrics: Rc<Metrics>,
     rng: RefCell<Rng>,
     pub(crate) balancer: Rc<Balancer>,
@@ -39,19 +44,29 @@ impl Worker {
     pub(crate) fn new(
         settings: AiListenerSettings,
         providers: Vec<Arc<Provider>>,
-        meter: Meter,
-        metrics: Rc<Metrics>,
+        (meter, stored): (Meter, StoredResponses),
+        (metrics, bytes): (Rc<Metrics>, ByteLease),
         seed: u64,
     ) -> Self {
         let ring = (settings.key_mode == KeyMode::Required).then(|| settings.ring(meter.ledger()));
         let cooling = RefCell::new(vec![Time::ZERO; providers.len()]);
         let (rng, balancer) = (RefCell::new(Rng::new(seed)), Rc::new(Balancer::new(&settings.models)));
-        Self { settings, providers, ring, meter, metrics, rng, balancer, cooling }
+        Self { settings, providers, ring, meter, stored, bytes, metrics, rng, balancer, cooling }
     }
 
     /// A uniform number, for the choice among targets.
     pub(crate) fn random(&self) -> u64 {
         self.rng.borrow_mut().next_u64()
+    }
+
+    /// Leaves the target of a plan that has made the response `id`. If that is not known, or no target of the plan, all stay: false.
+    pub(crate) fn bind(&self, plan: &mut Plan, id: Option<&str>) -> bool {
+        let Some(upstream) = id.and_then(|id| self.stored.upstream(id)) else { return false };
+        let name = |target: &Target| self.settings.upstreams.get(target.upstream);
+        let Some(at) = plan.targets.iter().position(|target| name(target) == Some(&upstream)) else { return false };
+        plan.targets.swap(0, at);
+        plan.targets.truncate(1);
+        true
     }
 
     /// An upstream wants no request for so long.

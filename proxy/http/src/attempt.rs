@@ -30,6 +30,7 @@ use crate::{
     options::RetryCause,
     origin::{AttemptContext, Download, Origin},
     refusal::Refusal,
+    remainder::{ClientSink, Remainder},
     request_context::RequestContext,
     response_class::ResponseClass,
     response_relay::ResponseRelay,
@@ -80,6 +81,8 @@ impl<'a> Attempt<'a> {
     pub(crate) async fn run<C: Client>(&mut self, client: &mut C, origin: &mut impl Origin) -> AttemptOutcome {
         let UpstreamRequest { connection, request, .. } = *self.upstream_request;
         let ExchangeIo { mut body, response_sink, watch, deadline, origin_deadline } = client.exchange_io(request);
+        let remainder = Remainder::new(connection, request, &self.is_uploaded);
+        let response_sink = ClientSink { sink: response_sink, remainder: &remainder };
         let (upload, download) = origin.split(AttemptContext {
             metrics: &connection.service.metrics,
             deadline,
@@ -107,6 +110,7 @@ impl<'a> Attempt<'a> {
             upstream_request: self.upstream_request,
             endpoint: self.endpoint,
             response_sink,
+            remainder: &remainder,
             origin: download,
             is_uploaded: &self.is_uploaded,
             response_start: &self.response_start,
@@ -134,7 +138,7 @@ impl<'a> Attempt<'a> {
                         request.note_sent(Some(self.sent));
                         origin_deadline.set(turn::now().saturating_add(self.response_timeout()));
                     }
-                    relay_response(connection, &mut body, download, &poll_abort).await
+                    relay_response(connection, (&mut body, &remainder), download, &poll_abort).await
                 }
             }
         };
@@ -428,10 +432,10 @@ async fn broken_off<R: ResponseSink, D: Download>(
     AttemptOutcome::Aborted(reason)
 }
 
-/// Passes on what comes back once the request is sent, or is not taken any more.
+/// Passes on what comes back once the request is sent, or is not taken any more. If the client leaves, the rest may be read without it.
 async fn relay_response(
     connection: &Connection,
-    body: &mut impl RequestBody,
+    (body, remainder): (&mut impl RequestBody, &Remainder<'_>),
     mut download: Pin<&mut impl Future<Output = AttemptOutcome>>,
     poll_abort: &impl Fn(&mut Context<'_>) -> Poll<AttemptOutcome>,
 ) -> AttemptOutcome {
@@ -439,14 +443,23 @@ async fn relay_response(
         if let Poll::Ready(outcome) = poll_abort(context) {
             return Poll::Ready(outcome);
         }
-        if body.poll_disconnected(context).is_ready() {
-            return Poll::Ready(AttemptOutcome::Failed(AttemptFailure::ClientGone));
+        let gone = || AttemptOutcome::Failed(AttemptFailure::ClientGone);
+        if !remainder.is_read() {
+            if body.poll_disconnected(context).is_ready() {
+                if !remainder.begin() {
+                    return Poll::Ready(gone());
+                }
+            } else if let Poll::Ready(broken) = body.poll_arrived(context) {
+                // An origin that does not read an upload to its end leaves some of it here.
+                return Poll::Ready(AttemptOutcome::Failed(connection.body_failure(broken)));
+            }
         }
-        // An origin that does not read an upload to its end leaves some of it here.
-        if let Poll::Ready(broken) = body.poll_arrived(context) {
-            return Poll::Ready(AttemptOutcome::Failed(connection.body_failure(broken)));
+        match download.as_mut().poll(context) {
+            // Whatever has become of it, there is no client for it.
+            Poll::Ready(_) if remainder.is_read() => Poll::Ready(gone()),
+            Poll::Ready(outcome) => Poll::Ready(outcome),
+            Poll::Pending => remainder.poll_over(context).map(|()| gone()),
         }
-        download.as_mut().poll(context)
     })
     .await
 }

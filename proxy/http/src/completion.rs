@@ -34,7 +34,7 @@ impl Connection {
         request.notify_filter(
             status,
             upstream,
-            if outcome == "ok" { CompletionStatus::Completed } else { CompletionStatus::Refused },
+            (if outcome == "ok" { CompletionStatus::Completed } else { CompletionStatus::Refused }, None),
             outcome,
         );
     }
@@ -52,6 +52,7 @@ impl Connection {
             request.grpc_status.set(Some(status_of_break(reason)));
         }
         let (class, is_gone) = (ResponseClass::of_break(reason), reason == CloseReason::ClientReset);
+        let culprit = reason.culprit();
         let reason = reason.name();
         self.count_timeout(reason);
         if reason == STALLED {
@@ -61,7 +62,7 @@ impl Connection {
         request.notify_filter(
             status,
             upstream,
-            if is_gone { CompletionStatus::ClientGone } else { CompletionStatus::Aborted },
+            (if is_gone { CompletionStatus::ClientGone } else { CompletionStatus::Aborted }, culprit),
             reason,
         );
     }
@@ -155,7 +156,7 @@ impl RequestContext {
         }
     }
 
-    fn notify_filter(&self, status: u16, upstream: &str, end: CompletionStatus, reason: &str) {
+    fn notify_filter(&self, status: u16, upstream: &str, end: (CompletionStatus, Option<Culprit>), reason: &str) {
         if let Some(filter_handle) = self.filter_handle.get() {
             filter_handle.complete(status, upstream, end, reason);
         }

@@ -13,6 +13,7 @@
 //!    head that is sent; then [`HttpFilter::follow`] or [`HttpFilter::edit`] for each piece, [`HttpFilter::flush`] whenever nothing more is there
 //!    at the moment, and [`HttpFilter::response_end`]. With [`Tap::Replace`] the body comes first: `follow` for each piece,
 //!    [`HttpFilter::replace_response`] once, and then the head.
+//!    If the client leaves meanwhile, [`HttpFilter::client_left`] may have the rest read without it.
 //! 4. [`HttpFilter::on_complete`], once, when the exchange is over, however it ended.
 //!
 //! An origin may respond before it has the whole request: then 3 begins within 2. A refusal skips everything up to 4. A body that breaks
@@ -46,13 +47,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use weir_base::error::Culprit;
 use weir_http_codec::{Fields, RequestHead};
 
 pub use self::{
     choice::{ADDED_BYTES_MAX, BodyChange, RequestChoice, SeenBody, Splice, UpstreamChoice},
     deadlines::Deadlines,
     failure::{ATTEMPTS_MAX, AfterFailure, FailedAttempt},
-    response::{BrokenEnd, HoldLimits, ReplacedResponse, WholeResponse},
+    response::{BrokenEnd, HoldLimits, RemainderLimits, ReplacedResponse, WholeResponse},
     timing::ExchangeTiming,
 };
 pub use crate::{
@@ -192,6 +194,14 @@ pub trait HttpFilter {
         BrokenEnd::Cut
     }
 
+    /// The client has left while its response was waited for or under way, and an origin has the whole request. With limits, the
+    /// remainder of the response is read within them: the calls for its head and its body go on, and nothing of them is sent. The exchange
+    /// stays in flight until then, and ends as [`CompletionStatus::ClientGone`]. Called once. `None`: the response ends at once. Not for
+    /// calls of gRPC and upgrades.
+    fn client_left(&mut self) -> Option<RemainderLimits> {
+        None
+    }
+
     /// The form of a refusal of this request by the gateway. `None`: that of the listener. Not for calls of gRPC.
     fn format_refusal(&mut self, _facts: &RefusalFacts) -> Option<FormattedRefusal> {
         None
@@ -312,6 +322,9 @@ pub struct ExchangeSummary<'a> {
     pub upstream: &'a str,
     /// Outcome of the exchange.
     pub end: CompletionStatus,
+    /// The side that caused an end as [`CompletionStatus::Aborted`] or [`CompletionStatus::ClientGone`]. `None`: another end, or one in order,
+    /// such as that of a drain.
+    pub culprit: Option<Culprit>,
     /// The end that the filter gave the body of a response that broke off. `None`: it had no say.
     pub broken_end: Option<BrokenEnd>,
     /// The word of the access log for it: `ok`, or the reason of a refusal or of a response that broke off.

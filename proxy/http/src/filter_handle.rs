@@ -5,7 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use weir_base::time::Time;
+use weir_base::{error::Culprit, time::Time};
 use weir_http_codec::{Fields, Known};
 use weir_listener::CloseReason;
 use weir_upstream::Retry;
@@ -105,7 +105,13 @@ impl FilterHandle {
     }
 
     /// Reports the end of the exchange, once.
-    pub(crate) fn complete(&self, status: u16, upstream: &str, end: CompletionStatus, reason: &str) {
+    pub(crate) fn complete(
+        &self,
+        status: u16,
+        upstream: &str,
+        (end, culprit): (CompletionStatus, Option<Culprit>),
+        reason: &str,
+    ) {
         if self.is_complete.replace(true) {
             return;
         }
@@ -119,6 +125,7 @@ impl FilterHandle {
             timing,
             upstream,
             end,
+            culprit,
             broken_end: self.broken_end.get(),
             reason,
         };
@@ -133,6 +140,6 @@ impl Drop for FilterHandle {
             false => (CompletionStatus::ClientGone, CloseReason::ClientReset),
         };
         // A panic on top of another would end the process, and a first one the task that drops this.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.complete(0, "", end, reason.name())));
+        let _ = catch_unwind(AssertUnwindSafe(|| self.complete(0, "", (end, reason.culprit()), reason.name())));
     }
 }

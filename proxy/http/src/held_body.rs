@@ -25,6 +25,8 @@ struct HeldBytes {
     limits: HoldLimits,
     permit: BytesPermit,
     refused: Option<Refusal>,
+    /// No more of it is held.
+    is_cut: bool,
 }
 
 impl HeldBody {
@@ -34,7 +36,12 @@ impl HeldBody {
 
     /// Whether a body of so many bytes can be held. If not, it is refused.
     pub(crate) fn fits(&mut self, bytes: u64) -> bool {
-        self.bytes.fits(bytes)
+        self.bytes.limits.may_be_cut || self.bytes.fits(bytes)
+    }
+
+    /// The filter replaces what has come of a body that did not come to its end.
+    pub(crate) fn may_be_cut(&self) -> bool {
+        self.bytes.limits.may_be_cut
     }
 
     /// The reason why it is not held.
@@ -58,7 +65,7 @@ impl HeldBody {
 
 impl Sink for HeldBody {
     fn data(&mut self, data: &[u8]) {
-        if self.bytes.refused.is_none() && !data.is_empty() {
+        if self.bytes.refused.is_none() && !self.bytes.is_cut && !data.is_empty() {
             self.bytes.add(data);
             if self.filter_handle.with(|filter| filter.follow(data)).is_err() {
                 self.bytes.refuse(Refusal::TAP_BROKE_OFF);
@@ -69,13 +76,13 @@ impl Sink for HeldBody {
     fn end(&mut self, _: Option<&Fields>) {}
 
     async fn ready(&mut self) -> Result<(), BodyError> {
-        if self.bytes.refused.is_some() { Err(BodyError::TooLong) } else { Ok(()) }
+        if self.bytes.refused.is_some() || self.bytes.is_cut { Err(BodyError::TooLong) } else { Ok(()) }
     }
 }
 
 impl HeldBytes {
     fn new(limits: HoldLimits, lease: &ByteLease) -> Self {
-        Self { all: Vec::new(), limits, permit: lease.empty(), refused: None }
+        Self { all: Vec::new(), limits, permit: lease.empty(), refused: None, is_cut: false }
     }
 
     fn fits(&mut self, bytes: u64) -> bool {
@@ -93,6 +100,14 @@ impl HeldBytes {
 
     /// More of the body.
     fn add(&mut self, data: &[u8]) {
+        let room = self.limits.bytes_max.saturating_sub(self.all.len());
+        let data = match self.limits.may_be_cut && data.len() > room {
+            true => {
+                self.is_cut = true;
+                &data[..room]
+            }
+            false => data,
+        };
         let length = self.all.len() + data.len();
         if !self.fits(length as u64) {
             return;
@@ -100,7 +115,7 @@ impl HeldBytes {
         if length as u64 > self.permit.bytes() {
             let room = length.next_power_of_two().min(self.limits.bytes_max);
             if !self.permit.resize(room as u64) {
-                return self.refuse(Refusal::RESPONSE_NO_ROOM);
+                return self.lacks_room();
             }
             self.all.reserve_exact(room - self.all.len());
         }
@@ -112,9 +127,17 @@ impl HeldBytes {
         let memory = self.all.len() as u64 * u64::from(self.limits.memory_per_byte.max(1));
         let needed = memory.max(self.permit.bytes());
         if !self.permit.resize(needed) {
-            self.refuse(Refusal::RESPONSE_NO_ROOM);
+            self.lacks_room();
         }
         self.refused.map_or_else(|| Ok(std::mem::take(&mut self.all)), Err)
+    }
+
+    /// There is no memory for the body. One that may be cut goes on without a byte.
+    fn lacks_room(&mut self) {
+        match self.limits.may_be_cut {
+            true => (self.is_cut, self.all) = (true, Vec::new()),
+            false => self.refuse(Refusal::RESPONSE_NO_ROOM),
+        }
     }
 
     /// Charges so many bytes from now on. They are in memory already.
@@ -132,7 +155,7 @@ mod tests {
 
     fn held(bytes_max: usize, memory_per_byte: u32, budget: u64) -> (HeldBytes, ByteLease) {
         let lease = ByteLease::with_step(Budget::new(budget), 1);
-        (HeldBytes::new(HoldLimits { bytes_max, memory_per_byte }, &lease), lease)
+        (HeldBytes::new(HoldLimits { bytes_max, memory_per_byte, may_be_cut: false }, &lease), lease)
     }
 
     #[test]
@@ -151,6 +174,23 @@ mod tests {
         let (mut held, _) = held(10, 1, 100);
         assert!(held.fits(10) && !held.fits(11));
         assert_eq!(held.refused, Some(Refusal::RESPONSE_TOO_LONG));
+    }
+
+    #[test]
+    fn a_body_that_may_be_cut_is_never_refused() {
+        let cut = |bytes_max, memory_per_byte, budget| {
+            let lease = ByteLease::with_step(Budget::new(budget), 1);
+            let limits = HoldLimits { bytes_max, memory_per_byte, may_be_cut: true };
+            let mut held = HeldBytes::new(limits, &lease);
+            held.add(b"01234567");
+            let is_cut = held.is_cut;
+            (held.take(), is_cut)
+        };
+        assert_eq!(cut(5, 1, 100), (Ok(b"01234".to_vec()), true));
+        assert_eq!(cut(8, 1, 100), (Ok(b"01234567".to_vec()), false));
+        assert_eq!(cut(0, 1, 100), (Ok(Vec::new()), true));
+        assert_eq!(cut(8, 1, 3), (Ok(Vec::new()), true), "no memory for its bytes");
+        assert_eq!(cut(8, 9, 10), (Ok(Vec::new()), false), "no memory for the work");
     }
 
     #[test]

@@ -24,6 +24,7 @@
 //! | `attempt` / `failure` / `retry` | one attempt at a request; its outcome; retries |
 //! | `fallback` | after a failed attempt the filter may choose again |
 //! | `response_relay` | respond: the response of an origin on its way to the client |
+//! | `remainder` | the rest of a response whose client has left, for its filter |
 //! | `local_reply` / `respond` / `local_response` | responses without an upstream |
 //! | `completion` / `access` / `access_notes` | settle: the counters and the log line of an exchange that is over |
 //! | `filter` | HTTP filters and handlers: another room takes part in the exchanges of a route |
@@ -105,6 +106,7 @@ mod probe;
 mod refusal;
 pub mod refusal_format;
 mod reload;
+mod remainder;
 mod request_context;
 mod respond;
 mod response_class;

@@ -17,6 +17,7 @@ use crate::{
     limits::{INTERIM_RESPONSES_MAX, LINGER_TIMEOUT},
     origin::Download,
     refusal::Refusal,
+    remainder::Remainder,
     taps::{TappedSink, Taps},
     upgrade::{AcceptedUpgrade, RequestedUpgrade},
     upstream_request::UpstreamRequest,
@@ -32,6 +33,8 @@ pub(crate) struct ResponseRelay<'a, R, D> {
     /// The number of the endpoint.
     pub(crate) endpoint: usize,
     pub(crate) response_sink: R,
+    /// The part of it that is read without its client.
+    pub(crate) remainder: &'a Remainder<'a>,
     pub(crate) origin: D,
     /// The request has been sent to its end.
     pub(crate) is_uploaded: &'a Cell<bool>,
@@ -142,9 +145,10 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
         mut held: HeldBody,
         is_filled: bool,
     ) -> AttemptOutcome {
-        if let Err(failure) = self.hold(&mut held, length, is_filled).await {
-            return AttemptOutcome::Failed(failure);
-        }
+        let is_whole = match self.hold(&mut held, length, is_filled).await {
+            Ok(is_whole) => is_whole,
+            Err(failure) => return AttemptOutcome::Failed(failure),
+        };
         let is_persistent = head.is_persistent();
         let origin_status = head.status();
         let replaced = match held.replace(origin_status, &mut head.fields) {
@@ -169,22 +173,24 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
             return AttemptOutcome::Failed(self.body_failure(broken));
         }
         self.origin.reuse(head);
-        let remains = self.origin.remains().filter(|_| is_persistent);
+        let remains = self.origin.remains().filter(|_| is_persistent && is_whole);
         AttemptOutcome::Responded { status: replaced.status, origin_status, keeps_client, remains }
     }
 
-    /// Holds the body to its end.
-    async fn hold(&mut self, held: &mut HeldBody, length: BodyLength, is_filled: bool) -> Result<(), AttemptFailure> {
+    /// Holds the body to its end, or to where it may be cut. Whether it is whole.
+    async fn hold(&mut self, held: &mut HeldBody, length: BodyLength, is_filled: bool) -> Result<bool, AttemptFailure> {
         let announced = if let BodyLength::Exact(length) = length { length } else { 0 };
         let relayed = match held.fits(announced) {
             true if length == BodyLength::Exact(0) => Ok(()),
             true => relay_from(&mut self.origin, is_filled, held).await,
             false => Err(BodyError::TooLong),
         };
-        relayed.map_err(|broken| match held.refused() {
-            Some(refusal) => AttemptFailure::Declined(refusal),
-            None => self.body_failure(broken),
-        })
+        match (relayed, held.refused()) {
+            (Ok(()), _) => Ok(true),
+            (Err(_), Some(refusal)) => Err(AttemptFailure::Declined(refusal)),
+            (Err(_), None) if held.may_be_cut() => Ok(false),
+            (Err(broken), None) => Err(self.body_failure(broken)),
+        }
     }
 
     /// Waits for the first byte of the body, or its end, while the client has nothing of the response.
@@ -290,7 +296,9 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
 
     /// Passes the final head on; whether the connection of the client may bring another request.
     fn pass_head(&mut self, head: &mut ResponseHead, length: BodyLength) -> bool {
-        self.response_start.set(Some(ResponseStart { at: turn::now(), status: head.status() }));
+        if !self.remainder.is_read() {
+            self.response_start.set(Some(ResponseStart { at: turn::now(), status: head.status() }));
+        }
         self.is_grpc.set(
             self.upstream_request.request.is_call && head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc),
         );

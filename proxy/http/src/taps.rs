@@ -10,6 +10,10 @@ use crate::{
     filter_handle::FilterHandle,
 };
 
+/// Bytes of a buffer that a body keeps between pieces. Default 64 KiB, four receives of a socket: an edit that lets a piece grow must not hold
+/// the memory of the largest one to the end of the body.
+const KEPT_BYTES: usize = 64 * 1024;
+
 /// An edit of one response body.
 pub(crate) trait BodyEdit {
     /// Takes the next piece, and appends to `out` what goes on.
@@ -96,6 +100,15 @@ impl Taps {
         Ok(())
     }
 
+    /// Gives back the memory of a large piece that has gone on.
+    fn release(&mut self) {
+        for buffer in [&mut self.passed, &mut self.next] {
+            if buffer.capacity() > KEPT_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+    }
+
     fn follow(&mut self, data: &[u8], step: TapStep) -> Result<(), BodyAborted> {
         let Some(follower) = &self.follower else { return Ok(()) };
         match step {
@@ -170,10 +183,24 @@ impl<S: Sink> Sink for TappedSink<'_, S> {
     async fn ready(&mut self) -> Result<(), BodyError> {
         if !self.taps.edits.is_empty() {
             self.step(b"", TapStep::Flush);
+            self.taps.release();
         }
         match self.taps.is_broken {
             true => Err(BodyError::TapFailed),
             false => self.sink.ready().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_large_piece_is_given_back() {
+        let (passed, next) = (vec![0; KEPT_BYTES + 1], vec![0; KEPT_BYTES]);
+        let mut taps = Taps { passed, next, ..Taps::default() };
+        taps.release();
+        assert_eq!((taps.passed.capacity(), taps.next.capacity()), (0, KEPT_BYTES));
     }
 }

@@ -1,34 +1,35 @@
-//! The books: the usage log and the origin's ledger agree request by request, also if clients leave and the gateway is killed.
+//! The books: the usage log, the budgets and the origin's ledger agree request by request, also if clients leave, providers fail and the gateway
+//! is killed.
+//!
+//! The lane sends some hundreds of requests. `WEIR_TRUTH_REQUESTS=10000` with `--nocapture` is the long form, and prints the figures.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use serde_json::Value;
 use weir_base::Rng;
-use weir_tests::ai::{AiOrigin, KEY, gateway, usage};
+use weir_tests::ai::{AiOrigin, KEY, gateway_under, usage};
+use weir_tests::gateway::Gateway;
 use weir_tests::http::HttpClient;
 use weir_tests::seed::seeded;
-use weir_tests::stream::Address;
+use weir_tests::stream::{Address, Stream};
+
+pub(crate) mod books;
+mod mix;
+
+use books::Books;
+use mix::Request;
 
 /// Clients at a time.
 const CLIENTS: usize = 8;
 
-/// Requests before the gateway is killed, and after its restart.
-const REQUESTS: usize = 300;
+/// Requests of the lane: half before the gateway is killed, half after its restart.
+const REQUESTS: usize = 500;
 
-/// A chat whose user is its number, and what is chosen for it.
-fn body(number: usize, rng: &mut Rng) -> String {
-    let shapes = ["", "", "usage=none", "status=500", "fault=closed at=2", "gap=2ms events=40 bytes=2000"];
-    let shape = shapes[rng.below(shapes.len() as u64) as usize];
-    let stream = if rng.below(2) == 0 { ",\"stream\":true" } else { "" };
-    let (prompt, cached) = (10 + rng.below(90), rng.below(10));
-    format!(
-        "{{\"model\":\"m\",\"user\":\"u{number}\"{stream},\"messages\":[{{\"role\":\"user\",\"content\":\
-         \"[weir prompt={prompt} cached={cached} bytes={} events=6 {shape}]\"}}]}}",
-        rng.below(400)
-    )
+/// Requests, by the environment.
+fn requests() -> usize {
+    let text = std::env::var("WEIR_TRUTH_REQUESTS");
+    text.map_or(REQUESTS, |text| text.parse().expect("WEIR_TRUTH_REQUESTS is a number")).max(100)
 }
 
 /// Sends requests until `stop`, some of which it leaves early. Numbers come from `next`.
@@ -42,7 +43,7 @@ pub(crate) fn clients(address: &Address, next: &AtomicUsize, end: usize, stop: &
                     if number >= end {
                         break;
                     }
-                    one(address, number, &mut rng);
+                    one(address, &Request::new(number, &mut rng));
                 }
             });
         }
@@ -50,100 +51,74 @@ pub(crate) fn clients(address: &Address, next: &AtomicUsize, end: usize, stop: &
 }
 
 /// One request. The gateway may be gone.
-fn one(address: &Address, number: usize, rng: &mut Rng) {
-    let body = body(number, rng);
-    let Ok(stream) = weir_tests::stream::Stream::connect(address) else {
-        return std::thread::sleep(Duration::from_millis(5));
-    };
+fn one(address: &Address, request: &Request) {
+    let Ok(stream) = Stream::connect(address) else { return };
     let mut client = HttpClient::over(stream);
+    let Request { path, body, leaves_after } = request;
     let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     if !client.try_send(format!("{head}{body}")) {
         return;
     }
-    if rng.below(5) == 0 {
-        // It leaves after some of the response.
-        std::thread::sleep(Duration::from_millis(rng.below(30)));
-        return;
+    match leaves_after {
+        // The time in which some of a response comes.
+        Some(pause) => std::thread::sleep(*pause),
+        None => drop(client.to_end()),
     }
-    client.to_end();
 }
 
-/// Entries of the ledger by their user. A retry of the gateway would be a second one.
-fn by_user(ledger: &Value) -> HashMap<String, Vec<Value>> {
-    let mut found: HashMap<String, Vec<Value>> = HashMap::new();
-    for entry in ledger["entries"].as_array().expect("entries") {
-        found.entry(entry["user"].as_str().expect("a user").to_owned()).or_default().push(entry.clone());
-    }
-    found
-}
-
-/// Compares both books. How many requests were exact.
-pub(crate) fn compare(ledger: &Value, lines: &[Value]) -> usize {
-    let billed = by_user(ledger);
-    let mut exact = 0;
-    let mut seen: HashMap<&str, &Value> = HashMap::new();
-    for line in lines {
-        let user = line["user"].as_str().expect("a user");
-        assert!(seen.insert(user, line).is_none(), "two lines for {user}: {line}");
-        let flags: Vec<&str> = line["flags"].as_array().expect("flags").iter().filter_map(Value::as_str).collect();
-        let Some(entries) = billed.get(user) else {
-            let is_open = flags.contains(&"crash") || flags.contains(&"partial") || line["charged_tokens"] == 0;
-            assert!(is_open, "the origin has not seen it: {line}");
-            continue;
-        };
-        let [entry] = &entries[..] else { panic!("{entries:?}") };
-        let same = |one: &str, other: &str| assert_eq!(line[one], entry[other], "{one}: {line}\n{entry}");
-        match &*flags {
-            [] if line["status"] == 200 => {
-                same("input_tokens", "prompt");
-                same("output_tokens", "completion");
-                same("cached_input_tokens", "cached");
-                assert_eq!(entry["end"], "completed", "{line}\n{entry}");
-                exact += 1;
-            }
-            [] => {
-                assert_eq!((&line["charged_tokens"], &entry["completion"]), (&0.into(), &0.into()), "{line}\n{entry}")
-            }
-            _ => assert!(line["charged_tokens"].as_u64() > Some(0) || flags == ["estimated", "partial"], "{line}"),
-        }
-    }
-    for (user, entries) in &billed {
-        assert!(seen.contains_key(user.as_str()), "no line for {entries:?}");
-    }
-    exact
+/// A gateway in front of three upstreams of the origin, which reads the rest of left responses for so long.
+fn start(origin: &AiOrigin, state: &Path, drain: &str) -> Gateway {
+    let upstream = |name: &str, dialect: &str| {
+        format!(
+            "[[upstream]]\nname = \"{name}\"\nendpoints = [\"{}\"]\n\
+             [upstream.ai]\ndialect = \"{dialect}\"\napi_key = \"env:PROVIDER_KEY\"\n",
+            origin.address.text()
+        )
+    };
+    let model = |name: &str, first: &str| {
+        format!(
+            "[[listener.ai.model]]\nname = \"{name}\"\n[[listener.ai.model.target]]\nupstream = \"{first}\"\n\
+             [[listener.ai.model.target]]\nupstream = \"spare\"\nweight = 0\n"
+        )
+    };
+    let more = format!(
+        "drain_on_disconnect = \"{drain}\"\n{}{}",
+        model(mix::MODEL, "provider"),
+        model(mix::CROSSED, "messages")
+    );
+    let tables = upstream("spare", "openai") + &upstream("messages", "anthropic");
+    gateway_under(origin, "openai", state, &more, &tables)
 }
 
 #[test]
 fn a14_after_a_kill_each_request_has_one_line_that_is_true_or_flagged() {
-    let seed = seeded().next_u64() >> 16;
+    let (seed, all) = (seeded().next_u64() >> 16, requests());
     let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let mut gateway = start(&origin, state.path());
+    let mut gateway = start(&origin, state.path(), "0s");
     let address = gateway.address.clone();
     std::thread::scope(|scope| {
         scope.spawn(|| clients(&address, &next, usize::MAX, &stop, seed));
-        while next.load(Ordering::Relaxed) < REQUESTS {
+        while next.load(Ordering::Relaxed) < all / 2 {
             std::thread::sleep(Duration::from_millis(1));
         }
         gateway.process().kill();
         stop.store(true, Ordering::Relaxed);
     });
     gateway.ended();
-    let gateway = start(&origin, state.path());
+    let gateway = start(&origin, state.path(), "5s");
     let begun = next.load(Ordering::Relaxed);
     stop.store(false, Ordering::Relaxed);
-    clients(&gateway.address, &next, begun + REQUESTS, &stop, seed + 1);
+    clients(&gateway.address, &next, begun + all - all / 2, &stop, seed + 1);
+    gateway.wait_at_rest();
+    let drained = gateway.metrics().sum_where("weir_ai_disconnect_drains_total", &[("outcome", "complete")]);
     gateway.finish();
-    let (ledger, lines) = (origin.ledger(), usage(state.path()));
-    let exact = compare(&ledger, &lines);
-    let crashed = lines.iter().filter(|line| line["flags"].to_string().contains("crash")).count();
-    println!("{} lines, {exact} exact, {crashed} of the kill", lines.len());
-    assert!(exact > REQUESTS / 4 && crashed > 0, "{} lines, {exact} exact, {crashed} crashed", lines.len());
-}
-
-fn start(origin: &AiOrigin, state: &Path) -> weir_tests::gateway::Gateway {
-    gateway(origin, "openai", state, "")
+    let books = Books::compare(&origin.entries(), &usage(state.path()));
+    books.compare_budgets(state.path());
+    println!("{books}\n{drained} responses were read to their end without their clients");
+    let Books { lines, exact, crashed, .. } = books;
+    assert!(exact > all / 4 && crashed > 0 && drained > 0.0, "{lines} lines, {exact} exact, {crashed} crashed");
 }

@@ -14,7 +14,7 @@ use weir_tests::process::Process;
 use weir_tests::seed::seeded;
 use weir_tests::stream::{Address, Stream};
 
-use crate::truth::{clients, compare};
+use crate::truth::{books::Books, clients};
 
 /// Clients at a time.
 const CLIENTS: usize = 6;
@@ -93,9 +93,10 @@ fn upgrades_in_a_row_fail_no_request_and_each_has_one_line() {
     });
     assert_eq!(gateway.metric("weir_restart_epoch"), 2.0);
     gateway.finish();
-    let (ledger, lines) = (origin.ledger(), usage(state.path()));
+    let lines = usage(state.path());
+    let exact = Books::compare(&origin.entries(), &lines).exact;
     let sent = next.load(Ordering::Relaxed);
-    assert_eq!((compare(&ledger, &lines), lines.len()), (sent, sent), "each line is exact");
+    assert_eq!((exact, lines.len()), (sent, sent), "each line is exact");
     assert!(sent > 100, "{sent}");
 }
 
@@ -147,8 +148,9 @@ fn a_budget_is_spent_to_its_end_over_upgrades_and_not_beyond() {
     let done = 1 + done.load(Ordering::Relaxed) as u64;
     println!("{done} requests, {} came again", retried.load(Ordering::Relaxed));
     gateway.finish();
-    let (ledger, lines) = (origin.ledger(), usage(state.path()));
-    assert_eq!(compare(&ledger, &lines) as u64, done);
+    let lines = usage(state.path());
+    let exact = Books::compare(&origin.entries(), &lines).exact;
+    assert_eq!(exact as u64, done);
     let charged: u64 = lines.iter().filter_map(|line| line["charged_tokens"].as_u64()).sum();
     assert_eq!(charged, done * used);
     assert!(charged <= budget && charged + 400 > budget, "{charged} of {budget}");
@@ -189,8 +191,8 @@ fn a14_after_kills_in_the_middle_of_upgrades_each_request_has_one_line_that_is_t
     gateway.process().wait(END_WAIT);
     gateway.start_again(&environment());
     gateway.finish();
-    let (ledger, lines) = (origin.ledger(), usage(state.path()));
-    let exact = compare(&ledger, &lines);
+    let lines = usage(state.path());
+    let exact = Books::compare(&origin.entries(), &lines).exact;
     let crashed = lines.iter().filter(|line| line["flags"].to_string().contains("crash")).count();
     println!("{} lines, {exact} exact, {crashed} of kills; served then: {ends:?}", lines.len());
     assert!(exact > 100 && crashed > 0, "{} lines, {exact} exact, {crashed} crashed", lines.len());

@@ -39,6 +39,10 @@ pub enum Field {
     Store,
     /// `background`
     Background,
+    /// `reasoning`, `thinking`
+    Reasoning,
+    /// `reasoning_effort`, `reasoning.effort`, `thinking.type`
+    ReasoningMode,
     /// `metadata`
     Metadata,
     /// `tools`, `functions`
@@ -117,6 +121,7 @@ impl Field {
             Self::ServiceTier => "service_tier",
             Self::Store => "store",
             Self::Background => "background",
+            Self::Reasoning | Self::ReasoningMode => "reasoning",
             Self::Metadata => "metadata",
             Self::Tools
             | Self::Tool

@@ -83,6 +83,8 @@ pub struct Options {
     pub store: Option<Flag>,
     /// `background`
     pub background: Option<Flag>,
+    /// `reasoning_effort`, `reasoning` or `thinking`: whether the model is to reason. `None`: the request does not say.
+    pub reasoning: Option<bool>,
     /// `metadata`
     pub metadata: Option<Span>,
 }
@@ -91,6 +93,12 @@ impl Options {
     /// Whether the answer is a stream.
     pub fn is_stream(&self) -> bool {
         self.stream.is_some_and(|flag| flag.value)
+    }
+
+    /// Whether the request makes the model reason. Its tokens are output that no client sees. A model that reasons without a word of the request
+    /// is not known here.
+    pub fn reasons(&self) -> bool {
+        self.reasoning == Some(true)
     }
 
     /// Whether the client requests the usage of a stream.
@@ -125,6 +133,7 @@ impl Options {
             Field::Stream => self.stream = flag(value)?,
             Field::Store => self.store = flag(value)?,
             Field::Background => self.background = flag(value)?,
+            Field::Reasoning | Field::ReasoningMode => self.reasoning(value),
             Field::MaxTokens => (self.max_tokens, self.null_limits[0]) = limit(value)?,
             Field::MaxCompletionTokens => (self.max_completion_tokens, self.null_limits[1]) = limit(value)?,
             Field::MaxOutputTokens => (self.max_output_tokens, self.null_limits[2]) = limit(value)?,
@@ -136,6 +145,17 @@ impl Options {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Members of an object come before its end. Values of another type are the provider's to refuse.
+    fn reasoning(&mut self, value: &Value<'_, Field>) {
+        let is_on = match (value.path, value.kind) {
+            (_, Kind::Null) => return,
+            (_, Kind::False) => false,
+            (Field::Reasoning, Kind::Object) => self.reasoning.unwrap_or(true),
+            _ => !matches!(value.string(), Some(b"none" | b"disabled")),
+        };
+        self.reasoning = Some(is_on || self.reasoning == Some(true));
     }
 
     /// A member comes before the end of its object.

@@ -57,6 +57,9 @@ macro_rules! chat {
         openai![
             ("max_tokens", Node::value(Field::MaxTokens)),
             ("max_completion_tokens", Node::value(Field::MaxCompletionTokens)),
+            ("reasoning_effort", Node::value(Field::ReasoningMode)),
+            REASONING,
+            THINKING,
             ("tools", Node::value(Field::Tools).items($tool)),
             ("functions", Node::value(Field::Tools).items($function)),
             ("tool_choice", Node::value(Field::Choice).members(&[CHOICE_TYPE, ("function", CHOICE_NAME)])),
@@ -74,6 +77,7 @@ macro_rules! responses {
             ("previous_response_id", Node::value(Field::PreviousResponse)),
             ("conversation", Node::value(Field::Conversation).members(&[("id", Node::value(Field::Conversation))])),
             ("background", Node::value(Field::Background)),
+            REASONING,
             ("tools", Node::value(Field::Tools).items($tool)),
             (
                 "tool_choice",
@@ -101,6 +105,7 @@ macro_rules! messages {
         body![
             ("max_tokens", Node::value(Field::MaxTokens)),
             ("metadata", Node::value(Field::Metadata).members(&[("user_id", Node::value(Field::User))])),
+            THINKING,
             ("tools", Node::value(Field::Tools).items($tool)),
             (
                 "tool_choice",
@@ -114,6 +119,11 @@ macro_rules! messages {
 
 const STREAM_OPTIONS: Place =
     Node::value(Field::StreamOptions).members(&[("include_usage", Node::value(Field::IncludeUsage))]);
+const REASONING: (&str, Place) =
+    ("reasoning", Node::value(Field::Reasoning).members(&[("effort", Node::value(Field::ReasoningMode))]));
+/// Anthropic's, which other servers take in chats, too.
+const THINKING: (&str, Place) =
+    ("thinking", Node::value(Field::Reasoning).members(&[("type", Node::value(Field::ReasoningMode))]));
 const CHOICE_TYPE: (&str, Place) = ("type", Node::value(Field::ChoiceType));
 const CHOICE_NAME: Place = Node::NEW.members(&[("name", Node::value(Field::ChoiceName))]);
 

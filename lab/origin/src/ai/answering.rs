@@ -117,6 +117,7 @@ fn of_model(shared: &Shared, ask: &Ask<'_>) -> Reply {
 
 fn bill(ask: &Ask<'_>, status: u16, tokens: Tokens) -> Option<(Entry, Tokens)> {
     let entry = Entry {
+        request: ask.request_id.clone(),
         endpoint: ask.endpoint.name()?,
         model: ask.short_model(),
         word: ask.word,

@@ -6,6 +6,7 @@
 //! | field | meaning |
 //! |---|---|
 //! | `id` | that of the reply's `x-request-id` |
+//! | `request` | the `x-request-id` of the request, if it has one |
 //! | `endpoint`, `model`, `word`, `user`, `try` | those of the request; `try` counts from 0 as OpenAI's SDKs do |
 //! | `key` | a fingerprint of the key that was presented |
 //! | `stream`, `status` | form and status of the reply |
@@ -24,7 +25,7 @@ use super::{
     usage::Tokens,
 };
 
-/// Entries that are kept. 262,144: minutes of a fast load, in about 64 MiB. Older ones are dropped and counted; the sums go on.
+/// Entries that are kept. 262,144: minutes of a fast load, in about 80 MiB. Older ones are dropped and counted; the sums go on.
 pub const ENTRIES_MAX: usize = 262_144;
 
 /// How a request ended.
@@ -57,6 +58,7 @@ impl End {
 /// One request.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
+    pub(super) request: Option<String>,
     pub(super) endpoint: &'static str,
     pub(super) model: String,
     pub(super) word: Word,
@@ -188,11 +190,14 @@ pub fn id_of(number: u64) -> String {
 
 fn write_entry(number: u64, entry: &Entry, out: &mut Vec<u8>) {
     use Part::{Number, Raw, Text};
-    let Entry { endpoint, model, word, user, attempt, key, is_stream, status, end, events, tokens } = entry;
+    let Entry { request, endpoint, model, word, user, attempt, key, is_stream, status, end, events, tokens } = entry;
     let &Tokens { prompt, cached, written, completion, reasoning, audio } = tokens;
     let id = id_of(number);
     parts(&[Raw("{\"id\":"), Text(&id), Raw(",\"endpoint\":"), Text(endpoint), Raw(",\"model\":"), Text(model)], out);
     parts(&[Raw(",\"word\":"), Text(word.as_str())], out);
+    if let Some(request) = request {
+        parts(&[Raw(",\"request\":"), Text(request)], out);
+    }
     if let Some(user) = user {
         parts(&[Raw(",\"user\":"), Text(user)], out);
     }
@@ -215,6 +220,7 @@ mod tests {
 
     fn entry() -> Entry {
         Entry {
+            request: None,
             endpoint: "chat",
             model: "m\"".to_owned(),
             word: Word::of(7),

@@ -106,6 +106,8 @@ pub struct Ask<'a> {
     pub attempt: u32,
     /// A fingerprint of the key that came with it.
     pub key: Option<u32>,
+    /// Its `x-request-id`, as far as the ledger keeps it.
+    pub request_id: Option<String>,
 }
 
 impl<'a> Ask<'a> {
@@ -126,7 +128,8 @@ impl<'a> Ask<'a> {
         let hash = hash(body, seed);
         let attempt = header(head, b"x-stainless-retry-count").and_then(|text| text.parse().ok()).unwrap_or(0);
         let word = directives.word.unwrap_or(Word::of(hash));
-        Ok(Self { endpoint, fields, word, hash, attempt, key: key(head).map(fingerprint), directives })
+        let (key, request_id) = (key(head).map(fingerprint), header(head, b"x-request-id").map(short));
+        Ok(Self { endpoint, fields, word, hash, attempt, key, request_id, directives })
     }
 
     /// The model's name.

@@ -68,6 +68,11 @@ impl Chunks {
         }
     }
 
+    /// Bytes of its state.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.held + self.blocks.capacity() * size_of::<(u64, Block)>()
+    }
+
     /// Anthropic has said why the message ends.
     pub(super) fn is_finished(&self) -> bool {
         self.finish_reason.is_some()

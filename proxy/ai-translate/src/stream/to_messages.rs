@@ -48,6 +48,12 @@ pub(super) struct Events {
 }
 
 impl Events {
+    /// Bytes of its state.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let of_call = |call: &Call| call.id.len() + call.arguments.as_deref().map_or(0, size_of_val);
+        self.calls.capacity() * size_of::<Call>() + self.calls.iter().map(of_call).sum::<usize>()
+    }
+
     /// The choice has ended.
     pub(super) fn is_finished(&self) -> bool {
         self.finish.reason.is_some()

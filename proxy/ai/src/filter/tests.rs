@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use weir_analysis::ai::{Endpoint, read};
+use weir_base::{Budget, ByteLease};
+use weir_http::filter::{CompletionStatus, ExchangeSummary};
+use weir_listener::CloseReason;
 use weir_spend::{
     Denial,
     budget::{Budgets, Ledger},
@@ -16,6 +19,7 @@ use super::*;
 use crate::{
     metrics::Metrics,
     settings::{AiListenerSettings, KeyMode},
+    stored::StoredResponses,
 };
 
 const KEY: &[u8] = b"sk-weir-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -41,13 +45,15 @@ fn worker() -> Rc<Worker> {
         first_token_timeout: Duration::from_secs(1),
         token_gap_timeout: Duration::from_secs(1),
         request_timeout: Duration::from_secs(1),
+        drain_on_disconnect: Duration::ZERO,
         body_bytes_max: 1_000,
         reserved_output_tokens: 100,
         refuses_web_pages: false,
         ring: Default::default(),
     };
     let metrics = Rc::new(Metrics::new(&Registry::new().core(0), "test"));
-    Rc::new(Worker::new(settings, Vec::new(), Meter::new(Ledger::default(), None), metrics, 1))
+    let (meter, bytes) = (Meter::new(Ledger::default(), None), ByteLease::new(Budget::new(1 << 20)));
+    Rc::new(Worker::new(settings, Vec::new(), (meter, StoredResponses::default()), (metrics, bytes), 1))
 }
 
 /// Admits a request of the key.
@@ -87,6 +93,10 @@ fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
         translation: None,
         response: Response::None,
         provider_status: None,
+        response_id: None,
+        lost: None,
+        is_searching: false,
+        is_draining: false,
     };
     let caller = Caller { route: "ai".into(), client: source, identity: None, request_id: None };
     filter.on_complete(&ExchangeSummary {
@@ -98,6 +108,7 @@ fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
         timing: ExchangeTiming::default(),
         upstream: "a",
         end,
+        culprit: None,
         broken_end: None,
         reason,
     });

@@ -37,6 +37,7 @@ pub fn settings() -> AiListenerSettings {
         first_token_timeout: Duration::from_secs(5),
         token_gap_timeout: Duration::from_secs(5),
         request_timeout: Duration::from_secs(20),
+        drain_on_disconnect: Duration::ZERO,
         body_bytes_max: 1 << 20,
         reserved_output_tokens: 100,
         refuses_web_pages: false,
@@ -92,10 +93,10 @@ pub fn start_with(
     setup.make = Some(Box::new(move |core, listener, _, upstreams| {
         let providers = providers.into_iter().map(Arc::new);
         let upstreams = upstreams.into_iter().zip(providers).map(|(http, provider)| AiUpstream { http, provider });
-        let meter = spend.meter(0);
+        let accounts = (spend.meter(0), spend.stored());
         // The journal lives as long as the worker.
         std::mem::forget(spend);
-        Service::new(core.clone(), listener, settings, upstreams.collect(), meter)
+        Service::new(core.clone(), listener, settings, upstreams.collect(), accounts)
     }));
     change(&mut setup);
     Gateway::start(setup)

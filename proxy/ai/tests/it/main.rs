@@ -2,6 +2,7 @@
 
 mod accounts;
 mod balance;
+mod bills;
 mod gateway;
 mod heads;
 /// A scripted client of HTTP/2, as the tests of `weir-http` have it.
@@ -11,6 +12,7 @@ mod http2;
 mod keys;
 mod model_list;
 mod requests;
+mod stored;
 mod streams;
 /// The worker with scripted peers, as the tests of `weir-http` have it.
 #[path = "../../../http/tests/it/support/mod.rs"]

@@ -21,8 +21,8 @@ pub const MESSAGE: &str =
     r#"{"model":"m","max_tokens":50,"system":"short","messages":[{"role":"user","content":"hi"}]}"#;
 
 /// A response of each dialect with the same tokens: 9 of input, 4 of them cached, and 5 of output.
-const COMPLETION: &str = r#"{"id":"c1","object":"chat.completion","created":1,"model":"served","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14,"prompt_tokens_details":{"cached_tokens":4}}}"#;
-const SAID: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"served","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":5,"cache_read_input_tokens":4,"output_tokens":5}}"#;
+pub const COMPLETION: &str = r#"{"id":"c1","object":"chat.completion","created":1,"model":"served","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14,"prompt_tokens_details":{"cached_tokens":4}}}"#;
+pub const SAID: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"served","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":5,"cache_read_input_tokens":4,"output_tokens":5}}"#;
 
 /// A gateway whose only provider speaks this dialect.
 pub fn gateway(dialect: ProviderDialect) -> Gateway {
@@ -44,12 +44,12 @@ pub fn parts(request: &str) -> (String, Value) {
 }
 
 /// A response with a status and fields, behind which the provider closes.
-fn response(status: u16, fields: &str, body: &str) -> String {
+pub fn response(status: u16, fields: &str, body: &str) -> String {
     format!("HTTP/1.1 {status} Status\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
 /// One exchange: the request of the gateway, and the response for the client.
-fn exchange(gateway: &Gateway, path: &str, body: &str, response: &str) -> (String, String, Value) {
+pub fn exchange(gateway: &Gateway, path: &str, body: &str, response: &str) -> (String, String, Value) {
     let mut client = gateway.client();
     client.send(&post(path, body));
     let request = respond(&mut gateway.origin.accept(), response);
@@ -60,7 +60,7 @@ fn exchange(gateway: &Gateway, path: &str, body: &str, response: &str) -> (Strin
 }
 
 /// The tokens and flags in the accounts of one exchange.
-fn accounts(gateway: &Gateway) -> [u64; 6] {
+pub fn accounts(gateway: &Gateway) -> [u64; 6] {
     let [input, cached, output] = ["input", "cached_input", "output"].map(|kind| tokens(gateway, kind));
     let [partial, estimated, implausible] = ["partial", "estimated", "implausible"].map(|flag| flagged(gateway, flag));
     [input, cached, output, partial, estimated, implausible]
@@ -90,6 +90,7 @@ fn a_chat_is_served_by_a_provider_of_messages() {
     let fields = "Request-Id: r1\r\nAnthropic-Ratelimit-Requests-Limit: 7\r\nAnthropic-Organization-Id: o\r\n";
     let said = ok(SAID).replacen("Content-Type", &format!("{fields}Content-Type"), 1);
     let (head, body) = parts(&respond(&mut gateway.origin.accept(), &said));
+    assert!(head.contains("\r\naccept-encoding: identity\r\n"), "{head}");
     assert!(head.starts_with("post /v1/messages http/1.1\r\n"), "{head}");
     for line in ["x-api-key: provider-key", "anthropic-version: 2023-06-01", "user-agent: u", "x-stainless-lang: p"] {
         assert_eq!(head.matches(&format!("\r\n{line}")).count(), 1, "{line}: {head}");
@@ -350,11 +351,11 @@ fn without_a_key_of_the_provider_that_of_the_client_goes_on_in_its_field() {
     assert!(request.contains(&format!("x-api-key: {KEY}\r\n")) && !request.contains("Bearer"), "{request}");
 }
 
-const BUSY: &str =
+pub const BUSY: &str =
     "HTTP/1.1 429 Busy\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
 
 /// A model whose first target speaks one dialect, and whose second one speaks another.
-fn pair(other: &Origin, dialects: [ProviderDialect; 2]) -> Gateway {
+pub fn pair(other: &Origin, dialects: [ProviderDialect; 2]) -> Gateway {
     let models = vec![model("m", &[(0, None), (1, Some("spare"))])].into();
     let settings = AiListenerSettings { models, upstreams: vec!["a".into(), "b".into()], ..settings() };
     start(settings, dialects.map(provider).to_vec(), |setup| {

@@ -1,5 +1,7 @@
 //! Responses that a filter or a handler gives, and the end of one that breaks off.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use weir_http_codec::Fields;
 
@@ -23,6 +25,18 @@ pub struct HoldLimits {
     /// Bytes of memory for each of its bytes while the filter replaces it, the body itself included. Charged for that time: without
     /// room the response is a 503 `response_no_room`.
     pub memory_per_byte: u32,
+    /// The filter needs no whole body. One that is longer, breaks off, pauses for too long or finds no memory is cut there, and the filter
+    /// replaces what has come; the connection to the origin ends. For errors, whose status must not be lost.
+    pub may_be_cut: bool,
+}
+
+/// Bounds within which the remainder of a response is read whose client has left. The deadlines of the exchange hold, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemainderLimits {
+    /// From the moment at which the client left.
+    pub timeout: Duration,
+    /// Bytes of the body that would have been sent from then on. Those of a body that is held have limits of their own.
+    pub bytes_max: u64,
 }
 
 /// The response in the place of one that was held. Its fields are those of the held one, as the filter has left them.

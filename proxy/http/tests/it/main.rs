@@ -12,6 +12,7 @@ mod handlers;
 mod heads;
 mod http2;
 mod inspection;
+mod leaving;
 mod messages;
 mod policies;
 mod refusals;

@@ -68,7 +68,7 @@ impl HttpFilter for TurningFilter {
 
     fn tap(&mut self, _: u16, fields: &mut Fields) -> Tap {
         fields.push(b"x-tapped", b"1");
-        Tap::Replace(HoldLimits { bytes_max: BYTES_MAX, memory_per_byte: self.of.memory_per_byte })
+        Tap::Replace(HoldLimits { bytes_max: BYTES_MAX, memory_per_byte: self.of.memory_per_byte, may_be_cut: false })
     }
 
     fn follow(&mut self, piece: &[u8]) -> Result<(), BodyAborted> {

@@ -21,8 +21,9 @@ impl Protocol for Ai {
     }
 
     fn service(of: ListenerParts<'_>, own: &AiListenerSettings) -> Option<Rc<dyn Service>> {
-        let (upstreams, meter) = (all(of.upstreams, own)?, of.protocols.spend.meter(of.protocols.worker));
-        Some(weir_ai::Service::new(of.core.clone(), of.settings, own.clone(), upstreams, meter))
+        let (spend, worker) = (&of.protocols.spend, of.protocols.worker);
+        let (upstreams, accounts) = (all(of.upstreams, own)?, (spend.meter(worker), spend.stored()));
+        Some(weir_ai::Service::new(of.core.clone(), of.settings, own.clone(), upstreams, accounts))
     }
 
     fn update(

@@ -67,6 +67,9 @@ section! {
         default token_gap_timeout: Period = Period(ai::TOKEN_GAP_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
         /// From the head of a request to the end of its response, all attempts included; then 504 `upstream_timeout`, or an error event.
         default request_timeout: Period = Period(ai::REQUEST_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// How long a response is read on after its client has left, at most 8 MiB, so that the usage at its end is charged and not an estimate.
+        /// The provider goes on generating, and bills that. `0s`: the provider is left at once.
+        default drain_on_disconnect: Period = Period(ai::DRAIN_ON_DISCONNECT) => Period::secs(0)..=Period::secs(600);
         /// Bytes of a body that the gateway reads (chats, responses, completions, embeddings, messages); a longer one gets 413. It is held
         /// in `limits.buffered_bytes`, of which bodies take at most half.
         default body_bytes_max: ByteSize = ByteSize::new(ai::BODY_BYTES_MAX) => ByteSize::kib(1)..=ByteSize::mib(1_024);

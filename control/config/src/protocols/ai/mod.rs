@@ -92,6 +92,7 @@ impl Protocol for Ai {
             first_token_timeout: section.first_token_timeout.value.0,
             token_gap_timeout: section.token_gap_timeout.value.0,
             request_timeout: section.request_timeout.value.0,
+            drain_on_disconnect: section.drain_on_disconnect.value.0,
             body_bytes_max: section.body_bytes_max.value.bytes(),
             reserved_output_tokens: section.reserved_output_tokens.value.into(),
             refuses_web_pages: is_for_this_machine(of),

@@ -50,6 +50,32 @@ fn responses_have_options_of_their_own() {
 }
 
 #[test]
+fn a_request_says_whether_the_model_is_to_reason() {
+    use Endpoint::{Chat, Messages, Responses};
+    for (endpoint, member, reasons) in [
+        (Chat, r#""reasoning_effort":"low""#, true),
+        (Chat, r#""reasoning_effort":"none""#, false),
+        (Chat, r#""reasoning_effort":null"#, false),
+        (Chat, r#""reasoning":{"enabled":true}"#, true),
+        (Chat, r#""thinking":{"type":"enabled"}"#, true),
+        (Chat, r#""reasoning_effort":"none","thinking":{"type":"enabled"}"#, true),
+        (Chat, r#""x":{"reasoning_effort":"high"}"#, false),
+        (Responses, r#""reasoning":{"effort":"high","summary":"auto"}"#, true),
+        (Responses, r#""reasoning":{"effort":"none"}"#, false),
+        (Responses, r#""reasoning":{"summary":"auto"}"#, true),
+        (Responses, r#""reasoning":null"#, false),
+        (Messages, r#""thinking":{"type":"adaptive"}"#, true),
+        (Messages, r#""thinking":{"type":"enabled","budget_tokens":1024}"#, true),
+        (Messages, r#""thinking":{"type":"disabled"}"#, false),
+        (Messages, r#""thinking":false"#, false),
+    ] {
+        assert_eq!(valid(endpoint, &format!("{{{member}}}")).options.reasons(), reasons, "{endpoint:?} {member}");
+    }
+    let twice = facts(Chat, r#"{"reasoning_effort":"none","reasoning_effort":"high"}"#);
+    assert!(twice.is_err(), "the gateway and the provider could read it differently");
+}
+
+#[test]
 fn other_endpoints_have_theirs() {
     let facts = valid(Endpoint::Completions, r#"{"model":"m","prompt":["a","b"],"n":2,"best_of":5,"max_tokens":7}"#);
     assert_eq!((facts.messages_count, facts.options.answers(), facts.options.output_tokens_max()), (2, 5, Some(7)));
