@@ -295,7 +295,8 @@ mod tests {
         let whole = bill(broken(Some(Found::default()))).expect("a bill");
         assert_eq!((whole.tokens.input, whole.tokens.output), (5, 100), "400 bytes of a response that is no stream");
         assert!(whole.flags.partial && whole.flags.estimated);
-        let progress = Progress { events: 3, output_events: 2, output_bytes: 10, is_generated: true };
+        let estimate = TokenEstimate::of_tokens(3);
+        let progress = Progress { events: 3, output_events: 2, output_bytes: 10, estimate, is_generated: true };
         let stream = Some(Found { usage: None, progress, is_done: false });
         assert_eq!(bill(broken(stream)).expect("a bill").tokens.output, 3, "behind the reason to finish");
         for side in [Side::Client, Side::Gateway] {

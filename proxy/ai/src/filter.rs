@@ -28,7 +28,7 @@ use crate::{
     metrics::Treatment,
     model_list::ModelList,
     models,
-    plan::{DEFAULT, Plan, served},
+    plan::{self, DEFAULT, Plan},
     response::Response,
     retry_after,
     settings::{Provider, Target},
@@ -290,8 +290,6 @@ impl AiFilter {
     fn refusal(&mut self, error: &ApiError) -> WholeResponse {
         self.worker.metrics.denied(error.reason, Treatment::Refused);
         error.response(self.form)
-    }
-
     }
 }
 

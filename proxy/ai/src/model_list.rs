@@ -31,7 +31,7 @@ impl ModelList {
     /// The bounds of a list. `is_coded`: it has a content coding that was not requested, and no byte of it is held.
     pub(crate) fn limits(is_coded: bool) -> HoldLimits {
         let bytes_max = if is_coded { 0 } else { RESPONSE_BYTES_MAX };
-        HoldLimits { bytes_max, memory_per_byte: MEMORY_PER_BYTE }
+        HoldLimits { bytes_max, memory_per_byte: MEMORY_PER_BYTE, may_be_cut: false }
     }
 
     /// The list for the client. One that cannot be read would show what the key must not see: it becomes a 502.

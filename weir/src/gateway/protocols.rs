@@ -8,7 +8,7 @@ mod tcp;
 
 use std::{any::Any, collections::HashMap, io, rc::Rc, sync::Arc};
 
-use weir_ai::{Spend, StoredResponses};
+use weir_ai::Spend;
 use weir_base::time::Time;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_listener::{CoreShare, Service, settings::ListenerSettings};

@@ -7,6 +7,7 @@ use weir_ai::{
     AiUpstream, Service, Spend,
     settings::{AiListenerSettings, Balance, KeyMode, Model, Provider, ProviderDialect, SpendSettings, Target},
 };
+use weir_ai_session::estimate::TokenEstimate;
 use weir_base::Secret;
 use weir_spend::{
     Glob,
@@ -157,4 +158,11 @@ pub fn prices(models: &str) -> Arc<PriceTable> {
     let price = weir_spend::prices::Price { input: 1_000_000, output: 2_000_000, ..Default::default() };
     let row = weir_spend::prices::PriceRow { models: Glob::new(models).expect("a pattern"), tier: None, price };
     Arc::new(PriceTable::new(7, vec![row], None).expect("a table"))
+}
+
+/// Tokens of a text by estimate.
+pub fn estimate(text: &str) -> u64 {
+    let mut estimate = TokenEstimate::default();
+    estimate.push(text.as_bytes());
+    estimate.tokens()
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weir_ai::settings::{AiListenerSettings, Model, ProviderDialect, Target};
+use weir_ai::settings::{AiListenerSettings, Balance, Model, ProviderDialect, Target};
 use weir_spend::{Glob, policy::Policy};
 
 use crate::{
@@ -17,7 +17,8 @@ const MISSING: &str = "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Le
 /// A model with two targets of the same weight, one of them at `other`.
 fn pair(other: &Origin) -> Gateway {
     let target = |upstream| Target { upstream, model: None, weight: 1 };
-    let model = Model { name: Glob::new("m").expect("a name"), targets: vec![target(0), target(1)] };
+    let (name, targets) = (Glob::new("m").expect("a name"), vec![target(0), target(1)]);
+    let model = Model { name, balance: Balance::Weight, targets };
     let own = AiListenerSettings {
         models: vec![model].into(),
         upstreams: vec!["a".into(), "b".into()],

@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 use weir_ai::settings::{AiListenerSettings, Provider, ProviderDialect};
-use weir_ai_session::estimate::TokenEstimate;
 use weir_spend::policy::{OutputAction, OutputCap, Policy};
 use weir_telemetry::catalog;
 
 use crate::{
-    gateway::{KEY, model, ok, post, prices, provider, read, refused, respond, settings, start, with_key},
+    gateway::{KEY, estimate, model, ok, post, prices, provider, read, refused, respond, settings, start, with_key},
     support::{Gateway, Origin},
 };
 
@@ -170,10 +169,8 @@ fn the_accounts_are_those_of_the_same_response_without_a_translation() {
         let gateway = gateway(dialect);
         exchange(&gateway, path, body, &ok(&bare));
         let [input, _, output, partial, estimated, _] = accounts(&gateway);
-        let mut estimate = TokenEstimate::default();
-        estimate.push(bare.as_bytes());
         assert!(input > 0);
-        assert_eq!(output, estimate.tokens(), "{bare}");
+        assert_eq!(output, estimate(&bare), "{bare}");
         assert_eq!((partial, estimated), (0, 1));
     }
 }
