@@ -53,7 +53,7 @@ impl HttpProbe {
             format!("GET {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: weir-health\r\nAccept: */*\r\n", self.host);
         stream.output.append(request.as_bytes());
         for (name, value) in &self.fields {
-            [name.as_bytes(), b": ", value.expose(), b"\r\n"].map(|part| stream.output.append(part));
+            [name.as_bytes(), b": ", value.expose(), b"\r\n"].iter().for_each(|part| stream.output.append(part));
         }
         stream.output.append(b"\r\n");
         let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
