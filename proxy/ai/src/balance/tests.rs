@@ -125,7 +125,7 @@ fn few_requests_probe_the_others_so_that_one_that_recovers_comes_back() {
 #[test]
 fn probes_are_a_bounded_share_of_requests() {
     let world = World::new(Balance::Latency, &[1, 1, 1]);
-    [100, 3_000, 2_000].into_iter().enumerate().for_each(|(target, millis)| world.answers(target, 0, millis));
+    [100, 3_000, 2_000].into_iter().enumerate().for_each(|(target, took)| world.answers(target, 0, took));
     // A request a minute: each other target has had no measure for long.
     let probes: Vec<usize> = (1..=1_000)
         .map(|minute| {
