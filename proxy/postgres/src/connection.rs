@@ -117,6 +117,8 @@ async fn close(stream: Stream, reason: CloseReason) {
         CloseReason::InternalInvariant | CloseReason::ClientReset => {}
         // The worker ends soon.
         CloseReason::DrainCut => stream.close(CUT_TIMEOUT).await,
+        // The kernel has all that was sent, and delivers it.
+        CloseReason::ClientClosed if stream.is_plain() && stream.output.buffered() == 0 => {}
         CloseReason::ClientClosed => stream.close(LINGER_TIMEOUT).await,
         _ => {
             let linger = Linger { stalled: Duration::ZERO, limit: LINGER_TIMEOUT, bytes_max: LINGER_BYTES_MAX };
