@@ -55,7 +55,7 @@ fn gateway(balance: Balance, prices: Vec<PriceRow>, servers: [SocketAddr; 2]) ->
     })
 }
 
-/// Who serves a chat.
+/// The provider that serves a chat.
 fn served(gateway: &Gateway, body: &str) -> String {
     let mut client = gateway.client();
     client.send(&post(CHATS, body));
