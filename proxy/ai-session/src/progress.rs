@@ -53,6 +53,11 @@ impl Progress {
         self.output_events.min(self.output_bytes / TOKEN_BYTES)
     }
 
+    /// Tokens of the output by estimate.
+    pub fn tokens(&self) -> u64 {
+        self.estimate.tokens().max(self.tokens_min())
+    }
+
     /// Takes the data of an event.
     pub(crate) fn take(&mut self, dialect: Dialect, data: &[u8]) {
         self.events += 1;
@@ -196,5 +201,8 @@ mod tests {
         let progress =
             |output_events, output_bytes| Progress { output_events, output_bytes, ..Progress::default() }.tokens_min();
         assert_eq!((progress(10, 400), progress(400, 400), progress(3, 3)), (10, 100, 0));
+        let estimate = TokenEstimate::of_tokens(2);
+        let streamed = Progress { output_events: 3, output_bytes: 12, estimate, ..Progress::default() };
+        assert_eq!(streamed.tokens(), 3, "an estimate is no less");
     }
 }

@@ -136,7 +136,7 @@ fn output(facts: &Facts, ending: &Ending<'_>, found: &Found, (is_partial, leaves
         return if leaves_reasoning { ending.reserved_output } else { 0 };
     }
     let is_stream = found.progress.events > 0;
-    let seen = match found.progress.estimate.tokens() {
+    let seen = match found.progress.tokens() {
         0 if !is_stream => ending.response_bytes.div_ceil(TOKEN_BYTES),
         tokens => tokens,
     };

@@ -89,7 +89,7 @@ pub(crate) struct Conditions<'a> {
     pub(crate) is_stream: bool,
     /// An upstream wants no request now.
     pub(crate) is_cooling: &'a dyn Fn(usize) -> bool,
-    /// What the request may cost at a target, in millionths. `None`: not known.
+    /// The most that the request may cost at a target, in millionths. `None`: not known.
     pub(crate) cost: &'a dyn Fn(&Target) -> Option<u64>,
 }
 
@@ -173,7 +173,7 @@ impl Balancer {
     }
 }
 
-/// The position of a target among those of its model. Of two that are the same, the first.
+/// The position of a target among those of its model; the first one if two are the same.
 fn position(model: &Model, target: &Target) -> Option<usize> {
     model.targets.iter().position(|one| one == target)
 }
