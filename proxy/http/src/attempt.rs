@@ -13,6 +13,7 @@ use weir_base::{
     error::Culprit,
     time::{Time, turn},
 };
+use weir_engine::Deadline;
 use weir_http_codec::BodyLength;
 use weir_listener::CloseReason;
 use weir_upstream::{ExchangeOutcome, LossCause};
@@ -90,11 +91,7 @@ impl<'a> Attempt<'a> {
             framing: Framing::of(request.body, true, true),
             answer_idle_timeout: request.pause_max(),
         });
-        let all = self.upstream_request.ends.map(|ends| {
-            let all = weir_engine::deadline();
-            all.set(ends);
-            all
-        });
+        let all = self.upstream_request.ends.map(deadline_at);
         let poll_abort = |context: &mut Context<'_>| {
             if C::poll_ended(connection, context) {
                 return Poll::Ready(AttemptOutcome::Failed(AttemptFailure::ClientGone));
@@ -411,6 +408,13 @@ impl<'a> Attempt<'a> {
         let status = self.response_start.get().map_or(0, |response_start| response_start.status);
         connection.record_abort(request, status, Some(self.sent), &routed.upstream.settings().name, reason);
     }
+}
+
+/// A deadline that passes at this time.
+fn deadline_at(time: Time) -> Deadline {
+    let deadline = weir_engine::deadline();
+    deadline.set(time);
+    deadline
 }
 
 /// Ends a response that has begun and will not come to its end.
