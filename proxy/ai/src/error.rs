@@ -135,10 +135,10 @@ impl ApiError {
         Self { code: None, message: mistake.to_string().into(), ..error }
     }
 
-    /// A response that cannot be translated.
+    /// A response that cannot be translated. The provider has billed it: another try costs as much again, and ends no better.
     pub(crate) fn untranslatable() -> Self {
         let message = "The provider sent a response that cannot be translated.";
-        Self::fixed(502, "upstream_bad_response", None, message)
+        Self { should_retry: Some(false), ..Self::fixed(502, "upstream_bad_response", None, message) }
     }
 
     /// The last failure of a provider, where no other target can take the request. 0: it gave no status.
@@ -182,7 +182,9 @@ impl ApiError {
             _ => "invalid_request",
         };
         let retry_after = facts.retry_after.map(Duration::from_secs);
-        Self { retry_after, reason: facts.reason, ..Self::fixed(facts.status, code, None, facts.text) }
+        // The provider has billed a response that could not be held. One that broke off is tried again, as without a gateway.
+        let should_retry = matches!(facts.reason, "response_too_long" | "response_no_room").then_some(false);
+        Self { retry_after, should_retry, reason: facts.reason, ..Self::fixed(facts.status, code, None, facts.text) }
     }
 
     /// The error object with what is around it.
@@ -281,11 +283,6 @@ fn anthropic_kind(status: u16) -> &'static str {
 pub(crate) const fn no_room() -> Failure<'static> {
     let message = "The gateway has no room for the response.";
     Failure { kind: SERVER, anthropic_kind: "overloaded_error", code: "overloaded", message }
-}
-
-/// Tells SDKs not to try again: the provider bills the request that has failed, and would bill another one.
-pub(crate) fn forbid_retry(fields: &mut Fields) {
-    fields.set_named(b"x-should-retry", b"false");
 }
 
 /// The failure of a stream that breaks off for a reason of the HTTP session.

@@ -24,7 +24,7 @@ use crate::{
     admission::{Admitted, Candidate, Clocks, admit, key},
     balance::Attempt,
     credentials,
-    error::{ApiError, ErrorForm, forbid_retry, formatted},
+    error::{ApiError, ErrorForm, formatted},
     metrics::Treatment,
     model_list::ModelList,
     models,
@@ -417,10 +417,7 @@ impl HttpFilter for AiFilter {
         tap
     }
 
-    fn response_head(&mut self, status: u16, fields: &mut Fields, timing: &ExchangeTiming) {
-        if status >= 400 && self.is_billed() {
-            forbid_retry(fields);
-        }
+    fn response_head(&mut self, _: u16, fields: &mut Fields, timing: &ExchangeTiming) {
         if !fields.has(Known::XRequestId) && !self.identity.request.is_empty() {
             fields.set(Known::XRequestId, self.identity.request.as_bytes());
         }

@@ -164,7 +164,7 @@ impl HeldResponse {
             }
             Err(mistake) => {
                 tracing::debug!(%mistake, "a response of a provider cannot be translated");
-                untranslatable(self.form)
+                untranslatable(self.form, fields)
             }
         }
     }
@@ -188,7 +188,8 @@ impl HeldResponse {
 }
 
 /// The response in place of one that cannot be translated.
-fn untranslatable(form: ErrorForm) -> ReplacedResponse {
+fn untranslatable(form: ErrorForm, fields: &mut Fields) -> ReplacedResponse {
     let error = ApiError::untranslatable();
+    fields.set_named(b"x-should-retry", b"false");
     ReplacedResponse { status: error.status, body: Bytes::from(error.body(form)) }
 }

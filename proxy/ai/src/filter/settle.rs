@@ -38,11 +38,6 @@ impl AiFilter {
         plan.targets.get((self.tries as usize).saturating_sub(1))
     }
 
-    /// A provider has begun a response of a model, and bills the request whatever becomes of it.
-    pub(super) fn is_billed(&self) -> bool {
-        is_success(self.provider_status) || self.lost.is_some()
-    }
-
     /// Keeps the account of an attempt that has failed while its response was held.
     pub(super) fn keep_lost(&mut self, failed: &FailedAttempt<'_>) {
         if !is_success(self.provider_status) {

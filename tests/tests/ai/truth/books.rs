@@ -140,9 +140,10 @@ impl Line<'_> {
             assert!(output >= completion, "hidden reasoning is not free: {line}\n{last}");
         }
         if fate == "unreported" && !self.has("partial") {
+            // The origin counts four bytes as a token. Its words are hexadecimal, and an estimate by classes of characters has up to three
+            // times as many.
             let seen = completion - number(last, "reasoning");
-            let is_stream = last["stream"] == true;
-            assert!(output == seen || !is_stream && output > seen, "{line}\n{last}");
+            assert!(output >= seen / 2 && (output <= 3 * seen + 3 || last["stream"] != true), "{line}\n{last}");
         }
     }
 }
