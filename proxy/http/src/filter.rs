@@ -7,6 +7,7 @@
 //! 1. [`FilterFactory::create`], when the route takes the request, and before its policies.
 //! 2. [`HttpFilter::inspect`], once the policies have let the request through, and [`HttpFilter::refuse_head`]; then
 //!    [`HttpFilter::request_data`] for each piece of a body as it arrives, and [`HttpFilter::request_end`] with the end of the body.
+//!    A request that is whole by then may end with [`HttpFilter::own_response`], which may also wait.
 //!    [`HttpFilter::choose_upstream`] comes before an origin gets the request: behind the buffered pieces, and behind the end if that
 //!    was among them. It also changes the buffered body. [`HttpFilter::attempt_failed`] may lead to another choice, until the client has a part of a response.
 //! 3. [`HttpFilter::tap`] with the head of a final response that may have a body, and [`HttpFilter::response_head`] with every final
@@ -23,7 +24,8 @@
 //!
 //! # Limits
 //! - A filter changes only the buffered part of a request body. A mirror gets the body as it came.
-//! - The choice is made at once: nothing can be waited for.
+//! - The choice is made at once: only [`HttpFilter::own_response`] in front of it can wait.
+//! - A response of a filter itself is no attempt: it has no tap, and a mirror gets no copy of its request.
 //! - Calls of gRPC are inspected as they pass, without a choice. A request that becomes a WebSocket is not inspected or tapped.
 //! - The head of a response to HEAD is not tapped: it is that of the response as its origin has it.
 //! - A partial response (206) has a body like any other: a filter that edits must leave it out, or handle ranges.
@@ -33,6 +35,7 @@
 pub(crate) mod choice;
 pub(crate) mod deadlines;
 pub(crate) mod failure;
+pub(crate) mod own_response;
 pub(crate) mod response;
 pub(crate) mod timing;
 
@@ -52,6 +55,7 @@ pub use self::{
     choice::{ADDED_BYTES_MAX, BodyChange, RequestChoice, SeenBody, Splice, UpstreamChoice},
     deadlines::Deadlines,
     failure::{ATTEMPTS_MAX, AfterFailure, FailedAttempt},
+    own_response::OwnResponse,
     response::{BrokenEnd, HoldLimits, ReplacedResponse, WholeResponse},
     timing::ExchangeTiming,
 };
@@ -96,6 +100,15 @@ pub trait HttpFilter {
     /// As [`HttpFilter::request_data`].
     fn request_end(&mut self) -> Result<(), WholeResponse> {
         Ok(())
+    }
+
+    /// Responds in place of an origin, or waits, with [`Inspect::Buffered`]: called behind [`HttpFilter::request_end`] of a body that was
+    /// buffered whole, or of a request without one, and again behind each wait. `head` is the one that goes on.
+    ///
+    /// # Errors
+    /// The request is refused with this response, and no origin has seen it.
+    fn own_response(&mut self, _head: &RequestHead, _seen: SeenBody<'_>) -> Result<OwnResponse, WholeResponse> {
+        Ok(OwnResponse::None)
     }
 
     /// Chooses the upstream, and the body that it gets, with [`Inspect::Buffered`]. `seen`: the buffered part of the body. `head` is the

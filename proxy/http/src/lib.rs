@@ -99,6 +99,7 @@ mod metrics;
 mod mirror;
 mod options;
 mod origin;
+mod own_response;
 pub mod policies;
 mod policy_check;
 mod probe;
