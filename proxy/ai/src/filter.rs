@@ -1,5 +1,8 @@
 //! One exchange: the order of its key, its body, its targets, its response and its bill.
 
+mod cached;
+mod response_head;
+
 use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -8,14 +11,15 @@ use weir_analysis::ai::{BodyReader, Facts, Wanted};
 use weir_base::time::turn;
 use weir_http::filter::{
     AfterFailure, BodyAborted, BodyChange, BrokenEnd, Caller, CompletionStatus, Deadlines, ExchangeSummary,
-    ExchangeTiming, FailedAttempt, HttpFilter, Inspect, ReplacedResponse, RequestChoice, SeenBody,
+    ExchangeTiming, FailedAttempt, HttpFilter, Inspect, OwnResponse, ReplacedResponse, RequestChoice, SeenBody,
     Splice as BodySplice, Tap, UpstreamChoice, WholeResponse,
 };
 use weir_http::refusal_format::{FormattedRefusal, RefusalFacts};
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead};
 use weir_listener::CloseReason;
-use weir_spend::{Amount, keys::Key, rate::duration_text};
+use weir_spend::{Amount, keys::Key};
 
+use self::cached::CacheUse;
 use crate::{
     account::{Bill, Ending, Identity, first_token},
     admission::{Admitted, Candidate, Clocks, admit, key, served, source},
@@ -65,6 +69,7 @@ pub(crate) struct AiFilter {
     response: Response,
     /// The status of a response that is held. The client may get another.
     provider_status: Option<u16>,
+    cache: CacheUse,
 }
 
 impl AiFilter {
@@ -89,6 +94,7 @@ impl AiFilter {
             translation: None,
             response: Response::None,
             provider_status: None,
+            cache: CacheUse::default(),
         }
     }
 
@@ -276,23 +282,6 @@ impl AiFilter {
         error.response(self.form)
     }
 
-    /// The rates of the key, if it has any. They take the place of those of the provider, which are those of all keys.
-    fn show_rates(&self, fields: &mut Fields) {
-        let Some(key) = &self.key else { return };
-        let rates = self.worker.meter.rates(key, turn::now());
-        for (word, state) in [("requests", rates.requests), ("tokens", rates.tokens)] {
-            let Some(state) = state else { continue };
-            let values = [
-                ("limit", state.limit.to_string()),
-                ("remaining", state.remaining.to_string()),
-                ("reset", duration_text(state.reset)),
-            ];
-            for (what, value) in values {
-                fields.set_named(format!("x-ratelimit-{what}-{word}").as_bytes(), value.as_bytes());
-            }
-        }
-    }
-
     /// Settles the reservation by what was used.
     fn settle(&mut self, summary: &ExchangeSummary<'_>) {
         if summary.end == CompletionStatus::Aborted && summary.reason == CloseReason::InternalInvariant.name() {
@@ -302,6 +291,9 @@ impl AiFilter {
         let (Some(admitted), Some((facts, plan))) = (self.admitted.take(), &self.planned) else { return };
         if self.is_free() {
             return admitted.reservation.release(turn::now(), |_, _| ());
+        }
+        if let Some(entry) = self.served() {
+            return self.settle_cached(summary, &entry, admitted);
         }
         let tried = plan.targets.get((self.tries as usize).saturating_sub(1));
         let model = tried.map_or(&*self.identity.model, |target| served(target, &self.identity.model));
@@ -390,6 +382,10 @@ impl HttpFilter for AiFilter {
         self.plan().map_err(|error| self.refusal(&error))
     }
 
+    fn own_response(&mut self, head: &RequestHead, seen: SeenBody<'_>) -> Result<OwnResponse, WholeResponse> {
+        self.serve_cached(head, seen).map_err(|error| self.refusal(&error))
+    }
+
     fn choose_upstream(&mut self, head: &mut RequestHead, seen: SeenBody<'_>) -> Result<RequestChoice, WholeResponse> {
         if seen.is_whole {
             // A request without a body has no call for its end.
@@ -440,30 +436,22 @@ impl HttpFilter for AiFilter {
         };
         self.provider_status = response.is_held().then_some(status);
         self.response = response;
+        self.begin_recording(status, fields);
         tap
     }
 
     fn response_head(&mut self, _: u16, fields: &mut Fields, timing: &ExchangeTiming) {
-        if !fields.has(Known::XRequestId) && !self.identity.request.is_empty() {
-            fields.set(Known::XRequestId, self.identity.request.as_bytes());
-        }
-        if let Some(provider) = &self.provider {
-            credentials::hide_account(fields, provider);
-        }
-        self.show_rates(fields);
-        let millis = |span: Duration| span.as_secs_f64() * 1_000.0;
-        let parts =
-            [("policy", timing.policy + timing.request), ("queue", timing.queue), ("upstream", timing.upstream)];
-        let parts = parts.map(|(name, span)| format!("{name};dur={:.3}", millis(span)));
-        fields.push(b"server-timing", parts.join(", ").as_bytes());
+        self.change_response_head(fields, timing);
     }
 
     fn follow(&mut self, piece: &[u8]) -> Result<(), BodyAborted> {
+        self.record(piece);
         self.response.follow(piece);
         Ok(())
     }
 
     fn edit(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        self.record(piece);
         self.response.edit(piece, out)
     }
 
@@ -477,10 +465,13 @@ impl HttpFilter for AiFilter {
     }
 
     fn response_end(&mut self, out: &mut Vec<u8>) -> Result<(), BodyAborted> {
-        self.response.end(out)
+        self.response.end(out)?;
+        self.end_recording();
+        Ok(())
     }
 
     fn broken_off(&mut self, reason: &str, out: &mut Vec<u8>) -> BrokenEnd {
+        self.leave_cache();
         self.response.break_off(reason, out);
         BrokenEnd::Finish
     }
@@ -491,6 +482,7 @@ impl HttpFilter for AiFilter {
 
     fn on_complete(&mut self, summary: &ExchangeSummary<'_>) {
         self.settle(summary);
+        self.leave_cache();
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `credentials` | the key of a client, and the key of a provider in its place |
 //! | `plan` | the targets of a model, in the order in which they are tried |
 //! | `admission` | key, policy, rates and budgets of a request |
+//! | `cache` | the exact cache: a response serves equal requests |
 //! | `translate`, `translated` | the translation of an attempt between the dialects of client and provider: its request, its response |
 //! | `response` | the response of a provider while it passes, and its usage |
 //! | `retry_after` | the pause that a provider demands |
@@ -31,6 +32,7 @@
 
 mod account;
 mod admission;
+mod cache;
 mod credentials;
 mod error;
 mod filter;
@@ -49,5 +51,6 @@ mod translated;
 mod web_page;
 mod worker;
 
-pub use service::{AiUpstream, Service};
+pub use cache::{Evictions, ResponseCache};
+pub use service::{AiUpstream, Service, Share};
 pub use spend::{Spend, SpendError};

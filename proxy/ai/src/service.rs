@@ -8,6 +8,7 @@ use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, settings::Li
 use weir_spend::meter::Meter;
 
 use crate::{
+    cache::ResponseCache,
     http,
     metrics::Metrics,
     settings::{AiListenerSettings, Provider},
@@ -22,32 +23,41 @@ pub struct AiUpstream {
     pub provider: Arc<Provider>,
 }
 
+/// The state that all AI listeners of a worker share.
+#[derive(Clone)]
+pub struct Share {
+    /// Admission on this worker.
+    pub meter: Meter,
+    /// The exact cache of the process.
+    pub cache: Arc<ResponseCache>,
+}
+
 /// One listener on one worker.
 pub struct Service {
     http: Rc<weir_http::Service>,
-    meter: Meter,
+    share: Share,
     metrics: Rc<Metrics>,
 }
 
 impl Service {
-    /// A listener with its settings, and their upstreams in their order. `meter`: admission on this worker.
+    /// A listener with its settings, and their upstreams in their order.
     pub fn new(
         core: CoreShare,
         listener: ListenerSettings,
         settings: AiListenerSettings,
         upstreams: Vec<AiUpstream>,
-        meter: Meter,
+        share: Share,
     ) -> Rc<Self> {
         let metrics = Rc::new(Metrics::new(&core.metrics, &listener.name));
-        let (http, upstreams, filters) = parts(settings, upstreams, &meter, &metrics);
+        let (http, upstreams, filters) = parts(settings, upstreams, &share, &metrics);
         let http = weir_http::Service::filtered(core, listener, http, upstreams, Some(filters));
-        Rc::new(Self { http, meter, metrics })
+        Rc::new(Self { http, share, metrics })
     }
 
     /// New settings; they hold from the next request of each connection on. Requests under way keep their key, their reservation
     /// and their targets.
     pub fn update(&self, listener: ListenerSettings, settings: AiListenerSettings, upstreams: Vec<AiUpstream>) {
-        let (http, upstreams, filters) = parts(settings, upstreams, &self.meter, &self.metrics);
+        let (http, upstreams, filters) = parts(settings, upstreams, &self.share, &self.metrics);
         self.http.update_filtered(listener, http, upstreams, Some(filters));
     }
 }
@@ -55,11 +65,12 @@ impl Service {
 type Parts = (weir_http::settings::HttpListenerSettings, Vec<Rc<HttpUpstream>>, Rc<dyn FilterFactory>);
 
 /// The parts of the HTTP listener.
-fn parts(settings: AiListenerSettings, upstreams: Vec<AiUpstream>, meter: &Meter, metrics: &Rc<Metrics>) -> Parts {
+fn parts(settings: AiListenerSettings, upstreams: Vec<AiUpstream>, share: &Share, metrics: &Rc<Metrics>) -> Parts {
     let http = http::settings(&settings);
     let (upstreams, providers) = upstreams.into_iter().map(|one| (one.http, one.provider)).unzip();
     let seed = Time::now().as_nanos();
-    let worker = Worker::new(settings, providers, meter.clone(), metrics.clone(), seed);
+    let share = (share.meter.clone(), share.cache.clone());
+    let worker = Worker::new(settings, providers, share, metrics.clone(), seed);
     (http, upstreams, Rc::new(Filters(Rc::new(worker))))
 }
 

@@ -11,7 +11,12 @@ use weir_spend::{
     Glob,
     budget::Ledger,
     keys::{KeyRing, KeySettings},
+    policy::CacheRule,
     prices::PriceTable,
+};
+
+pub use crate::cache::settings::{
+    BYTES_MAX as CACHE_BYTES_MAX, CacheSettings, RESPONSE_BYTES_MAX as CACHE_RESPONSE_BYTES_MAX,
 };
 
 /// From the end of a request to the first event of a stream. Default 60 s; models that reason for long need more.
@@ -67,6 +72,8 @@ pub struct AiListenerSettings {
     pub reserved_output_tokens: u64,
     /// Requests are refused that a page of a foreign site makes a browser send. For a listener of this machine without keys.
     pub refuses_web_pages: bool,
+    /// Responses are cached by this rule, if clients need no key. With keys it is in their policies.
+    pub cache: Option<CacheRule>,
     /// The snapshot of the keys, which all workers share.
     pub ring: SharedRing,
 }
@@ -143,9 +150,11 @@ pub struct Provider {
     pub include_usage: bool,
 }
 
-/// Budgets and usage of the process.
+/// Budgets, usage and cache of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpendSettings {
     /// The directory of the journal and of the usage log. `None`: budgets end with the process, and there is no usage log.
     pub state: Option<PathBuf>,
+    /// Bounds of the exact cache.
+    pub cache: CacheSettings,
 }

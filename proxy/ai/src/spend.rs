@@ -13,15 +13,16 @@ use weir_spend::{
     usage::UsageSettings,
 };
 
-use crate::settings::SpendSettings;
+use crate::{Share, cache::ResponseCache, settings::SpendSettings};
 
 /// The file of the usage log, in the directory of the state.
 const USAGE_LOG: &str = "usage.log";
 
-/// The accounts of the process, and their journal.
+/// The accounts of the process and their journal, and its cache.
 #[derive(Debug)]
 pub struct Spend {
     ledger: Ledger,
+    cache: Arc<ResponseCache>,
     journal: Option<(Journal, Vec<Arc<JournalWriter>>)>,
 }
 
@@ -31,7 +32,10 @@ impl Spend {
     /// # Errors
     /// The directory cannot be used: another process has it, or what was used is not known.
     pub fn open(settings: &SpendSettings, workers: usize) -> Result<Self, SpendError> {
-        let Some(state) = &settings.state else { return Ok(Self { ledger: Ledger::default(), journal: None }) };
+        let cache = ResponseCache::new(settings.cache);
+        let Some(state) = &settings.state else {
+            return Ok(Self { ledger: Ledger::default(), cache, journal: None });
+        };
         let usage = Some(UsageSettings::new(state.join(USAGE_LOG)));
         std::fs::create_dir_all(state).map_err(|error| SpendError(error.into()))?;
         let settings = JournalSettings { usage, ..JournalSettings::new(state.join("journal")) };
@@ -47,13 +51,18 @@ impl Spend {
         let writer = |worker| journal.writer(u16::try_from(worker).unwrap_or(u16::MAX));
         let writers =
             (0..workers).map(writer).collect::<io::Result<Vec<_>>>().map_err(|error| SpendError(error.into()))?;
-        Ok(Self { ledger: recovery.ledger, journal: Some((journal, writers)) })
+        Ok(Self { ledger: recovery.ledger, cache, journal: Some((journal, writers)) })
     }
 
-    /// Admission on a worker.
-    pub fn meter(&self, worker: usize) -> Meter {
+    /// The state of a worker.
+    pub fn share(&self, worker: usize) -> Share {
         let writer = self.journal.as_ref().and_then(|(_, writers)| writers.get(worker).cloned());
-        Meter::new(self.ledger.clone(), writer)
+        Share { meter: Meter::new(self.ledger.clone(), writer), cache: self.cache.clone() }
+    }
+
+    /// The exact cache.
+    pub fn cache(&self) -> &ResponseCache {
+        &self.cache
     }
 
     /// The journal or the usage log takes no records. `None`: there is no journal.

@@ -8,6 +8,7 @@ use weir_http_codec::RequestHead;
 use weir_spend::{keys::KeyRing, meter::Meter};
 
 use crate::{
+    cache::ResponseCache,
     filter::AiFilter,
     metrics::Metrics,
     settings::{AiListenerSettings, KeyMode, Provider},
@@ -28,6 +29,8 @@ pub(crate) struct Worker {
     pub(crate) ring: Option<Arc<KeyRing>>,
     pub(crate) meter: Meter,
     pub(crate) metrics: Rc<Metrics>,
+    /// That of the process.
+    pub(crate) cache: Arc<ResponseCache>,
     rng: RefCell<Rng>,
     /// Until when each upstream comes last.
     cooling: RefCell<Vec<Time>>,
@@ -37,13 +40,13 @@ impl Worker {
     pub(crate) fn new(
         settings: AiListenerSettings,
         providers: Vec<Arc<Provider>>,
-        meter: Meter,
+        (meter, cache): (Meter, Arc<ResponseCache>),
         metrics: Rc<Metrics>,
         seed: u64,
     ) -> Self {
         let ring = (settings.key_mode == KeyMode::Required).then(|| settings.ring(meter.ledger()));
         let cooling = RefCell::new(vec![Time::ZERO; providers.len()]);
-        Self { settings, providers, ring, meter, metrics, rng: RefCell::new(Rng::new(seed)), cooling }
+        Self { settings, providers, ring, meter, metrics, cache, rng: RefCell::new(Rng::new(seed)), cooling }
     }
 
     /// A uniform number, for the choice among targets.

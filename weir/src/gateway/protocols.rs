@@ -14,7 +14,6 @@ use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_listener::{CoreShare, Service, settings::ListenerSettings};
 use weir_postgres::{CancelRelay, WorkerShare};
 use weir_redis::{Insight, InsightShare, RedisShare};
-use weir_spend::meter::Meter;
 use weir_upstream::{EndpointShare, ExclusiveUpstream, Multiplexer, UpstreamMetrics, settings::UpstreamSettings};
 
 use super::insight::insight_settings;
@@ -40,8 +39,8 @@ impl ProcessProtocols {
         let seed = Time::now().as_nanos() ^ (worker as u64) << 48;
         let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker, seed));
         let redis = RedisShare { waiting: Rc::default(), insight };
-        let meter = self.spend.meter(worker);
-        WorkerProtocols { worker, redis, postgres: Rc::default(), cancels: self.cancels, meter }
+        let ai = self.spend.share(worker);
+        WorkerProtocols { worker, redis, postgres: Rc::default(), cancels: self.cancels, ai }
     }
 }
 
@@ -52,8 +51,8 @@ pub struct WorkerProtocols {
     pub postgres: Rc<WorkerShare>,
     /// The way of cancel requests to the process before.
     pub cancels: CancelRelay,
-    /// Admission by the budgets of the process.
-    pub meter: Meter,
+    /// Admission by the budgets of the process, and its exact cache.
+    pub ai: weir_ai::Share,
 }
 
 /// The state that the workers share of one listener, in the form of its protocol.

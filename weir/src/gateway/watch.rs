@@ -78,6 +78,12 @@ pub fn run(gateway: &Gateway) {
         if let Some(is_failing) = gateway.spend.is_failing() {
             shared.gauge(&catalog::AI_JOURNAL_FAILING, &[]).set(is_failing.into());
         }
+        let cache = gateway.spend.cache();
+        shared.gauge(&catalog::AI_CACHE_BYTES, &[]).set(cache.bytes() as i64);
+        let evictions = cache.evictions();
+        for (reason, count) in [("capacity", evictions.capacity), ("expired", evictions.expired)] {
+            shared.counter(&catalog::AI_CACHE_EVICTIONS, &[reason]).advance_to(count);
+        }
         served.look(&gateway.registry, &gateway.snapshot(), certificates::now());
         let connections = gateway.connections();
         peak = peak.max(connections);

@@ -4,9 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::Memory;
-use weir_ai::settings::{KeyMode, ProviderDialect};
+use weir_ai::settings::{CacheSettings, KeyMode, ProviderDialect};
 use weir_config::{Diagnostics, ListenerProtocol, UpstreamProtocol, check};
-use weir_spend::{budget::Budgets, policy::Mode};
+use weir_spend::{
+    budget::Budgets,
+    policy::{CacheRule, Mode},
+};
 
 const HASH: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
@@ -43,6 +46,10 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, key("expires = \"tomorrow\""), "", "is not a time in UTC"),
         (here, key("day_money = \"ten\""), "", "is not an amount of money"),
         (here, key("day_tokens = 1000"), "", "begins again with each start"),
+        (here, key("cache_sampled = true"), "", "without cache_ttl"),
+        (here, "cache_sampled = true".to_owned(), "", "without cache_ttl"),
+        (here, key("").replacen("keys", "cache_ttl = \"5m\"\nkeys", 1), "", "each key has its own"),
+        (here, key("cache_ttl = \"0s\""), "", "cache_ttl"),
         (here, key("") + &key("").replace("keys = \"required\"\n", ""), "", "is there twice"),
         (here, "[[listener.ai.model]]\nname = \"m\"".to_owned(), "", "has 0 targets"),
         (here, many, "", "has 9 targets"),
@@ -125,6 +132,12 @@ fn the_example_becomes_the_settings_that_it_describes() {
         month_money: Some(400_500_000),
     };
     assert_eq!(key.policy.budgets, wanted);
+    let rule = |seconds, takes_sampled| Some(CacheRule { ttl: Duration::from_secs(seconds), takes_sampled });
+    assert_eq!((key.policy.cache, settings.cache), (rule(300, false), None));
+    let ListenerProtocol::Ai(open) = &snapshot.listener("open").expect("the listener").protocol else {
+        panic!("an AI listener")
+    };
+    assert_eq!(open.cache, rule(3_600, true));
     let fast = &settings.models[0];
     let targets: Vec<_> = fast.targets.iter().map(|target| (target.upstream, target.weight)).collect();
     assert_eq!(targets, [(0, 3), (1, 1)]);
@@ -142,6 +155,7 @@ fn the_example_becomes_the_settings_that_it_describes() {
     assert_eq!(shown("openai"), (ProviderDialect::OpenAi, host("api.openai.com"), host("/v1"), true));
     assert_eq!(shown("azure"), (ProviderDialect::Azure, host("example.openai.azure.com"), host("/openai/v1"), true));
     assert_eq!(shown("own"), (ProviderDialect::OpenAi, host("10.0.0.7:8000"), host("/v1"), false));
+    assert_eq!(snapshot.protocols.ai.cache, CacheSettings::default());
     let state = snapshot.protocols.ai.state.as_ref().expect("a directory");
     assert_eq!(state, Path::new("/var/lib/weir/ai"));
 }

@@ -12,8 +12,9 @@ use weir_telemetry::Registry;
 
 use super::*;
 use crate::{
+    cache::ResponseCache,
     metrics::Metrics,
-    settings::{AiListenerSettings, KeyMode},
+    settings::{AiListenerSettings, CacheSettings, KeyMode},
 };
 
 const KEY: &[u8] = b"sk-weir-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -42,10 +43,12 @@ fn worker() -> Rc<Worker> {
         body_bytes_max: 1_000,
         reserved_output_tokens: 100,
         refuses_web_pages: false,
+        cache: None,
         ring: Default::default(),
     };
     let metrics = Rc::new(Metrics::new(&Registry::new().core(0), "test"));
-    Rc::new(Worker::new(settings, Vec::new(), Meter::new(Ledger::default(), None), metrics, 1))
+    let share = (Meter::new(Ledger::default(), None), ResponseCache::new(CacheSettings::default()));
+    Rc::new(Worker::new(settings, Vec::new(), share, metrics, 1))
 }
 
 /// Admits a request of the key.
@@ -83,6 +86,7 @@ fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
         translation: None,
         response: Response::None,
         provider_status: None,
+        cache: CacheUse::default(),
     };
     let caller = Caller { route: "ai".into(), client: source, identity: None, request_id: None };
     filter.on_complete(&ExchangeSummary {

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use serde_json::Value;
 use weir_ai::{
     AiUpstream, Service, Spend,
-    settings::{AiListenerSettings, KeyMode, Model, Provider, ProviderDialect, SpendSettings, Target},
+    settings::{AiListenerSettings, CacheSettings, KeyMode, Model, Provider, ProviderDialect, SpendSettings, Target},
 };
 use weir_base::Secret;
 use weir_spend::{
@@ -40,6 +40,7 @@ pub fn settings() -> AiListenerSettings {
         body_bytes_max: 1 << 20,
         reserved_output_tokens: 100,
         refuses_web_pages: false,
+        cache: None,
         ring: Default::default(),
     }
 }
@@ -86,15 +87,16 @@ pub fn start_with(
     state: Option<&Path>,
     change: impl FnOnce(&mut Setup),
 ) -> Gateway {
-    let spend = Spend::open(&SpendSettings { state: state.map(Into::into) }, 1).expect("a journal");
+    let spend = Spend::open(&SpendSettings { state: state.map(Into::into), cache: CacheSettings::default() }, 1)
+        .expect("a journal");
     let mut setup = Setup::of(Vec::new());
     setup.make = Some(Box::new(move |core, listener, _, upstreams| {
         let providers = providers.into_iter().map(Arc::new);
         let upstreams = upstreams.into_iter().zip(providers).map(|(http, provider)| AiUpstream { http, provider });
-        let meter = spend.meter(0);
+        let share = spend.share(0);
         // The journal lives as long as the worker.
         std::mem::forget(spend);
-        Service::new(core.clone(), listener, settings, upstreams.collect(), meter)
+        Service::new(core.clone(), listener, settings, upstreams.collect(), share)
     }));
     change(&mut setup);
     Gateway::start(setup)

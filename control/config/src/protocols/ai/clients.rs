@@ -12,7 +12,7 @@ use weir_spend::{
     rate::Pace,
 };
 
-use super::keys::KeySection;
+use super::{cache, keys::KeySection};
 use crate::checks::{error_at, warn_at};
 use crate::document::At;
 use crate::protocols::ListenerContext;
@@ -123,6 +123,7 @@ fn policy(table: &KeySection, path: &str, reader: &mut Reader<'_>) -> Policy {
             month_tokens: table.month_tokens.as_ref().map(|limit| limit.value),
             month_money: table.month_money.as_ref().map(|limit| limit.value.0),
         },
+        cache: cache::rule(table.cache_ttl.as_ref(), &table.cache_sampled, path, reader),
         mode: table.mode.value,
     }
 }

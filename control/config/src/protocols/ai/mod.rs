@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `keys` | the declarations |
 //! | `clients` | the keys of clients and their policies |
+//! | `cache` | the exact cache |
 //! | `models` | models and their targets |
 //! | `prices` | prices of tokens |
 //! | `provider` | the provider behind an upstream |
 
+mod cache;
 mod clients;
 mod keys;
 mod models;
@@ -93,6 +95,7 @@ impl Protocol for Ai {
             body_bytes_max: section.body_bytes_max.value.bytes(),
             reserved_output_tokens: section.reserved_output_tokens.value.into(),
             refuses_web_pages: is_for_this_machine(of),
+            cache: cache::of_listener(section, &path, reader),
             ring: Default::default(),
         })
     }
@@ -109,7 +112,8 @@ impl Protocol for Ai {
         _: &mut [Upstream],
         reader: &mut Reader<'_>,
     ) -> ProcessSettings {
-        let Some(state) = &file.own.ai.ai.state else { return ProcessSettings::default() };
+        let cache = cache::bounds(&file.own.ai.ai, reader);
+        let Some(state) = &file.own.ai.ai.state else { return ProcessSettings { state: None, cache } };
         if !state.value.0.starts_with('/') {
             error_at(
                 state,
@@ -124,7 +128,7 @@ impl Protocol for Ai {
             let help = "add a [[listener]] with protocol = \"ai\", or remove it";
             warn_at(state, "ai", "state", "has no effect: no listener speaks to models", help, reader);
         }
-        ProcessSettings { state: Some(PathBuf::from(&state.value.0)) }
+        ProcessSettings { state: Some(PathBuf::from(&state.value.0)), cache }
     }
 }
 
