@@ -1,6 +1,7 @@
 //! Language models: the SDKs of providers against the lab's origin, directly and through the gateway; its bytes and its books; and the
-//! load of the lab; and each SDK in front of the other provider.
+//! load of the lab; each SDK in front of the other provider; and the exact cache.
 
+mod cache;
 mod faults;
 mod load;
 mod sdks;

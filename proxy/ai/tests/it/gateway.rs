@@ -87,8 +87,18 @@ pub fn start_with(
     state: Option<&Path>,
     change: impl FnOnce(&mut Setup),
 ) -> Gateway {
-    let spend = Spend::open(&SpendSettings { state: state.map(Into::into), cache: CacheSettings::default() }, 1)
-        .expect("a journal");
+    let process = SpendSettings { state: state.map(Into::into), cache: CacheSettings::default() };
+    start_in(&process, settings, providers, change)
+}
+
+/// The same with these settings of the process.
+pub fn start_in(
+    process: &SpendSettings,
+    settings: AiListenerSettings,
+    providers: Vec<Provider>,
+    change: impl FnOnce(&mut Setup),
+) -> Gateway {
+    let spend = Spend::open(process, 1).expect("a journal");
     let mut setup = Setup::of(Vec::new());
     setup.make = Some(Box::new(move |core, listener, _, upstreams| {
         let providers = providers.into_iter().map(Arc::new);

@@ -13,6 +13,7 @@ mod heads;
 mod http2;
 mod inspection;
 mod messages;
+mod own_response;
 mod policies;
 mod refusals;
 mod replacing;
