@@ -229,11 +229,13 @@ mod tests {
     #[test]
     fn a_response_from_the_cache_shows_the_tokens_that_it_saved() {
         let cached = Flags { cached: true, ..Flags::default() };
-        let record = UsageRecord { request: "r", model: "m", saved_tokens: 14, flags: cached, ..UsageRecord::default() };
+        let record =
+            UsageRecord { request: "r", model: "m", saved_tokens: 14, flags: cached, ..UsageRecord::default() };
         let value: Value = serde_json::from_str(&line(&record)).unwrap();
         assert_eq!((&value["saved_tokens"], &value["charged_tokens"]), (&14.into(), &0.into()));
         assert_eq!(value["flags"], serde_json::json!(["cached"]));
-        let other: Value = serde_json::from_str(&line(&UsageRecord { saved_tokens: 1, ..UsageRecord::default() })).unwrap();
+        let other: Value =
+            serde_json::from_str(&line(&UsageRecord { saved_tokens: 1, ..UsageRecord::default() })).unwrap();
         assert!(other.get("saved_tokens").is_none());
     }
 

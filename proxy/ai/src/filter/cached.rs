@@ -36,6 +36,8 @@ pub(super) struct CacheUse {
     state: State,
     /// The word for the client. `None`: its requests are never cached.
     result: Option<&'static str>,
+    /// The provider of the first target sends the usage of the stream.
+    sends_usage: bool,
 }
 
 #[derive(Default)]
@@ -102,8 +104,9 @@ impl AiFilter {
             self.show(BYPASS);
             return Ok(None);
         }
-        let target_text = std::str::from_utf8(head.target()).unwrap_or_default();
-        let (path, query) = split_query(target_text);
+        let is_added = provider.include_usage && Splice::default().include_usage(facts);
+        let sends_usage = is_added || facts.options.includes_usage();
+        let (path, query) = split_query(std::str::from_utf8(head.target()).unwrap_or_default());
         let subject = Subject {
             tenant: Tenant {
                 listener: worker.metrics.listener(),
@@ -114,12 +117,14 @@ impl AiFilter {
             target: (without_version(path), query),
             provider: (name, provider),
             model: served(target, &self.identity.model),
-            sends_usage: self.usage_chunk(provider.include_usage) == UsageChunk::Drop || facts.options.includes_usage(),
+            sends_usage,
             fields: &head.fields,
             facts,
             body: seen.bytes,
         };
         let key = subject.fingerprint();
+        self.cache.sends_usage = sends_usage;
+        let worker = &self.worker;
         Ok(Some(match wish.no_cache {
             true => Turn::Lead(worker.cache.lead_alone(key)),
             false => worker.cache.look(key, Freshness { ttl: rule.ttl, age_max: wish.age_max }, turn::now()),
@@ -133,9 +138,12 @@ impl AiFilter {
         let candidate = Candidate { source: self.source, facts, is_free: false };
         let admitted = admit_cached(&self.worker, self.key.as_deref(), candidate, plan, &self.identity, clocks);
         self.admitted = Some(admitted.map_err(|denial| ApiError::of_denial(&denial))?);
-        // The provider has been as willing as it is now: whether it takes the option is a part of the equality.
+        let usage_chunk = match self.cache.sends_usage && !facts.options.includes_usage() {
+            true => UsageChunk::Drop,
+            false => UsageChunk::Forward,
+        };
         let replay = match entry.is_stream() {
-            true => Replay::events(entry.body(), Dialect::of(facts.endpoint), self.usage_chunk(true)),
+            true => Replay::events(entry.body(), Dialect::of(facts.endpoint), usage_chunk),
             false => Replay::whole(entry.body()),
         };
         let response = entry.response(replay, clocks.now);
@@ -156,12 +164,6 @@ impl AiFilter {
     fn policy_version(&self, rule: CacheRule) -> u64 {
         let own = || policy::version([&Policy { cache: Some(rule), ..Policy::default() }]);
         self.key.as_ref().map_or_else(own, |key| key.policy_version())
-    }
-
-    /// The treatment of the chunk of usage, as in a live response. `takes_option`: the provider takes the option for it.
-    fn usage_chunk(&self, takes_option: bool) -> UsageChunk {
-        let is_added = self.planned.as_ref().is_some_and(|(facts, _)| Splice::default().include_usage(facts));
-        if takes_option && is_added { UsageChunk::Drop } else { UsageChunk::Forward }
     }
 
     /// Notes and counts the way of the request.
@@ -193,7 +195,11 @@ impl AiFilter {
             // A coded body, or one of another dialect.
             _ => return lead.release(),
         };
-        let Some(content_type) = fields.get(Known::ContentType) else { return lead.release() };
+        // A fallback may differ from the first target in the usage that it sends, and others want that.
+        let includes_usage = self.planned.as_ref().is_some_and(|(facts, _)| facts.options.includes_usage());
+        let sends_usage = includes_usage || self.chunk == UsageChunk::Drop;
+        let content_type = fields.get(Known::ContentType).filter(|_| sends_usage == self.cache.sends_usage);
+        let Some(content_type) = content_type else { return lead.release() };
         let recording = Recording::begin(lead, content_type, is_stream, declared(fields));
         self.cache.state = recording.map_or(State::Off, State::Records);
     }
