@@ -10,6 +10,7 @@
 //! | `fingerprint` | equality of requests: tenant, target and bytes |
 //! | `store` | stored responses within their bound, least recently used ones first out |
 //! | `flight` | single flight: equal requests wait for the first one |
+//! | `response_cache` | both together: the way of a request |
 //! | `recording` | a response that is recorded while it passes |
 //! | `entry` | a stored response |
 //! | `replay` | its body, event by event |
@@ -21,18 +22,19 @@ mod flight;
 mod recording;
 mod replay;
 mod request;
+mod response_cache;
 pub(crate) mod settings;
 mod store;
 mod whole;
 
-pub use self::store::{Evictions, ResponseCache};
 pub(crate) use self::{
     entry::{Entry, Source},
     fingerprint::{Subject, Tenant},
-    flight::{Lead, Turn},
     recording::Recording,
     replay::Replay,
     request::{Wish, is_cacheable},
+    response_cache::{Lead, Turn},
     store::Freshness,
     whole::is_fit,
 };
+pub use self::{response_cache::ResponseCache, store::Evictions};

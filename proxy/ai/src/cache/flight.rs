@@ -1,56 +1,124 @@
 //! Single flight: equal requests wait for the first one.
 //!
-//! The first one leads. When its response is stored, those that wait are served from the cache. If it fails, the one that has waited
-//! longest leads in its place, and the others go on waiting. If its response cannot be stored although it is good, they all go on
-//! themselves. Locks are taken in one order: the part of the cache, then the flight.
+//! The first one leads. When it has a value, those that wait have it, too. If it fails, the one that has waited longest leads in its
+//! place, and the others go on waiting. If its value is for itself alone, they all go on. Locks are taken in one order: the part of the
+//! table, then the flight.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     mem,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
 
-use super::{entry::Entry, fingerprint::Fingerprint, store::ResponseCache};
+use super::fingerprint::Fingerprint;
 
-/// The way of a request.
-pub(crate) enum Turn {
-    /// It has a response.
-    Hit(Arc<Entry>),
-    /// It goes to a provider, and others wait for it.
-    Lead(Lead),
-    /// It waits for another one.
-    Follow(Follower),
-    /// It goes to a provider, and its response is not stored.
-    Pass,
+/// Parts of the table with a lock of their own. Default 16, as those of the stored responses.
+const SHARDS: usize = 16;
+
+/// The requests under way that others may wait for. There are at most as many as exchanges.
+pub(super) struct Flights<T> {
+    shards: [Mutex<HashMap<Fingerprint, Arc<Flight<T>>>>; SHARDS],
+    /// So many may wait for one.
+    followers_max: usize,
 }
 
-/// A request under way, and those that wait for its response.
-#[derive(Default)]
-pub(super) struct Flight(Mutex<State>);
+/// The way of a request that enters.
+pub(super) enum Way<T: Clone> {
+    Lead(FlightLead<T>),
+    Follow(Follower<T>),
+    /// Too many wait.
+    Full,
+}
 
-#[derive(Default)]
-struct State {
+/// The end of a wait.
+pub(super) enum Landing<T: Clone> {
+    /// The value of the leader.
+    Value(T),
+    /// It leads in the place of one that failed.
+    Lead(FlightLead<T>),
+    /// It goes on alone.
+    Alone,
+}
+
+impl<T: Clone> Flights<T> {
+    pub(super) fn new(followers_max: usize) -> Arc<Self> {
+        Arc::new(Self { shards: Default::default(), followers_max })
+    }
+
+    /// A request enters.
+    pub(super) fn enter(self: &Arc<Self>, key: Fingerprint) -> Way<T> {
+        let mut shard = self.shard(&key);
+        if let Some(flight) = shard.get(&key) {
+            return match flight.join(self.followers_max) {
+                Some(number) => Way::Follow(Follower { flights: self.clone(), key, flight: flight.clone(), number }),
+                None => Way::Full,
+            };
+        }
+        let flight = Arc::<Flight<T>>::default();
+        shard.insert(key, flight.clone());
+        Way::Lead(FlightLead { flights: self.clone(), key, flight: Some(flight) })
+    }
+
+    /// Requests under way.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+
+    fn shard(&self, key: &Fingerprint) -> MutexGuard<'_, HashMap<Fingerprint, Arc<Flight<T>>>> {
+        // No panic leaves a part half changed: each change is a call of a collection.
+        self.shards[usize::from(key[0]) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a lead. Without a verdict the next one leads, if one waits.
+    fn end(&self, key: &Fingerprint, flight: &Flight<T>, verdict: Option<Verdict<T>>) {
+        let woken: Vec<Waker> = {
+            let mut shard = self.shard(key);
+            let mut state = flight.lock();
+            let next = if verdict.is_none() { state.waiting.pop_front() } else { None };
+            if let Some((number, waker)) = next {
+                state.promoted = Some(number);
+                waker.into_iter().collect()
+            } else {
+                shard.remove(key);
+                state.verdict = verdict;
+                mem::take(&mut state.waiting).into_iter().filter_map(|(_, waker)| waker).collect()
+            }
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// A request under way, and those that wait for it.
+struct Flight<T>(Mutex<State<T>>);
+
+struct State<T> {
     /// Those that wait, in their order, by their numbers.
     waiting: VecDeque<(u64, Option<Waker>)>,
     joined: u64,
-    /// The one that leads in place of a leader that failed, until it knows.
+    /// The one that leads in place of a leader that failed, until it has noticed.
     promoted: Option<u64>,
-    verdict: Option<Verdict>,
+    verdict: Option<Verdict<T>>,
 }
 
 /// The end of a flight for those that wait.
 #[derive(Clone)]
-enum Verdict {
-    Stored(Arc<Entry>),
-    /// The response is good and cannot be stored.
-    Unfit,
+enum Verdict<T> {
+    Value(T),
+    Alone,
 }
 
-impl Flight {
+impl<T> Default for Flight<T> {
+    fn default() -> Self {
+        Self(Mutex::new(State { waiting: VecDeque::new(), joined: 0, promoted: None, verdict: None }))
+    }
+}
+
+impl<T> Flight<T> {
     /// The number of one more that waits, if there may be so many.
-    pub(super) fn join(&self, most: usize) -> Option<u64> {
+    fn join(&self, most: usize) -> Option<u64> {
         let mut state = self.lock();
         if state.waiting.len() >= most {
             return None;
@@ -61,126 +129,91 @@ impl Flight {
         Some(number)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The lead of a flight. Dropped, the request has failed.
-pub(crate) struct Lead {
-    cache: Arc<ResponseCache>,
+/// The lead of a flight. Dropped, it has failed.
+pub(super) struct FlightLead<T: Clone> {
+    flights: Arc<Flights<T>>,
     key: Fingerprint,
-    /// `None`: no request waits for this one, or it is over.
-    flight: Option<Arc<Flight>>,
+    /// `None`: it is over.
+    flight: Option<Arc<Flight<T>>>,
 }
 
-impl Lead {
-    pub(super) fn new(cache: Arc<ResponseCache>, key: Fingerprint, flight: Option<Arc<Flight>>) -> Self {
-        Self { cache, key, flight }
-    }
-
-    pub(super) fn cache(&self) -> &Arc<ResponseCache> {
-        &self.cache
-    }
-
-    pub(super) fn key(&self) -> &Fingerprint {
-        &self.key
-    }
-
-    /// Stores the response, and serves those that wait.
-    pub(super) fn store(mut self, entry: Entry) {
-        let (flight, entry) = (self.flight.take(), Arc::new(entry));
-        let _before = self.cache.shard(&self.key).insert(self.key, entry.clone());
-        if let Some(flight) = flight {
-            end(&self.cache, &self.key, &flight, Some(Verdict::Stored(entry)));
-        }
-    }
-
-    /// The response is good and is not stored: those that wait go on themselves.
-    pub(crate) fn release(mut self) {
+impl<T: Clone> FlightLead<T> {
+    /// Those that wait have this value.
+    pub(super) fn land(mut self, value: T) {
         if let Some(flight) = self.flight.take() {
-            end(&self.cache, &self.key, &flight, Some(Verdict::Unfit));
+            self.flights.end(&self.key, &flight, Some(Verdict::Value(value)));
+        }
+    }
+
+    /// Those that wait go on alone.
+    pub(super) fn release(mut self) {
+        if let Some(flight) = self.flight.take() {
+            self.flights.end(&self.key, &flight, Some(Verdict::Alone));
         }
     }
 }
 
-impl Drop for Lead {
+impl<T: Clone> Drop for FlightLead<T> {
     fn drop(&mut self) {
         if let Some(flight) = self.flight.take() {
-            end(&self.cache, &self.key, &flight, None);
+            self.flights.end(&self.key, &flight, None);
         }
     }
-}
-
-/// Ends a lead. Without a verdict the next one leads, if one waits.
-fn end(cache: &ResponseCache, key: &Fingerprint, flight: &Arc<Flight>, verdict: Option<Verdict>) {
-    let woken: Vec<Waker> = {
-        let mut shard = cache.shard(key);
-        let mut state = flight.lock();
-        let next = if verdict.is_none() { state.waiting.pop_front() } else { None };
-        if let Some((number, waker)) = next {
-            state.promoted = Some(number);
-            waker.into_iter().collect()
-        } else {
-            shard.flights.remove(key);
-            state.verdict = verdict;
-            mem::take(&mut state.waiting).into_iter().filter_map(|(_, waker)| waker).collect()
-        }
-    };
-    woken.into_iter().for_each(Waker::wake);
 }
 
 /// A request that waits. Dropped, it gives up its place.
-pub(crate) struct Follower {
-    cache: Arc<ResponseCache>,
+pub(super) struct Follower<T: Clone> {
+    flights: Arc<Flights<T>>,
     key: Fingerprint,
-    flight: Arc<Flight>,
+    flight: Arc<Flight<T>>,
     number: u64,
 }
 
-impl Follower {
-    pub(super) fn new(cache: Arc<ResponseCache>, key: Fingerprint, flight: Arc<Flight>, number: u64) -> Self {
-        Self { cache, key, flight, number }
-    }
-}
+impl<T: Clone> Future for Follower<T> {
+    type Output = Landing<T>;
 
-impl Future for Follower {
-    type Output = Turn;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Turn> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Landing<T>> {
         let mut state = self.flight.lock();
         if state.promoted == Some(self.number) {
             state.promoted = None;
-            drop(state);
-            return Poll::Ready(Turn::Lead(Lead::new(self.cache.clone(), self.key, Some(self.flight.clone()))));
+            let (flights, flight) = (self.flights.clone(), Some(self.flight.clone()));
+            return Poll::Ready(Landing::Lead(FlightLead { flights, key: self.key, flight }));
         }
-        match &state.verdict {
-            Some(Verdict::Stored(entry)) => return Poll::Ready(Turn::Hit(entry.clone())),
-            Some(Verdict::Unfit) => return Poll::Ready(Turn::Pass),
+        match state.verdict.clone() {
+            Some(Verdict::Value(value)) => return Poll::Ready(Landing::Value(value)),
+            Some(Verdict::Alone) => return Poll::Ready(Landing::Alone),
             None => {}
         }
         match state.waiting.iter_mut().find(|(number, _)| *number == self.number) {
             Some((_, waker)) => *waker = Some(context.waker().clone()),
-            // It has had its turn.
-            None => return Poll::Ready(Turn::Pass),
+            // It has led, and is polled again.
+            None => return Poll::Ready(Landing::Alone),
         }
         Poll::Pending
     }
 }
 
-impl Drop for Follower {
+impl<T: Clone> Drop for Follower<T> {
     fn drop(&mut self) {
-        let is_promoted = {
+        let was_promoted = {
             let mut state = self.flight.lock();
             state.waiting.retain(|(number, _)| *number != self.number);
-            let is_promoted = state.promoted == Some(self.number);
-            if is_promoted {
+            let was_promoted = state.promoted == Some(self.number);
+            if was_promoted {
                 state.promoted = None;
             }
-            is_promoted
+            was_promoted
         };
-        if is_promoted {
-            end(&self.cache, &self.key, &self.flight, None);
+        if was_promoted {
+            self.flights.end(&self.key, &self.flight, None);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

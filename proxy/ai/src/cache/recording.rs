@@ -4,7 +4,7 @@ use weir_base::{Permit, Time};
 
 use super::{
     entry::{Entry, OVERHEAD_BYTES, Source},
-    flight::Lead,
+    response_cache::Lead,
 };
 
 /// Bytes for which a recording has memory at first. Default 4 KiB, as much as most chats need.
@@ -23,8 +23,8 @@ impl Recording {
     /// In front of the body of a 200. `declared`: its length, if the head says one. `None`: it cannot be stored, and nothing waits for
     /// it any more.
     pub(crate) fn begin(lead: Lead, content_type: &[u8], is_stream: bool, declared: Option<u64>) -> Option<Self> {
-        let fits = declared.is_none_or(|length| length <= lead.cache().settings.response_bytes_max);
-        match lead.cache().no_memory().filter(|_| fits) {
+        let fits = declared.is_none_or(|length| length <= lead.bytes_max());
+        match lead.no_memory().filter(|_| fits) {
             Some(memory) => {
                 Some(Self { lead, content_type: content_type.into(), is_stream, bytes: Vec::new(), memory })
             }
@@ -48,7 +48,7 @@ impl Recording {
     /// Takes a piece of the body. False: it is too long, or there is no memory; it has to be [released](Self::release) then.
     #[must_use = "false: release it"]
     pub(crate) fn push(&mut self, piece: &[u8]) -> bool {
-        let most = self.lead.cache().settings.response_bytes_max;
+        let most = self.lead.bytes_max();
         let length = self.bytes.len() + piece.len();
         if length as u64 > most {
             return false;
@@ -56,7 +56,7 @@ impl Recording {
         if length > self.bytes.capacity() {
             let room = length.next_power_of_two().max(FIRST_BYTES).min(usize::try_from(most).unwrap_or(usize::MAX));
             let memory = self.memory_of(room);
-            if !self.lead.cache().make_room(&mut self.memory, memory, self.lead.key()) {
+            if !self.lead.make_room(&mut self.memory, memory) {
                 return false;
             }
             self.bytes.reserve_exact(room - self.bytes.len());
@@ -77,7 +77,7 @@ impl Recording {
         bytes.shrink_to_fit();
         let memory = memory + (source.model.len() as u64);
         // An empty body had no memory so far.
-        if !lead.cache().make_room(&mut permit, memory, lead.key()) {
+        if !lead.make_room(&mut permit, memory) {
             return lead.release();
         }
         let body = bytes.into();

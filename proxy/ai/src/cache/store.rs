@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -12,12 +11,7 @@ use std::{
 
 use weir_base::{Budget, Permit, Time};
 
-use super::{
-    entry::Entry,
-    fingerprint::Fingerprint,
-    flight::{Flight, Follower, Lead, Turn},
-    settings::CacheSettings,
-};
+use super::{entry::Entry, fingerprint::Fingerprint};
 
 /// Parts with a lock of their own. Default 16: a look takes less than a microsecond, and few workers meet in one part.
 const SHARDS: usize = 16;
@@ -25,9 +19,8 @@ const SHARDS: usize = 16;
 /// Responses that are given up for one that grows. Default 64: the work for one piece of a response stays small.
 const EVICTIONS_MAX: usize = 64;
 
-/// The exact cache of a process. Stored responses and recordings together have at most [`CacheSettings::bytes_max`] of memory.
-pub struct ResponseCache {
-    pub(super) settings: CacheSettings,
+/// Stored responses. They and the recordings have one bound of memory.
+pub(super) struct Store {
     memory: Budget,
     shards: [Mutex<Shard>; SHARDS],
     capacity: AtomicU64,
@@ -52,16 +45,13 @@ pub(crate) struct Freshness {
     pub(crate) age_max: Option<Duration>,
 }
 
-/// A part of the cache.
 #[derive(Default)]
-pub(super) struct Shard {
+struct Shard {
     entries: HashMap<Fingerprint, Slot>,
     /// By their last use.
     order: BTreeMap<u64, Fingerprint>,
     /// Counts uses.
     uses: u64,
-    /// Requests under way whose response may be stored.
-    pub(super) flights: HashMap<Fingerprint, Arc<Flight>>,
 }
 
 struct Slot {
@@ -69,77 +59,42 @@ struct Slot {
     used: u64,
 }
 
-impl ResponseCache {
+impl Store {
     /// An empty one.
-    pub fn new(settings: CacheSettings) -> Arc<Self> {
-        let memory = Budget::new(settings.bytes_max);
+    pub(super) fn new(bytes_max: u64) -> Self {
         let (capacity, expired) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { settings, memory, shards: Default::default(), capacity, expired })
+        Self { memory: Budget::new(bytes_max), shards: Default::default(), capacity, expired }
     }
 
-    /// Time for which a request waits for an equal one.
-    pub(crate) fn wait_max(&self) -> Duration {
-        self.settings.wait_max
-    }
-
-    /// Memory in use: stored responses, those that leave while they are replayed, and recordings.
-    pub fn bytes(&self) -> u64 {
+    /// Memory in use.
+    pub(super) fn bytes(&self) -> u64 {
         self.memory.in_use()
     }
 
-    /// Responses that have left.
-    pub fn evictions(&self) -> Evictions {
+    pub(super) fn evictions(&self) -> Evictions {
         let (capacity, expired) = (&self.capacity, &self.expired);
         Evictions { capacity: capacity.load(Ordering::Relaxed), expired: expired.load(Ordering::Relaxed) }
     }
 
-    /// Looks for a response. Without one the request leads, or follows an equal one.
-    pub(crate) fn look(self: &Arc<Self>, key: Fingerprint, freshness: Freshness, now: Time) -> Turn {
-        let mut old = None;
-        let turn = {
-            let mut shard = self.shard(&key);
-            let age = shard.entries.get(&key).map(|slot| slot.entry.age(now));
-            if age.is_some_and(|age| age >= freshness.ttl) {
-                old = shard.remove(&key);
+    /// The response, if it is fresh. It counts as used now.
+    pub(super) fn find(&self, key: &Fingerprint, freshness: Freshness, now: Time) -> Option<Arc<Entry>> {
+        let expired = {
+            let mut shard = self.lock(key[0].into());
+            let age = shard.entries.get(key)?.entry.age(now);
+            if age < freshness.ttl {
+                let is_young = freshness.age_max.is_none_or(|most| age <= most);
+                return is_young.then(|| shard.touch(key)).flatten();
             }
-            let is_fresh = old.is_none() && age.is_some_and(|age| freshness.age_max.is_none_or(|most| age <= most));
-            match is_fresh.then(|| shard.touch(&key)).flatten() {
-                Some(entry) => Turn::Hit(entry),
-                None => self.enter(&mut shard, key),
-            }
+            shard.remove(key)
         };
-        if old.is_some() {
-            self.expired.fetch_add(1, Ordering::Relaxed);
-        }
-        turn
+        self.expired.fetch_add(expired.is_some().into(), Ordering::Relaxed);
+        None
     }
 
-    /// The way of a request without a response.
-    fn enter(self: &Arc<Self>, shard: &mut Shard, key: Fingerprint) -> Turn {
-        if let Some(flight) = shard.flights.get(&key) {
-            return match flight.join(self.settings.followers_max) {
-                Some(number) => Turn::Follow(Follower::new(self.clone(), key, flight.clone(), number)),
-                None => Turn::Pass,
-            };
-        }
-        let flight = Arc::<Flight>::default();
-        shard.flights.insert(key, flight.clone());
-        Turn::Lead(Lead::new(self.clone(), key, Some(flight)))
-    }
-
-    /// The lead of a request that must not be served from the cache, and whose response may be stored.
-    pub(crate) fn lead_alone(self: &Arc<Self>, key: Fingerprint) -> Lead {
-        Lead::new(self.clone(), key, None)
-    }
-
-    /// The part in which a request is.
-    pub(super) fn shard(&self, key: &Fingerprint) -> MutexGuard<'_, Shard> {
-        self.lock(usize::from(key[0]))
-    }
-
-    fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
-        // No panic leaves a part half changed: each change is a call of a collection.
-        self.shards[number % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    /// Stores a response, in the place of another one.
+    pub(super) fn insert(&self, key: Fingerprint, entry: Arc<Entry>) {
+        let before = self.lock(key[0].into()).insert(key, entry);
+        drop(before);
     }
 
     /// A permit without memory, for a recording.
@@ -149,6 +104,9 @@ impl ResponseCache {
 
     /// Gives a permit so much memory. Responses that were not used for the longest time make room. False: there is none.
     pub(super) fn make_room(&self, permit: &mut Permit, bytes: u64, near: &Fingerprint) -> bool {
+        if bytes > self.memory.limit() {
+            return false;
+        }
         for _ in 0..EVICTIONS_MAX {
             if permit.resize(bytes) {
                 return true;
@@ -160,6 +118,11 @@ impl ResponseCache {
             self.capacity.fetch_add(1, Ordering::Relaxed);
         }
         permit.resize(bytes)
+    }
+
+    fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
+        // No panic leaves a part half changed: each change is a call of a collection.
+        self.shards[number % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -175,7 +138,7 @@ impl Shard {
     }
 
     /// Stores a response. Returns the one in whose place it is.
-    pub(super) fn insert(&mut self, key: Fingerprint, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+    fn insert(&mut self, key: Fingerprint, entry: Arc<Entry>) -> Option<Arc<Entry>> {
         let before = self.remove(&key);
         self.uses += 1;
         self.order.insert(self.uses, key);
@@ -196,12 +159,3 @@ impl Shard {
         self.remove(&key)
     }
 }
-
-impl fmt::Debug for ResponseCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseCache").field("settings", &self.settings).field("bytes", &self.bytes()).finish()
-    }
-}
-
-#[cfg(test)]
-mod tests;

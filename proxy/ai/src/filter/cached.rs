@@ -1,6 +1,6 @@
 //! The part of an exchange in the exact cache: it is served from there, waits for an equal request, or leaves its response there.
 
-use std::{cell::Cell, pin::Pin, rc::Rc, sync::Arc};
+use std::{cell::Cell, rc::Rc, sync::Arc};
 
 use weir_ai_session::{Dialect, Splice, UsageChunk};
 use weir_base::time::turn;
@@ -45,7 +45,7 @@ enum State {
     /// It has no part in it, or no more.
     #[default]
     Off,
-    /// An equal request is under way. Behind the wait its turn is here, unless it has waited for too long.
+    /// An equal request is under way. Behind the wait the turn is here.
     Waits(Rc<Cell<Option<Turn>>>),
     /// Others may wait for its response.
     Leads(Lead),
@@ -70,12 +70,10 @@ impl AiFilter {
         };
         match turn {
             Turn::Hit(entry) => return self.hit(entry),
-            Turn::Follow(follower) => {
-                let (turn, most) = (Rc::<Cell<Option<Turn>>>::default(), self.worker.cache.wait_max());
+            Turn::Follow(wait) => {
+                let turn = Rc::<Cell<Option<Turn>>>::default();
                 self.cache.state = State::Waits(turn.clone());
-                let wait: Pin<Box<dyn Future<Output = ()>>> =
-                    Box::pin(async move { turn.set(weir_engine::timeout(most, follower).await.ok()) });
-                return Ok(OwnResponse::Wait(wait));
+                return Ok(OwnResponse::Wait(Box::pin(async move { turn.set(Some(wait.end().await)) })));
             }
             Turn::Lead(lead) => self.cache.state = State::Leads(lead),
             Turn::Pass => {}
