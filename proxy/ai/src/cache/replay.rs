@@ -37,7 +37,7 @@ impl Replay {
         while !self.rest.is_empty() {
             let bytes = match &mut self.events {
                 None => PIECE_BYTES,
-                // What follows the last event passes, as it did when it came.
+                // Bytes behind the last event pass, as they did when they came.
                 Some(splitter) => match splitter.next(&self.rest) {
                     Ok(Some(unit)) => unit.bytes,
                     Ok(None) | Err(_) => self.rest.len(),
@@ -56,7 +56,7 @@ impl Replay {
         let Some(filter) = &mut self.filter else { return false };
         let mut passed = 0;
         let is_followed = filter.push(event, &mut |bytes| passed += bytes.len()).is_ok();
-        // What it holds is no whole event.
+        // Bytes that it holds are no whole event.
         is_followed && passed == 0 && filter.held_bytes() == 0
     }
 }

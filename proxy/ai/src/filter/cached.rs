@@ -92,7 +92,7 @@ impl AiFilter {
         else {
             return Ok(None);
         };
-        // What its policy refuses learns nothing from the cache, and waits for nothing.
+        // A client that its policy refuses learns nothing from the cache, and waits for nothing.
         let candidate = Candidate { source: self.source, facts, is_free: false };
         judge(worker, self.key.as_deref(), candidate, plan, &self.identity)
             .map_err(|denial| ApiError::of_denial(&denial))?;
