@@ -3,7 +3,7 @@
 mod cached;
 mod response_head;
 
-use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{net::IpAddr, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use weir_ai_session::{Dialect, Splice, UsageChunk};

@@ -23,7 +23,7 @@ impl Recording {
     /// In front of the body of a 200. `declared`: its length, if the head says one. `None`: it cannot be stored, and nothing waits for
     /// it any more.
     pub(crate) fn begin(lead: Lead, content_type: &[u8], is_stream: bool, declared: Option<u64>) -> Option<Self> {
-        let fits = declared.is_none_or(|length| length <= lead.bytes_max());
+        let fits = declared.is_none_or(|length| length <= lead.body_bytes_max());
         match lead.no_memory().filter(|_| fits) {
             Some(memory) => {
                 Some(Self { lead, content_type: content_type.into(), is_stream, bytes: Vec::new(), memory })
@@ -48,7 +48,7 @@ impl Recording {
     /// Takes a piece of the body. False: it is too long, or there is no memory; it has to be [released](Self::release) then.
     #[must_use = "false: release it"]
     pub(crate) fn push(&mut self, piece: &[u8]) -> bool {
-        let most = self.lead.bytes_max();
+        let most = self.lead.body_bytes_max();
         let length = self.bytes.len() + piece.len();
         if length as u64 > most {
             return false;

@@ -89,7 +89,7 @@ pub(crate) struct Lead {
 
 impl Lead {
     /// The longest body that is stored.
-    pub(super) fn bytes_max(&self) -> u64 {
+    pub(super) fn body_bytes_max(&self) -> u64 {
         self.cache.settings.response_bytes_max
     }
 

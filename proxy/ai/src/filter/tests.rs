@@ -1,5 +1,7 @@
 //! One exchange, by hand.
 
+use std::time::Duration;
+
 use weir_analysis::ai::{Endpoint, read};
 use weir_spend::{
     Denial,
