@@ -7,7 +7,7 @@ use crate::snapshot::Snapshot;
 
 /// Keys whose change takes effect only at the next start, or tables of such keys: threads, the memory of requests, the access log and
 /// the journal of budgets are laid out once, and the admin server must stay reachable where it is.
-const RESTART: [&str; 11] = [
+const RESTART: [&str; 12] = [
     "runtime",
     "admin.bind",
     "telemetry.log_format",
@@ -19,6 +19,7 @@ const RESTART: [&str; 11] = [
     "telemetry.keys",
     "telemetry.slow_log",
     "ai.state",
+    "ai.recent_requests",
 ];
 
 /// The part of a telemetry level that takes effect only at the next start, if it changes to or from `off`.

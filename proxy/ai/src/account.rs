@@ -155,7 +155,7 @@ impl Identity {
         UsageRecord { time, day, charged, price_version, flags, ..self.record() }.write(out);
     }
 
-    fn record(&self) -> UsageRecord<'_> {
+    pub(crate) fn record(&self) -> UsageRecord<'_> {
         UsageRecord {
             request: &self.request,
             key: self.key.as_deref(),

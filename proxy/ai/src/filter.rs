@@ -5,7 +5,7 @@ use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 use bytes::Bytes;
 use weir_ai_session::{Dialect, Splice, UsageChunk};
 use weir_analysis::ai::{BodyReader, Facts, Wanted};
-use weir_base::time::turn;
+use weir_base::{connection::ConnectionEntry, time::turn};
 use weir_http::filter::{
     AfterFailure, BodyAborted, BodyChange, BrokenEnd, Caller, CompletionStatus, Deadlines, ExchangeSummary,
     ExchangeTiming, FailedAttempt, HttpFilter, Inspect, ReplacedResponse, RequestChoice, SeenBody,
@@ -19,6 +19,7 @@ use weir_spend::{Amount, keys::Key, rate::duration_text};
 use crate::{
     account::{Bill, Ending, Identity, first_token},
     admission::{Admitted, Candidate, Clocks, admit, key, served, source},
+    connection::OpenRequest,
     credentials,
     error::{ApiError, ErrorForm, formatted},
     metrics::{Completed, Treatment},
@@ -39,24 +40,27 @@ const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, 
 
 /// The filter of one exchange.
 pub(crate) struct AiFilter {
-    worker: Rc<Worker>,
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) connection: Option<OpenRequest>,
     form: ErrorForm,
     source: IpAddr,
     surface: Surface,
-    key: Option<Arc<Key>>,
-    identity: Identity,
+    pub(crate) key: Option<Arc<Key>>,
+    pub(crate) identity: Identity,
     /// The response to the head alone, in place of one of a provider.
     own: Option<WholeResponse>,
     /// Reads the body, until its end.
     reader: Option<BodyReader>,
     body_bytes: u64,
     /// The body, and the targets that follow from it.
-    planned: Option<(Facts, Plan)>,
+    pub(crate) planned: Option<(Facts, Plan)>,
     admitted: Option<Admitted>,
     /// Attempts at providers.
-    tries: u32,
+    pub(crate) tries: u32,
     /// The last one.
-    provider: Option<Arc<Provider>>,
+    pub(crate) provider: Option<Arc<Provider>>,
+    /// The reason for which the gateway has refused the request.
+    pub(crate) refused: Option<&'static str>,
     /// The status of the last attempt that failed.
     failed: Option<u16>,
     chunk: UsageChunk,
@@ -72,6 +76,7 @@ impl AiFilter {
     pub(crate) fn new(worker: Rc<Worker>, head: &RequestHead, source: IpAddr) -> Self {
         Self {
             worker,
+            connection: None,
             form: ErrorForm::of_path(std::str::from_utf8(head.target()).unwrap_or_default()),
             source,
             surface: Surface::Unknown,
@@ -84,6 +89,7 @@ impl AiFilter {
             admitted: None,
             tries: 0,
             provider: None,
+            refused: None,
             failed: None,
             chunk: UsageChunk::Forward,
             translation: None,
@@ -181,6 +187,7 @@ impl AiFilter {
             plan.targets.truncate(1);
         }
         self.planned = Some((facts, plan));
+        self.show_on_connection();
         Ok(())
     }
 
@@ -273,6 +280,7 @@ impl AiFilter {
     /// Counts a refusal, and gives its response.
     fn refusal(&mut self, error: &ApiError) -> WholeResponse {
         self.worker.metrics.denied(error.reason, Treatment::Refused);
+        self.refused = Some(error.reason);
         error.response(self.form)
     }
 
@@ -327,7 +335,9 @@ impl AiFilter {
         let charged = Amount { tokens: bill.tokens.total(), money: cost.money };
         let time = unix_time();
         admitted.reservation.settle(charged, turn::now(), |day, out| {
+            let begin = out.len();
             self.identity.write(&ending, &bill, (charged, prices.version()), (time, day), out);
+            self.remember(&out[begin..]);
         });
         let completed = Completed {
             tokens: bill.tokens,
@@ -363,6 +373,10 @@ fn body_change(splice: Splice) -> BodyChange {
 }
 
 impl HttpFilter for AiFilter {
+    fn enter_connection(&mut self, connection: &Arc<ConnectionEntry>) {
+        self.connection = Some(OpenRequest::new(connection));
+    }
+
     fn inspect(&mut self, head: &RequestHead, caller: &Caller) -> Inspect {
         let id = caller.request_id.as_deref().unwrap_or_default();
         self.identity.request = String::from_utf8_lossy(id).into_owned();
@@ -490,9 +504,12 @@ impl HttpFilter for AiFilter {
     }
 
     fn on_complete(&mut self, summary: &ExchangeSummary<'_>) {
+        if self.admitted.is_none() {
+            self.remember_refused(summary);
+        }
         self.settle(summary);
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -11,6 +11,7 @@ use crate::{
     http,
     metrics::Metrics,
     settings::{AiListenerSettings, Provider},
+    share::WorkerShare,
     worker::{Filters, Worker},
 };
 
@@ -25,29 +26,30 @@ pub struct AiUpstream {
 /// One listener on one worker.
 pub struct Service {
     http: Rc<weir_http::Service>,
-    meter: Meter,
+    accounts: (Meter, WorkerShare),
     metrics: Rc<Metrics>,
 }
 
 impl Service {
-    /// A listener with its settings, and their upstreams in their order. `meter`: admission on this worker.
+    /// A listener with its settings, and their upstreams in their order. `accounts`: admission on this worker, and the state that its
+    /// listeners share.
     pub fn new(
         core: CoreShare,
         listener: ListenerSettings,
         settings: AiListenerSettings,
         upstreams: Vec<AiUpstream>,
-        meter: Meter,
+        accounts: (Meter, WorkerShare),
     ) -> Rc<Self> {
         let metrics = Rc::new(Metrics::new(&core.metrics, &listener.name));
-        let (http, upstreams, filters) = parts(settings, upstreams, &meter, &metrics);
+        let (http, upstreams, filters) = parts(&listener.name, settings, upstreams, &accounts, &metrics);
         let http = weir_http::Service::filtered(core, listener, http, upstreams, Some(filters));
-        Rc::new(Self { http, meter, metrics })
+        Rc::new(Self { http, accounts, metrics })
     }
 
     /// New settings; they hold from the next request of each connection on. Requests under way keep their key, their reservation
     /// and their targets.
     pub fn update(&self, listener: ListenerSettings, settings: AiListenerSettings, upstreams: Vec<AiUpstream>) {
-        let (http, upstreams, filters) = parts(settings, upstreams, &self.meter, &self.metrics);
+        let (http, upstreams, filters) = parts(&listener.name, settings, upstreams, &self.accounts, &self.metrics);
         self.http.update_filtered(listener, http, upstreams, Some(filters));
     }
 }
@@ -55,11 +57,17 @@ impl Service {
 type Parts = (weir_http::settings::HttpListenerSettings, Vec<Rc<HttpUpstream>>, Rc<dyn FilterFactory>);
 
 /// The parts of the HTTP listener.
-fn parts(settings: AiListenerSettings, upstreams: Vec<AiUpstream>, meter: &Meter, metrics: &Rc<Metrics>) -> Parts {
+fn parts(
+    listener: &Arc<str>,
+    settings: AiListenerSettings,
+    upstreams: Vec<AiUpstream>,
+    accounts: &(Meter, WorkerShare),
+    metrics: &Rc<Metrics>,
+) -> Parts {
     let http = http::settings(&settings);
     let (upstreams, providers) = upstreams.into_iter().map(|one| (one.http, one.provider)).unzip();
     let seed = Time::now().as_nanos();
-    let worker = Worker::new(settings, providers, meter.clone(), metrics.clone(), seed);
+    let worker = Worker::new(listener.clone(), settings, providers, accounts.clone(), metrics.clone(), seed);
     (http, upstreams, Rc::new(Filters(Rc::new(worker))))
 }
 

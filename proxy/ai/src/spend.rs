@@ -2,6 +2,7 @@
 
 use std::{
     fmt, io,
+    rc::Rc,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -9,11 +10,12 @@ use std::{
 use weir_spend::{
     budget::Ledger,
     journal::{Journal, JournalError, JournalSettings, JournalWriter},
+    keys::IssuedKeys,
     meter::Meter,
     usage::UsageSettings,
 };
 
-use crate::settings::SpendSettings;
+use crate::{recent::RecentRequests, settings::SpendSettings, share::WorkerShare};
 
 /// The file of the usage log, in the directory of the state.
 const USAGE_LOG: &str = "usage.log";
@@ -23,6 +25,9 @@ const USAGE_LOG: &str = "usage.log";
 pub struct Spend {
     ledger: Ledger,
     journal: Option<(Journal, Vec<Arc<JournalWriter>>)>,
+    issued: Arc<IssuedKeys>,
+    /// Requests that each worker remembers.
+    recent_requests: usize,
 }
 
 impl Spend {
@@ -31,9 +36,14 @@ impl Spend {
     /// # Errors
     /// The directory cannot be used: another process has it, or what was used is not known.
     pub fn open(settings: &SpendSettings, workers: usize) -> Result<Self, SpendError> {
-        let Some(state) = &settings.state else { return Ok(Self { ledger: Ledger::default(), journal: None }) };
+        let recent_requests = settings.recent_requests.div_ceil(workers.max(1));
+        let issued = |state| IssuedKeys::open(state).map(Arc::new).map_err(|error| SpendError(error.into()));
+        let Some(state) = &settings.state else {
+            return Ok(Self { ledger: Ledger::default(), journal: None, issued: issued(None)?, recent_requests });
+        };
         let usage = Some(UsageSettings::new(state.join(USAGE_LOG)));
         std::fs::create_dir_all(state).map_err(|error| SpendError(error.into()))?;
+        let keys = state.as_path();
         let settings = JournalSettings { usage, ..JournalSettings::new(state.join("journal")) };
         let (journal, recovery) = Journal::open(settings, unix_time().as_secs()).map_err(SpendError)?;
         if recovery.crashed > 0 || recovery.restored_lines > 0 || recovery.damage.is_unexpected() {
@@ -47,13 +57,30 @@ impl Spend {
         let writer = |worker| journal.writer(u16::try_from(worker).unwrap_or(u16::MAX));
         let writers =
             (0..workers).map(writer).collect::<io::Result<Vec<_>>>().map_err(|error| SpendError(error.into()))?;
-        Ok(Self { ledger: recovery.ledger, journal: Some((journal, writers)) })
+        // The lock of the journal holds for the file of the keys, too.
+        let issued = issued(Some(keys))?;
+        Ok(Self { ledger: recovery.ledger, journal: Some((journal, writers)), issued, recent_requests })
     }
 
     /// Admission on a worker.
     pub fn meter(&self, worker: usize) -> Meter {
         let writer = self.journal.as_ref().and_then(|(_, writers)| writers.get(worker).cloned());
         Meter::new(self.ledger.clone(), writer)
+    }
+
+    /// The accounts of the process.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The keys that the admin API has issued.
+    pub fn issued(&self) -> &IssuedKeys {
+        &self.issued
+    }
+
+    /// The state that the listeners of a worker share. Called once for each worker.
+    pub fn share(&self) -> WorkerShare {
+        WorkerShare { issued: self.issued.clone(), recent: Rc::new(RecentRequests::new(self.recent_requests)) }
     }
 
     /// The journal or the usage log takes no records. `None`: there is no journal.

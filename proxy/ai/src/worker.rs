@@ -5,12 +5,14 @@ use std::{cell::RefCell, fmt, rc::Rc, sync::Arc, time::Duration};
 use weir_base::{Rng, Time, time::turn};
 use weir_http::filter::{Caller, FilterFactory, HttpFilter};
 use weir_http_codec::RequestHead;
-use weir_spend::{keys::KeyRing, meter::Meter};
+use weir_spend::meter::Meter;
 
 use crate::{
     filter::AiFilter,
     metrics::Metrics,
-    settings::{AiListenerSettings, KeyMode, Provider},
+    ring::ListenerRing,
+    settings::{AiListenerSettings, Provider},
+    share::WorkerShare,
 };
 
 /// The label of every model of a listener whose configuration names none.
@@ -21,12 +23,14 @@ const COOLING_MAX: Duration = Duration::from_secs(120);
 
 /// A listener with its settings, on one worker.
 pub(crate) struct Worker {
+    pub(crate) listener: Arc<str>,
     pub(crate) settings: AiListenerSettings,
     /// In the order of [`AiListenerSettings::upstreams`].
     pub(crate) providers: Vec<Arc<Provider>>,
     /// `None`: clients need no key.
-    pub(crate) ring: Option<Arc<KeyRing>>,
+    pub(crate) ring: Option<ListenerRing>,
     pub(crate) meter: Meter,
+    pub(crate) share: WorkerShare,
     pub(crate) metrics: Rc<Metrics>,
     rng: RefCell<Rng>,
     /// Until when each upstream comes last.
@@ -35,15 +39,17 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(
+        listener: Arc<str>,
         settings: AiListenerSettings,
         providers: Vec<Arc<Provider>>,
-        meter: Meter,
+        (meter, share): (Meter, WorkerShare),
         metrics: Rc<Metrics>,
         seed: u64,
     ) -> Self {
-        let ring = (settings.key_mode == KeyMode::Required).then(|| settings.ring(meter.ledger()));
+        let ring = settings.ring(&listener, meter.ledger(), &share.issued);
         let cooling = RefCell::new(vec![Time::ZERO; providers.len()]);
-        Self { settings, providers, ring, meter, metrics, rng: RefCell::new(Rng::new(seed)), cooling }
+        let rng = RefCell::new(Rng::new(seed));
+        Self { listener, settings, providers, ring, meter, share, metrics, rng, cooling }
     }
 
     /// A uniform number, for the choice among targets.

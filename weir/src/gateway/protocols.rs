@@ -40,8 +40,8 @@ impl ProcessProtocols {
         let seed = Time::now().as_nanos() ^ (worker as u64) << 48;
         let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker, seed));
         let redis = RedisShare { waiting: Rc::default(), insight };
-        let meter = self.spend.meter(worker);
-        WorkerProtocols { worker, redis, postgres: Rc::default(), cancels: self.cancels, meter }
+        let (meter, ai) = (self.spend.meter(worker), self.spend.share());
+        WorkerProtocols { worker, redis, postgres: Rc::default(), cancels: self.cancels, meter, ai }
     }
 }
 
@@ -54,6 +54,8 @@ pub struct WorkerProtocols {
     pub cancels: CancelRelay,
     /// Admission by the budgets of the process.
     pub meter: Meter,
+    /// Issued keys and recent requests of AI listeners.
+    pub ai: weir_ai::WorkerShare,
 }
 
 /// The state that the workers share of one listener, in the form of its protocol.

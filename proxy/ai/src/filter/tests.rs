@@ -4,7 +4,7 @@ use weir_analysis::ai::{Endpoint, read};
 use weir_spend::{
     Denial,
     budget::{Budgets, Ledger},
-    keys::{KeyHash, KeySecret, KeySettings},
+    keys::{IssuedKeys, KeyHash, KeySecret, KeySettings},
     meter::Meter,
     policy::Policy,
 };
@@ -13,13 +13,23 @@ use weir_telemetry::Registry;
 use super::*;
 use crate::{
     metrics::Metrics,
+    recent::RecentRequests,
     settings::{AiListenerSettings, KeyMode},
+    share::WorkerShare,
 };
 
 const KEY: &[u8] = b"sk-weir-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// A listener with a key whose budget has room for one request.
 fn worker() -> Rc<Worker> {
+    let metrics = Rc::new(Metrics::new(&Registry::new().core(0), "test"));
+    let issued = IssuedKeys::open(None).expect("no file").into();
+    let share = WorkerShare { issued, recent: Rc::new(RecentRequests::new(10)) };
+    let accounts = (Meter::new(Ledger::default(), None), share);
+    Rc::new(Worker::new("test".into(), with_key(), Vec::new(), accounts, metrics, 1))
+}
+
+fn with_key() -> AiListenerSettings {
     let budgets = Budgets { day_tokens: Some(150), ..Budgets::default() };
     let key = KeySettings {
         name: "team".into(),
@@ -30,9 +40,14 @@ fn worker() -> Rc<Worker> {
         team: None,
         organization: None,
     };
-    let settings = AiListenerSettings {
-        key_mode: KeyMode::Required,
-        keys: Arc::new([key]),
+    AiListenerSettings { key_mode: KeyMode::Required, keys: Arc::new([key]), ..settings() }
+}
+
+/// Settings without keys.
+pub(crate) fn settings() -> AiListenerSettings {
+    AiListenerSettings {
+        key_mode: KeyMode::None,
+        keys: Arc::new([]),
         models: Arc::new([]),
         prices: Arc::default(),
         upstreams: vec!["a".into()],
@@ -43,9 +58,7 @@ fn worker() -> Rc<Worker> {
         reserved_output_tokens: 100,
         refuses_web_pages: false,
         ring: Default::default(),
-    };
-    let metrics = Rc::new(Metrics::new(&Registry::new().core(0), "test"));
-    Rc::new(Worker::new(settings, Vec::new(), Meter::new(Ledger::default(), None), metrics, 1))
+    }
 }
 
 /// Admits a request of the key.
@@ -60,12 +73,24 @@ fn admitted(worker: &Worker) -> Result<(Admitted, Facts, Plan), Denial> {
     Ok((admitted, facts, plan))
 }
 
+#[test]
+fn a_request_that_is_over_is_remembered_with_its_line() {
+    let worker = worker();
+    ends(&worker, CompletionStatus::ClientGone, "client_gone");
+    let all = worker.share.recent.all();
+    let [request] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((&*request.listener, request.operation, request.is_stream), ("test", "chat", false));
+    let line: serde_json::Value = serde_json::from_slice(&request.line).expect("JSON");
+    assert_eq!((&line["status"], &line["tries"]), (&0.into(), &1.into()));
+}
+
 /// The filter of an admitted request, whose exchange ends like this.
 fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
     let (admitted, facts, plan) = self::admitted(worker).expect("room");
     let source = IpAddr::from([127, 0, 0, 1]);
     let mut filter = AiFilter {
         worker: worker.clone(),
+        connection: None,
         form: ErrorForm::OpenAi,
         source,
         surface: Surface::Body(Endpoint::Chat),
@@ -78,6 +103,7 @@ fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
         admitted: Some(admitted),
         tries: 1,
         provider: None,
+        refused: None,
         failed: None,
         chunk: UsageChunk::Forward,
         translation: None,

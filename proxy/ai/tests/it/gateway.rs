@@ -86,15 +86,16 @@ pub fn start_with(
     state: Option<&Path>,
     change: impl FnOnce(&mut Setup),
 ) -> Gateway {
-    let spend = Spend::open(&SpendSettings { state: state.map(Into::into) }, 1).expect("a journal");
+    let spend =
+        Spend::open(&SpendSettings { state: state.map(Into::into), ..SpendSettings::default() }, 1).expect("a journal");
     let mut setup = Setup::of(Vec::new());
     setup.make = Some(Box::new(move |core, listener, _, upstreams| {
         let providers = providers.into_iter().map(Arc::new);
         let upstreams = upstreams.into_iter().zip(providers).map(|(http, provider)| AiUpstream { http, provider });
-        let meter = spend.meter(0);
+        let accounts = (spend.meter(0), spend.share());
         // The journal lives as long as the worker.
         std::mem::forget(spend);
-        Service::new(core.clone(), listener, settings, upstreams.collect(), meter)
+        Service::new(core.clone(), listener, settings, upstreams.collect(), accounts)
     }));
     change(&mut setup);
     Gateway::start(setup)

@@ -21,8 +21,9 @@ impl Protocol for Ai {
     }
 
     fn service(of: ListenerParts<'_>, own: &AiListenerSettings) -> Option<Rc<dyn Service>> {
-        let (upstreams, meter) = (all(of.upstreams, own)?, of.protocols.meter.clone());
-        Some(weir_ai::Service::new(of.core.clone(), of.settings, own.clone(), upstreams, meter))
+        let upstreams = all(of.upstreams, own)?;
+        let accounts = (of.protocols.meter.clone(), of.protocols.ai.clone());
+        Some(weir_ai::Service::new(of.core.clone(), of.settings, own.clone(), upstreams, accounts))
     }
 
     fn update(

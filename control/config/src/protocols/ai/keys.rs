@@ -46,9 +46,14 @@ section! {
 section! {
     /// Budgets and usage of all AI listeners. Keys of the same name in several listeners share their budgets.
     pub(crate) struct AiSection {
-        /// Directory of the journal of budgets, and of `usage.log` with a line per request; an absolute path. One process has it, so a
-        /// binary upgrade (SIGUSR2) is refused while requests need it. Absent: budgets end with the process, and there is no usage log.
+        /// Directory of the journal of budgets, of `usage.log` with a line per request, and of `keys.json` with the keys that the admin API
+        /// issues; an absolute path. One process has it, so a
+        /// binary upgrade (SIGUSR2) is refused while requests need it. Absent: budgets end with the process, there is no usage log, and no key can be
+        /// issued.
         optional state: LongWord;
+        /// Requests that the process remembers for `/api/v1/ai/requests`, with what the usage log says of them; at most 1 KiB each on
+        /// average. 0: none.
+        default recent_requests: u32 = ai::RECENT_REQUESTS as u32 => 0..=ai::RECENT_REQUESTS_MAX as u32;
     }
 }
 
