@@ -63,7 +63,7 @@ pub enum KeysCommand {
     Delete(Named),
 }
 
-/// A gateway, and the form of what is printed.
+// A gateway, and the form of what is printed. A doc comment of flattened flags would take the place of that of their command.
 #[derive(Debug, Args)]
 pub struct At {
     /// URL of the admin address [default: http://127.0.0.1:9900].
@@ -79,7 +79,7 @@ pub struct At {
     json: bool,
 }
 
-/// A key of a gateway.
+// A key of a gateway.
 #[derive(Debug, Args)]
 pub struct Named {
     /// The name of the key.
@@ -89,7 +89,7 @@ pub struct Named {
     at: At,
 }
 
-/// See [`KeysCommand::New`].
+// See `KeysCommand::New`.
 #[derive(Debug, Args)]
 pub struct NewArgs {
     #[command(flatten)]
@@ -106,7 +106,7 @@ pub struct NewArgs {
     policy: PolicyFlags,
 }
 
-/// See [`KeysCommand::Update`].
+// See `KeysCommand::Update`.
 #[derive(Debug, Args)]
 pub struct UpdateArgs {
     #[command(flatten)]
@@ -119,7 +119,7 @@ pub struct UpdateArgs {
     policy: PolicyFlags,
 }
 
-/// See [`KeysCommand::Rotate`].
+// See `KeysCommand::Rotate`.
 #[derive(Debug, Args)]
 pub struct RotateArgs {
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 use std::{
     fmt, io,
+    path::Path,
     rc::Rc,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -37,13 +38,13 @@ impl Spend {
     /// The directory cannot be used: another process has it, or what was used is not known.
     pub fn open(settings: &SpendSettings, workers: usize) -> Result<Self, SpendError> {
         let recent_requests = settings.recent_requests.div_ceil(workers.max(1));
-        let issued = |state| IssuedKeys::open(state).map(Arc::new).map_err(|error| SpendError(error.into()));
+        let issued =
+            |state: Option<&Path>| IssuedKeys::open(state).map(Arc::new).map_err(|error| SpendError(error.into()));
         let Some(state) = &settings.state else {
             return Ok(Self { ledger: Ledger::default(), journal: None, issued: issued(None)?, recent_requests });
         };
         let usage = Some(UsageSettings::new(state.join(USAGE_LOG)));
         std::fs::create_dir_all(state).map_err(|error| SpendError(error.into()))?;
-        let keys = state.as_path();
         let settings = JournalSettings { usage, ..JournalSettings::new(state.join("journal")) };
         let (journal, recovery) = Journal::open(settings, unix_time().as_secs()).map_err(SpendError)?;
         if recovery.crashed > 0 || recovery.restored_lines > 0 || recovery.damage.is_unexpected() {
@@ -58,7 +59,7 @@ impl Spend {
         let writers =
             (0..workers).map(writer).collect::<io::Result<Vec<_>>>().map_err(|error| SpendError(error.into()))?;
         // The lock of the journal holds for the file of the keys, too.
-        let issued = issued(Some(keys))?;
+        let issued = issued(Some(state))?;
         Ok(Self { ledger: recovery.ledger, journal: Some((journal, writers)), issued, recent_requests })
     }
 

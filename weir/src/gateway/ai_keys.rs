@@ -85,10 +85,10 @@ impl Gateway {
                 document(request, &snapshot).and_then(|document| issued.issue(&name, &document, now).map(with_text))
             }
             AiKeyOrder::Change { name, patch } => {
-                check_listener(patch.get("listener").and_then(Value::as_str), &snapshot)
-                    .map_err(IssueError::from)
-                    .and_then(|()| issued.patch(&name, patch))
-                    .map(|key| (key, None))
+                let listener = patch.get("listener").and_then(Value::as_str);
+                let checked = listener.map_or(Ok(()), |listener| check_listener(Some(listener), &snapshot));
+                let changed = checked.map_err(IssueError::from).and_then(|()| issued.patch(&name, patch));
+                changed.map(|key| (key, None))
             }
             AiKeyOrder::Rotate { name, rotation } => {
                 let until = rotation.old_until.as_deref().map(|text| utc(text, "old_until")).transpose();
@@ -214,9 +214,8 @@ fn usage(key: &KeySettings, account: &Account, now: Time, unix: u64) -> AiKeyUsa
 }
 
 /// The document of a request.
-fn document(mut request: AiKeyRequest, snapshot: &Snapshot) -> Result<KeyDocument, IssueError> {
+fn document(request: AiKeyRequest, snapshot: &Snapshot) -> Result<KeyDocument, IssueError> {
     check_listener(request.listener.as_deref(), snapshot)?;
-    request.name.clear();
     let Ok(Value::Object(mut members)) = serde_json::to_value(request) else {
         return Err(DocumentError::Shape("it is no object".to_owned()).into());
     };

@@ -7,7 +7,7 @@ use weir_admin::status::{AiKeyChange, AiKeyPolicy};
 
 use super::from_now;
 
-/// Listener and end of a key.
+// Listener and end of a key.
 #[derive(Debug, Default, Args)]
 pub struct TermFlags {
     /// The listener that takes the key [default: each one with keys = "required"].
@@ -44,7 +44,7 @@ impl TermFlags {
     }
 }
 
-/// The limits of a key.
+// The limits of a key.
 #[derive(Debug, Default, Args)]
 pub struct PolicyFlags {
     /// Models that it may use, by the names of clients, separated by commas; `*` is any text.

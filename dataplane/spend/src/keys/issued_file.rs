@@ -145,9 +145,10 @@ pub(super) fn write(path: &Path, keys: &BTreeMap<Arc<str>, IssuedKey>) -> io::Re
     let bytes = serde_json::to_vec(&document)?;
     let new = path.with_extension("json.new");
     // One that a process has left may be of another mode.
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    if let Err(error) = fs::remove_file(&new)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
     }
     let mut file = OpenOptions::new().create_new(true).write(true).mode(MODE).open(&new)?;
     file.write_all(&bytes)?;
