@@ -121,7 +121,7 @@ fn key(table: &KeySection, path: &str, reader: &mut Reader<'_>) -> Option<KeySet
 /// A hash that is good until a time; one that cannot be is reported.
 fn secret(written: &At<Word>, until: Option<u64>, path: &str, key: &str, reader: &mut Reader<'_>) -> Option<KeySecret> {
     let Some(hash) = KeyHash::from_hex(&written.value.0) else {
-        let help = "write the 64 digits that weir keys new has printed";
+        let help = "write the 64 digits that weir keys new NAME --offline has printed";
         error_at(written, path, key, "is no SHA-256", help, reader);
         return None;
     };

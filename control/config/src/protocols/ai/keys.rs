@@ -47,9 +47,8 @@ section! {
     /// Budgets and usage of all AI listeners. Keys of the same name in several listeners share their budgets.
     pub(crate) struct AiSection {
         /// Directory of the journal of budgets, of `usage.log` with a line per request, and of `keys.json` with the keys that the admin API
-        /// issues; an absolute path. One process has it, so a
-        /// binary upgrade (SIGUSR2) is refused while requests need it. Absent: budgets end with the process, there is no usage log, and no key can be
-        /// issued.
+        /// issues; an absolute path. One process has it, so a binary upgrade (SIGUSR2) is refused while requests need it. Absent: budgets
+        /// end with the process, there is no usage log, and no key can be issued.
         optional state: LongWord;
         /// Requests that the process remembers for `/api/v1/ai/requests`, with what the usage log says of them; at most 1 KiB each on
         /// average. 0: none.
@@ -94,7 +93,8 @@ section! {
     pub(crate) struct KeySection [name = name] {
         /// Unique in the listener; in the usage log, and the name of its budgets: another `sha256` keeps them.
         required name: Name;
-        /// SHA-256 of the key in hexadecimal, as `weir keys new NAME` prints it. A key is `sk-weir-` and 43 letters, digits, `-` or `_`.
+        /// SHA-256 of the key in hexadecimal, as `weir keys new NAME --offline` prints it. A key is `sk-weir-` and 43 letters, digits, `-`
+        /// or `_`.
         required sha256: Word;
         /// SHA-256 of the key before, which is good until `old_until`.
         optional old_sha256: Word;
