@@ -9,8 +9,9 @@ use std::{
 };
 
 use weir_spend::{
+    Denial,
     budget::Ledger,
-    keys::{IssuedKeys, KeyRing},
+    keys::{IssuedKeys, Key, KeyRing},
 };
 
 use crate::settings::{AiListenerSettings, KeyMode};
@@ -72,15 +73,19 @@ pub(crate) struct ListenerRing {
 }
 
 impl ListenerRing {
-    /// The latest one. Costs one load of an atomic unless the keys have changed.
-    pub(crate) fn latest(&self) -> Arc<KeyRing> {
-        let version = self.shared.0.version.load(Ordering::Acquire);
-        if version != self.seen.get() {
-            let latest = self.shared.0.ring.lock().unwrap_or_else(PoisonError::into_inner);
-            self.seen.set(self.shared.0.version.load(Ordering::Acquire));
-            self.ring.replace(latest.clone().unwrap_or_default());
+    /// The key that a client has sent, by the latest snapshot. Besides the look-up it costs one load of an atomic, unless the keys have
+    /// changed.
+    ///
+    /// # Errors
+    /// It may not be used.
+    pub(crate) fn find(&self, sent: &[u8], unix_seconds: u64) -> Result<Arc<Key>, Denial> {
+        let latest = &self.shared.0;
+        if latest.version.load(Ordering::Acquire) != self.seen.get() {
+            let ring = latest.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            self.seen.set(latest.version.load(Ordering::Acquire));
+            self.ring.replace(ring.clone().unwrap_or_default());
         }
-        self.ring.borrow().clone()
+        self.ring.borrow().find(sent, unix_seconds).cloned()
     }
 }
 
@@ -100,7 +105,7 @@ mod tests {
         let rings = [(); 2].map(|()| settings.ring("ai", &ledger, &issued).expect("keys are needed"));
         let open = KeyDocument::read(Map::new()).expect("a key");
         let (_, new) = issued.issue("a", &open, 0).expect("a key");
-        let is_good = |ring: &ListenerRing| ring.latest().find(new.text.expose(), 0).is_ok();
+        let is_good = |ring: &ListenerRing| ring.find(new.text.expose(), 0).is_ok();
         assert!(!rings.iter().any(is_good), "it is not shown yet");
         settings.renew_keys("ai", &ledger, &issued);
         assert!(rings.iter().all(is_good));
@@ -109,7 +114,8 @@ mod tests {
         settings.renew_keys("ai", &ledger, &issued);
         assert!(!rings.iter().any(is_good));
         let after_reload = AiListenerSettings { ring: SharedRing::default(), ..settings };
-        assert_eq!(after_reload.ring("ai", &ledger, &issued).expect("keys").latest().keys().len(), 1);
+        let found = after_reload.ring("ai", &ledger, &issued).expect("keys").find(new.text.expose(), 0);
+        assert_eq!(found.err(), Some(Denial::DisabledKey), "it is there, and disabled");
         let none = AiListenerSettings { key_mode: KeyMode::None, ..after_reload };
         assert!(none.ring("ai", &ledger, &issued).is_none());
     }
