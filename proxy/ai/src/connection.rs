@@ -5,8 +5,6 @@ use std::sync::{Arc, atomic::Ordering};
 use weir_base::{connection::ConnectionEntry, time::turn};
 use weir_spend::usage::record::TEXT_BYTES_MAX;
 
-use crate::filter::AiFilter;
-
 /// A request under way on a connection, which counts it until this is dropped.
 pub(crate) struct OpenRequest(Arc<ConnectionEntry>);
 
@@ -16,6 +14,12 @@ impl OpenRequest {
         connection.active_at.store(turn::now().as_nanos(), Ordering::Relaxed);
         Self(connection.clone())
     }
+
+    /// Shows the facts of the request on its connection. With HTTP/2 the last one shows.
+    pub(crate) fn show(&self, key: Option<&str>, model: &str, is_stream: bool) {
+        let model = &model[..model.floor_char_boundary(TEXT_BYTES_MAX)];
+        show(&self.0, key.unwrap_or_default(), model, is_stream);
+    }
 }
 
 impl Drop for OpenRequest {
@@ -24,19 +28,8 @@ impl Drop for OpenRequest {
     }
 }
 
-impl AiFilter {
-    /// Shows the request on its connection, once its facts are known. With HTTP/2 the last one shows.
-    pub(crate) fn show_on_connection(&self) {
-        let Some(OpenRequest(entry)) = &self.connection else { return };
-        let model = &self.identity.model;
-        let model = &model[..model.floor_char_boundary(TEXT_BYTES_MAX)];
-        let is_stream = self.planned.as_ref().map(|(facts, _)| facts.options.is_stream());
-        show(entry, self.identity.key.as_deref().unwrap_or_default(), model, is_stream);
-    }
-}
-
 /// Most requests of a connection are alike: nothing is allocated for them.
-fn show(entry: &Arc<ConnectionEntry>, key: &str, model: &str, is_stream: Option<bool>) {
+fn show(entry: &ConnectionEntry, key: &str, model: &str, is_stream: bool) {
     let mut details = entry.details();
     let details = &mut *details;
     for (place, text) in [(&mut details.user, key), (&mut details.model, model)] {
@@ -44,7 +37,7 @@ fn show(entry: &Arc<ConnectionEntry>, key: &str, model: &str, is_stream: Option<
             text.clone_into(place);
         }
     }
-    details.is_stream = is_stream;
+    details.is_stream = Some(is_stream);
 }
 
 #[cfg(test)]
@@ -60,8 +53,8 @@ mod tests {
         assert_eq!(entry.in_flight.load(Ordering::Relaxed), 2);
         drop(both);
         assert_eq!(entry.in_flight.load(Ordering::Relaxed), 0);
-        show(&entry, "team", "m", Some(true));
-        show(&entry, "team", "other", Some(false));
+        show(&entry, "team", "m", true);
+        show(&entry, "team", "other", false);
         let details = entry.details();
         assert_eq!((&*details.user, &*details.model, details.is_stream), ("team", "other", Some(false)));
     }

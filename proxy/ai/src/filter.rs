@@ -1,5 +1,7 @@
 //! One exchange: the order of its key, its body, its targets, its response and its bill.
 
+mod remember;
+
 use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -40,27 +42,27 @@ const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, 
 
 /// The filter of one exchange.
 pub(crate) struct AiFilter {
-    pub(crate) worker: Rc<Worker>,
-    pub(crate) connection: Option<OpenRequest>,
+    worker: Rc<Worker>,
+    connection: Option<OpenRequest>,
     form: ErrorForm,
     source: IpAddr,
     surface: Surface,
-    pub(crate) key: Option<Arc<Key>>,
-    pub(crate) identity: Identity,
+    key: Option<Arc<Key>>,
+    identity: Identity,
     /// The response to the head alone, in place of one of a provider.
     own: Option<WholeResponse>,
     /// Reads the body, until its end.
     reader: Option<BodyReader>,
     body_bytes: u64,
     /// The body, and the targets that follow from it.
-    pub(crate) planned: Option<(Facts, Plan)>,
+    planned: Option<(Facts, Plan)>,
     admitted: Option<Admitted>,
     /// Attempts at providers.
-    pub(crate) tries: u32,
+    tries: u32,
     /// The last one.
-    pub(crate) provider: Option<Arc<Provider>>,
+    provider: Option<Arc<Provider>>,
     /// The reason for which the gateway has refused the request.
-    pub(crate) refused: Option<&'static str>,
+    refused: Option<&'static str>,
     /// The status of the last attempt that failed.
     failed: Option<u16>,
     chunk: UsageChunk,
@@ -186,8 +188,10 @@ impl AiFilter {
             // No other provider has the response or the conversation that it goes on from.
             plan.targets.truncate(1);
         }
+        if let Some(connection) = &self.connection {
+            connection.show(self.identity.key.as_deref(), &self.identity.model, facts.options.is_stream());
+        }
         self.planned = Some((facts, plan));
-        self.show_on_connection();
         Ok(())
     }
 

@@ -3,10 +3,9 @@
 use std::{cell::RefCell, collections::VecDeque, sync::Arc, time::Duration};
 
 use weir_analysis::ai::Endpoint;
-use weir_http::filter::ExchangeSummary;
-use weir_spend::usage::{LINE_BYTES_MAX, UsageRecord};
+use weir_spend::usage::LINE_BYTES_MAX;
 
-use crate::{account::first_token, filter::AiFilter, settings::ProviderDialect, spend::unix_time};
+use crate::settings::ProviderDialect;
 
 /// Bytes of the lines of a worker, for each request that it may remember. Default 1 KiB, twice the usual line.
 const BYTES_EACH: usize = 1 << 10;
@@ -54,7 +53,12 @@ impl RecentRequests {
         self.ring.borrow().requests.iter().cloned().collect()
     }
 
-    fn push(&self, request: RecentRequest) {
+    /// It remembers none.
+    pub(crate) fn is_off(&self) -> bool {
+        self.requests_max == 0
+    }
+
+    pub(crate) fn push(&self, request: RecentRequest) {
         debug_assert!(request.line.len() <= LINE_BYTES_MAX);
         let ring = &mut *self.ring.borrow_mut();
         ring.bytes += request.line.len();
@@ -66,48 +70,8 @@ impl RecentRequests {
     }
 }
 
-impl AiFilter {
-    /// Remembers a request with the line that the usage log gets.
-    pub(crate) fn remember(&self, line: &[u8]) {
-        let recent = &self.worker.share.recent;
-        if recent.requests_max == 0 {
-            return;
-        }
-        let facts = self.planned.as_ref().map(|(facts, _)| facts);
-        recent.push(RecentRequest {
-            ended: unix_time(),
-            listener: self.worker.listener.clone(),
-            operation: facts.map_or("", |facts| operation(facts.endpoint)),
-            provider: self.provider.as_ref().map(|provider| provider_name(provider.dialect)),
-            is_stream: facts.is_some_and(|facts| facts.options.is_stream()),
-            refusal: self.refused,
-            line: line.into(),
-        });
-    }
-
-    /// Remembers a request that the gateway has refused before its admission. Strangers are left out, so that they push out no others.
-    pub(crate) fn remember_refused(&self, summary: &ExchangeSummary<'_>) {
-        let is_stranger = self.worker.ring.is_some() && self.key.is_none();
-        if self.refused.is_none() || is_stranger || self.worker.share.recent.requests_max == 0 {
-            return;
-        }
-        let mut line = Vec::new();
-        UsageRecord {
-            time: unix_time(),
-            status: summary.status,
-            tries: self.tries,
-            queue: summary.timing.queue,
-            first_token: (summary.status != 0).then(|| first_token(&summary.timing)),
-            total: summary.timing.total,
-            ..self.identity.record()
-        }
-        .write(&mut line);
-        self.remember(&line);
-    }
-}
-
 /// The value of `gen_ai.operation.name`.
-fn operation(endpoint: Endpoint) -> &'static str {
+pub(crate) fn operation(endpoint: Endpoint) -> &'static str {
     match endpoint {
         Endpoint::Chat | Endpoint::Responses | Endpoint::Messages => "chat",
         Endpoint::Completions => "text_completion",
@@ -116,7 +80,7 @@ fn operation(endpoint: Endpoint) -> &'static str {
 }
 
 /// The value of `gen_ai.provider.name`: of a server that speaks OpenAI's API, that of OpenAI.
-fn provider_name(dialect: ProviderDialect) -> &'static str {
+pub(crate) fn provider_name(dialect: ProviderDialect) -> &'static str {
     match dialect {
         ProviderDialect::OpenAi => "openai",
         ProviderDialect::Azure => "azure.ai.openai",
