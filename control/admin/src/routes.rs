@@ -346,7 +346,7 @@ pub(crate) const ROUTES: &[Route] = &[
         "/api/v1/ai/keys/{name}",
         "aiKey",
         "The keys of one name.",
-        &[json::<AiKeyList>(200, "They are."), NO_SUCH_KEY],
+        &[json::<AiKeyList>(200, "Those of the file, and the issued one."), NO_SUCH_KEY],
         || get(handlers::ai::key),
     ),
     Route {
