@@ -10,8 +10,8 @@ use serde_json::Value;
 use weir_admin::{
     Problem,
     status::{
-        AiBudgetUse, AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyPolicy, AiKeyQuery, AiKeyRequest, AiKeySource,
-        AiKeyState, AiKeyStatus, AiKeyText, AiKeyUsage, AiRateUse,
+        AiBudgetUse, AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyQuery, AiKeyRequest, AiKeySource, AiKeyState,
+        AiKeyStatus, AiKeyText, AiKeyUsage, AiRateUse,
     },
 };
 use weir_ai::settings::{AiListenerSettings, KeyMode};
@@ -82,7 +82,7 @@ impl Gateway {
         }
         let result = match order {
             AiKeyOrder::Create(request) => {
-                document(request, &snapshot).and_then(|document| issued.issue(&name, &document, now).map(with_text))
+                document(*request, &snapshot).and_then(|document| issued.issue(&name, &document, now).map(with_text))
             }
             AiKeyOrder::Change { name, patch } => {
                 let listener = patch.get("listener").and_then(Value::as_str);
@@ -192,9 +192,9 @@ fn usage(key: &KeySettings, account: &Account, now: Time, unix: u64) -> AiKeyUsa
     let settled = &position.settled;
     // A clock that has gone back stays in the window of the latest day.
     let day = today.max(settled.day);
-    let in_day = (day == settled.day).then_some((settled.in_day, position.reserved_in_day)).unwrap_or_default();
+    let in_day = if day == settled.day { (settled.in_day, position.reserved_in_day) } else { Default::default() };
     let is_month = day.month() == settled.month;
-    let in_month = is_month.then_some((settled.in_month, position.reserved_in_month)).unwrap_or_default();
+    let in_month = if is_month { (settled.in_month, position.reserved_in_month) } else { Default::default() };
     let budgets = &key.policy.budgets;
     let both = |used, reserved, limit| AiBudgetUse { used, reserved, limit };
     let rate = |state: Result<RateState, RateState>| {
@@ -273,6 +273,7 @@ fn problem(error: &IssueError, name: &str) -> Problem {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use weir_admin::status::AiKeyPolicy;
 
     use super::*;
 

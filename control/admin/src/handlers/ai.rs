@@ -60,7 +60,7 @@ pub(crate) async fn key(State(shared): State<Shared>, path: NameOfKey) -> Result
 }
 
 pub(crate) async fn create_key(State(shared): State<Shared>, request: Request) -> Result<Response, Problem> {
-    let order = AiKeyOrder::Create(parsed::<AiKeyRequest>(&body(request).await?)?);
+    let order = AiKeyOrder::Create(parsed::<Box<AiKeyRequest>>(&body(request).await?)?);
     issued(StatusCode::CREATED, carry_out(&shared, order).await?)
 }
 

@@ -107,7 +107,7 @@ pub struct AiKeyRotation {
 #[derive(Debug, Clone, PartialEq)]
 pub enum AiKeyOrder {
     /// Issue a key.
-    Create(AiKeyRequest),
+    Create(Box<AiKeyRequest>),
     /// Change the members of an [`AiKeyChange`]; their names and values are not checked yet.
     Change {
         /// Name of the key.
