@@ -181,7 +181,7 @@ impl Identity {
         .write(out);
     }
 
-    fn record(&self) -> UsageRecord<'_> {
+    pub(crate) fn record(&self) -> UsageRecord<'_> {
         UsageRecord {
             request: &self.request,
             key: self.key.as_deref(),

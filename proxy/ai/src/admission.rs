@@ -45,7 +45,7 @@ pub(crate) struct Clocks {
 /// # Errors
 /// It may not be used.
 pub(crate) fn key(worker: &Worker, sent: &[u8], unix: Duration) -> Result<Option<Arc<Key>>, Denial> {
-    worker.ring.as_ref().map(|ring| ring.find(sent, unix.as_secs()).cloned()).transpose()
+    worker.ring.as_ref().map(|ring| ring.find(sent, unix.as_secs())).transpose()
 }
 
 /// The name of a model at its provider.

@@ -1,6 +1,7 @@
 //! One exchange: the order of its key, its body, its targets, its response and its bill.
 
 mod cached;
+mod remember;
 mod response_head;
 
 use std::{net::IpAddr, rc::Rc, sync::Arc};
@@ -8,7 +9,7 @@ use std::{net::IpAddr, rc::Rc, sync::Arc};
 use bytes::Bytes;
 use weir_ai_session::{Dialect, Splice, UsageChunk};
 use weir_analysis::ai::{BodyReader, Facts, Wanted};
-use weir_base::time::turn;
+use weir_base::{connection::ConnectionEntry, time::turn};
 use weir_http::filter::{
     AfterFailure, BodyAborted, BodyChange, BrokenEnd, Caller, CompletionStatus, Deadlines, ExchangeSummary,
     ExchangeTiming, FailedAttempt, HttpFilter, Inspect, OwnResponse, ReplacedResponse, RequestChoice, SeenBody,
@@ -23,6 +24,7 @@ use self::cached::CacheUse;
 use crate::{
     account::{Bill, Ending, Identity, first_token},
     admission::{Admitted, Candidate, Clocks, admit, key, served, source},
+    connection::OpenRequest,
     credentials,
     error::{ApiError, ErrorForm, formatted},
     metrics::{Completed, Treatment},
@@ -44,6 +46,7 @@ const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, 
 /// The filter of one exchange.
 pub(crate) struct AiFilter {
     worker: Rc<Worker>,
+    connection: Option<OpenRequest>,
     form: ErrorForm,
     source: IpAddr,
     surface: Surface,
@@ -61,6 +64,8 @@ pub(crate) struct AiFilter {
     tries: u32,
     /// The last one.
     provider: Option<Arc<Provider>>,
+    /// The reason for which the gateway has refused the request.
+    refused: Option<&'static str>,
     /// The status of the last attempt that failed.
     failed: Option<u16>,
     chunk: UsageChunk,
@@ -77,6 +82,7 @@ impl AiFilter {
     pub(crate) fn new(worker: Rc<Worker>, head: &RequestHead, source: IpAddr) -> Self {
         Self {
             worker,
+            connection: None,
             form: ErrorForm::of_path(std::str::from_utf8(head.target()).unwrap_or_default()),
             source,
             surface: Surface::Unknown,
@@ -89,6 +95,7 @@ impl AiFilter {
             admitted: None,
             tries: 0,
             provider: None,
+            refused: None,
             failed: None,
             chunk: UsageChunk::Forward,
             translation: None,
@@ -186,6 +193,9 @@ impl AiFilter {
             // No other provider has the response or the conversation that it goes on from.
             plan.targets.truncate(1);
         }
+        if let Some(connection) = &self.connection {
+            connection.show(self.identity.key.as_deref(), &self.identity.model, facts.options.is_stream());
+        }
         self.planned = Some((facts, plan));
         Ok(())
     }
@@ -279,6 +289,7 @@ impl AiFilter {
     /// Counts a refusal, and gives its response.
     fn refusal(&mut self, error: &ApiError) -> WholeResponse {
         self.worker.metrics.denied(error.reason, Treatment::Refused);
+        self.refused = Some(error.reason);
         error.response(self.form)
     }
 
@@ -319,7 +330,9 @@ impl AiFilter {
         let charged = Amount { tokens: bill.tokens.total(), money: cost.money };
         let time = unix_time();
         admitted.reservation.settle(charged, turn::now(), |day, out| {
+            let begin = out.len();
             self.identity.write(&ending, &bill, (charged, prices.version()), (time, day), out);
+            self.remember(&out[begin..]);
         });
         let completed = Completed {
             tokens: bill.tokens,
@@ -355,6 +368,10 @@ fn body_change(splice: Splice) -> BodyChange {
 }
 
 impl HttpFilter for AiFilter {
+    fn enter_connection(&mut self, connection: &Arc<ConnectionEntry>) {
+        self.connection = Some(OpenRequest::new(connection));
+    }
+
     fn inspect(&mut self, head: &RequestHead, caller: &Caller) -> Inspect {
         let id = caller.request_id.as_deref().unwrap_or_default();
         self.identity.request = String::from_utf8_lossy(id).into_owned();
@@ -481,10 +498,13 @@ impl HttpFilter for AiFilter {
     }
 
     fn on_complete(&mut self, summary: &ExchangeSummary<'_>) {
+        if self.admitted.is_none() {
+            self.remember_refused(summary);
+        }
         self.settle(summary);
         self.leave_cache();
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -10,10 +10,12 @@
 //! | `service` | a listener on one worker, around an HTTP listener |
 //! | `http` | the settings of that HTTP listener |
 //! | `spend` | budgets and usage log of the process |
+//! | `share` | the state that all listeners share on one worker |
 //! | `worker` | the state that all filters of a listener share on one worker |
 //! | `filter` | one exchange: the order of all the rest |
 //! | `surface` | the paths and methods of the APIs |
 //! | `credentials` | the key of a client, and the key of a provider in its place |
+//! | `ring` | the keys of a listener, those that the admin API has issued among them |
 //! | `plan` | the targets of a model, in the order in which they are tried |
 //! | `admission` | key, policy, rates and budgets of a request |
 //! | `cache` | the exact cache: a response serves equal requests |
@@ -22,6 +24,8 @@
 //! | `retry_after` | the pause that a provider demands |
 //! | `web_page` | requests that a web page of a foreign site makes a browser send |
 //! | `account` | settlement and usage record of a request that is over |
+//! | `recent` | the last requests, for the admin API |
+//! | `connection` | the connection as the admin API shows it |
 //! | `error` | refusals in the form of the dialect |
 //! | `models` | the list of models |
 //! | `metrics` | the cells that this room writes |
@@ -33,6 +37,7 @@
 mod account;
 mod admission;
 mod cache;
+mod connection;
 mod credentials;
 mod error;
 mod filter;
@@ -40,10 +45,13 @@ mod http;
 mod metrics;
 mod models;
 mod plan;
+mod recent;
 mod response;
 mod retry_after;
+mod ring;
 mod service;
 pub mod settings;
+mod share;
 mod spend;
 mod surface;
 mod translate;
@@ -52,5 +60,7 @@ mod web_page;
 mod worker;
 
 pub use cache::{Evictions, ResponseCache};
-pub use service::{AiUpstream, Service, Share};
+pub use recent::{RecentRequest, RecentRequests};
+pub use service::{AiUpstream, Service};
+pub use share::WorkerShare;
 pub use spend::{Spend, SpendError};

@@ -5,13 +5,12 @@ use std::{any::Any, rc::Rc, sync::Arc};
 use weir_base::Time;
 use weir_http::{HttpUpstream, filter::FilterFactory};
 use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, settings::ListenerSettings};
-use weir_spend::meter::Meter;
 
 use crate::{
-    cache::ResponseCache,
     http,
     metrics::Metrics,
     settings::{AiListenerSettings, Provider},
+    share::WorkerShare,
     worker::{Filters, Worker},
 };
 
@@ -23,33 +22,24 @@ pub struct AiUpstream {
     pub provider: Arc<Provider>,
 }
 
-/// The state that all AI listeners of a worker share.
-#[derive(Clone)]
-pub struct Share {
-    /// Admission on this worker.
-    pub meter: Meter,
-    /// The exact cache of the process.
-    pub cache: Arc<ResponseCache>,
-}
-
 /// One listener on one worker.
 pub struct Service {
     http: Rc<weir_http::Service>,
-    share: Share,
+    share: WorkerShare,
     metrics: Rc<Metrics>,
 }
 
 impl Service {
-    /// A listener with its settings, and their upstreams in their order.
+    /// A listener with its settings, and their upstreams in their order. `share`: the state of all listeners of this worker.
     pub fn new(
         core: CoreShare,
         listener: ListenerSettings,
         settings: AiListenerSettings,
         upstreams: Vec<AiUpstream>,
-        share: Share,
+        share: WorkerShare,
     ) -> Rc<Self> {
         let metrics = Rc::new(Metrics::new(&core.metrics, &listener.name));
-        let (http, upstreams, filters) = parts(settings, upstreams, &share, &metrics);
+        let (http, upstreams, filters) = parts(&listener.name, settings, upstreams, &share, &metrics);
         let http = weir_http::Service::filtered(core, listener, http, upstreams, Some(filters));
         Rc::new(Self { http, share, metrics })
     }
@@ -57,7 +47,7 @@ impl Service {
     /// New settings; they hold from the next request of each connection on. Requests under way keep their key, their reservation
     /// and their targets.
     pub fn update(&self, listener: ListenerSettings, settings: AiListenerSettings, upstreams: Vec<AiUpstream>) {
-        let (http, upstreams, filters) = parts(settings, upstreams, &self.share, &self.metrics);
+        let (http, upstreams, filters) = parts(&listener.name, settings, upstreams, &self.share, &self.metrics);
         self.http.update_filtered(listener, http, upstreams, Some(filters));
     }
 }
@@ -65,12 +55,17 @@ impl Service {
 type Parts = (weir_http::settings::HttpListenerSettings, Vec<Rc<HttpUpstream>>, Rc<dyn FilterFactory>);
 
 /// The parts of the HTTP listener.
-fn parts(settings: AiListenerSettings, upstreams: Vec<AiUpstream>, share: &Share, metrics: &Rc<Metrics>) -> Parts {
+fn parts(
+    listener: &Arc<str>,
+    settings: AiListenerSettings,
+    upstreams: Vec<AiUpstream>,
+    share: &WorkerShare,
+    metrics: &Rc<Metrics>,
+) -> Parts {
     let http = http::settings(&settings);
     let (upstreams, providers) = upstreams.into_iter().map(|one| (one.http, one.provider)).unzip();
     let seed = Time::now().as_nanos();
-    let share = (share.meter.clone(), share.cache.clone());
-    let worker = Worker::new(settings, providers, share, metrics.clone(), seed);
+    let worker = Worker::new(listener.clone(), settings, providers, share.clone(), metrics.clone(), seed);
     (http, upstreams, Rc::new(Filters(Rc::new(worker))))
 }
 

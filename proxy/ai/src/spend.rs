@@ -2,6 +2,8 @@
 
 use std::{
     fmt, io,
+    path::Path,
+    rc::Rc,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -9,11 +11,12 @@ use std::{
 use weir_spend::{
     budget::Ledger,
     journal::{Journal, JournalError, JournalSettings, JournalWriter},
+    keys::IssuedKeys,
     meter::Meter,
     usage::UsageSettings,
 };
 
-use crate::{Share, cache::ResponseCache, settings::SpendSettings};
+use crate::{cache::ResponseCache, recent::RecentRequests, settings::SpendSettings, share::WorkerShare};
 
 /// The file of the usage log, in the directory of the state.
 const USAGE_LOG: &str = "usage.log";
@@ -24,6 +27,9 @@ pub struct Spend {
     ledger: Ledger,
     cache: Arc<ResponseCache>,
     journal: Option<(Journal, Vec<Arc<JournalWriter>>)>,
+    issued: Arc<IssuedKeys>,
+    /// Requests that each worker remembers.
+    recent_requests: usize,
 }
 
 impl Spend {
@@ -33,8 +39,12 @@ impl Spend {
     /// The directory cannot be used: another process has it, or what was used is not known.
     pub fn open(settings: &SpendSettings, workers: usize) -> Result<Self, SpendError> {
         let cache = ResponseCache::new(settings.cache);
+        let recent_requests = settings.recent_requests.div_ceil(workers.max(1));
+        let issued =
+            |state: Option<&Path>| IssuedKeys::open(state).map(Arc::new).map_err(|error| SpendError(error.into()));
         let Some(state) = &settings.state else {
-            return Ok(Self { ledger: Ledger::default(), cache, journal: None });
+            let issued = issued(None)?;
+            return Ok(Self { ledger: Ledger::default(), cache, journal: None, issued, recent_requests });
         };
         let usage = Some(UsageSettings::new(state.join(USAGE_LOG)));
         std::fs::create_dir_all(state).map_err(|error| SpendError(error.into()))?;
@@ -51,18 +61,35 @@ impl Spend {
         let writer = |worker| journal.writer(u16::try_from(worker).unwrap_or(u16::MAX));
         let writers =
             (0..workers).map(writer).collect::<io::Result<Vec<_>>>().map_err(|error| SpendError(error.into()))?;
-        Ok(Self { ledger: recovery.ledger, cache, journal: Some((journal, writers)) })
+        // The lock of the journal holds for the file of the keys, too.
+        let issued = issued(Some(state))?;
+        Ok(Self { ledger: recovery.ledger, cache, journal: Some((journal, writers)), issued, recent_requests })
     }
 
-    /// The state of a worker.
-    pub fn share(&self, worker: usize) -> Share {
+    /// The state that the listeners of a worker share. Called once for each worker.
+    pub fn share(&self, worker: usize) -> WorkerShare {
         let writer = self.journal.as_ref().and_then(|(_, writers)| writers.get(worker).cloned());
-        Share { meter: Meter::new(self.ledger.clone(), writer), cache: self.cache.clone() }
+        WorkerShare {
+            meter: Meter::new(self.ledger.clone(), writer),
+            cache: self.cache.clone(),
+            issued: self.issued.clone(),
+            recent: Rc::new(RecentRequests::new(self.recent_requests)),
+        }
     }
 
     /// The exact cache.
     pub fn cache(&self) -> &ResponseCache {
         &self.cache
+    }
+
+    /// The accounts of the process.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The keys that the admin API has issued.
+    pub fn issued(&self) -> &IssuedKeys {
+        &self.issued
     }
 
     /// The journal or the usage log takes no records. `None`: there is no journal.

@@ -5,13 +5,16 @@ use std::{cell::RefCell, fmt, rc::Rc, sync::Arc, time::Duration};
 use weir_base::{Rng, Time, time::turn};
 use weir_http::filter::{Caller, FilterFactory, HttpFilter};
 use weir_http_codec::RequestHead;
-use weir_spend::{keys::KeyRing, meter::Meter};
+use weir_spend::meter::Meter;
 
 use crate::{
     cache::ResponseCache,
     filter::AiFilter,
     metrics::Metrics,
-    settings::{AiListenerSettings, KeyMode, Provider},
+    recent::RecentRequests,
+    ring::ListenerRing,
+    settings::{AiListenerSettings, Provider},
+    share::WorkerShare,
 };
 
 /// The label of every model of a listener whose configuration names none.
@@ -22,15 +25,17 @@ const COOLING_MAX: Duration = Duration::from_secs(120);
 
 /// A listener with its settings, on one worker.
 pub(crate) struct Worker {
+    pub(crate) listener: Arc<str>,
     pub(crate) settings: AiListenerSettings,
     /// In the order of [`AiListenerSettings::upstreams`].
     pub(crate) providers: Vec<Arc<Provider>>,
     /// `None`: clients need no key.
-    pub(crate) ring: Option<Arc<KeyRing>>,
+    pub(crate) ring: Option<ListenerRing>,
     pub(crate) meter: Meter,
-    pub(crate) metrics: Rc<Metrics>,
     /// That of the process.
     pub(crate) cache: Arc<ResponseCache>,
+    pub(crate) recent: Rc<RecentRequests>,
+    pub(crate) metrics: Rc<Metrics>,
     rng: RefCell<Rng>,
     /// Until when each upstream comes last.
     cooling: RefCell<Vec<Time>>,
@@ -38,15 +43,17 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(
+        listener: Arc<str>,
         settings: AiListenerSettings,
         providers: Vec<Arc<Provider>>,
-        (meter, cache): (Meter, Arc<ResponseCache>),
+        WorkerShare { meter, cache, issued, recent }: WorkerShare,
         metrics: Rc<Metrics>,
         seed: u64,
     ) -> Self {
-        let ring = (settings.key_mode == KeyMode::Required).then(|| settings.ring(meter.ledger()));
+        let ring = settings.ring(&listener, meter.ledger(), &issued);
         let cooling = RefCell::new(vec![Time::ZERO; providers.len()]);
-        Self { settings, providers, ring, meter, metrics, cache, rng: RefCell::new(Rng::new(seed)), cooling }
+        let rng = RefCell::new(Rng::new(seed));
+        Self { listener, settings, providers, ring, meter, cache, recent, metrics, rng, cooling }
     }
 
     /// A uniform number, for the choice among targets.

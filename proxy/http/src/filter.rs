@@ -4,7 +4,7 @@
 //! the exchange and must not block. [`FilterFactory::create`] gives an exchange its filter, which is the same object to the end: with the
 //! response it still has the state of the request. The calls for one request, in their order:
 //!
-//! 1. [`FilterFactory::create`], when the route takes the request, and before its policies.
+//! 1. [`FilterFactory::create`], when the route takes the request, and before its policies; then [`HttpFilter::enter_connection`].
 //! 2. [`HttpFilter::inspect`], once the policies have let the request through, and [`HttpFilter::refuse_head`]; then
 //!    [`HttpFilter::request_data`] for each piece of a body as it arrives, and [`HttpFilter::request_end`] with the end of the body.
 //!    A request that is whole by then may end with [`HttpFilter::own_response`], which may also wait.
@@ -49,6 +49,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use weir_base::connection::ConnectionEntry;
 use weir_http_codec::{Fields, RequestHead};
 
 pub use self::{
@@ -73,6 +74,10 @@ pub trait FilterFactory: fmt::Debug {
 
 /// The filter of one exchange.
 pub trait HttpFilter {
+    /// The connection of the exchange, as other threads see it. The filter may describe its request there. Called once, behind
+    /// [`FilterFactory::create`].
+    fn enter_connection(&mut self, _connection: &Arc<ConnectionEntry>) {}
+
     /// Whether and how the body of the request is inspected. The policies have let it through; `head` is the one that goes on, ready for
     /// the upstream of the route. A request without a body has nothing to inspect, and [`Inspect::Buffered`] asks for the choice.
     fn inspect(&mut self, _head: &RequestHead, _caller: &Caller) -> Inspect {

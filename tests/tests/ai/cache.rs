@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use weir_tests::ai::{AiOrigin, KEY, PROVIDER_KEY, Sdk, usage};
 use weir_tests::deadline::until_true;
 use weir_tests::gateway::Gateway;
@@ -200,6 +200,34 @@ fn a_reload_that_changes_the_policy_makes_old_responses_miss() {
     reload("cache_ttl = \"10m\"\n", "");
     assert_eq!(way(&exchange(&gateway, &request)), "", "nothing is cached any more");
     assert_eq!(entries(&origin), 3);
+}
+
+#[test]
+fn an_issued_key_has_a_rule_of_its_own_and_its_hits_are_among_the_last_requests() {
+    let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
+    let gateway = cached(&origin, state.path(), "", "");
+    let order = |method: &str, path: &str, body: &Value| {
+        let json = [("Content-Type", "application/json")];
+        let answer = gateway.admin.request(method, path, &json, &body.to_string()).expect("an answer");
+        assert!(matches!(answer.status, 200 | 201), "{}", answer.json());
+        answer.json()
+    };
+    let issued = order("POST", "/api/v1/ai/keys", &json!({ "name": "ci", "policy": { "cache_ttl": "10m" } }));
+    let request = chat("bytes=30", "").replace(KEY, issued["text"].as_str().expect("a text"));
+    assert_eq!(way(&exchange(&gateway, &request)), "miss");
+    assert_eq!(way(&exchange(&gateway, &request)), "hit");
+    let change = |policy: Value| order("PATCH", "/api/v1/ai/keys/ci", &json!({ "policy": policy }));
+    assert_eq!(change(json!({ "tools_max": 3 }))["policy"], json!({ "cache_ttl": "10m", "tools_max": 3 }));
+    assert_eq!(way(&exchange(&gateway, &request)), "miss", "it has another policy");
+    change(json!({ "cache_ttl": null }));
+    assert_eq!(way(&exchange(&gateway, &request)), "", "nothing is cached any more");
+    assert_eq!(entries(&origin), 3);
+    gateway.wait_at_rest();
+    let last = gateway.admin.get("/api/v1/ai/requests?key=ci").json();
+    let last = last["requests"].as_array().expect("requests");
+    let hits: Vec<&Value> = last.iter().filter(|one| one["flags"] == json!(["cached"])).collect();
+    assert_eq!((last.len(), hits.len()), (4, 1), "{last:?}");
+    assert!(hits[0]["saved_tokens"].as_u64() > Some(0) && hits[0]["charged_tokens"] == 0, "{hits:?}");
 }
 
 #[test]

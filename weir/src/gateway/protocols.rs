@@ -51,8 +51,8 @@ pub struct WorkerProtocols {
     pub postgres: Rc<WorkerShare>,
     /// The way of cancel requests to the process before.
     pub cancels: CancelRelay,
-    /// Admission by the budgets of the process, and its exact cache.
-    pub ai: weir_ai::Share,
+    /// Budgets, exact cache and issued keys of the process, and the last requests of AI listeners.
+    pub ai: weir_ai::WorkerShare,
 }
 
 /// The state that the workers share of one listener, in the form of its protocol.

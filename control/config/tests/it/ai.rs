@@ -51,6 +51,8 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, key("").replacen("keys", "cache_ttl = \"5m\"\nkeys", 1), "", "each key has its own"),
         (here, key("cache_ttl = \"0s\""), "", "cache_ttl"),
         (here, key("") + &key("").replace("keys = \"required\"\n", ""), "", "is there twice"),
+        (here, key("models = [\"gpt-4\", \"x\"]\n") + &model("gpt-4o"), "", "permit no model of the listener"),
+        (here, key("models = [\"gpt-4o\", \"clade-*\"]\n") + &model("gpt-*"), "", "has \"clade-*\", which no model"),
         (here, "[[listener.ai.model]]\nname = \"m\"".to_owned(), "", "has 0 targets"),
         (here, many, "", "has 9 targets"),
         (here, model("gpt-*") + &model("gpt-x"), "", "is never reached"),
@@ -158,4 +160,19 @@ fn the_example_becomes_the_settings_that_it_describes() {
     assert_eq!(snapshot.protocols.ai.cache, CacheSettings::default());
     let state = snapshot.protocols.ai.state.as_ref().expect("a directory");
     assert_eq!(state, Path::new("/var/lib/weir/ai"));
+}
+
+#[test]
+fn models_of_a_key_that_the_listener_has_are_good_and_so_are_any_without_models() {
+    let target = "[[listener.ai.model.target]]\nupstream = \"u\"\n";
+    let key = |models: &str| {
+        format!("keys = \"required\"\n[[listener.ai.key]]\nname = \"k\"\nsha256 = \"{HASH}\"\nmodels = {models}\n")
+    };
+    for (models, name) in [("[\"gpt-*\"]", "gpt-4o"), ("[\"gpt-4o\"]", "gpt-*"), ("[\"*-mini\"]", "gpt-*")] {
+        let listener = key(models) + &format!("[[listener.ai.model]]\nname = \"{name}\"\n{target}");
+        let found = findings("127.0.0.1:8000", &listener, "");
+        assert!(found.is_empty(), "{models} {name}: {found}");
+    }
+    let found = findings("127.0.0.1:8000", &key("[\"anything\"]"), "");
+    assert!(found.is_empty(), "{found}");
 }

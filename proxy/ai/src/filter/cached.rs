@@ -253,7 +253,9 @@ impl AiFilter {
         };
         let (version, time) = (self.worker.settings.prices.version(), unix_time());
         admitted.reservation.settle(Amount::ZERO, turn::now(), |day, out| {
+            let begin = out.len();
             self.identity.write_cached(&ending, entry.tokens, version, (time, day), out);
+            self.remember(&out[begin..]);
         });
     }
 }

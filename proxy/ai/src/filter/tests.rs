@@ -6,7 +6,7 @@ use weir_analysis::ai::{Endpoint, read};
 use weir_spend::{
     Denial,
     budget::{Budgets, Ledger},
-    keys::{KeyHash, KeySecret, KeySettings},
+    keys::{IssuedKeys, KeyHash, KeySecret, KeySettings},
     meter::Meter,
     policy::Policy,
 };
@@ -16,13 +16,24 @@ use super::*;
 use crate::{
     cache::ResponseCache,
     metrics::Metrics,
+    recent::RecentRequests,
     settings::{AiListenerSettings, CacheSettings, KeyMode},
+    share::WorkerShare,
 };
 
 const KEY: &[u8] = b"sk-weir-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// A listener with a key whose budget has room for one request.
 fn worker() -> Rc<Worker> {
+    let metrics = Rc::new(Metrics::new(&Registry::new().core(0), "test"));
+    let issued = IssuedKeys::open(None).expect("no file").into();
+    let meter = Meter::new(Ledger::default(), None);
+    let cache = ResponseCache::new(CacheSettings::default());
+    let share = WorkerShare { meter, cache, issued, recent: Rc::new(RecentRequests::new(10)) };
+    Rc::new(Worker::new("test".into(), with_key(), Vec::new(), share, metrics, 1))
+}
+
+fn with_key() -> AiListenerSettings {
     let budgets = Budgets { day_tokens: Some(150), ..Budgets::default() };
     let key = KeySettings {
         name: "team".into(),
@@ -33,9 +44,14 @@ fn worker() -> Rc<Worker> {
         team: None,
         organization: None,
     };
-    let settings = AiListenerSettings {
-        key_mode: KeyMode::Required,
-        keys: Arc::new([key]),
+    AiListenerSettings { key_mode: KeyMode::Required, keys: Arc::new([key]), ..settings() }
+}
+
+/// Settings without keys.
+pub(crate) fn settings() -> AiListenerSettings {
+    AiListenerSettings {
+        key_mode: KeyMode::None,
+        keys: Arc::new([]),
         models: Arc::new([]),
         prices: Arc::default(),
         upstreams: vec!["a".into()],
@@ -47,10 +63,7 @@ fn worker() -> Rc<Worker> {
         refuses_web_pages: false,
         cache: None,
         ring: Default::default(),
-    };
-    let metrics = Rc::new(Metrics::new(&Registry::new().core(0), "test"));
-    let share = (Meter::new(Ledger::default(), None), ResponseCache::new(CacheSettings::default()));
-    Rc::new(Worker::new(settings, Vec::new(), share, metrics, 1))
+    }
 }
 
 /// Admits a request of the key.
@@ -65,12 +78,24 @@ fn admitted(worker: &Worker) -> Result<(Admitted, Facts, Plan), Denial> {
     Ok((admitted, facts, plan))
 }
 
+#[test]
+fn a_request_that_is_over_is_remembered_with_its_line() {
+    let worker = worker();
+    ends(&worker, CompletionStatus::ClientGone, "client_gone");
+    let all = worker.recent.all();
+    let [request] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((&*request.listener, request.operation, request.is_stream), ("test", "chat", false));
+    let line: serde_json::Value = serde_json::from_slice(&request.line).expect("JSON");
+    assert_eq!((&line["status"], &line["tries"]), (&0.into(), &1.into()));
+}
+
 /// The filter of an admitted request, whose exchange ends like this.
 fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
     let (admitted, facts, plan) = self::admitted(worker).expect("room");
     let source = IpAddr::from([127, 0, 0, 1]);
     let mut filter = AiFilter {
         worker: worker.clone(),
+        connection: None,
         form: ErrorForm::OpenAi,
         source,
         surface: Surface::Body(Endpoint::Chat),
@@ -83,6 +108,7 @@ fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
         admitted: Some(admitted),
         tries: 1,
         provider: None,
+        refused: None,
         failed: None,
         chunk: UsageChunk::Forward,
         translation: None,

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use serde_json::Value;
 use weir_ai::{
     AiUpstream, Service, Spend,
-    settings::{AiListenerSettings, CacheSettings, KeyMode, Model, Provider, ProviderDialect, SpendSettings, Target},
+    settings::{AiListenerSettings, KeyMode, Model, Provider, ProviderDialect, SpendSettings, Target},
 };
 use weir_base::Secret;
 use weir_spend::{
@@ -87,7 +87,7 @@ pub fn start_with(
     state: Option<&Path>,
     change: impl FnOnce(&mut Setup),
 ) -> Gateway {
-    let process = SpendSettings { state: state.map(Into::into), cache: CacheSettings::default() };
+    let process = SpendSettings { state: state.map(Into::into), ..SpendSettings::default() };
     start_in(&process, settings, providers, change)
 }
 

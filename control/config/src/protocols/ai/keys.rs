@@ -49,8 +49,9 @@ section! {
 section! {
     /// Budgets and usage of all AI listeners. Keys of the same name in several listeners share their budgets.
     pub(crate) struct AiSection {
-        /// Directory of the journal of budgets, and of `usage.log` with a line per request; an absolute path. One process has it, so a
-        /// binary upgrade (SIGUSR2) is refused while requests need it. Absent: budgets end with the process, and there is no usage log.
+        /// Directory of the journal of budgets, of `usage.log` with a line per request, and of `keys.json` with the keys that the admin API
+        /// issues; an absolute path. One process has it, so a binary upgrade (SIGUSR2) is refused while requests need it. Absent: budgets
+        /// end with the process, there is no usage log, and no key can be issued.
         optional state: LongWord;
         /// Memory of the exact cache, stored responses and those that are being recorded together. It is beside `limits.buffered_bytes`.
         /// Used by keys and listeners with `cache_ttl` alone.
@@ -58,6 +59,9 @@ section! {
         /// Bytes of the body of one cached response; a longer one passes and is not stored.
         default cache_response_bytes_max: ByteSize = ByteSize::new(ai::CACHE_RESPONSE_BYTES_MAX)
             => ByteSize::kib(1)..=ByteSize::mib(64);
+        /// Requests that the process remembers for `/api/v1/ai/requests`, with what the usage log says of them; at most 1 KiB each on
+        /// average. 0: none.
+        default recent_requests: u32 = ai::RECENT_REQUESTS as u32 => 0..=ai::RECENT_REQUESTS_MAX as u32;
     }
 }
 
@@ -103,7 +107,8 @@ section! {
     pub(crate) struct KeySection [name = name] {
         /// Unique in the listener; in the usage log, and the name of its budgets: another `sha256` keeps them.
         required name: Name;
-        /// SHA-256 of the key in hexadecimal, as `weir keys new NAME` prints it. A key is `sk-weir-` and 43 letters, digits, `-` or `_`.
+        /// SHA-256 of the key in hexadecimal, as `weir keys new NAME --offline` prints it. A key is `sk-weir-` and 43 letters, digits, `-`
+        /// or `_`.
         required sha256: Word;
         /// SHA-256 of the key before, which is good until `old_until`.
         optional old_sha256: Word;

@@ -112,8 +112,17 @@ impl Protocol for Ai {
         _: &mut [Upstream],
         reader: &mut Reader<'_>,
     ) -> ProcessSettings {
-        let cache = cache::bounds(&file.own.ai.ai, reader);
-        let Some(state) = &file.own.ai.ai.state else { return ProcessSettings { state: None, cache } };
+        let section = &file.own.ai.ai;
+        let cache = cache::bounds(section, reader);
+        let recent_requests = section.recent_requests.value as usize;
+        let is_idle =
+            !listeners.is_empty() && !listeners.iter().any(|listener| listener.protocol_name == ProtocolName::Ai);
+        let (what, help) =
+            ("has no effect: no listener speaks to models", "add a [[listener]] with protocol = \"ai\", or remove it");
+        if is_idle && section.recent_requests.is_given {
+            warn_at(&section.recent_requests, "ai", "recent_requests", what, help, reader);
+        }
+        let Some(state) = &section.state else { return ProcessSettings { state: None, cache, recent_requests } };
         if !state.value.0.starts_with('/') {
             error_at(
                 state,
@@ -124,11 +133,10 @@ impl Protocol for Ai {
                 reader,
             );
         }
-        if !listeners.is_empty() && !listeners.iter().any(|listener| listener.protocol_name == ProtocolName::Ai) {
-            let help = "add a [[listener]] with protocol = \"ai\", or remove it";
-            warn_at(state, "ai", "state", "has no effect: no listener speaks to models", help, reader);
+        if is_idle {
+            warn_at(state, "ai", "state", what, help, reader);
         }
-        ProcessSettings { state: Some(PathBuf::from(&state.value.0)), cache }
+        ProcessSettings { state: Some(PathBuf::from(&state.value.0)), cache, recent_requests }
     }
 }
 
