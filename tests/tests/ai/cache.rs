@@ -124,7 +124,7 @@ fn behind_a_failure_one_request_after_the_other_goes_on() {
 #[test]
 fn errors_other_tenants_and_old_responses_go_to_the_provider() {
     let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
-    let gateway = cached(&origin, state.path(), "", "cache_ttl = \"1s\"");
+    let gateway = cached(&origin, state.path(), "", "cache_ttl = \"3s\"");
     let wrong = chat("status=400", "");
     for count in 1..=2 {
         assert_eq!(exchange(&gateway, &wrong).status, 400);
