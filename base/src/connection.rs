@@ -38,6 +38,10 @@ pub struct ConnectionDetails {
     pub upstream: String,
     /// The pool of servers that only read, where it has one too.
     pub read_pool: Option<PoolName>,
+    /// The language model that its last request names; empty: none.
+    pub model: String,
+    /// Its last request to a language model is for a stream. `None`: there was none.
+    pub is_stream: Option<bool>,
 }
 
 /// A pool of upstream connections, by its names.
@@ -53,7 +57,7 @@ impl ConnectionDetails {
     /// Bytes of all texts in it.
     pub fn text_bytes(&self) -> usize {
         let names = [&self.name, &self.user, &self.library, &self.library_version, &self.database];
-        let texts = names.into_iter().chain([&self.pinned, &self.pool, &self.tls, &self.upstream]);
+        let texts = names.into_iter().chain([&self.pinned, &self.pool, &self.tls, &self.upstream, &self.model]);
         let texts = texts.chain(self.read_pool.iter().flat_map(|pool| [&pool.upstream, &pool.pool]));
         texts.map(String::len).sum()
     }

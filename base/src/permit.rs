@@ -111,6 +111,19 @@ impl Permit {
     pub fn units(&self) -> u64 {
         self.units
     }
+
+    /// Takes or gives back units until the permit holds `units`. False: the budget has no room for more, and nothing
+    /// changes. Never waits.
+    #[must_use = "a larger permit may be refused"]
+    pub fn resize(&mut self, units: u64) -> bool {
+        match units.checked_sub(self.units) {
+            Some(more) if !self.budget.take(more) => return false,
+            Some(_) => {}
+            None => self.budget.put(self.units - units),
+        }
+        self.units = units;
+        true
+    }
 }
 
 impl Drop for Permit {
@@ -351,6 +364,18 @@ mod tests {
         assert_eq!(budget.in_use(), 1);
         let third = budget.try_acquire().unwrap();
         drop((second, third));
+        assert_eq!(budget.in_use(), 0);
+    }
+
+    #[test]
+    fn a_permit_changes_its_size_within_the_budget() {
+        let budget = Budget::new(10);
+        let mut permit = budget.try_acquire_many(0).unwrap();
+        assert!(permit.resize(7) && !permit.resize(11));
+        assert_eq!((permit.units(), budget.in_use()), (7, 7));
+        assert!(permit.resize(2));
+        assert_eq!((permit.units(), budget.in_use()), (2, 2));
+        drop(permit);
         assert_eq!(budget.in_use(), 0);
     }
 

@@ -21,6 +21,7 @@
 //! | [`access`] | lines of the access log: what they can say, and their forms |
 //! | [`catalog`] | every metric, declared once; `docs/METRICS.md` and `/metrics` are made from it |
 //! | [`cells`] | [`Registry`], per-core handles: [`Counter`], [`Gauge`] |
+//! | [`gen_ai`] | names of OpenTelemetry for requests to language models |
 //! | [`histogram`] | log-linear [`Histogram`] over nanoseconds, its snapshot, merge and quantiles |
 //! | [`snapshot`] | values that the control thread read: typed queries for the admin API and `weir top` |
 //! | [`prometheus`] | text exposition 0.0.4 of a snapshot |
@@ -33,6 +34,7 @@ pub mod access;
 pub mod catalog;
 pub mod cells;
 pub mod events;
+pub mod gen_ai;
 pub mod histogram;
 pub mod log;
 pub mod prometheus;

@@ -57,6 +57,8 @@ fn verb_key(verb: Verb) -> &'static str {
     match verb {
         Verb::Get => "get",
         Verb::Post => "post",
+        Verb::Patch => "patch",
+        Verb::Delete => "delete",
     }
 }
 
@@ -66,7 +68,9 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         responses.insert(answer.status.to_string(), response(answer, generator));
     }
     responses.insert("default".to_owned(), json!({ "$ref": "#/components/responses/Problem" }));
-    let parameters: Vec<Value> = route.parameters.iter().map(|one| parameter(one, generator)).collect();
+    let of_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let mut parameters: Vec<Value> = of_path.map(path_parameter).collect();
+    parameters.extend(route.parameters.iter().map(|one| parameter(one, generator)));
     let mut operation = json!({
         "operationId": route.operation,
         "summary": route.summary,
@@ -75,7 +79,13 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         // An empty requirement: no token needed, always or as long as none is set.
         "security": if route.open { json!([]) } else { json!([{}, { "token": [] }]) },
     });
-    if route.verb == Verb::Post {
+    if let Some(schema_of) = route.body {
+        operation["requestBody"] = json!({
+            "required": true,
+            "description": "An object; unknown members are refused.",
+            "content": { "application/json": { "schema": schema_of(generator) } },
+        });
+    } else if route.verb == Verb::Post {
         operation["requestBody"] = json!({
             "required": false,
             "description": "Nothing, or an empty object.",
@@ -98,12 +108,23 @@ fn parameter(parameter: &Parameter, generator: &mut SchemaGenerator) -> Value {
     })
 }
 
+fn path_parameter(name: &str) -> Value {
+    json!({
+        "name": name,
+        "in": "path",
+        "required": true,
+        "description": "Name of the key.",
+        "schema": { "type": "string" },
+    })
+}
+
 fn response(answer: &RouteResponse, generator: &mut SchemaGenerator) -> Value {
     let content = match answer.content {
         Content::Json(schema_of) => {
             json!({ "application/json": { "schema": schema_of(generator) } })
         }
         Content::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
+        Content::Problem => json!({ PROBLEM_MEDIA_TYPE: { "schema": generator.subschema_for::<Problem>() } }),
     };
     json!({ "description": answer.about, "content": content })
 }

@@ -5,9 +5,11 @@ use std::pin::Pin;
 
 use weir_telemetry::Registry;
 
+use crate::problem::Problem;
 use crate::status::{
-    Check, ConnectionAnswer, ConnectionQuery, DrainStatus, InsightAnswer, ListenerStatus, ReloadOutcome, RouteStatus,
-    SlowLogReset, UpgradeOutcome, UpstreamStatus, VersionStatus, WorkerStatus,
+    AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyQuery, AiRequestList, AiRequestQuery, Check, ConnectionAnswer,
+    ConnectionQuery, DrainStatus, InsightAnswer, ListenerStatus, ReloadOutcome, RouteStatus, SlowLogReset,
+    UpgradeOutcome, UpstreamStatus, VersionStatus, WorkerStatus,
 };
 
 /// A boxed future that a [`Gateway`] method returns.
@@ -15,8 +17,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The gateway as seen from the admin thread.
 ///
-/// All methods but [`reload`](Self::reload) and [`upgrade`](Self::upgrade) run on the admin thread and must return at once: read cells and
-/// snapshots, never wait for a worker. Methods that need answers from the workers return a future.
+/// All methods but [`reload`](Self::reload), [`upgrade`](Self::upgrade) and [`order_ai_key`](Self::order_ai_key) run on the admin thread and
+/// must return at once: read cells and snapshots, never wait for a worker. Methods that need answers from the workers return a future.
 /// Nothing that is returned may hold a secret: the answers leave the process as they are.
 pub trait Gateway: Send + Sync + 'static {
     /// Is the process in order, or would only a restart help? Each check by name.
@@ -59,6 +61,20 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// Empties the slow logs of the workers.
     fn reset_slow_log(&self) -> BoxFuture<'_, SlowLogReset>;
+
+    /// Keys of AI clients: those of the configuration, and those that this API has issued.
+    fn ai_keys(&self, query: AiKeyQuery) -> AiKeyList;
+
+    /// Carries out an order about issued keys; what it says is on the disk and in force when this returns. May block: it runs on a
+    /// thread of its own, one at a time.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    fn order_ai_key(&self, order: AiKeyOrder) -> Result<AiKeyOutcome, Problem>;
+
+    /// The last requests to language models, the newest first. A worker that does not answer in a second or so goes into
+    /// `workers_silent`.
+    fn ai_requests(&self, query: AiRequestQuery) -> BoxFuture<'_, AiRequestList>;
 
     /// Reads the configuration file again and applies it if it is valid. May block: it runs on a thread of its
     /// own, one at a time.

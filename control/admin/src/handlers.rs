@@ -1,5 +1,7 @@
 //! The handler of each route. They read published state; messages to the workers fetch theirs.
 
+pub(crate) mod ai;
+
 use std::sync::{Arc, OnceLock};
 
 use axum::Json;
@@ -36,6 +38,8 @@ pub(crate) struct Inner {
     reload: Arc<Semaphore>,
     /// One upgrade at a time.
     upgrade: Arc<Semaphore>,
+    /// One order about keys at a time; the others wait.
+    keys: Arc<Semaphore>,
     /// Made for the first reader: most processes have none.
     openapi: OnceLock<Bytes>,
     metrics: SharedMetrics,
@@ -57,6 +61,7 @@ impl Shared {
             gateway,
             reload: Arc::new(Semaphore::new(1)),
             upgrade: Arc::new(Semaphore::new(1)),
+            keys: Arc::new(Semaphore::new(1)),
             openapi: OnceLock::new(),
             metrics,
         }))
@@ -64,7 +69,7 @@ impl Shared {
 
     /// Counts an answer. Paths that are not in the table count as `other`: a label never carries what a client sent.
     pub(crate) fn count(&self, path: &str, status: StatusCode) {
-        let route = ROUTES.iter().find(|route| route.path == path).map_or("other", |route| route.path);
+        let route = ROUTES.iter().find(|route| route.takes(path)).map_or("other", |route| route.path);
         self.metrics.counter(&catalog::ADMIN_REQUESTS, &[route, status.as_str()]).inc();
     }
 }
@@ -109,7 +114,7 @@ pub(crate) async fn index() -> String {
     let mut text = String::from("weir admin\n\n");
     for route in ROUTES {
         let (word, path, summary) = (route.verb.word(), route.path, route.summary);
-        text.push_str(&format!("{word:<5}{path:<24}{summary}\n"));
+        text.push_str(&format!("{word:<7}{path:<31}{summary}\n"));
     }
     text
 }
@@ -355,7 +360,8 @@ pub(crate) async fn not_found(request: Request) -> Problem {
 
 pub(crate) async fn method_not_allowed(request: Request) -> Response {
     let path = request.uri().path();
-    let allow = ROUTES.iter().find(|route| route.path == path).map_or("", |route| route.verb.allow());
+    let verbs = ROUTES.iter().filter(|route| route.takes(path)).map(|route| route.verb.allow());
+    let allow = verbs.collect::<Vec<_>>().join(", ");
     let problem = Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method",
@@ -363,6 +369,8 @@ pub(crate) async fn method_not_allowed(request: Request) -> Response {
         format!("use {allow}"),
     );
     let mut response = problem.into_response();
-    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    if let Ok(allow) = HeaderValue::from_str(&allow) {
+        response.headers_mut().insert(header::ALLOW, allow);
+    }
     response
 }

@@ -13,7 +13,8 @@
 //! or whose `Origin` is another site, so that a web page cannot reach it through a browser. With a
 //! token, everything but the index and the probes requires `Authorization: Bearer`, compared in constant time.
 //!
-//! A `POST` takes no body, or an empty JSON object as `application/json`.
+//! A `POST` without parameters takes no body, or an empty JSON object. Bodies are `application/json`: another type, such as that of an
+//! HTML form, is refused.
 //!
 //! How much: see [`limits`]. One deadline covers a whole request head, one a whole answer, and a silent
 //! connection makes room for a newcomer when the seats are full.

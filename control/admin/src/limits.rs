@@ -43,8 +43,14 @@ pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Header fields of a request.
 pub const HEADERS_MAX: usize = 64;
 
-/// Bytes of a request body. The operations take no parameters, so an empty object is all there is to send.
+/// Bytes of a request body of an operation without parameters: an empty object is all there is to send.
 pub const BODY_BYTES_MAX: usize = 4 * 1024;
+
+/// Bytes of a request body about a key of AI clients: a policy with long lists of models. Worst case 64 KiB x 48 connections = 3 MiB.
+pub const KEY_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Time for an order about a key: it waits for those before it, and for the disk.
+pub const KEY_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Connections on one page of `/api/v1/connections`, if the caller names no limit.
 pub const PAGE_DEFAULT: usize = 100;

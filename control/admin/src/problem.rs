@@ -23,6 +23,12 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// The answer of the gateway to an order that it does not carry out. `status` is a client error or a server error.
+    pub fn refused(status: u16, name: &str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self::new(status, name, detail, remedy)
+    }
+
     /// A problem of the given stable name; `title` is the status in words.
     pub(crate) fn new(status: StatusCode, name: &str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {

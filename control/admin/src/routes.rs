@@ -9,17 +9,18 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, patch, post};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::gateway::Gateway;
 use crate::guard::{self, AdminAccess};
 use crate::handlers::{self, Shared};
-use crate::limits::{READ_DEADLINE, RELOAD_DEADLINE, UPGRADE_DEADLINE};
+use crate::limits::{KEY_DEADLINE, READ_DEADLINE, RELOAD_DEADLINE, UPGRADE_DEADLINE};
 use crate::problem::Problem;
 use crate::status::{
-    BigKeyList, ConnectionPage, DrainStatus, HotKeyList, ListenerList, ProbeAnswer, ReloadOutcome, RouteList,
-    SlowLogList, SlowLogReset, UpgradeOutcome, UpstreamList, VersionStatus, WorkerList,
+    AiKeyChange, AiKeyIssued, AiKeyList, AiKeyRequest, AiKeyRotation, AiKeyStatus, AiRequestList, BigKeyList,
+    ConnectionPage, DrainStatus, HotKeyList, ListenerList, ProbeAnswer, ReloadOutcome, RouteList, SlowLogList,
+    SlowLogReset, UpgradeOutcome, UpstreamList, VersionStatus, WorkerList,
 };
 
 /// The request that is matched against a route.
@@ -27,8 +28,12 @@ use crate::status::{
 pub(crate) enum Verb {
     /// Reads; `HEAD` works too.
     Get,
-    /// Changes something.
+    /// Makes or does something.
     Post,
+    /// Changes a part of something.
+    Patch,
+    /// Removes something.
+    Delete,
 }
 
 impl Verb {
@@ -36,7 +41,7 @@ impl Verb {
     pub(crate) fn allow(self) -> &'static str {
         match self {
             Self::Get => "GET, HEAD",
-            Self::Post => "POST",
+            other => other.word(),
         }
     }
 
@@ -45,6 +50,8 @@ impl Verb {
         match self {
             Self::Get => "GET",
             Self::Post => "POST",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
         }
     }
 }
@@ -59,6 +66,8 @@ pub(crate) struct Route {
     pub(crate) open: bool,
     pub(crate) deadline: Duration,
     pub(crate) parameters: &'static [Parameter],
+    /// The body that it takes; `None`: nothing, or an empty object.
+    pub(crate) body: Option<SchemaOf>,
     pub(crate) answers: &'static [RouteResponse],
     handler: fn() -> MethodRouter<Shared>,
 }
@@ -82,6 +91,8 @@ pub(crate) struct RouteResponse {
 pub(crate) enum Content {
     Json(SchemaOf),
     Text,
+    /// A problem that is no mistake of the caller in the form of its request.
+    Problem,
 }
 
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -96,6 +107,10 @@ const fn json<T: JsonSchema>(status: u16, about: &'static str) -> RouteResponse 
 
 const fn text(about: &'static str) -> RouteResponse {
     RouteResponse { status: 200, about, content: Content::Text }
+}
+
+const fn problem(status: u16, about: &'static str) -> RouteResponse {
+    RouteResponse { status, about, content: Content::Problem }
 }
 
 /// A guarded `GET` without parameters, which most routes are.
@@ -114,6 +129,7 @@ const fn read(
         open: false,
         deadline: READ_DEADLINE,
         parameters: &[],
+        body: None,
         answers,
         handler,
     }
@@ -145,6 +161,40 @@ const CONNECTION_PARAMETERS: &[Parameter] = &[
 
 const LIST_PARAMETERS: &[Parameter] =
     &[Parameter { name: "limit", about: "Entries, 1 to 1000; 100 if absent.", schema: schema_of::<u32> }];
+
+const KEY_PARAMETERS: &[Parameter] = &[
+    Parameter { name: "limit", about: "Keys on the page, 1 to 1000; 100 if absent.", schema: schema_of::<u32> },
+    Parameter {
+        name: "after",
+        about: "Only names behind this one: `next_after` of the page before.",
+        schema: schema_of::<String>,
+    },
+];
+
+const REQUEST_PARAMETERS: &[Parameter] = &[
+    Parameter { name: "limit", about: "Requests, 1 to 1000; 100 if absent.", schema: schema_of::<u32> },
+    Parameter { name: "key", about: "Only those of the key of this name.", schema: schema_of::<String> },
+    Parameter {
+        name: "model",
+        about: "Only those for this model, by the name of clients or of the provider.",
+        schema: schema_of::<String>,
+    },
+    Parameter {
+        name: "status",
+        about: "Only those with this status, or class such as 4xx.",
+        schema: schema_of::<String>,
+    },
+    Parameter {
+        name: "since",
+        about: "Only those that have ended since this time: RFC 3339 in UTC, or seconds since 1970.",
+        schema: schema_of::<String>,
+    },
+];
+
+const NO_SUCH_KEY: RouteResponse = problem(404, "There is no such key.");
+const KEY_REFUSED: RouteResponse =
+    problem(409, "The key is of the configuration, there is no `[ai] state`, or another process serves.");
+const BAD_KEY: RouteResponse = problem(400, "The body is no key.");
 
 /// Every route of the server.
 pub(crate) const ROUTES: &[Route] = &[
@@ -271,6 +321,80 @@ pub(crate) const ROUTES: &[Route] = &[
         )
     },
     Route {
+        parameters: KEY_PARAMETERS,
+        ..read(
+            "/api/v1/ai/keys",
+            "aiKeys",
+            "Keys of AI clients with their policies, states and budgets; never a text or a hash.",
+            &[json::<AiKeyList>(200, "One page.")],
+            || get(handlers::ai::keys),
+        )
+    },
+    Route {
+        verb: Verb::Post,
+        deadline: KEY_DEADLINE,
+        body: Some(schema_of::<AiKeyRequest>),
+        ..read(
+            "/api/v1/ai/keys",
+            "createAiKey",
+            "Issue a key; its text is shown once.",
+            &[json::<AiKeyIssued>(201, "It may be used from now on, on every worker."), BAD_KEY, KEY_REFUSED],
+            || post(handlers::ai::create_key),
+        )
+    },
+    read(
+        "/api/v1/ai/keys/{name}",
+        "aiKey",
+        "The keys of one name.",
+        &[json::<AiKeyList>(200, "Those of the file, and the issued one."), NO_SUCH_KEY],
+        || get(handlers::ai::key),
+    ),
+    Route {
+        verb: Verb::Patch,
+        deadline: KEY_DEADLINE,
+        body: Some(schema_of::<AiKeyChange>),
+        ..read(
+            "/api/v1/ai/keys/{name}",
+            "changeAiKey",
+            "Change policy, state or end of an issued key.",
+            &[json::<AiKeyStatus>(200, "In force from the next request on."), BAD_KEY, NO_SUCH_KEY, KEY_REFUSED],
+            || patch(handlers::ai::change_key),
+        )
+    },
+    Route {
+        verb: Verb::Delete,
+        deadline: KEY_DEADLINE,
+        ..read(
+            "/api/v1/ai/keys/{name}",
+            "deleteAiKey",
+            "Remove an issued key. What it has used counts for the next key of its name.",
+            &[json::<AiKeyStatus>(200, "The key as it was."), NO_SUCH_KEY, KEY_REFUSED],
+            || delete(handlers::ai::delete_key),
+        )
+    },
+    Route {
+        verb: Verb::Post,
+        deadline: KEY_DEADLINE,
+        body: Some(schema_of::<AiKeyRotation>),
+        ..read(
+            "/api/v1/ai/keys/{name}/rotate",
+            "rotateAiKey",
+            "Give an issued key another text; the one before may stay good for a time.",
+            &[json::<AiKeyIssued>(200, "The text is shown once."), BAD_KEY, NO_SUCH_KEY, KEY_REFUSED],
+            || post(handlers::ai::rotate_key),
+        )
+    },
+    Route {
+        parameters: REQUEST_PARAMETERS,
+        ..read(
+            "/api/v1/ai/requests",
+            "aiRequests",
+            "The last requests to language models: keys, models, tokens, cost and times, without prompts.",
+            &[json::<AiRequestList>(200, "The newest first.")],
+            || get(handlers::ai::requests),
+        )
+    },
+    Route {
         verb: Verb::Post,
         ..read(
             "/api/v1/drain",
@@ -323,6 +447,20 @@ pub(crate) const ROUTES: &[Route] = &[
         || get(handlers::openapi),
     ),
 ];
+
+impl Route {
+    /// True if the path is one of this route: equal segment by segment, where `{name}` stands for any.
+    pub(crate) fn takes(&self, path: &str) -> bool {
+        let (mut own, mut sent) = (self.path.split('/'), path.split('/'));
+        loop {
+            match (own.next(), sent.next()) {
+                (None, None) => return true,
+                (Some(own), Some(sent)) if own == sent || (own.starts_with('{') && !sent.is_empty()) => {}
+                _ => return false,
+            }
+        }
+    }
+}
 
 /// True if this exact path is served without a token. A path that is not in the table is not open.
 pub(crate) fn is_open(path: &str) -> bool {

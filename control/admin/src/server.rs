@@ -56,8 +56,8 @@ impl AdminServer {
         // Built here so that a failure reaches the caller; run by the thread alone.
         let runtime = Builder::new_current_thread()
             .enable_all()
-            // A reload may be requested while an upgrade waits, and is then refused.
-            .max_blocking_threads(2)
+            // A reload may be requested while an upgrade waits, and is then refused; and a key be issued meanwhile.
+            .max_blocking_threads(3)
             .thread_name("weir-control")
             .build()
             .map_err(StartError::Thread)?;

@@ -6,8 +6,8 @@ use crate::section::Section as _;
 use crate::snapshot::Snapshot;
 
 /// Keys whose change takes effect only at the next start, or tables of such keys: threads, the memory of requests, the access log and
-/// the journal of budgets are laid out once, and the admin server must stay reachable where it is.
-const RESTART: [&str; 11] = [
+/// the journal of budgets, and the exact cache, are laid out once, and the admin server must stay reachable where it is.
+const RESTART: [&str; 14] = [
     "runtime",
     "admin.bind",
     "telemetry.log_format",
@@ -19,6 +19,9 @@ const RESTART: [&str; 11] = [
     "telemetry.keys",
     "telemetry.slow_log",
     "ai.state",
+    "ai.cache_bytes_max",
+    "ai.cache_response_bytes_max",
+    "ai.recent_requests",
 ];
 
 /// The part of a telemetry level that takes effect only at the next start, if it changes to or from `off`.

@@ -56,6 +56,38 @@ impl Glob {
     pub fn matches(&self, name: &str) -> bool {
         if self.is_exact { *self.text == *name } else { matches(self.text.as_bytes(), name.as_bytes()) }
     }
+
+    /// Whether a name exists that fits both. Time grows with the product of both lengths.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        match (self.is_exact, other.is_exact) {
+            (true, _) => other.matches(&self.text),
+            (false, true) => self.matches(&other.text),
+            (false, false) => overlaps(&self.text, &other.text),
+        }
+    }
+}
+
+/// For each prefix of `one`, and each prefix of `other`: whether a text fits both. A row at a time.
+fn overlaps(one: &str, other: &str) -> bool {
+    let other: Vec<char> = other.chars().collect();
+    let mut above: Vec<bool> = Vec::with_capacity(other.len() + 1);
+    above.push(true);
+    for (at, letter) in other.iter().enumerate() {
+        above.push(above[at] && *letter == '*');
+    }
+    for letter in one.chars() {
+        let mut row = Vec::with_capacity(above.len());
+        row.push(above[0] && letter == '*');
+        for (at, with) in other.iter().enumerate() {
+            row.push(match (letter, *with) {
+                // A star is empty, or takes one more letter of the other pattern.
+                ('*', _) | (_, '*') => above[at + 1] || row[at],
+                (letter, with) => above[at] && (letter == with || letter == '?' || with == '?'),
+            });
+        }
+        above = row;
+    }
+    above.last().copied().unwrap_or_default()
 }
 
 impl fmt::Debug for Glob {
@@ -134,6 +166,35 @@ mod tests {
     #[test]
     fn many_stars_take_no_exponential_time() {
         assert!(!is_match(&("*a".repeat(120) + "b"), &"a".repeat(5_000)));
+    }
+
+    #[test]
+    fn patterns_overlap_if_a_name_fits_both() {
+        let overlap = |one: &str, other: &str| Glob::new(one).unwrap().overlaps(&Glob::new(other).unwrap());
+        for (one, other) in
+            [("gpt-*", "gpt-4o"), ("*-mini", "gpt-*"), ("a?c", "*b*"), ("*", "?"), ("a*", "a"), ("x", "x")]
+        {
+            assert!(overlap(one, other) && overlap(other, one), "{one} {other}");
+        }
+        for (one, other) in [("gpt-*", "claude-*"), ("*a", "*b"), ("a?", "a"), ("x", "y"), ("?", "ab*")] {
+            assert!(!overlap(one, other) && !overlap(other, one), "{one} {other}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #[test]
+        fn overlapping_agrees_with_a_search(one in "[ab*?]{1,4}", other in "[ab*?]{1,4}") {
+            // The shortest common name has at most as many letters as both patterns together.
+            let mut names = vec![String::new()];
+            let mut at = 0;
+            while let Some(name) = names.get(at).cloned().filter(|name| name.len() < 8) {
+                names.extend(["a", "b"].map(|letter| format!("{name}{letter}")));
+                at += 1;
+            }
+            let found = names.iter().any(|name| is_match(&one, name) && is_match(&other, name));
+            prop_assert_eq!(Glob::new(&one).unwrap().overlaps(&Glob::new(&other).unwrap()), found);
+        }
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`keys`] | virtual keys, an immutable snapshot of them |
+//! | [`keys`] | virtual keys, an immutable snapshot of them, and those that the admin API has issued |
 //! | [`policy`] | facts of a request become a verdict (pure) |
 //! | [`denial`] | refusals with status, type, code and whether an SDK may retry |
 //! | [`prices`] | tokens become money, in integers |
@@ -13,7 +13,8 @@
 //! | [`meter`] | the order of all these on a worker |
 //! | [`shared_store`] | the interface of a store for several gateways |
 //!
-//! The crate knows no HTTP and no dialect of a provider. Time is an argument; the only I/O is that of `journal` and `usage`.
+//! The crate knows no HTTP and no dialect of a provider. Time is an argument; the only I/O is that of `journal`, `usage` and
+//! the file of issued keys.
 #![forbid(unsafe_code)]
 
 pub mod amount;

@@ -111,6 +111,40 @@ impl Meter {
         Ok(reservation)
     }
 
+    /// Admits a request that costs nothing, whatever its answer is: requests in flight and per minute are judged, and no budget and no
+    /// rate of tokens. `line` is as that of [`Meter::reserve`].
+    ///
+    /// # Errors
+    /// The first limit that refuses it.
+    pub fn admit_free(
+        &self,
+        key: Option<&Key>,
+        clock: Clock,
+        line: impl FnOnce(Day, &mut Vec<u8>),
+    ) -> Result<Reservation, Denial> {
+        let levels = levels(key);
+        let mut observed = None;
+        let permits = permits(levels, &mut observed)?;
+        RateJudge { now: clock.now, observed: &mut observed }.requests_alone(levels)?;
+        let (grant, _) = self.grant(&[], Amount::ZERO, clock)?;
+        let mut text = Vec::with_capacity(LINE_BYTES);
+        line(grant.day, &mut text);
+        let mut reservation = Reservation {
+            ledger: self.ledger.clone(),
+            journal: self.journal.clone(),
+            grant: Some(grant),
+            id: None,
+            line: text,
+            charges: [None; LEVELS_MAX],
+            now: clock.now,
+            observed,
+            _permits: permits,
+        };
+        // Nothing is charged, so a journal that refuses keeps nothing from the budgets.
+        let _ = reservation.write();
+        Ok(reservation)
+    }
+
     fn grant(&self, levels: &[KeyLevel], estimate: Amount, clock: Clock) -> Result<(Grant, Option<Exhausted>), Denial> {
         let today = Day::of(clock.unix_seconds);
         let mut all: [Option<Level<'_>>; LEVELS_MAX] = [None; LEVELS_MAX];
@@ -206,6 +240,18 @@ impl RateJudge<'_> {
             {
                 self.tokens(level, state)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Takes from the rates of requests. A refusal takes from none, except in a race.
+    fn requests_alone(&mut self, levels: &[KeyLevel]) -> Result<(), Denial> {
+        let paced = || levels.iter().filter_map(|level| Some((level, level.policy.requests?)));
+        for (level, pace) in paced() {
+            self.requests(level, level.account.requests.look_request(pace, self.now))?;
+        }
+        for (level, pace) in paced() {
+            self.requests(level, level.account.requests.take_request(pace, self.now))?;
         }
         Ok(())
     }

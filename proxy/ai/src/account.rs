@@ -198,7 +198,33 @@ impl Identity {
         UsageRecord { time, day, charged, price_version, flags, ..self.record() }.write(out);
     }
 
-    fn record(&self) -> UsageRecord<'_> {
+    /// Appends the usage record of a request that was served from the cache. `saved`: the tokens of the response when it was stored.
+    pub(crate) fn write_cached(
+        &self,
+        ending: &Ending<'_>,
+        saved: u64,
+        price_version: u32,
+        (time, day): (Duration, Day),
+        out: &mut Vec<u8>,
+    ) {
+        UsageRecord {
+            time,
+            day,
+            model_served: Some(ending.model_served),
+            provider: Some(ending.upstream),
+            price_version,
+            saved_tokens: saved,
+            status: ending.status,
+            queue: ending.timing.queue,
+            first_token: (ending.status != 0).then(|| first_token(&ending.timing)),
+            total: ending.timing.total,
+            flags: Flags { cached: true, ..Flags::default() },
+            ..self.record()
+        }
+        .write(out);
+    }
+
+    pub(crate) fn record(&self) -> UsageRecord<'_> {
         UsageRecord {
             request: &self.request,
             key: self.key.as_deref(),

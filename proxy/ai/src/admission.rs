@@ -50,7 +50,39 @@ pub(crate) struct Clocks {
 /// # Errors
 /// It may not be used.
 pub(crate) fn key(worker: &Worker, sent: &[u8], unix: Duration) -> Result<Option<Arc<Key>>, Denial> {
-    worker.ring.as_ref().map(|ring| ring.find(sent, unix.as_secs()).cloned()).transpose()
+    worker.ring.as_ref().map(|ring| ring.find(sent, unix.as_secs())).transpose()
+}
+
+/// Judges a request by its policies alone. Returns its limit of output tokens, and the first refusal of a policy that only observes.
+///
+/// # Errors
+/// The first rule that refuses it.
+pub(crate) fn judge(
+    worker: &Worker,
+    key: Option<&Key>,
+    Candidate { source, facts, is_free }: Candidate<'_>,
+    plan: &Plan,
+    identity: &Identity,
+) -> Result<(Option<u64>, Option<Denial>), Denial> {
+    let prices = &worker.settings.prices;
+    let mut models = plan.targets.iter().map(|target| served(target, &identity.model));
+    let tier = facts.options.service_tier.as_ref().map(|tier| &*tier.text);
+    let tools: Vec<&str> = facts.tools.list.iter().map(|tool| name(&tool.kind, tool.name.as_deref())).collect();
+    let verdict = worker.meter.judge(
+        key,
+        &policy::Facts {
+            source,
+            model: &identity.model,
+            is_priced: is_free || models.all(|model| prices.price(model, tier).is_some()),
+            tools: Some(&tools),
+            prompt_bytes: facts.prompt_bytes(),
+            output_tokens: facts.options.output_tokens_max(),
+        },
+    );
+    match verdict {
+        Verdict::Allow { output_tokens, observed } => Ok((output_tokens, observed)),
+        Verdict::Refuse(denial) => Err(denial),
+    }
 }
 
 /// Judges a request, and reserves the most that it may cost.
@@ -60,37 +92,21 @@ pub(crate) fn key(worker: &Worker, sent: &[u8], unix: Duration) -> Result<Option
 pub(crate) fn admit(
     worker: &Worker,
     key: Option<&Key>,
-    Candidate { source, facts, is_free }: Candidate<'_>,
+    candidate: Candidate<'_>,
     plan: &Plan,
     identity: &Identity,
     clocks: Clocks,
 ) -> Result<Admitted, Denial> {
-    let prices = &worker.settings.prices;
-    let models: Vec<&str> = plan.targets.iter().map(|target| served(target, &identity.model)).collect();
+    let (limit, observed) = judge(worker, key, candidate, plan, identity)?;
+    let (Candidate { facts, is_free, .. }, prices) = (candidate, &worker.settings.prices);
+    let models = plan.targets.iter().map(|target| served(target, &identity.model));
     let tier = facts.options.service_tier.as_ref().map(|tier| &*tier.text);
-    let tools: Vec<&str> = facts.tools.list.iter().map(|tool| name(&tool.kind, tool.name.as_deref())).collect();
-    let output_tokens = facts.options.output_tokens_max();
-    let verdict = worker.meter.judge(
-        key,
-        &policy::Facts {
-            source,
-            model: &identity.model,
-            is_priced: is_free || models.iter().all(|model| prices.price(model, tier).is_some()),
-            tools: Some(&tools),
-            prompt_bytes: facts.prompt_bytes(),
-            output_tokens,
-        },
-    );
-    let (limit, observed) = match verdict {
-        Verdict::Allow { output_tokens, observed } => (output_tokens, observed),
-        Verdict::Refuse(denial) => return Err(denial),
-    };
     let tokens = match is_free {
         true => Tokens::default(),
         false => most(facts, limit.unwrap_or(worker.settings.reserved_output_tokens)),
     };
     // A fallback may cost more than the first choice.
-    let money = models.iter().map(|model| prices.cost(model, tier, &tokens).money).max().unwrap_or(0);
+    let money = models.map(|model| prices.cost(model, tier, &tokens).money).max().unwrap_or(0);
     let amount = Amount { tokens: tokens.total(), money };
     let clock = Clock { now: clocks.now, unix_seconds: clocks.unix.as_secs() };
     let reservation = worker.meter.reserve(key, amount, clock, |day, out| {
@@ -98,11 +114,38 @@ pub(crate) fn admit(
             identity.write_crash(amount, prices.version(), clocks.unix, day, out);
         }
     })?;
-    for denial in [observed, reservation.observed()].into_iter().flatten() {
+    count_observed(worker, [observed, reservation.observed()]);
+    let output_limit = limit.filter(|limit| !is_free && facts.options.output_tokens_max() != Some(*limit));
+    Ok(Admitted { reservation, output_tokens: tokens.output, output_limit })
+}
+
+/// Judges a request that no provider sees: its response is in the cache. Nothing is reserved.
+///
+/// # Errors
+/// The first rule or limit of requests that refuses it.
+pub(crate) fn admit_cached(
+    worker: &Worker,
+    key: Option<&Key>,
+    candidate: Candidate<'_>,
+    plan: &Plan,
+    identity: &Identity,
+    clocks: Clocks,
+) -> Result<Admitted, Denial> {
+    let (_, observed) = judge(worker, key, candidate, plan, identity)?;
+    let version = worker.settings.prices.version();
+    let clock = Clock { now: clocks.now, unix_seconds: clocks.unix.as_secs() };
+    let reservation = worker.meter.admit_free(key, clock, |day, out| {
+        identity.write_crash(Amount::ZERO, version, clocks.unix, day, out);
+    })?;
+    count_observed(worker, [observed, reservation.observed()]);
+    Ok(Admitted { reservation, output_tokens: 0, output_limit: None })
+}
+
+/// Counts the refusals of policies that only observe.
+fn count_observed(worker: &Worker, observed: [Option<Denial>; 2]) {
+    for denial in observed.into_iter().flatten() {
         worker.metrics.denied(denial.reason(), Treatment::Observed);
     }
-    let output_limit = limit.filter(|limit| !is_free && output_tokens != Some(*limit));
-    Ok(Admitted { reservation, output_tokens: tokens.output, output_limit })
 }
 
 /// Whether a key may be used from an address. Requests without facts have no other judge.

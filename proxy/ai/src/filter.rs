@@ -1,5 +1,8 @@
 //! One exchange: the order of its key, its body, its targets, its response and its bill.
 
+mod cached;
+mod remember;
+mod response_head;
 mod settle;
 
 use std::{net::IpAddr, rc::Rc, sync::Arc};
@@ -7,22 +10,22 @@ use std::{net::IpAddr, rc::Rc, sync::Arc};
 use bytes::Bytes;
 use weir_ai_session::{Dialect, Splice, UsageChunk, estimate::prompt_tokens};
 use weir_analysis::ai::{BodyReader, Facts, Wanted};
-use weir_base::time::turn;
+use weir_base::{connection::ConnectionEntry, time::turn};
 use weir_http::filter::{
     AfterFailure, BodyAborted, BodyChange, BrokenEnd, Caller, Deadlines, ExchangeSummary, ExchangeTiming,
-    FailedAttempt, HttpFilter, Inspect, RemainderLimits, ReplacedResponse, RequestChoice, SeenBody,
+    FailedAttempt, HttpFilter, Inspect, OwnResponse, RemainderLimits, ReplacedResponse, RequestChoice, SeenBody,
     Splice as BodySplice, Tap, UpstreamChoice, WholeResponse,
 };
 use weir_http::refusal_format::{FormattedRefusal, RefusalFacts};
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead};
 use weir_spend::keys::Key;
 
-use self::settle::LostAttempt;
+use self::{cached::CacheUse, settle::LostAttempt};
 use crate::{
     account::Identity,
-    added_fields,
     admission::{Admitted, Candidate, Clocks, admit, key},
     balance::Attempt,
+    connection::OpenRequest,
     credentials,
     error::{ApiError, ErrorForm, formatted},
     metrics::Treatment,
@@ -46,6 +49,7 @@ const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, 
 /// The filter of one exchange.
 pub(crate) struct AiFilter {
     worker: Rc<Worker>,
+    connection: Option<OpenRequest>,
     form: ErrorForm,
     source: IpAddr,
     surface: Surface,
@@ -67,6 +71,8 @@ pub(crate) struct AiFilter {
     attempt: Option<Attempt>,
     /// The provider of the last one.
     provider: Option<Arc<Provider>>,
+    /// The reason for which the gateway has refused the request.
+    refused: Option<&'static str>,
     /// The status of the last attempt that failed.
     failed: Option<u16>,
     chunk: UsageChunk,
@@ -83,6 +89,7 @@ pub(crate) struct AiFilter {
     is_searching: bool,
     /// The rest of the response is read without its client.
     is_draining: bool,
+    cache: CacheUse,
 }
 
 impl AiFilter {
@@ -90,6 +97,7 @@ impl AiFilter {
     pub(crate) fn new(worker: Rc<Worker>, head: &RequestHead, source: IpAddr) -> Self {
         Self {
             worker,
+            connection: None,
             form: ErrorForm::of_path(std::str::from_utf8(head.target()).unwrap_or_default()),
             source,
             surface: Surface::Unknown,
@@ -104,6 +112,7 @@ impl AiFilter {
             tries: 0,
             attempt: None,
             provider: None,
+            refused: None,
             failed: None,
             chunk: UsageChunk::Forward,
             translation: None,
@@ -113,6 +122,7 @@ impl AiFilter {
             lost: None,
             is_searching: false,
             is_draining: false,
+            cache: CacheUse::default(),
         }
     }
 
@@ -189,6 +199,9 @@ impl AiFilter {
         self.identity.conversation = options.conversation.as_ref().map(|conversation| conversation.text.clone());
         let (plan, is_searching) = Plan::of(&self.worker, &facts, &self.identity, self.is_free())?;
         self.is_searching = is_searching;
+        if let Some(connection) = &self.connection {
+            connection.show(self.identity.key.as_deref(), &self.identity.model, facts.options.is_stream());
+        }
         self.planned = Some((facts, plan));
         Ok(())
     }
@@ -289,6 +302,7 @@ impl AiFilter {
     /// Counts a refusal, and gives its response.
     fn refusal(&mut self, error: &ApiError) -> WholeResponse {
         self.worker.metrics.denied(error.reason, Treatment::Refused);
+        self.refused = Some(error.reason);
         error.response(self.form)
     }
 }
@@ -317,6 +331,10 @@ fn body_change(splice: Splice) -> BodyChange {
 }
 
 impl HttpFilter for AiFilter {
+    fn enter_connection(&mut self, connection: &Arc<ConnectionEntry>) {
+        self.connection = Some(OpenRequest::new(connection));
+    }
+
     fn inspect(&mut self, head: &RequestHead, caller: &Caller) -> Inspect {
         let id = caller.request_id.as_deref().unwrap_or_default();
         self.identity.request = String::from_utf8_lossy(id).into_owned();
@@ -342,6 +360,10 @@ impl HttpFilter for AiFilter {
 
     fn request_end(&mut self) -> Result<(), WholeResponse> {
         self.plan().map_err(|error| self.refusal(&error))
+    }
+
+    fn own_response(&mut self, head: &RequestHead, seen: SeenBody<'_>) -> Result<OwnResponse, WholeResponse> {
+        self.serve_cached(head, seen).map_err(|error| self.refusal(&error))
     }
 
     fn choose_upstream(&mut self, head: &mut RequestHead, seen: SeenBody<'_>) -> Result<RequestChoice, WholeResponse> {
@@ -411,6 +433,7 @@ impl HttpFilter for AiFilter {
         self.provider_status = Some(status);
         self.response_id = (plan::is_stored(facts) && (200..300).contains(&status)).then(IdFinder::default);
         self.response = response;
+        self.begin_recording(status, fields);
         if tap != Tap::Edit {
             self.first_token();
         }
@@ -418,20 +441,12 @@ impl HttpFilter for AiFilter {
     }
 
     fn response_head(&mut self, _: u16, fields: &mut Fields, timing: &ExchangeTiming) {
-        if !fields.has(Known::XRequestId) && !self.identity.request.is_empty() {
-            fields.set(Known::XRequestId, self.identity.request.as_bytes());
-        }
-        if let Some(provider) = &self.provider {
-            credentials::hide_account(fields, provider);
-        }
-        if let Some(key) = &self.key {
-            added_fields::show_rates(&self.worker.meter.rates(key, turn::now()), fields);
-        }
-        added_fields::show_timing(timing, fields);
+        self.change_response_head(fields, timing);
     }
 
     fn follow(&mut self, piece: &[u8]) -> Result<(), BodyAborted> {
         self.note_id(piece);
+        self.record(piece);
         self.response.follow(piece);
         Ok(())
     }
@@ -439,6 +454,7 @@ impl HttpFilter for AiFilter {
     fn edit(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BodyAborted> {
         self.first_token();
         self.note_id(piece);
+        self.record(piece);
         self.response.edit(piece, out)
     }
 
@@ -452,10 +468,13 @@ impl HttpFilter for AiFilter {
     }
 
     fn response_end(&mut self, out: &mut Vec<u8>) -> Result<(), BodyAborted> {
-        self.response.end(out)
+        self.response.end(out)?;
+        self.end_recording();
+        Ok(())
     }
 
     fn broken_off(&mut self, reason: &str, out: &mut Vec<u8>) -> BrokenEnd {
+        self.leave_cache();
         self.response.break_off(reason, out);
         BrokenEnd::Finish
     }
@@ -469,9 +488,13 @@ impl HttpFilter for AiFilter {
     }
 
     fn on_complete(&mut self, summary: &ExchangeSummary<'_>) {
+        if self.admitted.is_none() {
+            self.remember_refused(summary);
+        }
         self.settle(summary);
+        self.leave_cache();
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

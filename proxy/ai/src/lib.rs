@@ -10,19 +10,24 @@
 //! | `service` | a listener on one worker, around an HTTP listener |
 //! | `http` | the settings of that HTTP listener |
 //! | `spend` | budgets and usage log of the process |
+//! | `share` | the state that all listeners share on one worker |
 //! | `worker` | the state that all filters of a listener share on one worker |
 //! | `filter`, `filter/settle` | one exchange: the order of all the rest; its bill |
 //! | `surface` | the paths and methods of the APIs |
 //! | `credentials` | the key of a client, and the key of a provider in its place |
+//! | `ring` | the keys of a listener, those that the admin API has issued among them |
 //! | `plan` | the targets of a model, in the order in which they are tried |
 //! | `balance` | that order by the time to the first token, or by price |
 //! | `stored` | the upstreams that made stored responses |
 //! | `admission` | key, policy, rates and budgets of a request |
+//! | `cache` | the exact cache: a response serves equal requests |
 //! | `translate`, `translated` | the translation of an attempt between the dialects of client and provider: its request, its response |
 //! | `response` | the response of a provider while it passes, and its usage |
 //! | `retry_after` | the pause that a provider demands |
 //! | `web_page` | requests that a web page of a foreign site makes a browser send |
 //! | `account` | settlement and usage record of a request that is over |
+//! | `recent` | the last requests, for the admin API |
+//! | `connection` | the connection as the admin API shows it |
 //! | `error` | refusals in the form of the dialect |
 //! | `models`, `model_list` | the list of models: the gateway's own, and that of a provider without those that a key may not use |
 //! | `metrics` | the cells that this room writes |
@@ -35,6 +40,8 @@ mod account;
 mod added_fields;
 mod admission;
 mod balance;
+mod cache;
+mod connection;
 mod credentials;
 mod error;
 mod filter;
@@ -43,10 +50,13 @@ mod metrics;
 mod model_list;
 mod models;
 mod plan;
+mod recent;
 mod response;
 mod retry_after;
+mod ring;
 mod service;
 pub mod settings;
+mod share;
 mod spend;
 mod stored;
 mod surface;
@@ -55,6 +65,9 @@ mod translated;
 mod web_page;
 mod worker;
 
+pub use cache::{Evictions, ResponseCache};
+pub use recent::{RecentRequest, RecentRequests};
 pub use service::{AiUpstream, Service};
+pub use share::WorkerShare;
 pub use spend::{Spend, SpendError};
 pub use stored::StoredResponses;

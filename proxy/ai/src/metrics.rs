@@ -1,6 +1,10 @@
 //! The cells that this room writes.
 
-use std::{cell::RefCell, collections::HashMap, time::Duration};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::HashMap,
+    time::Duration,
+};
 
 use weir_spend::Tokens;
 use weir_telemetry::{CoreMetrics, Counter, Histogram, catalog};
@@ -22,6 +26,8 @@ pub(crate) struct Metrics {
     listener: String,
     models: RefCell<HashMap<Box<str>, ModelCells>>,
     refusals: RefCell<HashMap<(&'static str, Treatment), Counter>>,
+    cache: RefCell<HashMap<&'static str, Counter>>,
+    saved: OnceCell<Counter>,
 }
 
 struct ModelCells {
@@ -45,8 +51,9 @@ pub(crate) struct Completed {
 
 impl Metrics {
     pub(crate) fn new(core: &CoreMetrics, listener: &str) -> Self {
-        let (models, refusals) = (RefCell::default(), RefCell::default());
-        Self { core: core.clone(), listener: listener.to_owned(), models, refusals }
+        let (models, refusals, cache) = (RefCell::default(), RefCell::default(), RefCell::default());
+        let (core, saved) = (core.clone(), OnceCell::new());
+        Self { core, listener: listener.to_owned(), models, refusals, cache, saved }
     }
 
     /// Counts a request that reached a provider.
@@ -83,6 +90,22 @@ impl Metrics {
         };
         let make = || self.core.counter(&catalog::AI_REFUSALS, &[&*self.listener, reason, word]);
         self.refusals.borrow_mut().entry((reason, treatment)).or_insert_with(make).inc();
+    }
+
+    /// The name of the listener.
+    pub(crate) fn listener(&self) -> &str {
+        &self.listener
+    }
+
+    /// Counts a request of a tenant with a cache, by the word of `x-weir-cache`.
+    pub(crate) fn looked_up(&self, result: &'static str) {
+        let make = || self.core.counter(&catalog::AI_CACHE_REQUESTS, &[&*self.listener, result]);
+        self.cache.borrow_mut().entry(result).or_insert_with(make).inc();
+    }
+
+    /// Counts the tokens that no provider had to generate again.
+    pub(crate) fn saved(&self, tokens: u64) {
+        self.saved.get_or_init(|| self.core.counter(&catalog::AI_CACHE_SAVED_TOKENS, &[&*self.listener])).add(tokens);
     }
 
     fn cells(&self, model: &str) -> ModelCells {

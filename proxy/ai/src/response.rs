@@ -207,7 +207,7 @@ fn is_event_stream(fields: &Fields) -> bool {
 }
 
 /// The length that a head declares.
-fn declared(fields: &Fields) -> Option<u64> {
+pub(crate) fn declared(fields: &Fields) -> Option<u64> {
     fields.get(Known::ContentLength).and_then(|value| std::str::from_utf8(value).ok()?.parse().ok())
 }
 

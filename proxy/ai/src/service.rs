@@ -5,13 +5,12 @@ use std::{any::Any, rc::Rc, sync::Arc};
 use weir_base::{ByteLease, Time};
 use weir_http::{HttpUpstream, filter::FilterFactory};
 use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, settings::ListenerSettings};
-use weir_spend::meter::Meter;
 
 use crate::{
     http,
     metrics::Metrics,
     settings::{AiListenerSettings, Provider},
-    stored::StoredResponses,
+    share::WorkerShare,
     worker::{Filters, Worker},
 };
 
@@ -26,30 +25,29 @@ pub struct AiUpstream {
 /// One listener on one worker.
 pub struct Service {
     http: Rc<weir_http::Service>,
-    accounts: (Meter, StoredResponses),
+    share: WorkerShare,
     cells: (Rc<Metrics>, ByteLease),
 }
 
 impl Service {
-    /// A listener with its settings, and their upstreams in their order. `accounts`: admission on this worker, and the stored responses of the
-    /// process.
+    /// A listener with its settings, and their upstreams in their order. `share`: the state of all listeners of this worker.
     pub fn new(
         core: CoreShare,
         listener: ListenerSettings,
         settings: AiListenerSettings,
         upstreams: Vec<AiUpstream>,
-        accounts: (Meter, StoredResponses),
+        share: WorkerShare,
     ) -> Rc<Self> {
         let cells = (Rc::new(Metrics::new(&core.metrics, &listener.name)), core.bytes.clone());
-        let (http, upstreams, filters) = parts(settings, upstreams, &accounts, &cells);
+        let (http, upstreams, filters) = parts(&listener.name, settings, upstreams, &share, &cells);
         let http = weir_http::Service::filtered(core, listener, http, upstreams, Some(filters));
-        Rc::new(Self { http, accounts, cells })
+        Rc::new(Self { http, share, cells })
     }
 
     /// New settings; they hold from the next request of each connection on. Requests under way keep their key, their reservation
     /// and their targets.
     pub fn update(&self, listener: ListenerSettings, settings: AiListenerSettings, upstreams: Vec<AiUpstream>) {
-        let (http, upstreams, filters) = parts(settings, upstreams, &self.accounts, &self.cells);
+        let (http, upstreams, filters) = parts(&listener.name, settings, upstreams, &self.share, &self.cells);
         self.http.update_filtered(listener, http, upstreams, Some(filters));
     }
 }
@@ -58,15 +56,16 @@ type Parts = (weir_http::settings::HttpListenerSettings, Vec<Rc<HttpUpstream>>, 
 
 /// The parts of the HTTP listener.
 fn parts(
+    listener: &Arc<str>,
     settings: AiListenerSettings,
     upstreams: Vec<AiUpstream>,
-    accounts: &(Meter, StoredResponses),
+    share: &WorkerShare,
     cells: &(Rc<Metrics>, ByteLease),
 ) -> Parts {
     let http = http::settings(&settings);
     let (upstreams, providers) = upstreams.into_iter().map(|one| (one.http, one.provider)).unzip();
     let seed = Time::now().as_nanos();
-    let worker = Worker::new(settings, providers, accounts.clone(), cells.clone(), seed);
+    let worker = Worker::new(listener.clone(), settings, providers, share.clone(), cells.clone(), seed);
     (http, upstreams, Rc::new(Filters(Rc::new(worker))))
 }
 

@@ -1,17 +1,13 @@
 //! Settings of an operator. Plain data, already checked.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use weir_base::Secret;
-use weir_spend::{
-    Glob,
-    budget::Ledger,
-    keys::{KeyRing, KeySettings},
-    prices::PriceTable,
+use weir_spend::{Glob, keys::KeySettings, policy::CacheRule, prices::PriceTable};
+
+pub use crate::{
+    cache::settings::{BYTES_MAX as CACHE_BYTES_MAX, CacheSettings, RESPONSE_BYTES_MAX as CACHE_RESPONSE_BYTES_MAX},
+    ring::SharedRing,
 };
 
 /// From the end of a request to the first event of a stream. Default 60 s; models that reason for long need more.
@@ -76,24 +72,10 @@ pub struct AiListenerSettings {
     pub reserved_output_tokens: u64,
     /// Requests are refused that a page of a foreign site makes a browser send. For a listener of this machine without keys.
     pub refuses_web_pages: bool,
-    /// The snapshot of the keys, which all workers share.
+    /// Responses are cached by this rule, if clients need no key. With keys it is in their policies.
+    pub cache: Option<CacheRule>,
+    /// The snapshot of the keys with those that the admin API has issued, which all workers share.
     pub ring: SharedRing,
-}
-
-/// The snapshot of the keys. The first worker that needs it makes it.
-#[derive(Clone, Debug, Default)]
-pub struct SharedRing(Arc<OnceLock<Arc<KeyRing>>>);
-
-impl AiListenerSettings {
-    /// The keys with their accounts in this ledger, which is that of the process.
-    pub(crate) fn ring(&self, ledger: &Ledger) -> Arc<KeyRing> {
-        let make = || {
-            let made = KeyRing::new(&self.keys, &[], ledger);
-            // The configuration has checked them. Without a ring each key is unknown.
-            made.inspect_err(|error| tracing::error!(%error, "the keys cannot be used")).unwrap_or_default().into()
-        };
-        self.ring.0.get_or_init(make).clone()
-    }
 }
 
 /// A model, or several by a pattern.
@@ -232,11 +214,28 @@ impl Default for Abilities {
     }
 }
 
-/// Budgets and usage of the process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Requests that a process remembers for the admin API. Default 1,000; see [`RECENT_REQUESTS_MAX`].
+pub const RECENT_REQUESTS: usize = 1_000;
+
+/// The most of them. 10,000: with at most 1 KiB each on average, 10 MiB.
+pub const RECENT_REQUESTS_MAX: usize = 10_000;
+
+/// Budgets, usage and cache of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpendSettings {
-    /// The directory of the journal and of the usage log. `None`: budgets end with the process, and there is no usage log.
+    /// The directory of the journal, of the usage log and of the issued keys. `None`: budgets end with the process, there is no usage
+    /// log, and no key can be issued.
     pub state: Option<PathBuf>,
+    /// Bounds of the exact cache.
+    pub cache: CacheSettings,
+    /// See [`RECENT_REQUESTS`]; 0: none.
+    pub recent_requests: usize,
+}
+
+impl Default for SpendSettings {
+    fn default() -> Self {
+        Self { state: None, cache: CacheSettings::default(), recent_requests: RECENT_REQUESTS }
+    }
 }
 
 #[cfg(test)]

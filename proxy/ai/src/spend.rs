@@ -3,6 +3,7 @@
 use std::{
     fmt, io,
     path::Path,
+    rc::Rc,
     sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
@@ -10,16 +11,19 @@ use std::{
 use weir_spend::{
     budget::Ledger,
     journal::{Journal, JournalError, JournalSettings, JournalWriter, LEASE_TIME},
+    keys::IssuedKeys,
     meter::Meter,
     usage::UsageSettings,
 };
 
-use crate::{settings::SpendSettings, stored::StoredResponses};
+use crate::{
+    cache::ResponseCache, recent::RecentRequests, settings::SpendSettings, share::WorkerShare, stored::StoredResponses,
+};
 
 /// The file of the usage log, in the directory of the state.
 const USAGE_LOG: &str = "usage.log";
 
-/// The accounts of the process, and their journal.
+/// The accounts of the process and their journal, and its cache.
 #[derive(Debug)]
 pub struct Spend {
     settings: SpendSettings,
@@ -30,8 +34,10 @@ pub struct Spend {
 #[derive(Debug)]
 struct Opened {
     ledger: Ledger,
+    cache: Arc<ResponseCache>,
     journal: Option<(Journal, Vec<Arc<JournalWriter>>)>,
     stored: StoredResponses,
+    issued: Arc<IssuedKeys>,
 }
 
 impl Spend {
@@ -62,9 +68,12 @@ impl Spend {
     }
 
     fn recover(&self) -> Result<Opened, SpendError> {
-        let stored = StoredResponses::default();
+        let (cache, stored) = (ResponseCache::new(self.settings.cache), StoredResponses::default());
+        let issued =
+            |state: Option<&Path>| IssuedKeys::open(state).map(Arc::new).map_err(|error| SpendError(error.into()));
         let Some(state) = &self.settings.state else {
-            return Ok(Opened { ledger: Ledger::default(), journal: None, stored });
+            let issued = issued(None)?;
+            return Ok(Opened { ledger: Ledger::default(), cache, journal: None, stored, issued });
         };
         let usage = Some(UsageSettings::new(state.join(USAGE_LOG)));
         std::fs::create_dir_all(state).map_err(|error| SpendError(error.into()))?;
@@ -85,15 +94,23 @@ impl Spend {
         let writer = |worker| journal.writer(u16::try_from(worker).unwrap_or(u16::MAX));
         let writers =
             (0..self.workers).map(writer).collect::<io::Result<Vec<_>>>().map_err(|error| SpendError(error.into()))?;
-        Ok(Opened { ledger: recovery.ledger, journal: Some((journal, writers)), stored })
+        // The lock of the journal holds for the file of the keys, too.
+        let issued = issued(Some(state))?;
+        Ok(Opened { ledger: recovery.ledger, cache, journal: Some((journal, writers)), stored, issued })
     }
 
-    /// Admission on a worker. For listeners, so behind [`Self::take`].
-    pub fn meter(&self, worker: usize) -> Meter {
-        debug_assert!(self.opened.get().is_some());
-        let Some(opened) = self.opened.get() else { return Meter::new(Ledger::default(), None) };
+    /// The state that the listeners of a worker share. Called once for each worker, behind [`Self::take`]. `None`: that has not been.
+    pub fn share(&self, worker: usize) -> Option<WorkerShare> {
+        let opened = self.opened.get()?;
         let writer = opened.journal.as_ref().and_then(|(_, writers)| writers.get(worker).cloned());
-        Meter::new(opened.ledger.clone(), writer)
+        let recent = self.settings.recent_requests.div_ceil(self.workers.max(1));
+        Some(WorkerShare {
+            meter: Meter::new(opened.ledger.clone(), writer),
+            cache: opened.cache.clone(),
+            issued: opened.issued.clone(),
+            recent: Rc::new(RecentRequests::new(recent)),
+            stored: opened.stored.clone(),
+        })
     }
 
     /// The directory of the state. `None`: there is none.
@@ -128,9 +145,19 @@ impl Spend {
         self.opened.get()?.journal.as_ref().map(|(journal, _)| journal)
     }
 
-    /// The stored responses of the process.
-    pub fn stored(&self) -> StoredResponses {
-        self.opened.get().map(|opened| opened.stored.clone()).unwrap_or_default()
+    /// The exact cache. `None`: another process has the journal still.
+    pub fn cache(&self) -> Option<&ResponseCache> {
+        self.opened.get().map(|opened| &*opened.cache)
+    }
+
+    /// The accounts of the process; none while another process has the journal.
+    pub fn ledger(&self) -> Ledger {
+        self.opened.get().map(|opened| opened.ledger.clone()).unwrap_or_default()
+    }
+
+    /// The keys that the admin API has issued. `None`: another process has their file still.
+    pub fn issued(&self) -> Option<&IssuedKeys> {
+        self.opened.get().map(|opened| &*opened.issued)
     }
 
     /// The journal or the usage log takes no records. `None`: there is no journal.

@@ -5,14 +5,18 @@ use std::{cell::RefCell, fmt, rc::Rc, sync::Arc, time::Duration};
 use weir_base::{ByteLease, Rng, Time, time::turn};
 use weir_http::filter::{Caller, FilterFactory, HttpFilter};
 use weir_http_codec::RequestHead;
-use weir_spend::{keys::KeyRing, meter::Meter};
+use weir_spend::meter::Meter;
 
 use crate::{
     balance::Balancer,
+    cache::ResponseCache,
     filter::AiFilter,
     metrics::Metrics,
     plan::Plan,
-    settings::{AiListenerSettings, KeyMode, Provider, Target},
+    recent::RecentRequests,
+    ring::ListenerRing,
+    settings::{AiListenerSettings, Provider, Target},
+    share::WorkerShare,
     stored::StoredResponses,
 };
 
@@ -24,15 +28,19 @@ const COOLING_MAX: Duration = Duration::from_secs(120);
 
 /// A listener with its settings, on one worker.
 pub(crate) struct Worker {
+    pub(crate) listener: Arc<str>,
     pub(crate) settings: AiListenerSettings,
     /// In the order of [`AiListenerSettings::upstreams`].
     pub(crate) providers: Vec<Arc<Provider>>,
     /// `None`: clients need no key.
-    pub(crate) ring: Option<Arc<KeyRing>>,
+    pub(crate) ring: Option<ListenerRing>,
     pub(crate) meter: Meter,
     pub(crate) stored: StoredResponses,
     /// For the memory of translated streams.
     pub(crate) bytes: ByteLease,
+    /// That of the process.
+    pub(crate) cache: Arc<ResponseCache>,
+    pub(crate) recent: Rc<RecentRequests>,
     pub(crate) metrics: Rc<Metrics>,
     rng: RefCell<Rng>,
     pub(crate) balancer: Rc<Balancer>,
@@ -42,16 +50,31 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(
+        listener: Arc<str>,
         settings: AiListenerSettings,
         providers: Vec<Arc<Provider>>,
-        (meter, stored): (Meter, StoredResponses),
+        WorkerShare { meter, cache, issued, recent, stored }: WorkerShare,
         (metrics, bytes): (Rc<Metrics>, ByteLease),
         seed: u64,
     ) -> Self {
-        let ring = (settings.key_mode == KeyMode::Required).then(|| settings.ring(meter.ledger()));
+        let ring = settings.ring(&listener, meter.ledger(), &issued);
         let cooling = RefCell::new(vec![Time::ZERO; providers.len()]);
         let (rng, balancer) = (RefCell::new(Rng::new(seed)), Rc::new(Balancer::new(&settings.models)));
-        Self { settings, providers, ring, meter, stored, bytes, metrics, rng, balancer, cooling }
+        Self {
+            listener,
+            settings,
+            providers,
+            ring,
+            meter,
+            stored,
+            bytes,
+            cache,
+            recent,
+            metrics,
+            rng,
+            balancer,
+            cooling,
+        }
     }
 
     /// A uniform number, for the choice among targets.

@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc};
 use weir_http_codec::{BodyLength, RequestHead};
 
 use crate::{
-    filter::{HttpFilter, Inspect, RequestChoice, SeenBody, WholeResponse},
+    filter::{HttpFilter, Inspect, OwnResponse, RequestChoice, SeenBody, WholeResponse},
     filter_handle::FilterHandle,
     request_context::RequestContext,
     upgrade::RequestedUpgrade,
@@ -63,6 +63,11 @@ impl BodyInspection {
     pub(crate) fn end(&mut self) -> bool {
         let was_over = std::mem::replace(&mut self.is_over, true);
         self.refused.is_none() && (was_over || self.call(|filter| filter.request_end()).is_some())
+    }
+
+    /// The response of the filter itself to a whole request; `None` if the request is refused.
+    pub(crate) fn own_response(&mut self, head: &RequestHead, seen: SeenBody<'_>) -> Option<OwnResponse> {
+        self.call(|filter| filter.own_response(head, seen))
     }
 
     /// The choice of the filter; `None` if the request is refused.

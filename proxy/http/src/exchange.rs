@@ -22,6 +22,7 @@ use crate::{
     handler,
     local_reply::LocalReply,
     mirror::MirrorCopy,
+    own_response,
     refusal::Refusal,
     request_context::RequestContext,
     respond,
@@ -200,6 +201,11 @@ async fn inspect_body<'r>(
     }
     if !context.chooses(request) {
         return Ok(None);
+    }
+    if is_whole {
+        let ends = call_timeout(request, routed.action, settings);
+        let ends = ends.map(|timeout| request.arrived.saturating_add(timeout));
+        own_response::run(client, request, head, ends, context).await?;
     }
     let original = Original::keep(request, head, routed, is_whole);
     if let (Some(buffered), Some(_)) = (context.buffered, &original) {

@@ -4,9 +4,10 @@
 //! the exchange and must not block. [`FilterFactory::create`] gives an exchange its filter, which is the same object to the end: with the
 //! response it still has the state of the request. The calls for one request, in their order:
 //!
-//! 1. [`FilterFactory::create`], when the route takes the request, and before its policies.
+//! 1. [`FilterFactory::create`], when the route takes the request, and before its policies; then [`HttpFilter::enter_connection`].
 //! 2. [`HttpFilter::inspect`], once the policies have let the request through, and [`HttpFilter::refuse_head`]; then
 //!    [`HttpFilter::request_data`] for each piece of a body as it arrives, and [`HttpFilter::request_end`] with the end of the body.
+//!    A request that is whole by then may end with [`HttpFilter::own_response`], which may also wait.
 //!    [`HttpFilter::choose_upstream`] comes before an origin gets the request: behind the buffered pieces, and behind the end if that
 //!    was among them. It also changes the buffered body. [`HttpFilter::attempt_failed`] may lead to another choice, until the client has a part of a response.
 //! 3. [`HttpFilter::tap`] with the head of a final response that may have a body, and [`HttpFilter::response_head`] with every final
@@ -24,7 +25,8 @@
 //!
 //! # Limits
 //! - A filter changes only the buffered part of a request body. A mirror gets the body as it came.
-//! - The choice is made at once: nothing can be waited for.
+//! - The choice is made at once: only [`HttpFilter::own_response`] in front of it can wait.
+//! - A response of a filter itself is no attempt: it has no tap, and a mirror gets no copy of its request.
 //! - Calls of gRPC are inspected as they pass, without a choice. A request that becomes a WebSocket is not inspected or tapped.
 //! - The head of a response to HEAD is not tapped: it is that of the response as its origin has it.
 //! - A partial response (206) has a body like any other: a filter that edits must leave it out, or handle ranges.
@@ -34,6 +36,7 @@
 pub(crate) mod choice;
 pub(crate) mod deadlines;
 pub(crate) mod failure;
+pub(crate) mod own_response;
 pub(crate) mod response;
 pub(crate) mod timing;
 
@@ -47,13 +50,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use weir_base::error::Culprit;
+use weir_base::{connection::ConnectionEntry, error::Culprit};
 use weir_http_codec::{Fields, RequestHead};
 
 pub use self::{
     choice::{ADDED_BYTES_MAX, BodyChange, RequestChoice, SeenBody, Splice, UpstreamChoice},
     deadlines::Deadlines,
     failure::{ATTEMPTS_MAX, AfterFailure, FailedAttempt},
+    own_response::OwnResponse,
     response::{BrokenEnd, HoldLimits, RemainderLimits, ReplacedResponse, WholeResponse},
     timing::ExchangeTiming,
 };
@@ -71,6 +75,10 @@ pub trait FilterFactory: fmt::Debug {
 
 /// The filter of one exchange.
 pub trait HttpFilter {
+    /// The connection of the exchange, as other threads see it. The filter may describe its request there. Called once, behind
+    /// [`FilterFactory::create`].
+    fn enter_connection(&mut self, _connection: &Arc<ConnectionEntry>) {}
+
     /// Whether and how the body of the request is inspected. The policies have let it through; `head` is the one that goes on, ready for
     /// the upstream of the route. A request without a body has nothing to inspect, and [`Inspect::Buffered`] asks for the choice.
     fn inspect(&mut self, _head: &RequestHead, _caller: &Caller) -> Inspect {
@@ -98,6 +106,15 @@ pub trait HttpFilter {
     /// As [`HttpFilter::request_data`].
     fn request_end(&mut self) -> Result<(), WholeResponse> {
         Ok(())
+    }
+
+    /// Responds in place of an origin, or waits, with [`Inspect::Buffered`]: called behind [`HttpFilter::request_end`] of a body that was
+    /// buffered whole, or of a request without one, and again behind each wait. `head` is the one that goes on.
+    ///
+    /// # Errors
+    /// The request is refused with this response, and no origin has seen it.
+    fn own_response(&mut self, _head: &RequestHead, _seen: SeenBody<'_>) -> Result<OwnResponse, WholeResponse> {
+        Ok(OwnResponse::None)
     }
 
     /// Chooses the upstream, and the body that it gets, with [`Inspect::Buffered`]. `seen`: the buffered part of the body. `head` is the

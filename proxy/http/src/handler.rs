@@ -58,18 +58,30 @@ pub(crate) async fn run<C: Client>(
     let ends = call_timeout(request, action, settings).map(|timeout| request.arrived.saturating_add(timeout));
     let respond_by = turn::now().saturating_add(action.response_timeout.unwrap_or(settings.response_timeout));
     let until = ends.map_or(respond_by, |ends| ends.min(respond_by));
-    let own = request.local_response_fields();
     let handler_request = HandlerRequest { head: std::mem::take(head), body, caller };
     match while_client_waits(client, Some(until), handler.clone().handle(handler_request)).await {
-        Ok(HandlerResponse::Whole(whole)) => respond::send_whole(client, request, whole, "ok"),
-        Ok(HandlerResponse::Stream { status, fields, body_stream }) => {
+        Ok(response) => send(client, request, response, ends).await,
+        Err(WaitAborted::TimedOut) if ends == Some(until) => respond::refuse(client, request, Refusal::REQUEST_TIMEOUT),
+        Err(WaitAborted::TimedOut) => respond::refuse(client, request, Refusal::RESPONSE_TIMEOUT),
+        Err(aborted) => respond::wait_aborted(client, request, aborted),
+    }
+}
+
+/// Sends a response of another room, until the exchange `ends`. The body of the request has been read.
+pub(crate) async fn send<C: Client>(
+    client: &mut C,
+    request: &RequestContext,
+    response: HandlerResponse,
+    ends: Option<Time>,
+) -> AfterExchange {
+    match response {
+        HandlerResponse::Whole(whole) => respond::send_whole(client, request, whole, "ok"),
+        HandlerResponse::Stream { status, fields, body_stream } => {
+            let own = request.local_response_fields();
             let mut head = LocalResponse::new(status, b"", Bytes::new()).with_own(fields).with(&own);
             respond::change_head(request, &mut head);
             stream(client, request, head, body_stream, ends).await
         }
-        Err(WaitAborted::TimedOut) if ends == Some(until) => respond::refuse(client, request, Refusal::REQUEST_TIMEOUT),
-        Err(WaitAborted::TimedOut) => respond::refuse(client, request, Refusal::RESPONSE_TIMEOUT),
-        Err(aborted) => respond::wait_aborted(client, request, aborted),
     }
 }
 

@@ -181,7 +181,9 @@ fn create_filter(
     };
     request.filter_handle.get_or_init(|| {
         let caller = caller(connection, route, head);
-        Rc::new(FilterHandle::new(factory.create(head, &caller), caller, request.arrived))
+        let mut filter = factory.create(head, &caller);
+        filter.enter_connection(connection.handle.entry());
+        Rc::new(FilterHandle::new(filter, caller, request.arrived))
     });
 }
 

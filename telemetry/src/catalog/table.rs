@@ -86,6 +86,10 @@ catalog! {
         AI_TOKENS = counter "weir_ai_tokens_total" ["listener", "model", "kind"] "Tokens as they were charged: `input` with its parts `cached_input`, `cache_write` and `audio_input`; `output` with `reasoning` and `audio_output`.";
         AI_COST = counter "weir_ai_cost_micros_total" ["listener", "model"] "Cost by the prices of the configuration, in millionths of their currency.";
         AI_FIRST_TOKEN = histogram "weir_ai_first_token_seconds" ["listener", "model"] "From the head of a request to the first event of its stream, or to the head of a response that is no stream.", buckets(Buckets::REQUEST);
+        AI_CACHE_REQUESTS = counter "weir_ai_cache_requests_total" ["listener", "result"] "Requests of keys and listeners with `cache_ttl`, by `x-weir-cache`: `hit`, `miss`, or `bypass` for a request that is never cached.";
+        AI_CACHE_SAVED_TOKENS = counter "weir_ai_cache_saved_tokens_total" ["listener"] "Tokens that providers reported for responses when they were stored, once for each request that the cache then served.";
+        AI_CACHE_EVICTIONS = counter "weir_ai_cache_evictions_total" ["reason"] "Responses that left the cache: for others (`capacity`), or since their `cache_ttl` had passed when a request looked for them (`expired`).";
+        AI_CACHE_BYTES = gauge "weir_ai_cache_bytes" [] "Memory of stored responses and of those that are being recorded. At most `ai.cache_bytes_max`.";
         AI_DRAINS = counter "weir_ai_disconnect_drains_total" ["listener", "outcome"] "Responses that were read on after their client had left, for their usage (`drain_on_disconnect`): to their end (`complete`), or not (`incomplete`).";
         REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "The overhead by stage.";
     }

@@ -1,9 +1,12 @@
 //! Language models: the SDKs of providers against the lab's origin, directly and through the gateway; its bytes and its books; and the
-//! load of the lab; each SDK in front of the other provider; and upgrades of the program.
+//! load of the lab; each SDK in front of the other provider; the exact cache; keys that the admin API issues, and its view of requests; and
+//! upgrades of the program.
 
+mod cache;
 mod faults;
 mod health;
 mod isolation;
+mod keys;
 mod load;
 mod prompts;
 mod sdks;

@@ -7,11 +7,12 @@ use std::{
 };
 
 use weir_admin::{
-    BoxFuture,
+    BoxFuture, Problem,
     status::{
-        Breaker, Check, ConnectionAnswer, ConnectionQuery, Diagnostic, DrainState, DrainStatus, EndpointStatus, Health,
-        InsightAnswer, ListenerState, ListenerStatus, Quantiles, ReloadOutcome, ReloadResult, RouteStatus, Severity,
-        SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, Validity, VersionStatus, WorkerStatus,
+        AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyQuery, AiRequestList, AiRequestQuery, Breaker, Check,
+        ConnectionAnswer, ConnectionQuery, Diagnostic, DrainState, DrainStatus, EndpointStatus, Health, InsightAnswer,
+        ListenerState, ListenerStatus, Quantiles, ReloadOutcome, ReloadResult, RouteStatus, Severity, SlowLogReset,
+        UpgradeOutcome, UpgradeResult, UpstreamStatus, Validity, VersionStatus, WorkerStatus,
     },
 };
 use weir_base::time::Time;
@@ -135,7 +136,12 @@ impl weir_admin::Gateway for Gateway {
 
     fn connections(&self, query: ConnectionQuery) -> BoxFuture<'_, ConnectionAnswer> {
         let now = Time::now();
-        let connections = connections::page(&self.table.entries(), &query, now);
+        let mut connections = connections::page(&self.table.entries(), &query, now);
+        let snapshot = self.snapshot();
+        for connection in &mut connections {
+            let listener = snapshot.listener(&connection.listener);
+            connections::name_protocol(connection, listener.map_or("", |listener| listener.protocol_name.name()));
+        }
         // Entries of a stuck worker are as old as its current turn.
         let is_silent = |state: &WorkerState| state.turn_age(now) > watch::STALL;
         let workers = self.states.iter().enumerate();
@@ -149,6 +155,18 @@ impl weir_admin::Gateway for Gateway {
 
     fn reset_slow_log(&self) -> BoxFuture<'_, SlowLogReset> {
         self.reset_slow_logs()
+    }
+
+    fn ai_keys(&self, query: AiKeyQuery) -> AiKeyList {
+        self.list_ai_keys(&query)
+    }
+
+    fn order_ai_key(&self, order: AiKeyOrder) -> Result<AiKeyOutcome, Problem> {
+        self.carry_out_ai_key(order)
+    }
+
+    fn ai_requests(&self, query: AiRequestQuery) -> BoxFuture<'_, AiRequestList> {
+        self.collect_ai_requests(query)
     }
 
     fn reload(&self) -> ReloadOutcome {

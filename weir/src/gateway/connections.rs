@@ -8,6 +8,7 @@ use std::{
 use weir_admin::status::{ConnectionQuery, ConnectionState, ConnectionStatus, PoolWait};
 use weir_analysis::redis::CommandId;
 use weir_base::{connection::PoolName, time::Time};
+use weir_config::ProtocolName;
 use weir_listener::ConnectionEntry;
 
 /// The clients that wait for each pool of each listener, the oldest first.
@@ -52,6 +53,7 @@ fn status(entry: &ConnectionEntry, lines: &Lines, now: Time) -> ConnectionStatus
     ConnectionStatus {
         id: entry.id,
         listener: entry.listener.to_string(),
+        protocol: String::new(),
         worker: entry.worker as u32,
         peer: entry.peer.clone(),
         age_seconds: seconds(entry.accepted_at),
@@ -75,6 +77,17 @@ fn status(entry: &ConnectionEntry, lines: &Lines, now: Time) -> ConnectionStatus
         in_flight,
         buffered_bytes: entry.buffered.load(Relaxed),
         last_command: command.map(|id| CommandId(id as u16).command().name.to_owned()),
+        key: None,
+        model: some(&details.model),
+        stream: details.is_stream,
+    }
+}
+
+/// Names the protocol of a connection. Clients of AI have keys in place of users.
+pub fn name_protocol(connection: &mut ConnectionStatus, protocol: &str) {
+    protocol.clone_into(&mut connection.protocol);
+    if protocol == ProtocolName::Ai.name() {
+        connection.key = connection.user.take();
     }
 }
 
@@ -108,6 +121,21 @@ mod tests {
         assert_eq!(shown[0].waits_for.as_ref().expect("a wait").seconds, 1.0);
         assert_eq!((shown[0].state, shown[3].state), (ConnectionState::Waiting, ConnectionState::Active));
         assert!(shown[3].transaction_seconds.is_some() && shown[0].transaction_seconds.is_none());
+    }
+
+    #[test]
+    fn a_client_of_ai_has_a_key_a_model_and_a_stream() {
+        let entry = ConnectionEntry::new(1, "ai".into(), 0, "192.0.2.1:1000".into(), Time::ZERO);
+        {
+            let mut details = entry.details();
+            (details.user, details.model, details.is_stream) = ("team".into(), "fast".into(), Some(true));
+        }
+        let query = ConnectionQuery { limit: 10, after: None, listener: None, worker: None };
+        let mut shown = page(&[Arc::new(entry)], &query, Time::ZERO);
+        name_protocol(&mut shown[0], "ai");
+        let one = &shown[0];
+        assert_eq!((one.key.as_deref(), one.user.as_deref()), (Some("team"), None));
+        assert_eq!((&*one.protocol, one.model.as_deref(), one.stream), ("ai", Some("fast"), Some(true)));
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Gateway {
     }
 
     /// Runs `look` on every worker. Returns the results, and the workers that gave none in [`ANSWER_TIME`].
-    async fn visit<T: Send + 'static>(&self, look: fn(&WorkerProtocols) -> T) -> (Vec<T>, Vec<u32>) {
+    pub(super) async fn visit<T: Send + 'static>(&self, look: fn(&WorkerProtocols) -> T) -> (Vec<T>, Vec<u32>) {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         self.send_to_workers(|| {
             let sender = sender.clone();

@@ -3,6 +3,8 @@
 mod acceptor;
 mod access_log;
 mod admin;
+mod ai_keys;
+mod ai_requests;
 mod certificates;
 mod connections;
 mod core;

@@ -6,7 +6,7 @@ mod postgres;
 mod redis;
 mod tcp;
 
-use std::{any::Any, collections::HashMap, io, rc::Rc, sync::Arc};
+use std::{any::Any, cell::OnceCell, collections::HashMap, io, rc::Rc, sync::Arc};
 
 use weir_ai::Spend;
 use weir_base::time::Time;
@@ -47,7 +47,7 @@ impl ProcessProtocols {
         let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker, seed));
         let redis = RedisShare { waiting: Rc::default(), insight };
         let postgres = Rc::new(WorkerShare::with_proofs(self.proofs));
-        WorkerProtocols { worker, redis, postgres, relay: self.relay, spend: self.spend }
+        WorkerProtocols { worker, redis, postgres, relay: self.relay, spend: self.spend, ai: OnceCell::new() }
     }
 }
 
@@ -58,8 +58,19 @@ pub struct WorkerProtocols {
     pub postgres: Rc<WorkerShare>,
     /// The link between the processes of an upgrade.
     pub relay: UpgradeRelay,
-    /// The budgets of the process. At an upgrade they are there when the first listener is made.
-    pub spend: Arc<Spend>,
+    spend: Arc<Spend>,
+    /// Made with the first AI listener: at an upgrade the budgets are there by then.
+    ai: OnceCell<weir_ai::WorkerShare>,
+}
+
+impl WorkerProtocols {
+    /// Budgets, cache and issued keys of the process, and the last requests of AI listeners. `None`: another process has the budgets still.
+    pub fn ai(&self) -> Option<weir_ai::WorkerShare> {
+        if self.ai.get().is_none() {
+            let _ = self.ai.set(self.spend.share(self.worker)?);
+        }
+        self.ai.get().cloned()
+    }
 }
 
 /// The state that the workers share of one listener, in the form of its protocol.

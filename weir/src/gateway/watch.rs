@@ -7,7 +7,7 @@ use std::{
 };
 
 use weir_base::time::Time;
-use weir_telemetry::{SharedCounter, SharedGauge, catalog};
+use weir_telemetry::{SharedCounter, SharedGauge, SharedMetrics, catalog};
 
 use super::{
     Gateway,
@@ -60,7 +60,7 @@ pub fn run(gateway: &Gateway) {
     let mut peak = 0;
     let (mut knees, mut errors) = (KneeWatch::default(), ErrorWatch::default());
     let mut served = CertificateWatch::default();
-    let mut looks = 0;
+    let (mut looks, mut is_caching) = (0, false);
     while !gateway.stopping.load(Ordering::Relaxed) {
         shared.gauge(&catalog::CONNECTIONS_LIMIT, &[]).set(gateway.snapshot().limits.connections.into());
         shared.gauge(&catalog::BUFFERED_LIMIT_BYTES, &[]).set(gateway.bytes.limit() as i64);
@@ -78,6 +78,12 @@ pub fn run(gateway: &Gateway) {
         if let Some(is_failing) = gateway.spend.is_failing() {
             shared.gauge(&catalog::AI_JOURNAL_FAILING, &[]).set(is_failing.into());
         }
+        if let Some(cache) = gateway.spend.cache() {
+            is_caching |= cache.bytes() > 0;
+            if is_caching {
+                show_cache(cache, &shared);
+            }
+        }
         served.look(&gateway.registry, &gateway.snapshot(), certificates::now());
         let connections = gateway.connections();
         peak = peak.max(connections);
@@ -86,6 +92,15 @@ pub fn run(gateway: &Gateway) {
             weir_engine::net::release_free_memory();
         }
         thread::sleep(LOOK);
+    }
+}
+
+/// The exact cache of AI, from its first response on.
+fn show_cache(cache: &weir_ai::ResponseCache, shared: &SharedMetrics) {
+    shared.gauge(&catalog::AI_CACHE_BYTES, &[]).set(cache.bytes() as i64);
+    let evictions = cache.evictions();
+    for (reason, count) in [("capacity", evictions.capacity), ("expired", evictions.expired)] {
+        shared.counter(&catalog::AI_CACHE_EVICTIONS, &[reason]).advance_to(count);
     }
 }
 

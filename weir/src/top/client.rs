@@ -60,6 +60,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes of one answer: 32 MiB is a `/metrics` of some 300,000 lines.
 const ANSWER_BYTES_MAX: u64 = 32 << 20;
 
+/// The connections, as far as one page has them.
+const CONNECTIONS: &str = "/api/v1/connections?limit=1000";
+
 impl AdminClient {
     /// A client for the server at `base`, a URL without path. Nothing is sent yet.
     pub(super) fn new(base: &str, token: Option<Secret>) -> Self {
@@ -110,7 +113,8 @@ impl AdminClient {
             Page::HotKeys => Some(InsightData::HotKeys(self.json("/api/v1/hot-keys", &[200])?)),
             Page::BigKeys => Some(InsightData::BigKeys(self.json("/api/v1/big-keys", &[200])?)),
             Page::SlowLog => Some(InsightData::SlowLog(self.json("/api/v1/slow-log", &[200])?)),
-            Page::Clients => Some(insight::clients(self.json("/api/v1/connections?limit=1000", &[200])?)),
+            Page::Clients => Some(insight::clients(self.json(CONNECTIONS, &[200])?)),
+            Page::Ai => Some(insight::ai(self.json(CONNECTIONS, &[200])?)),
         })
     }
 

@@ -1,4 +1,5 @@
-//! The pages of one table: what the workers remember (hot keys, big keys, slow requests), and the clients that wait or keep something.
+//! The pages of one table: what the workers remember (hot keys, big keys, slow requests), the clients that wait or keep something, and
+//! those of language models.
 
 use clap::ValueEnum;
 use ratatui::Frame;
@@ -29,11 +30,14 @@ pub enum Page {
     SlowLog,
     /// Clients that wait for a connection, are pinned, or have a transaction.
     Clients,
+    /// Clients of language models: key, model, stream.
+    Ai,
 }
 
 impl Page {
     /// Every page; the poll names a page by its place in it.
-    pub(super) const ALL: [Self; 5] = [Self::Overview, Self::HotKeys, Self::BigKeys, Self::SlowLog, Self::Clients];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Overview, Self::HotKeys, Self::BigKeys, Self::SlowLog, Self::Clients, Self::Ai];
 }
 
 /// Records of the workers, as far as the page needs them.
@@ -43,6 +47,7 @@ pub(super) enum InsightData {
     BigKeys(BigKeyList),
     SlowLog(SlowLogList),
     Clients(ConnectionPage),
+    Ai(ConnectionPage),
 }
 
 impl InsightData {
@@ -53,6 +58,7 @@ impl InsightData {
             Self::BigKeys(_) => Page::BigKeys,
             Self::SlowLog(_) => Page::SlowLog,
             Self::Clients(_) => Page::Clients,
+            Self::Ai(_) => Page::Ai,
         }
     }
 
@@ -62,7 +68,7 @@ impl InsightData {
             Self::HotKeys(list) => list.hot_keys.len(),
             Self::BigKeys(list) => list.big_keys.len(),
             Self::SlowLog(list) => list.slow_requests.len(),
-            Self::Clients(page) => page.connections.len(),
+            Self::Clients(page) | Self::Ai(page) => page.connections.len(),
         }
     }
 
@@ -76,6 +82,7 @@ impl InsightData {
             }
             Self::SlowLog(list) => (slow_title(list), &list.workers_silent),
             Self::Clients(page) => (clients_title(page), &page.workers_silent),
+            Self::Ai(page) => (ai_title(page), &page.workers_silent),
         };
         match silent.as_slice() {
             [] => about,
@@ -115,6 +122,21 @@ fn clients_title(page: &ConnectionPage) -> String {
     format!("clients that wait, are pinned or have a transaction, the longest first{part}")
 }
 
+fn ai_title(page: &ConnectionPage) -> String {
+    let part = if page.next_after.is_some() { ", of the first connections" } else { "" };
+    format!("clients of language models with their last request, the busy ones first{part}")
+}
+
+/// The clients of AI listeners on a page, those with requests under way first, and of these the oldest.
+pub(super) fn ai(mut page: ConnectionPage) -> InsightData {
+    page.connections.retain(|row| row.protocol == "ai");
+    page.connections.sort_by(|a, b| {
+        let is_idle = |row: &ConnectionStatus| row.in_flight == 0;
+        is_idle(a).cmp(&is_idle(b)).then(b.age_seconds.total_cmp(&a.age_seconds))
+    });
+    InsightData::Ai(page)
+}
+
 /// The clients of a page that keep something or wait, those that wait first, and the longest first.
 pub(super) fn clients(mut page: ConnectionPage) -> InsightData {
     let key = |row: &ConnectionStatus| {
@@ -145,6 +167,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
         InsightData::BigKeys(list) => rows(frame, area, (BIG_KEYS, &list.big_keys), offset),
         InsightData::SlowLog(list) => rows(frame, area, (SLOW_REQUESTS, &list.slow_requests), offset),
         InsightData::Clients(page) => rows(frame, area, (CLIENTS, &page.connections), offset),
+        InsightData::Ai(page) => rows(frame, area, (AI, &page.connections), offset),
     };
 }
 
@@ -194,6 +217,27 @@ const CLIENTS: &[Column<ConnectionStatus>] = &[
     text("CLIENT", 21, |row: &ConnectionStatus| row.peer.clone().into()).from(120),
     text("WHY", 0, |row| why(row).into()),
 ];
+
+const AI: &[Column<ConnectionStatus>] = &[
+    number("ID", 7, |row| row.id.to_string().into()),
+    text("LISTENER", 12, |row: &ConnectionStatus| row.listener.clone().into()).from(100),
+    text("KEY", 16, |row| row.key.clone().unwrap_or_else(|| "-".to_owned()).into()),
+    text("STREAM", 6, |row| stream(row.stream).into()),
+    number("REQS", 5, |row| row.in_flight.to_string().into()),
+    number("AGE", 7, |row| format::span(row.age_seconds).into()),
+    number("IDLE", 7, |row: &ConnectionStatus| format::span(row.idle_seconds).into()).from(100),
+    text("CLIENT", 21, |row: &ConnectionStatus| row.peer.clone().into()).from(120),
+    text("MODEL", 0, |row| row.model.clone().unwrap_or_else(|| "-".to_owned()).into()),
+];
+
+/// Whether the last request is for a stream; before the first one it is not known.
+fn stream(is_stream: Option<bool>) -> &'static str {
+    match is_stream {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "-",
+    }
+}
 
 /// How long something has lasted, if it does.
 fn lasts(seconds: Option<f64>) -> Span<'static> {

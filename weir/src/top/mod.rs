@@ -34,7 +34,7 @@ use state::{Flow, State};
 /// Watch a running gateway.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "Examples:\n  weir top\n  weir top --admin http://10.0.0.7:9900 --token-env WEIR_TOKEN\n  weir top --once | head -5\n  weir top --once --view slow-log\n\nKeys: q quit, p pause, o overview, h hot keys, b big keys, l slow log,\nw clients that wait, are pinned or have a transaction,\nn/c/r/t/i/s sort listeners, tab chooses a table, arrows scroll it."
+    after_help = "Examples:\n  weir top\n  weir top --admin http://10.0.0.7:9900 --token-env WEIR_TOKEN\n  weir top --once | head -5\n  weir top --once --view slow-log\n\nKeys: q quit, p pause, o overview, h hot keys, b big keys, l slow log,\nw clients that wait, are pinned or have a transaction,\na clients of language models: key, model, stream,\nn/c/r/t/i/s sort listeners, tab chooses a table, arrows scroll it."
 )]
 pub struct TopArgs {
     /// URL of the admin address.
@@ -53,7 +53,7 @@ pub struct TopArgs {
     #[arg(long)]
     pub once: bool,
 
-    /// The page to show first; h, b, l, w and o change it.
+    /// The page to show first; h, b, l, w, a and o change it.
     #[arg(long, value_enum, default_value_t)]
     pub view: Page,
 

@@ -35,7 +35,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, now: Instant) {
     if let Some(view) = &view {
         match state.page {
             Page::Overview => draw_tables(frame, body, state, view),
-            Page::HotKeys | Page::BigKeys | Page::SlowLog | Page::Clients => insight::draw(frame, body, state),
+            Page::HotKeys | Page::BigKeys | Page::SlowLog | Page::Clients | Page::Ai => {
+                insight::draw(frame, body, state)
+            }
         }
     }
     frame.render_widget(Paragraph::new(help_line(state, view.as_ref())).style(dim()), help);
@@ -53,7 +55,7 @@ pub(super) fn plain(state: &mut State, columns: u16) -> String {
     let remembered = state.current.as_ref().and_then(|sample| sample.remembered.as_ref());
     let body = match state.page {
         Page::Overview => 3 * TABLE_EXTRA_LINES + rows,
-        Page::HotKeys | Page::BigKeys | Page::SlowLog | Page::Clients => {
+        Page::HotKeys | Page::BigKeys | Page::SlowLog | Page::Clients | Page::Ai => {
             insight::lines(remembered.map_or(0, |remembered| remembered.rows().min(1000)))
         }
     };
@@ -155,7 +157,8 @@ fn alert_line(state: &State, view: Option<&View>, now: Instant) -> Line<'static>
 
 fn help_line(state: &State, view: Option<&View>) -> String {
     if state.page != Page::Overview {
-        return "q quit  p pause  h hot keys  b big keys  l slow log  w clients  o overview  arrows scroll".to_owned();
+        return "q quit  p pause  h hot keys  b big keys  l slow log  w clients  a AI  o overview  arrows scroll"
+            .to_owned();
     }
     let sort = match state.sort.key {
         SortKey::Name => "name",

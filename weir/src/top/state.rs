@@ -137,6 +137,7 @@ impl State {
             KeyCode::Char('b') => self.show(Page::BigKeys),
             KeyCode::Char('l') => self.show(Page::SlowLog),
             KeyCode::Char('w') => self.show(Page::Clients),
+            KeyCode::Char('a') => self.show(Page::Ai),
             KeyCode::Tab => self.choose_next(),
             KeyCode::Down | KeyCode::Char('j') => self.scroll(1),
             KeyCode::Up | KeyCode::Char('k') => self.scroll(-1),
@@ -176,7 +177,7 @@ impl State {
     fn scroll(&mut self, rows: isize) {
         let offset = match self.page {
             Page::Overview => &mut self.offsets[self.focus as usize],
-            Page::HotKeys | Page::BigKeys | Page::SlowLog | Page::Clients => &mut self.page_offset,
+            Page::HotKeys | Page::BigKeys | Page::SlowLog | Page::Clients | Page::Ai => &mut self.page_offset,
         };
         *offset = offset.saturating_add_signed(rows);
     }

@@ -65,6 +65,9 @@ pub struct ConnectionStatus {
     pub id: u64,
     /// Listener it came in on.
     pub listener: String,
+    /// Protocol of the listener, such as `redis` or `ai`. Empty: the gateway is older than this field, or the listener is removed.
+    #[serde(default)]
+    pub protocol: String,
     /// Worker that owns it.
     pub worker: u32,
     /// The client's address, from the PROXY header if one is trusted.
@@ -99,6 +102,15 @@ pub struct ConnectionStatus {
     pub buffered_bytes: u64,
     /// Name of the last command, without arguments.
     pub last_command: Option<String>,
+    /// Name of the key of its last request, of an AI listener.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// The model of that request, by the name of the client.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Whether that request is for a stream.
+    #[serde(default)]
+    pub stream: Option<bool>,
 }
 
 /// The wait for a connection of a pool.

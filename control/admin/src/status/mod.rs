@@ -2,6 +2,8 @@
 //!
 //! Units stand in the names. A counter counts since the process started; rates are left to the reader.
 
+mod ai_key;
+mod ai_request;
 mod certificate;
 mod connection;
 mod insight;
@@ -13,6 +15,11 @@ mod route;
 mod upstream;
 mod worker;
 
+pub use ai_key::{
+    AiBudgetUse, AiKeyChange, AiKeyIssued, AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyPolicy, AiKeyQuery, AiKeyRequest,
+    AiKeyRotation, AiKeySource, AiKeyState, AiKeyStatus, AiKeyText, AiKeyUsage, AiRateUse,
+};
+pub use ai_request::{AiRequestList, AiRequestQuery, StatusFilter};
 pub use certificate::{CertificateState, CertificateStatus};
 pub use connection::{ConnectionAnswer, ConnectionPage, ConnectionQuery, ConnectionState, ConnectionStatus, PoolWait};
 pub use insight::{

@@ -2,6 +2,7 @@
 
 mod document;
 mod hostile;
+mod keys;
 mod operations;
 mod reading;
 mod security;

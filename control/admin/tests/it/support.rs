@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir_admin::status::{
-    Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
-    DrainStatus, EndpointStatus, ErrorStatus, Health, HotKeyStatus, InsightAnswer, KeyNames, KneeAction, KneeStatus,
-    ListenerState, ListenerStatus, Quantiles, ReloadOutcome, ReloadResult, ResponseClasses, RouteStatus, Severity,
-    SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, Validity, VersionStatus, WorkerStatus,
+    AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyPolicy, AiKeyQuery, AiKeySource, AiKeyState, AiKeyStatus, AiKeyUsage,
+    AiRequestList, AiRequestQuery, Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState,
+    ConnectionStatus, Diagnostic, DrainState, DrainStatus, EndpointStatus, ErrorStatus, Health, HotKeyStatus,
+    InsightAnswer, KeyNames, KneeAction, KneeStatus, ListenerState, ListenerStatus, Quantiles, ReloadOutcome,
+    ReloadResult, ResponseClasses, RouteStatus, Severity, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus,
+    Validity, VersionStatus, WorkerStatus,
 };
-use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway};
+use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway, Problem};
+use weir_base::secret::Secret;
 use weir_telemetry::{Registry, catalog};
 
 /// Longest that a test waits for anything that should come.
@@ -33,6 +36,9 @@ pub struct FakeGateway {
     pub connection_count: u64,
     /// Makes `config` panic.
     pub is_broken: AtomicBool,
+    /// Orders about keys that were carried out.
+    pub key_orders: Mutex<Vec<AiKeyOrder>>,
+    pub request_queries: Mutex<Vec<AiRequestQuery>>,
 }
 
 /// A door that is open unless closed.
@@ -74,6 +80,8 @@ impl FakeGateway {
             gate: Gate::default(),
             connection_count: 250,
             is_broken: AtomicBool::new(false),
+            key_orders: Mutex::default(),
+            request_queries: Mutex::default(),
         })
     }
 }
@@ -258,6 +266,34 @@ impl Gateway for FakeGateway {
         Box::pin(async { SlowLogReset { removed: 7, workers_silent: Vec::new() } })
     }
 
+    /// Each name but `unknown` has a key.
+    fn ai_keys(&self, query: AiKeyQuery) -> AiKeyList {
+        let name = query.name.unwrap_or_else(|| "team".to_owned());
+        let keys = if name == "unknown" { Vec::new() } else { vec![key(&name)] };
+        AiKeyList { keys, can_issue: true, next_after: query.after }
+    }
+
+    fn order_ai_key(&self, order: AiKeyOrder) -> Result<AiKeyOutcome, Problem> {
+        self.gate.pass();
+        self.key_orders.lock().unwrap().push(order.clone());
+        let (name, text) = match order {
+            AiKeyOrder::Create(request) => (request.name, Some(KEY_TEXT)),
+            AiKeyOrder::Rotate { name, .. } => (name, Some(KEY_TEXT)),
+            AiKeyOrder::Change { name, .. } | AiKeyOrder::Delete { name } => (name, None),
+        };
+        match &*name {
+            "unknown" => Err(Problem::refused(404, "key", "there is no key of this name", "list the keys")),
+            _ => Ok(AiKeyOutcome { key: key(&name), text: text.map(Secret::from) }),
+        }
+    }
+
+    fn ai_requests(&self, query: AiRequestQuery) -> BoxFuture<'_, AiRequestList> {
+        self.request_queries.lock().unwrap().push(query);
+        Box::pin(async {
+            AiRequestList { schema_url: "https://schemas.example/1".to_owned(), ..AiRequestList::default() }
+        })
+    }
+
     fn reload(&self) -> ReloadOutcome {
         self.gate.pass();
         if self.config_is_valid.load(Ordering::SeqCst) {
@@ -315,10 +351,29 @@ impl Gateway for FakeGateway {
     }
 }
 
+/// The text of each key that is issued.
+pub const KEY_TEXT: &str = "sk-weir-text-of-a-new-key";
+
+fn key(name: &str) -> AiKeyStatus {
+    AiKeyStatus {
+        name: name.to_owned(),
+        source: AiKeySource::Api,
+        listener: None,
+        state: AiKeyState::Active,
+        expires: None,
+        created: Some("2026-11-27T00:00:00Z".to_owned()),
+        texts: Vec::new(),
+        shadowed_by: Vec::new(),
+        policy: AiKeyPolicy { day_tokens: Some(5), ..AiKeyPolicy::default() },
+        usage: AiKeyUsage::default(),
+    }
+}
+
 fn connection(id: u64, worker: u32) -> ConnectionStatus {
     ConnectionStatus {
         id,
         listener: if id <= 10 { "admin-cache" } else { "cache" }.to_owned(),
+        protocol: "redis".to_owned(),
         worker,
         peer: format!("127.0.0.1:{}", 40_000 + id),
         age_seconds: 10.0,
@@ -336,6 +391,9 @@ fn connection(id: u64, worker: u32) -> ConnectionStatus {
         in_flight: 1,
         buffered_bytes: 64,
         last_command: Some("watch".to_owned()),
+        key: None,
+        model: None,
+        stream: None,
     }
 }
 
@@ -418,6 +476,18 @@ pub fn fetch(server: &AdminServer, target: &str) -> AdminResponse {
 
 pub fn send(server: &AdminServer, target: &str) -> AdminResponse {
     ask(server, "POST", target, &[])
+}
+
+/// The same with a body, and these further header lines.
+pub fn ask_with(server: &AdminServer, method: &str, target: &str, headers: &[&str], body: &str) -> AdminResponse {
+    let length = format!("Content-Length: {}", body.len());
+    let mut lines: Vec<&str> = headers.to_vec();
+    lines.push(&length);
+    let (lines, host) = (lines.join("\r\n"), server.local_addr());
+    exchange(
+        server,
+        &format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{lines}\r\n\r\n{body}"),
+    )
 }
 
 fn parse(bytes: &[u8]) -> AdminResponse {

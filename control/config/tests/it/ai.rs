@@ -4,10 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::Memory;
-use weir_ai::settings::{Balance, KeyMode, ProviderDialect};
+use weir_ai::settings::{Balance, CacheSettings, KeyMode, ProviderDialect};
 use weir_config::{Diagnostics, ListenerProtocol, UpstreamProtocol, check};
 use weir_http::ProbeKind;
-use weir_spend::{budget::Budgets, policy::Mode};
+use weir_spend::{
+    budget::Budgets,
+    policy::{CacheRule, Mode},
+};
 
 const HASH: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
@@ -48,7 +51,13 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, key("expires = \"tomorrow\""), "", "is not a time in UTC"),
         (here, key("day_money = \"ten\""), "", "is not an amount of money"),
         (here, key("day_tokens = 1000"), "", "begins again with each start"),
+        (here, key("cache_sampled = true"), "", "without cache_ttl"),
+        (here, "cache_sampled = true".to_owned(), "", "without cache_ttl"),
+        (here, key("").replacen("keys", "cache_ttl = \"5m\"\nkeys", 1), "", "each key has its own"),
+        (here, key("cache_ttl = \"0s\""), "", "cache_ttl"),
         (here, key("") + &key("").replace("keys = \"required\"\n", ""), "", "is there twice"),
+        (here, key("models = [\"gpt-4\", \"x\"]\n") + &model("gpt-4o"), "", "permit no model of the listener"),
+        (here, key("models = [\"gpt-4o\", \"clade-*\"]\n") + &model("gpt-*"), "", "has \"clade-*\", which no model"),
         (here, "[[listener.ai.model]]\nname = \"m\"".to_owned(), "", "has 0 targets"),
         (here, many, "", "has 9 targets"),
         (here, model("gpt-*") + &model("gpt-x"), "", "is never reached"),
@@ -181,6 +190,12 @@ fn the_example_becomes_the_settings_that_it_describes() {
         month_money: Some(400_500_000),
     };
     assert_eq!(key.policy.budgets, wanted);
+    let rule = |seconds, takes_sampled| Some(CacheRule { ttl: Duration::from_secs(seconds), takes_sampled });
+    assert_eq!((key.policy.cache, settings.cache), (rule(300, false), None));
+    let ListenerProtocol::Ai(open) = &snapshot.listener("open").expect("the listener").protocol else {
+        panic!("an AI listener")
+    };
+    assert_eq!(open.cache, rule(3_600, true));
     let fast = &settings.models[0];
     let targets: Vec<_> = fast.targets.iter().map(|target| (target.upstream, target.weight)).collect();
     assert_eq!((targets, fast.balance), (vec![(0, 3), (1, 1)], Balance::Weight));
@@ -199,6 +214,22 @@ fn the_example_becomes_the_settings_that_it_describes() {
     assert_eq!(shown("openai"), (ProviderDialect::OpenAi, host("api.openai.com"), host("/v1"), true));
     assert_eq!(shown("azure"), (ProviderDialect::Azure, host("example.openai.azure.com"), host("/openai/v1"), true));
     assert_eq!(shown("own"), (ProviderDialect::OpenAi, host("10.0.0.7:8000"), host("/v1"), false));
+    assert_eq!(snapshot.protocols.ai.cache, CacheSettings::default());
     let state = snapshot.protocols.ai.state.as_ref().expect("a directory");
     assert_eq!(state, Path::new("/var/lib/weir/ai"));
+}
+
+#[test]
+fn models_of_a_key_that_the_listener_has_are_good_and_so_are_any_without_models() {
+    let target = "[[listener.ai.model.target]]\nupstream = \"u\"\n";
+    let key = |models: &str| {
+        format!("keys = \"required\"\n[[listener.ai.key]]\nname = \"k\"\nsha256 = \"{HASH}\"\nmodels = {models}\n")
+    };
+    for (models, name) in [("[\"gpt-*\"]", "gpt-4o"), ("[\"gpt-4o\"]", "gpt-*"), ("[\"*-mini\"]", "gpt-*")] {
+        let listener = key(models) + &format!("[[listener.ai.model]]\nname = \"{name}\"\n{target}");
+        let found = findings("127.0.0.1:8000", &listener, "");
+        assert!(found.is_empty(), "{models} {name}: {found}");
+    }
+    let found = findings("127.0.0.1:8000", &key("[\"anything\"]"), "");
+    assert!(found.is_empty(), "{found}");
 }

@@ -23,6 +23,8 @@ pub enum Field {
     Count,
     /// `best_of`
     BestOf,
+    /// `temperature`
+    Temperature,
     /// `user`, `metadata.user_id`
     User,
     /// `safety_identifier`
@@ -113,6 +115,7 @@ impl Field {
             Self::MaxOutputTokens => "max_output_tokens",
             Self::Count => "n",
             Self::BestOf => "best_of",
+            Self::Temperature => "temperature",
             Self::User => "user",
             Self::SafetyIdentifier => "safety_identifier",
             Self::PromptCacheKey => "prompt_cache_key",

@@ -67,6 +67,8 @@ pub struct Options {
     pub count: Option<Number>,
     /// `best_of`
     pub best_of: Option<Number>,
+    /// `temperature` is there and not zero: equal requests want different answers.
+    pub is_sampled: bool,
     /// `user`, or Anthropic's `metadata.user_id`
     pub user: Option<Named>,
     /// `safety_identifier`
@@ -139,6 +141,7 @@ impl Options {
             Field::MaxOutputTokens => (self.max_output_tokens, self.null_limits[2]) = limit(value)?,
             Field::Count => self.count = number(value)?,
             Field::BestOf => self.best_of = number(value)?,
+            Field::Temperature => self.is_sampled = is_sampled(value),
             Field::Metadata => self.metadata = Some(span(value)).filter(|_| value.kind != Kind::Null),
             Field::IncludeUsage => self.include_usage(value)?,
             Field::StreamOptions => self.stream_options(value)?,
@@ -208,6 +211,15 @@ fn flag(value: &Value<'_, Field>) -> Result<Option<Flag>, BodyError> {
 /// A number, or the place of a `null`.
 fn limit(value: &Value<'_, Field>) -> Result<(Option<Number>, Option<Span>), BodyError> {
     Ok((number(value)?, Some(span(value)).filter(|_| value.kind == Kind::Null)))
+}
+
+/// Whether a temperature is not zero. It decides on no limit, so a value of another type is the provider's to refuse.
+fn is_sampled(value: &Value<'_, Field>) -> bool {
+    let is_zero = |text: &[u8]| {
+        let mut mantissa = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
+        !mantissa.any(|byte| matches!(byte, b'1'..=b'9'))
+    };
+    value.kind != Kind::Null && !value.number().is_some_and(is_zero)
 }
 
 fn number(value: &Value<'_, Field>) -> Result<Option<Number>, BodyError> {

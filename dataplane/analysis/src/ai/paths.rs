@@ -30,6 +30,7 @@ macro_rules! body {
         Node::value(Field::Body).members(&[
             ("model", Node::value(Field::Model)),
             ("stream", Node::value(Field::Stream)),
+            ("temperature", Node::value(Field::Temperature)),
             ("user", Node::value(Field::User)),
             ("service_tier", Node::value(Field::ServiceTier)),
             $($own),*

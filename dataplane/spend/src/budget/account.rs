@@ -62,7 +62,7 @@ impl fmt::Debug for AccountId {
 }
 
 /// Limits per day and month. `None`: no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budgets {
     /// Tokens per day.
     pub day_tokens: Option<u64>,

@@ -10,7 +10,7 @@ use super::secret::{KeyHash, is_well_formed};
 use crate::{
     budget::{Account, AccountId, AccountKind, LEVELS_MAX, Ledger, Level},
     denial::Denial,
-    policy::{Mode, PATTERNS_MAX, Policy},
+    policy::{self, CacheRule, Mode, PATTERNS_MAX, Policy},
 };
 
 /// Keys of one ring. Default 65,536. Worst case about 600 bytes each with two secrets and policies, 40 MB.
@@ -86,6 +86,7 @@ pub struct Key {
     is_enabled: bool,
     expires: Option<u64>,
     levels: Box<[KeyLevel]>,
+    policy_version: u64,
 }
 
 /// A policy with the account that it is held against.
@@ -126,6 +127,16 @@ impl Key {
     /// Its levels: the key, its team, its organisation.
     pub fn levels(&self) -> &[KeyLevel] {
         &self.levels
+    }
+
+    /// A number that changes with the policy of any of its levels.
+    pub fn policy_version(&self) -> u64 {
+        self.policy_version
+    }
+
+    /// The rule by which its responses are cached: the strictest of its levels. `None`: they are not.
+    pub fn cache(&self) -> Option<CacheRule> {
+        self.levels.iter().filter_map(|level| level.policy.cache).reduce(CacheRule::stricter)
     }
 
     /// A budget may refuse its requests, so they must be journaled.
@@ -235,6 +246,7 @@ fn resolve(
         secrets: key.secrets.clone().into(),
         is_enabled: key.is_enabled,
         expires: key.expires,
+        policy_version: policy::version(levels.iter().map(|level| &*level.policy)),
         levels: levels.into(),
     })
 }

@@ -3,7 +3,11 @@
 //! A request passes every level of its key; the strictest applies. Rates, concurrency and budgets are kept with the accounts
 //! and judged by the [meter](crate::meter), after these rules.
 
-use std::net::IpAddr;
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    net::IpAddr,
+    time::Duration,
+};
 
 use weir_base::Net;
 
@@ -13,7 +17,7 @@ use crate::{budget::Budgets, denial::Denial, glob::Glob, rate::Pace};
 pub const PATTERNS_MAX: usize = 1_024;
 
 /// The treatment of a request that wants more output tokens than it may.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OutputAction {
     /// Its limit is lowered.
     #[default]
@@ -23,7 +27,7 @@ pub enum OutputAction {
 }
 
 /// The most output tokens of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OutputCap {
     /// The most. A request that names no limit gets this one.
     pub tokens: u64,
@@ -32,7 +36,7 @@ pub struct OutputCap {
 }
 
 /// Whether refusals are applied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// They are.
     #[default]
@@ -41,8 +45,25 @@ pub enum Mode {
     Observe,
 }
 
+/// The rule by which responses are cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CacheRule {
+    /// A response serves equal requests for so long.
+    pub ttl: Duration,
+    /// Also if requests want different answers: by a temperature, or several at once.
+    pub takes_sampled: bool,
+}
+
+impl CacheRule {
+    /// The stricter of two rules.
+    #[must_use]
+    pub fn stricter(self, other: Self) -> Self {
+        Self { ttl: self.ttl.min(other.ttl), takes_sampled: self.takes_sampled && other.takes_sampled }
+    }
+}
+
 /// A policy. `None` and empty lists do not limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// Models that may be used; empty: all.
     pub models_allowed: Vec<Glob>,
@@ -66,8 +87,17 @@ pub struct Policy {
     pub concurrent_max: Option<u32>,
     /// Budgets per day and month.
     pub budgets: Budgets,
+    /// `None`: its responses are not cached.
+    pub cache: Option<CacheRule>,
     /// Whether refusals are applied.
     pub mode: Mode,
+}
+
+/// A number that changes with any of these policies. Within one process: other versions may number them differently.
+pub fn version<'p>(policies: impl IntoIterator<Item = &'p Policy>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    policies.into_iter().for_each(|policy| policy.hash(&mut hasher));
+    hasher.finish()
 }
 
 /// The facts of a request before it is admitted.

@@ -72,6 +72,8 @@ pub struct UsageRecord<'a> {
     pub tokens: Tokens,
     /// The charge to the budgets.
     pub charged: Amount,
+    /// Tokens that a provider would have billed without the cache. In the line of a record with [`Flags::cached`] alone.
+    pub saved_tokens: u64,
     /// Version of the price table.
     pub price_version: u32,
     /// Status of the answer; 0 if there was none.
@@ -139,8 +141,9 @@ impl UsageRecord<'_> {
             (r#","queue_us":"#, micros(self.queue)),
             (r#","total_us":"#, micros(self.total)),
         ];
+        let saved = self.flags.cached.then_some((r#","saved_tokens":"#, self.saved_tokens));
         let first_token = self.first_token.map(|span| (r#","first_token_us":"#, micros(span)));
-        for (name, number) in numbers.into_iter().chain(first_token) {
+        for (name, number) in numbers.into_iter().chain(saved).chain(first_token) {
             into.extend_from_slice(name.as_bytes());
             into.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         }
@@ -232,6 +235,19 @@ mod tests {
     }
 
     #[test]
+    fn a_response_from_the_cache_shows_the_tokens_that_it_saved() {
+        let cached = Flags { cached: true, ..Flags::default() };
+        let record =
+            UsageRecord { request: "r", model: "m", saved_tokens: 14, flags: cached, ..UsageRecord::default() };
+        let value: Value = serde_json::from_str(&line(&record)).unwrap();
+        assert_eq!((&value["saved_tokens"], &value["charged_tokens"]), (&14.into(), &0.into()));
+        assert_eq!(value["flags"], serde_json::json!(["cached"]));
+        let other: Value =
+            serde_json::from_str(&line(&UsageRecord { saved_tokens: 1, ..UsageRecord::default() })).unwrap();
+        assert!(other.get("saved_tokens").is_none());
+    }
+
+    #[test]
     fn the_longest_line_fits() {
         let text = "\"".repeat(500);
         let (some, most) = (Some(text.as_str()), u64::MAX);
@@ -264,6 +280,7 @@ mod tests {
             provider: some,
             tokens,
             charged: Amount { tokens: most, money: most },
+            saved_tokens: most,
             price_version: u32::MAX,
             status: u16::MAX,
             tries: u32::MAX,

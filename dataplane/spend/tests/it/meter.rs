@@ -7,7 +7,7 @@ use weir_spend::{
     Amount, Denial, Exhausted,
     budget::{AccountKind, Budgets, Ledger},
     meter::{Clock, Meter},
-    policy::{Mode, Policy},
+    policy::{CacheRule, Mode, Policy},
     rate::Pace,
 };
 
@@ -109,4 +109,40 @@ fn a_new_day_gives_a_new_budget_and_a_clock_that_goes_back_gives_none() {
     assert!(at(NOON).is_ok() && at(NOON).is_err());
     assert!(at(NOON + 86_400).is_ok());
     assert!(at(NOON).is_err() && at(NOON + 86_400).is_err() && at(0).is_err());
+}
+
+#[test]
+fn a_request_that_costs_nothing_is_judged_by_requests_alone() {
+    let paced =
+        Policy { requests: Some(Pace::per_minute(60).with_burst(2)), concurrent_max: Some(1), ..day_tokens(10) };
+    let team = Policy { tokens: Some(Pace::per_minute(1)), ..Policy::default() };
+    let (ledger, keys, meter) = meter(paced, team);
+    // The budget of the key and the tokens of the team are used up.
+    settle(reserve(&meter, &keys, "a", "1", 10).unwrap(), "a", "1", 10);
+    assert!(reserve(&meter, &keys, "a", "2", 0).is_err());
+    let key = Some(keys.get("a"));
+    let free = meter.admit_free(key, noon(), |_, _| ()).unwrap();
+    assert_eq!(meter.admit_free(key, noon(), |_, _| ()).unwrap_err(), Denial::Concurrency { limit: 1 });
+    free.settle(Amount::ZERO, noon().now, |_, _| ());
+    let refused = meter.admit_free(key, noon(), |_, _| ()).unwrap_err();
+    assert_eq!(refused, Denial::Requests { retry_after: Duration::from_secs(1) });
+    assert_eq!(used(&ledger, AccountKind::Key, "a").in_day, amount(10));
+}
+
+#[test]
+fn the_version_of_a_policy_changes_with_it_and_the_strictest_cache_rule_counts() {
+    let rule = |seconds, takes_sampled| Some(CacheRule { ttl: Duration::from_secs(seconds), takes_sampled });
+    let cached = |cache| Policy { cache, ..Policy::default() };
+    let (_, first, _) = meter(cached(rule(60, true)), cached(rule(90, false)));
+    assert_eq!(first.get("a").cache(), rule(60, false));
+    assert_eq!(first.get("a").policy_version(), first.get("b").policy_version(), "their policies are the same");
+    let (_, again, _) = meter(cached(rule(60, true)), cached(rule(90, false)));
+    assert_eq!(first.get("a").policy_version(), again.get("a").policy_version(), "a reload without a change");
+    let of_team = Policy { tools_max: Some(1), ..cached(rule(90, false)) };
+    for (own, team) in [(cached(rule(61, true)), cached(rule(90, false))), (cached(rule(60, true)), of_team)] {
+        let (_, other, _) = meter(own, team);
+        assert_ne!(first.get("a").policy_version(), other.get("a").policy_version());
+    }
+    let (_, without, _) = meter(Policy::default(), Policy::default());
+    assert_eq!(without.get("a").cache(), None);
 }

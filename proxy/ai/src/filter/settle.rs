@@ -90,6 +90,9 @@ impl AiFilter {
         if self.is_free() {
             return admitted.reservation.release(turn::now(), |_, _| ());
         }
+        if let Some(entry) = self.served() {
+            return self.settle_cached(summary, &entry, admitted);
+        }
         let lost = self.lost.as_ref().filter(|_| !is_success(self.provider_status));
         let tried = lost.map_or((self.tries as usize).saturating_sub(1), |lost| lost.target);
         let model =
@@ -121,7 +124,9 @@ impl AiFilter {
         let charged = Amount { tokens: bill.tokens.total(), money: cost.money };
         let time = unix_time();
         admitted.reservation.settle(charged, turn::now(), |day, out| {
+            let begin = out.len();
             self.identity.write(&ending, &bill, (charged, prices.version()), (time, day), out);
+            self.remember(&out[begin..]);
         });
         let completed = Completed {
             tokens: bill.tokens,

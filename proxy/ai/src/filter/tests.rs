@@ -9,7 +9,7 @@ use weir_listener::CloseReason;
 use weir_spend::{
     Denial,
     budget::{Budgets, Ledger},
-    keys::{KeyHash, KeySecret, KeySettings},
+    keys::{IssuedKeys, KeyHash, KeySecret, KeySettings},
     meter::Meter,
     policy::Policy,
 };
@@ -17,8 +17,11 @@ use weir_telemetry::Registry;
 
 use super::*;
 use crate::{
+    cache::ResponseCache,
     metrics::Metrics,
-    settings::{AiListenerSettings, KeyMode},
+    recent::RecentRequests,
+    settings::{AiListenerSettings, CacheSettings, KeyMode},
+    share::WorkerShare,
     stored::StoredResponses,
 };
 
@@ -26,6 +29,17 @@ const KEY: &[u8] = b"sk-weir-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// A listener with a key whose budget has room for one request.
 fn worker() -> Rc<Worker> {
+    let metrics = Rc::new(Metrics::new(&Registry::new().core(0), "test"));
+    let issued = IssuedKeys::open(None).expect("no file").into();
+    let meter = Meter::new(Ledger::default(), None);
+    let cache = ResponseCache::new(CacheSettings::default());
+    let (recent, stored) = (Rc::new(RecentRequests::new(10)), StoredResponses::default());
+    let share = WorkerShare { meter, cache, issued, recent, stored };
+    let bytes = ByteLease::new(Budget::new(1 << 20));
+    Rc::new(Worker::new("test".into(), with_key(), Vec::new(), share, (metrics, bytes), 1))
+}
+
+fn with_key() -> AiListenerSettings {
     let budgets = Budgets { day_tokens: Some(150), ..Budgets::default() };
     let key = KeySettings {
         name: "team".into(),
@@ -36,9 +50,14 @@ fn worker() -> Rc<Worker> {
         team: None,
         organization: None,
     };
-    let settings = AiListenerSettings {
-        key_mode: KeyMode::Required,
-        keys: Arc::new([key]),
+    AiListenerSettings { key_mode: KeyMode::Required, keys: Arc::new([key]), ..settings() }
+}
+
+/// Settings without keys.
+pub(crate) fn settings() -> AiListenerSettings {
+    AiListenerSettings {
+        key_mode: KeyMode::None,
+        keys: Arc::new([]),
         models: Arc::new([]),
         prices: Arc::default(),
         upstreams: vec!["a".into()],
@@ -49,11 +68,9 @@ fn worker() -> Rc<Worker> {
         body_bytes_max: 1_000,
         reserved_output_tokens: 100,
         refuses_web_pages: false,
+        cache: None,
         ring: Default::default(),
-    };
-    let metrics = Rc::new(Metrics::new(&Registry::new().core(0), "test"));
-    let (meter, bytes) = (Meter::new(Ledger::default(), None), ByteLease::new(Budget::new(1 << 20)));
-    Rc::new(Worker::new(settings, Vec::new(), (meter, StoredResponses::default()), (metrics, bytes), 1))
+    }
 }
 
 /// Admits a request of the key.
@@ -68,12 +85,24 @@ fn admitted(worker: &Worker) -> Result<(Admitted, Facts, Plan), Denial> {
     Ok((admitted, facts, plan))
 }
 
+#[test]
+fn a_request_that_is_over_is_remembered_with_its_line() {
+    let worker = worker();
+    ends(&worker, CompletionStatus::ClientGone, "client_gone");
+    let all = worker.recent.all();
+    let [request] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((&*request.listener, request.operation, request.is_stream), ("test", "chat", false));
+    let line: serde_json::Value = serde_json::from_slice(&request.line).expect("JSON");
+    assert_eq!((&line["status"], &line["tries"]), (&0.into(), &1.into()));
+}
+
 /// The filter of an admitted request, whose exchange ends like this.
 fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
     let (admitted, facts, plan) = self::admitted(worker).expect("room");
     let source = IpAddr::from([127, 0, 0, 1]);
     let mut filter = AiFilter {
         worker: worker.clone(),
+        connection: None,
         form: ErrorForm::OpenAi,
         source,
         surface: Surface::Body(Endpoint::Chat),
@@ -88,6 +117,7 @@ fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
         tries: 1,
         attempt: None,
         provider: None,
+        refused: None,
         failed: None,
         chunk: UsageChunk::Forward,
         translation: None,
@@ -97,6 +127,7 @@ fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
         lost: None,
         is_searching: false,
         is_draining: false,
+        cache: CacheUse::default(),
     };
     let caller = Caller { route: "ai".into(), client: source, identity: None, request_id: None };
     filter.on_complete(&ExchangeSummary {

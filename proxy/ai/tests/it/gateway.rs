@@ -42,6 +42,7 @@ pub fn settings() -> AiListenerSettings {
         body_bytes_max: 1 << 20,
         reserved_output_tokens: 100,
         refuses_web_pages: false,
+        cache: None,
         ring: Default::default(),
     }
 }
@@ -89,15 +90,26 @@ pub fn start_with(
     state: Option<&Path>,
     change: impl FnOnce(&mut Setup),
 ) -> Gateway {
-    let spend = Spend::open(&SpendSettings { state: state.map(Into::into) }, 1).expect("a journal");
+    let process = SpendSettings { state: state.map(Into::into), ..SpendSettings::default() };
+    start_in(&process, settings, providers, change)
+}
+
+/// The same with these settings of the process.
+pub fn start_in(
+    process: &SpendSettings,
+    settings: AiListenerSettings,
+    providers: Vec<Provider>,
+    change: impl FnOnce(&mut Setup),
+) -> Gateway {
+    let spend = Spend::open(process, 1).expect("a journal");
     let mut setup = Setup::of(Vec::new());
     setup.make = Some(Box::new(move |core, listener, _, upstreams| {
         let providers = providers.into_iter().map(Arc::new);
         let upstreams = upstreams.into_iter().zip(providers).map(|(http, provider)| AiUpstream { http, provider });
-        let accounts = (spend.meter(0), spend.stored());
+        let share = spend.share(0).expect("open budgets");
         // The journal lives as long as the worker.
         std::mem::forget(spend);
-        Service::new(core.clone(), listener, settings, upstreams.collect(), accounts)
+        Service::new(core.clone(), listener, settings, upstreams.collect(), share)
     }));
     change(&mut setup);
     Gateway::start(setup)

@@ -3,6 +3,7 @@
 mod accounts;
 mod balance;
 mod bills;
+mod cache;
 mod gateway;
 mod heads;
 /// A scripted client of HTTP/2, as the tests of `weir-http` have it.

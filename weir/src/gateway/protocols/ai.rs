@@ -21,9 +21,8 @@ impl Protocol for Ai {
     }
 
     fn service(of: ListenerParts<'_>, own: &AiListenerSettings) -> Option<Rc<dyn Service>> {
-        let (spend, worker) = (&of.protocols.spend, of.protocols.worker);
-        let (upstreams, accounts) = (all(of.upstreams, own)?, (spend.meter(worker), spend.stored()));
-        Some(weir_ai::Service::new(of.core.clone(), of.settings, own.clone(), upstreams, accounts))
+        let (upstreams, share) = (all(of.upstreams, own)?, of.protocols.ai()?);
+        Some(weir_ai::Service::new(of.core.clone(), of.settings, own.clone(), upstreams, share))
     }
 
     fn update(

@@ -121,33 +121,57 @@ fn a_page_of_another_answer_waits() {
     assert!(lines.iter().any(|line| line.contains("waiting")) && !lines.join("").contains("session:1"), "{lines:#?}");
 }
 
+fn client(id: u64, change: fn(&mut ConnectionStatus)) -> ConnectionStatus {
+    let mut client = ConnectionStatus {
+        id,
+        listener: "pg".to_owned(),
+        protocol: "postgres".to_owned(),
+        worker: 0,
+        peer: "192.0.2.7:4000".to_owned(),
+        age_seconds: 60.0,
+        idle_seconds: 1.0,
+        name: None,
+        user: Some("app".to_owned()),
+        db: None,
+        database: Some("shop".to_owned()),
+        protocol_version: "PostgreSQL 3.0".to_owned(),
+        state: ConnectionState::Active,
+        pinned_by: Vec::new(),
+        pinned_seconds: None,
+        transaction_seconds: None,
+        waits_for: None,
+        in_flight: 1,
+        buffered_bytes: 0,
+        last_command: None,
+        key: None,
+        model: None,
+        stream: None,
+    };
+    change(&mut client);
+    client
+}
+
+#[test]
+fn clients_of_language_models_show_key_model_and_stream() {
+    let of_ai = |row: &mut ConnectionStatus| {
+        (row.protocol, row.key, row.model) = ("ai".to_owned(), Some("team".to_owned()), Some("gpt-4o".to_owned()));
+        row.stream = Some(true);
+    };
+    let idle = client(1, |row| (row.in_flight, row.protocol) = (0, "ai".to_owned()));
+    let mut busy = client(2, |_| ());
+    of_ai(&mut busy);
+    let other = client(3, |_| ());
+    let connections = vec![idle, busy, other];
+    let page = ConnectionPage { connections, next_after: None, workers_silent: Vec::new() };
+    let mut state = on(Page::Ai, with(insight::ai(page)));
+    let lines = screen(&mut state, 80, 24, Instant::now());
+    assert_eq!(words(&lines, "2"), ["2", "team", "yes", "1", "1m00s", "gpt-4o"]);
+    assert_eq!(words(&lines, "1"), ["1", "-", "-", "0", "1m00s", "-"]);
+    assert!(!lines.iter().any(|line| line.trim_start().starts_with("3 ")), "{lines:#?}");
+}
+
 #[test]
 fn clients_that_wait_come_first_and_idle_ones_are_left_out() {
-    let client = |id, change: fn(&mut ConnectionStatus)| {
-        let mut client = ConnectionStatus {
-            id,
-            listener: "pg".to_owned(),
-            worker: 0,
-            peer: "192.0.2.7:4000".to_owned(),
-            age_seconds: 60.0,
-            idle_seconds: 1.0,
-            name: None,
-            user: Some("app".to_owned()),
-            db: None,
-            database: Some("shop".to_owned()),
-            protocol_version: "PostgreSQL 3.0".to_owned(),
-            state: ConnectionState::Active,
-            pinned_by: Vec::new(),
-            pinned_seconds: None,
-            transaction_seconds: None,
-            waits_for: None,
-            in_flight: 1,
-            buffered_bytes: 0,
-            last_command: None,
-        };
-        change(&mut client);
-        client
-    };
     let pinned = client(1, |row| {
         (row.pinned_by, row.pinned_seconds) = (vec!["listen".to_owned()], Some(30.0));
     });

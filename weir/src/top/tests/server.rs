@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_admin::status::{
-    Check, ConnectionAnswer, ConnectionQuery, DrainState, DrainStatus, InsightAnswer, ListenerStatus, ReloadOutcome,
-    ReloadResult, RouteStatus, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus,
-    WorkerStatus,
+    AiKeyList, AiKeyOrder, AiKeyOutcome, AiKeyQuery, AiRequestList, AiRequestQuery, Check, ConnectionAnswer,
+    ConnectionQuery, DrainState, DrainStatus, InsightAnswer, ListenerStatus, ReloadOutcome, ReloadResult, RouteStatus,
+    SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus, WorkerStatus,
 };
-use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway};
+use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway, Problem};
 use weir_base::secret::Secret;
 use weir_telemetry::{Registry, catalog};
 
@@ -71,6 +71,18 @@ impl Gateway for OneListener {
 
     fn reset_slow_log(&self) -> BoxFuture<'_, SlowLogReset> {
         Box::pin(async { SlowLogReset::default() })
+    }
+
+    fn ai_keys(&self, _: AiKeyQuery) -> AiKeyList {
+        AiKeyList { keys: Vec::new(), can_issue: false, next_after: None }
+    }
+
+    fn order_ai_key(&self, _: AiKeyOrder) -> Result<AiKeyOutcome, Problem> {
+        Err(Problem::refused(409, "ai_state", "this gateway has no keys", "start another one"))
+    }
+
+    fn ai_requests(&self, _: AiRequestQuery) -> BoxFuture<'_, AiRequestList> {
+        Box::pin(async { AiRequestList::default() })
     }
 
     fn reload(&self) -> ReloadOutcome {

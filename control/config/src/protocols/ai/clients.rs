@@ -12,7 +12,7 @@ use weir_spend::{
     rate::Pace,
 };
 
-use super::keys::KeySection;
+use super::{cache, keys::KeySection};
 use crate::checks::{error_at, warn_at};
 use crate::document::At;
 use crate::protocols::ListenerContext;
@@ -22,10 +22,15 @@ use crate::texts::Word;
 /// Digits of a hash that lists show.
 const SHOWN_DIGITS: usize = 8;
 
+/// Models that a remedy names.
+const NAMED_MAX: usize = 8;
+
 /// The keys of a listener; mistakes are reported.
 pub(super) fn keys(of: &ListenerContext<'_>, path: &str, reader: &mut Reader<'_>) -> Vec<KeySettings> {
     let section = &of.section.own.ai.ai;
     let tables = section.key.iter().enumerate();
+    let models: Vec<Glob> =
+        section.model.iter().filter_map(|model| Glob::new(&model.name.as_ref()?.value.0).ok()).collect();
     let mut keys = Vec::new();
     for (index, table) in tables {
         let path = format!("{path}.key[{index}]");
@@ -36,17 +41,43 @@ pub(super) fn keys(of: &ListenerContext<'_>, path: &str, reader: &mut Reader<'_>
             error_at(name, &path, "name", "has no effect: clients need no key", help, reader);
         }
         warn_ending(of, table, &path, reader);
+        check_models(table, &models, &path, reader);
         keys.extend(key(table, &path, reader));
     }
     if section.keys.value == KeyMode::Required && section.key.is_empty() {
-        let what = "refuses every request: there is no key";
-        warn_at(&section.keys, path, "keys", what, "add [[listener.ai.key]] with name and sha256", reader);
+        // The admin API issues keys where there is a state.
+        if of.file.own.ai.ai.state.is_none() {
+            let what = "refuses every request: there is no key, and without [ai] state none can be issued";
+            let help = "add [[listener.ai.key]] with name and sha256, or [ai] with state";
+            warn_at(&section.keys, path, "keys", what, help, reader);
+        }
     }
     // A ring finds names and hashes that stand twice, and long lists.
     if let Err(error) = KeyRing::new(&keys, &[], &Ledger::default()) {
         error_at(&section.keys, path, "key", "cannot be used", error.to_string(), reader);
     }
     keys
+}
+
+/// Models of a key that the listener does not have: the key could use none of them.
+fn check_models(table: &KeySection, models: &[Glob], path: &str, reader: &mut Reader<'_>) {
+    let Some(wanted) = table.models.as_ref().filter(|wanted| !models.is_empty() && !wanted.value.is_empty()) else {
+        return;
+    };
+    // A pattern that is none is reported where it is read.
+    let is_there = |word: &At<Word>| {
+        Glob::new(&word.value.0).map_or(true, |glob| models.iter().any(|model| model.overlaps(&glob)))
+    };
+    let names: Vec<&str> = models.iter().map(Glob::text).take(NAMED_MAX).collect();
+    let more = if models.len() > NAMED_MAX { ", ..." } else { "" };
+    let help = format!("the models of the listener: {}{more}", names.join(", "));
+    if !wanted.value.iter().any(is_there) {
+        return error_at(wanted, path, "models", "permit no model of the listener", help, reader);
+    }
+    for word in wanted.value.iter().filter(|word| !is_there(word)) {
+        let what = format!("has \"{}\", which no model of the listener fits", word.value);
+        warn_at(word, path, "models", &what, help.clone(), reader);
+    }
 }
 
 /// A budget that the process does not survive.
@@ -90,7 +121,7 @@ fn key(table: &KeySection, path: &str, reader: &mut Reader<'_>) -> Option<KeySet
 /// A hash that is good until a time; one that cannot be is reported.
 fn secret(written: &At<Word>, until: Option<u64>, path: &str, key: &str, reader: &mut Reader<'_>) -> Option<KeySecret> {
     let Some(hash) = KeyHash::from_hex(&written.value.0) else {
-        let help = "write the 64 digits that weir keys new has printed";
+        let help = "write the 64 digits that weir keys new NAME --offline has printed";
         error_at(written, path, key, "is no SHA-256", help, reader);
         return None;
     };
@@ -123,6 +154,7 @@ fn policy(table: &KeySection, path: &str, reader: &mut Reader<'_>) -> Policy {
             month_tokens: table.month_tokens.as_ref().map(|limit| limit.value),
             month_money: table.month_money.as_ref().map(|limit| limit.value.0),
         },
+        cache: cache::rule(table.cache_ttl.as_ref(), &table.cache_sampled, path, reader),
         mode: table.mode.value,
     }
 }

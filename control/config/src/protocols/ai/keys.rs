@@ -14,6 +14,9 @@ use crate::texts::{Choice, LongWord, Money, Name, UtcTime, Word};
 /// Longest deadline.
 const DEADLINE_MAX: Period = Period::secs(86_400);
 
+/// Longest time for which a response serves: 30 days.
+const CACHE_TTL_MAX: Period = Period::secs(30 * 86_400);
+
 /// Most tokens of a budget: a thousand million million.
 const TOKENS_MAX: u64 = 1_000_000_000_000_000;
 
@@ -46,9 +49,19 @@ section! {
 section! {
     /// Budgets and usage of all AI listeners. Keys of the same name in several listeners share their budgets.
     pub(crate) struct AiSection {
-        /// Directory of the journal of budgets, and of `usage.log` with a line per request; an absolute path, on a local disk. Each gateway
-        /// needs one of its own; a binary upgrade hands it over. Absent: budgets end with the process, and there is no usage log.
+        /// Directory of the journal of budgets, of `usage.log` with a line per request, and of `keys.json` with the keys that the admin API
+        /// issues; an absolute path, on a local disk. Each gateway needs one of its own; a binary upgrade hands it over. Absent: budgets
+        /// end with the process, there is no usage log, and no key can be issued.
         optional state: LongWord;
+        /// Memory of the exact cache, stored responses and those that are being recorded together. It is beside `limits.buffered_bytes`.
+        /// Used by keys and listeners with `cache_ttl` alone.
+        default cache_bytes_max: ByteSize = ByteSize::new(ai::CACHE_BYTES_MAX) => ByteSize::kib(64)..=ByteSize::mib(65_536);
+        /// Bytes of the body of one cached response; a longer one passes and is not stored.
+        default cache_response_bytes_max: ByteSize = ByteSize::new(ai::CACHE_RESPONSE_BYTES_MAX)
+            => ByteSize::kib(1)..=ByteSize::mib(64);
+        /// Requests that the process remembers for `/api/v1/ai/requests`, with what the usage log says of them; at most 1 KiB each on
+        /// average. 0: none.
+        default recent_requests: u32 = ai::RECENT_REQUESTS as u32 => 0..=ai::RECENT_REQUESTS_MAX as u32;
     }
 }
 
@@ -75,6 +88,11 @@ section! {
         default body_bytes_max: ByteSize = ByteSize::new(ai::BODY_BYTES_MAX) => ByteSize::kib(1)..=ByteSize::mib(1_024);
         /// Output tokens that a budget reserves for each answer of a request that names no limit and whose key has none.
         default reserved_output_tokens: u32 = ai::RESERVED_OUTPUT_TOKENS as u32 => 1..=COUNT_MAX;
+        /// Time for which a response serves equal requests, at a listener without keys; with keys it is a key of theirs. Absent: nothing
+        /// is cached.
+        optional cache_ttl: Period => Period::secs(1)..=CACHE_TTL_MAX;
+        /// Cache also requests that want different answers: with `temperature` above 0, `n` or `best_of` above 1.
+        default cache_sampled: bool = false;
         /// Version of the prices, for the usage log.
         default price_version: u32 = 1 => 0..=COUNT_MAX;
         /// Keys of clients.
@@ -92,7 +110,8 @@ section! {
     pub(crate) struct KeySection [name = name] {
         /// Unique in the listener; in the usage log, and the name of its budgets: another `sha256` keeps them.
         required name: Name;
-        /// SHA-256 of the key in hexadecimal, as `weir keys new NAME` prints it. A key is `sk-weir-` and 43 letters, digits, `-` or `_`.
+        /// SHA-256 of the key in hexadecimal, as `weir keys new NAME --offline` prints it. A key is `sk-weir-` and 43 letters, digits, `-`
+        /// or `_`.
         required sha256: Word;
         /// SHA-256 of the key before, which is good until `old_until`.
         optional old_sha256: Word;
@@ -131,6 +150,10 @@ section! {
         optional day_money: Money;
         /// Money per month.
         optional month_money: Money;
+        /// Time for which a response serves equal requests of this key. Absent: nothing is cached.
+        optional cache_ttl: Period => Period::secs(1)..=CACHE_TTL_MAX;
+        /// Cache also requests that want different answers: with `temperature` above 0, `n` or `best_of` above 1.
+        default cache_sampled: bool = false;
         /// Treatment of a request that breaks its policy: `enforce` refuses it, `observe` only counts it (`weir_ai_refusals_total`).
         default mode: Mode = Mode::Enforce;
     }

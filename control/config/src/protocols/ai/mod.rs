@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `keys` | the declarations |
 //! | `clients` | the keys of clients and their policies |
+//! | `cache` | the exact cache |
 //! | `models` | models and their targets |
 //! | `prices` | prices of tokens |
 //! | `provider` | the provider behind an upstream |
 
+mod cache;
 mod clients;
 mod keys;
 mod models;
@@ -96,6 +98,7 @@ impl Protocol for Ai {
             body_bytes_max: section.body_bytes_max.value.bytes(),
             reserved_output_tokens: section.reserved_output_tokens.value.into(),
             refuses_web_pages: is_for_this_machine(of),
+            cache: cache::of_listener(section, &path, reader),
             ring: Default::default(),
         })
     }
@@ -113,7 +116,17 @@ impl Protocol for Ai {
         _: &mut [Upstream],
         reader: &mut Reader<'_>,
     ) -> ProcessSettings {
-        let Some(state) = &file.own.ai.ai.state else { return ProcessSettings::default() };
+        let section = &file.own.ai.ai;
+        let cache = cache::bounds(section, reader);
+        let recent_requests = section.recent_requests.value as usize;
+        let is_idle =
+            !listeners.is_empty() && !listeners.iter().any(|listener| listener.protocol_name == ProtocolName::Ai);
+        let (what, help) =
+            ("has no effect: no listener speaks to models", "add a [[listener]] with protocol = \"ai\", or remove it");
+        if is_idle && section.recent_requests.is_given {
+            warn_at(&section.recent_requests, "ai", "recent_requests", what, help, reader);
+        }
+        let Some(state) = &section.state else { return ProcessSettings { state: None, cache, recent_requests } };
         if !state.value.0.starts_with('/') {
             error_at(
                 state,
@@ -124,11 +137,10 @@ impl Protocol for Ai {
                 reader,
             );
         }
-        if !listeners.is_empty() && !listeners.iter().any(|listener| listener.protocol_name == ProtocolName::Ai) {
-            let help = "add a [[listener]] with protocol = \"ai\", or remove it";
-            warn_at(state, "ai", "state", "has no effect: no listener speaks to models", help, reader);
+        if is_idle {
+            warn_at(state, "ai", "state", what, help, reader);
         }
-        ProcessSettings { state: Some(PathBuf::from(&state.value.0)) }
+        ProcessSettings { state: Some(PathBuf::from(&state.value.0)), cache, recent_requests }
     }
 }
 

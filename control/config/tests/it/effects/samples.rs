@@ -76,6 +76,8 @@ pub const COMPANY: &[(&str, &str)] = &[
     ("listener.knee_warn", "knee = \"knee.json\""),
     ("listener.knee_action", "knee = \"knee.json\""),
     ("listener.ai.allow_open", "bind = \"203.0.113.1:6380\""),
+    ("listener.ai.cache_sampled", "ai.cache_ttl = \"5m\""),
+    ("listener.ai.key.cache_sampled", CACHED_KEY),
     ("listener.ai.key", "ai.keys = \"required\""),
     ("listener.ai.key.old_sha256", OLD_KEY),
     ("listener.ai.key.old_until", OLD_KEY),
@@ -150,6 +152,9 @@ pub const COMPANY: &[(&str, &str)] = &[
     ),
     ("upstream.sharding", "endpoints = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nsharding.distribution = \"modula\""),
 ];
+
+const CACHED_KEY: &str = "ai = { keys = \"required\", key = [{ name = \"a\", cache_ttl = \"5m\", \
+                       sha256 = \"a3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\" }] }";
 
 const OLD_KEY: &str = "ai = { keys = \"required\", key = [{ name = \"a\", \
                        sha256 = \"a3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\", \

@@ -1,0 +1,84 @@
+//! Query and answer of `/api/v1/ai/requests`.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The query to the workers. The server has checked the limit already.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AiRequestQuery {
+    /// Entries wanted, 1 to [`PAGE_MAX`](crate::limits::PAGE_MAX).
+    pub limit: usize,
+    /// Only those of the key of this name.
+    pub key: Option<String>,
+    /// Only those for this model, by the name of clients or of the provider.
+    pub model: Option<String>,
+    /// Only those with such a status.
+    pub status: Option<StatusFilter>,
+    /// Only those that have ended at this Unix time or later.
+    pub since: Option<Duration>,
+}
+
+/// A status, or a class of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusFilter {
+    /// One, such as 429; 0: there was no response.
+    One(u16),
+    /// A class by its first digit: `4xx`.
+    Class(u16),
+}
+
+impl StatusFilter {
+    /// True if the status is meant.
+    pub fn matches(self, status: u64) -> bool {
+        match self {
+            Self::One(one) => status == u64::from(one),
+            Self::Class(class) => status / 100 == u64::from(class),
+        }
+    }
+}
+
+impl FromStr for StatusFilter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let class =
+            text.strip_suffix("xx").and_then(|digit| digit.parse().ok()).filter(|class| (1..=5).contains(class));
+        let one = text.parse().ok().filter(|status| *status == 0 || (100..600).contains(status));
+        let found = class.map(Self::Class).or(one.map(Self::One));
+        found.ok_or_else(|| format!("{text:?} is no status: write one such as 429, or a class such as 4xx"))
+    }
+}
+
+/// Answer of `/api/v1/ai/requests`, the newest first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AiRequestList {
+    /// The OpenTelemetry schema of the members whose names begin with `gen_ai.`, and of `error.type`.
+    pub schema_url: String,
+    /// Version of the table that gives members these names.
+    pub attributes_version: u32,
+    /// Requests that the process remembers at most; 0: none.
+    pub recent_requests: u64,
+    /// The requests. A member without a name of OpenTelemetry has that of the usage log.
+    pub requests: Vec<Map<String, Value>>,
+    /// Workers that did not answer in time: their requests are missing here.
+    pub workers_silent: Vec<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_one_or_a_class() {
+        let matches = |text: &str, status| text.parse::<StatusFilter>().map(|filter| filter.matches(status));
+        assert_eq!([matches("429", 429), matches("429", 400), matches("0", 0)], [Ok(true), Ok(false), Ok(true)]);
+        assert_eq!([matches("4xx", 429), matches("4xx", 500), matches("5xx", 503)], [Ok(true), Ok(false), Ok(true)]);
+        for wrong in ["", "xx", "6xx", "44xx", "99", "600", "-1", "4x"] {
+            assert!(wrong.parse::<StatusFilter>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The response that a filter gives itself, in place of one of an origin.
+
+use std::pin::Pin;
+
+use super::HandlerResponse;
+
+/// The decision of a filter on a whole request, before its first choice.
+pub enum OwnResponse {
+    /// The filter has no response: its choice of an upstream follows.
+    None,
+    /// The filter waits for an event, and is called again behind it. The future must be bounded in time; it is dropped if the client
+    /// disconnects meanwhile, or the timeout of the whole request passes. The body stays buffered.
+    Wait(Pin<Box<dyn Future<Output = ()>>>),
+    /// The client gets this, and no origin sees the request. Policies put their fields into it; the changes of fields of the route,
+    /// taps and compression do not touch it.
+    Respond(HandlerResponse),
+}

@@ -1,0 +1,125 @@
+//! The last requests to language models for the admin server, with the names of OpenTelemetry.
+
+use serde_json::{Map, Value, json};
+use weir_admin::{
+    BoxFuture,
+    status::{AiRequestList, AiRequestQuery},
+};
+use weir_ai::RecentRequest;
+use weir_telemetry::gen_ai;
+
+use super::Gateway;
+
+impl Gateway {
+    /// Those of all workers that match the query, the newest first.
+    pub(super) fn collect_ai_requests(&self, query: AiRequestQuery) -> BoxFuture<'_, AiRequestList> {
+        Box::pin(async move {
+            let (found, workers_silent) =
+                self.visit(|protocols| protocols.ai().map(|ai| ai.recent.all()).unwrap_or_default()).await;
+            AiRequestList {
+                schema_url: gen_ai::SCHEMA_URL.to_owned(),
+                attributes_version: gen_ai::VERSION,
+                // The ring is laid out at the start of the process.
+                recent_requests: self.first.protocols.ai.recent_requests as u64,
+                requests: search(found.into_iter().flatten().collect(), &query),
+                workers_silent,
+            }
+        })
+    }
+}
+
+fn search(mut all: Vec<RecentRequest>, query: &AiRequestQuery) -> Vec<Map<String, Value>> {
+    all.retain(|request| query.since.is_none_or(|since| request.ended >= since));
+    all.sort_by_key(|request| std::cmp::Reverse(request.ended));
+    let members = all.iter().filter_map(|request| members(request, query));
+    members.take(query.limit).collect()
+}
+
+/// The members of a request, if it matches.
+fn members(request: &RecentRequest, query: &AiRequestQuery) -> Option<Map<String, Value>> {
+    let Ok(Value::Object(line)) = serde_json::from_slice(&request.line) else { return None };
+    let is = |member: &str, wanted: &str| line.get(member).and_then(Value::as_str) == Some(wanted);
+    let matches = query.key.as_deref().is_none_or(|key| is("key", key))
+        && query.model.as_deref().is_none_or(|model| is("model", model) || is("model_served", model))
+        && query
+            .status
+            .is_none_or(|status| line.get("status").and_then(Value::as_u64).is_some_and(|is| status.matches(is)));
+    if !matches {
+        return None;
+    }
+    let own = [
+        ("listener", Some(json!(*request.listener))),
+        ("operation", Some(request.operation).filter(|text| !text.is_empty()).map(Value::from)),
+        ("dialect", request.provider.map(Value::from)),
+        ("stream", Some(request.is_stream.into())),
+        ("error", request.refusal.map(Value::from)),
+    ];
+    let own = own.into_iter().filter_map(|(member, value)| Some((member.to_owned(), value?)));
+    Some(line.into_iter().chain(own).map(|(member, value)| (gen_ai::name(&member).to_owned(), value)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weir_admin::status::StatusFilter;
+
+    use super::*;
+
+    fn request(at: u64, line: &str) -> RecentRequest {
+        RecentRequest {
+            ended: Duration::from_secs(at),
+            listener: "ai".into(),
+            operation: "chat",
+            provider: Some("openai"),
+            is_stream: true,
+            refusal: None,
+            line: line.as_bytes().into(),
+        }
+    }
+
+    #[test]
+    fn requests_are_searched_and_have_the_names_of_the_table() {
+        let all = || {
+            vec![
+                request(
+                    1,
+                    r#"{"request":"1","key":"a","model":"fast","model_served":"gpt","status":200,"input_tokens":7}"#,
+                ),
+                request(3, r#"{"request":"3","key":"b","model":"fast","status":429}"#),
+                request(2, r#"{"request":"2","key":"a","model":"other","status":0,"conversation":"c"}"#),
+            ]
+        };
+        let search = |change: fn(&mut AiRequestQuery)| {
+            let mut query = AiRequestQuery { limit: 10, ..AiRequestQuery::default() };
+            change(&mut query);
+            let found = super::search(all(), &query);
+            found.iter().map(|one| one["request"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(search(|_| ()), "3 2 1", "the newest first");
+        assert_eq!(search(|query| query.limit = 2), "3 2");
+        assert_eq!(search(|query| query.key = Some("a".into())), "2 1");
+        assert_eq!(search(|query| query.model = Some("fast".into())), "3 1");
+        assert_eq!(search(|query| query.model = Some("gpt".into())), "1");
+        assert_eq!(search(|query| query.status = Some(StatusFilter::Class(4))), "3");
+        assert_eq!(search(|query| query.status = Some(StatusFilter::One(0))), "2");
+        assert_eq!(search(|query| query.since = Some(Duration::from_secs(2))), "3 2");
+        let found =
+            super::search(all(), &AiRequestQuery { limit: 10, key: Some("a".into()), ..AiRequestQuery::default() });
+        let [second, first] = &found[..] else { panic!("{found:?}") };
+        for (member, value) in [
+            ("gen_ai.operation.name", json!("chat")),
+            ("gen_ai.provider.name", json!("openai")),
+            ("gen_ai.request.model", json!("fast")),
+            ("gen_ai.response.model", json!("gpt")),
+            ("gen_ai.usage.input_tokens", json!(7)),
+            ("key", json!("a")),
+            ("stream", json!(true)),
+            ("listener", json!("ai")),
+        ] {
+            assert_eq!(first[member], value, "{member}");
+        }
+        assert_eq!(second["gen_ai.conversation.id"], "c");
+        assert!(!first.contains_key("model") && !first.contains_key("error.type"), "{first:?}");
+    }
+}
