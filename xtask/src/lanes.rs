@@ -60,6 +60,7 @@ const FUZZED: &[&str] = &[
     "weir-json-codec",
     "weir-ai-session",
     "weir-ai-translate",
+    "weir-mcp-session",
     "weir-postgres-session",
     "weir-postgres-simulation",
     "weir-redis-session",

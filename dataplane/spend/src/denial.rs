@@ -69,6 +69,11 @@ pub enum Denial {
         /// Until one more request may come.
         retry_after: Duration,
     },
+    /// Calls of tools and agents per minute.
+    ToolCalls {
+        /// Until one more may come.
+        retry_after: Duration,
+    },
     /// A budget has less left than the request may cost.
     Budget {
         /// Which.
@@ -93,7 +98,8 @@ impl Denial {
             Self::NoKey | Self::UnknownKey | Self::DisabledKey | Self::ExpiredKey | Self::SupersededKey => 401,
             Self::Source | Self::Model | Self::UnpricedModel | Self::Tool => 403,
             Self::Tools { .. } | Self::Prompt { .. } | Self::Output { .. } => 400,
-            Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } | Self::Budget { .. } => 429,
+            Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } => 429,
+            Self::ToolCalls { .. } | Self::Budget { .. } => 429,
             Self::Journal => 503,
         }
     }
@@ -101,7 +107,7 @@ impl Denial {
     /// `type` of the error object.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Concurrency { .. } | Self::Requests { .. } => "requests",
+            Self::Concurrency { .. } | Self::Requests { .. } | Self::ToolCalls { .. } => "requests",
             Self::Tokens { .. } => "tokens",
             Self::Budget { .. } => "insufficient_quota",
             Self::Journal => "server_error",
@@ -121,6 +127,7 @@ impl Denial {
             Self::Prompt { .. } => "context_length_exceeded",
             Self::Tools { .. } | Self::Output { .. } => return None,
             Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } => "rate_limit_exceeded",
+            Self::ToolCalls { .. } => "rate_limit_exceeded",
             Self::Budget { .. } => "insufficient_quota",
             Self::Journal => "overloaded",
         })
@@ -148,7 +155,9 @@ impl Denial {
     /// Until the request may come again; for `retry-after` and `retry-after-ms`. The budgets have none: a month is no wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Requests { retry_after } | Self::Tokens { retry_after } => Some(*retry_after),
+            Self::Requests { retry_after } | Self::Tokens { retry_after } | Self::ToolCalls { retry_after } => {
+                Some(*retry_after)
+            }
             Self::Concurrency { .. } => Some(CONCURRENCY_RETRY),
             Self::Journal => Some(JOURNAL_RETRY),
             _ => None,
@@ -173,6 +182,7 @@ impl Denial {
             Self::Concurrency { .. } => "concurrent_requests",
             Self::Requests { .. } => "requests_per_minute",
             Self::Tokens { .. } => "tokens_per_minute",
+            Self::ToolCalls { .. } => "tool_calls_per_minute",
             Self::Budget { exhausted: Exhausted::DayTokens } => "budget_day_tokens",
             Self::Budget { exhausted: Exhausted::DayMoney } => "budget_day_money",
             Self::Budget { exhausted: Exhausted::MonthTokens } => "budget_month_tokens",
@@ -205,6 +215,9 @@ impl fmt::Display for Denial {
             }
             Self::Tokens { retry_after } => {
                 write!(f, "Rate limit of tokens per minute reached. Try again in {}.", seconds(*retry_after))
+            }
+            Self::ToolCalls { retry_after } => {
+                write!(f, "Rate limit of tool calls per minute reached. Try again in {}.", seconds(*retry_after))
             }
             Self::Budget { exhausted } => {
                 let window = match exhausted {
@@ -245,6 +258,7 @@ mod tests {
             (Denial::Prompt { limit: 3 }, 400, INVALID, Some("context_length_exceeded"), None, false),
             (Denial::Requests { retry_after: SECOND }, 429, "requests", Some("rate_limit_exceeded"), None, true),
             (Denial::Tokens { retry_after: SECOND }, 429, "tokens", Some("rate_limit_exceeded"), None, true),
+            (Denial::ToolCalls { retry_after: SECOND }, 429, "requests", Some("rate_limit_exceeded"), None, true),
             (
                 Denial::Budget { exhausted: Exhausted::DayMoney },
                 429,

@@ -20,6 +20,7 @@
 //! | `response` | the response of a provider while it passes, and its usage |
 //! | `retry_after` | the pause that a provider demands |
 //! | `web_page` | requests that a web page of a foreign site makes a browser send |
+//! | `agents` | servers of MCP and agents of A2A, with filters of their own |
 //! | `account` | settlement and usage record of a request that is over |
 //! | `error` | refusals in the form of the dialect |
 //! | `models` | the list of models |
@@ -31,6 +32,7 @@
 
 mod account;
 mod admission;
+mod agents;
 mod credentials;
 mod error;
 mod filter;

@@ -5,6 +5,8 @@ use std::{cell::RefCell, collections::HashMap, time::Duration};
 use weir_spend::Tokens;
 use weir_telemetry::{CoreMetrics, Counter, Histogram, catalog};
 
+use crate::agents::AgentMetrics;
+
 /// Kinds of tokens, as `gen_ai.token.type` and its parts have them.
 const KINDS: [&str; 7] = ["input", "cached_input", "cache_write", "audio_input", "output", "reasoning", "audio_output"];
 
@@ -22,6 +24,7 @@ pub(crate) struct Metrics {
     listener: String,
     models: RefCell<HashMap<Box<str>, ModelCells>>,
     refusals: RefCell<HashMap<(&'static str, Treatment), Counter>>,
+    pub(crate) agents: AgentMetrics,
 }
 
 struct ModelCells {
@@ -46,7 +49,8 @@ pub(crate) struct Completed {
 impl Metrics {
     pub(crate) fn new(core: &CoreMetrics, listener: &str) -> Self {
         let (models, refusals) = (RefCell::default(), RefCell::default());
-        Self { core: core.clone(), listener: listener.to_owned(), models, refusals }
+        let agents = AgentMetrics::new(core, listener);
+        Self { core: core.clone(), listener: listener.to_owned(), models, refusals, agents }
     }
 
     /// Counts a request that reached a provider.

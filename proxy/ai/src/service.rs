@@ -8,6 +8,7 @@ use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, settings::Li
 use weir_spend::meter::Meter;
 
 use crate::{
+    agents::endpoint_hashes,
     http,
     metrics::Metrics,
     settings::{AiListenerSettings, Provider},
@@ -57,9 +58,10 @@ type Parts = (weir_http::settings::HttpListenerSettings, Vec<Rc<HttpUpstream>>, 
 /// The parts of the HTTP listener.
 fn parts(settings: AiListenerSettings, upstreams: Vec<AiUpstream>, meter: &Meter, metrics: &Rc<Metrics>) -> Parts {
     let http = http::settings(&settings);
+    let endpoints = upstreams.iter().map(|one| endpoint_hashes(&one.http)).collect();
     let (upstreams, providers) = upstreams.into_iter().map(|one| (one.http, one.provider)).unzip();
     let seed = Time::now().as_nanos();
-    let worker = Worker::new(settings, providers, meter.clone(), metrics.clone(), seed);
+    let worker = Worker::new(settings, providers, meter.clone(), metrics.clone(), seed).with_endpoints(endpoints);
     (http, upstreams, Rc::new(Filters(Rc::new(worker))))
 }
 

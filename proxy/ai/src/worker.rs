@@ -8,9 +8,11 @@ use weir_http_codec::RequestHead;
 use weir_spend::{keys::KeyRing, meter::Meter};
 
 use crate::{
+    agents::{AgentFilter, EndpointHashes, is_agent_path},
     filter::AiFilter,
     metrics::Metrics,
     settings::{AiListenerSettings, KeyMode, Provider},
+    surface::split_query,
 };
 
 /// The label of every model of a listener whose configuration names none.
@@ -24,6 +26,8 @@ pub(crate) struct Worker {
     pub(crate) settings: AiListenerSettings,
     /// In the order of [`AiListenerSettings::upstreams`].
     pub(crate) providers: Vec<Arc<Provider>>,
+    /// In the same order.
+    pub(crate) endpoints: Vec<EndpointHashes>,
     /// `None`: clients need no key.
     pub(crate) ring: Option<Arc<KeyRing>>,
     pub(crate) meter: Meter,
@@ -43,7 +47,18 @@ impl Worker {
     ) -> Self {
         let ring = (settings.key_mode == KeyMode::Required).then(|| settings.ring(meter.ledger()));
         let cooling = RefCell::new(vec![Time::ZERO; providers.len()]);
-        Self { settings, providers, ring, meter, metrics, rng: RefCell::new(Rng::new(seed)), cooling }
+        let endpoints = Vec::new();
+        Self { settings, providers, endpoints, ring, meter, metrics, rng: RefCell::new(Rng::new(seed)), cooling }
+    }
+
+    /// The same with the endpoints of its upstreams.
+    pub(crate) fn with_endpoints(self, endpoints: Vec<EndpointHashes>) -> Self {
+        Self { endpoints, ..self }
+    }
+
+    /// The position of an endpoint of an upstream. `None`: the upstream has none of this hash any more.
+    pub(crate) fn endpoint(&self, upstream: usize, hash: u64) -> Option<usize> {
+        self.endpoints.get(upstream)?.iter().position(|known| *known == hash)
     }
 
     /// A uniform number, for the choice among targets.
@@ -80,6 +95,10 @@ impl fmt::Debug for Filters {
 
 impl FilterFactory for Filters {
     fn create(&self, head: &RequestHead, caller: &Caller) -> Box<dyn HttpFilter> {
+        let (path, _) = split_query(std::str::from_utf8(head.target()).unwrap_or_default());
+        if !self.0.settings.agents.is_empty() && is_agent_path(path) {
+            return Box::new(AgentFilter::new(self.0.clone(), caller.client));
+        }
         Box::new(AiFilter::new(self.0.clone(), head, caller.client))
     }
 }

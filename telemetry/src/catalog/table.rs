@@ -85,6 +85,8 @@ catalog! {
         AI_TOKENS = counter "weir_ai_tokens_total" ["listener", "model", "kind"] "Tokens as they were charged: `input` with its parts `cached_input`, `cache_write` and `audio_input`; `output` with `reasoning` and `audio_output`.";
         AI_COST = counter "weir_ai_cost_micros_total" ["listener", "model"] "Cost by the prices of the configuration, in millionths of their currency.";
         AI_FIRST_TOKEN = histogram "weir_ai_first_token_seconds" ["listener", "model"] "From the head of a request to the first event of its stream, or to the head of a response that is no stream.", buckets(Buckets::REQUEST);
+        AI_AGENT_MESSAGES = counter "weir_ai_agent_messages_total" ["listener", "protocol", "server", "method"] "Requests that an AI listener sent to a server of MCP or an agent of A2A (`protocol`: mcp, a2a), by the method of their message: those of the specifications, `other`, `notification`, `response`; without a message `listen`, `end_session` or `card`.";
+        AI_AGENT_CALLS = histogram "weir_ai_agent_call_seconds" ["listener", "protocol", "server"] "From the head of a call of a tool or an agent to the end of its response.", buckets(Buckets::REQUEST);
         REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "The overhead by stage.";
     }
     "Limits and refusals" {

@@ -31,6 +31,15 @@ pub struct OutputCap {
     pub action: OutputAction,
 }
 
+/// Tools of a server, or of all that a pattern fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerTool {
+    /// The name of the server.
+    pub server: Glob,
+    /// The name of the tool there.
+    pub tool: Glob,
+}
+
 /// Whether refusals are applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -52,6 +61,12 @@ pub struct Policy {
     pub tools_allowed: Option<Vec<Glob>>,
     /// The most tools.
     pub tools_max: Option<u32>,
+    /// Tools of servers that agents may call, and so the servers that they may reach. `None`: all.
+    pub server_tools: Option<Vec<ServerTool>>,
+    /// Agents that may be reached, by their names. `None`: all.
+    pub agents: Option<Vec<Glob>>,
+    /// Calls of tools and agents per minute.
+    pub tool_calls: Option<Pace>,
     /// The most bytes of the prompt.
     pub prompt_bytes_max: Option<u64>,
     /// The most output tokens.
@@ -117,6 +132,22 @@ pub fn judge<'p>(policies: impl IntoIterator<Item = &'p Policy>, facts: &Facts<'
 }
 
 impl Policy {
+    /// Whether a server may be reached: one of its tools may be called.
+    pub fn permits_server(&self, server: &str) -> bool {
+        self.server_tools.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.server.matches(server)))
+    }
+
+    /// Whether a tool of a server may be called.
+    pub fn permits_tool(&self, server: &str, tool: &str) -> bool {
+        let fits = |rule: &ServerTool| rule.server.matches(server) && rule.tool.matches(tool);
+        self.server_tools.as_ref().is_none_or(|rules| rules.iter().any(fits))
+    }
+
+    /// Whether an agent may be reached.
+    pub fn permits_agent(&self, agent: &str) -> bool {
+        self.agents.as_ref().is_none_or(|names| names.iter().any(|name| name.matches(agent)))
+    }
+
     /// The first rule that the request breaks. A stranger learns least: the address comes first.
     fn refusal(&self, facts: &Facts<'_>) -> Option<Denial> {
         if !self.sources.is_empty() && !self.sources.iter().any(|net| net.contains(facts.source)) {

@@ -34,6 +34,7 @@ fn worker() -> Rc<Worker> {
         key_mode: KeyMode::Required,
         keys: Arc::new([key]),
         models: Arc::new([]),
+        agents: Arc::new([]),
         prices: Arc::default(),
         upstreams: vec!["a".into()],
         first_token_timeout: Duration::from_secs(1),

@@ -1,0 +1,102 @@
+//! Servers of MCP and agents of A2A.
+
+use std::sync::Arc;
+
+use weir_ai::settings::{AgentProtocol, AgentServer};
+use weir_spend::{Glob, policy::ServerTool};
+
+use super::clients::glob;
+use super::models::position;
+use crate::checks::{error_at, find_upstream};
+use crate::document::At;
+use crate::numbers::Period;
+use crate::protocols::ListenerContext;
+use crate::reader::Reader;
+use crate::texts::{LongWord, Name, Word};
+
+/// The keys of a table.
+struct AgentKeys<'a> {
+    name: &'a Option<At<Name>>,
+    upstream: &'a Option<At<Name>>,
+    path: &'a At<LongWord>,
+    idle_timeout: &'a At<Period>,
+}
+
+/// The servers and agents of a listener; mistakes are reported. Their upstreams follow those of its models.
+pub(super) fn agents(
+    of: &ListenerContext<'_>,
+    path: &str,
+    upstreams: &mut Vec<Arc<str>>,
+    reader: &mut Reader<'_>,
+) -> Vec<AgentServer> {
+    let section = &of.section.own.ai.ai;
+    let mut all: Vec<AgentServer> = Vec::new();
+    for (index, table) in section.mcp.iter().enumerate() {
+        let keys = AgentKeys {
+            name: &table.name,
+            upstream: &table.upstream,
+            path: &table.path,
+            idle_timeout: &table.idle_timeout,
+        };
+        let path = format!("{path}.mcp[{index}]");
+        all.extend(agent(of, (AgentProtocol::Mcp, &keys), &path, upstreams, &all, reader));
+    }
+    for (index, table) in section.a2a.iter().enumerate() {
+        let keys = AgentKeys {
+            name: &table.name,
+            upstream: &table.upstream,
+            path: &table.path,
+            idle_timeout: &table.idle_timeout,
+        };
+        let path = format!("{path}.a2a[{index}]");
+        all.extend(agent(of, (AgentProtocol::A2a, &keys), &path, upstreams, &all, reader));
+    }
+    all
+}
+
+fn agent(
+    of: &ListenerContext<'_>,
+    (protocol, keys): (AgentProtocol, &AgentKeys<'_>),
+    path: &str,
+    upstreams: &mut Vec<Arc<str>>,
+    before: &[AgentServer],
+    reader: &mut Reader<'_>,
+) -> Option<AgentServer> {
+    let (name, wanted) = (keys.name.as_ref()?, keys.upstream.as_ref()?);
+    find_upstream(of.file, wanted, path, "upstream", reader);
+    if before.iter().any(|other| other.protocol == protocol && other.name == name.value.0) {
+        error_at(name, path, "name", "stands twice", "give each a name of its own", reader);
+    }
+    let target = &*keys.path.value.0;
+    if !target.starts_with('/') || target.contains(['?', '#']) {
+        error_at(keys.path, path, "path", "is no path", "write it as in \"/mcp\"", reader);
+    }
+    Some(AgentServer {
+        protocol,
+        name: name.value.0.clone(),
+        upstream: position(wanted, upstreams),
+        path: target.into(),
+        idle_timeout: keys.idle_timeout.value.0,
+    })
+}
+
+/// The tools of a key, as `server/tool`; one that names none is reported.
+pub(super) fn tools(list: &At<Vec<At<Word>>>, path: &str, reader: &mut Reader<'_>) -> Vec<ServerTool> {
+    list.value.iter().filter_map(|word| tool(word, path, reader)).collect()
+}
+
+fn tool(word: &At<Word>, path: &str, reader: &mut Reader<'_>) -> Option<ServerTool> {
+    let parts = word.value.0.split_once('/').and_then(|(server, tool)| {
+        Some(ServerTool { server: Glob::new(server).ok()?, tool: Glob::new(tool).ok()? })
+    });
+    if parts.is_none() {
+        let help = "write it as in \"github/create_issue\", \"github/*\" or \"*/read_*\"";
+        error_at(word, path, "mcp_tools", "names no tool of a server", help, reader);
+    }
+    parts
+}
+
+/// The agents of a key that must be among those of the listener, unless they are patterns.
+pub(super) fn names(list: &At<Vec<At<Word>>>, path: &str, reader: &mut Reader<'_>) -> Vec<Glob> {
+    list.value.iter().filter_map(|word| glob(word, path, "a2a_agents", reader)).collect()
+}
