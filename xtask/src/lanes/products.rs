@@ -25,7 +25,9 @@ const OF_THE_HARNESS: [&str; 2] = ["weir_tests", "law"];
 /// Programs that no lane runs. Each program of the product has a lane of its own name.
 pub fn without_a_lane(programs: &Programs) -> impl Iterator<Item = &TestProgram> {
     let of_product = programs.tests.iter().filter(|one| one.package == PRODUCT_TESTS);
-    of_product.filter(|one| !OF_THE_HARNESS.contains(&&*one.target) && super::LANES.iter().all(|lane| lane.name != one.target))
+    of_product.filter(|one| {
+        !OF_THE_HARNESS.contains(&&*one.target) && super::LANES.iter().all(|lane| lane.name != one.target)
+    })
 }
 
 /// Everything that does not need the gateway as a process, of the packages that the change reaches.

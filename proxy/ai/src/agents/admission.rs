@@ -77,7 +77,8 @@ pub(crate) fn judge(
         return Ok(());
     }
     let tool = message.name.as_deref().ok_or(AgentRefusal::NO_NAME)?;
-    let is_permitted = permits(worker, key, AgentRefusal::TOOL.reason, |policy| policy.permits_tool(&server.name, tool));
+    let is_permitted =
+        permits(worker, key, AgentRefusal::TOOL.reason, |policy| policy.permits_tool(&server.name, tool));
     if is_permitted { Ok(()) } else { Err(AgentRefusal::TOOL) }
 }
 

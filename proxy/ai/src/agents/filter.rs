@@ -197,9 +197,7 @@ impl AgentFilter {
             call,
         };
         let reservation = admission::reserve(&self.worker, &self.key, &record);
-        reservation
-            .map(|reservation| Some((reservation, record)))
-            .map_err(|denial| AgentRefusal::of_denial(&denial))
+        reservation.map(|reservation| Some((reservation, record))).map_err(|denial| AgentRefusal::of_denial(&denial))
     }
 
     /// The word of the metrics.

@@ -39,8 +39,12 @@ impl AgentRefusal {
         Self { status, code, message, word, reason: word, retry_after: None, allow: None }
     }
 
-    pub(crate) const UNKNOWN: Self =
-        Self::fixed(404, INVALID_REQUEST, "server_not_found", "There is no such server, or the API key may not use it.");
+    pub(crate) const UNKNOWN: Self = Self::fixed(
+        404,
+        INVALID_REQUEST,
+        "server_not_found",
+        "There is no such server, or the API key may not use it.",
+    );
     pub(crate) const WEB_PAGE: Self = Self::fixed(
         403,
         INVALID_REQUEST,
@@ -74,10 +78,18 @@ impl AgentRefusal {
         ..Self::fixed(503, REFUSED, "overloaded", "The gateway has no room for the message. Try again later.")
     };
     /// A protocol error of MCP, which has status 200: SDKs raise it as they raise that of a server without the tool.
-    pub(crate) const TOOL: Self =
-        Self::fixed(200, INVALID_PARAMS, "tool_not_allowed", "Unknown tool: it does not exist, or the API key may not call it.");
-    pub(crate) const BAD_LIST: Self =
-        Self::fixed(502, INTERNAL_ERROR, "upstream_bad_response", "The server sent a list of tools that cannot be read.");
+    pub(crate) const TOOL: Self = Self::fixed(
+        200,
+        INVALID_PARAMS,
+        "tool_not_allowed",
+        "Unknown tool: it does not exist, or the API key may not call it.",
+    );
+    pub(crate) const BAD_LIST: Self = Self::fixed(
+        502,
+        INTERNAL_ERROR,
+        "upstream_bad_response",
+        "The server sent a list of tools that cannot be read.",
+    );
 
     pub(crate) fn wrong_method(allow: &'static str) -> Self {
         let message = "The path does not have this method. See Allow.";

@@ -50,7 +50,8 @@ pub(crate) fn is_server_id(id: &[u8]) -> bool {
 
 /// The owner of a session: no other server and no other key can use its id. Names have no zero byte.
 fn owner(server: &str, client_key: Option<&str>) -> Vec<u8> {
-    [server.as_bytes(), b"\0", client_key.map_or(&b"-"[..], |_| b"+"), client_key.unwrap_or_default().as_bytes()].concat()
+    [server.as_bytes(), b"\0", client_key.map_or(&b"-"[..], |_| b"+"), client_key.unwrap_or_default().as_bytes()]
+        .concat()
 }
 
 impl Session {

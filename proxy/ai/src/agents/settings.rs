@@ -22,14 +22,6 @@ impl AgentProtocol {
             Self::A2a => "a2a",
         }
     }
-
-    /// The path at the server, if none is configured.
-    pub const fn default_path(self) -> &'static str {
-        match self {
-            Self::Mcp => "/mcp",
-            Self::A2a => "/",
-        }
-    }
 }
 
 /// A server of MCP, or an agent of A2A.

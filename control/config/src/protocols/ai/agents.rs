@@ -39,7 +39,8 @@ pub(super) fn agents(
             idle_timeout: &table.idle_timeout,
         };
         let path = format!("{path}.mcp[{index}]");
-        all.extend(agent(of, (AgentProtocol::Mcp, &keys), &path, upstreams, &all, reader));
+        let server = agent(of, (AgentProtocol::Mcp, &keys), &path, upstreams, &all, reader);
+        all.extend(server);
     }
     for (index, table) in section.a2a.iter().enumerate() {
         let keys = AgentKeys {
@@ -49,7 +50,8 @@ pub(super) fn agents(
             idle_timeout: &table.idle_timeout,
         };
         let path = format!("{path}.a2a[{index}]");
-        all.extend(agent(of, (AgentProtocol::A2a, &keys), &path, upstreams, &all, reader));
+        let server = agent(of, (AgentProtocol::A2a, &keys), &path, upstreams, &all, reader);
+        all.extend(server);
     }
     all
 }
@@ -86,9 +88,10 @@ pub(super) fn tools(list: &At<Vec<At<Word>>>, path: &str, reader: &mut Reader<'_
 }
 
 fn tool(word: &At<Word>, path: &str, reader: &mut Reader<'_>) -> Option<ServerTool> {
-    let parts = word.value.0.split_once('/').and_then(|(server, tool)| {
-        Some(ServerTool { server: Glob::new(server).ok()?, tool: Glob::new(tool).ok()? })
-    });
+    let parts =
+        word.value.0.split_once('/').and_then(|(server, tool)| {
+            Some(ServerTool { server: Glob::new(server).ok()?, tool: Glob::new(tool).ok()? })
+        });
     if parts.is_none() {
         let help = "write it as in \"github/create_issue\", \"github/*\" or \"*/read_*\"";
         error_at(word, path, "mcp_tools", "names no tool of a server", help, reader);
@@ -96,7 +99,7 @@ fn tool(word: &At<Word>, path: &str, reader: &mut Reader<'_>) -> Option<ServerTo
     parts
 }
 
-/// The agents of a key that must be among those of the listener, unless they are patterns.
+/// The agents of a key.
 pub(super) fn names(list: &At<Vec<At<Word>>>, path: &str, reader: &mut Reader<'_>) -> Vec<Glob> {
     list.value.iter().filter_map(|word| glob(word, path, "a2a_agents", reader)).collect()
 }
