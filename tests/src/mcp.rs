@@ -1,5 +1,5 @@
-//! MCP: real servers by the official SDKs as processes, a gateway in front of them, and the SDKs' clients as programs that run a list of
-//! checks directly and through the gateway (`tests/clients/ai`).
+//! MCP and A2A: real servers by the official SDKs as processes, a gateway in front of them, and the SDKs' clients as programs that run a
+//! list of checks directly and through the gateway (`tests/clients/ai`).
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(180);
 /// A key of the gateway that may call all tools.
 pub const KEY: &str = crate::ai::KEY;
 
-/// A key that may call `add` and `slow` of each server, and no agent.
+/// A key that may call `add` and `slow` of the server, and may reach no agent.
 pub const LIMITED_KEY: &str = "sk-weir-ccccccccccccccccccccccccccccccccccccccccccc";
 
 /// The hashes of both, as the file has them.
@@ -68,7 +68,7 @@ impl McpSdk {
     }
 }
 
-/// A server of MCP by an official SDK; it ends with this value.
+/// A server of MCP, or an agent of A2A, by an official SDK; it ends with this value.
 pub struct McpServer {
     child: Child,
     /// Where it listens.
@@ -82,18 +82,31 @@ impl McpServer {
     /// If it does not listen.
     #[must_use]
     pub fn start(sdk: McpSdk) -> Self {
+        Self::start_program(sdk, "mcp_server", &[])
+    }
+
+    /// Starts an agent on a free port, whose card names this URL.
+    ///
+    /// # Panics
+    /// If it does not listen.
+    #[must_use]
+    pub fn start_agent(url: &str) -> Self {
+        Self::start_program(McpSdk::Python, "a2a_server", &[url])
+    }
+
+    fn start_program(sdk: McpSdk, program: &str, words: &[&str]) -> Self {
         let address = Address::port(port::free());
-        let mut command = sdk.command("mcp_server");
-        command.arg(address.tcp().port().to_string()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut command = sdk.command(program);
+        command.arg(address.tcp().port().to_string()).args(words).stdout(Stdio::null()).stderr(Stdio::null());
         let server = Self { child: command.spawn().expect("the server starts"), address };
         until_true("the server to listen", || TcpStream::connect(server.address.tcp()).is_ok());
         server
     }
 
-    /// Its own URL.
+    /// Its own URL, of an agent with `/agent`.
     #[must_use]
-    pub fn url(&self) -> String {
-        format!("http://{}/mcp", self.address.text())
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address.text())
     }
 }
 
@@ -111,7 +124,15 @@ impl Drop for McpServer {
 /// If it does not start.
 #[must_use]
 pub fn gateway(endpoints: &[&Address], state: &Path, more: &str) -> Gateway {
-    let address = Address::port(port::free());
+    gateway_at(Address::port(port::free()), endpoints, state, more)
+}
+
+/// [`gateway`] at this address.
+///
+/// # Panics
+/// If it does not start.
+#[must_use]
+pub fn gateway_at(address: Address, endpoints: &[&Address], state: &Path, more: &str) -> Gateway {
     let endpoints: Vec<String> = endpoints.iter().map(|endpoint| format!("\"{}\"", endpoint.text())).collect();
     let text = format!(
         "[runtime]\nworkers = 2\n[ai]\nstate = \"{}\"\n\

@@ -36,7 +36,7 @@ impl ToolEvents {
         Self { splitter: Splitter::new(limits), held: Vec::new() }
     }
 
-    /// Takes the next piece, and appends to `out` what may go on.
+    /// Takes the next piece, and appends to `out` the part that may go on.
     ///
     /// # Errors
     /// See [`ToolEventsError`]. All events before it have passed. The stream is of no more use.
@@ -110,7 +110,7 @@ fn with_data(raw: &[u8], is_first: bool, data: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A line, its end, and what is behind it. A line ends with CRLF, LF or CR.
+/// A line, its end, and the rest. A line ends with CRLF, LF or CR.
 fn split_line(text: &[u8]) -> (&[u8], &[u8], &[u8]) {
     let end = text.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(text.len());
     let length = match &text[end..] {
@@ -123,7 +123,7 @@ fn split_line(text: &[u8]) -> (&[u8], &[u8], &[u8]) {
     (line, terminator, behind)
 }
 
-/// What is behind the colon of a line of data. `None`: it is another line.
+/// The part behind the colon of a line of data. `None`: it is another line.
 fn value_of_data(line: &[u8]) -> Option<&[u8]> {
     match line.strip_prefix(b"data")? {
         [] => Some(&[]),

@@ -6,7 +6,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 
 use crate::message::Message;
 
-/// What stands around a value that no field can have as it is.
+/// The marks around a value that no field can have as it is.
 const ENCODED: (&[u8], &[u8]) = (b"=?base64?", b"?=");
 
 /// Whether a field with the name of a tool, a prompt or a resource says the same as the message ("Value Encoding").

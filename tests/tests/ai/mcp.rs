@@ -1,4 +1,4 @@
-//! MCP with the official SDKs: real servers, and the SDKs' clients, which find the same objects directly and through the gateway.
+//! MCP and A2A with the official SDKs: real servers, and the SDKs' clients, which find the same objects directly and through the gateway.
 
 use std::path::Path;
 
@@ -6,7 +6,9 @@ use serde_json::Value;
 use weir_tests::ai::usage;
 use weir_tests::gateway::Gateway;
 use weir_tests::http::{HttpClient, Response};
-use weir_tests::mcp::{KEY, LIMITED_KEY, McpSdk, McpServer, gateway};
+use weir_tests::mcp::{KEY, LIMITED_KEY, McpSdk, McpServer, gateway, gateway_at};
+use weir_tests::port;
+use weir_tests::stream::Address;
 
 use crate::sdks::holds;
 
@@ -65,7 +67,7 @@ fn the_sdk_of_python_finds_the_same_objects_as_directly() {
     let servers = [McpServer::start(McpSdk::Python), McpServer::start(McpSdk::Python)];
     let state = tempfile::tempdir().expect("a folder");
     let gateway = gateway(&servers.each_ref().map(|server| &server.address), state.path(), "");
-    let (direct, through) = (servers[0].url(), url(&gateway));
+    let (direct, through) = (servers[0].url("/mcp"), url(&gateway));
     holds(&McpSdk::Python.run("mcp_sdk", &[&direct, &through, KEY]), 11);
     holds(&McpSdk::Python.run("mcp_limited", &[&direct, &through, LIMITED_KEY]), 2);
     books(gateway, state.path(), 30);
@@ -76,7 +78,7 @@ fn the_sdk_of_typescript_finds_the_same_objects_as_directly() {
     let servers = [McpServer::start(McpSdk::Node), McpServer::start(McpSdk::Node)];
     let state = tempfile::tempdir().expect("a folder");
     let gateway = gateway(&servers.each_ref().map(|server| &server.address), state.path(), "");
-    holds(&McpSdk::Node.run("mcp_sdk", &[&servers[0].url(), &url(&gateway), KEY, LIMITED_KEY]), 11);
+    holds(&McpSdk::Node.run("mcp_sdk", &[&servers[0].url("/mcp"), &url(&gateway), KEY, LIMITED_KEY]), 11);
     books(gateway, state.path(), 8);
 }
 
@@ -85,7 +87,25 @@ fn the_client_of_one_sdk_works_with_the_server_of_the_other() {
     let (node, state) = (McpServer::start(McpSdk::Node), tempfile::tempdir().expect("a folder"));
     let gateway = gateway(&[&node.address], state.path(), "");
     // It falls back to the handshake of earlier revisions.
-    holds(&McpSdk::Python.run("mcp_limited", &[&node.url(), &url(&gateway), LIMITED_KEY]), 2);
+    holds(&McpSdk::Python.run("mcp_limited", &[&node.url("/mcp"), &url(&gateway), LIMITED_KEY]), 2);
+}
+
+#[test]
+fn the_sdk_of_a2a_finds_the_same_objects_as_directly() {
+    let address = Address::port(port::free());
+    let through = format!("http://{}/a2a/test", address.text());
+    let (agent, state) = (McpServer::start_agent(&through), tempfile::tempdir().expect("a folder"));
+    let gateway = gateway_at(address, &[&agent.address], state.path(), "");
+    holds(&McpSdk::Python.run("a2a_sdk", &[&agent.url("/agent"), &through, KEY, LIMITED_KEY]), 4);
+    let counted = |method: &str| gateway.metrics().sum_where("weir_ai_agent_messages_total", &[("method", method)]);
+    // Both versions, at once and as a stream.
+    assert_eq!(["SendMessage", "SendStreamingMessage", "message/send", "message/stream"].map(counted), [1.0; 4]);
+    gateway.finish();
+    let lines = usage(state.path());
+    let methods: Vec<&str> = lines.iter().filter_map(|line| line["tags"].as_str()).collect();
+    assert_eq!(methods, ["SendMessage", "message/send", "SendStreamingMessage", "message/stream"]);
+    assert!(lines.iter().all(|line| line["agent"] == "test" && line["key"] == "all"), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.to_string().contains("hello")), "{lines:?}");
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Listed {
         }
     }
 
-    /// Takes a piece of a stream, and appends what goes on.
+    /// Takes a piece of a stream, and appends the part that goes on.
     ///
     /// # Errors
     /// An event that cannot be judged.

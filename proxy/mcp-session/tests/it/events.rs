@@ -10,7 +10,7 @@ fn may_use(name: &str) -> bool {
     name == "ok"
 }
 
-/// What passes of a stream in pieces of this size, and its error.
+/// The bytes that pass of a stream in pieces of this size, and its error.
 fn passed(stream: &[u8], piece: usize, limits: Limits) -> (Vec<u8>, Option<ToolEventsError>) {
     let (mut events, mut out) = (ToolEvents::new(limits), Vec::new());
     for piece in stream.chunks(piece) {

@@ -39,7 +39,7 @@ fn each_kind_is_known_by_its_members() {
 }
 
 #[test]
-fn what_could_be_read_in_two_ways_is_refused() {
+fn a_message_that_could_be_read_in_two_ways_is_refused() {
     for (message, code) in [
         (r#"{"id":1,"method":"a","method":"b"}"#, PARSE_ERROR),
         (r#"{"id":1,"method":"a","m\u0065thod":"b"}"#, PARSE_ERROR),
