@@ -133,7 +133,7 @@ fn a_hostile_message_reaches_no_server_and_leaves_no_trace() {
     let line = format!("Mcp-Session-Id: {}\r\n", session(&gateway, LIMITED_KEY));
     let before = gateway.process().resident();
     let of = |gateway: &Gateway, body: &str| post(gateway, LIMITED_KEY, &line, body);
-    let huge = format!(r#"{{"jsonrpc":"2.0","id":3,"method":"x","params":{{"y":"{}"}}}}"#, "y".repeat(2 << 20));
+    let huge = format!(r#"{{"jsonrpc":"2.0","id":3,"method":"x","params":{{"y":"{}"}}}}"#, "y".repeat(1 << 20));
     assert_eq!(of(&gateway, &huge).status, 413);
     let deep =
         format!(r#"{{"jsonrpc":"2.0","id":3,"method":"x","params":{}{}}}"#, "[".repeat(50_000), "]".repeat(50_000));

@@ -1,7 +1,5 @@
 //! Key, tool, header and rates of a message.
 
-use std::sync::Arc;
-
 use weir_base::time::turn;
 use weir_http_codec::Fields;
 use weir_mcp_session::{Message, MessageKind, header};
@@ -86,14 +84,14 @@ pub(crate) fn judge(
 ///
 /// # Errors
 /// The limit that refuses it.
-pub(crate) fn reserve(worker: &Worker, key: &Option<Arc<Key>>, record: &MessageRecord) -> Result<Reservation, Denial> {
+pub(crate) fn reserve(worker: &Worker, key: Option<&Key>, record: &MessageRecord) -> Result<Reservation, Denial> {
     let (unix, now) = (unix_time(), turn::now());
     let clock = Clock { now, unix_seconds: unix.as_secs() };
-    let reservation = worker.meter.reserve(key.as_deref(), Amount::ZERO, clock, |day, out| {
+    let reservation = worker.meter.reserve(key, Amount::ZERO, clock, |day, out| {
         record.write_crash((unix, day), out);
     })?;
     let taken = match record.call {
-        Some(_) => worker.meter.take_tool_call(key.as_deref(), now),
+        Some(_) => worker.meter.take_tool_call(key, now),
         None => Ok(None),
     };
     match taken {

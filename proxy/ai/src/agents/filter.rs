@@ -196,7 +196,7 @@ impl AgentFilter {
             tool: message.name.clone().filter(|_| call == Some(Call::Tool)),
             call,
         };
-        let reservation = admission::reserve(&self.worker, &self.key, &record);
+        let reservation = admission::reserve(&self.worker, self.key.as_deref(), &record);
         reservation.map(|reservation| Some((reservation, record))).map_err(|denial| AgentRefusal::of_denial(&denial))
     }
 

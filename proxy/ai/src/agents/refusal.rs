@@ -16,6 +16,9 @@ use weir_spend::Denial;
 /// The media type of errors.
 const CONTENT_TYPE: &str = "application/json";
 
+/// Until a message may come again that found no room.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AgentRefusal {
@@ -36,7 +39,8 @@ pub(crate) struct AgentRefusal {
 impl AgentRefusal {
     const fn fixed(status: u16, code: i32, word: &'static str, message: &'static str) -> Self {
         let message = Cow::Borrowed(message);
-        Self { status, code, message, word, reason: word, retry_after: None, allow: None }
+        let retry_after = if status == 503 { Some(RETRY_AFTER) } else { None };
+        Self { status, code, message, word, reason: word, retry_after, allow: None }
     }
 
     pub(crate) const UNKNOWN: Self = Self::fixed(
@@ -73,10 +77,8 @@ impl AgentRefusal {
     );
     pub(crate) const NO_NAME: Self =
         Self::fixed(400, INVALID_PARAMS, "tool_unnamed", "params.name is no string of at most 1,024 bytes.");
-    pub(crate) const NO_ROOM: Self = Self {
-        retry_after: Some(Duration::from_secs(1)),
-        ..Self::fixed(503, REFUSED, "overloaded", "The gateway has no room for the message. Try again later.")
-    };
+    pub(crate) const NO_ROOM: Self =
+        Self::fixed(503, REFUSED, "overloaded", "The gateway has no room for the message. Try again later.");
     /// A protocol error of MCP, which has status 200: SDKs raise it as they raise that of a server without the tool.
     pub(crate) const TOOL: Self = Self::fixed(
         200,

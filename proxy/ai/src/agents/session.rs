@@ -50,7 +50,7 @@ pub(crate) fn is_server_id(id: &[u8]) -> bool {
 
 /// The owner of a session: no other server and no other key can use its id. Names have no zero byte.
 fn owner(server: &str, client_key: Option<&str>) -> Vec<u8> {
-    [server.as_bytes(), b"\0", client_key.map_or(&b"-"[..], |_| b"+"), client_key.unwrap_or_default().as_bytes()]
+    [server.as_bytes(), b"\0", client_key.map_or(&b"-"[..], |_| &b"+"[..]), client_key.unwrap_or_default().as_bytes()]
         .concat()
 }
 
@@ -74,7 +74,7 @@ impl Session {
         let aad = Aad::from(owner(server, client_key));
         let opened = key()?.open_in_place(nonce.into(), aad, &mut sealed).ok()?;
         let (endpoint, own_id) = opened.split_first_chunk::<ENDPOINT_BYTES>()?;
-        Some(Self { endpoint: u64::from_be_bytes(*endpoint), own_id: (*own_id).into() })
+        Some(Self { endpoint: u64::from_be_bytes(*endpoint), own_id: own_id.into() })
     }
 }
 

@@ -307,9 +307,9 @@ fn only_tools_of_the_key_are_called() {
 
 #[test]
 fn a_message_that_can_be_read_in_two_ways_is_refused() {
-    let gateway = gateway(limited());
+    let gateway = gateway(AiListenerSettings { body_bytes_max: 30_000, ..limited() });
     let deep = format!(r#"{{"id":1,"method":"x","params":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
-    let long = format!(r#"{{"id":1,"method":"x","y":"{}"}}"#, "y".repeat(1 << 20));
+    let long = format!(r#"{{"id":1,"method":"x","y":"{}"}}"#, "y".repeat(40_000));
     let add = call(r#""add""#);
     let rows: &[(String, u16, i32)] = &[
         (add.replace(r#""name""#, r#""name":"secret","name""#), 400, -32700),
