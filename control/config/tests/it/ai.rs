@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::Memory;
-use weir_ai::settings::{KeyMode, ProviderDialect};
+use weir_ai::settings::{AgentProtocol, KeyMode, ProviderDialect};
 use weir_config::{Diagnostics, ListenerProtocol, UpstreamProtocol, check};
-use weir_spend::{budget::Budgets, policy::Mode};
+use weir_spend::{budget::Budgets, policy::Mode, rate::Pace};
 
 const HASH: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
@@ -29,6 +29,7 @@ fn each_mistake_has_a_line_and_a_remedy() {
         |lines: &str| format!("keys = \"required\"\n[[listener.ai.key]]\nname = \"k\"\nsha256 = \"{HASH}\"\n{lines}");
     let target = "[[listener.ai.model.target]]\nupstream = \"u\"\n";
     let model = |name: &str| format!("[[listener.ai.model]]\nname = \"{name}\"\n{target}");
+    let mcp = |name: &str| format!("[[listener.ai.mcp]]\nname = \"{name}\"\nupstream = \"u\"\n");
     let price = "[[listener.ai.price]]\nmodels = \"m\"\ninput = \"1\"\noutput = \"2\"\n";
     let many = format!("[[listener.ai.model]]\nname = \"m\"\n{}", target.repeat(9));
     let rows: &[(&str, String, &str, &str)] = &[
@@ -49,6 +50,14 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, model("gpt-*") + &model("gpt-x"), "", "is never reached"),
         (here, model("m").replace("\"u\"", "\"w\""), "", "does not exist"),
         (here, price.repeat(2), "", "two prices for the same tier"),
+        (here, mcp("m").repeat(2), "", "stands twice"),
+        (here, mcp("m").replace("\"u\"", "\"w\""), "", "does not exist"),
+        (here, mcp("m") + "path = \"mcp\"", "", "is no path"),
+        (here, mcp("m").replace("mcp]", "a2a]") + "path = \"/a?b\"", "", "is no path"),
+        (here, key("mcp_tools = [\"m\"]") + &mcp("m"), "", "names no tool of a server"),
+        (here, key("mcp_tools = [\"m/\"]") + &mcp("m"), "", "names no tool of a server"),
+        (here, key("mcp_tools = [\"x*/a\"]") + &mcp("m"), "", "fits no [[listener.ai.mcp]]"),
+        (here, key("a2a_agents = [\"m\"]") + &mcp("m"), "", "fits no [[listener.ai.a2a]]"),
         (here, String::new(), "base_path = \"v1\"", "is no path"),
         (here, String::new(), "base_path = \"/v1 x\"", "is not a word"),
         (here, String::new(), "base_path = \"/v1\\r\\nx\"", "is not a word"),
@@ -115,7 +124,12 @@ fn the_example_becomes_the_settings_that_it_describes() {
         panic!("an AI listener")
     };
     assert_eq!((settings.key_mode, settings.first_token_timeout), (KeyMode::Required, Duration::from_secs(60)));
-    assert_eq!(settings.upstreams.iter().map(|name| &**name).collect::<Vec<_>>(), ["openai", "azure", "anthropic"]);
+    let upstreams: Vec<_> = settings.upstreams.iter().map(|name| &**name).collect();
+    assert_eq!(upstreams, ["openai", "azure", "anthropic", "own"]);
+    let agents: Vec<_> =
+        settings.agents.iter().map(|one| (one.protocol, &*one.name, one.upstream, &*one.path)).collect();
+    let wanted = [(AgentProtocol::Mcp, "github", 3, "/mcp"), (AgentProtocol::A2a, "planner", 3, "/")];
+    assert_eq!(agents, wanted);
     let [key] = &settings.keys[..] else { panic!("{:?}", settings.keys) };
     assert_eq!((&*key.name, key.secrets.len(), key.policy.mode), ("search-team", 2, Mode::Enforce));
     let wanted = Budgets {
@@ -125,6 +139,10 @@ fn the_example_becomes_the_settings_that_it_describes() {
         month_money: Some(400_500_000),
     };
     assert_eq!(key.policy.budgets, wanted);
+    let may_call = |server, tool| key.policy.permits_tool(server, tool);
+    assert!(may_call("github", "get_issue") && may_call("files", "read_file") && !may_call("github", "delete_repo"));
+    assert!(key.policy.permits_agent("planner") && !key.policy.permits_agent("other"));
+    assert_eq!(key.policy.tool_calls, Some(Pace::per_minute(120)));
     let fast = &settings.models[0];
     let targets: Vec<_> = fast.targets.iter().map(|target| (target.upstream, target.weight)).collect();
     assert_eq!(targets, [(0, 3), (1, 1)]);

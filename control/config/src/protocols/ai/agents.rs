@@ -6,8 +6,9 @@ use weir_ai::settings::{AgentProtocol, AgentServer};
 use weir_spend::{Glob, policy::ServerTool};
 
 use super::clients::glob;
+use super::keys::{KeySection, ListenerAiSection};
 use super::models::position;
-use crate::checks::{error_at, find_upstream};
+use crate::checks::{error_at, find_upstream, warn_at};
 use crate::document::At;
 use crate::numbers::Period;
 use crate::protocols::ListenerContext;
@@ -102,4 +103,26 @@ fn tool(word: &At<Word>, path: &str, reader: &mut Reader<'_>) -> Option<ServerTo
 /// The agents of a key.
 pub(super) fn names(list: &At<Vec<At<Word>>>, path: &str, reader: &mut Reader<'_>) -> Vec<Glob> {
     list.value.iter().filter_map(|word| glob(word, path, "a2a_agents", reader)).collect()
+}
+
+/// Rules of a key that fit no server or agent of the listener.
+pub(super) fn warn_unmatched(section: &ListenerAiSection, table: &KeySection, path: &str, reader: &mut Reader<'_>) {
+    // One that is no pattern has been reported.
+    let fits = |pattern: &str, names: &mut dyn Iterator<Item = &At<Name>>| match Glob::new(pattern) {
+        Ok(pattern) => names.any(|name| pattern.matches(&name.value.0)),
+        Err(_) => true,
+    };
+    for word in table.mcp_tools.iter().flat_map(|list| &list.value) {
+        let server = word.value.0.split('/').next().unwrap_or_default();
+        if !fits(server, &mut section.mcp.iter().flat_map(|table| &table.name)) {
+            let help = "look for a spelling mistake, or remove it";
+            warn_at(word, path, "mcp_tools", "fits no [[listener.ai.mcp]] by its server", help, reader);
+        }
+    }
+    for word in table.a2a_agents.iter().flat_map(|list| &list.value) {
+        if !fits(&word.value.0, &mut section.a2a.iter().flat_map(|table| &table.name)) {
+            let help = "look for a spelling mistake, or remove it";
+            warn_at(word, path, "a2a_agents", "fits no [[listener.ai.a2a]]", help, reader);
+        }
+    }
 }

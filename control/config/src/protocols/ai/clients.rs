@@ -37,6 +37,7 @@ pub(super) fn keys(of: &ListenerContext<'_>, path: &str, reader: &mut Reader<'_>
             error_at(name, &path, "name", "has no effect: clients need no key", help, reader);
         }
         warn_ending(of, table, &path, reader);
+        agents::warn_unmatched(section, table, &path, reader);
         keys.extend(key(table, &path, reader));
     }
     if section.keys.value == KeyMode::Required && section.key.is_empty() {
