@@ -9,7 +9,7 @@ const LIMITS: Limits = Limits { line_bytes: 512, event_bytes: 1024 };
 
 /// The rule of the lists: half of all names.
 fn may_use(name: &str) -> bool {
-    name.len() % 2 == 0
+    name.len().is_multiple_of(2)
 }
 
 /// The facts of a message are those that another reader sees, and cuts change nothing. A list has exactly the permitted tools of the one

@@ -105,22 +105,25 @@ pub(super) fn names(list: &At<Vec<At<Word>>>, path: &str, reader: &mut Reader<'_
     list.value.iter().filter_map(|word| glob(word, path, "a2a_agents", reader)).collect()
 }
 
-/// Rules of a key that fit no server or agent of the listener.
-pub(super) fn warn_unmatched(section: &ListenerAiSection, table: &KeySection, path: &str, reader: &mut Reader<'_>) {
-    // One that is no pattern has been reported.
-    let fits = |pattern: &str, names: &mut dyn Iterator<Item = &At<Name>>| match Glob::new(pattern) {
+/// Whether a pattern fits one of these names. A text that is no pattern was reported.
+fn fits<'n>(pattern: &str, mut names: impl Iterator<Item = &'n At<Name>>) -> bool {
+    match Glob::new(pattern) {
         Ok(pattern) => names.any(|name| pattern.matches(&name.value.0)),
         Err(_) => true,
-    };
+    }
+}
+
+/// Rules of a key that fit no server or agent of the listener.
+pub(super) fn warn_unmatched(section: &ListenerAiSection, table: &KeySection, path: &str, reader: &mut Reader<'_>) {
     for word in table.mcp_tools.iter().flat_map(|list| &list.value) {
         let server = word.value.0.split('/').next().unwrap_or_default();
-        if !fits(server, &mut section.mcp.iter().flat_map(|table| &table.name)) {
+        if !fits(server, section.mcp.iter().flat_map(|table| &table.name)) {
             let help = "look for a spelling mistake, or remove it";
             warn_at(word, path, "mcp_tools", "fits no [[listener.ai.mcp]] by its server", help, reader);
         }
     }
     for word in table.a2a_agents.iter().flat_map(|list| &list.value) {
-        if !fits(&word.value.0, &mut section.a2a.iter().flat_map(|table| &table.name)) {
+        if !fits(&word.value.0, section.a2a.iter().flat_map(|table| &table.name)) {
             let help = "look for a spelling mistake, or remove it";
             warn_at(word, path, "a2a_agents", "fits no [[listener.ai.a2a]]", help, reader);
         }
