@@ -13,6 +13,7 @@ mod differential;
 mod gateway;
 mod http;
 mod http_exchange;
+mod mcp;
 mod postgres;
 mod postgres_session;
 mod postgres_sql;
@@ -29,6 +30,7 @@ pub use ai_translate::ai_translate;
 pub use differential::redis_differential_reply;
 pub use http::{http_answer, http_chunks, http_request};
 pub use http_exchange::http_exchange;
+pub use mcp::mcp_session;
 pub use postgres::{postgres_messages, postgres_startup};
 pub use postgres_session::postgres_session;
 pub use postgres_sql::postgres_sql;
@@ -68,5 +70,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ai_request", ai_request),
     ("ai_usage", ai_usage),
     ("ai_translate", ai_translate),
+    ("mcp_session", mcp_session),
     ("spend_journal", spend_journal),
 ];

@@ -26,6 +26,7 @@ pub mod http_origin;
 pub mod import;
 pub mod isolation;
 pub mod lab_origin;
+pub mod mcp;
 pub mod metrics;
 pub mod nginx;
 pub mod parity;

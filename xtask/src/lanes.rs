@@ -60,6 +60,7 @@ const FUZZED: &[&str] = &[
     "weir-json-codec",
     "weir-ai-session",
     "weir-ai-translate",
+    "weir-mcp-session",
     "weir-postgres-session",
     "weir-postgres-simulation",
     "weir-redis-session",
@@ -214,7 +215,7 @@ const LANES: &[Lane] = &[
     },
     Lane {
         name: "ai",
-        about: "the AI gateway: the SDKs of OpenAI and Anthropic directly and through it, its ledger, and the load of the lab",
+        about: "the AI gateway: the SDKs of OpenAI, Anthropic, MCP and A2A directly and through it, its ledger, and the load of the lab",
         needs: &[Part::AiSdks],
         when: covers(&["weir-ai", "weir-origin", "weir-load"], PRODUCT, AI_PATHS),
         minutes: 3,

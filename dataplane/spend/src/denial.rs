@@ -71,6 +71,11 @@ pub enum Denial {
         /// Until one more request may come.
         retry_after: Duration,
     },
+    /// Calls of tools and agents per minute.
+    ToolCalls {
+        /// Until one more may come.
+        retry_after: Duration,
+    },
     /// A budget has less left than the request may cost.
     Budget {
         /// Which.
@@ -99,14 +104,15 @@ impl Denial {
             Self::Source | Self::Model | Self::UnpricedModel | Self::Tool => 403,
             Self::Tools { .. } | Self::Prompt { .. } | Self::Output { .. } => 400,
             Self::Journal | Self::Budget { exhausted: Exhausted::Lease } => 503,
-            Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } | Self::Budget { .. } => 429,
+            Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } => 429,
+            Self::ToolCalls { .. } | Self::Budget { .. } => 429,
         }
     }
 
     /// `type` of the error object.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Concurrency { .. } | Self::Requests { .. } => "requests",
+            Self::Concurrency { .. } | Self::Requests { .. } | Self::ToolCalls { .. } => "requests",
             Self::Tokens { .. } => "tokens",
             Self::Journal | Self::Budget { exhausted: Exhausted::Lease } => "server_error",
             Self::Budget { .. } => "insufficient_quota",
@@ -127,6 +133,7 @@ impl Denial {
             Self::Tools { .. } | Self::Output { .. } => return None,
             Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } => "rate_limit_exceeded",
             Self::Journal | Self::Budget { exhausted: Exhausted::Lease } => "overloaded",
+            Self::ToolCalls { .. } => "rate_limit_exceeded",
             Self::Budget { .. } => "insufficient_quota",
         })
     }
@@ -153,7 +160,9 @@ impl Denial {
     /// Until the request may come again; for `retry-after` and `retry-after-ms`. The budgets have none: a month is no wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Requests { retry_after } | Self::Tokens { retry_after } => Some(*retry_after),
+            Self::Requests { retry_after } | Self::Tokens { retry_after } | Self::ToolCalls { retry_after } => {
+                Some(*retry_after)
+            }
             Self::Concurrency { .. } => Some(CONCURRENCY_RETRY),
             Self::Budget { exhausted: Exhausted::Lease } => Some(LEASE_RETRY),
             Self::Journal => Some(JOURNAL_RETRY),
@@ -179,6 +188,7 @@ impl Denial {
             Self::Concurrency { .. } => "concurrent_requests",
             Self::Requests { .. } => "requests_per_minute",
             Self::Tokens { .. } => "tokens_per_minute",
+            Self::ToolCalls { .. } => "tool_calls_per_minute",
             Self::Budget { exhausted: Exhausted::DayTokens } => "budget_day_tokens",
             Self::Budget { exhausted: Exhausted::DayMoney } => "budget_day_money",
             Self::Budget { exhausted: Exhausted::MonthTokens } => "budget_month_tokens",
@@ -215,6 +225,9 @@ impl fmt::Display for Denial {
             }
             Self::Journal | Self::Budget { exhausted: Exhausted::Lease } => {
                 f.write_str("The gateway cannot account for this request now. Try again later.")
+            }
+            Self::ToolCalls { retry_after } => {
+                write!(f, "Rate limit of tool calls per minute reached. Try again in {}.", seconds(*retry_after))
             }
             Self::Budget { exhausted } => {
                 let window = match exhausted {
@@ -254,6 +267,7 @@ mod tests {
             (Denial::Prompt { limit: 3 }, 400, INVALID, Some("context_length_exceeded"), None, false),
             (Denial::Requests { retry_after: SECOND }, 429, "requests", Some("rate_limit_exceeded"), None, true),
             (Denial::Tokens { retry_after: SECOND }, 429, "tokens", Some("rate_limit_exceeded"), None, true),
+            (Denial::ToolCalls { retry_after: SECOND }, 429, "requests", Some("rate_limit_exceeded"), None, true),
             (
                 Denial::Budget { exhausted: Exhausted::DayMoney },
                 429,

@@ -145,6 +145,25 @@ impl Meter {
         Ok(reservation)
     }
 
+    /// Takes one call of a tool or an agent from the rates of a key. Returns the first refusal of a level that only observes.
+    ///
+    /// # Errors
+    /// A level has none left.
+    pub fn take_tool_call(&self, key: Option<&Key>, now: Time) -> Result<Option<Denial>, Denial> {
+        let (levels, mut observed) = (levels(key), None);
+        let mut judge = RateJudge { now, observed: &mut observed };
+        // Looks at all first, so that a refusal takes from none.
+        for is_taken in [false, true] {
+            for level in levels {
+                let Some(pace) = level.policy.tool_calls else { continue };
+                let bucket = &level.account.tool_calls;
+                let state = if is_taken { bucket.take_request(pace, now) } else { bucket.look_request(pace, now) };
+                judge.judge(level, state.err().map(|state| Denial::ToolCalls { retry_after: wait(state) }))?;
+            }
+        }
+        Ok(observed)
+    }
+
     fn grant(&self, levels: &[KeyLevel], estimate: Amount, clock: Clock) -> Result<(Grant, Option<Exhausted>), Denial> {
         let today = Day::of(clock.unix_seconds);
         let mut all: [Option<Level<'_>>; LEVELS_MAX] = [None; LEVELS_MAX];

@@ -50,6 +50,8 @@ pub struct SelectionCriteria {
     pub is_fresh: bool,
     /// Hash of the affinity value.
     pub hash: Option<u64>,
+    /// No other than this one, whatever its health. A number that the upstream does not have gives no endpoint.
+    pub only: Option<usize>,
     /// None of these: a bit for each number below 64.
     pub barred: u64,
     /// Something else takes the exchange if no endpoint does: it does not wait until one is fit.
@@ -277,13 +279,15 @@ impl Endpoints {
         is_busy: impl Fn(usize) -> bool,
     ) -> Option<ChosenEndpoint> {
         let (all, now) = (self.all.borrow(), turn::now());
-        if let [only] = &all[..] {
+        let lone = wanted.only.or((all.len() == 1).then_some(0));
+        if let Some(number) = lone {
+            let only = all.get(number)?;
             let connects = match only.reach() {
                 Reach::Yes | Reach::Trial => true,
                 Reach::No => only.breaker_state() != BreakerState::Open,
                 Reach::Silent => false,
             };
-            return (connects || has_lane(0)).then_some(ChosenEndpoint { number: 0, connects });
+            return (connects || has_lane(number)).then_some(ChosenEndpoint { number, connects });
         }
         let has_waited = wanted.tried.all().iter().any(|&number| all[number].is_silent());
         let standing = |(number, endpoint): (usize, &Rc<Endpoint>)| {

@@ -25,6 +25,7 @@
 //! | `response` | the response of a provider while it passes, and its usage |
 //! | `retry_after` | the pause that a provider demands |
 //! | `web_page` | requests that a web page of a foreign site makes a browser send |
+//! | `agents` | servers of MCP and agents of A2A, with filters of their own |
 //! | `account` | settlement and usage record of a request that is over |
 //! | `recent` | the last requests, for the admin API |
 //! | `connection` | the connection as the admin API shows it |
@@ -39,6 +40,7 @@
 mod account;
 mod added_fields;
 mod admission;
+mod agents;
 mod balance;
 mod cache;
 mod connection;

@@ -9,6 +9,8 @@ use std::{
 use weir_spend::Tokens;
 use weir_telemetry::{CoreMetrics, Counter, Histogram, catalog};
 
+use crate::agents::AgentMetrics;
+
 /// Kinds of tokens, as `gen_ai.token.type` and its parts have them.
 const KINDS: [&str; 7] = ["input", "cached_input", "cache_write", "audio_input", "output", "reasoning", "audio_output"];
 
@@ -28,6 +30,7 @@ pub(crate) struct Metrics {
     refusals: RefCell<HashMap<(&'static str, Treatment), Counter>>,
     cache: RefCell<HashMap<&'static str, Counter>>,
     saved: OnceCell<Counter>,
+    pub(crate) agents: AgentMetrics,
 }
 
 struct ModelCells {
@@ -52,8 +55,8 @@ pub(crate) struct Completed {
 impl Metrics {
     pub(crate) fn new(core: &CoreMetrics, listener: &str) -> Self {
         let (models, refusals, cache) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let (core, saved) = (core.clone(), OnceCell::new());
-        Self { core, listener: listener.to_owned(), models, refusals, cache, saved }
+        let (agents, saved) = (AgentMetrics::new(core, listener), OnceCell::new());
+        Self { core: core.clone(), listener: listener.to_owned(), models, refusals, cache, saved, agents }
     }
 
     /// Counts a request that reached a provider.

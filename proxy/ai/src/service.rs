@@ -7,6 +7,7 @@ use weir_http::{HttpUpstream, filter::FilterFactory};
 use weir_listener::{Arrival, ConnectionFuture, CoreShare, Sessions, settings::ListenerSettings};
 
 use crate::{
+    agents::endpoint_hashes,
     http,
     metrics::Metrics,
     settings::{AiListenerSettings, Provider},
@@ -63,9 +64,11 @@ fn parts(
     cells: &(Rc<Metrics>, ByteLease),
 ) -> Parts {
     let http = http::settings(&settings);
+    let endpoints = upstreams.iter().map(|one| endpoint_hashes(&one.http)).collect();
     let (upstreams, providers) = upstreams.into_iter().map(|one| (one.http, one.provider)).unzip();
     let seed = Time::now().as_nanos();
     let worker = Worker::new(listener.clone(), settings, providers, share.clone(), cells.clone(), seed);
+    let worker = worker.with_endpoints(endpoints);
     (http, upstreams, Rc::new(Filters(Rc::new(worker))))
 }
 

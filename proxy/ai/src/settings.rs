@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+pub use crate::agents::settings::{AGENT_IDLE_TIMEOUT, AgentProtocol, AgentServer};
 use weir_base::Secret;
 use weir_spend::{Glob, keys::KeySettings, policy::CacheRule, prices::PriceTable};
 
@@ -54,6 +55,8 @@ pub struct AiListenerSettings {
     pub keys: Arc<[KeySettings]>,
     /// The models, in order of the file. Empty: every model is at the first upstream, by the name that the client uses.
     pub models: Arc<[Model]>,
+    /// Servers of MCP and agents of A2A.
+    pub agents: Arc<[AgentServer]>,
     /// The prices.
     pub prices: Arc<PriceTable>,
     /// The upstreams that it may use: its own first, each once.

@@ -8,6 +8,7 @@ use weir_http_codec::RequestHead;
 use weir_spend::meter::Meter;
 
 use crate::{
+    agents::{AgentFilter, EndpointHashes, is_agent_path},
     balance::Balancer,
     cache::ResponseCache,
     filter::AiFilter,
@@ -18,6 +19,7 @@ use crate::{
     settings::{AiListenerSettings, Provider, Target},
     share::WorkerShare,
     stored::StoredResponses,
+    surface::split_query,
 };
 
 /// The label of every model of a listener whose configuration names none.
@@ -32,6 +34,8 @@ pub(crate) struct Worker {
     pub(crate) settings: AiListenerSettings,
     /// In the order of [`AiListenerSettings::upstreams`].
     pub(crate) providers: Vec<Arc<Provider>>,
+    /// In the same order.
+    pub(crate) endpoints: Vec<EndpointHashes>,
     /// `None`: clients need no key.
     pub(crate) ring: Option<ListenerRing>,
     pub(crate) meter: Meter,
@@ -64,6 +68,7 @@ impl Worker {
             listener,
             settings,
             providers,
+            endpoints: Vec::new(),
             ring,
             meter,
             stored,
@@ -75,6 +80,16 @@ impl Worker {
             balancer,
             cooling,
         }
+    }
+
+    /// The same with the endpoints of its upstreams.
+    pub(crate) fn with_endpoints(self, endpoints: Vec<EndpointHashes>) -> Self {
+        Self { endpoints, ..self }
+    }
+
+    /// The position of an endpoint of an upstream. `None`: the upstream has none of this hash any more.
+    pub(crate) fn endpoint(&self, upstream: usize, hash: u64) -> Option<usize> {
+        self.endpoints.get(upstream)?.iter().position(|known| *known == hash)
     }
 
     /// A uniform number, for the choice among targets.
@@ -121,6 +136,10 @@ impl fmt::Debug for Filters {
 
 impl FilterFactory for Filters {
     fn create(&self, head: &RequestHead, caller: &Caller) -> Box<dyn HttpFilter> {
+        let (path, _) = split_query(std::str::from_utf8(head.target()).unwrap_or_default());
+        if !self.0.settings.agents.is_empty() && is_agent_path(path) {
+            return Box::new(AgentFilter::new(self.0.clone(), caller.client));
+        }
         Box::new(AiFilter::new(self.0.clone(), head, caller.client))
     }
 }

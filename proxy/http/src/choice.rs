@@ -74,11 +74,15 @@ pub(crate) fn choose<'r>(
     let Some(choice) = choice else { return Err(respond::refuse_inspected(client, request, &mut inspection)) };
     change_body(client.connection(), request, context.buffered, choice.body, is_whole)
         .map_err(|refusal| respond::refuse(client, request, refusal))?;
-    let UpstreamChoice::Upstream { name, host } = choice.upstream else { return Ok(()) };
+    let (name, host, endpoint) = match choice.upstream {
+        UpstreamChoice::Route => return Ok(()),
+        UpstreamChoice::Upstream { name, host } => (name, host, None),
+        UpstreamChoice::Endpoint { name, host, number } => (name, host, Some(number)),
+    };
     let Some(upstream) = context.routing.upstream(&name) else {
         return Err(respond::refuse(client, request, Refusal::ROUTE_INVALID));
     };
-    routed.upstream = upstream;
+    (routed.upstream, routed.endpoint) = (upstream, endpoint);
     routed.host = host.map(Vec::from).or(routed.host.take());
     apply_target(request, head, routed, context.settings)
         .map_err(|refusal| respond::refuse(client, request, refusal))?;

@@ -44,6 +44,8 @@ pub(crate) struct UpstreamRoute<'a> {
     pub(crate) upstream: &'a Rc<HttpUpstream>,
     /// The Host of the forwarded request, if it is another one.
     pub(crate) host: Option<Vec<u8>>,
+    /// The only endpoint that may serve it. `None`: any.
+    pub(crate) endpoint: Option<usize>,
 }
 
 impl UpstreamRoute<'_> {

@@ -56,6 +56,9 @@ impl UpstreamRequest<'_> {
             if let Some(notes) = &self.request.notes {
                 notes.note_try(self.routed.upstream.settings(), lane.number());
             }
+            if let Some(filter_handle) = self.request.filter_handle.get() {
+                filter_handle.with(|filter| filter.attempt_begins(lane.number()));
+            }
             let mut attempt = Attempt::new(self, lane.number());
             let is_reused = lane.is_reused();
             let outcome = send(&mut attempt, client, &mut lane, head).await;
@@ -147,6 +150,7 @@ impl UpstreamRequest<'_> {
                 tried,
                 is_fresh,
                 hash: self.affinity,
+                only: self.routed.endpoint,
                 ..SelectionCriteria::default()
             });
             let (refusal, number) = match while_client_waits(client, self.ends, &mut acquiring).await {

@@ -49,7 +49,7 @@ impl<'r> Original<'r> {
     pub(crate) fn restore(&self, request: &mut RequestContext, head: &mut RequestHead, routed: &mut UpstreamRoute<'r>) {
         head.clone_from(&self.head);
         routed.host.clone_from(&self.host);
-        (routed.upstream, request.body) = (self.upstream, self.body);
+        (routed.upstream, routed.endpoint, request.body) = (self.upstream, None, self.body);
     }
 }
 

@@ -137,6 +137,10 @@ pub trait HttpFilter {
         1
     }
 
+    /// An attempt begins: it has a connection to the endpoint at this position among those of its upstream's settings. The calls for a
+    /// response, from [`HttpFilter::tap`] on, are about the last one.
+    fn attempt_begins(&mut self, _endpoint: usize) {}
+
     /// An attempt failed, and the client has no part of a response. Called for every response with a status of 400 and more, and for
     /// every attempt without a response for which the client is not at fault. Not for calls of gRPC. With [`AfterFailure::Next`],
     /// [`HttpFilter::choose_upstream`] follows: its head is the one before the first choice, without the fields of an earlier one.

@@ -161,7 +161,7 @@ fn choose<'a>(
     if let Some(target) = target {
         head.set_target(&target);
     }
-    let routed = UpstreamRoute { name: &route.name, action, upstream, host };
+    let routed = UpstreamRoute { name: &route.name, action, upstream, host, endpoint: None };
     prepare_for_upstream(connection, &routed, head, request, settings, admitted.as_ref());
     Ok(Destination::Upstream(routed))
 }

@@ -1,6 +1,6 @@
 //! Language models: the SDKs of providers against the lab's origin, directly and through the gateway; its bytes and its books; and the
-//! load of the lab; each SDK in front of the other provider; the exact cache; keys that the admin API issues, and its view of requests; and
-//! upgrades of the program.
+//! load of the lab; each SDK in front of the other provider; the exact cache; keys that the admin API issues, and its view of requests;
+//! upgrades of the program; and the SDKs of MCP and A2A in front of their own servers.
 
 mod cache;
 mod faults;
@@ -8,6 +8,7 @@ mod health;
 mod isolation;
 mod keys;
 mod load;
+mod mcp;
 mod prompts;
 mod sdks;
 mod through;

@@ -285,7 +285,8 @@ mod tests {
     #[test]
     fn a_policy_has_the_same_members_here_and_there() {
         let whole = json!({
-            "models": ["a"], "models_denied": ["b"], "tools": ["c"], "tools_max": 1, "prompt_bytes_max": 2,
+            "models": ["a"], "models_denied": ["b"], "tools": ["c"], "tools_max": 1,
+            "mcp_tools": ["s/t"], "a2a_agents": ["d"], "tool_calls_per_minute": 11, "prompt_bytes_max": 2,
             "output_tokens_max": 3, "sources": ["10.0.0.0/8"], "requests_per_minute": 4, "tokens_per_minute": 5,
             "concurrent_max": 6, "day_tokens": 7, "month_tokens": 8, "day_money": "9", "month_money": "10",
             "cache_ttl": "5m", "cache_sampled": true, "mode": "observe",

@@ -63,6 +63,18 @@ pub struct PolicyFlags {
     #[arg(long, value_name = "N")]
     tools_max: Option<u32>,
 
+    /// Tools of MCP servers that it may call, such as github/create_issue or github/*.
+    #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
+    mcp_tools: Vec<String>,
+
+    /// Agents of A2A that it may reach.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    a2a_agents: Vec<String>,
+
+    /// Calls of tools and agents per minute.
+    #[arg(long, value_name = "N")]
+    tool_calls_per_minute: Option<u64>,
+
     /// The most bytes of the prompt.
     #[arg(long, value_name = "BYTES")]
     prompt_bytes_max: Option<u64>,
@@ -125,6 +137,9 @@ impl PolicyFlags {
             models_denied: list(&self.models_denied),
             tools: list(&self.tools),
             tools_max: self.tools_max,
+            mcp_tools: list(&self.mcp_tools),
+            a2a_agents: list(&self.a2a_agents),
+            tool_calls_per_minute: self.tool_calls_per_minute,
             prompt_bytes_max: self.prompt_bytes_max,
             output_tokens_max: self.output_tokens_max,
             sources: list(&self.sources),

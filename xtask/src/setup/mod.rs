@@ -69,7 +69,7 @@ pub enum Part {
     PostgresDrivers,
     /// asyncpg's own tests: its source distribution.
     AsyncpgSuite,
-    /// The SDKs of OpenAI and Anthropic, LangChain and Vercel's AI SDK, for Python and Node.
+    /// The SDKs of OpenAI and Anthropic, LangChain and Vercel's AI SDK, MCP and A2A, for Python and Node.
     AiSdks,
     /// LiteLLM (a Python package, in an environment of its own) and Portkey (an npm package), beside which `bench ai` measures.
     AiPeers,

@@ -21,6 +21,15 @@ pub struct AiKeyPolicy {
     /// The most tools of a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools_max: Option<u32>,
+    /// Tools of MCP servers that it may call, as `server/tool`; an empty list permits none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_tools: Option<Vec<String>>,
+    /// Agents of A2A that it may reach; an empty list permits none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub a2a_agents: Option<Vec<String>>,
+    /// Calls of tools and agents per minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls_per_minute: Option<u64>,
     /// The most bytes of messages, instructions and tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_bytes_max: Option<u64>,

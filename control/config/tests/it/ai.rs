@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::Memory;
-use weir_ai::settings::{Balance, CacheSettings, KeyMode, ProviderDialect};
+use weir_ai::settings::{AgentProtocol, Balance, CacheSettings, KeyMode, ProviderDialect};
 use weir_config::{Diagnostics, ListenerProtocol, UpstreamProtocol, check};
 use weir_http::ProbeKind;
 use weir_spend::{
     budget::Budgets,
     policy::{CacheRule, Mode},
+    rate::Pace,
 };
 
 const HASH: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -33,6 +34,7 @@ fn each_mistake_has_a_line_and_a_remedy() {
         |lines: &str| format!("keys = \"required\"\n[[listener.ai.key]]\nname = \"k\"\nsha256 = \"{HASH}\"\n{lines}");
     let target = "[[listener.ai.model.target]]\nupstream = \"u\"\n";
     let model = |name: &str| format!("[[listener.ai.model]]\nname = \"{name}\"\n{target}");
+    let mcp = |name: &str| format!("[[listener.ai.mcp]]\nname = \"{name}\"\nupstream = \"u\"\n");
     let price = "[[listener.ai.price]]\nmodels = \"m\"\ninput = \"1\"\noutput = \"2\"\n";
     let two = |lines: &str, second: &str| {
         format!("{}\n{lines}\n{target}{target}{second}", "[[listener.ai.model]]\nname = \"m\"")
@@ -72,6 +74,14 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, String::new(), "dialect = \"anthropic\"\nmax_completion_tokens = false", "has no effect"),
         (here, String::new(), "health_models = true\n[upstream.http]\nhealth_path = \"/\"", "another health check"),
         (here, String::new(), "health_models = true\n[upstream.health]\nenabled = false", "health.enabled is false"),
+        (here, mcp("m").repeat(2), "", "stands twice"),
+        (here, mcp("m").replace("\"u\"", "\"w\""), "", "does not exist"),
+        (here, mcp("m") + "path = \"mcp\"", "", "is no path"),
+        (here, mcp("m").replace("mcp]", "a2a]") + "path = \"/a?b\"", "", "is no path"),
+        (here, key("mcp_tools = [\"m\"]") + &mcp("m"), "", "names no tool of a server"),
+        (here, key("mcp_tools = [\"m/\"]") + &mcp("m"), "", "names no tool of a server"),
+        (here, key("mcp_tools = [\"x*/a\"]") + &mcp("m"), "", "fits no [[listener.ai.mcp]]"),
+        (here, key("a2a_agents = [\"m\"]") + &mcp("m"), "", "fits no [[listener.ai.a2a]]"),
         (here, String::new(), "base_path = \"v1\"", "is no path"),
         (here, String::new(), "base_path = \"/v1 x\"", "is not a word"),
         (here, String::new(), "base_path = \"/v1\\r\\nx\"", "is not a word"),
@@ -180,7 +190,12 @@ fn the_example_becomes_the_settings_that_it_describes() {
         panic!("an AI listener")
     };
     assert_eq!((settings.key_mode, settings.first_token_timeout), (KeyMode::Required, Duration::from_secs(60)));
-    assert_eq!(settings.upstreams.iter().map(|name| &**name).collect::<Vec<_>>(), ["openai", "azure", "anthropic"]);
+    let upstreams: Vec<_> = settings.upstreams.iter().map(|name| &**name).collect();
+    assert_eq!(upstreams, ["openai", "azure", "anthropic", "own"]);
+    let agents: Vec<_> =
+        settings.agents.iter().map(|one| (one.protocol, &*one.name, one.upstream, &*one.path)).collect();
+    let wanted = [(AgentProtocol::Mcp, "github", 3, "/mcp"), (AgentProtocol::A2a, "planner", 3, "/")];
+    assert_eq!(agents, wanted);
     let [key] = &settings.keys[..] else { panic!("{:?}", settings.keys) };
     assert_eq!((&*key.name, key.secrets.len(), key.policy.mode), ("search-team", 2, Mode::Enforce));
     let wanted = Budgets {
@@ -196,6 +211,10 @@ fn the_example_becomes_the_settings_that_it_describes() {
         panic!("an AI listener")
     };
     assert_eq!(open.cache, rule(3_600, true));
+    let may_call = |server, tool| key.policy.permits_tool(server, tool);
+    assert!(may_call("github", "get_issue") && may_call("files", "read_file") && !may_call("github", "delete_repo"));
+    assert!(key.policy.permits_agent("planner") && !key.policy.permits_agent("other"));
+    assert_eq!(key.policy.tool_calls, Some(Pace::per_minute(120)));
     let fast = &settings.models[0];
     let targets: Vec<_> = fast.targets.iter().map(|target| (target.upstream, target.weight)).collect();
     assert_eq!((targets, fast.balance), (vec![(0, 3), (1, 1)], Balance::Weight));

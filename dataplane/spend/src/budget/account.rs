@@ -250,6 +250,8 @@ pub struct Account {
     pub requests: Bucket,
     /// Tokens per minute.
     pub tokens: Bucket,
+    /// Calls of tools and agents per minute.
+    pub tool_calls: Bucket,
     /// Requests in flight; the limit is that of the latest policy.
     pub open: Budget,
     position: Mutex<Position>,
@@ -262,6 +264,7 @@ impl Account {
             id,
             requests: Bucket::default(),
             tokens: Bucket::default(),
+            tool_calls: Bucket::default(),
             open: Budget::new(u64::MAX),
             position: Mutex::new(position),
         }

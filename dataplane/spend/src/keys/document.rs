@@ -10,7 +10,7 @@ use super::span;
 use crate::{
     budget::Budgets,
     glob::Glob,
-    policy::{CacheRule, Mode, OutputAction, OutputCap, PATTERNS_MAX, Policy},
+    policy::{CacheRule, Mode, OutputAction, OutputCap, PATTERNS_MAX, Policy, ServerTool},
     rate::Pace,
 };
 
@@ -61,6 +61,15 @@ pub struct PolicyDocument {
     /// The most tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools_max: Option<u32>,
+    /// Tools of MCP servers that agents may call, as `server/tool`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_tools: Option<Vec<String>>,
+    /// Agents that may be reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub a2a_agents: Option<Vec<String>>,
+    /// Calls of tools and agents per minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls_per_minute: Option<u64>,
     /// The most bytes of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_bytes_max: Option<u64>,
@@ -196,6 +205,9 @@ impl PolicyDocument {
             models_denied: some(&policy.models_denied),
             tools: policy.tools_allowed.as_deref().map(texts),
             tools_max: policy.tools_max,
+            mcp_tools: policy.server_tools.as_deref().map(|rules| rules.iter().map(ServerTool::to_string).collect()),
+            a2a_agents: policy.agents.as_deref().map(texts),
+            tool_calls_per_minute: policy.tool_calls.map(|pace| pace.per_minute),
             prompt_bytes_max: policy.prompt_bytes_max,
             output_tokens_max: policy.output.map(|cap| cap.tokens),
             sources: Some(sources).filter(|list| !list.is_empty()),
@@ -232,6 +244,9 @@ impl PolicyDocument {
             // An empty list permits no tool.
             tools_allowed: self.tools.as_ref().map(|tools| globs("tools", tools)).transpose()?,
             tools_max: self.tools_max,
+            server_tools: self.server_tools()?,
+            agents: self.a2a_agents.as_ref().map(|agents| globs("a2a_agents", agents)).transpose()?,
+            tool_calls: positive("tool_calls_per_minute", self.tool_calls_per_minute)?.map(Pace::per_minute),
             prompt_bytes_max: positive("prompt_bytes_max", self.prompt_bytes_max)?,
             output: output.map(|tokens| OutputCap { tokens, action: OutputAction::Clamp }),
             sources: self.nets()?,
@@ -250,6 +265,17 @@ impl PolicyDocument {
                 Some(ModeWord::Enforce) | None => Mode::Enforce,
             },
         })
+    }
+
+    /// An empty list permits no tool.
+    fn server_tools(&self) -> Result<Option<Vec<ServerTool>>, DocumentError> {
+        let Some(words) = &self.mcp_tools else { return Ok(None) };
+        if words.len() > PATTERNS_MAX {
+            let what = format!("has {} entries; the most is {PATTERNS_MAX}", words.len());
+            return Err(DocumentError::Member("mcp_tools", what));
+        }
+        let wrong = || DocumentError::Member("mcp_tools", "names no tool of a server: write server/tool".to_owned());
+        words.iter().map(|word| ServerTool::new(word).ok_or_else(wrong)).collect::<Result<_, _>>().map(Some)
     }
 
     fn cache(&self) -> Result<Option<CacheRule>, DocumentError> {
@@ -345,6 +371,7 @@ mod tests {
             "listener": "ai", "enabled": false, "expires": "2099-12-31T00:00:00Z",
             "policy": {
                 "models": ["gpt-*"], "models_denied": ["*-preview"], "tools": [], "tools_max": 0,
+                "mcp_tools": ["github/*"], "a2a_agents": [], "tool_calls_per_minute": 30,
                 "prompt_bytes_max": 1000, "output_tokens_max": 200, "sources": ["10.0.0.0/8"],
                 "requests_per_minute": 60, "tokens_per_minute": 9000, "concurrent_max": 3,
                 "day_tokens": 5, "month_tokens": 6, "day_money": "1.5", "month_money": "20",
@@ -384,6 +411,7 @@ mod tests {
             (json!({ "policy": { "cache_ttl": "31d" } }), "`cache_ttl` is no time"),
             (json!({ "policy": { "cache_sampled": true } }), "`cache_sampled` has no effect"),
             (json!({ "policy": { "models": vec!["a"; PATTERNS_MAX + 1] } }), "`models` has 1025 entries"),
+            (json!({ "policy": { "mcp_tools": ["github"] } }), "`mcp_tools` names no tool"),
             (json!({ "expires": "tomorrow" }), "`expires` is no time"),
         ];
         for (value, words) in rows {

@@ -4,6 +4,7 @@
 //! and judged by the [meter](crate::meter), after these rules.
 
 use std::{
+    fmt,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     net::IpAddr,
     time::Duration,
@@ -33,6 +34,29 @@ pub struct OutputCap {
     pub tokens: u64,
     /// For a request that names more.
     pub action: OutputAction,
+}
+
+/// Tools of a server, or of all that a pattern fits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ServerTool {
+    /// The name of the server.
+    pub server: Glob,
+    /// The name of the tool there.
+    pub tool: Glob,
+}
+
+impl ServerTool {
+    /// It from a text such as `github/create_issue` or `*/read_*`. `None`: the text is none.
+    pub fn new(text: &str) -> Option<Self> {
+        let (server, tool) = text.split_once('/')?;
+        Some(Self { server: Glob::new(server).ok()?, tool: Glob::new(tool).ok()? })
+    }
+}
+
+impl fmt::Display for ServerTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.server.text(), self.tool.text())
+    }
 }
 
 /// Whether refusals are applied.
@@ -73,6 +97,12 @@ pub struct Policy {
     pub tools_allowed: Option<Vec<Glob>>,
     /// The most tools.
     pub tools_max: Option<u32>,
+    /// Tools of servers that agents may call, and so the servers that they may reach. `None`: all.
+    pub server_tools: Option<Vec<ServerTool>>,
+    /// Agents that may be reached, by their names. `None`: all.
+    pub agents: Option<Vec<Glob>>,
+    /// Calls of tools and agents per minute.
+    pub tool_calls: Option<Pace>,
     /// The most bytes of the prompt.
     pub prompt_bytes_max: Option<u64>,
     /// The most output tokens.
@@ -147,6 +177,22 @@ pub fn judge<'p>(policies: impl IntoIterator<Item = &'p Policy>, facts: &Facts<'
 }
 
 impl Policy {
+    /// Whether a server may be reached: one of its tools may be called.
+    pub fn permits_server(&self, server: &str) -> bool {
+        self.server_tools.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.server.matches(server)))
+    }
+
+    /// Whether a tool of a server may be called.
+    pub fn permits_tool(&self, server: &str, tool: &str) -> bool {
+        let fits = |rule: &ServerTool| rule.server.matches(server) && rule.tool.matches(tool);
+        self.server_tools.as_ref().is_none_or(|rules| rules.iter().any(fits))
+    }
+
+    /// Whether an agent may be reached.
+    pub fn permits_agent(&self, agent: &str) -> bool {
+        self.agents.as_ref().is_none_or(|names| names.iter().any(|name| name.matches(agent)))
+    }
+
     /// The first rule that the request breaks. A stranger learns least: the address comes first.
     fn refusal(&self, facts: &Facts<'_>) -> Option<Denial> {
         if !self.sources.is_empty() && !self.sources.iter().any(|net| net.contains(facts.source)) {

@@ -127,3 +127,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn tools_of_a_server_are_permitted_by_server_and_tool_apart() {
+    let rule =
+        |server: &str, tool: &str| ServerTool { server: Glob::new(server).unwrap(), tool: Glob::new(tool).unwrap() };
+    let policy = Policy { server_tools: Some(vec![rule("git*", "get_*"), rule("files", "*")]), ..Policy::default() };
+    assert!(policy.permits_tool("github", "get_issue") && policy.permits_tool("files", "a/b"));
+    // A pattern of a server does not reach into the name of a tool.
+    assert!(!policy.permits_tool("git", "hub/get_x") && !policy.permits_tool("github", "delete"));
+    assert!(policy.permits_server("gitlab") && !policy.permits_server("other"));
+    let none = Policy { server_tools: Some(Vec::new()), agents: Some(Vec::new()), ..Policy::default() };
+    assert!(!none.permits_server("files") && !none.permits_tool("files", "a") && !none.permits_agent("a"));
+    let all = Policy::default();
+    assert!(all.permits_server("x") && all.permits_tool("x", "y") && all.permits_agent("z"));
+}

@@ -9,7 +9,7 @@ use crate::{
     budget::Day,
 };
 
-/// Bytes of a line. Ten texts of [`TEXT_BYTES_MAX`], each byte escaped, and all numbers fit.
+/// Bytes of a line. Twelve texts of [`TEXT_BYTES_MAX`], each byte escaped, and all numbers fit.
 pub const LINE_BYTES_MAX: usize = 4_096;
 
 /// Bytes of one text; the rest is cut off. Default 128, which the longest name of a key has.
@@ -68,6 +68,10 @@ pub struct UsageRecord<'a> {
     pub model_served: Option<&'a str>,
     /// Name of the upstream that answered.
     pub provider: Option<&'a str>,
+    /// The server whose tool was called.
+    pub server: Option<&'a str>,
+    /// The tool.
+    pub tool: Option<&'a str>,
     /// Tokens by class.
     pub tokens: Tokens,
     /// The charge to the budgets.
@@ -112,6 +116,8 @@ impl UsageRecord<'_> {
             (r#","model":"#, Some(self.model)),
             (r#","model_served":"#, self.model_served),
             (r#","provider":"#, self.provider),
+            (r#","server":"#, self.server),
+            (r#","tool":"#, self.tool),
             (r#","user":"#, self.user),
             (r#","agent":"#, self.agent),
             (r#","conversation":"#, self.conversation),
@@ -278,6 +284,8 @@ mod tests {
             model: &text,
             model_served: some,
             provider: some,
+            server: some,
+            tool: some,
             tokens,
             charged: Amount { tokens: most, money: most },
             saved_tokens: most,

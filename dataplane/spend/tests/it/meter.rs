@@ -54,6 +54,22 @@ fn requests_per_minute_refuse_with_the_time_to_wait() {
 }
 
 #[test]
+fn tool_calls_per_minute_are_those_of_the_strictest_level() {
+    let calls = |burst| Policy { tool_calls: Some(Pace::per_minute(60).with_burst(burst)), ..Policy::default() };
+    let (_, keys, meter) = meter(calls(3), calls(2));
+    let take = |name: &str| meter.take_tool_call(Some(keys.get(name)), noon().now);
+    assert_eq!([take("a"), take("b")], [Ok(None); 2]);
+    let refused = Err(Denial::ToolCalls { retry_after: Duration::from_secs(1) });
+    assert_eq!([take("a"), take("b")], [refused; 2], "those of the team are used up");
+    let observing = Policy { mode: Mode::Observe, ..calls(1) };
+    let (_, keys, meter) = self::meter(observing, Policy::default());
+    let take = || meter.take_tool_call(Some(keys.get("a")), noon().now);
+    assert_eq!(take(), Ok(None));
+    assert!(matches!(take(), Ok(Some(Denial::ToolCalls { .. }))));
+    assert_eq!(meter.take_tool_call(None, noon().now), Ok(None), "without keys nothing is limited");
+}
+
+#[test]
 fn requests_in_flight_are_counted_until_their_settlement() {
     let (_, keys, meter) = meter(Policy { concurrent_max: Some(2), ..Policy::default() }, Policy::default());
     let open = [1, 2].map(|number| reserve(&meter, &keys, "a", &number.to_string(), 1).unwrap());

@@ -200,6 +200,7 @@ mod tests {
             base_path: api.into(),
             host: "h".into(),
             include_usage: true,
+            abilities: Default::default(),
         }
     }
 

@@ -59,6 +59,7 @@ pub(crate) fn settings() -> AiListenerSettings {
         key_mode: KeyMode::None,
         keys: Arc::new([]),
         models: Arc::new([]),
+        agents: Arc::new([]),
         prices: Arc::default(),
         upstreams: vec!["a".into()],
         first_token_timeout: Duration::from_secs(1),

@@ -33,6 +33,7 @@ pub fn settings() -> AiListenerSettings {
         key_mode: KeyMode::None,
         keys: Arc::new([]),
         models: Arc::new([]),
+        agents: Arc::new([]),
         prices: Arc::default(),
         upstreams: vec!["a".into()],
         first_token_timeout: Duration::from_secs(5),

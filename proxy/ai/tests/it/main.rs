@@ -1,6 +1,7 @@
 //! The AI gateway in one process: the real listener on one worker, between scripted clients and scripted providers.
 
 mod accounts;
+mod agents;
 mod balance;
 mod bills;
 mod cache;

@@ -55,6 +55,15 @@ pub enum UpstreamChoice {
         /// The Host of the request there. `None`: as for the upstream of the route.
         host: Option<Box<[u8]>>,
     },
+    /// One endpoint of an upstream, as for [`Self::Upstream`]. No other one is tried, whatever its health.
+    Endpoint {
+        /// The name of the upstream.
+        name: Arc<str>,
+        /// As above.
+        host: Option<Box<[u8]>>,
+        /// Its position among the endpoints of the settings of the upstream.
+        number: usize,
+    },
 }
 
 /// A change of the request body. It applies to the bytes that the filter has seen before its choice, and each choice begins with the body

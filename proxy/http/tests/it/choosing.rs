@@ -19,7 +19,7 @@ use crate::support::PATIENCE;
 /// One choice.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The upstream by its name; empty: that of the route.
+    /// The upstream by its name; empty: that of the route. With `#` and a number, that endpoint of it.
     pub upstream: &'static str,
     pub body: BodyChange,
     /// The request gets this field.
@@ -32,9 +32,13 @@ impl Choice {
     }
 
     fn made(&self) -> RequestChoice {
-        let upstream = match self.upstream {
-            "" => UpstreamChoice::Route,
-            name => UpstreamChoice::Upstream { name: name.into(), host: None },
+        let upstream = match (self.upstream, self.upstream.split_once('#')) {
+            ("", _) => UpstreamChoice::Route,
+            (name, None) => UpstreamChoice::Upstream { name: name.into(), host: None },
+            (_, Some((name, number))) => {
+                let number = number.parse().expect("a number");
+                UpstreamChoice::Endpoint { name: name.into(), host: None, number }
+            }
         };
         RequestChoice { upstream, body: self.body.clone() }
     }
@@ -53,6 +57,8 @@ pub struct Choosing {
     pub refuses: Option<u16>,
     /// The failures: number, upstream, cause, reason, status, Retry-After, whether another may follow.
     pub failures: Arc<Mutex<Vec<String>>>,
+    /// The endpoints of the attempts that had a connection.
+    pub attempts: Arc<Mutex<Vec<usize>>>,
     pub deadlines: Deadlines,
     /// The ends of exchanges: status, end, reason, upstream.
     pub ends: Arc<Mutex<Vec<String>>>,
@@ -67,6 +73,7 @@ impl Choosing {
             statuses: vec![429, 500, 503],
             refuses: None,
             failures: Arc::default(),
+            attempts: Arc::default(),
             deadlines: Deadlines::default(),
             ends: Arc::default(),
         }
@@ -125,6 +132,10 @@ impl HttpFilter for ChoosingFilter {
 
     fn attempts_max(&self) -> u32 {
         self.choices.attempts_max
+    }
+
+    fn attempt_begins(&mut self, endpoint: usize) {
+        self.choices.attempts.lock().expect("no panic").push(endpoint);
     }
 
     fn attempt_failed(&mut self, failed: &FailedAttempt<'_>) -> AfterFailure {

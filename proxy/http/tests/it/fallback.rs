@@ -249,3 +249,64 @@ fn another_choice_follows_on_a_stream_too_and_for_a_request_without_a_body() {
     let response = client.response(1);
     assert_eq!((response.status, &*response.body), (200, &b"ok"[..]));
 }
+
+/// A gateway in front of two endpoints of one upstream, of which the filter chooses one.
+fn before_endpoints(filter: &Choosing, other: &Origin) -> Gateway {
+    let mut setup = Setup::plain(|action| filter.clone().install(action));
+    setup.upstreams = vec![vec![other.address]];
+    Gateway::start(setup)
+}
+
+#[test]
+fn a_chosen_endpoint_gets_the_request_and_no_other_one_does() {
+    let choice = Choice { upstream: "a#1", ..Choice::body(BodyChange::Keep) };
+    let (filter, other) = (Choosing::new(vec![choice]), Origin::new());
+    let gateway = before_endpoints(&filter, &other);
+    let mut client = gateway.client();
+    for _ in 0..6 {
+        client.send(POST);
+        let mut end = other.accept();
+        end.request();
+        end.send(&OK.replace("200 OK", "200 OK\r\nConnection: close"));
+        assert!(client.response().starts_with("HTTP/1.1 200 "));
+    }
+    assert!(gateway.origin.is_untouched());
+    assert_eq!(*filter.attempts.lock().expect("no panic"), [1; 6]);
+    // Out of reach, it is not replaced.
+    drop(other);
+    client.send(POST);
+    assert!(client.response().starts_with("HTTP/1.1 502 "));
+    assert!(gateway.origin.is_untouched());
+    assert_eq!(filter.failures().last().map(String::as_str), Some("1 a connect_failure connect 0  false"));
+}
+
+#[test]
+fn an_endpoint_that_the_upstream_does_not_have_gives_none() {
+    let choice = Choice { upstream: "a#2", ..Choice::body(BodyChange::Keep) };
+    let (filter, other) = (Choosing::new(vec![choice]), Origin::new());
+    let gateway = before_endpoints(&filter, &other);
+    let mut client = gateway.client();
+    client.send(POST);
+    assert!(client.response().starts_with("HTTP/1.1 503 "));
+    assert!(gateway.origin.is_untouched() && other.is_untouched());
+}
+
+#[test]
+fn another_choice_is_free_of_the_endpoint_before() {
+    let choices = vec![
+        Choice { upstream: "a#1", ..Choice::body(BodyChange::Keep) },
+        Choice { upstream: "a#0", field: ("x-choice", "2"), ..Choice::body(BodyChange::Keep) },
+    ];
+    let (filter, other) = (Choosing { attempts_max: 2, ..Choosing::new(choices) }, Origin::new());
+    let gateway = before_endpoints(&filter, &other);
+    let mut client = gateway.client();
+    client.send(POST);
+    let mut end = other.accept();
+    end.request();
+    end.send(BUSY);
+    let mut end = gateway.origin.accept();
+    assert!(end.request().contains("x-choice: 2\r\n"));
+    end.send(OK);
+    assert!(client.response().starts_with("HTTP/1.1 200 "));
+    assert_eq!(*filter.attempts.lock().expect("no panic"), [1, 0]);
+}

@@ -12,7 +12,7 @@ use weir_spend::{
     rate::Pace,
 };
 
-use super::{cache, keys::KeySection};
+use super::{agents, cache, keys::KeySection};
 use crate::checks::{error_at, warn_at};
 use crate::document::At;
 use crate::protocols::ListenerContext;
@@ -42,6 +42,7 @@ pub(super) fn keys(of: &ListenerContext<'_>, path: &str, reader: &mut Reader<'_>
         }
         warn_ending(of, table, &path, reader);
         check_models(table, &models, &path, reader);
+        agents::warn_unmatched(section, table, &path, reader);
         keys.extend(key(table, &path, reader));
     }
     if section.keys.value == KeyMode::Required && section.key.is_empty() {
@@ -139,6 +140,9 @@ fn policy(table: &KeySection, path: &str, reader: &mut Reader<'_>) -> Policy {
         models_denied: globs(table.models_denied.as_ref(), path, "models_denied", reader).unwrap_or_default(),
         tools_allowed: globs(table.tools.as_ref(), path, "tools", reader),
         tools_max: table.tools_max.as_ref().map(|most| most.value),
+        server_tools: table.mcp_tools.as_ref().map(|list| agents::tools(list, path, reader)),
+        agents: table.a2a_agents.as_ref().map(|list| agents::names(list, path, reader)),
+        tool_calls: table.tool_calls_per_minute.as_ref().map(|limit| Pace::per_minute(limit.value.into())),
         prompt_bytes_max: table.prompt_bytes_max.as_ref().map(|most| most.value.bytes()),
         output: table
             .output_tokens_max

@@ -100,6 +100,10 @@ section! {
         /// Models by the names that clients use. With one or more, other names get 404, and the list of models has these; without any,
         /// every name goes to `upstream` as it is.
         tables model: ModelSection;
+        /// Servers of MCP, at `/mcp/<name>`.
+        tables mcp: McpSection;
+        /// Agents of A2A, at `/a2a/<name>`.
+        tables a2a: A2aSection;
         /// Prices of tokens, for budgets in money and the usage log. The most specific row counts.
         tables price: PriceSection;
     }
@@ -129,6 +133,13 @@ section! {
         optional tools: Vec<At<Word>>;
         /// The most tools of a request. Absent: any number.
         optional tools_max: u32 => 0..=COUNT_MAX;
+        /// Tools of `[[listener.ai.mcp]]` that it may call, as `server/tool`; `*` is any text, `?` a character. Lists lose the others, and
+        /// a server without a tool in the list gets 404. Absent: all.
+        optional mcp_tools: Vec<At<Word>>;
+        /// Agents of `[[listener.ai.a2a]]` that it may reach, by name; patterns as above. Absent: all.
+        optional a2a_agents: Vec<At<Word>>;
+        /// Calls of tools and messages to agents per minute; then 429. They count as requests, too. Absent: any number.
+        optional tool_calls_per_minute: u32 => 1..=COUNT_MAX;
         /// The most bytes of messages, instructions and tools. Absent: as `body_bytes_max`.
         optional prompt_bytes_max: ByteSize => ByteSize::new(1)..=ByteSize::mib(1_024);
         /// The most output tokens of each answer: a higher limit of a request is lowered, and one without a limit gets it. Absent: none.
@@ -184,6 +195,34 @@ section! {
         /// Share of the first attempts with `balance = "weight"`, relative to the other targets. 0, with each balance: only after a
         /// failure.
         default weight: u32 = 1 => 0..=COUNT_MAX;
+    }
+}
+
+section! {
+    /// A server of MCP over streamable HTTP, at `/mcp/<name>`. Sessions are kept to their endpoint.
+    pub(crate) struct McpSection [name = name] {
+        /// Its name in the path, in `mcp_tools` and in metrics; unique.
+        required name: Name;
+        /// Its upstream. `api_key` of `[upstream.ai]` goes there as `Authorization: Bearer`.
+        required upstream: Name;
+        /// Its path there.
+        default path: LongWord = LongWord("/mcp".to_owned());
+        /// Longest pause within a response; then the response breaks off.
+        default idle_timeout: Period = Period(ai::AGENT_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+    }
+}
+
+section! {
+    /// An agent that speaks A2A over JSON-RPC, at `/a2a/<name>`; its card is at `/a2a/<name>/.well-known/agent-card.json`, as it is.
+    pub(crate) struct A2aSection [name = name] {
+        /// Its name in the path, in `a2a_agents` and in metrics; unique.
+        required name: Name;
+        /// Its upstream. `api_key` of `[upstream.ai]` goes there as `Authorization: Bearer`.
+        required upstream: Name;
+        /// Its path there; that of its card is below it.
+        default path: LongWord = LongWord("/".to_owned());
+        /// Longest pause within a response; then the response breaks off.
+        default idle_timeout: Period = Period(ai::AGENT_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
     }
 }
 

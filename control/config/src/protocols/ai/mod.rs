@@ -3,12 +3,14 @@
 //! | file | concept |
 //! |---|---|
 //! | `keys` | the declarations |
+//! | `agents` | servers of MCP and agents of A2A |
 //! | `clients` | the keys of clients and their policies |
 //! | `cache` | the exact cache |
 //! | `models` | models and their targets |
 //! | `prices` | prices of tokens |
 //! | `provider` | the provider behind an upstream |
 
+mod agents;
 mod cache;
 mod clients;
 mod keys;
@@ -73,7 +75,9 @@ impl Protocol for Ai {
 
     fn upstreams_of_listener(keys: &keys::ListenerKeys) -> Vec<&At<Name>> {
         let targets = keys.ai.model.iter().flat_map(|model| &model.target);
-        targets.filter_map(|target| target.upstream.as_ref()).collect()
+        let servers = keys.ai.mcp.iter().map(|server| &server.upstream);
+        let agents = keys.ai.a2a.iter().map(|agent| &agent.upstream);
+        targets.map(|target| &target.upstream).chain(servers).chain(agents).flatten().collect()
     }
 
     fn file(_: &FileSection, _: &mut Reader<'_>) {}
@@ -82,13 +86,15 @@ impl Protocol for Ai {
         check_open(of, reader);
         let (section, path) = (&of.section.own.ai.ai, format!("{}.ai", of.path));
         let keys = clients::keys(of, &path, reader);
-        let (upstreams, models) = models::models(of, &path, reader);
+        let (mut upstreams, models) = models::models(of, &path, reader);
+        let agents = agents::agents(of, &path, &mut upstreams, reader);
         let prices = prices::table(section, &path, reader);
         models::check_balances(of, &prices, &path, reader);
         Some(ListenerSettings {
             key_mode: section.keys.value,
             keys: keys.into(),
             models: models.into(),
+            agents: agents.into(),
             prices: prices.into(),
             upstreams,
             first_token_timeout: section.first_token_timeout.value.0,

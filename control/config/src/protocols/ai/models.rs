@@ -8,8 +8,10 @@ use weir_spend::prices::PriceTable;
 use super::clients::glob;
 use super::keys::{ModelSection, TargetSection};
 use crate::checks::{error_at, find_upstream, warn_at};
+use crate::document::At;
 use crate::protocols::ListenerContext;
 use crate::reader::Reader;
+use crate::texts::Name;
 
 /// The upstreams of a listener, its own first, and its models; mistakes are reported.
 pub(super) fn models(of: &ListenerContext<'_>, path: &str, reader: &mut Reader<'_>) -> (Vec<Arc<str>>, Vec<Model>) {
@@ -68,6 +70,14 @@ fn check_price(table: &ModelSection, target: &TargetSection, prices: &PriceTable
     }
 }
 
+/// The position of an upstream among those of a listener.
+pub(super) fn position(wanted: &At<Name>, upstreams: &mut Vec<Arc<str>>) -> usize {
+    upstreams.iter().position(|known| *known == wanted.value.0).unwrap_or_else(|| {
+        upstreams.push(wanted.value.0.clone());
+        upstreams.len() - 1
+    })
+}
+
 fn targets(
     of: &ListenerContext<'_>,
     table: &ModelSection,
@@ -80,10 +90,7 @@ fn targets(
         let path = format!("{path}.target[{index}]");
         let Some(wanted) = &target.upstream else { continue };
         find_upstream(of.file, wanted, &path, "upstream", reader);
-        let upstream = upstreams.iter().position(|known| *known == wanted.value.0).unwrap_or_else(|| {
-            upstreams.push(wanted.value.0.clone());
-            upstreams.len() - 1
-        });
+        let upstream = position(wanted, upstreams);
         let model = target.model.as_ref().map(|model| model.value.0.as_str().into());
         targets.push(Target { upstream, model, weight: target.weight.value });
     }

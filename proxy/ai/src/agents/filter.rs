@@ -1,0 +1,367 @@
+//! One exchange with a server of MCP or an agent of A2A: the order of its key, its message, its session and its record.
+
+use std::{net::IpAddr, rc::Rc, sync::Arc};
+
+use weir_base::time::turn;
+use weir_http::{
+    filter::{
+        AfterFailure, BodyAborted, Caller, CompletionStatus, Deadlines, ExchangeSummary, ExchangeTiming, FailedAttempt,
+        HttpFilter, Inspect, ReplacedResponse, RequestChoice, RetryCause, SeenBody, Tap, UpstreamChoice, WholeResponse,
+    },
+    refusal_format::{FormattedRefusal, RefusalFacts},
+};
+use weir_http_codec::{BodyLength, Fields, Known, RequestHead};
+use weir_listener::CloseReason;
+use weir_mcp_session::{Message, MessageKind, MessageReader};
+use weir_spend::{keys::Key, meter::Reservation};
+
+use super::{
+    account::{Call, MessageRecord, method_label},
+    admission,
+    refusal::{AgentRefusal, formatted},
+    response::{self, Listed, NamedSession, SESSION},
+    session::Session,
+    settings::{AgentProtocol, AgentServer},
+    surface::{self, AgentRequest, NoRequest},
+};
+use crate::{
+    admission::{key, source},
+    credentials,
+    metrics::Treatment,
+    spend::unix_time,
+    surface::split_query,
+    web_page,
+    worker::Worker,
+};
+
+/// Fields by which servers see the client's address. A server of another operator has no use for it.
+const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, Known::XForwardedProto];
+
+/// Reasons of the HTTP session for an endpoint that cannot be reached: its sessions are gone, or out of reach.
+const UNREACHABLE: [&str; 2] = ["connect", "no_healthy_endpoint"];
+
+/// The filter of one exchange.
+pub(crate) struct AgentFilter {
+    worker: Rc<Worker>,
+    source: IpAddr,
+    request: String,
+    key: Option<Arc<Key>>,
+    /// The server by its position, and the meaning of the request.
+    target: Option<(usize, AgentRequest)>,
+    /// The refusal of the head alone.
+    own: Option<WholeResponse>,
+    /// Reads the message, until its end.
+    reader: Option<MessageReader>,
+    body_bytes: u64,
+    message: Option<Message>,
+    session: Option<NamedSession>,
+    /// The endpoint of the last attempt, by its position.
+    endpoint: Option<usize>,
+    admitted: Option<(Reservation, MessageRecord)>,
+    listed: Listed,
+}
+
+impl AgentFilter {
+    /// The filter of a request from `source`.
+    pub(crate) fn new(worker: Rc<Worker>, source: IpAddr) -> Self {
+        Self {
+            worker,
+            source,
+            request: String::new(),
+            key: None,
+            target: None,
+            own: None,
+            reader: None,
+            body_bytes: 0,
+            message: None,
+            session: None,
+            endpoint: None,
+            admitted: None,
+            listed: Listed::No,
+        }
+    }
+
+    /// Looks at the head: the key first, so that a stranger learns nothing.
+    fn enter(&mut self, head: &RequestHead) -> Result<Inspect, AgentRefusal> {
+        let worker = self.worker.clone();
+        if worker.settings.refuses_web_pages && web_page::is_foreign(head) {
+            return Err(AgentRefusal::WEB_PAGE);
+        }
+        let sent = credentials::of_client(&head.fields);
+        self.key = key(&worker, sent, unix_time()).map_err(|denial| AgentRefusal::of_denial(&denial))?;
+        let key = self.key.as_deref();
+        source(&worker, key, self.source).map_err(|denial| AgentRefusal::of_denial(&denial))?;
+        let (path, _) = split_query(std::str::from_utf8(head.target()).unwrap_or_default());
+        let permits = |server: &AgentServer| admission::permits_server(&worker, key, server);
+        let found = surface::of(&worker.settings.agents, head.method(), path, permits);
+        let (number, request) = found.map_err(|none| match none {
+            NoRequest::Unknown => AgentRefusal::UNKNOWN,
+            NoRequest::WrongMethod(allow) => AgentRefusal::wrong_method(allow),
+        })?;
+        self.target = Some((number, request));
+        if let Some(server) = worker.settings.agents.get(number) {
+            self.session = self.named_session(&head.fields, server)?;
+        }
+        let most = worker.settings.body_bytes_max;
+        match (request, head.body()) {
+            (AgentRequest::Message, _) if head.fields.has(Known::ContentEncoding) => Err(AgentRefusal::CODING),
+            (AgentRequest::Message, BodyLength::Exact(length)) if length > most => Err(AgentRefusal::TOO_LARGE),
+            (AgentRequest::Message, _) => {
+                self.reader = Some(MessageReader::default());
+                // A body of the longest length is not full before its end.
+                Ok(Inspect::Buffered(usize::try_from(most).unwrap_or(usize::MAX).saturating_add(1)))
+            }
+            (_, BodyLength::Exact(0)) => Ok(Inspect::Buffered(1)),
+            _ => Err(AgentRefusal::UNEXPECTED_BODY),
+        }
+    }
+
+    /// The session that a request names.
+    fn named_session(&self, fields: &Fields, server: &AgentServer) -> Result<Option<NamedSession>, AgentRefusal> {
+        let mut sent = fields.all_named(SESSION).filter(|_| server.protocol == AgentProtocol::Mcp);
+        let Some(id) = sent.next() else { return Ok(None) };
+        if sent.next().is_some() {
+            return Err(AgentRefusal::SESSIONS);
+        }
+        let session = Session::open(id, &server.name, self.key_name()).ok_or(AgentRefusal::NO_SESSION)?;
+        Ok(Some(NamedSession { session, sent: id.into() }))
+    }
+
+    fn key_name(&self) -> Option<&str> {
+        self.key.as_ref().map(|key| &*key.name)
+    }
+
+    fn server(&self) -> Option<&AgentServer> {
+        self.target.and_then(|(number, _)| self.worker.settings.agents.get(number))
+    }
+
+    /// The message has ended.
+    fn finish(&mut self) -> Result<(), AgentRefusal> {
+        if let Some(reader) = self.reader.take() {
+            self.message = Some(reader.finish().map_err(|error| AgentRefusal::of_message(&error))?);
+        }
+        Ok(())
+    }
+
+    /// The endpoint, with the head that it gets.
+    fn choose(&mut self, head: &mut RequestHead) -> Result<RequestChoice, AgentRefusal> {
+        let worker = self.worker.clone();
+        let (number, request) = self.target.ok_or(AgentRefusal::UNKNOWN)?;
+        let server = worker.settings.agents.get(number).ok_or(AgentRefusal::UNKNOWN)?;
+        let (provider, name) =
+            match (worker.providers.get(server.upstream), worker.settings.upstreams.get(server.upstream)) {
+                (Some(provider), Some(name)) => (provider, name.clone()),
+                _ => return Err(AgentRefusal::UNKNOWN),
+            };
+        let endpoint = match &self.session {
+            None => None,
+            Some(named) => {
+                let number = worker.endpoint(server.upstream, named.session.endpoint);
+                Some(number.ok_or(AgentRefusal::NO_SESSION)?)
+            }
+        };
+        if let Some(message) = &self.message {
+            admission::judge(&worker, self.key.as_deref(), server, message, &head.fields)?;
+            self.admitted = self.admit(server, message)?;
+        }
+        worker.metrics.agents.sent(server, self.word(server, request));
+        self.forward(head, server, request);
+        credentials::swap(&mut head.fields, provider, worker.ring.is_some());
+        let host = Some(provider.host.as_bytes().into());
+        Ok(match endpoint {
+            None => UpstreamChoice::Upstream { name, host },
+            Some(number) => UpstreamChoice::Endpoint { name, host, number },
+        }
+        .into())
+    }
+
+    /// Takes a request from the rates of the key. Notifications and responses belong to requests that were counted.
+    fn admit(
+        &self,
+        server: &AgentServer,
+        message: &Message,
+    ) -> Result<Option<(Reservation, MessageRecord)>, AgentRefusal> {
+        if message.kind == MessageKind::Response {
+            return Ok(None);
+        }
+        let call = Call::of(server.protocol, &message.method);
+        if message.kind == MessageKind::Notification && call.is_none() {
+            return Ok(None);
+        }
+        let record = MessageRecord {
+            request: self.request.clone(),
+            key: self.key.as_ref().map(|key| key.name.clone()),
+            server: server.name.clone(),
+            method: message.method.clone(),
+            tool: message.name.clone().filter(|_| call == Some(Call::Tool)),
+            call,
+        };
+        let reservation = admission::reserve(&self.worker, self.key.as_deref(), &record);
+        reservation.map(|reservation| Some((reservation, record))).map_err(|denial| AgentRefusal::of_denial(&denial))
+    }
+
+    /// The word of the metrics.
+    fn word(&self, server: &AgentServer, request: AgentRequest) -> &'static str {
+        match (request.word(), &self.message) {
+            (Some(word), _) => word,
+            (None, Some(message)) => match message.kind {
+                MessageKind::Request => method_label(server.protocol, &message.method),
+                MessageKind::Notification => "notification",
+                MessageKind::Response => "response",
+            },
+            (None, None) => "other",
+        }
+    }
+
+    /// Makes the head that of the server, except its key.
+    fn forward(&self, head: &mut RequestHead, server: &AgentServer, request: AgentRequest) {
+        let own = String::from_utf8_lossy(head.target()).into_owned();
+        let (_, query) = split_query(&own);
+        let below = if let AgentRequest::Card(path) = request { path } else { "" };
+        let base = if below.is_empty() { &*server.path } else { server.path.trim_end_matches('/') };
+        head.set_target(format!("{base}{below}{query}").as_bytes());
+        CLIENT_FIELDS.into_iter().for_each(|field| {
+            head.fields.remove(field);
+        });
+        if let Some(named) = &self.session {
+            head.fields.remove_named(SESSION);
+            head.fields.push(SESSION, &named.session.own_id);
+        }
+        if self.is_restricted() {
+            // Lists are read in the response: no coding may be on it.
+            head.fields.remove(Known::AcceptEncoding);
+        }
+    }
+
+    /// Lists of tools lose some.
+    fn is_restricted(&self) -> bool {
+        let is_mcp = self.server().is_some_and(|server| server.protocol == AgentProtocol::Mcp);
+        is_mcp && admission::is_restricted(self.key.as_deref())
+    }
+
+    /// Whether the client may use a tool.
+    fn may_use(&self) -> impl Fn(&str) -> bool + use<> {
+        let (key, server) = (self.key.clone(), self.server().map(|server| server.name.clone()).unwrap_or_default());
+        move |tool: &str| admission::may_list(key.as_deref(), &server, tool)
+    }
+
+    /// Counts a refusal, and gives its response.
+    fn refusal(&mut self, refusal: &AgentRefusal) -> WholeResponse {
+        self.worker.metrics.denied(refusal.reason, Treatment::Refused);
+        refusal.response(self.message.as_ref())
+    }
+}
+
+impl HttpFilter for AgentFilter {
+    fn inspect(&mut self, head: &RequestHead, caller: &Caller) -> Inspect {
+        let id = caller.request_id.as_deref().unwrap_or_default();
+        self.request = String::from_utf8_lossy(id).into_owned();
+        self.enter(head).unwrap_or_else(|refusal| {
+            self.own = Some(self.refusal(&refusal));
+            Inspect::Buffered(1)
+        })
+    }
+
+    fn refuse_head(&mut self) -> Option<WholeResponse> {
+        self.own.take()
+    }
+
+    fn request_data(&mut self, piece: &[u8]) -> Result<(), WholeResponse> {
+        let Some(reader) = &mut self.reader else { return Ok(()) };
+        self.body_bytes += piece.len() as u64;
+        let read = match self.body_bytes > self.worker.settings.body_bytes_max {
+            true => Err(AgentRefusal::TOO_LARGE),
+            false => reader.push(piece).map_err(|error| AgentRefusal::of_message(&error)),
+        };
+        read.map_err(|refusal| self.refusal(&refusal))
+    }
+
+    fn request_end(&mut self) -> Result<(), WholeResponse> {
+        self.finish().map_err(|refusal| self.refusal(&refusal))
+    }
+
+    fn choose_upstream(&mut self, head: &mut RequestHead, seen: SeenBody<'_>) -> Result<RequestChoice, WholeResponse> {
+        if seen.is_whole {
+            // A request without a body has no call for its end.
+            self.request_end()?;
+        }
+        // The budget of all bodies is used up: what is not seen is not judged.
+        let chosen = if self.reader.is_some() { Err(AgentRefusal::NO_ROOM) } else { self.choose(head) };
+        chosen.map_err(|refusal| self.refusal(&refusal))
+    }
+
+    fn attempt_begins(&mut self, endpoint: usize) {
+        self.endpoint = Some(endpoint);
+    }
+
+    fn attempt_failed(&mut self, failed: &FailedAttempt<'_>) -> AfterFailure {
+        let Some(server) = self.server() else { return AfterFailure::Respond };
+        let has_others = self.worker.endpoints.get(server.upstream).is_some_and(|all| all.len() > 1);
+        let is_out_of_reach = failed.cause == RetryCause::ConnectFailure && UNREACHABLE.contains(&failed.reason);
+        // The session is bound to an endpoint that cannot be reached: another session goes elsewhere.
+        match self.session.is_some() && has_others && is_out_of_reach {
+            true => AfterFailure::Refuse(self.refusal(&AgentRefusal::NO_SESSION)),
+            false => AfterFailure::Respond,
+        }
+    }
+
+    fn deadlines(&mut self) -> Deadlines {
+        Deadlines { idle: self.server().map(|server| server.idle_timeout), ..Deadlines::default() }
+    }
+
+    fn tap(&mut self, status: u16, fields: &mut Fields) -> Tap {
+        if response::has_bad_session(fields) {
+            fields.remove_named(SESSION);
+            return response::UNREADABLE;
+        }
+        if !self.is_restricted() {
+            return Tap::No;
+        }
+        let is_listening = self.target.is_some_and(|(_, request)| request == AgentRequest::Listen);
+        let is_list = self.message.as_ref().is_some_and(|message| &*message.method == "tools/list");
+        let (listed, tap) = Listed::new(status, fields, is_list || is_listening);
+        self.listed = listed;
+        tap
+    }
+
+    fn response_head(&mut self, _: u16, fields: &mut Fields, _: &ExchangeTiming) {
+        if !fields.has(Known::XRequestId) && !self.request.is_empty() {
+            fields.set(Known::XRequestId, self.request.as_bytes());
+        }
+        let Some(server) = self.server() else { return };
+        if let Some(provider) = self.worker.providers.get(server.upstream) {
+            credentials::hide_account(fields, provider);
+        }
+        if server.protocol == AgentProtocol::Mcp {
+            let all = self.worker.endpoints.get(server.upstream);
+            let endpoint = self.endpoint.and_then(|number| all?.get(number).copied());
+            response::name_session(fields, self.session.as_ref(), endpoint, (&server.name, self.key_name()));
+        }
+    }
+
+    fn edit(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        let may_use = self.may_use();
+        self.listed.edit(piece, &may_use, out)
+    }
+
+    fn replace_response(&mut self, status: u16, fields: &mut Fields, body: &[u8]) -> ReplacedResponse {
+        response::replaced((status, fields), body, self.message.as_ref(), &self.may_use())
+    }
+
+    fn format_refusal(&mut self, facts: &RefusalFacts) -> Option<FormattedRefusal> {
+        Some(formatted(facts, self.message.as_ref()))
+    }
+
+    fn on_complete(&mut self, summary: &ExchangeSummary<'_>) {
+        if summary.end == CompletionStatus::Aborted && summary.reason == CloseReason::InternalInvariant.name() {
+            // A panic: the reservation is dropped with the filter, and its line has the flag `crash`.
+            return;
+        }
+        let Some((reservation, record)) = self.admitted.take() else { return };
+        if let Some(server) = self.server().filter(|_| record.call.is_some()) {
+            self.worker.metrics.agents.called(server, summary.timing.total);
+        }
+        let time = unix_time();
+        reservation.release(turn::now(), |day, out| record.write(summary, (time, day), out));
+    }
+}

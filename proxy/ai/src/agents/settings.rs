@@ -1,0 +1,40 @@
+//! Servers of MCP and agents of A2A. Plain data, already checked.
+
+use std::{sync::Arc, time::Duration};
+
+/// Longest pause within a response. Default 1 h: the stream of a session is silent while its server has nothing to say.
+pub const AGENT_IDLE_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// The protocol of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AgentProtocol {
+    /// MCP over streamable HTTP, revisions 2025-03-26 to 2026-07-28.
+    Mcp,
+    /// A2A over JSON-RPC, versions 0.3 and 1.0.
+    A2a,
+}
+
+impl AgentProtocol {
+    /// The first segment of its paths, and the label of its metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mcp => "mcp",
+            Self::A2a => "a2a",
+        }
+    }
+}
+
+/// A server of MCP, or an agent of A2A.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentServer {
+    /// Its protocol.
+    pub protocol: AgentProtocol,
+    /// Its name in the path of the gateway, and in rules.
+    pub name: Arc<str>,
+    /// The position of its upstream in [`AiListenerSettings::upstreams`](crate::settings::AiListenerSettings::upstreams).
+    pub upstream: usize,
+    /// Its path there.
+    pub path: Box<str>,
+    /// See [`AGENT_IDLE_TIMEOUT`].
+    pub idle_timeout: Duration,
+}

@@ -1,0 +1,5 @@
+//! Tests of messages, lists of tools and errors, wherever the bytes are cut.
+
+mod events;
+mod lists;
+mod messages;
