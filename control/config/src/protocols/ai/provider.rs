@@ -60,7 +60,7 @@ pub(super) fn provider(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> Pro
 /// Abilities that the dialect has no use for.
 fn warn_abilities(section: &UpstreamAiSection, path: &str, reader: &mut Reader<'_>) {
     let is_anthropic = section.dialect.value == ProviderDialect::Anthropic;
-    let of_messages = "has no effect: only translations for dialect = \"anthropic\" need it";
+    let of_messages = "has no effect: chats are translated for dialect = \"anthropic\" alone";
     warn_given(&section.default_max_tokens, is_anthropic, path, "default_max_tokens", of_messages, reader);
     warn_given(&section.reasoning_effort, is_anthropic, path, "reasoning_effort", of_messages, reader);
     let of_chats = "has no effect: this API has max_tokens alone";
