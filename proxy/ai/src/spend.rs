@@ -79,7 +79,9 @@ impl Spend {
         std::fs::create_dir_all(state).map_err(|error| SpendError(error.into()))?;
         let settings = JournalSettings { usage, ..JournalSettings::new(state.join("journal")) };
         let (journal, recovery) = Journal::open(settings, unix_time().as_secs()).map_err(SpendError)?;
-        if recovery.crashed > 0 || recovery.restored_lines > 0 || recovery.damage.is_unexpected() {
+        // Lines of a process that lives are on their way to the usage log.
+        let lines_lost = recovery.restored_lines > 0 && recovery.departing == 0;
+        if recovery.crashed > 0 || lines_lost || recovery.damage.is_unexpected() {
             let (charged, lines, damage) = (recovery.crashed, recovery.restored_lines, recovery.damage);
             tracing::warn!(charged, lines, ?damage, "requests of a process that died are charged in full");
         }

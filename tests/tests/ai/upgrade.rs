@@ -144,7 +144,7 @@ fn a_budget_is_spent_to_its_end_over_upgrades_and_not_beyond() {
             client.join().expect("it is refused in the end");
         }
     });
-    // What is left fits no reservation, but may fit a request.
+    // The rest fits no reservation, but may fit a request.
     let done = 1 + done.load(Ordering::Relaxed) as u64;
     println!("{done} requests, {} came again", retried.load(Ordering::Relaxed));
     gateway.finish();
@@ -186,7 +186,7 @@ fn a14_after_kills_in_the_middle_of_upgrades_each_request_has_one_line_that_is_t
     for mut process in departed {
         process.wait(END_WAIT);
     }
-    // What the last kill has left open is charged by the next process.
+    // The next process charges the requests that the last kill has left open.
     gateway.process().signal("TERM");
     gateway.process().wait(END_WAIT);
     gateway.start_again(&environment());

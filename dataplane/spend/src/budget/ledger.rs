@@ -38,7 +38,7 @@ pub enum Share {
     Leased,
     /// Nothing: this process has handed the budgets over.
     Ceded,
-    /// What is left now without half of it: another process has handed the budgets over, and still grants.
+    /// The rest without half of it: another process has handed the budgets over, and still grants.
     Lending,
 }
 

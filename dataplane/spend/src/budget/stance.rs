@@ -18,7 +18,7 @@
 use super::account::Totals;
 use crate::amount::Amount;
 
-/// What this process may grant of an account.
+/// The part of an account that this process may grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stance {
     /// All that is left.
@@ -39,7 +39,7 @@ pub(super) struct Limit {
     pub limit: u64,
     /// Settled and reserved in its window.
     pub used: u64,
-    /// Of a request.
+    /// The amount of a request.
     pub more: u64,
     /// The amount of this limit in totals.
     pub of: fn(&Totals) -> u64,

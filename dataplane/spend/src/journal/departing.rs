@@ -26,7 +26,7 @@ const READ_BYTES: usize = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lease {
     Held,
-    /// Its end was read. What was granted before may stand in a file that was read already, so the next look ends it.
+    /// Its end was read. A grant before it may stand in a file that was read already, so the next look ends it.
     Ending,
     Over,
 }
@@ -161,7 +161,7 @@ impl Departing {
         Ok(open.len())
     }
 
-    /// What it has charged and what is open, for another sum.
+    /// The sum of its charges and open reservations.
     pub(super) fn books(&self) -> &Books {
         &self.books
     }

@@ -95,7 +95,7 @@ impl Keeper {
         if self.departing.iter().any(Departing::has_lease) {
             return Err(HandoverError::Lent);
         }
-        // What follows is short then.
+        // The rest is short then.
         if !self.compact() {
             return Err(HandoverError::Unwritable);
         }
@@ -117,6 +117,8 @@ impl Keeper {
 
     /// Steps 2 to 5.
     fn write_departure(&mut self) -> std::io::Result<Departure> {
+        // Workers have written to the segments since the snapshot.
+        self.adopt();
         self.begin_generation(Kind::Departing)?;
         let generation = self.generation;
         let is_read = self.read_ended();
@@ -183,7 +185,7 @@ impl Keeper {
         reclaimed
     }
 
-    /// What a process does with a journal that it has handed over.
+    /// The turn of a process that has handed the journal over.
     pub(super) fn depart(&mut self) {
         let Some(departure) = &mut self.departure else { return };
         if departure.reclaim.is_some_and(|at| at.elapsed() >= RETRY_INTERVAL) {

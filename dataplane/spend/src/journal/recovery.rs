@@ -1,4 +1,4 @@
-//! What earlier processes have left: the sum of all files of a directory.
+//! The legacy of earlier processes: the sum of all files of a directory.
 
 use std::io;
 
