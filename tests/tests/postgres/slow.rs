@@ -47,11 +47,13 @@ fn a_statement_over_the_limit_is_logged_with_its_fingerprint_and_without_its_lit
     assert_eq!(slow(&gateway), 2.0);
     assert!(!gateway.log().contains("secret"), "{}", gateway.log());
     // A storm of them has a line a second, and each counts.
+    let begun = std::time::Instant::now();
     for _ in 0..20 {
         assert!(client.query("select pg_sleep(0.301)").expect("a reply").errors.is_empty());
     }
     assert_eq!(slow(&gateway), 22.0);
-    assert!((3..=10).contains(&lines(&gateway).len()), "{:?}", lines(&gateway));
+    let most = 4 + begun.elapsed().as_secs() as usize;
+    assert!((3..=most).contains(&lines(&gateway).len()), "{:?}", lines(&gateway));
 }
 
 #[test]

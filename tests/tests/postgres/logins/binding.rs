@@ -85,11 +85,13 @@ fn an_upstream_that_requires_channel_binding_takes_no_server_without_a_proof() {
         let enter = |lines: &str| {
             let gateway = gateway_with(&server, &files, folder.path(), lines);
             let row = login(&gateway, &words(&files, "prefer"), (USER, PASSWORD), "select 7");
+            if row.is_err() {
+                gateway.wait_log("channel binding is required");
+            }
             (row.as_deref() == Ok("7"), format!("{row:?}\n{}", gateway.log()))
         };
         let (is_in, shown) = enter(require);
         assert_eq!(is_in, takes, "{shown}");
-        assert!(takes || shown.contains("channel binding"), "{shown}");
         let (is_in, shown) = enter("[upstream.postgres]\nchannel_binding = \"disable\"");
         assert!(is_in, "{shown}");
     }
