@@ -59,7 +59,7 @@ fn env(name: &str) -> Option<String> {
         "APP_PASSWORD" | "ADMIN_PASSWORD" | "EXPORTER_PASSWORD" | "PG_PASSWORD" | "REPORTS_PASSWORD" => {
             "canary-postgres"
         }
-        "OPENAI_API_KEY" | "AZURE_API_KEY" | "ANTHROPIC_API_KEY" => "canary-provider",
+        "OPENAI_API_KEY" | "AZURE_API_KEY" | "ANTHROPIC_API_KEY" | "GITHUB_TOKEN" => "canary-provider",
         "WEIR_ADMIN_TOKEN" => "canary-0123456789abcdef",
         _ => return None,
     };

@@ -100,7 +100,8 @@ mod tests {
     fn each_path_has_its_server_and_its_methods() {
         use AgentRequest::{Card, EndSession, Listen, Message};
         let wrong = |allow| Err(NoRequest::WrongMethod(allow));
-        let rows: &[(&str, &str, Result<(usize, AgentRequest), NoRequest>)] = &[
+        type Found = Result<(usize, AgentRequest), NoRequest>;
+        let rows: &[(&str, &str, Found)] = &[
             ("POST", "/mcp/git", Ok((0, Message))),
             ("POST", "/mcp/github", Ok((1, Message))),
             ("GET", "/mcp/github", Ok((1, Listen))),
