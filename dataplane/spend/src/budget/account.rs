@@ -149,6 +149,9 @@ impl Totals {
     }
 }
 
+/// A limit, the amount that it is about in totals, the amount of a request, and the name of the limit.
+type LimitRow = (Option<u64>, fn(&Totals) -> u64, u64, Exhausted);
+
 /// An account at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
@@ -187,7 +190,7 @@ impl Position {
     /// The first budget that has less left than `amount`.
     pub(super) fn lacks(&self, budgets: &Budgets, amount: Amount) -> Option<Exhausted> {
         let used = self.used();
-        let rows: [(_, fn(&Totals) -> u64, _, _); 4] = [
+        let rows: [LimitRow; 4] = [
             (budgets.day_tokens, |totals| totals.in_day.tokens, amount.tokens, Exhausted::DayTokens),
             (budgets.day_money, |totals| totals.in_day.money, amount.money, Exhausted::DayMoney),
             (budgets.month_tokens, |totals| totals.in_month.tokens, amount.tokens, Exhausted::MonthTokens),
