@@ -102,7 +102,7 @@ fn a8_a_decisive_member_that_occurs_twice_is_refused_with_the_code_of_it() {
         let error = facts(Endpoint::Chat, body).expect_err(body);
         assert_eq!((error.code(), error.reason()), (Some("duplicate_key"), "json_duplicate"), "{body}");
     }
-    valid(Endpoint::Chat, r#"{"temperature":1,"temperature":2,"model":"m"}"#);
+    valid(Endpoint::Chat, r#"{"presence_penalty":1,"presence_penalty":2,"model":"m"}"#);
     let error = facts(Endpoint::Chat, r#"{"model":"cheap","Model":"dear"}"#).expect_err("Go's reader takes the second");
     assert_eq!((error.code(), error.reason()), (Some("duplicate_key"), "json_key_case"));
 }
