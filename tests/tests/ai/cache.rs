@@ -1,7 +1,6 @@
 //! The exact cache: the origin's ledger, the usage log and the bytes of clients, with two workers and two tenants.
 
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir_tests::ai::{AiOrigin, KEY, PROVIDER_KEY, Sdk, usage};
