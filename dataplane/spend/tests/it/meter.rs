@@ -136,7 +136,7 @@ fn a_request_that_costs_nothing_is_judged_by_requests_alone() {
     // The budget of the key and the tokens of the team are used up.
     settle(reserve(&meter, &keys, "a", "1", 10).unwrap(), "a", "1", 10);
     assert!(reserve(&meter, &keys, "a", "2", 0).is_err());
-    let key = Some(keys.get("a"));
+    let key = Some(&**keys.get("a"));
     let free = meter.admit_free(key, noon(), |_, _| ()).unwrap();
     assert_eq!(meter.admit_free(key, noon(), |_, _| ()).unwrap_err(), Denial::Concurrency { limit: 1 });
     free.settle(Amount::ZERO, noon().now, |_, _| ());
