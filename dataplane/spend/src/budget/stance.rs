@@ -7,10 +7,10 @@
 //!
 //! | stance | process | may grant |
 //! |---|---|---|
-//! | sole | any, outside of an upgrade | what is left |
+//! | sole | any, outside of an upgrade | all that is left |
 //! | leased | the old one, from its hand-over on | half of what was left then |
 //! | ceded | the old one, when its lease is over | nothing |
-//! | lending | the new one, until then | what is left without the half of the old one |
+//! | lending | the new one, until then | the rest without the half of the old one |
 //!
 //! The new process reads later than the old one counts. The old one may have granted `x` of its half since, and settlements may have
 //! given `y` back. The new one then reserves `(left - x + y) / 2`, which is at least `left / 2 - x`, the rest of the lease.
