@@ -242,7 +242,8 @@ mod tests {
             let shown = fields.iter().map(|(name, value)| format!("{name}: {}", value.expose_str().unwrap_or("?")));
             (path, shown.collect::<Vec<_>>())
         };
-        let wanted = |path: &str, fields: &[&str]| (path.to_owned(), fields.iter().map(|one| (*one).to_owned()).collect());
+        let wanted =
+            |path: &str, fields: &[&str]| (path.to_owned(), fields.iter().map(|one| (*one).to_owned()).collect());
         assert_eq!(request(ProviderDialect::OpenAi), wanted("/v1/models", &["authorization: Bearer k"]));
         assert_eq!(request(ProviderDialect::Azure), wanted("/openai/v1/models", &["api-key: k"]));
         let anthropic = ["x-api-key: k", "anthropic-version: 2023-06-01"];

@@ -10,7 +10,8 @@ use weir_tests::stream::Address;
 fn provider() -> Faulty {
     Faulty::http(|request| {
         let head = String::from_utf8_lossy(&request[0]).to_ascii_lowercase();
-        let is_known = head.starts_with("get /v1/models http/1.1\r\n") && head.contains("\r\nauthorization: bearer sk-4711-good\r\n");
+        let is_known = head.starts_with("get /v1/models http/1.1\r\n")
+            && head.contains("\r\nauthorization: bearer sk-4711-good\r\n");
         let status = if is_known { "200 OK" } else { "401 No" };
         let body = "{\"object\":\"list\",\"data\":[]}";
         Act::Reply(format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes())

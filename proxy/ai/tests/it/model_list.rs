@@ -9,7 +9,8 @@ use crate::{
     support::Gateway,
 };
 
-const LIST: &str = r#"{"object":"list","data":[{"id":"gpt-4o","object":"model"}, {"id":"gpt-4o-preview"},{"id":"o3"}]}"#;
+const LIST: &str =
+    r#"{"object":"list","data":[{"id":"gpt-4o","object":"model"}, {"id":"gpt-4o-preview"},{"id":"o3"}]}"#;
 
 fn gateway() -> Gateway {
     let models_denied = vec![Glob::new("*-preview").expect("a pattern"), Glob::new("o3").expect("a name")];
@@ -75,7 +76,8 @@ fn the_list_of_anthropic_has_the_same_form() {
     let gateway = start(own, vec![provider(ProviderDialect::Anthropic)], |_| {});
     let mut client = gateway.client();
     client.send(&get("/v1/models"));
-    let list = r#"{"data":[{"type":"model","id":"claude-opus"},{"type":"model","id":"claude-haiku"}],"has_more":false}"#;
+    let list =
+        r#"{"data":[{"type":"model","id":"claude-opus"},{"type":"model","id":"claude-haiku"}],"has_more":false}"#;
     respond(&mut gateway.origin.accept(), &ok(list));
     let wanted = json!({"data": [{"type": "model", "id": "claude-haiku"}], "has_more": false});
     assert_eq!(read(&mut client).1, wanted);
