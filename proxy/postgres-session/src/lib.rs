@@ -21,7 +21,7 @@
 //! | `route` | which server a statement may have |
 //! | `facts` | effects of a text on its session |
 //! | `encoding` | texts that cannot be read in the encoding of their client |
-//! | `proofs` | statements that some server has taken, for all workers |
+//! | `evidence` | statements that some server has taken, for all workers |
 //! | `statements` | prepared statements: texts of a worker, names of a client, slots of a server |
 //! | `variables` | SET and its kin: what a client wants, what a server has, and the difference |
 //! | `startup` | parameters of the startup packet, which RESET brings back |
@@ -53,6 +53,7 @@ mod close;
 mod deadline;
 mod encoding;
 mod errors;
+mod evidence;
 mod extended;
 mod facts;
 mod feed;
@@ -66,7 +67,6 @@ mod outstanding;
 mod pin;
 mod portals;
 pub mod position;
-mod proofs;
 mod recovery;
 mod refusal;
 mod replies;
@@ -87,10 +87,10 @@ mod uncommitted;
 pub mod users;
 mod variables;
 
+pub use evidence::Proofs;
 pub use io::Io;
 pub use judge::Judge;
 pub use pin::{Pin, PinReasons};
-pub use proofs::Proofs;
 pub use recovery::{Recovered, Recovery};
 pub use refusal::Refusal;
 pub use route::Access;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use weir_analysis::postgres::{Analysis, Cache, Limits, Reading};
 
+use crate::evidence::Proofs;
 use crate::facts::{Facts, Known};
-use crate::proofs::Proofs;
 use crate::retry::Kept;
 use crate::settings::MESSAGE_BYTES;
 use crate::statements::{Statement, Texts};

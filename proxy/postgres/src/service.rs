@@ -67,7 +67,7 @@ impl Made {
         self.settings = Rc::new(settings);
     }
 
-    /// What SET has changed in the process before.
+    /// Takes over the changes that SET has made in the process before.
     fn set_as_before(&mut self, shared: &ListenerShared) {
         let changes = shared.standing_orders().settings.into_iter();
         let requests = changes.filter_map(|(name, value)| SetRequest::of_process_before(&name, value));

@@ -93,7 +93,7 @@ struct Admin {
 impl Upgrading {
     pub(super) fn new(inheritance: &Inheritance, registry: &Registry, relay: UpgradeRelay) -> Self {
         if inheritance.predecessor.is_some() {
-            // Until the process before can be told.
+            // Until orders can reach the process before.
             relay.close_gate(|| {});
         }
         let shared = registry.shared();
