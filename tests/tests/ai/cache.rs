@@ -145,7 +145,7 @@ fn a_replay_is_the_same_byte_for_byte_whatever_the_form_of_the_stream() {
     let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
     let gateway = cached(&origin, state.path(), "", "cache_ttl = \"10m\"");
     let usage = ",\"stream\":true,\"stream_options\":{\"include_usage\":true}";
-    for form in ["lines=lf", "lines=crlf", "lines=cr", "lines=mixed split=utf8", "split=bytes comments=1"] {
+    for form in ["lines=lf", "lines=crlf", "lines=cr", "lines=mixed split=utf8", "lines=crlf comments=1"] {
         let words = format!("bytes=150 events=5 text=mixed {form}");
         for members in [",\"stream\":true", usage] {
             let live = exchange(&gateway, &chat(&words, members));
