@@ -46,7 +46,7 @@ pub enum KeysCommand {
     /// Show the keys of one name.
     #[command(visible_alias = "info", after_help = "Example:\n  weir keys show search-team --json")]
     Show(Named),
-    /// Change the policy or the end of an issued key. What is not given stays.
+    /// Change the policy or the end of an issued key. Members that are not given stay.
     #[command(after_help = "Example:\n  weir keys update ci --day-tokens 1000000")]
     Update(UpdateArgs),
     /// Refuse the requests of an issued key (401). Streams under way finish.
@@ -58,7 +58,7 @@ pub enum KeysCommand {
     /// Give an issued key another text: prints it once. The one before is refused at once, or after a time of grace.
     #[command(visible_alias = "regenerate", after_help = "Example:\n  weir keys rotate ci --grace-period 24h")]
     Rotate(RotateArgs),
-    /// Remove an issued key. What it has used counts for the next key of its name.
+    /// Remove an issued key. Its use so far counts for the next key of its name.
     #[command(after_help = "Example:\n  weir keys delete ci")]
     Delete(Named),
 }

@@ -376,7 +376,7 @@ pub fn is_authority(authority: &[u8]) -> bool {
             }
             (&rest[..end], &rest[end + 1..])
         }
-        // What stands behind it has to be the colon of a port.
+        // Only the colon of a port may stand behind it.
         _ => authority.split_at(host_bytes(authority)),
     };
     let is_port = match port {

@@ -15,13 +15,13 @@ use weir_tests::stream::Address;
 use crate::isolation::victim;
 use crate::through::chat;
 
-/// Of the gateway. Bodies take at most half of it.
+/// The byte budget of the gateway. Bodies take at most half of it.
 const BUDGET: u64 = 256 << 20;
 
 /// Beside the budget: the buffers of connections that were refused and of those that were never read, and the allocator.
 const MARGIN: u64 = 64 << 20;
 
-/// Of each prompt.
+/// The size of each prompt.
 const PROMPT_BYTES: usize = 1 << 20;
 
 /// Prompts are held incomplete for this long.
@@ -81,7 +81,7 @@ impl Prompt {
                     has_moved |= count > 0;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // What was received before is still to be read.
+                // An earlier response is still to be read.
                 Err(_) => self.sent = bytes.len(),
             }
         }

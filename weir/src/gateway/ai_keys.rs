@@ -132,7 +132,7 @@ impl Gateway {
         };
         let is_good = |until: &Option<u64>| until.is_none_or(|end| end > unix);
         let texts = key.secrets.iter().filter(|secret| is_good(&secret.until)).map(|secret| AiKeyText {
-            // What is shown of a key of the configuration is a part of its hash.
+            // A key of the configuration is shown by a part of its hash.
             shown: (source == AiKeySource::Api).then(|| secret.shown.to_string()),
             until: secret.until.map(rfc3339),
         });

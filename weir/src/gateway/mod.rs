@@ -136,6 +136,15 @@ pub enum Reloaded {
     Refused(io::Error),
 }
 
+/// The budgets of AI listeners. At an upgrade the process before has their journal until this one shall serve.
+fn budgets(snapshot: &Snapshot, inheritance: &Inheritance, workers: usize) -> io::Result<Arc<Spend>> {
+    let spend = Spend::unopened(snapshot.protocols.ai.clone(), workers);
+    if inheritance.predecessor.is_none() {
+        spend.take().map_err(io::Error::other)?;
+    }
+    Ok(Arc::new(spend))
+}
+
 /// A mailbox for each worker, and its other end.
 fn mailboxes<T>(count: usize) -> (Arc<Vec<Mailbox<T>>>, Vec<Inbox<T>>) {
     let (mailboxes, inboxes) = (0..count).map(|_| mailbox()).unzip();
@@ -162,11 +171,7 @@ impl Gateway {
         let admission = Admission::new(snapshot.limits.connections, snapshot.limits.connections_per_source);
         let plan = Arc::new(Plan::new(snapshot.clone(), TlsContexts::read(&snapshot)?, &admission, None));
         let access_log = AccessLog::open(&snapshot.telemetry.access_log)?;
-        let spend = Arc::new(Spend::unopened(snapshot.protocols.ai.clone(), count));
-        // A process before this one has the journal until this one shall serve.
-        if inheritance.predecessor.is_none() {
-            spend.take().map_err(io::Error::other)?;
-        }
+        let spend = budgets(&snapshot, inheritance, count)?;
         let sockets = bind_new(&snapshot, None, &mut inheritance.listeners, count)?;
         let bytes = Budget::new(snapshot.limits.buffered_bytes);
         let table = ConnectionTable::new(count);

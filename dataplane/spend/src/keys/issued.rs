@@ -229,7 +229,7 @@ impl IssuedKeys {
         Ok((key, new))
     }
 
-    /// Removes a key. What its account has used stays: another key of this name goes on with it.
+    /// Removes a key. The use of its account stays: another key of this name goes on with it.
     ///
     /// # Errors
     /// See [`IssueError`].
