@@ -21,7 +21,7 @@ use weir_spend::{Amount, keys::Key, rate::duration_text};
 use crate::{
     account::{Bill, Ending, Identity, first_token},
     admission::{Admitted, Candidate, Clocks, admit, key, served, source},
-    connection::OpenRequest,
+    connection::ShownConnection,
     credentials,
     error::{ApiError, ErrorForm, formatted},
     metrics::{Completed, Treatment},
@@ -43,7 +43,7 @@ const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, 
 /// The filter of one exchange.
 pub(crate) struct AiFilter {
     worker: Rc<Worker>,
-    connection: Option<OpenRequest>,
+    connection: Option<ShownConnection>,
     form: ErrorForm,
     source: IpAddr,
     surface: Surface,
@@ -378,7 +378,7 @@ fn body_change(splice: Splice) -> BodyChange {
 
 impl HttpFilter for AiFilter {
     fn enter_connection(&mut self, connection: &Arc<ConnectionEntry>) {
-        self.connection = Some(OpenRequest::new(connection));
+        self.connection = Some(ShownConnection(connection.clone()));
     }
 
     fn inspect(&mut self, head: &RequestHead, caller: &Caller) -> Inspect {
