@@ -25,7 +25,7 @@ use crate::{
     account::Identity,
     admission::{Admitted, Candidate, Clocks, admit, key},
     balance::Attempt,
-    connection::OpenRequest,
+    connection::ShownConnection,
     credentials,
     error::{ApiError, ErrorForm, formatted},
     metrics::Treatment,
@@ -49,7 +49,7 @@ const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, 
 /// The filter of one exchange.
 pub(crate) struct AiFilter {
     worker: Rc<Worker>,
-    connection: Option<OpenRequest>,
+    connection: Option<ShownConnection>,
     form: ErrorForm,
     source: IpAddr,
     surface: Surface,
@@ -332,7 +332,7 @@ fn body_change(splice: Splice) -> BodyChange {
 
 impl HttpFilter for AiFilter {
     fn enter_connection(&mut self, connection: &Arc<ConnectionEntry>) {
-        self.connection = Some(OpenRequest::new(connection));
+        self.connection = Some(ShownConnection(connection.clone()));
     }
 
     fn inspect(&mut self, head: &RequestHead, caller: &Caller) -> Inspect {
