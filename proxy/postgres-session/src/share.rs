@@ -23,6 +23,7 @@ pub struct WorkerShare {
     analyses: RefCell<Option<Cache>>,
     pub(crate) proofs: Arc<Proofs>,
     /// Memory for batches under way, which sessions without one have left.
+    #[expect(clippy::vec_box, reason = "a session takes its box as it is")]
     batches: RefCell<Vec<Box<Kept>>>,
 }
 
