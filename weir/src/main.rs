@@ -76,7 +76,7 @@ enum Command {
     Import(import::ImportCommand),
     Shards(shards::ShardsArgs),
     #[command(subcommand)]
-    Keys(keys::KeysCommand),
+    Keys(Box<keys::KeysCommand>),
     Completion(completion::CompletionArgs),
     #[command(hide = true)]
     Man(man::ManArgs),

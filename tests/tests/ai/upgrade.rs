@@ -72,8 +72,8 @@ fn upgrades_in_a_row_fail_no_request_and_each_has_one_line() {
                 while !stop.load(Ordering::Relaxed) {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     // Every third client has streams that last longer than the hand-over.
-                    let words = if client % 3 == 0 { "bytes=200 events=10 gap=100ms" } else { "bytes=80 events=4" };
-                    let is_stream = client % 2 == 0;
+                    let words = if client.is_multiple_of(3) { "bytes=200 events=10 gap=100ms" } else { "bytes=80 events=4" };
+                    let is_stream = client.is_multiple_of(2);
                     let response = send(address, &chat(&format!("u{number}"), is_stream, words));
                     assert_eq!(status(&response), "200", "{response}");
                     assert!(!is_stream || response.contains("[DONE]"), "{response}");
@@ -211,7 +211,7 @@ fn kill_in_an_upgrade(gateway: &mut Gateway, departed: &mut Vec<Process>, rng: &
     let old = gateway.process().id();
     gateway.process().signal("USR2");
     let new = until("the new process", END_WAIT, || child_of(old));
-    std::thread::sleep(Duration::from_millis(rng.below(if round % 2 == 0 { 150 } else { 600 })));
+    std::thread::sleep(Duration::from_millis(rng.below(if round.is_multiple_of(2) { 150 } else { 600 })));
     let kills_old = rng.below(2) == 0;
     if kills_old {
         gateway.process().kill();
