@@ -234,16 +234,19 @@ impl Gateway {
         std::mem::replace(&mut self.process, new)
     }
 
-    /// Starts the program again with its file, where the process has ended, and waits until it is ready.
+    /// Starts the program again with its file, where the process has ended or ends, and waits until it is ready. Returns the one before,
+    /// which a drop would kill.
     ///
     /// # Panics
     /// If it does not come.
-    pub fn start_again(&mut self, environment: &[(String, String)]) {
+    pub fn start_again(&mut self, environment: &[(String, String)]) -> Process {
         let words = [program().to_string_lossy(), "run".into(), "--config".into(), self.file.to_string_lossy()];
         let log = self.folder.path().join(format!("weir-{}.log", self.process.id()));
-        self.process = Process::start("weir", &words.map(Into::into), &log, environment);
+        let new = Process::start("weir", &words.map(Into::into), &log, environment);
+        let before = std::mem::replace(&mut self.process, new);
         let admin = self.admin;
         self.process.wait_ready(|| admin.is_ready());
+        before
     }
 
     /// A folder that lives as long as the gateway.

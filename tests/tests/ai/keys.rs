@@ -375,7 +375,9 @@ fn the_last_requests_and_the_connections_have_keys_and_models() {
     assert_eq!(requests(&search("since=2099-01-01T00:00:00Z")).len(), 0);
     assert_eq!(requests(&search("model=m&limit=1")).len(), 1);
     let streamed = &requests(&search("key=sdk"))[0];
-    let line = usage(state.path()).into_iter().find(|line| line["key"] == "sdk").expect("its line");
+    let of_sdk = || usage(state.path()).into_iter().find(|line| line["key"] == "sdk");
+    weir_tests::deadline::until_true("its line to be in the log", || of_sdk().is_some());
+    let line = of_sdk().expect("its line");
     for (attribute, member) in [
         ("gen_ai.request.model", "model"),
         ("gen_ai.response.model", "model_served"),

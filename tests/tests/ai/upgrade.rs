@@ -72,7 +72,8 @@ fn upgrades_in_a_row_fail_no_request_and_each_has_one_line() {
                 while !stop.load(Ordering::Relaxed) {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     // Every third client has streams that last longer than the hand-over.
-                    let words = if client.is_multiple_of(3) { "bytes=200 events=10 gap=100ms" } else { "bytes=80 events=4" };
+                    let words =
+                        if client.is_multiple_of(3) { "bytes=200 events=10 gap=100ms" } else { "bytes=80 events=4" };
                     let is_stream = client.is_multiple_of(2);
                     let response = send(address, &chat(&format!("u{number}"), is_stream, words));
                     assert_eq!(status(&response), "200", "{response}");
@@ -231,11 +232,8 @@ fn kill_in_an_upgrade(gateway: &mut Gateway, departed: &mut Vec<Process>, rng: &
         }
         let is_gone = if kills_old { !lives(new) } else { !lives(new) && begun.elapsed() > Duration::from_secs(1) };
         if serving.is_none() && is_gone {
-            if !kills_old {
-                // It has handed over, and ends in its time.
-                departed.push(Process::adopt(old, gateway.process()));
-            }
-            gateway.start_again(&environment());
+            // One that has handed over ends in its time.
+            departed.push(gateway.start_again(&environment()));
             return Survivor::Neither;
         }
         std::thread::sleep(Duration::from_millis(5));
