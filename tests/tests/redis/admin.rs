@@ -86,7 +86,9 @@ fn the_openapi_document_lists_every_path_that_answers() {
     }
     for (path, operations) in paths {
         if operations.get("get").is_some() {
-            assert_eq!(gateway.admin.get(path).status, 200, "GET {path}");
+            // A path with a name leads to one thing, and there is none of this name.
+            let wanted = if path.contains('{') { 404 } else { 200 };
+            assert_eq!(gateway.admin.get(path).status, wanted, "GET {path}");
         }
     }
 }
