@@ -29,7 +29,7 @@ const ADMIN: &str = "http://127.0.0.1:9900";
 
 /// Keys of AI clients.
 ///
-/// The commands speak to the admin address of a running gateway, whose file has [ai] with a state. Keys of its file are listed, and
+/// The commands speak to the admin address of a running gateway, whose file has `[ai]` with a state. Keys of its file are listed, and
 /// changed there.
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
