@@ -367,7 +367,7 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/ai/keys/{name}",
             "deleteAiKey",
-            "Remove an issued key. What it has used counts for the next key of its name.",
+            "Remove an issued key. Its use so far counts for the next key of its name.",
             &[json::<AiKeyStatus>(200, "The key as it was."), NO_SUCH_KEY, KEY_REFUSED],
             || delete(handlers::ai::delete_key),
         )

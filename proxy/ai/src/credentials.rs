@@ -9,7 +9,7 @@ const KEY_FIELDS: [&[u8]; 2] = [b"x-api-key", b"api-key"];
 
 /// Fields of a client that another's key replaces: its own key, and its choice among its accounts at a provider, which means nothing
 /// without that.
-const CLIENT_FIELDS: [&[u8]; 6] =
+const REPLACED_FIELDS: [&[u8]; 6] =
     [b"authorization", b"x-api-key", b"api-key", b"openai-organization", b"openai-project", b"cookie"];
 
 /// Fields of a response that name the account at a provider, or tie the client to it.
@@ -44,7 +44,7 @@ pub(crate) fn swap(fields: &mut Fields, provider: &Provider, is_ours: bool) {
     if provider.api_key.is_none() && !is_ours {
         return;
     }
-    remove(fields, &CLIENT_FIELDS);
+    remove(fields, &REPLACED_FIELDS);
     if let Some(key) = &provider.api_key {
         add(fields, provider.dialect, key.expose());
     }

@@ -17,9 +17,9 @@ pub const TAIL_BYTES_MAX: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub struct BufferedUsage {
     dialect: Dialect,
-    /// Bytes that the response declares and that have not come.
-    left: Option<u64>,
-    /// Bytes that come before the end, by the same length.
+    /// The length that the response declares.
+    length: Option<u64>,
+    /// Bytes still to come before the end, by that length.
     skipped: u64,
     tail: Vec<u8>,
     /// Bytes so far.
@@ -33,7 +33,7 @@ impl BufferedUsage {
     /// usage, no more.
     pub fn new(dialect: Dialect, length: Option<u64>) -> Self {
         let skipped = length.unwrap_or(0).saturating_sub(TAIL_BYTES_MAX as u64);
-        Self { dialect, left: length, skipped, tail: Vec::new(), bytes: 0, at_once: None }
+        Self { dialect, length, skipped, tail: Vec::new(), bytes: 0, at_once: None }
     }
 
     /// Takes the next piece of the body, without its content coding.
@@ -41,10 +41,10 @@ impl BufferedUsage {
         self.bytes += piece.len() as u64;
         let skipped = self.skipped.min(piece.len() as u64);
         self.skipped -= skipped;
-        self.left = self.left.map(|left| left.saturating_sub(piece.len() as u64));
         let piece = &piece[skipped as usize..];
         let last = &piece[piece.len().saturating_sub(TAIL_BYTES_MAX)..];
-        if self.left == Some(0) && self.tail.is_empty() && !last.is_empty() {
+        let is_whole = self.length.is_some_and(|length| self.bytes >= length);
+        if is_whole && self.tail.is_empty() && !last.is_empty() {
             self.at_once = usage(self.dialect, last);
             if self.at_once.is_some() {
                 return;

@@ -22,8 +22,8 @@ pub(crate) struct Source {
     pub(crate) model: Box<str>,
 }
 
-/// A stored response with the status 200. Of the fields of its head it has the media type alone: all others describe the first exchange,
-/// or the account at the provider.
+/// A stored response with the status 200. It keeps only one field of the head, the media type. The other fields describe the first
+/// exchange or the account at the provider.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(super) content_type: Box<[u8]>,
@@ -54,7 +54,8 @@ impl Entry {
         self.body.clone()
     }
 
-    /// The response for a client whose body is this one. A short object goes at once, anything else piece by piece, as the client takes it.
+    /// The response for a client, with `replay` as its body. A short object is sent whole. Anything else is sent piece by piece, at the pace
+    /// of the client.
     pub(crate) fn response(&self, replay: Replay, now: Time) -> HandlerResponse {
         let mut fields = Fields::new();
         fields.push(b"content-type", &self.content_type);
