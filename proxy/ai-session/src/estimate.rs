@@ -192,7 +192,7 @@ impl TokenEstimate {
 
 /// Tokens of a prompt by estimate. `body`: the body that has these facts. Tokens by number are counted.
 ///
-/// Cost: at most [`SAMPLE_BYTES`] are looked at.
+/// Cost: at most `SAMPLE_BYTES` are looked at.
 pub fn prompt_tokens(facts: &Facts, body: &[u8]) -> u64 {
     let parts = [facts.messages, facts.instructions, facts.tools.span].map(|span| span.of(body));
     let length: u64 = parts.iter().map(|part| part.len() as u64).sum();

@@ -59,7 +59,8 @@ pub fn docs(run: &Run<'_>) -> Result<Report> {
     if run.reached.is_empty() {
         return Ok(Report::default());
     }
-    let words = [&["doc"], &*run.reached.selection(&[]), &["--no-deps", "--locked", "--quiet"]].concat();
+    let words =
+        [&["doc"], &*run.reached.selection(&[]), &["--no-deps", "--keep-going", "--locked", "--quiet"]].concat();
     let mut command = cargo(run.workspace, &words);
     command.env("RUSTDOCFLAGS", "-D warnings");
     let mut report = plain("docs", &mut at_idle_priority(&command))?;

@@ -9,12 +9,6 @@ pub const BYTES_MAX: u64 = 64 << 20;
 /// Bytes of one response. Default 1 MiB; a chat has some thousand. A longer one passes and is not stored.
 pub const RESPONSE_BYTES_MAX: u64 = 1 << 20;
 
-/// Time for which a request waits for an equal one. Default 60 s, as for the first event of a stream; then it goes to a provider itself.
-pub const WAIT_MAX: Duration = Duration::from_secs(60);
-
-/// Requests that wait for an equal one. Default 1,024; further ones go to a provider themselves.
-pub const FOLLOWERS_MAX: usize = 1_024;
-
 /// Bounds of the exact cache. All AI listeners share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSettings {
@@ -22,15 +16,20 @@ pub struct CacheSettings {
     pub bytes_max: u64,
     /// See [`RESPONSE_BYTES_MAX`].
     pub response_bytes_max: u64,
-    /// See [`WAIT_MAX`].
+    /// Time for which a request waits for an equal one. Default 60 s, as for the first event of a stream; then it goes to a provider
+    /// itself.
     pub wait_max: Duration,
-    /// See [`FOLLOWERS_MAX`].
+    /// Requests that wait for an equal one. Default 1,024; further ones go to a provider themselves.
     pub followers_max: usize,
 }
 
 impl Default for CacheSettings {
     fn default() -> Self {
-        let (wait_max, followers_max) = (WAIT_MAX, FOLLOWERS_MAX);
-        Self { bytes_max: BYTES_MAX, response_bytes_max: RESPONSE_BYTES_MAX, wait_max, followers_max }
+        Self {
+            bytes_max: BYTES_MAX,
+            response_bytes_max: RESPONSE_BYTES_MAX,
+            wait_max: Duration::from_secs(60),
+            followers_max: 1_024,
+        }
     }
 }
