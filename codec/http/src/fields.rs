@@ -145,6 +145,17 @@ impl Fields {
         self.retain(|field| !field.name.eq_ignore_ascii_case(name))
     }
 
+    /// Removes all fields of several names in one pass: `known`, and `others`, which [`Known`] has not. True: there was one.
+    pub fn remove_all(&mut self, known: &[Known], others: &[&[u8]]) -> bool {
+        let names = KnownSet::of(known);
+        let is_other = |name: &[u8]| others.iter().any(|other| name.eq_ignore_ascii_case(other));
+        let is_one = |field: Field<'_>| match field.known {
+            Known::Other => is_other(field.name),
+            known => names.has(known),
+        };
+        (self.has_any(names) || self.iter().any(is_one)) && self.retain(|field| !is_one(field))
+    }
+
     /// Keeps the fields that `keep` wants; whether one went.
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) -> bool {
         let (bytes, before, names) = (&self.bytes, self.spans.len(), &mut self.names);
@@ -240,6 +251,12 @@ mod tests {
         assert!(fields.remove_named(b"X-One"));
         assert_eq!(written(&fields), "Accept: \r\nhost: b\r\n");
         assert_eq!((fields.len(), fields.get(Known::Host)), (2, Some(&b"b"[..])));
+        assert!(!fields.remove_all(&[Known::Cookie], &[b"x-two"]));
+        fields.push(b"X-Two", b"2");
+        fields.push(b"X-Three", b"3");
+        fields.add(Known::Cookie, b"c");
+        assert!(fields.remove_all(&[Known::Cookie], &[b"x-two", b"x-three"]));
+        assert_eq!(fields.len(), 2);
         assert!(fields.has(Known::Accept) && !fields.has(Known::Connection) && !fields.has(Known::Other));
         fields.clear();
         assert_eq!(written(&fields), "");

@@ -9,17 +9,17 @@ const KEY_FIELDS: [&[u8]; 2] = [b"x-api-key", b"api-key"];
 
 /// Fields of a client that another's key replaces: its own key, and its choice among its accounts at a provider, which means nothing
 /// without that.
-const REPLACED_FIELDS: [&[u8]; 6] =
-    [b"authorization", b"x-api-key", b"api-key", b"openai-organization", b"openai-project", b"cookie"];
+const REPLACED_FIELDS: ([Known; 2], [&[u8]; 4]) =
+    ([Known::Authorization, Known::Cookie], [b"x-api-key", b"api-key", b"openai-organization", b"openai-project"]);
 
 /// Fields of a response that name the account at a provider, or tie the client to it.
-const RESPONSE_FIELDS: [&[u8]; 4] =
-    [b"openai-organization", b"openai-project", b"anthropic-organization-id", b"set-cookie"];
+const RESPONSE_FIELDS: ([Known; 1], [&[u8]; 3]) =
+    ([Known::SetCookie], [b"openai-organization", b"openai-project", b"anthropic-organization-id"]);
 
 /// Removes the fields that tell of the account at a provider from the head of its response, if the account is that of the gateway.
 pub(crate) fn hide_account(fields: &mut Fields, provider: &Provider) {
     if provider.api_key.is_some() {
-        remove(fields, &RESPONSE_FIELDS);
+        fields.remove_all(&RESPONSE_FIELDS.0, &RESPONSE_FIELDS.1);
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn swap(fields: &mut Fields, provider: &Provider, is_ours: bool) {
     if provider.api_key.is_none() && !is_ours {
         return;
     }
-    remove(fields, &REPLACED_FIELDS);
+    fields.remove_all(&REPLACED_FIELDS.0, &REPLACED_FIELDS.1);
     if let Some(key) = &provider.api_key {
         add(fields, provider.dialect, key.expose());
     }
@@ -55,17 +55,8 @@ pub(crate) fn place(fields: &mut Fields, dialect: ProviderDialect, key: &[u8]) {
     if key.is_empty() {
         return;
     }
-    fields.remove(Known::Authorization);
-    remove(fields, &KEY_FIELDS);
+    fields.remove_all(&[Known::Authorization], &KEY_FIELDS);
     add(fields, dialect, key);
-}
-
-/// Removes fields in one pass: their spans are rebuilt only if there is one of these.
-fn remove(fields: &mut Fields, names: &[&[u8]]) {
-    let is_one = |name: &[u8]| names.iter().any(|one| name.eq_ignore_ascii_case(one));
-    if fields.iter().any(|field| is_one(field.name)) {
-        fields.retain(|field| !is_one(field.name));
-    }
 }
 
 /// Adds a key in the field of a dialect.
