@@ -124,8 +124,9 @@ fn moment(unix_seconds: u64) -> Moment {
 /// A time in seconds since 1970 as RFC 3339 writes it, in UTC: `2026-01-31T23:59:59Z`.
 #[must_use]
 pub fn rfc3339(unix_seconds: u64) -> String {
-    let Moment { year, month, day, hour, minute, second, .. } = moment(unix_seconds);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let text = rfc3339_millis(Duration::from_secs(unix_seconds));
+    let seconds = text.split(|byte| *byte == b'.').next().unwrap_or_default();
+    String::from_utf8_lossy(seconds).into_owned() + "Z"
 }
 
 /// The time that [`rfc3339`] has written, in seconds since 1970; `None` for other texts and earlier times.
@@ -159,9 +160,10 @@ pub fn http_date(unix_seconds: u64) -> String {
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// The same with milliseconds: `2026-01-31T23:59:59.000Z`. Records have it for each request, so digits are put into their places.
+/// The same as [`rfc3339`] with milliseconds, in ASCII: `2026-01-31T23:59:59.000Z`. Records have it for each request, so digits are put
+/// into their places.
 #[must_use]
-pub fn rfc3339_millis(unix: Duration) -> String {
+pub fn rfc3339_millis(unix: Duration) -> [u8; 24] {
     let Moment { year, month, day, hour, minute, second, .. } = moment(unix.as_secs());
     let mut text = *b"0000-00-00T00:00:00.000Z";
     let numbers = [
@@ -179,7 +181,7 @@ pub fn rfc3339_millis(unix: Duration) -> String {
             number /= 10;
         }
     }
-    std::str::from_utf8(&text).unwrap_or_default().to_owned()
+    text
 }
 
 /// The time of the current loop turn, cached per thread.
@@ -263,7 +265,7 @@ mod tests {
         ] {
             assert_eq!(http_date(seconds), text);
         }
-        assert_eq!(rfc3339_millis(Duration::new(0, 5_999_999)), "1970-01-01T00:00:00.005Z");
+        assert_eq!(&rfc3339_millis(Duration::new(0, 5_999_999)), b"1970-01-01T00:00:00.005Z");
     }
 
     #[test]

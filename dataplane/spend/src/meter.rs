@@ -19,6 +19,7 @@ use crate::{
     keys::{Key, KeyLevel},
     policy::{Facts, Mode, Verdict, judge},
     rate::{Pace, RateState, TokenCharge},
+    usage::open_record::crash_line,
 };
 
 /// Room for a usage record of the usual length.
@@ -66,7 +67,8 @@ impl Meter {
         judge(levels(key).iter().map(|level| &*level.policy), facts)
     }
 
-    /// Reserves what a request may cost. `line` appends its usage record with the flag `crash`, in case the process dies.
+    /// Reserves what a request may cost. `line` appends its usage record in the
+    /// [short form](crate::usage::UsageRecord::write_open), in case the process dies.
     ///
     /// # Errors
     /// The first limit that refuses it. Nothing is taken then, except in a race: a request that one rate admits and the
@@ -317,7 +319,7 @@ pub struct Reservation {
     grant: Option<Grant>,
     /// In the journal; `None`: it is not there.
     id: Option<u64>,
-    /// The usage record if it is dropped.
+    /// The usage record if it is dropped, in the short form.
     line: Vec<u8>,
     charges: Charges,
     now: Time,
@@ -386,7 +388,8 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(grant) = &self.grant {
-            let (amount, line) = (grant.amount, std::mem::take(&mut self.line));
+            let amount = grant.amount;
+            let line = crash_line(&self.line, grant.day, amount);
             self.end(amount, self.now, &line);
         }
     }

@@ -131,7 +131,9 @@ impl<'a> Variables<'a> {
             Variable::PeerCertificate => Some(pem(&identity?.certificate)),
             Variable::PeerValidFrom => validity().map(|(from, _)| from.clone()),
             Variable::PeerValidTo => validity().map(|(_, to)| to.clone()),
-            Variable::StartTime => Some(rfc3339_millis(wall_clock(self.arrived))),
+            Variable::StartTime => {
+                Some(String::from_utf8_lossy(&rfc3339_millis(wall_clock(self.arrived))).into_owned())
+            }
             Variable::Hostname => host::name().map(str::to_owned),
             Variable::RouteName => Some(self.route.to_owned()),
             Variable::UpstreamName => Some(self.upstream.to_owned()),

@@ -6,6 +6,7 @@ use super::record::{Charge, Found, Record, VERSION, decode, next_mark};
 use crate::{
     amount::Amount,
     budget::{AccountId, Day, Totals},
+    usage::open_record::crash_line,
 };
 
 /// Accounts of keys and teams that are kept although they are not used any more. Default 131,072: twice the keys of a
@@ -17,7 +18,7 @@ pub const ACCOUNTS_KEPT: usize = 131_072;
 pub struct OpenReservation {
     /// Reserved.
     pub charge: Charge,
-    /// Its usage record if it stays open.
+    /// Its usage record if it stays open: see [`Record::Reserve`].
     pub line: Box<[u8]>,
 }
 
@@ -248,7 +249,7 @@ impl Books {
         let mut lines = Vec::with_capacity(open.len());
         for OpenReservation { charge, line } in open.into_values() {
             self.charge(&charge);
-            lines.push(line);
+            lines.push(crash_line(&line, charge.day, charge.amount));
         }
         lines
     }

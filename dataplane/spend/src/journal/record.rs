@@ -10,6 +10,7 @@
 use crate::{
     amount::Amount,
     budget::{AccountId, Day, LEVELS_MAX, Month, Totals},
+    usage::open_record::is_short,
 };
 
 /// Begins each record. No text has it, so no client can write a record into a usage line: in UTF-8 the byte `d7` begins a
@@ -59,13 +60,14 @@ pub enum Record<'a> {
         /// Generation of the file.
         generation: u64,
     },
-    /// A request may cost so much from now on. `line`: its usage record if the process ends before its settlement.
+    /// A request may cost so much from now on. `line`: its usage record if the process ends before its settlement, as
+    /// [`UsageRecord::write_open`](crate::usage::UsageRecord::write_open) writes it or as a line.
     Reserve {
         /// Unique in the process.
         id: u64,
         /// The most that it costs.
         charge: Charge,
-        /// With its line end; may be empty.
+        /// May be empty.
         line: &'a [u8],
     },
     /// The request has ended.
@@ -151,7 +153,10 @@ impl Record<'_> {
                 into.extend_from_slice(&version.to_le_bytes());
                 into.extend_from_slice(&generation.to_le_bytes());
             }
-            Self::Reserve { id, charge, line } => encode_charge(into, 2, id, &charge, line),
+            // Programs that know no short form must not take it for a line.
+            Self::Reserve { id, charge, line } => {
+                encode_charge(into, if is_short(line) { 11 } else { 2 }, id, &charge, line);
+            }
             Self::Settle { id, charge, line } => encode_charge(into, 3, id, &charge, line),
             Self::Charge { id, charge, line } => encode_charge(into, 4, id, &charge, line),
             Self::Snapshot { version, generation, latest_day } => {
@@ -276,7 +281,10 @@ impl<'a> Fields<'a> {
         let [kind] = self.take()?;
         let record = match kind {
             1 => Record::Segment { version: self.u32()?, generation: self.u64()? },
-            2 => Record::Reserve { id: self.u64()?, charge: self.charge()?, line: std::mem::take(&mut self.0) },
+            2 | 11 => {
+                let (id, charge, line) = (self.u64()?, self.charge()?, std::mem::take(&mut self.0));
+                (is_short(line) == (kind == 11)).then_some(Record::Reserve { id, charge, line })?
+            }
             3 => Record::Settle { id: self.u64()?, charge: self.charge()?, line: std::mem::take(&mut self.0) },
             4 => Record::Charge { id: self.u64()?, charge: self.charge()?, line: std::mem::take(&mut self.0) },
             5 => Record::Snapshot { version: self.u32()?, generation: self.u64()?, latest_day: Day::new(self.u32()?) },
@@ -314,6 +322,7 @@ mod tests {
         vec![
             Record::Segment { version: VERSION, generation: 3 },
             Record::Reserve { id: 1, charge, line: b"{}\n" },
+            Record::Reserve { id: 1, charge, line: b"\x01short" },
             Record::Settle { id: u64::MAX, charge: Charge::default(), line: b"" },
             Record::Charge { id: 2, charge, line: &MARK },
             Record::Snapshot { version: VERSION, generation: 4, latest_day: Day::new(7) },
@@ -350,7 +359,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_harm(bytes: Vec<u8>, kind in 0u8..12) {
+        fn any_bytes_are_read_without_harm(bytes: Vec<u8>, kind in 0u8..13) {
             let _no_panic = decode(&bytes);
             // The same as a body with a right checksum.
             let mut framed = MARK.to_vec();

@@ -3,10 +3,12 @@
 //! | file | concept |
 //! |---|---|
 //! | [`record`] | a record and its line |
+//! | [`open_record`] | the record of a request that is open, as the journal keeps it |
 //! | [`mod@file`] | the log: rotation, and what a recovery restores |
 //! | [`mod@reconcile`] | the sum of the log against the budgets |
 
 pub mod file;
+pub mod open_record;
 pub mod reconcile;
 pub mod record;
 

@@ -106,53 +106,23 @@ impl UsageRecord<'_> {
     /// Appends the line, with its end.
     pub fn write(&self, into: &mut Vec<u8>) {
         let begin = into.len();
+        // One request after another writes one: in a row, so that each name is a constant, and few of them in a loop.
         into.extend_from_slice(br#"{"time":""#);
-        into.extend_from_slice(rfc3339_millis(self.time).as_bytes());
+        into.extend_from_slice(&rfc3339_millis(self.time));
         into.push(b'"');
-        let texts = [
-            (r#","request":"#, Some(self.request)),
-            (r#","key":"#, self.key),
-            (r#","team":"#, self.team),
-            (r#","model":"#, Some(self.model)),
-            (r#","model_served":"#, self.model_served),
-            (r#","provider":"#, self.provider),
-            (r#","server":"#, self.server),
-            (r#","tool":"#, self.tool),
-            (r#","user":"#, self.user),
-            (r#","agent":"#, self.agent),
-            (r#","conversation":"#, self.conversation),
-            (r#","tags":"#, self.tags),
-        ];
-        for (name, text) in texts {
-            if let Some(text) = text {
-                into.extend_from_slice(name.as_bytes());
-                string(text, into);
-            }
-        }
-        let tokens = &self.tokens;
-        let numbers = [
-            (r#","day":"#, u64::from(self.day.number())),
-            (r#","input_tokens":"#, tokens.input),
-            (r#","cached_input_tokens":"#, tokens.cached_input),
-            (r#","cache_write_tokens":"#, tokens.cache_write),
-            (r#","audio_input_tokens":"#, tokens.audio_input),
-            (r#","output_tokens":"#, tokens.output),
-            (r#","reasoning_tokens":"#, tokens.reasoning),
-            (r#","audio_output_tokens":"#, tokens.audio_output),
-            (r#","charged_tokens":"#, self.charged.tokens),
-            (r#","cost_micro":"#, self.charged.money),
-            (r#","price_version":"#, u64::from(self.price_version)),
-            (r#","status":"#, u64::from(self.status)),
-            (r#","tries":"#, u64::from(self.tries)),
-            (r#","queue_us":"#, micros(self.queue)),
-            (r#","total_us":"#, micros(self.total)),
-        ];
-        let saved = self.flags.cached.then_some((r#","saved_tokens":"#, self.saved_tokens));
-        let first_token = self.first_token.map(|span| (r#","first_token_us":"#, micros(span)));
-        for (name, number) in numbers.into_iter().chain(saved).chain(first_token) {
-            into.extend_from_slice(name.as_bytes());
-            into.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-        }
+        text(into, br#","request":"#, Some(self.request));
+        text(into, br#","key":"#, self.key);
+        text(into, br#","team":"#, self.team);
+        text(into, br#","model":"#, Some(self.model));
+        text(into, br#","model_served":"#, self.model_served);
+        text(into, br#","provider":"#, self.provider);
+        text(into, br#","server":"#, self.server);
+        text(into, br#","tool":"#, self.tool);
+        text(into, br#","user":"#, self.user);
+        text(into, br#","agent":"#, self.agent);
+        text(into, br#","conversation":"#, self.conversation);
+        text(into, br#","tags":"#, self.tags);
+        self.write_numbers(into);
         into.extend_from_slice(br#","flags":["#);
         for (index, name) in self.flags.names().enumerate() {
             into.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
@@ -161,6 +131,49 @@ impl UsageRecord<'_> {
         }
         into.extend_from_slice(b"]}\n");
         debug_assert!(into.len() - begin <= LINE_BYTES_MAX);
+    }
+
+    fn write_numbers(&self, into: &mut Vec<u8>) {
+        let tokens = &self.tokens;
+        number(into, br#","day":"#, u64::from(self.day.number()));
+        number(into, br#","input_tokens":"#, tokens.input);
+        number(into, br#","cached_input_tokens":"#, tokens.cached_input);
+        number(into, br#","cache_write_tokens":"#, tokens.cache_write);
+        number(into, br#","audio_input_tokens":"#, tokens.audio_input);
+        number(into, br#","output_tokens":"#, tokens.output);
+        number(into, br#","reasoning_tokens":"#, tokens.reasoning);
+        number(into, br#","audio_output_tokens":"#, tokens.audio_output);
+        number(into, br#","charged_tokens":"#, self.charged.tokens);
+        number(into, br#","cost_micro":"#, self.charged.money);
+        number(into, br#","price_version":"#, u64::from(self.price_version));
+        number(into, br#","status":"#, u64::from(self.status));
+        number(into, br#","tries":"#, u64::from(self.tries));
+        number(into, br#","queue_us":"#, micros(self.queue));
+        number(into, br#","total_us":"#, micros(self.total));
+        if self.flags.cached {
+            number(into, br#","saved_tokens":"#, self.saved_tokens);
+        }
+        if let Some(span) = self.first_token {
+            number(into, br#","first_token_us":"#, micros(span));
+        }
+    }
+}
+
+#[inline]
+fn text(into: &mut Vec<u8>, name: &[u8], text: Option<&str>) {
+    if let Some(text) = text {
+        into.extend_from_slice(name);
+        string(text, into);
+    }
+}
+
+#[inline]
+fn number(into: &mut Vec<u8>, name: &[u8], number: u64) {
+    into.extend_from_slice(name);
+    match u8::try_from(number) {
+        // Most are zero.
+        Ok(digit @ 0..10) => into.push(b'0' + digit),
+        _ => into.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
     }
 }
 

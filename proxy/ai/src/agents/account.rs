@@ -3,10 +3,7 @@
 use std::{cell::RefCell, collections::HashMap, sync::Arc, time::Duration};
 
 use weir_http::filter::ExchangeSummary;
-use weir_spend::{
-    budget::Day,
-    usage::{Flags, UsageRecord},
-};
+use weir_spend::{budget::Day, usage::UsageRecord};
 use weir_telemetry::{CoreMetrics, Counter, Histogram, catalog};
 
 use super::settings::{AgentProtocol, AgentServer};
@@ -99,18 +96,15 @@ impl MessageRecord {
         let provider = Some(summary.upstream).filter(|name| !name.is_empty());
         let (status, queue, total) = (summary.status, summary.timing.queue, summary.timing.total);
         let tries = u32::from(provider.is_some());
-        self.append(UsageRecord { time, day, provider, status, tries, queue, total, ..self.record() }, out);
-    }
-
-    /// Appends the record of a message that the process does not survive, if it has one.
-    pub(crate) fn write_crash(&self, (time, day): (Duration, Day), out: &mut Vec<u8>) {
-        let flags = Flags { crash: true, ..Flags::default() };
-        self.append(UsageRecord { time, day, flags, ..self.record() }, out);
-    }
-
-    fn append(&self, record: UsageRecord<'_>, out: &mut Vec<u8>) {
         if self.call.is_some() {
-            record.write(out);
+            UsageRecord { time, day, provider, status, tries, queue, total, ..self.record() }.write(out);
+        }
+    }
+
+    /// Appends the record of a message that is open in the short form, if it has one.
+    pub(crate) fn write_open(&self, time: Duration, out: &mut Vec<u8>) {
+        if self.call.is_some() {
+            UsageRecord { time, ..self.record() }.write_open(out);
         }
     }
 

@@ -87,9 +87,7 @@ pub(crate) fn judge(
 pub(crate) fn reserve(worker: &Worker, key: Option<&Key>, record: &MessageRecord) -> Result<Reservation, Denial> {
     let (unix, now) = (unix_time(), turn::now());
     let clock = Clock { now, unix_seconds: unix.as_secs() };
-    let reservation = worker.meter.reserve(key, Amount::ZERO, clock, |day, out| {
-        record.write_crash((unix, day), out);
-    })?;
+    let reservation = worker.meter.reserve(key, Amount::ZERO, clock, |_, out| record.write_open(unix, out))?;
     let taken = match record.call {
         Some(_) => worker.meter.take_tool_call(key, now),
         None => Ok(None),
