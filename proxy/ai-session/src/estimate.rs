@@ -190,31 +190,77 @@ impl TokenEstimate {
     }
 }
 
-/// Tokens of a prompt by estimate. `body`: the body that has these facts. Tokens by number are counted.
-///
-/// Cost: at most `SAMPLE_BYTES` are looked at.
-pub fn prompt_tokens(facts: &Facts, body: &[u8]) -> u64 {
-    let parts = [facts.messages, facts.instructions, facts.tools.span].map(|span| span.of(body));
-    let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
-    let by_text = match length {
-        0..=SAMPLE_BYTES => parts.into_iter().map(|part| sampled(part).tokens()).sum(),
-        _ => {
-            let (mut bytes, mut thousandths) = (0_u64, 0_u64);
-            for sample in 0..SAMPLES {
-                let size = SAMPLE_BYTES / SAMPLES;
-                let piece = piece(&parts, sample * (length - size) / (SAMPLES - 1), size);
-                bytes += piece.len() as u64;
-                thousandths += sampled(piece).thousandths;
+/// The tokens of a prompt by estimate, from samples of its text. They are counted when the number is needed: most providers report it.
+#[derive(Clone, Debug, Default)]
+pub struct PromptSample {
+    /// The samples, one behind the other.
+    text: Box<[u8]>,
+    /// The bytes of each.
+    sizes: [u16; SAMPLES as usize],
+    /// Bytes of all texts of the prompt.
+    length: u64,
+    /// Tokens by which the text exceeds the prompt.
+    excess: u64,
+    /// Tokens that are there by number, or were counted.
+    known: u64,
+}
+
+impl PromptSample {
+    /// The sample of the prompt in `body`, which has these facts: 1 KiB at most.
+    pub fn of(facts: &Facts, body: &[u8]) -> Self {
+        let parts = [facts.messages, facts.instructions, facts.tools.span].map(|span| span.of(body));
+        let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let mut pieces: [&[u8]; SAMPLES as usize] = Default::default();
+        if length <= SAMPLE_BYTES {
+            pieces[..parts.len()].copy_from_slice(&parts);
+        } else {
+            let size = SAMPLE_BYTES / SAMPLES;
+            for (number, piece) in (0..).zip(&mut pieces) {
+                *piece = self::piece(&parts, number * (length - size) / (SAMPLES - 1), size);
             }
-            let scaled = u128::from(thousandths) * u128::from(length) / u128::from(bytes.max(1));
-            u64::try_from(scaled.div_ceil(1_000)).unwrap_or(u64::MAX)
         }
-    };
-    let messages = match facts.endpoint {
-        Endpoint::Chat | Endpoint::Responses | Endpoint::Messages => facts.messages_count,
-        Endpoint::Completions | Endpoint::Embeddings => 0,
-    };
-    by_text.saturating_sub(messages.saturating_mul(MESSAGE_EXCESS)).max(facts.items.tokens)
+        let messages = match facts.endpoint {
+            Endpoint::Chat | Endpoint::Responses | Endpoint::Messages => facts.messages_count,
+            Endpoint::Completions | Endpoint::Embeddings => 0,
+        };
+        Self {
+            text: pieces.concat().into(),
+            sizes: pieces.map(|piece| piece.len() as u16),
+            length,
+            excess: messages.saturating_mul(MESSAGE_EXCESS),
+            known: facts.items.tokens,
+        }
+    }
+
+    /// One whose tokens are known.
+    pub fn of_tokens(tokens: u64) -> Self {
+        Self { known: tokens, ..Self::default() }
+    }
+
+    /// Counts now, and frees the text: for a request that lasts.
+    #[must_use]
+    pub fn counted(self) -> Self {
+        Self::of_tokens(self.tokens())
+    }
+
+    /// The tokens. Those by number are counted.
+    pub fn tokens(&self) -> u64 {
+        let mut rest = &*self.text;
+        let samples = self.sizes.map(|size| {
+            let (piece, behind) = rest.split_at(usize::from(size).min(rest.len()));
+            rest = behind;
+            sampled(piece)
+        });
+        let by_text = match self.length {
+            0..=SAMPLE_BYTES => samples.iter().map(TokenEstimate::tokens).sum(),
+            length => {
+                let thousandths: u64 = samples.iter().map(|sample| sample.thousandths).sum();
+                let scaled = u128::from(thousandths) * u128::from(length) / (self.text.len() as u128).max(1);
+                u64::try_from(scaled.div_ceil(1_000)).unwrap_or(u64::MAX)
+            }
+        };
+        by_text.saturating_sub(self.excess).max(self.known)
+    }
 }
 
 /// Up to `size` bytes from `at` on in the parts, which count as one text. They end with their part.
@@ -306,7 +352,11 @@ mod tests {
     fn a_long_prompt_is_known_by_samples_and_an_image_by_its_bytes() {
         let prompt = |text: &str| {
             let body = format!("{{\"messages\":[{{\"role\":\"user\",\"content\":\"{text}\"}}]}}");
-            prompt_tokens(&read(Endpoint::Chat, body.as_bytes(), Wanted::default()).expect("valid"), body.as_bytes())
+            let facts = read(Endpoint::Chat, body.as_bytes(), Wanted::default()).expect("valid");
+            let sample = PromptSample::of(&facts, body.as_bytes());
+            assert!(sample.text.len() as u64 <= SAMPLE_BYTES);
+            assert_eq!(sample.clone().counted().tokens(), sample.tokens());
+            sample.tokens()
         };
         let once = "The gateway reads a request once, and forwards the bytes as they came. ";
         let (hundred, all) = (prompt(&once.repeat(100)), tokens(&once.repeat(100)));
@@ -320,6 +370,6 @@ mod tests {
     fn tokens_by_number_are_counted() {
         let body = br#"{"model":"m","input":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}"#;
         let facts = read(Endpoint::Embeddings, body, Wanted::default()).expect("valid");
-        assert!(prompt_tokens(&facts, body) >= 20);
+        assert!(PromptSample::of(&facts, body).tokens() >= 20);
     }
 }

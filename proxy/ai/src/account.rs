@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use weir_ai_session::Usage;
+use weir_ai_session::{Usage, estimate::PromptSample};
 use weir_analysis::ai::{Endpoint, Facts};
 use weir_base::error::Culprit;
 use weir_http::filter::{CompletionStatus, ExchangeTiming};
@@ -66,8 +66,7 @@ pub(crate) struct Ending<'a> {
     pub(crate) model_served: &'a str,
     /// Attempts at providers.
     pub(crate) tries: u32,
-    /// Tokens of the prompt by estimate.
-    pub(crate) prompt_tokens: u64,
+    pub(crate) prompt: &'a PromptSample,
     /// The most output tokens that were reserved, of all answers.
     pub(crate) reserved_output: u64,
     /// The findings in the response of a model.
@@ -117,7 +116,7 @@ impl Bill {
             None => {
                 flags.estimated = true;
                 let output = output(facts, ending, &found, (is_partial, leaves_reasoning));
-                Tokens { input: ending.prompt_tokens, output, ..Tokens::default() }
+                Tokens { input: ending.prompt.tokens(), output, ..Tokens::default() }
             }
         };
         Some(Self { tokens, flags })
@@ -192,10 +191,9 @@ impl Identity {
         .write(out);
     }
 
-    /// Appends the usage record of a request that the process does not survive.
-    pub(crate) fn write_crash(&self, charged: Amount, price_version: u32, time: Duration, day: Day, out: &mut Vec<u8>) {
-        let flags = Flags { crash: true, ..Flags::default() };
-        UsageRecord { time, day, charged, price_version, flags, ..self.record() }.write(out);
+    /// Appends the record of a request that is open, in the short form.
+    pub(crate) fn write_open(&self, price_version: u32, time: Duration, out: &mut Vec<u8>) {
+        UsageRecord { time, price_version, ..self.record() }.write_open(out);
     }
 
     /// Appends the usage record of a request that was served from the cache. `saved`: the tokens of the response when it was stored.
@@ -261,7 +259,7 @@ mod tests {
             upstream: "u",
             model_served: "m",
             tries: 1,
-            prompt_tokens: 5,
+            prompt: Box::leak(Box::new(PromptSample::of_tokens(5))),
             reserved_output,
             found,
         }

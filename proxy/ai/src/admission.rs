@@ -109,9 +109,9 @@ pub(crate) fn admit(
     let money = models.map(|model| prices.cost(model, tier, &tokens).money).max().unwrap_or(0);
     let amount = Amount { tokens: tokens.total(), money };
     let clock = Clock { now: clocks.now, unix_seconds: clocks.unix.as_secs() };
-    let reservation = worker.meter.reserve(key, amount, clock, |day, out| {
+    let reservation = worker.meter.reserve(key, amount, clock, |_, out| {
         if !is_free {
-            identity.write_crash(amount, prices.version(), clocks.unix, day, out);
+            identity.write_open(prices.version(), clocks.unix, out);
         }
     })?;
     count_observed(worker, [observed, reservation.observed()]);
@@ -134,8 +134,8 @@ pub(crate) fn admit_cached(
     let (_, observed) = judge(worker, key, candidate, plan, identity)?;
     let version = worker.settings.prices.version();
     let clock = Clock { now: clocks.now, unix_seconds: clocks.unix.as_secs() };
-    let reservation = worker.meter.admit_free(key, clock, |day, out| {
-        identity.write_crash(Amount::ZERO, version, clocks.unix, day, out);
+    let reservation = worker.meter.admit_free(key, clock, |_, out| {
+        identity.write_open(version, clocks.unix, out);
     })?;
     count_observed(worker, [observed, reservation.observed()]);
     Ok(Admitted { reservation, output_tokens: 0, output_limit: None })

@@ -8,7 +8,7 @@ mod settle;
 use std::{net::IpAddr, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
-use weir_ai_session::{Dialect, Splice, UsageChunk, estimate::prompt_tokens};
+use weir_ai_session::{Dialect, Splice, UsageChunk, estimate::PromptSample};
 use weir_analysis::ai::{BodyReader, Facts, Wanted};
 use weir_base::{connection::ConnectionEntry, time::turn};
 use weir_http::filter::{
@@ -63,8 +63,8 @@ pub(crate) struct AiFilter {
     /// The body, and the targets that follow from it.
     planned: Option<(Facts, Plan)>,
     admitted: Option<Admitted>,
-    /// Tokens of the prompt by estimate, for a provider that reports none.
-    prompt_tokens: u64,
+    /// For a provider that reports no tokens of the prompt.
+    prompt: PromptSample,
     /// Attempts at providers.
     tries: u32,
     /// The last one, while its first token is waited for, if its model needs the measure.
@@ -108,7 +108,7 @@ impl AiFilter {
             body_bytes: 0,
             planned: None,
             admitted: None,
-            prompt_tokens: 0,
+            prompt: PromptSample::default(),
             tries: 0,
             attempt: None,
             provider: None,
@@ -214,7 +214,8 @@ impl AiFilter {
             let candidate = Candidate { source: self.source, facts, is_free: self.is_free() };
             let admitted = admit(&worker, self.key.as_deref(), candidate, plan, &self.identity, clocks);
             self.admitted = Some(admitted.map_err(|denial| ApiError::of_denial(&denial))?);
-            self.prompt_tokens = prompt_tokens(facts, seen.bytes);
+            let prompt = PromptSample::of(facts, seen.bytes);
+            self.prompt = if facts.options.is_stream() { prompt.counted() } else { prompt };
         }
         (self.response, self.provider_status) = (Response::None, None);
         let (target, translated) = self.next_target(seen)?;
@@ -232,9 +233,7 @@ impl AiFilter {
             .and_then(|(facts, plan)| plan.attempt(&worker, &target, facts.options.is_stream()));
         let body = self.forward(head, (provider, &target), translated);
         credentials::swap(&mut head.fields, provider, worker.ring.is_some());
-        CLIENT_FIELDS.into_iter().for_each(|field| {
-            head.fields.remove(field);
-        });
+        head.fields.remove_all(&CLIENT_FIELDS, &[]);
         let host = Some(provider.host.as_bytes().into());
         let upstream = UpstreamChoice::Upstream { name: name.clone(), host };
         Ok(RequestChoice { upstream, body })

@@ -250,7 +250,7 @@ impl AiFilter {
             upstream: &entry.source.provider,
             model_served: &entry.source.model,
             tries: 0,
-            prompt_tokens: 0,
+            prompt: &self.prompt,
             reserved_output: 0,
             found: None,
         };

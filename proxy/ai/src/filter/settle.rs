@@ -106,7 +106,7 @@ impl AiFilter {
             upstream: lost.map_or(summary.upstream, |lost| &lost.upstream),
             model_served: model,
             tries: self.tries,
-            prompt_tokens: self.prompt_tokens,
+            prompt: &self.prompt,
             reserved_output: admitted.output_tokens,
             found: lost.map_or_else(|| self.response.found(), |lost| Some(lost.found)),
         };

@@ -114,7 +114,7 @@ fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
         body_bytes: 0,
         planned: Some((facts, plan)),
         admitted: Some(admitted),
-        prompt_tokens: 5,
+        prompt: PromptSample::of_tokens(5),
         tries: 1,
         attempt: None,
         provider: None,
