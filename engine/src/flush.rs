@@ -8,7 +8,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use crate::output::Output;
+use crate::{before_send, output::Output};
 
 thread_local! {
     static DUE: RefCell<Vec<Output>> = const { RefCell::new(Vec::new()) };
@@ -21,6 +21,7 @@ pub(crate) fn at_end_of_turn(output: Output) {
 
 /// Sends what is due; whether there was anything. That it has left may wake tasks, and these may append more.
 pub(crate) fn run() -> bool {
+    before_send::run();
     let mut due = DUE.take();
     let has_some = !due.is_empty();
     for output in due.drain(..) {

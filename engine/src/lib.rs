@@ -19,6 +19,7 @@
 //! | `datagram` | a UDP socket of one worker |
 //! | `chunk` | received bytes, in a warm buffer |
 //! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
+//! | `before_send` | work that precedes the next bytes which leave a worker |
 //! | `flush` | the sends of all outputs at the end of a turn |
 //! | `traffic` | the bytes that a connection moves, counted as they flow |
 //! | `poll_face` | the same two queues as tokio's `AsyncRead`/`AsyncWrite` |
@@ -32,6 +33,7 @@
 
 pub mod accept;
 pub mod attempt;
+mod before_send;
 pub mod blocking;
 pub mod chunk;
 pub mod datagram;
@@ -56,6 +58,7 @@ mod traffic;
 pub mod wheel;
 pub mod worker;
 
+pub use before_send::before_send;
 pub use blocking::run_blocking;
 pub use chunk::Chunk;
 pub use compio::time::{sleep, timeout};

@@ -14,6 +14,7 @@ use std::{
 use weir_base::permit::BytesPermit;
 
 use crate::{
+    before_send,
     chunk::{CHUNK_BYTES, SEGMENT_BYTES, give_output, take_output, take_segment},
     flush,
     socket::DataSocket,
@@ -453,6 +454,7 @@ impl Output {
 
     /// `with_plain` is false while a TLS handshake runs.
     fn take_batch(&self, with_plain: bool) -> Batch {
+        before_send::run();
         let (mut plain, mut later) = (Vec::new(), VecDeque::new());
         if with_plain {
             self.0.in_flight.set(self.unsent());

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use weir_engine::before_send;
 use weir_spend::{
     budget::Ledger,
     journal::{Journal, JournalError, JournalSettings, JournalWriter, LEASE_TIME},
@@ -105,6 +106,9 @@ impl Spend {
     pub fn share(&self, worker: usize) -> Option<WorkerShare> {
         let opened = self.opened.get()?;
         let writer = opened.journal.as_ref().and_then(|(_, writers)| writers.get(worker).cloned());
+        if let Some(writer) = &writer {
+            writer.defer(|writer| before_send(move || writer.commit()));
+        }
         let recent = self.settings.recent_requests.div_ceil(self.workers.max(1));
         Some(WorkerShare {
             meter: Meter::new(opened.ledger.clone(), writer),

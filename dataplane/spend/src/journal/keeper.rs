@@ -151,10 +151,8 @@ impl Keeper {
         let is_busy = self.sync();
         if self.state.exported.is_none_or(|at| at.elapsed() >= EXPORT_INTERVAL) {
             self.state.exported = Some(Instant::now());
-            if self.shared.trouble().is_some() {
-                // A worker without requests would not try again by itself.
-                self.writers.iter().for_each(|worker| worker.writer.flush());
-            }
+            // A worker without requests would not try again by itself after a failure.
+            self.writers.iter().for_each(|worker| worker.writer.flush());
             if self.departure.is_some() {
                 self.depart();
                 return is_busy;

@@ -4,15 +4,15 @@
 //! |---|---|
 //! | [`record`] | records on disk |
 //! | [`books`] | the sum of records (pure) |
-//! | `writer` | a worker's file: one system call per record |
+//! | `writer` | a worker's file: one system call for the records of a commit |
 //! | `keeper` | the thread behind: synchronises, feeds the usage log, makes snapshots |
 //! | `recovery` | the sum of what earlier processes have left |
 //! | `handover`, `departing` | the journal goes from one process to another, and the files of the first one are followed |
 //! | `files` | names and durable operations |
 //!
-//! **Protocol.** A worker writes `Reserve` before its request is forwarded, and `Settle` when the answer has ended. Each is one
-//! `write` to the worker's own file: from there on it is in the page cache of the kernel, and survives the death of the
-//! process. The keeper calls `fdatasync` every [`SYNC_INTERVAL`] while there is traffic, and within 100 ms after a pause. A
+//! **Protocol.** A worker writes `Reserve` before its request is forwarded, and `Settle` before the end of the response leaves. They go to
+//! the worker's own file, those of one loop turn by one `write`: from there on they are in the page cache of the kernel, and survive the
+//! death of the process. The keeper calls `fdatasync` every [`SYNC_INTERVAL`] while there is traffic, and within 100 ms after a pause. A
 //! loss of power costs the records of that time and of one synchronisation at most.
 //!
 //! **Recovery.** The newest snapshot and all segments from its generation on are added up. A reservation without a settlement is
@@ -34,7 +34,7 @@
 //!
 //! | | survives a kill without a synchronisation per record | workers wait for | new crates |
 //! |---|---|---|---|
-//! | journal | yes: a record is one `write` | none: each has a file of its own | none; `crc32fast` is in the tree |
+//! | journal | yes: a record is a part of one `write` | none: each has a file of its own | none; `crc32fast` is in the tree |
 //! | redb | no: a commit without a synchronisation is undone by the next opening | the one writer of the database | 1 |
 //! | SQLite in WAL mode | yes: a commit is a `write` to the WAL | the one writer of the database, and its checkpoints | 5, and a C library |
 //!

@@ -1,10 +1,10 @@
-//! The journal as a worker has it: one file, one system call per record.
+//! The journal as a worker has it: one file, and one system call for all records of a commit.
 
 use std::{
     fs::File,
     io::{self, Write as _},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
 };
@@ -94,6 +94,15 @@ pub struct JournalWriter {
     worker: u16,
     shared: Arc<Shared>,
     active: Mutex<Active>,
+    deferral: OnceLock<Deferral>,
+}
+
+/// Records wait until their worker commits them.
+#[derive(Debug)]
+struct Deferral {
+    writer: Weak<JournalWriter>,
+    /// Has the worker call [`JournalWriter::commit`].
+    schedule: fn(Arc<JournalWriter>),
 }
 
 #[derive(Debug)]
@@ -105,7 +114,9 @@ struct Active {
     is_torn: bool,
     next_id: u64,
     buffer: Vec<u8>,
-    /// Whole records of settlements that could not be written yet.
+    /// Whole records since the last commit.
+    deferred: Vec<u8>,
+    /// Whole records that could not be written yet: settlements, and reservations of a commit that failed.
     pending: Vec<u8>,
 }
 
@@ -115,8 +126,39 @@ pub struct Unwritable;
 
 impl JournalWriter {
     pub(super) fn new(worker: u16, shared: Arc<Shared>, segment: Arc<Segment>, length: u64) -> Self {
-        let active = Active { segment, length, is_torn: false, next_id: 1, buffer: Vec::new(), pending: Vec::new() };
-        Self { worker, shared, active: Mutex::new(active) }
+        let active = Active {
+            segment,
+            length,
+            is_torn: false,
+            next_id: 1,
+            buffer: Vec::new(),
+            deferred: Vec::new(),
+            pending: Vec::new(),
+        };
+        Self { worker, shared, active: Mutex::new(active), deferral: OnceLock::new() }
+    }
+
+    /// From now on records wait for a [`commit`](Self::commit), so that those of many requests are one system call. `schedule` is called
+    /// with the first record since the last commit: the commit has to be over before a byte of any request leaves the worker.
+    ///
+    /// If a commit fails, its records wait in memory for the disk, and reservations are refused from then on. So the requests of one commit
+    /// go on whose reservations a crash before the next successful write would lose.
+    pub fn defer(self: &Arc<Self>, schedule: fn(Arc<Self>)) {
+        let _ = self.deferral.set(Deferral { writer: Arc::downgrade(self), schedule });
+    }
+
+    /// Writes the records since the last commit.
+    pub fn commit(&self) {
+        let mut active = self.lock();
+        if active.deferred.is_empty() {
+            return;
+        }
+        let mut records = std::mem::take(&mut active.deferred);
+        if self.put(&mut active, &records).is_err() {
+            active.pending.append(&mut records);
+        }
+        records.clear();
+        active.deferred = records;
     }
 
     /// The worker's number.
@@ -131,8 +173,12 @@ impl JournalWriter {
     pub fn reserve(&self, charge: Charge, line: &[u8]) -> Result<u64, Unwritable> {
         let mut active = self.lock();
         let id = active.take_id(self.worker);
+        let record = Record::Reserve { id, charge, line };
+        if self.defers(&mut active, &record) {
+            return Ok(id);
+        }
         self.write_pending(&mut active)?;
-        self.write(&mut active, &Record::Reserve { id, charge, line }).map(|()| id)
+        self.write(&mut active, &record).map(|()| id)
     }
 
     /// Writes the settlement of a reservation. If the disk refuses it, it waits for the next write that succeeds; until then a crash
@@ -166,6 +212,9 @@ impl JournalWriter {
         let mut active = self.lock();
         let id = active.take_id(self.worker);
         let record = record(id);
+        if self.defers(&mut active, &record) {
+            return Ok(());
+        }
         let written = self.write_pending(&mut active).and_then(|()| self.write(&mut active, &record));
         if written.is_ok() {
             return Ok(());
@@ -180,6 +229,20 @@ impl JournalWriter {
         Ok(())
     }
 
+    /// Keeps a record for the next commit, unless it has to be written now: the disk has refused one, or nothing commits.
+    fn defers(&self, active: &mut Active, record: &Record<'_>) -> bool {
+        let Some(Deferral { writer, schedule }) = self.deferral.get() else { return false };
+        if !active.pending.is_empty() || self.shared.trouble().is_some() {
+            return false;
+        }
+        if active.deferred.is_empty() {
+            let Some(writer) = writer.upgrade() else { return false };
+            schedule(writer);
+        }
+        record.encode(&mut active.deferred);
+        true
+    }
+
     fn write(&self, active: &mut Active, record: &Record<'_>) -> Result<(), Unwritable> {
         let mut buffer = std::mem::take(&mut active.buffer);
         buffer.clear();
@@ -189,8 +252,10 @@ impl JournalWriter {
         written
     }
 
-    /// Settlements that wait come first, one by one: a disk with little room takes some of them.
+    /// Records that wait come first, one by one: a disk with little room takes some of them.
     fn write_pending(&self, active: &mut Active) -> Result<(), Unwritable> {
+        let Active { pending, deferred, .. } = active;
+        pending.append(deferred);
         if active.pending.is_empty() {
             return Ok(());
         }
@@ -247,14 +312,14 @@ impl JournalWriter {
         std::mem::replace(&mut active.length, length)
     }
 
-    /// Writes settlements that wait, without a further record. Not while the worker writes: it does the same.
+    /// Writes records that wait, without a further one. Not while the worker writes: it does the same.
     pub(super) fn flush(&self) {
         if let Ok(mut active) = self.active.try_lock() {
             let _ = self.write_pending(&mut active);
         }
     }
 
-    /// Bytes of settlements that wait for the disk.
+    /// Bytes of records that wait for the disk.
     pub fn pending_bytes(&self) -> usize {
         self.lock().pending.len()
     }
@@ -342,6 +407,40 @@ mod tests {
         let mut books = Books::default();
         books.read_segment(&std::fs::read(&path).unwrap(), |line| assert_eq!(line, LINE));
         assert_eq!((books.open().len(), books.damage().is_unexpected()), (ids.len() - kept, false));
+    }
+
+    #[test]
+    fn records_wait_for_their_commit_and_none_is_lost_if_it_fails() {
+        static SCHEDULED: AtomicU64 = AtomicU64::new(0);
+        let scheduled = || SCHEDULED.load(Ordering::Relaxed);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let (writer, shared) = writer(&path);
+        let (writer, length) = (Arc::new(writer), || std::fs::metadata(&path).unwrap().len());
+        writer.defer(|_| {
+            SCHEDULED.fetch_add(1, Ordering::Relaxed);
+        });
+        let ids = [(); 3].map(|()| writer.reserve(charge(5), LINE).unwrap());
+        writer.settle(ids[0], charge(1), LINE).unwrap();
+        assert_eq!((scheduled(), length()), (1, 0));
+        writer.commit();
+        let committed = length();
+        assert!(committed > 2_400);
+        // The disk becomes full between a reservation and its commit.
+        writer.settle(ids[1], charge(1), LINE).unwrap();
+        let late = writer.reserve(charge(5), LINE).unwrap();
+        assert_eq!(scheduled(), 2);
+        writer.replace(segment("/dev/full".as_ref()), 0);
+        writer.commit();
+        assert_eq!(shared.trouble(), Some(Trouble::Unwritable));
+        assert_eq!(writer.reserve(charge(5), LINE), Err(Unwritable), "the next one is refused");
+        writer.settle(late, charge(2), LINE).unwrap();
+        writer.replace(segment(&path), committed);
+        writer.flush();
+        assert_eq!((scheduled(), writer.pending_bytes(), shared.trouble()), (2, 0, None));
+        let mut books = Books::default();
+        books.read_segment(&std::fs::read(&path).unwrap(), |_| ());
+        assert_eq!((books.open().len(), books.damage().orphans, books.damage().is_unexpected()), (1, 0, false));
     }
 
     #[test]
