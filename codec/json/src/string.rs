@@ -120,10 +120,11 @@ const fn is_special(byte: u8) -> bool {
 pub(crate) fn plain(input: &[u8]) -> usize {
     let mut at = 0;
     // Most keys and names end within these.
-    if let Some(word) = input.first_chunk() {
+    for _ in 0..3 {
+        let Some(word) = input[at..].first_chunk() else { break };
         match specials(*word) {
-            0 => at = 8,
-            found => return found.trailing_zeros() as usize / 8,
+            0 => at += 8,
+            found => return at + found.trailing_zeros() as usize / 8,
         }
     }
     while input[at..].first_chunk::<32>().is_some_and(is_plain) {
