@@ -1,7 +1,7 @@
 //! Changes of a request head on its way to the origin.
 
 use weir_engine::tls::{AltName, PeerIdentity};
-use weir_http_codec::{Fields, Known, RequestHead, Version, strip_hop_by_hop};
+use weir_http_codec::{Field, Fields, Known, RequestHead, Version, strip_hop_by_hop};
 use weir_policy::http::is_same_name;
 use weir_telemetry::log::Peer;
 
@@ -14,15 +14,17 @@ pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, client
     let refused = strip_hop_by_hop(&mut head.fields);
     let version = head.version();
     let (host, fields) = head.authority_and_fields();
-    // The encoder writes these as the gateway understood them.
-    fields.remove(Known::ContentLength);
-    if version == Version::Http10 {
-        // It means nothing there, and the gateway sends HTTP/1.1.
-        fields.remove(Known::Expect);
-    }
+    // The encoder writes length and host as the gateway understood them. An expectation means nothing in HTTP/1.0, and the gateway
+    // sends HTTP/1.1.
+    let replaced = [Known::ContentLength, Known::Host, Known::Expect];
+    fields.remove_all(if version == Version::Http10 { &replaced } else { &replaced[..2] }, &[]);
     let proto: &[u8] = if is_tls { b"https" } else { b"http" };
     if forwarded == ForwardedFields::Replace {
-        fields.retain(|field| !is_forwarding_field(field.name));
+        let is_one = |field: Field<'_>| is_forwarding_field(field.name);
+        // Few clients send one, and each pass makes the list of names again.
+        if fields.iter().any(is_one) {
+            fields.retain(|field| !is_one(field));
+        }
     }
     if forwarded != ForwardedFields::Keep {
         forwarded_for(fields, forwarded, peer);
@@ -36,7 +38,6 @@ pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, client
             fields.set(Known::XForwardedHost, host);
         }
     }
-    fields.remove(Known::Host);
     if let Some(name) = via {
         self::via(fields, version, name);
     }
