@@ -74,7 +74,7 @@ pub fn ai_request(data: &[u8]) {
 fn in_pieces(endpoint: Endpoint, body: &[u8], wanted: Wanted, piece: usize) -> Result<Facts, BodyError> {
     let mut reader = BodyReader::new(endpoint, wanted);
     body.chunks(piece).try_for_each(|piece| reader.push(piece))?;
-    reader.finish()
+    reader.finish().map(|facts| *facts)
 }
 
 fn compare(endpoint: Endpoint, facts: &Facts, body: &[u8], tree: &Value) {

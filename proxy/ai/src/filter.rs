@@ -46,7 +46,7 @@ use crate::{
 /// Fields by which providers see the client's address. A provider is no server of the operator.
 const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, Known::XForwardedProto];
 
-/// The filter of one exchange.
+/// The filter of one exchange. Its large parts are boxed: allocators are slow with more than a kilobyte.
 pub(crate) struct AiFilter {
     worker: Rc<Worker>,
     connection: Option<ShownConnection>,
@@ -58,11 +58,11 @@ pub(crate) struct AiFilter {
     /// The response to the head alone, in place of one of a provider.
     own: Option<WholeResponse>,
     /// Reads the body, until its end.
-    reader: Option<BodyReader>,
+    reader: Option<Box<BodyReader>>,
     body_bytes: u64,
     /// The body, and the targets that follow from it.
-    planned: Option<(Facts, Plan)>,
-    admitted: Option<Admitted>,
+    planned: Option<(Box<Facts>, Plan)>,
+    admitted: Option<Box<Admitted>>,
     /// For a provider that reports no tokens of the prompt.
     prompt: PromptSample,
     /// Attempts at providers.
@@ -145,7 +145,7 @@ impl AiFilter {
                 if matches!(head.body(), BodyLength::Exact(length) if length > most) {
                     return Err(ApiError::TOO_LARGE);
                 }
-                self.reader = Some(BodyReader::new(endpoint, Wanted::default()));
+                self.reader = Some(Box::new(BodyReader::new(endpoint, Wanted::default())));
                 // A body of the longest length is not full before its end.
                 return Ok(Inspect::Buffered(usize::try_from(most).unwrap_or(usize::MAX).saturating_add(1)));
             }
@@ -213,7 +213,7 @@ impl AiFilter {
             let clocks = Clocks { now: turn::now(), unix: unix_time() };
             let candidate = Candidate { source: self.source, facts, is_free: self.is_free() };
             let admitted = admit(&worker, self.key.as_deref(), candidate, plan, &self.identity, clocks);
-            self.admitted = Some(admitted.map_err(|denial| ApiError::of_denial(&denial))?);
+            self.admitted = Some(Box::new(admitted.map_err(|denial| ApiError::of_denial(&denial))?));
             let prompt = PromptSample::of(facts, seen.bytes);
             self.prompt = if facts.options.is_stream() { prompt.counted() } else { prompt };
         }

@@ -23,14 +23,14 @@ pub struct BodyReader {
 pub fn read(endpoint: Endpoint, body: &[u8], wanted: Wanted) -> Result<Facts, BodyError> {
     let mut reader = BodyReader::new(endpoint, wanted);
     reader.push(body)?;
-    reader.finish()
+    Ok(*reader.finish()?)
 }
 
 impl BodyReader {
     /// In front of a body of this kind.
     pub fn new(endpoint: Endpoint, wanted: Wanted) -> Self {
         let scanner = Scanner::new(paths::of(endpoint, wanted.prompts), Duplicates::Refuse);
-        Self { scanner, collector: Collector { wanted, facts: Facts::new(endpoint), error: None } }
+        Self { scanner, collector: Collector { wanted, facts: Box::new(Facts::new(endpoint)), error: None } }
     }
 
     /// Takes the next piece.
@@ -50,7 +50,7 @@ impl BodyReader {
     ///
     /// # Errors
     /// As [`read`].
-    pub fn finish(mut self) -> Result<Facts, BodyError> {
+    pub fn finish(mut self) -> Result<Box<Facts>, BodyError> {
         let scanned = self.scanner.finish(&mut self.collector);
         self.collector.verdict()?;
         scanned?;
@@ -65,7 +65,7 @@ impl BodyReader {
 #[derive(Clone, Debug)]
 struct Collector {
     wanted: Wanted,
-    facts: Facts,
+    facts: Box<Facts>,
     error: Option<BodyError>,
 }
 

@@ -136,7 +136,7 @@ impl AiFilter {
         let clocks = Clocks { now: turn::now(), unix: unix_time() };
         let candidate = Candidate { source: self.source, facts, is_free: false };
         let admitted = admit_cached(&self.worker, self.key.as_deref(), candidate, plan, &self.identity, clocks);
-        self.admitted = Some(admitted.map_err(|denial| ApiError::of_denial(&denial))?);
+        self.admitted = Some(Box::new(admitted.map_err(|denial| ApiError::of_denial(&denial))?));
         let usage_chunk = match self.cache.sends_usage && !facts.options.includes_usage() {
             true => UsageChunk::Drop,
             false => UsageChunk::Forward,

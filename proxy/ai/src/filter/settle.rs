@@ -91,7 +91,7 @@ impl AiFilter {
             return admitted.reservation.release(turn::now(), |_, _| ());
         }
         if let Some(entry) = self.served() {
-            return self.settle_cached(summary, &entry, admitted);
+            return self.settle_cached(summary, &entry, *admitted);
         }
         let lost = self.lost.as_ref().filter(|_| !is_success(self.provider_status));
         let tried = lost.map_or((self.tries as usize).saturating_sub(1), |lost| lost.target);
