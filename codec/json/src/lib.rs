@@ -50,15 +50,16 @@
 pub mod decode;
 mod error;
 pub mod limits;
+pub mod member;
 pub mod number;
 pub mod path;
 pub mod scanner;
 mod string;
-pub mod tail;
 pub mod write;
 
 pub use decode::{DecodeError, Decoded};
 pub use error::{JsonError, Rule};
+pub use member::MemberScan;
 pub use number::{IntegerError, integer};
 pub use path::Node;
 pub use scanner::{Duplicates, Kind, Scanner, Sink, Value};

@@ -170,7 +170,7 @@ impl<P: Copy> Scanner<P> {
         }
     }
 
-    /// In front of a key of the outermost object, whose beginning the caller has not: see [`tail`](crate::tail).
+    /// In front of a key of the outermost object, whose beginning the caller has not: see [`MemberScan`](crate::MemberScan).
     pub(crate) fn within_object(root: &'static Node<P>) -> Self {
         let at_start = Self::new(root, Duplicates::Report);
         Self { expect: Expect::Key, depth: 1, objects: 1, watched: 1, ..at_start }

@@ -208,7 +208,8 @@ pub struct PromptSample {
 impl PromptSample {
     /// The sample of the prompt in `body`, which has these facts: 1 KiB at most.
     pub fn of(facts: &Facts, body: &[u8]) -> Self {
-        let parts = [facts.messages, facts.instructions, facts.tools.span].map(|span| span.of(body));
+        let parts =
+            [facts.messages, facts.instructions, facts.tools.span, facts.tools.more_span].map(|span| span.of(body));
         let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let mut pieces: [&[u8]; SAMPLES as usize] = Default::default();
         if length <= SAMPLE_BYTES {

@@ -6,7 +6,7 @@
 //! | [`response_stream`] | follows a stream event by event, drops the chunk of usage that the client did not request |
 //! | [`usage`] | the tokens that a provider reports, in one form, and the doubts about them |
 //! | `usage/figures`, `usage/paths` | the figures of a report, and where each dialect has them |
-//! | `usage/buffered` | usage of a response that is no stream, from its tail |
+//! | `usage/buffered` | usage of a response that is no stream, found while it passes |
 //! | `usage/event` | usage in an event |
 //! | [`estimate`] | tokens of a text by estimate, for providers that report none |
 //! | `progress` | output of a stream so far, which is what a client that leaves has received |

@@ -38,7 +38,7 @@ pub enum End {
     Missing,
     /// The last event of the dialect has passed: `[DONE]`, `response.completed` or `.incomplete`, `message_stop`.
     Done,
-    /// The provider has reported an error in the stream.
+    /// The provider has reported an error in the stream, whatever has followed it.
     Failed,
 }
 
@@ -199,9 +199,10 @@ impl Follower {
     /// Takes an event. Whether it is the chunk of usage that the client did not request.
     fn event(&mut self, name: &[u8], data: &[u8]) -> bool {
         self.progress.take(self.dialect, data);
-        self.end = match end_of(self.dialect, name, data) {
-            End::Missing => self.end,
-            end => end,
+        // What has failed stays so: some servers send their last event behind the error.
+        self.end = match (self.end, end_of(self.dialect, name, data)) {
+            (End::Failed, _) | (_, End::Missing) => self.end,
+            (_, end) => end,
         };
         if self.dialect == Dialect::Responses {
             self.sequence = sequence(data).or(self.sequence);

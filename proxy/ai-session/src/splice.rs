@@ -59,7 +59,7 @@ impl Splice {
 
     /// Limits the output to `tokens`: larger limits of the request become this one, and one without a limit gets it. An
     /// endpoint without output stays as it is. `has_completion_limit`: chats take `max_completion_tokens`; older servers
-    /// know only `max_tokens`.
+    /// know only `max_tokens`, so that the other one limits nothing there.
     pub fn limit_output(&mut self, facts: &Facts, tokens: u64, has_completion_limit: bool) {
         let options = &facts.options;
         let [tokens_null, completion_null, output_null] = options.null_limits;
@@ -70,9 +70,11 @@ impl Splice {
             Endpoint::Embeddings => return,
         };
         let limits = [options.max_tokens, options.max_completion_tokens, options.max_output_tokens];
-        let mut is_limited = false;
+        let is_limited = match facts.endpoint {
+            Endpoint::Chat if !has_completion_limit => options.max_tokens.is_some(),
+            _ => limits.iter().any(Option::is_some),
+        };
         for limit in limits.iter().flatten() {
-            is_limited = true;
             if limit.value > tokens {
                 self.replace(limit.span, itoa::Buffer::new().format(tokens).as_bytes().to_vec());
             }

@@ -100,17 +100,23 @@ impl Bill {
             return None;
         }
         let found = ending.found.unwrap_or_default();
-        let is_partial = ending.end != CompletionStatus::Completed && !found.is_done;
+        // Behind an error in its stream the provider has ended it, whoever closes first.
+        let ending = &if found.is_failed { Ending { side: Side::Provider, ..*ending } } else { *ending };
+        let is_partial = found.is_failed || ending.end != CompletionStatus::Completed && !found.is_done;
         let mut flags = Flags { partial: is_partial, retried: ending.tries > 1, ..Flags::default() };
         let leaves_reasoning = is_partial && ending.side == Side::Client && facts.options.reasons();
         let tokens = match &found.usage {
             Some(usage) => {
-                flags.implausible = !usage.doubts.is_empty();
-                let reported = self::tokens(usage);
-                // One that comes before the end of the answer, as Anthropic's first, does not know the reasoning.
-                let is_early = leaves_reasoning && !found.progress.is_generated;
+                let (reported, is_cut) = self::tokens(usage);
+                flags.implausible = is_cut || !usage.doubts.is_empty();
+                // One that comes before the end of the answer, as Anthropic's first, knows neither what followed it nor the reasoning.
+                let is_early = is_partial && !found.progress.is_generated;
                 flags.estimated = is_early;
-                let least = if is_early { ending.reserved_output } else { 0 };
+                let least = match is_early {
+                    true if leaves_reasoning => ending.reserved_output.max(found.progress.tokens()),
+                    true => found.progress.tokens(),
+                    false => 0,
+                };
                 Tokens { output: reported.output.max(least), ..reported }
             }
             None => {
@@ -145,8 +151,9 @@ fn output(facts: &Facts, ending: &Ending<'_>, found: &Found, (is_partial, leaves
     if pays_all { seen.max(ending.reserved_output) } else { seen }
 }
 
-fn tokens(usage: &Usage) -> Tokens {
-    Tokens {
+/// The tokens of a report, with parts that together are no more than their whole: each token has one price. Whether the report had more.
+fn tokens(usage: &Usage) -> (Tokens, bool) {
+    let reported = Tokens {
         input: usage.input,
         cached_input: usage.cached,
         cache_write: usage.cache_write,
@@ -154,7 +161,9 @@ fn tokens(usage: &Usage) -> Tokens {
         output: usage.output,
         reasoning: usage.reasoning,
         audio_output: usage.output_audio,
-    }
+    };
+    // The session has compared it with the output that passed.
+    reported.plausible(0)
 }
 
 /// From the head of a request to the first event of its response, or to its head.
@@ -268,7 +277,7 @@ mod tests {
     fn seen(output_bytes: u64, is_done: bool, usage: Option<Usage>) -> Option<Found> {
         let estimate = TokenEstimate::of_tokens(output_bytes.div_ceil(4));
         let progress = Progress { events: 3, output_events: 2, output_bytes, estimate, is_generated: false };
-        Some(Found { usage, progress, is_done })
+        Some(Found { usage, progress, is_done, is_failed: false })
     }
 
     #[test]
@@ -300,7 +309,7 @@ mod tests {
         let gone = CompletionStatus::ClientGone;
         let estimate = TokenEstimate::of_tokens(3);
         let progress = Progress { events: 3, output_events: 2, output_bytes: 10, estimate, is_generated: true };
-        let found = Some(Found { usage: None, progress, is_done: false });
+        let found = Some(Found { usage: None, progress, is_done: false, is_failed: false });
         assert_eq!(bill(ending(200, gone, found)).expect("a bill").tokens.output, 900);
         assert_eq!(bill(ending(200, CompletionStatus::Aborted, found)).expect("a bill").tokens.output, 900);
         // More than was reserved has been seen.
@@ -309,7 +318,7 @@ mod tests {
         // A whole response is generated when its head comes.
         assert_eq!(bill(ending(200, gone, Some(Found::default()))).expect("a bill").tokens.output, 900);
         let usage = Usage { input: 1, output: 2, ..Usage::default() };
-        let reported = Some(Found { usage: Some(usage), progress, is_done: false });
+        let reported = Some(Found { usage: Some(usage), progress, is_done: false, is_failed: false });
         assert_eq!(bill(ending(200, gone, reported)).expect("a bill").tokens.output, 2, "the report counts");
     }
 
@@ -321,12 +330,58 @@ mod tests {
         assert!(whole.flags.partial && whole.flags.estimated);
         let estimate = TokenEstimate::of_tokens(3);
         let progress = Progress { events: 3, output_events: 2, output_bytes: 10, estimate, is_generated: true };
-        let stream = Some(Found { usage: None, progress, is_done: false });
+        let stream = Some(Found { usage: None, progress, is_done: false, is_failed: false });
         assert_eq!(bill(broken(stream)).expect("a bill").tokens.output, 3, "behind the reason to finish");
         for side in [Side::Client, Side::Gateway] {
             let other = Ending { side, ..broken(stream) };
             assert_eq!(bill(other).expect("a bill").tokens.output, 900, "{side:?}");
         }
+    }
+
+    #[test]
+    fn each_token_of_a_report_has_one_class() {
+        let overlapping = Usage {
+            input: 100,
+            cached: 80,
+            input_audio: 70,
+            output: 50,
+            reasoning: 40,
+            output_audio: 30,
+            ..Usage::default()
+        };
+        let found = bill(ending(200, CompletionStatus::Completed, seen(40, true, Some(overlapping)))).expect("a bill");
+        let Tokens { cached_input, audio_input, reasoning, audio_output, .. } = found.tokens;
+        assert_eq!((found.tokens.total(), cached_input, audio_input, reasoning, audio_output), (150, 80, 20, 40, 10));
+        assert!(found.flags.implausible);
+    }
+
+    #[test]
+    fn an_error_in_a_stream_is_the_end_of_the_provider() {
+        let reasoning = br#"{"model":"m","stream":true,"reasoning_effort":"high","messages":[]}"#;
+        let facts = read(Endpoint::Chat, reasoning, Wanted::default()).expect("valid");
+        for end in [CompletionStatus::Completed, CompletionStatus::ClientGone] {
+            let found = seen(40, false, None).map(|found| Found { is_failed: true, ..found });
+            let found = Bill::of(&facts, &ending(200, end, found)).expect("a bill");
+            assert_eq!((found.tokens.output, found.flags.partial), (10, true), "{end:?}");
+        }
+    }
+
+    #[test]
+    fn an_early_report_does_not_hide_the_output_that_followed_it() {
+        // Anthropic's first event says one token. What a stream has at least, by its events, says two.
+        let early = Some(Usage { input: 7, output: 2, ..Usage::default() });
+        for (side, end) in [
+            (Side::Client, CompletionStatus::ClientGone),
+            (Side::Provider, CompletionStatus::Aborted),
+            (Side::Gateway, CompletionStatus::Aborted),
+        ] {
+            let broken = Ending { side, ..ending(200, end, seen(400, false, early)) };
+            let found = bill(broken).expect("a bill");
+            assert_eq!((found.tokens.input, found.tokens.output), (7, 100), "{side:?}");
+            assert!(found.flags.partial && found.flags.estimated, "{side:?}");
+        }
+        let whole = bill(ending(200, CompletionStatus::Completed, seen(400, true, early))).expect("a bill");
+        assert_eq!((whole.tokens.output, whole.flags.estimated), (2, false), "the last report counts");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{net::IpAddr, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use weir_ai_session::{Dialect, Splice, UsageChunk, estimate::PromptSample};
-use weir_analysis::ai::{BodyReader, Facts, Wanted};
+use weir_analysis::ai::{BodyReader, Endpoint, Facts, Wanted};
 use weir_base::{connection::ConnectionEntry, time::turn};
 use weir_http::filter::{
     AfterFailure, BodyAborted, BodyChange, BrokenEnd, Caller, Deadlines, ExchangeSummary, ExchangeTiming,
@@ -290,8 +290,10 @@ impl AiFilter {
         head.set_target(own.as_bytes());
         let mut splice = Splice::default();
         if let Some((facts, _)) = &self.planned {
-            let limit = self.admitted.as_ref().and_then(|admitted| admitted.output_limit);
-            edit(&mut splice, facts, target, limit.map(|limit| (limit, provider.abilities.max_completion_tokens)));
+            let of_key = self.admitted.as_ref().and_then(|admitted| admitted.output_limit);
+            let has_completion_limit = provider.abilities.max_completion_tokens;
+            let limit = of_key.or_else(|| limit_unknown_to(has_completion_limit, facts));
+            edit(&mut splice, facts, target, limit.map(|limit| (limit, has_completion_limit)));
             let is_added = provider.include_usage && splice.include_usage(facts);
             self.chunk = if is_added { UsageChunk::Drop } else { UsageChunk::Forward };
         }
@@ -304,6 +306,12 @@ impl AiFilter {
         self.refused = Some(error.reason);
         error.response(self.form)
     }
+}
+
+/// The client's own limit of a chat, if the provider does not obey it under the name that it has: the reservation counts on it.
+fn limit_unknown_to(has_completion_limit: bool, facts: &Facts) -> Option<u64> {
+    let is_unknown = !has_completion_limit && facts.endpoint == Endpoint::Chat && facts.options.max_tokens.is_none();
+    facts.options.max_completion_tokens.filter(|_| is_unknown).map(|limit| limit.value)
 }
 
 /// Names the model of a target, and limits the output if the key of the client does: `limit`, and whether chats take

@@ -44,6 +44,8 @@ pub(crate) struct Found {
     pub(crate) progress: Progress,
     /// The last event of its dialect has come, or all of a whole object.
     pub(crate) is_done: bool,
+    /// The provider has reported an error in its stream.
+    pub(crate) is_failed: bool,
 }
 
 impl Response {
@@ -157,7 +159,7 @@ impl Response {
             Self::Whole(whole) => {
                 let usage = whole.finish();
                 let estimate = if usage.is_none() { whole.estimate() } else { TokenEstimate::default() };
-                Found { usage, is_done: true, progress: Progress { estimate, ..Progress::default() } }
+                Found { usage, is_done: true, progress: Progress { estimate, ..Progress::default() }, ..Found::default() }
             }
             Self::Over(found) => found,
             other => {
@@ -212,7 +214,13 @@ pub(crate) fn declared(fields: &Fields) -> Option<u64> {
 }
 
 pub(crate) fn of_stream(stream: &ResponseStream) -> Found {
-    Found { usage: stream.usage(), progress: stream.progress(), is_done: stream.end() == End::Done }
+    let end = stream.end();
+    Found {
+        usage: stream.usage(),
+        progress: stream.progress(),
+        is_done: end == End::Done,
+        is_failed: end == End::Failed,
+    }
 }
 
 #[cfg(test)]

@@ -150,7 +150,7 @@ impl HeldResponse {
     pub(crate) fn replace(&mut self, status: u16, fields: &mut Fields, body: &[u8]) -> ReplacedResponse {
         if let Some(usage) = self.usage.as_ref().map(BufferedUsage::finish) {
             let progress = if usage.is_none() { self.estimated() } else { self.progress() };
-            self.found = Some(Found { usage, progress, is_done: true });
+            self.found = Some(Found { usage, progress, is_done: true, is_failed: false });
         }
         fields.set(Known::ContentType, CONTENT_TYPE);
         if status >= 400 {

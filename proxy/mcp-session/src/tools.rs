@@ -2,23 +2,24 @@
 
 use std::ops::Range;
 
-use weir_json_codec::{Duplicates, JsonError, Kind, Node, Scanner, Sink, Value, decode};
+use weir_json_codec::{Duplicates, JsonError, Kind, Node, Rule, Scanner, Sink, Value, decode};
 
 use crate::limits::NAME_BYTES_MAX;
 
-/// A message could be read in two ways, or is no JSON: its tools are not known.
+/// A message could be read in two ways, is a batch of messages, or is no JSON: its tools are not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListError(pub JsonError);
 
 /// A watched place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
+    Message,
     Tools,
     Tool,
     Name,
 }
 
-static MESSAGE: Node<Place> = Node::NEW.members(&[("result", Node::NEW.members(&[("tools", TOOLS)]))]);
+static MESSAGE: Node<Place> = Node::value(Place::Message).members(&[("result", Node::NEW.members(&[("tools", TOOLS)]))]);
 const TOOLS: Node<Place> = Node::value(Place::Tools).items(&TOOL);
 static TOOL: Node<Place> = Node::value(Place::Tool).members(&[("name", Node::value(Place::Name))]);
 
@@ -28,9 +29,12 @@ static TOOL: Node<Place> = Node::value(Place::Tool).members(&[("name", Node::val
 /// # Errors
 /// See [`ListError`].
 pub fn permitted_tools(message: &[u8], may_use: &dyn Fn(&str) -> bool) -> Result<Option<Vec<u8>>, ListError> {
-    let mut judge = Judge { may_use, is_permitted: false, before: None, gap: None, gaps: Vec::new() };
+    let mut judge = Judge { may_use, batch: None, is_permitted: false, before: None, gap: None, gaps: Vec::new() };
     let mut scanner = Scanner::new(&MESSAGE, Duplicates::Refuse);
     scanner.push(message, &mut judge).and_then(|()| scanner.finish(&mut judge)).map_err(ListError)?;
+    if let Some(offset) = judge.batch {
+        return Err(ListError(JsonError { rule: Rule::Syntax, offset }));
+    }
     if judge.gaps.is_empty() {
         return Ok(None);
     }
@@ -47,6 +51,8 @@ pub fn permitted_tools(message: &[u8], may_use: &dyn Fn(&str) -> bool) -> Result
 /// Judges each tool at its end, and joins neighbours that go.
 struct Judge<'a> {
     may_use: &'a dyn Fn(&str) -> bool,
+    /// Where a batch begins. The protocol has had them, and a client may read the lists in one.
+    batch: Option<u64>,
     /// The name of the present tool may be used.
     is_permitted: bool,
     /// The end of the last tool that stays.
@@ -80,6 +86,7 @@ impl Judge<'_> {
 impl Sink<Place> for Judge<'_> {
     fn value(&mut self, value: Value<'_, Place>) {
         match value.path {
+            Place::Message => self.batch = Some(value.start).filter(|_| value.kind == Kind::Array),
             Place::Name => {
                 let name = value.string().and_then(|raw| decode::text(raw, NAME_BYTES_MAX).ok());
                 self.is_permitted = name.is_some_and(|name| (self.may_use)(&name));

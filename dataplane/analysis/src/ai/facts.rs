@@ -71,6 +71,7 @@ impl Facts {
 
     /// Bytes of the prompt as it came, tools included: the base of an estimate.
     pub fn prompt_bytes(&self) -> u64 {
-        [self.messages, self.instructions, self.tools.span].iter().map(|span| u64::from(span.len())).sum()
+        let parts = [self.messages, self.instructions, self.tools.span, self.tools.more_span];
+        parts.iter().map(|span| u64::from(span.len())).sum()
     }
 }

@@ -59,6 +59,12 @@ pub enum Field {
     CustomName,
     /// `tools[].function.description`, `tools[].custom.description`, `tools[].description`
     ToolDescription,
+    /// `mcp_servers`, whose tools the provider calls itself
+    Servers,
+    /// An item of them.
+    Server,
+    /// `web_search_options`, with which the provider searches itself
+    WebSearch,
     /// `tool_choice`, `function_call`
     Choice,
     /// `tool_choice.type`
@@ -132,6 +138,8 @@ impl Field {
             | Self::FunctionName
             | Self::CustomName
             | Self::ToolDescription => "tools",
+            Self::Servers | Self::Server => "mcp_servers",
+            Self::WebSearch => "web_search_options",
             Self::Choice | Self::ChoiceType | Self::ChoiceName => "tool_choice",
             Self::Instructions | Self::InstructionsText => "instructions",
             _ => "messages",

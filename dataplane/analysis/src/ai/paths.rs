@@ -63,6 +63,7 @@ macro_rules! chat {
             THINKING,
             ("tools", Node::value(Field::Tools).items($tool)),
             ("functions", Node::value(Field::Tools).items($function)),
+            ("web_search_options", Node::value(Field::WebSearch)),
             ("tool_choice", Node::value(Field::Choice).members(&[CHOICE_TYPE, ("function", CHOICE_NAME)])),
             ("function_call", Node::value(Field::Choice).members(&[("name", Node::value(Field::ChoiceName))])),
             ("messages", $messages),
@@ -108,6 +109,7 @@ macro_rules! messages {
             ("metadata", Node::value(Field::Metadata).members(&[("user_id", Node::value(Field::User))])),
             THINKING,
             ("tools", Node::value(Field::Tools).items($tool)),
+            ("mcp_servers", Node::value(Field::Servers).items(&SERVER)),
             (
                 "tool_choice",
                 Node::value(Field::Choice).members(&[CHOICE_TYPE, ("name", Node::value(Field::ChoiceName))])
@@ -136,6 +138,9 @@ static CHAT_TOOL: Place = Node::value(Field::Tool).members(&[
 /// In responses, in Anthropic's messages, and among the functions of early chats.
 static NAMED_TOOL: Place = Node::value(Field::Tool)
     .members(&[("type", Node::value(Field::ToolType)), ("name", Node::value(Field::FunctionName))]);
+
+/// A server of MCP, in Anthropic's messages.
+static SERVER: Place = Node::value(Field::Server).members(&[("name", Node::value(Field::FunctionName))]);
 
 /// The same with the texts in them.
 const DESCRIPTION: (&str, Place) = ("description", Node::value(Field::ToolDescription));

@@ -13,7 +13,8 @@ use super::span::Span;
 pub enum ToolKind {
     /// A function of the client: `function`, `custom`, or no type at all.
     Function,
-    /// A tool that the provider runs itself, by its `type`: `web_search`, `mcp`, `bash_20250124`.
+    /// A tool that the provider runs itself, by its `type`: `web_search`, `mcp`, `bash_20250124`. Members beside the tools that lead to
+    /// such ones have the same words: each of `mcp_servers`, and `web_search_options`.
     BuiltIn(Box<str>),
 }
 
@@ -47,12 +48,14 @@ pub enum Choice {
 /// Tools of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tools {
-    /// Every tool, in order; those of `functions`, too.
+    /// Every tool, in order; those of `functions`, and servers and searches of the provider, too.
     pub list: Vec<Tool>,
     /// The client's choice.
     pub choice: Choice,
     /// The array with the definitions; empty if there is none.
     pub span: Span,
+    /// The second one, of a chat with `tools` and `functions`.
+    pub more_span: Span,
     /// The tool under way.
     present: Present,
 }
@@ -69,7 +72,7 @@ struct Present {
 impl Tools {
     /// An object or array begins.
     pub(super) fn begin(&mut self, path: Field) {
-        if matches!(path, Field::Tool | Field::Choice) {
+        if matches!(path, Field::Tool | Field::Server | Field::Choice) {
             self.present = Present::default();
         }
     }
@@ -85,8 +88,12 @@ impl Tools {
                 self.present.description = Some(span(value)).filter(|_| matches!(value.kind, Kind::String { .. }));
             }
             Field::Tool => self.tool(value)?,
-            Field::Tools => match value.kind {
-                Kind::Array => self.span = span(value),
+            Field::Server => self.built_in("mcp", value)?,
+            Field::WebSearch if value.kind != Kind::Null => self.built_in("web_search", value)?,
+            Field::Tools | Field::Servers => match value.kind {
+                Kind::Array if value.path == Field::Servers => {}
+                Kind::Array if self.span.is_empty() => self.span = span(value),
+                Kind::Array => self.more_span = span(value),
                 Kind::Null => {}
                 _ => return Err(BodyError::Type(value.path)),
             },
@@ -97,12 +104,6 @@ impl Tools {
     }
 
     fn tool(&mut self, value: &Value<'_, Field>) -> Result<(), BodyError> {
-        if value.kind != Kind::Object {
-            return Err(BodyError::Type(value.path));
-        }
-        if self.list.len() == TOOLS_MAX {
-            return Err(BodyError::TooMany(value.path));
-        }
         let Present { kind, function, custom, description } = std::mem::take(&mut self.present);
         let (kind, name) = match kind.as_deref() {
             None | Some("function") => (ToolKind::Function, function),
@@ -110,7 +111,23 @@ impl Tools {
             Some("custom") => (ToolKind::Function, custom.or(function)),
             Some(other) => (ToolKind::BuiltIn(other.into()), function),
         };
-        self.list.push(Tool { kind, name, span: span(value), description });
+        self.push(Tool { kind, name, span: span(value), description }, value)
+    }
+
+    /// An object beside the tools by which the provider uses some of its own.
+    fn built_in(&mut self, kind: &str, value: &Value<'_, Field>) -> Result<(), BodyError> {
+        let name = std::mem::take(&mut self.present).function;
+        self.push(Tool { kind: ToolKind::BuiltIn(kind.into()), name, span: span(value), description: None }, value)
+    }
+
+    fn push(&mut self, tool: Tool, value: &Value<'_, Field>) -> Result<(), BodyError> {
+        if value.kind != Kind::Object {
+            return Err(BodyError::Type(value.path));
+        }
+        if self.list.len() == TOOLS_MAX {
+            return Err(BodyError::TooMany(value.path));
+        }
+        self.list.push(tool);
         Ok(())
     }
 

@@ -218,6 +218,8 @@ impl Keeper {
         found.books.departing().insert(own, true);
         let generation = found.newest + 1;
         self.write_snapshot(generation, &found.books)?;
+        // The other process has numbered its reservations as this one has.
+        found.books.forget_settled();
         // From here on this process has the journal. Its departing segments are followed like any, up to the next snapshot.
         self.enter_changes(&found);
         (self.books, self.departing, self.generation) = (found.books, found.departing, generation);

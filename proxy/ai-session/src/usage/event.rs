@@ -10,7 +10,7 @@ use super::paths::{self, Place};
 use crate::dialect::Dialect;
 
 /// Within a string the quotes would have backslashes.
-static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
+pub(super) static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
 
 /// The findings in an event that may report usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ fn may_report(data: &[u8]) -> bool {
 }
 
 /// Takes the values of one event, or of the end of a response. The last of equal members counts.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Report {
     pub(super) facts: EventFacts,
 }

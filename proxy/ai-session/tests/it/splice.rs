@@ -168,7 +168,12 @@ fn a_chat_for_an_older_server_is_limited_in_its_own_words() {
     for (body, golden) in [
         (r#"{"model":"m"}"#, r#"{"model":"m","max_tokens":50}"#),
         (r#"{"max_tokens":null}"#, r#"{"max_tokens":50}"#),
-        (r#"{"max_completion_tokens":900}"#, r#"{"max_completion_tokens":50}"#),
+        // It does not obey that limit.
+        (r#"{"max_completion_tokens":900}"#, r#"{"max_completion_tokens":50,"max_tokens":50}"#),
+        (r#"{"max_completion_tokens":20}"#, r#"{"max_completion_tokens":20,"max_tokens":50}"#),
+        (r#"{"max_completion_tokens":20,"max_tokens":null}"#, r#"{"max_completion_tokens":20,"max_tokens":50}"#),
+        (r#"{"max_completion_tokens":20,"max_tokens":60}"#, r#"{"max_completion_tokens":20,"max_tokens":50}"#),
+        (r#"{"max_completion_tokens":20,"max_tokens":30}"#, r#"{"max_completion_tokens":20,"max_tokens":30}"#),
     ] {
         let facts = read(Endpoint::Chat, body.as_bytes(), Wanted::default()).expect("valid");
         let mut splice = Splice::default();

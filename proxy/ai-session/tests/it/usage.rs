@@ -22,6 +22,18 @@ fn buffered(dialect: Dialect, body: &[u8]) -> Option<Usage> {
     whole
 }
 
+/// Usage of a buffered response that comes in pieces of this size.
+fn in_pieces(body: &str, size: usize) -> Option<Usage> {
+    let read = |length| {
+        let mut usage = BufferedUsage::new(Dialect::Responses, length);
+        body.as_bytes().chunks(size).for_each(|piece| usage.push(piece));
+        usage.finish()
+    };
+    let found = read(Some(body.len() as u64));
+    assert_eq!(read(None), found, "without its length");
+    found
+}
+
 fn streamed(dialect: Dialect, stream: &[u8]) -> Option<Usage> {
     follow_at_every_cut(dialect, UsageChunk::Forward, stream).usage
 }
@@ -149,6 +161,28 @@ fn a_report_of_something_else_is_none() {
     assert_eq!(streamed(Dialect::Chat, &nested), None);
     let error = chat(&[r#"{"choices":[],"usage":{"prompt_tokens":"#]);
     assert_eq!(streamed(Dialect::Chat, &error), None);
+}
+
+#[test]
+fn usage_is_found_however_much_follows_it() {
+    let usage = r#""usage":{"input_tokens":3,"output_tokens":4,"output_tokens_details":{"reasoning_tokens":2}}"#;
+    let decoy = r#"{"default":{"usage":{"input_tokens":0,"output_tokens":0},"x":[{"usage":{"input_tokens":1}}]}}"#;
+    // The most that a client can have in its metadata, in characters of three bytes and in escaped ones.
+    for (text, count) in [("\u{20ac}", 512), ("\\ud83d\\ude00", 512), ("p", 30_000)] {
+        let values: Vec<String> = (0..16).map(|key| format!("\"key {key}\":\"{}\"", text.repeat(count))).collect();
+        for (before, spaces) in [(10, ""), (100_000, "\n  ")] {
+            let (long, metadata) = ("a".repeat(before), values.join(","));
+            let body = format!(
+                "{{{spaces}\"output\":[\"{long}\"],{spaces}\"tools\":[{decoy}],{spaces}{usage},{spaces}\"metadata\":{{{metadata}}}}}"
+            );
+            let wanted = Some(Usage { input: 3, output: 4, reasoning: 2, ..Usage::default() });
+            let nested = body.replace(usage, &format!("\"x\":{{{usage}}}"));
+            for size in [7, 1_000, 16 * 1024, body.len()] {
+                assert_eq!(in_pieces(&body, size), wanted, "{text} {before} {size}");
+                assert_eq!(in_pieces(&nested, size), None, "{text} {before} {size}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -65,13 +65,14 @@ pub(crate) fn judge(
     message: &Message,
     fields: &Fields,
 ) -> Result<(), AgentRefusal> {
-    if server.protocol == AgentProtocol::A2a || message.kind == MessageKind::Response {
+    if server.protocol == AgentProtocol::A2a {
         return Ok(());
     }
+    // A response has no method: its head may not name one either.
     if !header::agree(message, fields.all_named(b"mcp-method"), fields.all_named(b"mcp-name")) {
         return Err(AgentRefusal::MISMATCH);
     }
-    if Call::of(server.protocol, &message.method) != Some(Call::Tool) {
+    if message.kind == MessageKind::Response || Call::of(server.protocol, &message.method) != Some(Call::Tool) {
         return Ok(());
     }
     let tool = message.name.as_deref().ok_or(AgentRefusal::NO_NAME)?;

@@ -163,6 +163,10 @@ impl AgentFilter {
         if let Some(message) = &self.message {
             admission::judge(&worker, self.key.as_deref(), server, message, &head.fields)?;
             self.admitted = self.admit(server, message)?;
+        } else if server.protocol == AgentProtocol::Mcp {
+            // An open stream holds a connection for long, so it counts as a request as long as it lasts.
+            let method = request.word().unwrap_or_default().into();
+            self.admitted = Some(self.reserve(MessageRecord { method, ..self.record(server) })?);
         }
         worker.metrics.agents.sent(server, self.word(server, request));
         self.forward(head, server, request);
@@ -188,16 +192,25 @@ impl AgentFilter {
         if message.kind == MessageKind::Notification && call.is_none() {
             return Ok(None);
         }
-        let record = MessageRecord {
+        let tool = message.name.clone().filter(|_| call == Some(Call::Tool));
+        self.reserve(MessageRecord { method: message.method.clone(), tool, call, ..self.record(server) }).map(Some)
+    }
+
+    /// The record of a request that is no call.
+    fn record(&self, server: &AgentServer) -> MessageRecord {
+        MessageRecord {
             request: self.request.clone(),
             key: self.key.as_ref().map(|key| key.name.clone()),
             server: server.name.clone(),
-            method: message.method.clone(),
-            tool: message.name.clone().filter(|_| call == Some(Call::Tool)),
-            call,
-        };
+            method: Box::default(),
+            tool: None,
+            call: None,
+        }
+    }
+
+    fn reserve(&self, record: MessageRecord) -> Result<(Reservation, MessageRecord), AgentRefusal> {
         let reservation = admission::reserve(&self.worker, self.key.as_deref(), &record);
-        reservation.map(|reservation| Some((reservation, record))).map_err(|denial| AgentRefusal::of_denial(&denial))
+        reservation.map(|reservation| (reservation, record)).map_err(|denial| AgentRefusal::of_denial(&denial))
     }
 
     /// The word of the metrics.

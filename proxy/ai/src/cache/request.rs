@@ -97,6 +97,8 @@ mod tests {
         let function = r#","tools":[{"type":"function","function":{"name":"f"}}]"#;
         assert!(cacheable(Endpoint::Chat, function, false));
         assert!(!cacheable(Endpoint::Responses, r#","store":false,"tools":[{"type":"web_search"}]"#, true));
+        assert!(!cacheable(Endpoint::Chat, r#","web_search_options":{}"#, true));
+        assert!(!cacheable(Endpoint::Messages, r#","mcp_servers":[{"type":"url","url":"u","name":"n"}]"#, true));
     }
 
     #[test]

@@ -343,6 +343,54 @@ fn a_message_that_can_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
+fn a_response_of_a_client_is_no_call_by_its_head() {
+    let response = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
+    for lines in ["Mcp-Method: tools/call\r\nMcp-Name: secret\r\n", "Mcp-Method: tools/call\r\n", "Mcp-Name: secret\r\n"] {
+        let (status, _, body) = refused(&gateway(limited()), &request("POST", "/mcp/git", lines, response));
+        assert_eq!((status, &body["error"]["code"]), (400, &json!(-32020)), "{lines}");
+    }
+    let gateway = gateway(limited());
+    let mut client = gateway.client();
+    client.send(&request("POST", "/mcp/git", "", response));
+    respond(&mut gateway.origin.accept(), "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n");
+    assert!(client.response().starts_with("HTTP/1.1 202 "));
+}
+
+#[test]
+fn streams_and_ends_of_sessions_take_a_permit_and_count_as_requests() {
+    let key = |policy| AiListenerSettings { agents: agents(), ..with_key(policy) };
+    let listen = || request("GET", "/mcp/git", "Accept: text/event-stream\r\n", "");
+    let gateway = self::gateway(key(Policy { concurrent_max: Some(1), ..Policy::default() }));
+    let mut first = gateway.client();
+    first.send(&listen());
+    let mut end = gateway.origin.accept();
+    respond(&mut end, &format!("{EVENTS}{}", chunk(": open\n\n")));
+    first.head();
+    for other in [listen(), request("DELETE", "/mcp/git", "", ""), post(LIST)] {
+        let mut client = gateway.client();
+        client.send(&other);
+        assert!(read(&mut client).0.starts_with("http/1.1 429 "), "{other}");
+    }
+    end.send("0\r\n\r\n");
+    while first.0.chunk().is_some() {}
+    drop((first, end));
+    gateway.rests();
+    let mut client = gateway.client();
+    client.send(&listen());
+    respond(&mut gateway.origin.accept(), &ok("{}"));
+    client.response();
+    drop(client);
+    gateway.rests();
+    let gateway = self::gateway(key(Policy { requests: Some(Pace::per_minute(1)), ..Policy::default() }));
+    let mut client = gateway.client();
+    client.send(&request("DELETE", "/mcp/git", "", ""));
+    respond(&mut gateway.origin.accept(), &ok("{}"));
+    client.response();
+    client.send(&listen());
+    assert!(read(&mut client).0.starts_with("http/1.1 429 "));
+}
+
+#[test]
 fn paths_methods_and_keys_are_refused_in_the_form_of_the_protocol() {
     let gateway = gateway(limited());
     let no_key = request("POST", "/mcp/git", "", LIST).replace(KEY, "sk-weir-unknown");

@@ -143,4 +143,12 @@ fn an_older_server_gets_its_limit_under_the_older_name() {
     let cap = Some(OutputCap { tokens: 7, action: OutputAction::Clamp });
     let (request, _) = request(of(), with_key(Policy { output: cap, ..Policy::default() }), CHATS, CHAT);
     assert!(request.ends_with(&CHAT.replace("]}", "],\"max_tokens\":7}")), "by the key: {request}");
+    // The newer name satisfies the key, and the server does not obey it.
+    for own in [settings(), with_key(Policy { output: cap, ..Policy::default() })] {
+        let chat = CHAT.replace("]}", "],\"max_completion_tokens\":7}");
+        let (request, _) = self::request(of(), own, CHATS, &chat);
+        assert!(request.ends_with(&chat.replace(":7}", ":7,\"max_tokens\":7}")), "by the client: {request}");
+    }
+    let chat = CHAT.replace("]}", "],\"max_completion_tokens\":7,\"max_tokens\":9}");
+    assert!(self::request(of(), settings(), CHATS, &chat).0.ends_with(&chat), "it has its own");
 }

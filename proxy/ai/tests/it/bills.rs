@@ -71,6 +71,59 @@ fn a_client_that_leaves_a_model_at_its_reasoning_pays_the_reservation() {
     }
 }
 
+#[test]
+fn a_provider_that_fails_within_its_stream_is_paid_for_its_part_and_the_client_not_charged_for_hidden_reasoning() {
+    let error = "data: {\"error\":{\"message\":\"m\"}}\n\n";
+    let done = "data: [DONE]\n\n";
+    for end_of_stream in [error.to_owned(), format!("{error}{done}")] {
+        for leaves in [false, true] {
+            let gateway = plain(settings());
+            let mut client = gateway.client();
+            client.send(&post(CHATS, &reasoning(STREAM)));
+            let mut end = gateway.origin.accept();
+            respond(&mut end, &format!("{EVENTS}{}", chunk(&format!("{TEXT}{end_of_stream}"))));
+            client.head();
+            client.0.until("error");
+            if !leaves {
+                end.send("0\r\n\r\n");
+                client.0.until("\r\n0\r\n\r\n");
+            }
+            drop(client);
+            gateway.rests();
+            assert_eq!(tokens(&gateway, "output"), 1, "{end_of_stream} {leaves}");
+            assert_eq!((flagged(&gateway, "partial"), flagged(&gateway, "estimated")), (1, 1), "{end_of_stream} {leaves}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_of_anthropic_that_fails_is_charged_for_what_came_behind_its_first_report() {
+    let said = "delta ".repeat(40);
+    let events = format!(
+        "event: message_start\ndata: {{\"type\":\"message_start\",\"message\":{{\"usage\":{{\"input_tokens\":9,\"output_tokens\":1}}}}}}\n\n\
+         event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{said}\"}}}}\n\n"
+    );
+    let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"m\"}}\n\n";
+    for (last, is_cut) in [(error, false), ("", true)] {
+        let gateway = start(settings(), vec![provider(ProviderDialect::Anthropic)], |_| {});
+        let mut client = gateway.client();
+        client.send(&post(MESSAGES, &MESSAGE.replace("\"model\"", "\"stream\":true,\"model\"")));
+        let mut end = gateway.origin.accept();
+        respond(&mut end, &format!("{EVENTS}{}", chunk(&format!("{events}{last}"))));
+        client.head();
+        client.0.until("delta ");
+        if !is_cut {
+            end.send("0\r\n\r\n");
+        }
+        drop(end);
+        client.0.until("\r\n0\r\n\r\n");
+        drop(client);
+        gateway.rests();
+        assert_eq!((tokens(&gateway, "input"), tokens(&gateway, "output")), (9, estimate(&said)), "{last}");
+        assert_eq!((flagged(&gateway, "partial"), flagged(&gateway, "estimated")), (1, 1), "{last}");
+    }
+}
+
 /// A listener that reads on for so long.
 fn draining(timeout: Duration) -> Gateway {
     plain(AiListenerSettings { drain_on_disconnect: timeout, ..settings() })

@@ -201,6 +201,7 @@ fn what_is_not_whole_or_not_good_is_not_stored() {
         (BODY, format!("{json}Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{{}}")),
         (STREAM, stream(TEXT, "0\r\n\r\n")),
         (STREAM, stream(&format!("{TEXT}data: {{\"error\":{{}}}}\n\n"), "0\r\n\r\n")),
+        (STREAM, stream(&format!("{TEXT}data: {{\"error\":{{}}}}\n\n{DONE}"), "0\r\n\r\n")),
         (STREAM, stream(&format!("{TEXT}{DONE}"), "")),
     ] {
         let gateway = plain(cached());

@@ -45,7 +45,6 @@ fn other_messages_stay_and_those_of_two_meanings_are_refused() {
     for other in [
         r#"{"params":{"tools":[{"name":"no"}]},"method":"sampling/createMessage"}"#,
         r#"{"result":{"content":[{"name":"no"}]}}"#,
-        "[]",
         "7",
     ] {
         assert_eq!(left(other), other);
@@ -57,6 +56,9 @@ fn other_messages_stay_and_those_of_two_meanings_are_refused() {
         r#"{"result":{"tools":[{"name":"ok","Name":"no"}]}}"#,
         r#"{"result":{"tools":[]},"result":{"tools":[{"name":"no"}]}}"#,
         r#"{"result":{"tools":[],"Tools":[{"name":"no"}]}}"#,
+        // A batch of the revision of 2025-03.
+        r#"[{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"no"}]}}]"#,
+        " []",
     ] {
         assert!(permitted_tools(bad.as_bytes(), &may_use).is_err(), "{bad}");
     }

@@ -44,6 +44,40 @@ fn a_choice_is_a_word_a_tool_or_a_type() {
 }
 
 #[test]
+fn both_lists_of_tools_are_bytes_of_the_prompt() {
+    let tools = r#"[{"type":"function","function":{"name":"f"}}]"#;
+    for (more, bytes) in [("[]", 2), ("null", 0), (r#"[{"name":"g"}]"#, 14)] {
+        for body in
+            [format!(r#"{{"tools":{tools},"functions":{more}}}"#), format!(r#"{{"functions":{more},"tools":{tools}}}"#)]
+        {
+            let facts = valid(Endpoint::Chat, &body);
+            assert_eq!(facts.prompt_bytes(), tools.len() as u64 + bytes, "{body}");
+        }
+    }
+}
+
+#[test]
+fn servers_and_searches_beside_the_tools_are_tools_of_the_provider() {
+    let messages = r#"{"mcp_servers":[{"type":"url","url":"https://x","name":"crm"},{"name":"b"}],"tools":[{"name":"f"}]}"#;
+    assert_eq!(names(&valid(Endpoint::Messages, messages)), ["mcp/crm", "mcp/b", "f"]);
+    let chat = |value: &str| names(&valid(Endpoint::Chat, &format!(r#"{{"web_search_options":{value}}}"#)));
+    assert_eq!(chat("{}"), ["web_search/?"]);
+    assert_eq!(chat(r#"{"search_context_size":"low"}"#), ["web_search/?"]);
+    assert!(chat("null").is_empty());
+    for none in [r#"{"mcp_servers":[]}"#, r#"{"mcp_servers":null}"#] {
+        assert!(names(&valid(Endpoint::Messages, none)).is_empty(), "{none}");
+    }
+    for (endpoint, body, field) in [
+        (Endpoint::Messages, r#"{"mcp_servers":{"name":"crm"}}"#, "mcp_servers"),
+        (Endpoint::Messages, r#"{"mcp_servers":["crm"]}"#, "mcp_servers"),
+        (Endpoint::Chat, r#"{"web_search_options":true}"#, "web_search_options"),
+    ] {
+        let error = read(endpoint, body.as_bytes(), Wanted::default()).expect_err(body);
+        assert!(matches!(error, BodyError::Type(at) if at.name() == field), "{error:?}");
+    }
+}
+
+#[test]
 fn tools_have_a_budget() {
     let body = |count: usize| format!("{{\"tools\":[{}]}}", vec!["{}"; count].join(","));
     let read = |count| read(Endpoint::Chat, body(count).as_bytes(), Wanted::default());

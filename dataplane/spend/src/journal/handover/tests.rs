@@ -392,6 +392,23 @@ fn a_process_that_does_not_serve_gives_the_journal_back() {
     }
 }
 
+#[test]
+fn a_settlement_behind_the_return_counts_although_the_other_process_had_its_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut old, mut settled) = busy(folder.path());
+    old.cede();
+    // Each process numbers its reservations from 1 on.
+    let mut new = Process::start(folder.path(), 1);
+    (0..12).for_each(|_| new.reserve(4).unwrap());
+    settled += new.kill();
+    old.keeper.want_back().unwrap();
+    old.settle(0, 5);
+    old.reserve(40).unwrap();
+    settled += 5;
+    assert!(old.keeper.compact());
+    check(copy(folder.path()).path(), settled + old.held(), "behind a snapshot");
+}
+
 /// A chain of processes.
 struct Chain {
     folder: tempfile::TempDir,
