@@ -163,7 +163,8 @@ impl Spend {
     pub fn cede(&self) -> Result<(), String> {
         // The new process has the name of this gateway in the store, and what it holds there.
         self.store().into_iter().for_each(SharedStore::pause);
-        let ceded = self.journal().map_or(Ok(()), |journal| journal.cede().map_err(|error| format!("ai.state: {error}")));
+        let ceded =
+            self.journal().map_or(Ok(()), |journal| journal.cede().map_err(|error| format!("ai.state: {error}")));
         if ceded.is_err() {
             self.store().into_iter().for_each(SharedStore::resume);
         }

@@ -206,7 +206,8 @@ fn usage(key: &KeySettings, ledger: &Ledger, now: Time, unix: u64) -> AiKeyUsage
     let is_shared = ledger.supply() != Supply::Own;
     let both = |used: u64, reserved: u64, measure: Measure| {
         let limit = measure.limit(budgets);
-        let is_present = position.window_of(measure) == if measure.is_daily() { day.number() } else { day.month().number() };
+        let is_present =
+            position.window_of(measure) == if measure.is_daily() { day.number() } else { day.month().number() };
         let claim = position.claim(measure);
         let shared = |amount: u64| (is_shared && limit.is_some()).then_some(if is_present { amount } else { 0 });
         AiBudgetUse {

@@ -125,7 +125,8 @@ impl StoreConnection {
                 Ok(Some((value, length))) => {
                     self.received.drain(..length);
                     let refusal = value.as_error().map(|text| String::from_utf8_lossy(text).into_owned());
-                    return refusal.map_or(Ok(value), |text| Err(StoreError::new("refused", format!("it says: {text}"))));
+                    return refusal
+                        .map_or(Ok(value), |text| Err(StoreError::new("refused", format!("it says: {text}"))));
                 }
                 Ok(None) if self.received.len() < REPLY_BYTES_MAX => {}
                 _ => return Err(StoreError::new("protocol", "it does not speak the protocol of Redis")),
@@ -185,7 +186,11 @@ fn resolve(name: &Arc<str>, port: u16) -> Result<Vec<SocketAddr>, StoreError> {
     }
 }
 
-fn encrypted(plain: Box<dyn Wire>, address: &Address, settings: &TlsClientSettings) -> Result<Box<dyn Wire>, StoreError> {
+fn encrypted(
+    plain: Box<dyn Wire>,
+    address: &Address,
+    settings: &TlsClientSettings,
+) -> Result<Box<dyn Wire>, StoreError> {
     let failed = |what: String| StoreError::new("tls", what);
     let client = tls::client_config(settings).map_err(|error| failed(error.to_string()))?;
     let name = client.name_for(&address.host().unwrap_or_default()).map_err(|error| failed(error.to_string()))?;

@@ -1,11 +1,11 @@
 //! The name of a gateway in the store, which survives its process: a file in the directory of the state.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
-use std::io::Write as _;
 
 use aws_lc_rs::rand;
 
@@ -32,7 +32,10 @@ impl Identity {
                 let mut words = text.split_ascii_whitespace();
                 let gateway = words.next().filter(|word| is_token(word)).map(str::to_owned);
                 let damaged = || {
-                    let what = format!("{} is damaged; remove it: the claims of this gateway end by themselves", path.display());
+                    let what = format!(
+                        "{} is damaged; remove it: the claims of this gateway end by themselves",
+                        path.display()
+                    );
                     io::Error::new(io::ErrorKind::InvalidData, what)
                 };
                 let gateway = gateway.ok_or_else(damaged)?;

@@ -83,11 +83,7 @@ impl SharedStore {
         let shared = Arc::new(Shared::default());
         let mut claims = Claims {
             claimant: Claimant::new(ledger.clone(), settings.claims, Time::now()),
-            caller: Caller {
-                gateway: identity.gateway.clone(),
-                epoch: identity.epoch.clone(),
-                ..Caller::default()
-            },
+            caller: Caller { gateway: identity.gateway.clone(), epoch: identity.epoch.clone(), ..Caller::default() },
             identity,
             settings: settings.clone(),
             shared: Arc::clone(&shared),
@@ -299,7 +295,9 @@ impl Claims {
         if epoch != self.caller.epoch {
             if !self.caller.epoch.is_empty() {
                 self.shared.status.count_epoch();
-                tracing::warn!("the store of budgets was restarted or has lost data: this gateway puts back what it knows");
+                tracing::warn!(
+                    "the store of budgets was restarted or has lost data: this gateway puts back what it knows"
+                );
             }
             self.claimant.on_new_epoch();
             self.identity.set_epoch(&epoch);

@@ -98,7 +98,9 @@ pub fn read(value: &Value, prefix: &str, requests: usize) -> Result<Reply, Malfo
         value.as_elements().ok_or(Malformed)?.iter().map(|value| text(value).map(str::to_owned)).collect()
     };
     match (text(parts.first().ok_or(Malformed)?)?, &parts[1..]) {
-        ("open", [epoch, revision]) => Ok(Reply::Open { epoch: text(epoch)?.to_owned(), revision: number(text(revision)?)? }),
+        ("open", [epoch, revision]) => {
+            Ok(Reply::Open { epoch: text(epoch)?.to_owned(), revision: number(text(revision)?)? })
+        }
         ("claim", [revision, answers, hungers]) => {
             let answers = texts(answers)?.iter().map(|text| answer(text)).collect::<Result<Vec<_>, _>>()?;
             if answers.len() != requests {
@@ -162,8 +164,26 @@ mod tests {
         let words: Vec<&str> = std::str::from_utf8(&out).expect("text").split("\r\n").skip(2).step_by(2).collect();
         let key = format!("p:{}", item().name());
         let expected = [
-            "EVALSHA", "hash", "4", "p:store", "p:hungers", "p:session:g", &key, "claim", "g", "s", "", "0", "600", "9",
-            "1", "?", "2", "3", "1", "172805",
+            "EVALSHA",
+            "hash",
+            "4",
+            "p:store",
+            "p:hungers",
+            "p:session:g",
+            &key,
+            "claim",
+            "g",
+            "s",
+            "",
+            "0",
+            "600",
+            "9",
+            "1",
+            "?",
+            "2",
+            "3",
+            "1",
+            "172805",
         ];
         assert_eq!(words, expected);
     }
@@ -173,15 +193,13 @@ mod tests {
         let bulk = |text: &str| Value::Bulk(text.into());
         let array = |texts: &[&str]| Value::Array(texts.iter().map(|text| bulk(text)).collect());
         assert_eq!(read(&array(&["stale"]), "p:", 0), Ok(Reply::Stale));
-        assert_eq!(
-            read(&array(&["open", "e", "3"]), "p:", 0),
-            Ok(Reply::Open { epoch: "e".to_owned(), revision: 3 })
-        );
+        assert_eq!(read(&array(&["open", "e", "3"]), "p:", 0), Ok(Reply::Open { epoch: "e".to_owned(), revision: 3 }));
         let hungers = [format!("5 p:{}", item().name()), "5 q:other".to_owned()];
         let hungers: Vec<&str> = hungers.iter().map(String::as_str).collect();
         let claim = |answers: &[&str]| Value::Array(vec![bulk("claim"), bulk("4"), array(answers), array(&hungers)]);
         let answer = ClaimAnswer { allowed: 1, rest: 2, idle_elsewhere: 3, used_elsewhere: 4 };
-        let reply = Reply::Claim { revision: 4, answers: vec![answer], hungers: vec![Hunger { item: item(), need: 5 }] };
+        let reply =
+            Reply::Claim { revision: 4, answers: vec![answer], hungers: vec![Hunger { item: item(), need: 5 }] };
         assert_eq!(read(&claim(&["1 2 3 4"]), "p:", 1), Ok(reply));
         for bad in [claim(&[]), claim(&["1 2 3"]), claim(&["1 2 3 x"]), Value::Null, array(&[]), array(&["open"])] {
             assert_eq!(read(&bad, "p:", 1), Err(Malformed), "{bad:?}");

@@ -8,8 +8,8 @@ use weir_spend::{budget::Budgets, shared::ClaimSettings};
 use super::keys::{AiSection, AiStoreSection};
 use super::provider::is_far;
 use crate::checks::{endpoints, error_at, tls, warn_at};
-use crate::reader::Reader;
 use crate::protocols::ListenerProtocol;
+use crate::reader::Reader;
 use crate::snapshot::Listener;
 
 /// The path of the table.
@@ -59,7 +59,10 @@ fn check_budgets(listeners: &[Listener], store: &AiStoreSection, reader: &mut Re
         for key in own.keys.iter().filter(|_| own.key_mode == KeyMode::Required) {
             let budgets = &key.policy.budgets;
             if known.insert(&key.name, budgets).is_some_and(|before| before != budgets) {
-                let message = format!("`{PATH}`: the key {} has different budgets in its listeners, and the store has one", key.name);
+                let message = format!(
+                    "`{PATH}`: the key {} has different budgets in its listeners, and the store has one",
+                    key.name
+                );
                 reader.problems.error(&store.place.0, PATH, message, "give the key the same budgets in each listener");
             }
         }
