@@ -132,7 +132,16 @@ pub fn gateway(origin: &AiOrigin, dialect: &str, state: &Path, more: &str) -> Ga
 /// If it does not start.
 #[must_use]
 pub fn gateway_under(origin: &AiOrigin, dialect: &str, state: &Path, more: &str, tables: &str) -> Gateway {
-    start(2, origin, dialect, state, more, tables)
+    start(2, origin, dialect, state, more, tables, "")
+}
+
+/// A gateway with these further lines in the table of [`KEY`], and these tables.
+///
+/// # Panics
+/// If it does not start.
+#[must_use]
+pub fn gateway_with_key(origin: &AiOrigin, state: &Path, key: &str, tables: &str) -> Gateway {
+    start(2, origin, "openai", state, "", tables, key)
 }
 
 /// [`gateway_under`] with one worker, which all clients share, and OpenAI's dialect.
@@ -141,10 +150,18 @@ pub fn gateway_under(origin: &AiOrigin, dialect: &str, state: &Path, more: &str,
 /// If it does not start.
 #[must_use]
 pub fn gateway_with_one_worker(origin: &AiOrigin, state: &Path, more: &str, tables: &str) -> Gateway {
-    start(1, origin, "openai", state, more, tables)
+    start(1, origin, "openai", state, more, tables, "")
 }
 
-fn start(workers: u32, origin: &AiOrigin, dialect: &str, state: &Path, more: &str, tables: &str) -> Gateway {
+fn start(
+    workers: u32,
+    origin: &AiOrigin,
+    dialect: &str,
+    state: &Path,
+    more: &str,
+    tables: &str,
+    key: &str,
+) -> Gateway {
     let address = Address::port(port::free());
     let text = format!(
         "[runtime]\nworkers = {workers}\n{tables}[ai]\nstate = \"{}\"\n\
@@ -153,7 +170,7 @@ fn start(workers: u32, origin: &AiOrigin, dialect: &str, state: &Path, more: &st
          [[listener]]\nname = \"ai\"\nprotocol = \"ai\"\nbind = \"{}\"\nupstream = \"provider\"\n\
          [listener.ai]\nkeys = \"required\"\n{more}\n\
          [[listener.ai.price]]\nmodels = \"*\"\ninput = \"1\"\noutput = \"2\"\n\
-         [[listener.ai.key]]\nname = \"sdk\"\nsha256 = \"{KEY_HASH}\"\n",
+         [[listener.ai.key]]\nname = \"sdk\"\nsha256 = \"{KEY_HASH}\"\n{key}",
         state.display(),
         origin.address.text(),
         address.text()

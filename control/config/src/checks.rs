@@ -8,11 +8,13 @@ pub(crate) mod idle;
 mod knee;
 mod listener;
 mod rehearsal;
-mod tls;
+pub(crate) mod tls;
 mod unfit;
 mod upstream;
 
 use std::net::IpAddr;
+
+pub(crate) use upstream::endpoints;
 
 use weir_base::limits;
 use weir_base::nearest;

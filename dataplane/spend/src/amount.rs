@@ -1,5 +1,7 @@
 //! Tokens and money.
 
+use crate::budget::Measure;
+
 /// The most tokens that one request may report. 2^40: a thousand times the largest context of 2026, and the sum of a
 /// million such requests still fits into 64 bits. A larger report is a lie or a mistake, and is cut here.
 pub const TOKENS_MAX: u64 = 1 << 40;
@@ -27,6 +29,15 @@ impl Amount {
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self { tokens: self.tokens.saturating_sub(other.tokens), money: self.money.saturating_sub(other.money) }
+    }
+
+    /// The part of it that a measure is about.
+    #[must_use]
+    pub fn of(self, measure: Measure) -> u64 {
+        match measure {
+            Measure::DayTokens | Measure::MonthTokens => self.tokens,
+            Measure::DayMoney | Measure::MonthMoney => self.money,
+        }
     }
 
     /// The larger of both, each for itself.

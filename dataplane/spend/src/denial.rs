@@ -18,6 +18,15 @@ pub enum Exhausted {
     MonthMoney,
     /// None: at an upgrade, the rest belongs to the other process for a moment.
     Lease,
+    /// None: the rest is not claimed from the store yet, belongs to other gateways, or the store does not answer.
+    Store,
+}
+
+impl Exhausted {
+    /// Nothing is used up: the right to spend is elsewhere for a moment.
+    fn is_passing(self) -> bool {
+        matches!(self, Self::Lease | Self::Store)
+    }
 }
 
 /// Why a request is not admitted.
@@ -91,8 +100,10 @@ const CONCURRENCY_RETRY: Duration = Duration::from_secs(1);
 /// Until a request may come again that was refused for the journal.
 const JOURNAL_RETRY: Duration = Duration::from_secs(5);
 
-/// Until a request may come again whose budget another process has for a moment.
+/// Until a request may come again whose budget another process or another gateway has for a moment.
 const LEASE_RETRY: Duration = Duration::from_secs(1);
+
+const CANNOT_ACCOUNT: &str = "The gateway cannot account for this request now. Try again later.";
 
 const INVALID: &str = "invalid_request_error";
 
@@ -103,7 +114,8 @@ impl Denial {
             Self::NoKey | Self::UnknownKey | Self::DisabledKey | Self::ExpiredKey | Self::SupersededKey => 401,
             Self::Source | Self::Model | Self::UnpricedModel | Self::Tool => 403,
             Self::Tools { .. } | Self::Prompt { .. } | Self::Output { .. } => 400,
-            Self::Journal | Self::Budget { exhausted: Exhausted::Lease } => 503,
+            Self::Journal => 503,
+            Self::Budget { exhausted } if exhausted.is_passing() => 503,
             Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } => 429,
             Self::ToolCalls { .. } | Self::Budget { .. } => 429,
         }
@@ -114,7 +126,8 @@ impl Denial {
         match self {
             Self::Concurrency { .. } | Self::Requests { .. } | Self::ToolCalls { .. } => "requests",
             Self::Tokens { .. } => "tokens",
-            Self::Journal | Self::Budget { exhausted: Exhausted::Lease } => "server_error",
+            Self::Journal => "server_error",
+            Self::Budget { exhausted } if exhausted.is_passing() => "server_error",
             Self::Budget { .. } => "insufficient_quota",
             _ => INVALID,
         }
@@ -132,7 +145,8 @@ impl Denial {
             Self::Prompt { .. } => "context_length_exceeded",
             Self::Tools { .. } | Self::Output { .. } => return None,
             Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } => "rate_limit_exceeded",
-            Self::Journal | Self::Budget { exhausted: Exhausted::Lease } => "overloaded",
+            Self::Journal => "overloaded",
+            Self::Budget { exhausted } if exhausted.is_passing() => "overloaded",
             Self::ToolCalls { .. } => "rate_limit_exceeded",
             Self::Budget { .. } => "insufficient_quota",
         })
@@ -164,7 +178,7 @@ impl Denial {
                 Some(*retry_after)
             }
             Self::Concurrency { .. } => Some(CONCURRENCY_RETRY),
-            Self::Budget { exhausted: Exhausted::Lease } => Some(LEASE_RETRY),
+            Self::Budget { exhausted } if exhausted.is_passing() => Some(LEASE_RETRY),
             Self::Journal => Some(JOURNAL_RETRY),
             _ => None,
         }
@@ -194,6 +208,7 @@ impl Denial {
             Self::Budget { exhausted: Exhausted::MonthTokens } => "budget_month_tokens",
             Self::Budget { exhausted: Exhausted::MonthMoney } => "budget_month_money",
             Self::Budget { exhausted: Exhausted::Lease } => "budget_lease",
+            Self::Budget { exhausted: Exhausted::Store } => "budget_store",
             Self::Journal => "journal_unwritable",
         }
     }
@@ -223,9 +238,8 @@ impl fmt::Display for Denial {
             Self::Tokens { retry_after } => {
                 write!(f, "Rate limit of tokens per minute reached. Try again in {}.", seconds(*retry_after))
             }
-            Self::Journal | Self::Budget { exhausted: Exhausted::Lease } => {
-                f.write_str("The gateway cannot account for this request now. Try again later.")
-            }
+            Self::Journal => f.write_str(CANNOT_ACCOUNT),
+            Self::Budget { exhausted } if exhausted.is_passing() => f.write_str(CANNOT_ACCOUNT),
             Self::ToolCalls { retry_after } => {
                 write!(f, "Rate limit of tool calls per minute reached. Try again in {}.", seconds(*retry_after))
             }
@@ -234,7 +248,7 @@ impl fmt::Display for Denial {
                     Exhausted::DayTokens => "tokens of the day",
                     Exhausted::DayMoney => "money of the day",
                     Exhausted::MonthTokens => "tokens of the month",
-                    Exhausted::MonthMoney | Exhausted::Lease => "money of the month",
+                    Exhausted::MonthMoney | Exhausted::Lease | Exhausted::Store => "money of the month",
                 };
                 write!(f, "The budget of the API key has not enough {window} left for this request.")
             }
@@ -278,6 +292,7 @@ mod tests {
             ),
             (Denial::Journal, 503, "server_error", Some("overloaded"), None, true),
             (Denial::Budget { exhausted: Exhausted::Lease }, 503, "server_error", Some("overloaded"), None, true),
+            (Denial::Budget { exhausted: Exhausted::Store }, 503, "server_error", Some("overloaded"), None, true),
         ];
         for (denial, status, kind, code, should_retry, waits) in rows {
             assert_eq!(denial.status(), *status, "{denial:?}");

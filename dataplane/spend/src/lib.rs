@@ -11,7 +11,7 @@
 //! | [`journal`] | budgets survive the process |
 //! | [`usage`] | one line per request, which adds up to the budgets |
 //! | [`meter`] | the order of all these on a worker |
-//! | [`shared_store`] | the interface of a store for several gateways |
+//! | [`shared`] | budgets that several gateways share |
 //!
 //! The crate knows no HTTP and no dialect of a provider. Time is an argument; the only I/O is that of `journal`, `usage` and
 //! the file of issued keys.
@@ -27,7 +27,7 @@ pub mod meter;
 pub mod policy;
 pub mod prices;
 pub mod rate;
-pub mod shared_store;
+pub mod shared;
 pub mod usage;
 
 pub use amount::{Amount, Tokens, estimate};

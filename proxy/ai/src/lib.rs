@@ -27,6 +27,7 @@
 //! | `web_page` | requests that a web page of a foreign site makes a browser send |
 //! | `agents` | servers of MCP and agents of A2A, with filters of their own |
 //! | `account` | settlement and usage record of a request that is over |
+//! | [`store`] | budgets that several gateways share in a Redis server |
 //! | `recent` | the last requests, for the admin API |
 //! | `connection` | the connection as the admin API shows it |
 //! | `error` | refusals in the form of the dialect |
@@ -60,6 +61,7 @@ mod service;
 pub mod settings;
 mod share;
 mod spend;
+pub mod store;
 mod stored;
 mod surface;
 mod translate;

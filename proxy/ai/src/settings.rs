@@ -4,7 +4,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 pub use crate::agents::settings::{AGENT_IDLE_TIMEOUT, AgentProtocol, AgentServer};
 use weir_base::Secret;
-use weir_spend::{Glob, keys::KeySettings, policy::CacheRule, prices::PriceTable};
+use weir_engine::settings::{Address, TlsClientSettings};
+use weir_spend::{Glob, keys::KeySettings, policy::CacheRule, prices::PriceTable, shared::ClaimSettings};
 
 pub use crate::{
     cache::settings::{BYTES_MAX as CACHE_BYTES_MAX, CacheSettings, RESPONSE_BYTES_MAX as CACHE_RESPONSE_BYTES_MAX},
@@ -233,11 +234,36 @@ pub struct SpendSettings {
     pub cache: CacheSettings,
     /// See [`RECENT_REQUESTS`]; 0: none.
     pub recent_requests: usize,
+    /// The store that budgets are shared in with other gateways; only with `state`. `None`: they are those of this process.
+    pub store: Option<StoreSettings>,
+}
+
+/// The keys of a store begin with it.
+pub const STORE_PREFIX: &str = "weir:ai:";
+
+/// The most endpoints of a store.
+pub const STORE_ENDPOINTS_MAX: usize = 8;
+
+/// A store of budgets that several gateways share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// One server, and replicas that may take its place: the first one that takes writes is used. 1 to [`STORE_ENDPOINTS_MAX`].
+    pub endpoints: Vec<Address>,
+    /// `None`: clear text.
+    pub tls: Option<TlsClientSettings>,
+    /// With a password; `None`: the default user.
+    pub username: Option<String>,
+    /// `None`: there is no login.
+    pub password: Option<Secret>,
+    /// See [`STORE_PREFIX`]. The same in all gateways.
+    pub prefix: String,
+    /// How budgets are claimed.
+    pub claims: ClaimSettings,
 }
 
 impl Default for SpendSettings {
     fn default() -> Self {
-        Self { state: None, cache: CacheSettings::default(), recent_requests: RECENT_REQUESTS }
+        Self { state: None, cache: CacheSettings::default(), recent_requests: RECENT_REQUESTS, store: None }
     }
 }
 

@@ -18,7 +18,12 @@ use weir_spend::{
 };
 
 use crate::{
-    cache::ResponseCache, recent::RecentRequests, settings::SpendSettings, share::WorkerShare, stored::StoredResponses,
+    cache::ResponseCache,
+    recent::RecentRequests,
+    settings::{AiListenerSettings, SpendSettings},
+    share::WorkerShare,
+    store::SharedStore,
+    stored::StoredResponses,
 };
 
 /// The file of the usage log, in the directory of the state.
@@ -39,7 +44,14 @@ struct Opened {
     journal: Option<(Journal, Vec<Arc<JournalWriter>>)>,
     stored: StoredResponses,
     issued: Arc<IssuedKeys>,
+    store: Option<SharedStore>,
 }
+
+/// How long a start waits for the first claims. Afterwards requests of keys with a budget are refused until the store has answered.
+const FIRST_CLAIMS_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long an order about a key waits for its claims.
+const NEW_CLAIMS_LIMIT: Duration = Duration::from_millis(250);
 
 impl Spend {
     /// Nothing is opened yet: at an upgrade, another process has the journal until it hands it over.
@@ -74,7 +86,7 @@ impl Spend {
             |state: Option<&Path>| IssuedKeys::open(state).map(Arc::new).map_err(|error| SpendError(error.into()));
         let Some(state) = &self.settings.state else {
             let issued = issued(None)?;
-            return Ok(Opened { ledger: Ledger::default(), cache, journal: None, stored, issued });
+            return Ok(Opened { ledger: Ledger::default(), cache, journal: None, stored, issued, store: None });
         };
         let usage = Some(UsageSettings::new(state.join(USAGE_LOG)));
         std::fs::create_dir_all(state).map_err(|error| SpendError(error.into()))?;
@@ -99,7 +111,31 @@ impl Spend {
             (0..self.workers).map(writer).collect::<io::Result<Vec<_>>>().map_err(|error| SpendError(error.into()))?;
         // The lock of the journal holds for the file of the keys, too.
         let issued = issued(Some(state))?;
-        Ok(Opened { ledger: recovery.ledger, cache, journal: Some((journal, writers)), stored, issued })
+        let ledger = recovery.ledger;
+        let store = self.settings.store.as_ref().map(|store| SharedStore::start(store, state, &ledger));
+        let store = store.transpose().map_err(|error| SpendError(error.into()))?;
+        Ok(Opened { ledger, cache, journal: Some((journal, writers)), stored, issued, store })
+    }
+
+    /// Claims parts of shared budgets for the keys of these listeners, before the first request comes. For the control thread, behind
+    /// [`Self::take`]: it waits for the store, at most a second.
+    pub fn claim_first<'a>(&self, listeners: impl Iterator<Item = (&'a str, &'a AiListenerSettings)>) {
+        let Some(Opened { ledger, issued, store: Some(store), .. }) = self.opened.get() else { return };
+        // Their rings register the budgets.
+        listeners.for_each(|(name, settings)| drop(settings.ring(name, ledger, issued)));
+        store.wait(FIRST_CLAIMS_LIMIT);
+    }
+
+    /// Claims for keys that have changed. For control threads: it waits for the store, at most a quarter of a second.
+    pub fn claim_changed(&self) {
+        if let Some(store) = self.store() {
+            store.wait(NEW_CLAIMS_LIMIT);
+        }
+    }
+
+    /// The store that budgets are shared in. `None`: there is none, or another process has the journal still.
+    pub fn store(&self) -> Option<&SharedStore> {
+        self.opened.get()?.store.as_ref()
     }
 
     /// The state that the listeners of a worker share. Called once for each worker, behind [`Self::take`]. `None`: that has not been.
@@ -129,7 +165,14 @@ impl Spend {
     /// # Errors
     /// In words. The journal stays here, and nothing has changed.
     pub fn cede(&self) -> Result<(), String> {
-        self.journal().map_or(Ok(()), |journal| journal.cede().map_err(|error| format!("ai.state: {error}")))
+        // The new process has the name of this gateway in the store, and what it holds there.
+        self.store().into_iter().for_each(SharedStore::pause);
+        let ceded =
+            self.journal().map_or(Ok(()), |journal| journal.cede().map_err(|error| format!("ai.state: {error}")));
+        if ceded.is_err() {
+            self.store().into_iter().for_each(SharedStore::resume);
+        }
+        ceded
     }
 
     /// Takes the journal back from a process that did not serve.
@@ -138,6 +181,7 @@ impl Spend {
             // A failure is logged there, and tried again.
             let _ = journal.reclaim();
         }
+        self.store().into_iter().for_each(SharedStore::resume);
     }
 
     /// The process that has the journal serves now.
@@ -172,11 +216,13 @@ impl Spend {
         Some(health.trouble.is_some() || health.is_usage_failing)
     }
 
-    /// Waits until all records are on the disk, and the usage log has those of all ended requests.
-    pub fn flush(&self) {
+    /// Waits until all records are on the disk, and the usage log has those of all ended requests. Gives claims on shared budgets back. For
+    /// the end of a process.
+    pub fn finish(&self) {
         if let Some(journal) = self.journal() {
             journal.flush();
         }
+        self.store().into_iter().for_each(SharedStore::end);
     }
 }
 

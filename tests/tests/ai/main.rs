@@ -1,6 +1,6 @@
 //! Language models: the SDKs of providers against the lab's origin, directly and through the gateway; its bytes and its books; and the
 //! load of the lab; each SDK in front of the other provider; the exact cache; keys that the admin API issues, and its view of requests;
-//! upgrades of the program; and the SDKs of MCP and A2A in front of their own servers.
+//! upgrades of the program; budgets that several gateways share; and the SDKs of MCP and A2A in front of their own servers.
 
 mod cache;
 mod faults;
@@ -11,6 +11,7 @@ mod load;
 mod mcp;
 mod prompts;
 mod sdks;
+mod store;
 mod through;
 mod translated;
 mod truth;

@@ -18,7 +18,7 @@ use weir_ai::settings::{AiListenerSettings, KeyMode};
 use weir_base::time::{Time, rfc3339};
 use weir_config::{ListenerProtocol, Snapshot};
 use weir_spend::{
-    budget::{Account, AccountId, AccountKind, Day},
+    budget::{AccountId, AccountKind, Day, Ledger, Measure, Supply},
     keys::{DocumentError, IssueError, IssuedKey, IssuedKeys, KeyDocument, KeySettings, PolicyDocument, document::utc},
     rate::RateState,
 };
@@ -106,6 +106,7 @@ impl Gateway {
         for (listener, own) in listeners(&self.snapshot()) {
             own.renew_keys(listener, &self.spend.ledger(), issued);
         }
+        self.spend.claim_changed();
         tracing::info!(key = %name, action, "a key of the admin API");
         let status = self.ai_key(&key.settings, Origin::Api(&key), &snapshot, (Time::now(), now));
         Ok(AiKeyOutcome { key: status, text })
@@ -154,7 +155,7 @@ impl Gateway {
             },
             listener,
             policy: transfer(&PolicyDocument::of(&key.policy)).unwrap_or_default(),
-            usage: usage(key, &self.spend.ledger().account(AccountId::new(AccountKind::Key, &key.name)), now, unix),
+            usage: usage(key, &self.spend.ledger(), now, unix),
         }
     }
 }
@@ -192,7 +193,8 @@ fn shadows(key: &KeySettings, of: Option<&str>, snapshot: &Snapshot) -> Vec<Stri
 }
 
 /// The account of a key in its present windows.
-fn usage(key: &KeySettings, account: &Account, now: Time, unix: u64) -> AiKeyUsage {
+fn usage(key: &KeySettings, ledger: &Ledger, now: Time, unix: u64) -> AiKeyUsage {
+    let account = ledger.account(AccountId::new(AccountKind::Key, &key.name));
     let (position, today) = (account.position(), Day::of(unix));
     let settled = &position.settled;
     // A clock that has gone back stays in the window of the latest day.
@@ -201,17 +203,31 @@ fn usage(key: &KeySettings, account: &Account, now: Time, unix: u64) -> AiKeyUsa
     let is_month = day.month() == settled.month;
     let in_month = if is_month { (settled.in_month, position.reserved_in_month) } else { Default::default() };
     let budgets = &key.policy.budgets;
-    let both = |used, reserved, limit| AiBudgetUse { used, reserved, limit };
+    let is_shared = ledger.supply() != Supply::Own;
+    let both = |used: u64, reserved: u64, measure: Measure| {
+        let limit = measure.limit(budgets);
+        let is_present =
+            position.window_of(measure) == if measure.is_daily() { day.number() } else { day.month().number() };
+        let claim = position.claim(measure);
+        let shared = |amount: u64| (is_shared && limit.is_some()).then_some(if is_present { amount } else { 0 });
+        AiBudgetUse {
+            used,
+            reserved,
+            limit,
+            used_elsewhere: shared(claim.used_elsewhere),
+            claimed: shared(claim.allowed),
+        }
+    };
     let rate = |state: Result<RateState, RateState>| {
         let state = state.unwrap_or_else(|state| state);
         AiRateUse { limit: state.limit, remaining: state.remaining, reset_seconds: state.reset.as_secs_f64() }
     };
     AiKeyUsage {
         day: day.text(),
-        day_tokens: both(in_day.0.tokens, in_day.1.tokens, budgets.day_tokens),
-        day_money_micro: both(in_day.0.money, in_day.1.money, budgets.day_money),
-        month_tokens: both(in_month.0.tokens, in_month.1.tokens, budgets.month_tokens),
-        month_money_micro: both(in_month.0.money, in_month.1.money, budgets.month_money),
+        day_tokens: both(in_day.0.tokens, in_day.1.tokens, Measure::DayTokens),
+        day_money_micro: both(in_day.0.money, in_day.1.money, Measure::DayMoney),
+        month_tokens: both(in_month.0.tokens, in_month.1.tokens, Measure::MonthTokens),
+        month_money_micro: both(in_month.0.money, in_month.1.money, Measure::MonthMoney),
         requests_per_minute: key.policy.requests.map(|pace| rate(account.requests.look_request(pace, now))),
         tokens_per_minute: key.policy.tokens.map(|pace| rate(account.tokens.look_tokens(pace, now))),
         concurrent: key.policy.concurrent_max.map(|_| account.open.in_use()),

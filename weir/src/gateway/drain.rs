@@ -107,7 +107,7 @@ impl Gateway {
                 tracing::error!(%error, "worker");
             }
         }
-        self.spend.flush();
+        self.spend.finish();
         if let Some(departures) = lock(&self.departures).take() {
             departures.finish(deadline);
         }

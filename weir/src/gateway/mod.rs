@@ -37,12 +37,12 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use weir_ai::Spend;
+use weir_ai::{Spend, settings::AiListenerSettings};
 use weir_base::{
     limits,
     permit::{Budget, ByteLease, LocalBudget},
 };
-use weir_config::{Change, Diagnostics, Snapshot, TelemetrySettings, diff, surroundings::Running};
+use weir_config::{Change, Diagnostics, ListenerProtocol, Snapshot, TelemetrySettings, diff, surroundings::Running};
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, mailbox::Inbox, net};
 use weir_listener::{Admission, ConnectionTable, CoreShare, Orders, Post, StageSample};
 use weir_postgres::UpgradeRelay;
@@ -141,8 +141,17 @@ fn budgets(snapshot: &Snapshot, inheritance: &Inheritance, workers: usize) -> io
     let spend = Spend::unopened(snapshot.protocols.ai.clone(), workers);
     if inheritance.predecessor.is_none() {
         spend.take().map_err(io::Error::other)?;
+        spend.claim_first(ai_listeners(snapshot));
     }
     Ok(Arc::new(spend))
+}
+
+/// The AI listeners of a configuration, with their names.
+fn ai_listeners(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &AiListenerSettings)> {
+    snapshot.listeners.iter().filter_map(|listener| match &listener.protocol {
+        ListenerProtocol::Ai(own) => Some((&*listener.settings.name, &**own)),
+        _ => None,
+    })
 }
 
 /// A mailbox for each worker, and its other end.

@@ -20,7 +20,7 @@ use weir_postgres::UpgradeRelay;
 use weir_telemetry::{Registry, catalog};
 
 use super::{
-    Gateway, Phase, Sockets,
+    Gateway, Phase, Sockets, ai_listeners,
     departures::{DepartureQueue, Departures},
     listening::ListenerSockets,
     lock,
@@ -316,7 +316,9 @@ impl Gateway {
     /// # Errors
     /// In words.
     pub fn take_budgets(&self) -> Result<(), String> {
-        self.spend.take().map_err(|error| error.to_string())
+        self.spend.take().map_err(|error| error.to_string())?;
+        self.spend.claim_first(ai_listeners(&self.snapshot()));
+        Ok(())
     }
 
     /// The directory of the budgets, for the process before.

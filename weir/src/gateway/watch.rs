@@ -78,6 +78,9 @@ pub fn run(gateway: &Gateway) {
         if let Some(is_failing) = gateway.spend.is_failing() {
             shared.gauge(&catalog::AI_JOURNAL_FAILING, &[]).set(is_failing.into());
         }
+        if let Some(store) = gateway.spend.store() {
+            show_store(store.status(), &shared);
+        }
         if let Some(cache) = gateway.spend.cache() {
             is_caching |= cache.bytes() > 0;
             if is_caching {
@@ -102,6 +105,26 @@ fn show_cache(cache: &weir_ai::ResponseCache, shared: &SharedMetrics) {
     for (reason, count) in [("capacity", evictions.capacity), ("expired", evictions.expired)] {
         shared.counter(&catalog::AI_CACHE_EVICTIONS, &[reason]).advance_to(count);
     }
+}
+
+/// The store of shared budgets.
+fn show_store(status: &weir_ai::store::StoreStatus, shared: &SharedMetrics) {
+    shared.gauge(&catalog::AI_STORE_IN_CONTACT, &[]).set(status.is_in_contact().into());
+    shared.gauge(&catalog::AI_STORE_CONTACT_AGE, &[]).set(Time::now().since(status.contact()).as_secs() as i64);
+    let tally = status.tally();
+    let claims = [
+        ("granted", tally.granted),
+        ("refused", tally.refused),
+        ("given_back", tally.given_back),
+        ("expired", tally.expired),
+    ];
+    for (outcome, count) in claims {
+        shared.counter(&catalog::AI_STORE_CLAIMS, &[outcome]).advance_to(count);
+    }
+    for (reason, count) in status.failures() {
+        shared.counter(&catalog::AI_STORE_FAILURES, &[reason]).advance_to(count);
+    }
+    shared.counter(&catalog::AI_STORE_EPOCHS, &[]).advance_to(status.epochs());
 }
 
 /// The memory that only the start needed.

@@ -105,18 +105,18 @@ fn state(key: &AiKeyStatus) -> &'static str {
     }
 }
 
-/// `120 (+30 reserved) of 1000`.
+/// `120 (+30 reserved, +500 elsewhere) of 1000`.
 fn budget(budget: &AiBudgetUse, is_money: bool) -> String {
     let amount = |amount: u64| match is_money {
         true => format!("{}.{:06}", amount / 1_000_000, amount % 1_000_000),
         false => amount.to_string(),
     };
-    let reserved = match budget.reserved {
-        0 => String::new(),
-        reserved => format!(" (+{} reserved)", amount(reserved)),
-    };
+    let more = [(Some(budget.reserved), "reserved"), (budget.used_elsewhere, "elsewhere")];
+    let more = more.into_iter().filter_map(|(more, what)| Some((more.filter(|more| *more > 0)?, what)));
+    let more: Vec<String> = more.map(|(more, what)| format!("+{} {what}", amount(more))).collect();
+    let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };
     let limit = budget.limit.map(|limit| format!(" of {}", amount(limit))).unwrap_or_default();
-    format!("{}{reserved}{limit}", amount(budget.used))
+    format!("{}{more}{limit}", amount(budget.used))
 }
 
 #[cfg(test)]
@@ -137,8 +137,9 @@ mod tests {
             shadowed_by: Vec::new(),
             policy: AiKeyPolicy { models: Some(vec!["a".to_owned(), "b*".to_owned()]), ..AiKeyPolicy::default() },
             usage: AiKeyUsage {
-                day_tokens: AiBudgetUse { used: 120, reserved: 30, limit: Some(1_000) },
-                day_money_micro: AiBudgetUse { used: 1_500_000, reserved: 0, limit: None },
+                day_tokens: AiBudgetUse { used: 120, reserved: 30, limit: Some(1_000), ..AiBudgetUse::default() },
+                day_money_micro: AiBudgetUse { used: 1_500_000, ..AiBudgetUse::default() },
+                month_tokens: AiBudgetUse { used: 7, used_elsewhere: Some(50), ..AiBudgetUse::default() },
                 ..AiKeyUsage::default()
             },
         }
@@ -154,7 +155,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         let words: Vec<&str> = lines[1].split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
-        assert_eq!(words, ["a", "active", "api", "*", "-", "120 (+30 reserved) of 1000", "0", "a,b*"]);
+        assert_eq!(words, ["a", "active", "api", "*", "-", "120 (+30 reserved) of 1000", "7 (+50 elsewhere)", "a,b*"]);
         assert!(lines[2].starts_with("longer-name  disabled  api   ai"), "{text}");
         let without = table(&AiKeyList { keys: Vec::new(), can_issue: false, next_after: None });
         assert!(without.contains("[ai] with state"), "{without}");

@@ -193,6 +193,10 @@ pub struct AiBudgetUse {
     pub reserved: u64,
     /// The budget; absent: there is none.
     pub limit: Option<u64>,
+    /// Used and reserved at the other gateways that share the budget, when the store last answered; absent: it is not shared.
+    pub used_elsewhere: Option<u64>,
+    /// So much of the window this gateway may use, by its claim; absent: the budget is not shared.
+    pub claimed: Option<u64>,
 }
 
 /// The use of a rate.

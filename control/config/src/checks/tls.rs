@@ -84,7 +84,7 @@ pub(super) fn server(
 }
 
 /// TLS towards an upstream.
-pub(super) fn client(
+pub(crate) fn client(
     section: &UpstreamTlsSection,
     endpoints: &[At<Endpoint>],
     path: &str,

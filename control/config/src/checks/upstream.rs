@@ -27,7 +27,7 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
         unfit::upstream(section, protocol, path, reader);
     }
     if let Some(endpoints) = &section.endpoints {
-        check_endpoints(endpoints, path, reader);
+        self::endpoints(endpoints, SHARDS_MAX, "split the upstream", path, reader);
     }
     let endpoints = section.endpoints.as_ref().map_or(&[][..], |endpoints| &endpoints.value);
     let settings = settings(section, endpoints, path, reader);
@@ -104,8 +104,9 @@ fn warn_unused(file: &FileSection, section: &UpstreamSection, path: &str, reader
     }
 }
 
-fn check_endpoints(endpoints: &At<Vec<At<Endpoint>>>, path: &str, reader: &mut Reader<'_>) {
-    let list = &endpoints.value;
+/// A list of endpoints that is empty, repeats itself or is longer than `max`. `split`: the remedy.
+pub(crate) fn endpoints(list: &At<Vec<At<Endpoint>>>, max: usize, split: &str, path: &str, reader: &mut Reader<'_>) {
+    let (endpoints, list) = (list, &list.value);
     if list.is_empty() {
         error_at(endpoints, path, "endpoints", "is empty", "name the server, for example \"127.0.0.1:6379\"", reader);
     }
@@ -115,9 +116,9 @@ fn check_endpoints(endpoints: &At<Vec<At<Endpoint>>>, path: &str, reader: &mut R
             error_at(endpoint, path, "endpoints", &what, "remove one of them", reader);
         }
     }
-    if list.len() > SHARDS_MAX {
-        let what = format!("has {} entries, more than {SHARDS_MAX}", list.len());
-        error_at(&list[SHARDS_MAX], path, "endpoints", &what, "split the upstream", reader);
+    if list.len() > max {
+        let what = format!("has {} entries, more than {max}", list.len());
+        error_at(&list[max], path, "endpoints", &what, split, reader);
     }
 }
 

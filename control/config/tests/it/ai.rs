@@ -252,3 +252,44 @@ fn models_of_a_key_that_the_listener_has_are_good_and_so_are_any_without_models(
     let found = findings("127.0.0.1:8000", &key("[\"anything\"]"), "");
     assert!(found.is_empty(), "{found}");
 }
+
+/// The findings about a file with two AI listeners, whose key `k` has these lines, behind these tables.
+fn findings_of_store(tables: &str, keys: [&str; 2]) -> Diagnostics {
+    let listener = |number: usize, lines: &str| {
+        format!(
+            "[[listener]]\nname = \"ai{number}\"\nprotocol = \"ai\"\nbind = \"127.0.0.1:800{number}\"\nupstream = \"u\"\n\
+             [listener.ai]\nkeys = \"required\"\n[[listener.ai.key]]\nname = \"k\"\nsha256 = \"{HASH}\"\n{lines}\n"
+        )
+    };
+    let upstream = "[[upstream]]\nname = \"u\"\nendpoints = [\"127.0.0.1:9001\"]\n";
+    let file = format!("{tables}\n{}{}{upstream}", listener(1, keys[0]), listener(2, keys[1]));
+    match check(&file, "weir.toml", Path::new(""), &Memory::furnished()) {
+        Ok(snapshot) => snapshot.warnings,
+        Err(found) => found,
+    }
+}
+
+#[test]
+fn mistakes_of_a_store_of_budgets_are_named() {
+    const STATE: &str = "[ai]\nstate = \"/var/lib/weir/ai\"\n";
+    let store = |lines: &str| format!("{STATE}[ai.store]\nendpoints = [\"127.0.0.1:6379\"]\n{lines}");
+    let same = ["day_tokens = 5"; 2];
+    let good = findings_of_store(&store("on_failure = \"local\"\nclaim_ttl = \"1h\"\n"), same);
+    assert!(good.is_empty(), "{good}");
+    let cases = [
+        ("[ai.store]\nendpoints = [\"127.0.0.1:6379\"]\n".to_owned(), same, "needs `ai.state`"),
+        (format!("{STATE}[ai.store]\n"), same, "endpoints"),
+        (format!("{STATE}[ai.store]\nendpoints = []\n"), same, "is empty"),
+        (format!("{STATE}[ai.store]\nendpoints = [\"a:1\", \"a:1\"]\n"), same, "names a:1 twice"),
+        (store("user = \"weir\"\n"), same, "has no effect without a password"),
+        (store("password = \"plain\"\n"), same, "plain text"),
+        (store("claim_ttl = \"1s\"\n"), same, "claim_ttl"),
+        (store("on_failure = \"hope\"\n"), same, "claimed"),
+        (store("timeout = \"1s\"\n"), same, "timeout"),
+        (store(""), ["day_tokens = 5", "day_tokens = 6"], "different budgets"),
+    ];
+    for (tables, keys, words) in cases {
+        let found = findings_of_store(&tables, keys).to_string();
+        assert!(found.contains(words) && found.contains("weir.toml:"), "{tables}: {found}");
+    }
+}

@@ -9,6 +9,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use weir_base::Budget;
 
 use super::{
+    allowance::{Allowance, Claim, Draw, Measure, Room, Supply},
     ledger::Share,
     stance::{Limit, Stance},
     window::{Day, Month},
@@ -149,9 +150,6 @@ impl Totals {
     }
 }
 
-/// A limit, the amount that it is about in totals, the amount of a request, and the name of the limit.
-type LimitRow = (Option<u64>, fn(&Totals) -> u64, u64, Exhausted);
-
 /// An account at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
@@ -163,6 +161,10 @@ pub struct Position {
     pub reserved_in_month: Amount,
     /// The share of this process while another one has the account too.
     pub(super) stance: Stance,
+    /// The latest budgets, for the thread that claims.
+    pub(super) budgets: Budgets,
+    /// The claims of this process, if several gateways have the budgets.
+    pub(super) allowance: Allowance,
 }
 
 impl Position {
@@ -176,6 +178,22 @@ impl Position {
             self.reserved_in_month = Amount::ZERO;
         }
         self.stance.begin(day);
+        let step = |from: u32, to: u32| (from != to).then_some(to == from.saturating_add(1));
+        let (of_day, of_month) = (
+            step(before.day.number(), self.settled.day.number()),
+            step(before.month.number(), self.settled.month.number()),
+        );
+        self.allowance.begin(of_day, of_month);
+    }
+
+    /// No other process has a part of the account.
+    pub(crate) fn is_sole(&self) -> bool {
+        self.stance == Stance::Sole
+    }
+
+    /// The claim of a measure.
+    pub fn claim(&self, measure: Measure) -> &Claim {
+        &self.allowance.claims[measure as usize]
     }
 
     /// Settled and reserved.
@@ -188,22 +206,67 @@ impl Position {
     }
 
     /// The first budget that has less left than `amount`.
-    pub(super) fn lacks(&self, budgets: &Budgets, amount: Amount) -> Option<Exhausted> {
+    pub(super) fn lacks(&self, budgets: &Budgets, amount: Amount, supply: Supply) -> Option<Exhausted> {
         let used = self.used();
-        let rows: [LimitRow; 4] = [
-            (budgets.day_tokens, |totals| totals.in_day.tokens, amount.tokens, Exhausted::DayTokens),
-            (budgets.day_money, |totals| totals.in_day.money, amount.money, Exhausted::DayMoney),
-            (budgets.month_tokens, |totals| totals.in_month.tokens, amount.tokens, Exhausted::MonthTokens),
-            (budgets.month_money, |totals| totals.in_month.money, amount.money, Exhausted::MonthMoney),
-        ];
-        let limits = rows.into_iter().filter_map(|(limit, of, more, exhausted)| {
-            limit.map(|limit| (Limit { limit, used: of(&used), more, of }, exhausted))
+        let limits = Measure::ALL.into_iter().filter_map(|measure| {
+            let (of, more) = (measure.of(), amount.of(measure));
+            measure.limit(budgets).map(|limit| (Limit { limit, used: of(&used), more, of }, measure))
         });
         // An account at its limit admits nothing, even what costs nothing by estimate.
         let is_lacking = |one: &Limit| one.used >= one.limit || one.limit - one.used < one.more;
-        let lacking = limits.clone().find(|(limit, _)| is_lacking(limit)).map(|(_, exhausted)| exhausted);
-        lacking
-            .or_else(|| limits.into_iter().any(|(limit, _)| !self.stance.has_room(limit)).then_some(Exhausted::Lease))
+        if let Some((_, measure)) = limits.clone().find(|(limit, _)| is_lacking(limit)) {
+            return Some(measure.exhausted());
+        }
+        let room =
+            |limit: &Limit, measure| self.claim(measure).room(Draw { supply, used: limit.used, more: limit.more });
+        let rooms = limits.clone().map(|(limit, measure)| (room(&limit, measure), measure));
+        if let Some((_, measure)) = rooms.clone().find(|(room, _)| *room == Room::Never) {
+            return Some(measure.exhausted());
+        }
+        if rooms.into_iter().any(|(room, _)| room == Room::Later) {
+            return Some(Exhausted::Store);
+        }
+        let mut claimed = limits.map(|(limit, measure)| match supply {
+            Supply::Own => limit,
+            _ => Limit { limit: limit.limit.min(self.claim(measure).allowed), ..limit },
+        });
+        claimed.any(|limit| !self.stance.has_room(limit)).then_some(Exhausted::Lease)
+    }
+
+    /// Notes the claims that had no room for a request, unless the budget itself has none.
+    pub(super) fn note_denied(&mut self, budgets: &Budgets, amount: Amount, supply: Supply) {
+        let used = self.used();
+        for measure in Measure::ALL {
+            let draw = Draw { supply, used: measure.of()(&used), more: amount.of(measure) };
+            let fits = measure.limit(budgets).is_some_and(|limit| draw.used < limit && limit - draw.used >= draw.more);
+            if fits && self.claim(measure).room(draw) != Room::Enough {
+                self.allowance.note_denied(measure, draw.more);
+            }
+        }
+    }
+
+    /// Notes a request that was granted. Whether a claim has little left.
+    pub(super) fn note_granted(&mut self, budgets: &Budgets, amount: Amount) -> bool {
+        let used = self.used();
+        let mut is_low = false;
+        for measure in Measure::ALL {
+            if measure.limit(budgets).is_some() {
+                let claim = &mut self.allowance.claims[measure as usize];
+                claim.largest = claim.largest.max(amount.of(measure));
+                is_low |= claim.allowed.saturating_sub(measure.of()(&used)) < claim.low;
+            }
+        }
+        is_low
+    }
+
+    /// Used of a measure: settled and reserved.
+    pub fn used_of(&self, measure: Measure) -> u64 {
+        measure.of()(&self.used())
+    }
+
+    /// The number of the window of a measure.
+    pub fn window_of(&self, measure: Measure) -> u32 {
+        if measure.is_daily() { self.settled.day.number() } else { self.settled.month.number() }
     }
 
     pub(super) fn reserve(&mut self, amount: Amount) {
@@ -281,6 +344,50 @@ impl Account {
     /// The used and reserved amounts at this moment.
     pub fn position(&self) -> Position {
         *self.lock()
+    }
+
+    /// Sets the budgets that are claimed for. Whether they are others than before, and limited.
+    pub(crate) fn set_budgets(&self, budgets: Budgets) -> bool {
+        let mut position = self.lock();
+        let is_new = position.budgets != budgets;
+        position.budgets = budgets;
+        is_new && budgets.is_limited()
+    }
+
+    /// A look of the thread that claims: the position in the windows of a day, and its budgets. Requests from now on may call again.
+    pub(crate) fn look(&self, today: Day) -> (Position, Budgets) {
+        let mut position = self.lock();
+        let day = today.max(position.settled.day);
+        position.begin(day);
+        let found = *position;
+        position.allowance.is_called = false;
+        position.allowance.claims.iter_mut().for_each(|claim| claim.denied = 0);
+        (found, found.budgets)
+    }
+
+    /// Changes the claim of a measure, if its window is this one. Returns the claim, and what is used. `None`: the window is over.
+    pub(crate) fn change_claim(
+        &self,
+        measure: Measure,
+        window: u32,
+        change: impl FnOnce(&mut Claim, u64),
+    ) -> Option<(Claim, u64)> {
+        let mut position = self.lock();
+        let used = position.used_of(measure);
+        if position.window_of(measure) != window {
+            return None;
+        }
+        let claim = &mut position.allowance.claims[measure as usize];
+        change(claim, used);
+        Some((*claim, used))
+    }
+
+    /// Sets the claim of the window that follows this one.
+    pub(crate) fn set_next_claim(&self, measure: Measure, window: u32, allowed: u64) {
+        let mut position = self.lock();
+        if position.window_of(measure).saturating_add(1) == window {
+            position.allowance.claims[measure as usize].next = allowed;
+        }
     }
 
     /// Held for a few additions, never over a system call.

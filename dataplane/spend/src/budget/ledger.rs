@@ -3,13 +3,15 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU8, AtomicU32, Ordering},
     },
+    thread::Thread,
 };
 
 use super::{
     account::{Account, AccountId, AccountKind, Budgets, Totals},
+    allowance::Supply,
     window::Day,
 };
 use crate::{amount::Amount, denial::Exhausted};
@@ -47,6 +49,18 @@ struct Shared {
     /// Read by the control thread when it makes a snapshot of keys; a worker has the accounts in hand.
     accounts: Mutex<Accounts>,
     latest_day: AtomicU32,
+    /// A [`Supply`].
+    supply: AtomicU8,
+    calls: Calls,
+}
+
+/// Accounts that need more of a shared budget, for the thread that claims.
+#[derive(Debug, Default)]
+struct Calls {
+    /// Each account once, until that thread looks at it. Held to add one, or to take all.
+    accounts: Mutex<Vec<Arc<Account>>>,
+    /// `None`: no thread claims.
+    thread: OnceLock<Thread>,
 }
 
 /// An account of a request, with the budgets of its policy.
@@ -94,7 +108,8 @@ impl Ledger {
     pub fn new(totals: impl IntoIterator<Item = (AccountId, Totals)>, latest_day: Day) -> Self {
         let by_id = totals.into_iter().map(|(id, totals)| (id, Arc::new(Account::new(id, totals)))).collect();
         let accounts = Accounts { by_id, share: Share::Sole };
-        let shared = Shared { accounts: Mutex::new(accounts), latest_day: AtomicU32::new(latest_day.number()) };
+        let latest_day = AtomicU32::new(latest_day.number());
+        let shared = Shared { accounts: Mutex::new(accounts), latest_day, ..Shared::default() };
         Self(Arc::new(shared))
     }
 
@@ -142,6 +157,48 @@ impl Ledger {
         position.settled.merge(charges);
     }
 
+    /// The account with this identity, with the budgets that are claimed for it if a store has them. For the control thread.
+    pub fn budgeted_account(&self, id: AccountId, budgets: &Budgets) -> Arc<Account> {
+        let account = self.account(id);
+        if account.set_budgets(*budgets) {
+            self.call(&account);
+        }
+        account
+    }
+
+    /// The accounts of the process have claims of a shared store from now on. `thread` is woken when one needs more.
+    pub fn share_with(&self, thread: Thread) {
+        let _ = self.0.calls.thread.set(thread);
+        self.set_supply(Supply::ClaimsOutOfContact);
+    }
+
+    /// Sets where the right to spend comes from.
+    pub fn set_supply(&self, supply: Supply) {
+        self.0.supply.store(supply.number(), Ordering::Relaxed);
+    }
+
+    /// Where the right to spend comes from.
+    pub fn supply(&self) -> Supply {
+        Supply::of(self.0.supply.load(Ordering::Relaxed))
+    }
+
+    /// The accounts that need more, each once. They may call again when they were looked at.
+    pub fn take_calls(&self) -> Vec<Arc<Account>> {
+        std::mem::take(&mut *self.0.calls.accounts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Wakes the thread that claims. The caller sees to it that an account calls once.
+    fn call(&self, account: &Arc<Account>) {
+        let Some(thread) = self.0.calls.thread.get() else { return };
+        let mut accounts = self.0.calls.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        accounts.push(Arc::clone(account));
+        let is_first = accounts.len() == 1;
+        drop(accounts);
+        if is_first {
+            thread.unpark();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Accounts> {
         self.0.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,19 +223,33 @@ impl Ledger {
             day = day.max(locked.settled.day);
             *position = Some(locked);
         }
-        let mut observed = None;
+        let (supply, mut observed) = (self.supply(), None);
         for (position, level) in positions.iter_mut().flatten().zip(levels) {
             position.begin(day);
-            match position.lacks(level.budgets, amount) {
+            let lacking = position.lacks(level.budgets, amount, supply);
+            if lacking.is_some() && supply != Supply::Own {
+                position.note_denied(level.budgets, amount, supply);
+                // A budget that is used up everywhere waits for the next look of that thread.
+                if lacking == Some(Exhausted::Store) && !std::mem::replace(&mut position.allowance.is_called, true) {
+                    self.call(level.account);
+                }
+            }
+            match lacking {
                 Some(exhausted) if !level.observes => return Err(exhausted),
-                // It says nothing about what was used.
-                Some(Exhausted::Lease) => {}
+                // They say nothing about what was used.
+                Some(Exhausted::Lease | Exhausted::Store) => {}
                 lacking => observed = observed.or(lacking),
             }
         }
         let mut accounts = [None, None, None];
         for ((position, level), account) in positions.iter_mut().flatten().zip(levels).zip(&mut accounts) {
             position.reserve(amount);
+            if supply != Supply::Own
+                && position.note_granted(level.budgets, amount)
+                && !std::mem::replace(&mut position.allowance.is_called, true)
+            {
+                self.call(level.account);
+            }
             *account = Some(Arc::clone(level.account));
         }
         Ok(Reserved { grant: Grant { accounts, day, amount }, observed })

@@ -17,13 +17,17 @@
 //! gives no second budget. A clock that stepped far ahead keeps the window until that day comes; see
 //! [`Ledger::latest_day`] and `journal::JournalSettings::trusts_clock`.
 //!
+//! **Several gateways** share budgets through a store: `allowance` is the part of this process, see [`crate::shared`].
+//!
 //! **Two processes** have the accounts for a moment at an upgrade: `stance` says which of them may grant how much.
 
 mod account;
+mod allowance;
 mod ledger;
 mod stance;
 mod window;
 
 pub use account::{Account, AccountId, AccountKind, Budgets, Position, Totals};
+pub use allowance::{Claim, Measure, Supply};
 pub use ledger::{Grant, LEVELS_MAX, Ledger, Level, Reserved, Share};
 pub use window::{Day, Month};

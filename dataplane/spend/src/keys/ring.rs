@@ -154,8 +154,8 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// A ring of these keys, with the accounts of `ledger`. Nothing of the ledger changes but that it has an account for each name,
-    /// so a configuration that is refused later has no effect.
+    /// A ring of these keys, with the accounts of `ledger`. Nothing of the ledger changes but that it has an account for each name, whose
+    /// budgets are claimed if a store has them, so a configuration that is refused later has no effect on a request.
     ///
     /// # Errors
     /// A name or secret twice, a team that is not there, or one of the bounds of this module.
@@ -252,7 +252,8 @@ fn resolve(
 }
 
 fn level(ledger: &Ledger, kind: AccountKind, name: &str, policy: &Arc<Policy>) -> KeyLevel {
-    KeyLevel { kind, policy: Arc::clone(policy), account: ledger.account(AccountId::new(kind, name)) }
+    let account = ledger.budgeted_account(AccountId::new(kind, name), &policy.budgets);
+    KeyLevel { kind, policy: Arc::clone(policy), account }
 }
 
 fn check_name(name: &str) -> Result<(), KeyError> {

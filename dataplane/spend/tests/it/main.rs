@@ -7,4 +7,5 @@ mod meter;
 mod model;
 mod rates;
 mod recovery;
+mod shared;
 mod support;

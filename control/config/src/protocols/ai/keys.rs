@@ -3,13 +3,14 @@
 use weir_ai::settings::{self as ai, Abilities, Balance, KeyMode, ProviderDialect, TARGETS_MAX};
 use weir_base::{ByteSize, Net};
 use weir_spend::policy::Mode;
+use weir_spend::shared::{CLAIM_TTL, OnStoreFailure};
 
 use crate::document::At;
 use crate::numbers::Period;
 use crate::secret::SecretRef;
 use crate::section::section;
-use crate::sections::{COUNT_MAX, DEADLINE_MIN};
-use crate::texts::{Choice, LongWord, Money, Name, UtcTime, Word};
+use crate::sections::{COUNT_MAX, DEADLINE_MIN, UpstreamTlsSection};
+use crate::texts::{Choice, Endpoint, LongWord, Money, Name, UtcTime, Word};
 
 /// Longest deadline.
 const DEADLINE_MAX: Period = Period::secs(86_400);
@@ -62,6 +63,31 @@ section! {
         /// Requests that the process remembers for `/api/v1/ai/requests`, with what the usage log says of them; at most 1 KiB each on
         /// average. 0: none.
         default recent_requests: u32 = ai::RECENT_REQUESTS as u32 => 0..=ai::RECENT_REQUESTS_MAX as u32;
+        /// A Redis server in which several gateways share the budgets of their keys. Absent: the budgets are those of this gateway.
+        optional_table store: AiStoreSection;
+    }
+}
+
+section! {
+    /// A Redis server (5 or later, or Valkey; no Redis Cluster) in which several gateways share the budgets of keys of the same name. It needs
+    /// `ai.state`, where each gateway has its journal and its name in the store. Rates and `concurrent_max` stay those of each gateway.
+    pub(crate) struct AiStoreSection {
+        /// `host:port` or `unix:/path`: one server, and replicas that may take its place. The first one that takes writes is used.
+        required endpoints: Vec<At<Endpoint>>;
+        /// User to log in as. Absent: `default`.
+        optional user: Word;
+        /// Its password. Absent: no login.
+        optional password: SecretRef;
+        /// All keys in the store begin with it. The same in all gateways that share their budgets.
+        default prefix: Word = Word(ai::STORE_PREFIX.to_owned());
+        /// Treatment of keys with a budget while the store does not answer: `claimed` spends what the gateway has claimed, and then refuses
+        /// (503); `refuse` refuses after 2 s; `local` counts alone after 2 s, so that each gateway may use the whole budget.
+        default on_failure: OnStoreFailure = OnStoreFailure::Claimed;
+        /// From the last call of a gateway to the end of its claims: then others may use what it had not used. The gateway stops
+        /// at three quarters of it. The same in all gateways.
+        default claim_ttl: Period = Period(CLAIM_TTL) => Period::secs(30)..=Period::secs(31 * 86_400);
+        /// TLS towards the store. Absent: clear text.
+        optional_table tls: UpstreamTlsSection;
     }
 }
 
@@ -285,6 +311,11 @@ impl Choice for KeyMode {
 impl Choice for Balance {
     const WORDS: &'static [(&'static str, Self)] =
         &[("weight", Self::Weight), ("latency", Self::Latency), ("price", Self::Price)];
+}
+
+impl Choice for OnStoreFailure {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("claimed", Self::Claimed), ("refuse", Self::Refuse), ("local", Self::Local)];
 }
 
 impl Choice for Mode {

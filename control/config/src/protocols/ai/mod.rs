@@ -9,6 +9,7 @@
 //! | `models` | models and their targets |
 //! | `prices` | prices of tokens |
 //! | `provider` | the provider behind an upstream |
+//! | `store` | the store of budgets that several gateways share |
 
 mod agents;
 mod cache;
@@ -17,6 +18,7 @@ mod keys;
 mod models;
 mod prices;
 mod provider;
+mod store;
 
 use std::path::PathBuf;
 
@@ -132,7 +134,10 @@ impl Protocol for Ai {
         if is_idle && section.recent_requests.is_given {
             warn_at(&section.recent_requests, "ai", "recent_requests", what, help, reader);
         }
-        let Some(state) = &section.state else { return ProcessSettings { state: None, cache, recent_requests } };
+        let store = store::settings(section, listeners, reader);
+        let Some(state) = &section.state else {
+            return ProcessSettings { state: None, cache, recent_requests, store: None };
+        };
         if !state.value.0.starts_with('/') {
             error_at(
                 state,
@@ -146,7 +151,7 @@ impl Protocol for Ai {
         if is_idle {
             warn_at(state, "ai", "state", what, help, reader);
         }
-        ProcessSettings { state: Some(PathBuf::from(&state.value.0)), cache, recent_requests }
+        ProcessSettings { state: Some(PathBuf::from(&state.value.0)), cache, recent_requests, store }
     }
 }
 

@@ -115,7 +115,7 @@ fn warn_clear_text(of: &UpstreamContext<'_>, path: &str, reader: &mut Reader<'_>
 
 /// Whether an endpoint may be outside of this machine and of a private network. A name without a dot is one of a local network, and so are
 /// those that no public registry gives out.
-fn is_far(endpoint: &Address) -> bool {
+pub(super) fn is_far(endpoint: &Address) -> bool {
     const LOCAL: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
     match endpoint {
         Address::Unix(_) => false,

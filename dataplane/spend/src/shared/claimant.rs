@@ -1,0 +1,302 @@
+//! A gateway in front of the store: what it claims and gives back, and when. Pure: the accounts are in memory, time is an argument,
+//! and the caller carries requests to the store.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use weir_base::Time;
+
+use super::{
+    AHEAD, AMOUNT_MAX, CONTACT_MAX, ClaimAnswer, ClaimRequest, ClaimSettings, Hunger, Item, LOOK_INTERVAL,
+    OnStoreFailure,
+};
+use crate::budget::{Account, Budgets, Day, Ledger, Measure, Position, Supply};
+
+/// What the store knows of an item.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    used: u64,
+    allowed: u64,
+    /// When that was sent.
+    at: Time,
+}
+
+/// Counts since the start of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Claims that were granted.
+    pub granted: u64,
+    /// Claims of which the store had nothing to grant.
+    pub refused: u64,
+    /// Claims that were lowered for another gateway.
+    pub given_back: u64,
+    /// Claims that were given up, since the store did not answer.
+    pub expired: u64,
+}
+
+/// The claims of a process.
+#[derive(Debug)]
+pub struct Claimant {
+    ledger: Ledger,
+    settings: ClaimSettings,
+    known: HashMap<Item, Known>,
+    /// The sizes of requests that other gateways have no room for.
+    hungry: HashMap<Item, u64>,
+    /// The last answer; before the first one, the start.
+    contact: Time,
+    looked: Option<Time>,
+    /// All accounts are claimed for since the store has answered.
+    is_settled: bool,
+    tally: Tally,
+}
+
+impl Claimant {
+    /// The claims for the accounts of `ledger`, from `now` on.
+    pub fn new(ledger: Ledger, settings: ClaimSettings, now: Time) -> Self {
+        Self {
+            ledger,
+            settings,
+            known: HashMap::new(),
+            hungry: HashMap::new(),
+            contact: now,
+            looked: None,
+            is_settled: false,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Counts since the start of the process.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Something was used in a window that is not over, or claimed.
+    pub fn has_used(&self) -> bool {
+        self.ledger.accounts().iter().any(|account| {
+            let position = account.position();
+            Measure::ALL.into_iter().any(|measure| position.used_of(measure) > 0 || position.claim(measure).allowed > 0)
+        })
+    }
+
+    /// The store has begun an epoch since the last call: it may know nothing of this gateway, which puts everything back.
+    pub fn on_new_epoch(&mut self) {
+        self.known.clear();
+        self.hungry.clear();
+        (self.looked, self.is_settled) = (None, false);
+    }
+
+    /// The next requests, for the store as a whole or in parts. It looks at all accounts every [`LOOK_INTERVAL`], and before at those that
+    /// have called.
+    pub fn requests(&mut self, now: Time, unix_seconds: u64) -> Vec<ClaimRequest> {
+        let today = Day::of(unix_seconds).max(self.ledger.latest_day());
+        let called = self.ledger.take_calls();
+        let is_due = self.looked.is_none_or(|at| now.since(at) >= LOOK_INTERVAL);
+        let accounts = match is_due {
+            true => self.ledger.accounts(),
+            // Others see their hunger with the next look at all.
+            false => called,
+        };
+        let mut requests = Vec::new();
+        for account in accounts {
+            let (position, budgets) = account.look(today);
+            self.look(&account, (&position, &budgets), Moment { now, unix_seconds, is_due }, &mut requests);
+        }
+        if is_due {
+            self.looked = Some(now);
+            self.hungry.clear();
+            let month = today.month().number();
+            let is_over = |item: &Item| item.window < if item.measure.is_daily() { today.number() } else { month };
+            self.known.retain(|item, _| !is_over(item));
+        }
+        requests
+    }
+
+    fn look(
+        &mut self,
+        account: &Arc<Account>,
+        (position, budgets): (&Position, &Budgets),
+        moment: Moment,
+        requests: &mut Vec<ClaimRequest>,
+    ) {
+        for measure in Measure::ALL {
+            let Some(limit) = measure.limit(budgets) else { continue };
+            let window = position.window_of(measure);
+            let item = Item { account: account.id(), measure, window };
+            let seconds_left = seconds_left(position, measure, moment.unix_seconds);
+            let base = ClaimRequest {
+                item,
+                limit: limit.min(AMOUNT_MAX),
+                used: 0,
+                held: None,
+                need: 0,
+                comfort: position.claim(measure).largest.min(AMOUNT_MAX),
+                is_wanting: true,
+                seconds_left,
+            };
+            requests.extend(self.request(account, position, base, moment));
+            let next = Item { window: window.saturating_add(1), ..item };
+            if moment.is_due && seconds_left <= AHEAD.as_secs() && !self.known.contains_key(&next) {
+                // A day more than the window has.
+                requests.push(ClaimRequest { item: next, seconds_left: seconds_left + 32 * 86_400, ..base });
+            }
+        }
+    }
+
+    /// The request about an item in the present window, if there is something to say.
+    fn request(
+        &mut self,
+        account: &Account,
+        position: &Position,
+        base: ClaimRequest,
+        Moment { now, is_due, .. }: Moment,
+    ) -> Option<ClaimRequest> {
+        let (item, measure) = (base.item, base.item.measure);
+        let (mut claim, mut used) = (*position.claim(measure), position.used_of(measure));
+        let known = self.known.get(&item).copied();
+        let age = known.map_or(Duration::ZERO, |known| now.since(known.at));
+        let idle = claim.allowed.saturating_sub(used);
+        let hunger = self.hungry.get(&item).copied().filter(|_| idle > 0 && position.is_sole());
+        let is_over = known.is_some() && age >= self.settings.claim_ttl / 4 * 3;
+        if is_over || hunger.is_some() {
+            let half = if hunger.is_some_and(|need| idle / 2 >= need) { idle / 2 } else { 0 };
+            let keep = if is_over { 0 } else { half };
+            let lowered = account.change_claim(measure, item.window, |claim, used| {
+                claim.allowed = claim.allowed.min(used.saturating_add(keep));
+                claim.low = keep / 2;
+            });
+            (claim, used) = lowered?;
+            self.tally.given_back += u64::from(!is_over);
+            self.tally.expired += u64::from(is_over && idle > 0);
+        }
+        if is_due {
+            // Large requests of long ago are no reason for large claims.
+            let _ = account.change_claim(measure, item.window, |claim, _| claim.largest -= claim.largest / 16);
+        }
+        let is_low = claim.allowed.saturating_sub(used) < claim.low && claim.elsewhere != Some(0);
+        let is_wanting = position.claim(measure).denied > 0 || is_low || !claim.is_known;
+        let is_news = known.is_none_or(|known| {
+            let is_changed = known.used != used && age >= LOOK_INTERVAL;
+            is_changed || known.allowed != claim.allowed || age >= self.settings.claim_ttl / 3
+        });
+        let held = claim.is_known.then_some(claim.allowed.min(AMOUNT_MAX));
+        let (used, need) = (used.min(AMOUNT_MAX), position.claim(measure).denied.min(AMOUNT_MAX));
+        let request = ClaimRequest { used, held, need, is_wanting, ..base };
+        (is_wanting || is_news).then_some(request)
+    }
+
+    /// The store has answered requests that were sent at `sent`.
+    pub fn on_answers(&mut self, requests: &[ClaimRequest], answers: &[ClaimAnswer], sent: Time) {
+        self.contact = self.contact.max(sent);
+        for (request, answer) in requests.iter().zip(answers) {
+            let ClaimRequest { item, held, is_wanting, .. } = *request;
+            let account = self.ledger.account(item.account);
+            let is_present = account.change_claim(item.measure, item.window, |claim, used| {
+                claim.allowed = answer.allowed;
+                claim.elsewhere = Some(answer.rest.saturating_add(answer.idle_elsewhere));
+                claim.used_elsewhere = answer.used_elsewhere;
+                claim.is_known = true;
+                if is_wanting {
+                    claim.low = claim.allowed.saturating_sub(used) / 2;
+                }
+            });
+            if is_present.is_none() {
+                account.set_next_claim(item.measure, item.window, answer.allowed);
+            }
+            let is_granted = answer.allowed > held.unwrap_or(0);
+            self.tally.granted += u64::from(is_wanting && is_granted);
+            self.tally.refused += u64::from(is_wanting && !is_granted);
+            self.known.insert(item, Known { used: request.used, allowed: answer.allowed, at: sent });
+        }
+    }
+
+    /// Other gateways lack these.
+    pub fn on_hungers(&mut self, hungers: &[Hunger]) {
+        for hunger in hungers {
+            let need = self.hungry.entry(hunger.item).or_default();
+            *need = (*need).max(hunger.need);
+        }
+    }
+
+    /// All requests of a look are answered.
+    pub fn on_round(&mut self, now: Time) {
+        self.contact = self.contact.max(now);
+        self.is_settled = true;
+        self.ledger.set_supply(Supply::Claims);
+    }
+
+    /// The store has not answered these. It may have carried them out.
+    pub fn on_failure(&mut self, requests: &[ClaimRequest], now: Time) {
+        let items: HashSet<Item> = requests.iter().map(|request| request.item).collect();
+        self.known.retain(|item, _| !items.contains(item));
+        // The next look is at all accounts: a round that is answered whole ends the failure.
+        self.looked = None;
+        if self.is_in_contact(now) {
+            return;
+        }
+        match self.settings.on_failure {
+            OnStoreFailure::Claimed => self.ledger.set_supply(Supply::ClaimsOutOfContact),
+            OnStoreFailure::Local => self.ledger.set_supply(Supply::Own),
+            OnStoreFailure::Refuse => {
+                self.ledger.set_supply(Supply::ClaimsOutOfContact);
+                self.give_up();
+            }
+        }
+        self.is_settled = false;
+    }
+
+    /// The store has answered of late.
+    pub fn is_in_contact(&self, now: Time) -> bool {
+        now.since(self.contact) < CONTACT_MAX
+    }
+
+    /// All accounts are claimed for, and the store answers.
+    pub fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    /// When the store last answered; before the first answer, the start.
+    pub fn contact(&self) -> Time {
+        self.contact
+    }
+
+    /// The next look is at all accounts.
+    pub fn look_at_all(&mut self) {
+        self.looked = None;
+    }
+
+    /// Lowers all claims to what is used: out of contact, or at the end of the process. The next requests give them back.
+    pub fn give_up(&mut self) {
+        for account in self.ledger.accounts() {
+            let position = account.position();
+            for measure in Measure::ALL {
+                let window = position.window_of(measure);
+                let _ = account.change_claim(measure, window, |claim, used| {
+                    self.tally.expired += u64::from(claim.allowed > used);
+                    claim.allowed = claim.allowed.min(used);
+                });
+            }
+        }
+    }
+}
+
+/// The time of a look.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    now: Time,
+    unix_seconds: u64,
+    /// All accounts are looked at.
+    is_due: bool,
+}
+
+/// Seconds to the end of the present window of a measure.
+fn seconds_left(position: &Position, measure: Measure, unix_seconds: u64) -> u64 {
+    let day = position.settled.day;
+    let mut end = Day::new(day.number().saturating_add(1));
+    while !measure.is_daily() && end.month() == day.month() && end.number() < u32::MAX {
+        end = Day::new(end.number() + 1);
+    }
+    (u64::from(end.number()) * 86_400).saturating_sub(unix_seconds)
+}

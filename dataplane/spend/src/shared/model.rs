@@ -1,0 +1,149 @@
+//! The rules of the store, as a value in memory: for simulations, and for a comparison with the script that a real store runs.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{AMOUNT_MAX, ClaimAnswer, ClaimRequest, HUNGER_MS, HUNGERS_MAX, Hunger, Item, PARTS};
+
+/// The claim of one gateway, as the store has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Field {
+    allowed: u64,
+    used: u64,
+    /// From this time on, in milliseconds, what is not used is no longer claimed.
+    until: u64,
+}
+
+impl Field {
+    fn allowed_at(&self, now: u64) -> u64 {
+        if self.is_over(now) { self.used } else { self.allowed }
+    }
+
+    fn is_over(&self, now: u64) -> bool {
+        self.until < now
+    }
+}
+
+/// A gateway, as a call names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller<'a> {
+    /// The name of the gateway, the same after a restart.
+    pub gateway: &'a str,
+    /// That of its connection.
+    pub session: &'a str,
+    /// The epoch that it knows; empty: none.
+    pub epoch: &'a str,
+    /// The highest revision that this process has seen.
+    pub revision: u64,
+}
+
+/// The result of an opening.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The epoch of the data.
+    pub epoch: String,
+    /// The revision.
+    pub revision: u64,
+}
+
+/// The result of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// An answer for each request, in their order.
+    Answers {
+        /// The answers.
+        answers: Vec<ClaimAnswer>,
+        /// What other gateways lack.
+        hungers: Vec<Hunger>,
+        /// The revision.
+        revision: u64,
+    },
+    /// The data are of another epoch, or older than the gateway has seen them: it opens again.
+    Stale,
+    /// Another connection has opened in the name of this gateway.
+    Superseded,
+}
+
+/// A store.
+#[derive(Clone, Debug, Default)]
+pub struct Store {
+    epoch: String,
+    revision: u64,
+    /// The server that began the epoch.
+    run: String,
+    grace_end: u64,
+    sessions: HashMap<String, String>,
+    items: HashMap<Item, BTreeMap<String, Field>>,
+    hungers: BTreeMap<(Item, String), (u64, u64)>,
+}
+
+impl Store {
+    /// A connection of a gateway begins, at `now` in milliseconds, to the process `run` of a server. Data that are lost, or may be older
+    /// than gateways have seen them, begin an epoch.
+    pub fn open(&mut self, caller: &Caller<'_>, has_used: bool, run: &str, grace_ms: u64, now: u64) -> Opened {
+        if self.epoch.is_empty() || self.revision < caller.revision || self.run != run {
+            let is_loss = has_used || !caller.epoch.is_empty() || !self.epoch.is_empty();
+            self.epoch = caller.session.to_owned();
+            self.run = run.to_owned();
+            self.grace_end = if is_loss { now + grace_ms } else { now };
+            self.revision = self.revision.max(caller.revision);
+        }
+        self.sessions.insert(caller.gateway.to_owned(), caller.session.to_owned());
+        self.revision += 1;
+        Opened { epoch: self.epoch.clone(), revision: self.revision }
+    }
+
+    /// One call, at `now` in milliseconds.
+    pub fn claim(&mut self, caller: &Caller<'_>, ttl_ms: u64, requests: &[ClaimRequest], now: u64) -> Reply {
+        if self.epoch != caller.epoch || self.revision < caller.revision {
+            return Reply::Stale;
+        }
+        if self.sessions.get(caller.gateway).is_none_or(|session| session != caller.session) {
+            return Reply::Superseded;
+        }
+        self.revision += 1;
+        let answers = requests.iter().map(|request| self.answer(caller.gateway, ttl_ms, request, now)).collect();
+        self.hungers.retain(|_, (_, until)| *until >= now);
+        let others = self.hungers.iter().filter(|((_, gateway), _)| gateway != caller.gateway);
+        let hungers = others.take(HUNGERS_MAX).map(|((item, _), (need, _))| Hunger { item: *item, need: *need });
+        Reply::Answers { answers, hungers: hungers.collect(), revision: self.revision }
+    }
+
+    fn answer(&mut self, gateway: &str, ttl_ms: u64, request: &ClaimRequest, now: u64) -> ClaimAnswer {
+        let &ClaimRequest { item, limit, used, held, need, comfort, is_wanting, .. } = request;
+        let limit = limit.min(AMOUNT_MAX);
+        let fields = self.items.entry(item).or_default();
+        let (mut elsewhere, mut idle_elsewhere, mut used_elsewhere) = (0, 0, 0);
+        for (_, field) in fields.iter().filter(|(other, _)| *other != gateway) {
+            elsewhere += field.allowed_at(now);
+            idle_elsewhere += field.allowed_at(now) - field.used;
+            used_elsewhere += field.used;
+        }
+        let held = match (held, fields.get(gateway)) {
+            (None, own) => own.map_or(0, |own| own.allowed_at(now)),
+            // Others may have what it gave up by its silence.
+            (Some(held), Some(own)) if own.is_over(now) => held.min(limit.saturating_sub(elsewhere)),
+            (Some(held), _) => held,
+        };
+        let mut allowed = held.max(used);
+        let mut rest = limit.saturating_sub(elsewhere + allowed);
+        if is_wanting {
+            let idle = allowed - used;
+            let lack = need.saturating_sub(idle);
+            if now >= self.grace_end && lack <= rest {
+                let grant = lack.max(rest / PARTS).max(comfort.saturating_sub(idle)).min(rest);
+                (allowed, rest) = (allowed + grant, rest - grant);
+                self.hungers.remove(&(item, gateway.to_owned()));
+            } else if lack > rest && lack <= rest + idle_elsewhere {
+                // Others can help. A request that is too large for all makes none of them give anything back.
+                self.hungers.insert((item, gateway.to_owned()), (need, now + HUNGER_MS));
+            }
+        }
+        fields.insert(gateway.to_owned(), Field { allowed, used, until: now + ttl_ms });
+        ClaimAnswer { allowed, rest, idle_elsewhere, used_elsewhere }
+    }
+
+    /// The sum of all claims of an item, at `now`.
+    pub fn claimed(&self, item: &Item, now: u64) -> u64 {
+        self.items.get(item).map_or(0, |fields| fields.values().map(|field| field.allowed_at(now)).sum())
+    }
+}
