@@ -1,6 +1,7 @@
 //! Any bytes as a message of MCP, as a list of tools, and as a stream that may have such lists.
 
 use serde_json::Value;
+use weir_mcp_session::federation::{ListKind, Offer, PrefixedList, initialize_for_servers, joint_list, response};
 use weir_mcp_session::{Message, MessageError, MessageKind, MessageReader, ToolEvents, permitted_tools};
 use weir_sse_codec::{Kind, Limits, Splitter};
 
@@ -13,12 +14,15 @@ fn may_use(name: &str) -> bool {
 }
 
 /// The facts of a message are those that another reader sees, and cuts change nothing. A list has exactly the permitted tools of the one
-/// that came; so has each list within a stream, whose other events pass as they came.
+/// that came; so has each list within a stream, whose other events pass as they came. A joint list has exactly these tools with the name
+/// of their server, and a handshake changes two members and no other.
 pub fn mcp_session(data: &[u8]) {
     let [choice, text @ ..] = data else { return };
     message(text, 1 + usize::from(*choice));
     if let Ok(value) = serde_json::from_slice::<Value>(text) {
         list(text, &value);
+        joint(text, &value);
+        handshake(text, &value);
     }
     stream(text, 1 + usize::from(*choice));
 }
@@ -63,6 +67,49 @@ fn list(text: &[u8], value: &Value) {
     }
 }
 
+/// The list of one server, under the name of several.
+fn joint(text: &[u8], value: &Value) {
+    let mut list = PrefixedList::new(ListKind::Tools, "server");
+    let Ok(next) = list.add_page(text, &may_use) else { return };
+    if let Some(next) = next {
+        let next: Value = serde_json::from_slice(&next).expect("a cursor");
+        assert_eq!(next, value["result"]["nextCursor"]);
+    }
+    // Longer names than any tool has are no names here.
+    if text.len() > 1_000 {
+        return;
+    }
+    let mut wanted = value["result"]["tools"].clone();
+    let tools = wanted.as_array_mut().expect("a list that was read");
+    tools.retain(|tool| tool["name"].as_str().is_some_and(may_use));
+    for tool in tools {
+        tool["name"] = format!("server__{}", tool["name"].as_str().unwrap_or_default()).into();
+    }
+    let joint: Value = serde_json::from_slice(&joint_list(ListKind::Tools, b"1", [&list])).expect("JSON");
+    assert_eq!(joint["result"]["tools"], wanted);
+}
+
+/// The handshake for servers, and the offer of one.
+fn handshake(text: &[u8], value: &Value) {
+    if let Ok((revision, changed)) = initialize_for_servers(text, b"7") {
+        let mut wanted = value.clone();
+        if let Some(id) = wanted.get_mut("id") {
+            *id = 7.into();
+        }
+        if let Some(abilities) = wanted.get_mut("params").and_then(|params| params.get_mut("capabilities")) {
+            *abilities = Value::Object(serde_json::Map::new());
+        }
+        assert_eq!(serde_json::from_slice::<Value>(&changed).ok(), Some(wanted));
+        if let Some(revision) = revision {
+            assert_eq!(value["params"]["protocolVersion"].as_str().map(str::as_bytes), Some(&*revision));
+        }
+    }
+    if let Ok(offer) = Offer::read(text) {
+        assert_eq!(value["result"]["protocolVersion"].as_str().map(str::as_bytes), Some(&*offer.revision));
+        assert_eq!(offer.has_tools, value["result"]["capabilities"]["tools"].is_object());
+    }
+}
+
 /// A tool without a name goes whatever the rule says.
 fn has_nameless(value: &Value) -> bool {
     let tools = value["result"]["tools"].as_array();
@@ -85,6 +132,10 @@ fn stream(text: &[u8], piece: usize) {
     let (whole, is_broken) = filtered(text, text.len().max(1));
     for piece in [1, 2, 7, piece] {
         assert_eq!(filtered(text, piece), (whole.clone(), is_broken), "pieces of {piece}");
+    }
+    if let Some(found) = response(text, true, b"1") {
+        let found = MessageReader::read(&found).expect("a message");
+        assert_eq!((found.kind, found.id.as_deref()), (MessageKind::Response, Some(&b"1"[..])));
     }
     // No event that passes has a tool that may not be used.
     let (mut splitter, mut rest) = (Splitter::new(Limits::default()), &whole[..]);

@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc};
 use weir_http_codec::{BodyLength, RequestHead};
 
 use crate::{
-    filter::{HttpFilter, Inspect, OwnResponse, RequestChoice, SeenBody, WholeResponse},
+    filter::{FilterRequestOutcome, HttpFilter, Inspect, OwnResponse, RequestChoice, SeenBody, WholeResponse},
     filter_handle::FilterHandle,
     request_context::RequestContext,
     upgrade::RequestedUpgrade,
@@ -68,6 +68,11 @@ impl BodyInspection {
     /// The response of the filter itself to a whole request; `None` if the request is refused.
     pub(crate) fn own_response(&mut self, head: &RequestHead, seen: SeenBody<'_>) -> Option<OwnResponse> {
         self.call(|filter| filter.own_response(head, seen))
+    }
+
+    /// The requests of the filter itself are over.
+    pub(crate) fn own_requests_done(&mut self, outcomes: Vec<FilterRequestOutcome>) {
+        self.filter_handle.with(|filter| filter.own_requests_done(outcomes));
     }
 
     /// The choice of the filter; `None` if the request is refused.

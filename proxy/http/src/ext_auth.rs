@@ -83,10 +83,7 @@ impl ExtAuth {
         let response = match upstream {
             Some(upstream) => {
                 let host = self.host.as_deref().map_or(head.authority(), str::as_bytes);
-                let (timeout, limit) = (self.timeout, Some(self.timeout));
-                let request =
-                    Subrequest { head: &check, host, body: b"", is_head: false, timeout, idle_timeout: timeout, limit };
-                request.send(metrics, upstream, &mut body).await
+                Subrequest::within(self.timeout, &check, host, b"").send(metrics, upstream, &mut body).await
             }
             None => Err(SubrequestError::Unreachable),
         };

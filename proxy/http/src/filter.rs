@@ -7,7 +7,7 @@
 //! 1. [`FilterFactory::create`], when the route takes the request, and before its policies; then [`HttpFilter::enter_connection`].
 //! 2. [`HttpFilter::inspect`], once the policies have let the request through, and [`HttpFilter::refuse_head`]; then
 //!    [`HttpFilter::request_data`] for each piece of a body as it arrives, and [`HttpFilter::request_end`] with the end of the body.
-//!    A request that is whole by then may end with [`HttpFilter::own_response`], which may also wait.
+//!    A request that is whole by then may end with [`HttpFilter::own_response`], which may also wait, or make requests of its own.
 //!    [`HttpFilter::choose_upstream`] comes before an origin gets the request: behind the buffered pieces, and behind the end if that
 //!    was among them. It also changes the buffered body. [`HttpFilter::attempt_failed`] may lead to another choice, until the client has a part of a response.
 //! 3. [`HttpFilter::tap`] with the head of a final response that may have a body, and [`HttpFilter::response_head`] with every final
@@ -26,6 +26,7 @@
 //! # Limits
 //! - A filter changes only the buffered part of a request body. A mirror gets the body as it came.
 //! - The choice is made at once: only [`HttpFilter::own_response`] in front of it can wait.
+//! - Requests that a filter makes itself are whole, and so are their responses; the body of a response is held, and nothing else sees it.
 //! - A response of a filter itself is no attempt: it has no tap, and a mirror gets no copy of its request.
 //! - Calls of gRPC are inspected as they pass, without a choice. A request that becomes a WebSocket is not inspected or tapped.
 //! - The head of a response to HEAD is not tapped: it is that of the response as its origin has it.
@@ -36,6 +37,7 @@
 pub(crate) mod choice;
 pub(crate) mod deadlines;
 pub(crate) mod failure;
+pub(crate) mod own_request;
 pub(crate) mod own_response;
 pub(crate) mod response;
 pub(crate) mod timing;
@@ -57,6 +59,7 @@ pub use self::{
     choice::{ADDED_BYTES_MAX, BodyChange, RequestChoice, SeenBody, Splice, UpstreamChoice},
     deadlines::Deadlines,
     failure::{ATTEMPTS_MAX, AfterFailure, FailedAttempt},
+    own_request::{FilterRequest, FilterRequestError, FilterRequestOutcome, FilterResponse, OWN_REQUESTS_MAX},
     own_response::OwnResponse,
     response::{BrokenEnd, HoldLimits, RemainderLimits, ReplacedResponse, WholeResponse},
     timing::ExchangeTiming,
@@ -116,6 +119,9 @@ pub trait HttpFilter {
     fn own_response(&mut self, _head: &RequestHead, _seen: SeenBody<'_>) -> Result<OwnResponse, WholeResponse> {
         Ok(OwnResponse::None)
     }
+
+    /// The requests of [`OwnResponse::Send`] are over; their outcomes, in the same order. [`HttpFilter::own_response`] follows.
+    fn own_requests_done(&mut self, _outcomes: Vec<FilterRequestOutcome>) {}
 
     /// Chooses the upstream, and the body that it gets, with [`Inspect::Buffered`]. `seen`: the buffered part of the body. `head` is the
     /// one that goes on; its target and its fields may be changed, except those of the framing.

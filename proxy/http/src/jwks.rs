@@ -222,9 +222,7 @@ impl Fetch {
         fields.push(b"Accept", b"application/json");
         let line = (&b"GET"[..], keys.path.as_bytes(), host);
         let head = RequestHead::from_parts(Version::Http11, line, fields, true, &HeadLimits::default()).ok()?;
-        let (timeout, idle_timeout) = (FETCH_TIMEOUT, FETCH_TIMEOUT);
-        let limit = Some(FETCH_TIMEOUT);
-        let request = Subrequest { head: &head, host, body: b"", is_head: false, timeout, idle_timeout, limit };
+        let request = Subrequest::within(FETCH_TIMEOUT, &head, host, b"");
         let mut body = BodyCopy::new(JWKS_BYTES_MAX);
         let response = request.send(&self.metrics, upstream, &mut body).await.ok()?;
         (response.head.status() == 200 && response.is_whole)

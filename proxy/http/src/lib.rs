@@ -100,6 +100,7 @@ mod metrics;
 mod mirror;
 mod options;
 mod origin;
+mod own_request;
 mod own_response;
 pub mod policies;
 mod policy_check;

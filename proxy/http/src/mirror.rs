@@ -72,7 +72,8 @@ impl MirrorCopy {
         let (idle_timeout, is_head) = (request.answer_idle_timeout, request.is_head);
         weir_engine::spawn(async move {
             let (head, host, body) = (&self.head, &*self.host, &*body);
-            let subrequest = Subrequest { head, host, body, is_head, timeout, idle_timeout, limit: None };
+            let any = Subrequest::within(timeout, head, host, body);
+            let subrequest = Subrequest { is_head, idle_timeout, limit: None, ..any };
             let outcome = match subrequest.send(&service.metrics, &self.upstream, &mut DiscardSink).await {
                 Ok(response) if response.is_whole => "ok",
                 Ok(_) | Err(SubrequestError::Failed) => "failed",

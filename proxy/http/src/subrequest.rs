@@ -29,6 +29,10 @@ pub(crate) struct Subrequest<'a> {
     pub(crate) body: &'a [u8],
     /// Its response has no body.
     pub(crate) is_head: bool,
+    /// No other endpoint than this one.
+    pub(crate) endpoint: Option<usize>,
+    /// An origin may get it twice, as a GET may be.
+    pub(crate) is_repeatable: bool,
     /// Until the head of the response, once there is a connection.
     pub(crate) timeout: Duration,
     /// Longest pause in the body of the response.
@@ -39,9 +43,17 @@ pub(crate) struct Subrequest<'a> {
 
 /// A final response.
 pub(crate) struct SubrequestResponse {
+    /// The endpoint that has responded.
+    pub(crate) endpoint: usize,
     pub(crate) head: ResponseHead,
     /// The sink has all of its body.
     pub(crate) is_whole: bool,
+}
+
+/// What has come on a lane.
+struct Received {
+    head: ResponseHead,
+    is_whole: bool,
     /// The state of the lane; `None`: it ends.
     remains: Option<Remains>,
 }
@@ -55,7 +67,14 @@ pub(crate) enum SubrequestError {
     Failed,
 }
 
-impl Subrequest<'_> {
+impl<'a> Subrequest<'a> {
+    /// One to any endpoint, whose response is here within this time.
+    pub(crate) fn within(limit: Duration, head: &'a RequestHead, host: &'a [u8], body: &'a [u8]) -> Self {
+        let (timeout, idle_timeout) = (limit, limit);
+        let (is_head, endpoint, is_repeatable, limit) = (false, None, false, Some(limit));
+        Self { head, host, body, is_head, endpoint, is_repeatable, timeout, idle_timeout, limit }
+    }
+
     /// Sends it to `upstream`; the body of the response goes into `sink`, as far as that takes it. A request that no origin has seen goes
     /// to each other endpoint, or once more if there is none.
     ///
@@ -68,7 +87,7 @@ impl Subrequest<'_> {
         sink: &mut impl Sink,
     ) -> Result<SubrequestResponse, SubrequestError> {
         let ends = self.limit.map(|limit| turn::now().saturating_add(limit));
-        let endpoints = upstream.settings().endpoints.len();
+        let endpoints = if self.endpoint.is_some() { 1 } else { upstream.settings().endpoints.len() };
         let (mut tried, mut is_repeated, mut wants_fresh) = (TriedEndpoints::default(), false, false);
         loop {
             let is_fresh = std::mem::take(&mut wants_fresh);
@@ -76,6 +95,7 @@ impl Subrequest<'_> {
                 avoid: tried.last(),
                 tried: tried.clone(),
                 is_fresh,
+                only: self.endpoint,
                 ..SelectionCriteria::default()
             };
             let mut lane = match acquire(upstream, wanted, ends).await.ok_or(SubrequestError::Unreachable)? {
@@ -90,18 +110,17 @@ impl Subrequest<'_> {
             };
             let (number, is_reused, begun) = (lane.number(), lane.is_reused(), turn::now());
             let outcome = self.send_on(&mut lane, metrics, sink, ends).await;
-            let is_safe = matches!(self.head.method(), b"GET" | b"HEAD");
+            let is_safe = self.is_repeatable || matches!(self.head.method(), b"GET" | b"HEAD");
             match outcome {
-                Ok(response) => {
-                    let took = turn::now().since(begun);
-                    let status = response.head.status();
+                Ok(Received { head, is_whole, remains }) => {
+                    let (took, status) = (turn::now().since(begun), head.status());
                     endpoint_responses::count(upstream, number, ResponseClass::of_status(status), Some(took));
                     endpoint_responses::judge(upstream, number, status, Some(took));
-                    match response.remains {
+                    match remains {
                         Some(remains) => lane.give_back(remains),
                         None => lane.ends(),
                     }
-                    return Ok(response);
+                    return Ok(SubrequestResponse { endpoint: number, head, is_whole });
                 }
                 // The connection was idle, and its peer had closed it.
                 Err(AttemptFailure::NoResponse) if is_reused && is_safe && !is_repeated => {
@@ -137,7 +156,7 @@ impl Subrequest<'_> {
         metrics: &ListenerMetrics,
         sink: &mut impl Sink,
         ends: Option<Time>,
-    ) -> Result<SubrequestResponse, AttemptFailure> {
+    ) -> Result<Received, AttemptFailure> {
         let length = BodyLength::Exact(self.body.len() as u64);
         let (deadline, origin_deadline) = (weir_engine::deadline(), weir_engine::deadline());
         origin_deadline.set(turn::now().saturating_add(self.timeout));
@@ -167,7 +186,7 @@ impl Subrequest<'_> {
         attempt: AttemptContext<'_>,
         sink: &mut impl Sink,
         ends: Option<Time>,
-    ) -> Result<SubrequestResponse, AttemptFailure> {
+    ) -> Result<Received, AttemptFailure> {
         let (mut upload, mut download) = origin.split(attempt);
         let head = async {
             if !self.body.is_empty() {
@@ -192,7 +211,7 @@ impl Subrequest<'_> {
         let is_whole = length == BodyLength::Exact(0)
             || within(ends, relay(&mut download, sink)).await.is_some_and(|relayed| relayed.is_ok());
         let remains = download.remains().filter(|_| is_whole && head.is_persistent());
-        Ok(SubrequestResponse { head, is_whole, remains })
+        Ok(Received { head, is_whole, remains })
     }
 }
 

@@ -8,6 +8,9 @@ pub const PARSE_ERROR: i32 = -32_700;
 /// The message is no request.
 pub const INVALID_REQUEST: i32 = -32_600;
 
+/// There is no such method.
+pub const METHOD_NOT_FOUND: i32 = -32_601;
+
 /// The parameters are wrong. MCP uses it for a tool that does not exist ("Tools", "Error Handling").
 pub const INVALID_PARAMS: i32 = -32_602;
 

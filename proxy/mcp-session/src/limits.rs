@@ -10,6 +10,9 @@ pub const NAME_BYTES_MAX: usize = 1_024;
 /// Bytes of a buffer that a stream keeps between events. Default 4 KiB, as the splitter of events.
 pub const KEPT_BYTES_MAX: usize = 4 * 1_024;
 
+/// Bytes of the instructions of one server of a federation, as they stand in its message. Default 8 KiB; longer ones are left out.
+pub const INSTRUCTIONS_BYTES_MAX: usize = 8 * 1_024;
+
 /// Bytes of memory for each byte of a list while its tools are judged, the list included: the list without some tools, and 16 bytes for
 /// each gap of at least 15.
 pub const MEMORY_PER_BYTE: u32 = 4;

@@ -1,6 +1,6 @@
 //! One message of JSON-RPC (sections 4 and 5 of its specification), read in pieces.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use weir_json_codec::{Duplicates, JsonError, Kind, Node, Scanner, Sink, Value, decode};
 
@@ -31,6 +31,8 @@ pub struct Message {
     pub method: Box<str>,
     /// `params.name`: the tool or the prompt. `None`: it is absent, no string, or too long.
     pub name: Option<Box<str>>,
+    /// Where the name stands in the message, with its quotes.
+    pub name_range: Option<Range<usize>>,
     /// `params.uri`: the resource. `None` as above.
     pub uri: Option<Box<str>>,
 }
@@ -164,6 +166,7 @@ struct Collector {
     id: Member<Box<[u8]>>,
     method: Member<Box<str>>,
     name: Option<Box<str>>,
+    name_range: Option<Range<usize>>,
     uri: Option<Box<str>>,
     outcomes: u32,
 }
@@ -174,7 +177,10 @@ impl Sink<Place> for Collector {
             Place::Message => (self.is_object, self.is_batch) = (value.kind == Kind::Object, value.kind == Kind::Array),
             Place::Id => self.id = Member { is_present: true, value: id(&value) },
             Place::Method => self.method = Member { is_present: true, value: string(&value) },
-            Place::Name => self.name = string(&value),
+            Place::Name => {
+                self.name = string(&value);
+                self.name_range = self.name.as_ref().map(|_| value.start as usize..value.end as usize);
+            }
             Place::Uri => self.uri = string(&value),
             Place::Outcome => self.outcomes += 1,
         }
@@ -200,7 +206,8 @@ impl Collector {
             return Err(MessageError::Method);
         }
         let method = self.method.value.unwrap_or_default();
-        Ok(Message { kind, id: self.id.value, method, name: self.name, uri: self.uri })
+        let (name, name_range, uri) = (self.name, self.name_range, self.uri);
+        Ok(Message { kind, id: self.id.value, method, name, name_range, uri })
     }
 }
 

@@ -14,6 +14,7 @@ mod http2;
 mod inspection;
 mod leaving;
 mod messages;
+mod own_requests;
 mod own_response;
 mod policies;
 mod refusals;

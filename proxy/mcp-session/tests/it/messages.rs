@@ -27,6 +27,7 @@ fn each_kind_is_known_by_its_members() {
         id: Some(br#""7""#[..].into()),
         method: "tools/call".into(),
         name: Some("add".into()),
+        name_range: Some(19..29),
         uri: None,
     };
     assert_eq!(call, Ok(wanted));
