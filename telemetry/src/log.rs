@@ -132,6 +132,8 @@ pub enum UpstreamChange {
     SubscriptionGap,
     /// The keys of tokens could not be had from it.
     JwksFailed,
+    /// A server was left out of those that a name leads to.
+    LeftOut,
     /// A standby was promoted.
     Primary,
     /// A primary has become a standby.
@@ -154,6 +156,7 @@ impl UpstreamChange {
             UpstreamChange::BreakerClosed => "breaker_closed",
             UpstreamChange::SubscriptionGap => "subscription_gap",
             UpstreamChange::JwksFailed => "jwks_failed",
+            UpstreamChange::LeftOut => "left_out",
             UpstreamChange::Primary => "primary",
             UpstreamChange::Standby => "standby",
         }

@@ -94,8 +94,20 @@ impl McpServer {
         Self::start_program(McpSdk::Python, "a2a_server", &[url])
     }
 
+    /// Starts one at this address.
+    ///
+    /// # Panics
+    /// If it does not listen.
+    #[must_use]
+    pub fn start_at(sdk: McpSdk, address: Address) -> Self {
+        Self::start_program_at(sdk, "mcp_server", &[], address)
+    }
+
     fn start_program(sdk: McpSdk, program: &str, words: &[&str]) -> Self {
-        let address = Address::port(port::free());
+        Self::start_program_at(sdk, program, words, Address::port(port::free()))
+    }
+
+    fn start_program_at(sdk: McpSdk, program: &str, words: &[&str], address: Address) -> Self {
         let mut command = sdk.command(program);
         command.arg(address.tcp().port().to_string()).args(words).stdout(Stdio::null()).stderr(Stdio::null());
         let server = Self { child: command.spawn().expect("the server starts"), address };
@@ -145,6 +157,36 @@ pub fn gateway_at(address: Address, endpoints: &[&Address], state: &Path, more: 
          [[listener.ai.key]]\nname = \"limited\"\nsha256 = \"{}\"\nmcp_tools = [\"test/add\", \"*/slow\"]\na2a_agents = []\n",
         state.display(),
         endpoints.join(", "),
+        address.text(),
+        HASHES[0],
+        HASHES[1],
+    );
+    Gateway::with_text(&text, address)
+}
+
+/// A gateway with two workers in front of two servers, `python` and `node`, which are `joint` together, with [`KEY`] and
+/// [`LIMITED_KEY`], which may call `add` of the first and `slow` of both.
+///
+/// # Panics
+/// If it does not start.
+#[must_use]
+pub fn federated_gateway(python: &Address, node: &Address, state: &Path) -> Gateway {
+    let address = Address::port(port::free());
+    let server = |name: &str, address: &Address| {
+        format!("[[upstream]]\nname = \"{name}\"\nendpoints = [\"{}\"]\n", address.text())
+    };
+    let text = format!(
+        "[runtime]\nworkers = 2\n[ai]\nstate = \"{}\"\n{}{}\
+         [[listener]]\nname = \"ai\"\nprotocol = \"ai\"\nbind = \"{}\"\nupstream = \"python\"\n\
+         [listener.ai]\nkeys = \"required\"\n\
+         [[listener.ai.mcp]]\nname = \"python\"\nupstream = \"python\"\n\
+         [[listener.ai.mcp]]\nname = \"node\"\nupstream = \"node\"\n\
+         [[listener.ai.mcp_federation]]\nname = \"joint\"\nservers = [\"python\", \"node\"]\n\
+         [[listener.ai.key]]\nname = \"all\"\nsha256 = \"{}\"\n\
+         [[listener.ai.key]]\nname = \"limited\"\nsha256 = \"{}\"\nmcp_tools = [\"python/add\", \"*/slow\"]\n",
+        state.display(),
+        server("python", python),
+        server("node", node),
         address.text(),
         HASHES[0],
         HASHES[1],

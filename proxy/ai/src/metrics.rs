@@ -7,7 +7,7 @@ use std::{
 };
 
 use weir_spend::Tokens;
-use weir_telemetry::{CoreMetrics, Counter, Histogram, catalog};
+use weir_telemetry::{CoreMetrics, Counter, Histogram, catalog, log::LogWriter};
 
 use crate::agents::AgentMetrics;
 
@@ -57,6 +57,11 @@ impl Metrics {
         let (models, refusals, cache) = (RefCell::default(), RefCell::default(), RefCell::default());
         let (agents, saved) = (AgentMetrics::new(core, listener), OnceCell::new());
         Self { core: core.clone(), listener: listener.to_owned(), models, refusals, cache, saved, agents }
+    }
+
+    /// The same with a log.
+    pub(crate) fn with_log(self, log: LogWriter) -> Self {
+        Self { agents: self.agents.with_log(log), ..self }
     }
 
     /// Counts a request that reached a provider.

@@ -39,7 +39,8 @@ impl Service {
         upstreams: Vec<AiUpstream>,
         share: WorkerShare,
     ) -> Rc<Self> {
-        let cells = (Rc::new(Metrics::new(&core.metrics, &listener.name)), core.bytes.clone());
+        let cells =
+            (Rc::new(Metrics::new(&core.metrics, &listener.name).with_log(core.log.clone())), core.bytes.clone());
         let (http, upstreams, filters) = parts(&listener.name, settings, upstreams, &share, &cells);
         let http = weir_http::Service::filtered(core, listener, http, upstreams, Some(filters));
         Rc::new(Self { http, share, cells })

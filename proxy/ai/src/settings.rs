@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-pub use crate::agents::settings::{AGENT_IDLE_TIMEOUT, AgentProtocol, AgentServer};
+pub use weir_mcp_session::federation::is_server_prefix;
+
+pub use crate::agents::settings::{AGENT_IDLE_TIMEOUT, AgentProtocol, AgentServer, FEDERATED_SERVERS_MAX, Federation};
 use weir_base::Secret;
 use weir_engine::settings::{Address, TlsClientSettings};
 use weir_spend::{Glob, keys::KeySettings, policy::CacheRule, prices::PriceTable, shared::ClaimSettings};
@@ -58,6 +60,8 @@ pub struct AiListenerSettings {
     pub models: Arc<[Model]>,
     /// Servers of MCP and agents of A2A.
     pub agents: Arc<[AgentServer]>,
+    /// Names that lead to several of them.
+    pub federations: Arc<[Federation]>,
     /// The prices.
     pub prices: Arc<PriceTable>,
     /// The upstreams that it may use: its own first, each once.

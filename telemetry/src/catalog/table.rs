@@ -86,8 +86,9 @@ catalog! {
         AI_TOKENS = counter "weir_ai_tokens_total" ["listener", "model", "kind"] "Tokens as they were charged: `input` with its parts `cached_input`, `cache_write` and `audio_input`; `output` with `reasoning` and `audio_output`.";
         AI_COST = counter "weir_ai_cost_micros_total" ["listener", "model"] "Cost by the prices of the configuration, in millionths of their currency.";
         AI_FIRST_TOKEN = histogram "weir_ai_first_token_seconds" ["listener", "model"] "From the head of a request to the first event of its stream, or to the head of a response that is no stream.", buckets(Buckets::REQUEST);
-        AI_AGENT_MESSAGES = counter "weir_ai_agent_messages_total" ["listener", "protocol", "server", "method"] "Requests that an AI listener sent to a server of MCP or an agent of A2A (`protocol`: mcp, a2a), by the method of their message: those of the specifications, `other`, `notification`, `response`; without a message `listen`, `end_session` or `card`.";
+        AI_AGENT_MESSAGES = counter "weir_ai_agent_messages_total" ["listener", "protocol", "server", "method"] "Requests that an AI listener sent to a server of MCP or an agent of A2A (`protocol`: mcp, a2a), by the method of their message: those of the specifications, `other`, `notification`, `response`; without a message `listen`, `end_session` or `card`. A message to several servers under one name counts for that name, and for each server that gets it.";
         AI_AGENT_CALLS = histogram "weir_ai_agent_call_seconds" ["listener", "protocol", "server"] "From the head of a call of a tool or an agent to the end of its response.", buckets(Buckets::REQUEST);
+        AI_FEDERATION_FAILURES = counter "weir_ai_federation_failures_total" ["listener", "server", "reason"] "Requests for which a federation of MCP servers (`[[listener.ai.mcp_federation]]`) did without one of its servers: a handshake, a list, a notification or the end of a session.";
         AI_CACHE_REQUESTS = counter "weir_ai_cache_requests_total" ["listener", "result"] "Requests of keys and listeners with `cache_ttl`, by `x-weir-cache`: `hit`, `miss`, or `bypass` for a request that is never cached.";
         AI_CACHE_SAVED_TOKENS = counter "weir_ai_cache_saved_tokens_total" ["listener"] "Tokens that providers reported for responses when they were stored, once for each request that the cache then served.";
         AI_CACHE_EVICTIONS = counter "weir_ai_cache_evictions_total" ["reason"] "Responses that left the cache: for others (`capacity`), or since their `cache_ttl` had passed when a request looked for them (`expired`).";
@@ -231,7 +232,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ("outcome", "`ok` or a stable word for what went wrong"),
     ("result", "of an upgrade: `done`, `failed`, `refused`; of the exact cache `hit`, `miss`, `bypass`"),
     ("protocol", "of agents: `mcp`, `a2a`"),
-    ("server", "names of `[[listener.ai.mcp]]` and `[[listener.ai.a2a]]` sections"),
+    ("server", "names of `[[listener.ai.mcp]]`, `[[listener.ai.mcp_federation]]` and `[[listener.ai.a2a]]` sections"),
     ("method", "methods of MCP and A2A in their specifications, and a few words more, never from input"),
     ("state", "`up`, `down`"),
     ("cut", "`connection`, `request`"),

@@ -9,6 +9,7 @@ mod isolation;
 mod keys;
 mod load;
 mod mcp;
+mod mcp_federation;
 mod prompts;
 mod sdks;
 mod store;

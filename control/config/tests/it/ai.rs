@@ -27,6 +27,36 @@ fn findings(bind: &str, listener: &str, upstream: &str) -> Diagnostics {
     }
 }
 
+/// Checks that there is one finding, with these words, a line and a remedy.
+fn finds_one(bind: &str, listener: &str, upstream: &str, words: &str) {
+    let found = findings(bind, listener, upstream);
+    let one = found.iter().find(|one| one.message.contains(words) || one.help.iter().any(|help| help.contains(words)));
+    let one = one.unwrap_or_else(|| panic!("{words}: {found}"));
+    assert!(one.line > 0 && one.help.is_some(), "{found}");
+    assert_eq!(found.iter().count(), 1, "{words}: {found}");
+}
+
+#[test]
+fn each_mistake_of_a_federation_has_a_line_and_a_remedy() {
+    let mcp = |name: &str| format!("[[listener.ai.mcp]]\nname = \"{name}\"\nupstream = \"u\"\n");
+    let joint = |name: &str, servers: &str| {
+        format!("[[listener.ai.mcp_federation]]\nname = \"{name}\"\nservers = [{servers}]\n")
+    };
+    let rows = [
+        (mcp("m") + &joint("m", "\"m\""), "stands twice"),
+        (mcp("m") + &joint("all", "\"m\"").repeat(2), "stands twice"),
+        (mcp("m") + &joint("all", ""), "has 0 servers"),
+        (mcp("m") + &joint("all", "\"x\""), "names no [[listener.ai.mcp]]"),
+        (mcp("m").replace("mcp]", "a2a]") + &joint("all", "\"m\""), "names no [[listener.ai.mcp]]"),
+        (mcp("m") + &joint("all", "\"m\", \"m\""), "names a server twice"),
+        (mcp("m_") + &joint("all", "\"m_\""), "names a server with `__`"),
+        (mcp("m__n") + &joint("all", "\"m__n\""), "names a server with `__`"),
+    ];
+    for (listener, words) in rows {
+        finds_one("127.0.0.1:8000", &listener, "", words);
+    }
+}
+
 #[test]
 fn each_mistake_has_a_line_and_a_remedy() {
     let here = "127.0.0.1:8000";
@@ -89,12 +119,7 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, String::new(), "api_key = { env = \"REDIS_PASSWORD\" }", "no header field can have"),
     ];
     for (bind, listener, upstream, words) in rows {
-        let found = findings(bind, listener, upstream);
-        let one =
-            found.iter().find(|one| one.message.contains(words) || one.help.iter().any(|help| help.contains(words)));
-        let one = one.unwrap_or_else(|| panic!("{words}: {found}"));
-        assert!(one.line > 0 && one.help.is_some(), "{found}");
-        assert_eq!(found.iter().count(), 1, "{words}: {found}");
+        finds_one(bind, listener, upstream, words);
     }
     assert!(findings(here, &(key("") + &model("m") + price), "base_path = \"/\"").is_empty());
 }
@@ -196,6 +221,8 @@ fn the_example_becomes_the_settings_that_it_describes() {
         settings.agents.iter().map(|one| (one.protocol, &*one.name, one.upstream, &*one.path)).collect();
     let wanted = [(AgentProtocol::Mcp, "github", 3, "/mcp"), (AgentProtocol::A2a, "planner", 3, "/")];
     assert_eq!(agents, wanted);
+    let federations: Vec<_> = settings.federations.iter().map(|one| (&*one.name, &one.servers[..])).collect();
+    assert_eq!(federations, [("tools", &[0][..])]);
     let [key] = &settings.keys[..] else { panic!("{:?}", settings.keys) };
     assert_eq!((&*key.name, key.secrets.len(), key.policy.mode), ("search-team", 2, Mode::Enforce));
     let wanted = Budgets {

@@ -2,9 +2,13 @@
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc, time::Duration};
 
+use weir_base::time::turn;
 use weir_http::filter::ExchangeSummary;
 use weir_spend::{budget::Day, usage::UsageRecord};
-use weir_telemetry::{CoreMetrics, Counter, Histogram, catalog};
+use weir_telemetry::{
+    CoreMetrics, Counter, Histogram, catalog,
+    log::{LogEvent, LogWriter, UpstreamChange, UpstreamEvent},
+};
 
 use super::settings::{AgentProtocol, AgentServer};
 
@@ -126,18 +130,43 @@ pub(crate) struct AgentMetrics {
     listener: Box<str>,
     messages: RefCell<HashMap<(CellKey, &'static str), Counter>>,
     calls: RefCell<HashMap<CellKey, Histogram>>,
+    left_out: RefCell<HashMap<(Arc<str>, &'static str), Counter>>,
+    log: Option<LogWriter>,
 }
 
 impl AgentMetrics {
     pub(crate) fn new(core: &CoreMetrics, listener: &str) -> Self {
-        Self { core: core.clone(), listener: listener.into(), messages: RefCell::default(), calls: RefCell::default() }
+        let (messages, calls, left_out) = Default::default();
+        Self { core: core.clone(), listener: listener.into(), messages, calls, left_out, log: None }
+    }
+
+    /// The same with a log.
+    pub(crate) fn with_log(self, log: LogWriter) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
+    /// Counts and logs a server that a federation does without, for this reason.
+    pub(crate) fn left_out(&self, upstream: &Arc<str>, server: &AgentServer, reason: &'static str) {
+        let make = || self.core.counter(&catalog::AI_FEDERATION_FAILURES, &[&*self.listener, &server.name, reason]);
+        self.left_out.borrow_mut().entry((server.name.clone(), reason)).or_insert_with(make).inc();
+        if let Some(log) = &self.log {
+            log.push(LogEvent::Upstream(UpstreamEvent {
+                at: turn::now(),
+                upstream: upstream.clone(),
+                endpoint: format!("mcp/{}", server.name).into(),
+                change: UpstreamChange::LeftOut,
+                reason,
+                detail: None,
+                suppressed: 0,
+            }));
+        }
     }
 
     /// Counts a message, or a request without one, that goes to a server. `word`: a method or another fixed word.
-    pub(crate) fn sent(&self, server: &AgentServer, word: &'static str) {
-        let labels = [&*self.listener, server.protocol.name(), &server.name, word];
+    pub(crate) fn sent(&self, protocol: AgentProtocol, server: &Arc<str>, word: &'static str) {
+        let labels = [&*self.listener, protocol.name(), server, word];
         let make = || self.core.counter(&catalog::AI_AGENT_MESSAGES, &labels);
-        self.messages.borrow_mut().entry((key(server), word)).or_insert_with(make).inc();
+        self.messages.borrow_mut().entry(((protocol, server.clone()), word)).or_insert_with(make).inc();
     }
 
     /// Records a call that is over.

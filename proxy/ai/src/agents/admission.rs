@@ -42,6 +42,12 @@ pub(crate) fn permits_server(worker: &Worker, key: Option<&Key>, server: &AgentS
     })
 }
 
+/// Whether a key may reach a server of a federation: one of several, so nothing is counted.
+pub(crate) fn may_reach(key: Option<&Key>, server: &AgentServer) -> bool {
+    let levels = key.map_or(&[][..], Key::levels);
+    levels.iter().all(|level| level.policy.mode == Mode::Observe || level.policy.permits_server(&server.name))
+}
+
 /// Whether a key may call a tool of a server, for a list of them.
 pub(crate) fn may_list(key: Option<&Key>, server: &str, tool: &str) -> bool {
     let levels = key.map_or(&[][..], Key::levels);

@@ -1,12 +1,15 @@
 //! One exchange with a server of MCP or an agent of A2A: the order of its key, its message, its session and its record.
 
+mod federated;
+
 use std::{net::IpAddr, rc::Rc, sync::Arc};
 
 use weir_base::time::turn;
 use weir_http::{
     filter::{
         AfterFailure, BodyAborted, Caller, CompletionStatus, Deadlines, ExchangeSummary, ExchangeTiming, FailedAttempt,
-        HttpFilter, Inspect, ReplacedResponse, RequestChoice, RetryCause, SeenBody, Tap, UpstreamChoice, WholeResponse,
+        FilterRequestOutcome, HttpFilter, Inspect, OwnResponse, ReplacedResponse, RequestChoice, RetryCause, SeenBody,
+        Tap, UpstreamChoice, WholeResponse,
     },
     refusal_format::{FormattedRefusal, RefusalFacts},
 };
@@ -21,7 +24,7 @@ use super::{
     refusal::{AgentRefusal, formatted},
     response::{self, Listed, NamedSession, SESSION},
     session::Session,
-    settings::{AgentProtocol, AgentServer},
+    settings::{AgentProtocol, AgentServer, Federation},
     surface::{self, AgentRequest, NoRequest},
 };
 use crate::{
@@ -33,6 +36,8 @@ use crate::{
     web_page,
     worker::Worker,
 };
+
+use federated::Federated;
 
 /// Fields by which servers see the client's address. A server of another operator has no use for it.
 const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, Known::XForwardedProto];
@@ -48,6 +53,8 @@ pub(crate) struct AgentFilter {
     key: Option<Arc<Key>>,
     /// The server by its position, and the meaning of the request.
     target: Option<(usize, AgentRequest)>,
+    /// The federation of the request. Its target is the server of a call.
+    federated: Option<Box<Federated>>,
     /// The refusal of the head alone.
     own: Option<WholeResponse>,
     /// Reads the message, until its end.
@@ -70,6 +77,7 @@ impl AgentFilter {
             request: String::new(),
             key: None,
             target: None,
+            federated: None,
             own: None,
             reader: None,
             body_bytes: 0,
@@ -93,15 +101,29 @@ impl AgentFilter {
         source(&worker, key, self.source).map_err(|denial| AgentRefusal::of_denial(&denial))?;
         let (path, _) = split_query(std::str::from_utf8(head.target()).unwrap_or_default());
         let permits = |server: &AgentServer| admission::permits_server(&worker, key, server);
-        let found = surface::of(&worker.settings.agents, head.method(), path, permits);
-        let (number, request) = found.map_err(|none| match none {
+        let permits_one = |all: &Federation| {
+            all.servers.iter().any(|number| {
+                worker.settings.agents.get(*number).is_some_and(|server| admission::may_reach(key, server))
+            })
+        };
+        let federations = &worker.settings.federations;
+        let refused = |none| match none {
             NoRequest::Unknown => AgentRefusal::UNKNOWN,
             NoRequest::WrongMethod(allow) => AgentRefusal::wrong_method(allow),
-        })?;
-        self.target = Some((number, request));
-        if let Some(server) = worker.settings.agents.get(number) {
-            self.session = self.named_session(&head.fields, server)?;
-        }
+        };
+        let request = if let Some(found) = surface::of_federation(federations, head.method(), path, permits_one) {
+            let (number, request) = found.map_err(refused)?;
+            self.federated = Some(self.enter_federation(number, request, &head.fields)?);
+            request
+        } else {
+            let found = surface::of(&worker.settings.agents, head.method(), path, permits);
+            let (number, request) = found.map_err(refused)?;
+            self.target = Some((number, request));
+            if let Some(server) = worker.settings.agents.get(number) {
+                self.session = self.named_session(&head.fields, server)?;
+            }
+            request
+        };
         let most = worker.settings.body_bytes_max;
         match (request, head.body()) {
             (AgentRequest::Message, _) if head.fields.has(Known::ContentEncoding) => Err(AgentRefusal::CODING),
@@ -118,11 +140,10 @@ impl AgentFilter {
 
     /// The session that a request names.
     fn named_session(&self, fields: &Fields, server: &AgentServer) -> Result<Option<NamedSession>, AgentRefusal> {
-        let mut sent = fields.all_named(SESSION).filter(|_| server.protocol == AgentProtocol::Mcp);
-        let Some(id) = sent.next() else { return Ok(None) };
-        if sent.next().is_some() {
-            return Err(AgentRefusal::SESSIONS);
+        if server.protocol != AgentProtocol::Mcp {
+            return Ok(None);
         }
+        let Some(id) = session_field(fields)? else { return Ok(None) };
         let session = Session::open(id, &server.name, self.key_name()).ok_or(AgentRefusal::NO_SESSION)?;
         Ok(Some(NamedSession { session, sent: id.into() }))
     }
@@ -146,6 +167,7 @@ impl AgentFilter {
     /// The endpoint, with the head that it gets.
     fn choose(&mut self, head: &mut RequestHead) -> Result<RequestChoice, AgentRefusal> {
         let worker = self.worker.clone();
+        let body = self.choose_server(head)?;
         let (number, request) = self.target.ok_or(AgentRefusal::UNKNOWN)?;
         let server = worker.settings.agents.get(number).ok_or(AgentRefusal::UNKNOWN)?;
         let (provider, name) =
@@ -168,15 +190,15 @@ impl AgentFilter {
             let method = request.word().unwrap_or_default().into();
             self.admitted = Some(self.reserve(MessageRecord { method, ..self.record(server) })?);
         }
-        worker.metrics.agents.sent(server, self.word(server, request));
+        worker.metrics.agents.sent(server.protocol, &server.name, self.word(server.protocol, request));
         self.forward(head, server, request);
-        credentials::swap(&mut head.fields, provider, worker.ring.is_some());
+        credentials::swap(&mut head.fields, provider, worker.ring.is_some() || self.federated.is_some());
         let host = Some(provider.host.as_bytes().into());
-        Ok(match endpoint {
+        let upstream = match endpoint {
             None => UpstreamChoice::Upstream { name, host },
             Some(number) => UpstreamChoice::Endpoint { name, host, number },
-        }
-        .into())
+        };
+        Ok(RequestChoice { upstream, body })
     }
 
     /// Takes a request from the rates of the key. Notifications and responses belong to requests that were counted.
@@ -214,11 +236,11 @@ impl AgentFilter {
     }
 
     /// The word of the metrics.
-    fn word(&self, server: &AgentServer, request: AgentRequest) -> &'static str {
+    fn word(&self, protocol: AgentProtocol, request: AgentRequest) -> &'static str {
         match (request.word(), &self.message) {
             (Some(word), _) => word,
             (None, Some(message)) => match message.kind {
-                MessageKind::Request => method_label(server.protocol, &message.method),
+                MessageKind::Request => method_label(protocol, &message.method),
                 MessageKind::Notification => "notification",
                 MessageKind::Response => "response",
             },
@@ -228,14 +250,8 @@ impl AgentFilter {
 
     /// Makes the head that of the server, except its key.
     fn forward(&self, head: &mut RequestHead, server: &AgentServer, request: AgentRequest) {
-        let own = String::from_utf8_lossy(head.target()).into_owned();
-        let (_, query) = split_query(&own);
         let below = if let AgentRequest::Card(path) = request { path } else { "" };
-        let base = if below.is_empty() { &*server.path } else { server.path.trim_end_matches('/') };
-        head.set_target(format!("{base}{below}{query}").as_bytes());
-        CLIENT_FIELDS.into_iter().for_each(|field| {
-            head.fields.remove(field);
-        });
+        make_head(head, server, below);
         if let Some(named) = &self.session {
             head.fields.remove_named(SESSION);
             head.fields.push(SESSION, &named.session.own_id);
@@ -265,6 +281,24 @@ impl AgentFilter {
     }
 }
 
+/// The id of a session that a request names.
+fn session_field(fields: &Fields) -> Result<Option<&[u8]>, AgentRefusal> {
+    let mut sent = fields.all_named(SESSION);
+    let id = sent.next();
+    if sent.next().is_some() { Err(AgentRefusal::SESSIONS) } else { Ok(id) }
+}
+
+/// Makes the target of a head that of a server, at this path below its own, and removes fields about the client.
+fn make_head(head: &mut RequestHead, server: &AgentServer, below: &str) {
+    let own = String::from_utf8_lossy(head.target()).into_owned();
+    let (_, query) = split_query(&own);
+    let base = if below.is_empty() { &*server.path } else { server.path.trim_end_matches('/') };
+    head.set_target(format!("{base}{below}{query}").as_bytes());
+    CLIENT_FIELDS.into_iter().for_each(|field| {
+        head.fields.remove(field);
+    });
+}
+
 impl HttpFilter for AgentFilter {
     fn inspect(&mut self, head: &RequestHead, caller: &Caller) -> Inspect {
         let id = caller.request_id.as_deref().unwrap_or_default();
@@ -291,6 +325,21 @@ impl HttpFilter for AgentFilter {
 
     fn request_end(&mut self) -> Result<(), WholeResponse> {
         self.finish().map_err(|refusal| self.refusal(&refusal))
+    }
+
+    fn own_response(&mut self, head: &RequestHead, seen: SeenBody<'_>) -> Result<OwnResponse, WholeResponse> {
+        if self.federated.is_none() {
+            return Ok(OwnResponse::None);
+        }
+        // A request without a body has no call for its end.
+        self.request_end()?;
+        self.federated_response(head, seen).map_err(|refusal| self.refusal(&refusal))
+    }
+
+    fn own_requests_done(&mut self, outcomes: Vec<FilterRequestOutcome>) {
+        if let Some(federated) = &mut self.federated {
+            federated.done(outcomes);
+        }
     }
 
     fn choose_upstream(&mut self, head: &mut RequestHead, seen: SeenBody<'_>) -> Result<RequestChoice, WholeResponse> {
@@ -348,6 +397,8 @@ impl HttpFilter for AgentFilter {
         if server.protocol == AgentProtocol::Mcp {
             let all = self.worker.endpoints.get(server.upstream);
             let endpoint = self.endpoint.and_then(|number| all?.get(number).copied());
+            // One server cannot begin a session of several.
+            let endpoint = endpoint.filter(|_| self.federated.is_none());
             response::name_session(fields, self.session.as_ref(), endpoint, (&server.name, self.key_name()));
         }
     }

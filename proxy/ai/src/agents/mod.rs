@@ -5,7 +5,7 @@
 //! | `settings` | servers and agents |
 //! | `surface` | the paths and methods |
 //! | `session` | the id of a session at the gateway: the endpoint and the server's own id, sealed |
-//! | `filter` | one exchange: the order of all the rest |
+//! | `filter` | one exchange: the order of all the rest; in `filter/federated.rs` for several servers under one name |
 //! | `admission` | key, tool, header and rates of a message |
 //! | `response` | a list of tools while it passes, and the session of a response |
 //! | `refusal` | refusals as errors of JSON-RPC |

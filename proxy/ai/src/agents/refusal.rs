@@ -9,7 +9,9 @@ use weir_http::{
 use weir_http_codec::{Fields, Known};
 use weir_mcp_session::{
     ErrorReply, Message, MessageError,
-    error::{HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, REFUSED, SESSION_NOT_FOUND},
+    error::{
+        HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, REFUSED, SESSION_NOT_FOUND,
+    },
 };
 use weir_spend::Denial;
 
@@ -92,6 +94,21 @@ impl AgentRefusal {
         "upstream_bad_response",
         "The server sent a list of tools that cannot be read.",
     );
+
+    pub(crate) const PROMPT: Self =
+        Self::fixed(200, INVALID_PARAMS, "prompt_not_found", "Unknown prompt: no server of this name has it.");
+    pub(crate) const NO_METHOD: Self = Self::fixed(
+        200,
+        METHOD_NOT_FOUND,
+        "method_not_found",
+        "Method not found: several servers do not have it as one.",
+    );
+    pub(crate) const NEEDS_SESSION: Self =
+        Self::fixed(400, INVALID_REQUEST, "session_required", "The request names no session: initialize one.");
+    pub(crate) const NO_REVISION: Self =
+        Self::fixed(200, INVALID_PARAMS, "revision_missing", "params.protocolVersion is no revision of MCP.");
+    pub(crate) const ALL_DOWN: Self =
+        Self::fixed(502, INTERNAL_ERROR, "upstream_unavailable", "None of the servers of this name responds.");
 
     pub(crate) fn wrong_method(allow: &'static str) -> Self {
         let message = "The path does not have this method. See Allow.";

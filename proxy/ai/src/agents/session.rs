@@ -54,13 +54,25 @@ fn owner(server: &str, client_key: Option<&str>) -> Vec<u8> {
         .concat()
 }
 
+/// Bytes with the owner that may open them, as an id for a client.
+fn seal(mut bytes: Vec<u8>, owner: Vec<u8>) -> Option<String> {
+    let nonce = key()?.seal_in_place_append_tag(Aad::from(owner), &mut bytes).ok()?;
+    Some(BASE64_URL_SAFE_NO_PAD.encode([&nonce.as_ref()[..], &bytes].concat()))
+}
+
+/// The bytes of an id. `None`: they are not those of this process and this owner.
+fn open(id: &[u8], owner: Vec<u8>) -> Option<Vec<u8>> {
+    let sealed = BASE64_URL_SAFE_NO_PAD.decode(id).ok()?;
+    let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>()?;
+    let mut sealed = sealed.to_vec();
+    let opened = key()?.open_in_place(nonce.into(), Aad::from(owner), &mut sealed).ok()?;
+    Some(opened.to_vec())
+}
+
 impl Session {
     /// The id for the client. `None`: the system has no randomness.
     pub(crate) fn seal(&self, server: &str, client_key: Option<&str>) -> Option<String> {
-        let mut sealed = [&self.endpoint.to_be_bytes()[..], &self.own_id].concat();
-        let aad = Aad::from(owner(server, client_key));
-        let nonce = key()?.seal_in_place_append_tag(aad, &mut sealed).ok()?;
-        Some(BASE64_URL_SAFE_NO_PAD.encode([&nonce.as_ref()[..], &sealed].concat()))
+        seal([&self.endpoint.to_be_bytes()[..], &self.own_id].concat(), owner(server, client_key))
     }
 
     /// The session of an id that a client has sent. `None`: it is not one of this process, this server and this key.
@@ -68,19 +80,147 @@ impl Session {
         if id.len() > SEALED_BYTES_MAX {
             return None;
         }
-        let sealed = BASE64_URL_SAFE_NO_PAD.decode(id).ok()?;
-        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>()?;
-        let mut sealed = sealed.to_vec();
-        let aad = Aad::from(owner(server, client_key));
-        let opened = key()?.open_in_place(nonce.into(), aad, &mut sealed).ok()?;
+        let opened = open(id, owner(server, client_key))?;
         let (endpoint, own_id) = opened.split_first_chunk::<ENDPOINT_BYTES>()?;
         Some(Self { endpoint: u64::from_be_bytes(*endpoint), own_id: own_id.into() })
+    }
+}
+
+/// Bytes of the sessions of a federation in front of their seal. Default 3 KiB, and so at most 4 KiB in a field of the head: 16 servers
+/// with ids of 160 bytes. A server whose id finds no room is left out.
+const FEDERATED_BYTES_MAX: usize = 3 * 1_024;
+
+/// Bytes of an id of a federation.
+const FEDERATED_SEALED_BYTES_MAX: usize = (FEDERATED_BYTES_MAX + NONCE_LEN + TAG_BYTES).div_ceil(3) * 4;
+
+/// Bytes of the name of a revision.
+const REVISION_BYTES: usize = 10;
+
+/// Bytes of a server of a federation without its id: the hash of its name, its abilities, revision and endpoint, and the length of the id.
+const FEDERATED_FIXED_BYTES: usize = 8 + 1 + REVISION_BYTES + ENDPOINT_BYTES + 2;
+
+/// The session at one server of a federation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerSession {
+    /// The hash of the name of the server: positions change with a reload.
+    pub(crate) server: u64,
+    pub(crate) has_tools: bool,
+    pub(crate) has_prompts: bool,
+    /// The revision that the server speaks.
+    pub(crate) revision: [u8; REVISION_BYTES],
+    /// An empty id: the server has no sessions, and any of its endpoints serves.
+    pub(crate) session: Session,
+}
+
+/// The sessions of a client at the servers of a federation, in the order of the handshake.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FederatedSession {
+    servers: Vec<ServerSession>,
+    bytes: usize,
+}
+
+impl FederatedSession {
+    /// Adds a server. False: there is no room for its id.
+    pub(crate) fn add(&mut self, server: ServerSession) -> bool {
+        let bytes = self.bytes + FEDERATED_FIXED_BYTES + server.session.own_id.len();
+        let has_room = bytes <= FEDERATED_BYTES_MAX;
+        if has_room {
+            self.bytes = bytes;
+            self.servers.push(server);
+        }
+        has_room
+    }
+
+    /// The servers.
+    pub(crate) fn servers(&self) -> &[ServerSession] {
+        &self.servers
+    }
+
+    /// As [`Session::seal`].
+    pub(crate) fn seal(&self, federation: &str, client_key: Option<&str>) -> Option<String> {
+        let mut bytes = Vec::with_capacity(self.bytes + TAG_BYTES);
+        for ServerSession { server, has_tools, has_prompts, revision, session } in &self.servers {
+            bytes.extend_from_slice(&server.to_be_bytes());
+            bytes.push(u8::from(*has_tools) | u8::from(*has_prompts) << 1);
+            bytes.extend_from_slice(revision);
+            bytes.extend_from_slice(&session.endpoint.to_be_bytes());
+            bytes.extend_from_slice(&u16::try_from(session.own_id.len()).ok()?.to_be_bytes());
+            bytes.extend_from_slice(&session.own_id);
+        }
+        seal(bytes, Self::owner(federation, client_key))
+    }
+
+    /// As [`Session::open`].
+    pub(crate) fn open(id: &[u8], federation: &str, client_key: Option<&str>) -> Option<Self> {
+        if id.len() > FEDERATED_SEALED_BYTES_MAX {
+            return None;
+        }
+        let opened = open(id, Self::owner(federation, client_key))?;
+        let (mut all, mut rest) = (Self::default(), &*opened);
+        while !rest.is_empty() {
+            let (server, behind) = rest.split_first_chunk()?;
+            let (&[abilities], behind) = behind.split_first_chunk()?;
+            let (revision, behind) = behind.split_first_chunk()?;
+            let (endpoint, behind) = behind.split_first_chunk()?;
+            let (length, behind) = behind.split_first_chunk()?;
+            let (own_id, behind) = behind.split_at_checked(u16::from_be_bytes(*length).into())?;
+            rest = behind;
+            let session = Session { endpoint: u64::from_be_bytes(*endpoint), own_id: own_id.into() };
+            let (has_tools, has_prompts) = (abilities & 1 != 0, abilities & 2 != 0);
+            let server = u64::from_be_bytes(*server);
+            all.add(ServerSession { server, has_tools, has_prompts, revision: *revision, session });
+        }
+        Some(all)
+    }
+
+    /// A name may be that of a server before a reload, and that of a federation behind it.
+    fn owner(federation: &str, client_key: Option<&str>) -> Vec<u8> {
+        [b"\0federation\0", &*owner(federation, client_key)].concat()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn federated(ids: &[&str]) -> FederatedSession {
+        let mut all = FederatedSession::default();
+        for (number, id) in (1..).zip(ids) {
+            let session = Session { endpoint: number + 10, own_id: id.as_bytes().into() };
+            let (has_tools, has_prompts) = (number % 2 == 0, number % 3 == 0);
+            let revision = *b"2025-11-25";
+            assert!(all.add(ServerSession { server: number, has_tools, has_prompts, revision, session }));
+        }
+        all
+    }
+
+    #[test]
+    fn the_id_of_a_federation_leads_to_each_session_for_its_owner_alone() {
+        let all = federated(&["4f9c", "", "x", "y", "z", "0"]);
+        let id = all.seal("all", Some("team")).expect("randomness");
+        assert!(id.bytes().all(|byte| byte.is_ascii_graphic()) && !id.contains("4f9c"));
+        assert_eq!(FederatedSession::open(id.as_bytes(), "all", Some("team")), Some(all));
+        for (name, key) in [("all", Some("other")), ("all", None), ("al", Some("team"))] {
+            assert_eq!(FederatedSession::open(id.as_bytes(), name, key), None, "{name} {key:?}");
+        }
+        assert_eq!(Session::open(id.as_bytes(), "all", Some("team")), None, "it is no id of a server");
+        let plain = session().seal("all", Some("team")).expect("randomness");
+        assert_eq!(FederatedSession::open(plain.as_bytes(), "all", Some("team")), None);
+        for at in 0..id.len() {
+            assert_eq!(FederatedSession::open(&id.as_bytes()[..at], "all", Some("team")), None, "{at}");
+        }
+    }
+
+    #[test]
+    fn sixteen_servers_fit_and_an_id_without_room_does_not() {
+        let id = "x".repeat(160);
+        let mut all = federated(&[&*id; 16]);
+        let sealed = all.seal("all", None).expect("randomness");
+        assert!(sealed.len() <= FEDERATED_SEALED_BYTES_MAX && sealed.len() < 4_200, "{}", sealed.len());
+        assert_eq!(FederatedSession::open(sealed.as_bytes(), "all", None).as_ref(), Some(&all));
+        let last = all.servers()[0].clone();
+        assert!(!all.add(last), "the seventeenth");
+    }
 
     fn session() -> Session {
         Session { endpoint: 7, own_id: b"4f9c0d1e"[..].into() }

@@ -2,8 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use weir_http::filter::OWN_REQUESTS_MAX;
+
 /// Longest pause within a response. Default 1 h: the stream of a session is silent while its server has nothing to say.
 pub const AGENT_IDLE_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// Servers of a federation. Default 16, the requests that an exchange may make at once.
+pub const FEDERATED_SERVERS_MAX: usize = 16;
+
+const _: () = assert!(FEDERATED_SERVERS_MAX <= OWN_REQUESTS_MAX);
 
 /// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,4 +44,14 @@ pub struct AgentServer {
     pub path: Box<str>,
     /// See [`AGENT_IDLE_TIMEOUT`].
     pub idle_timeout: Duration,
+}
+
+/// Several servers of MCP under one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Federation {
+    /// Its name in the path of the gateway. No server has the same.
+    pub name: Arc<str>,
+    /// Its servers, by their positions in [`AiListenerSettings::agents`](crate::settings::AiListenerSettings::agents), in the order of
+    /// lists; at most [`FEDERATED_SERVERS_MAX`].
+    pub servers: Vec<usize>,
 }

@@ -1,6 +1,6 @@
 //! The paths and methods of MCP and A2A.
 
-use super::settings::{AgentProtocol, AgentServer};
+use super::settings::{AgentProtocol, AgentServer, Federation};
 
 /// The description of an agent, below its path (A2A, "Agent Discovery"): that of 0.3 and later, and that before.
 const CARDS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
@@ -80,6 +80,25 @@ pub(crate) fn of(
     Ok((number, request))
 }
 
+/// The federation of a request, by its position, and the meaning. `None`: the path is that of none. `permits`: the key may reach one of its
+/// servers.
+pub(crate) fn of_federation(
+    federations: &[Federation],
+    method: &[u8],
+    path: &str,
+    permits: impl Fn(&Federation) -> bool,
+) -> Option<Result<(usize, AgentRequest), NoRequest>> {
+    let name = below(path, AgentProtocol::Mcp)?;
+    let (number, federation) = federations.iter().enumerate().find(|(_, federation)| *federation.name == *name)?;
+    Some(match method {
+        _ if !permits(federation) => Err(NoRequest::Unknown),
+        b"POST" => Ok((number, AgentRequest::Message)),
+        b"DELETE" => Ok((number, AgentRequest::EndSession)),
+        // Each server would need an open stream of its own.
+        _ => Err(NoRequest::WrongMethod("POST, DELETE")),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +142,20 @@ mod tests {
         for (method, path, wanted) in rows {
             assert_eq!(of(&servers(), method.as_bytes(), path, |_| true), *wanted, "{method} {path}");
             assert_eq!(of(&servers(), method.as_bytes(), path, |_| false), Err(NoRequest::Unknown), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_federation_has_no_stream_and_is_for_keys_that_reach_one_of_its_servers() {
+        let federations = [Federation { name: "all".into(), servers: vec![0, 1] }];
+        let of =
+            |method: &str, path, is_permitted| of_federation(&federations, method.as_bytes(), path, |_| is_permitted);
+        assert_eq!(of("POST", "/mcp/all", true), Some(Ok((0, AgentRequest::Message))));
+        assert_eq!(of("DELETE", "/mcp/all", true), Some(Ok((0, AgentRequest::EndSession))));
+        assert_eq!(of("GET", "/mcp/all", true), Some(Err(NoRequest::WrongMethod("POST, DELETE"))));
+        assert_eq!(of("GET", "/mcp/all", false), Some(Err(NoRequest::Unknown)));
+        for path in ["/mcp/al", "/mcp/all/", "/a2a/all", "/mcp/"] {
+            assert_eq!(of("POST", path, true), None, "{path}");
         }
     }
 

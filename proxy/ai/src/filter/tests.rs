@@ -60,6 +60,7 @@ pub(crate) fn settings() -> AiListenerSettings {
         keys: Arc::new([]),
         models: Arc::new([]),
         agents: Arc::new([]),
+        federations: Arc::new([]),
         prices: Arc::default(),
         upstreams: vec!["a".into()],
         first_token_timeout: Duration::from_secs(1),

@@ -5,6 +5,7 @@ mod agents;
 mod balance;
 mod bills;
 mod cache;
+mod federation;
 mod gateway;
 mod heads;
 /// A scripted client of HTTP/2, as the tests of `weir-http` have it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_ai::settings::{AgentProtocol, AgentServer};
+use weir_ai::settings::{AgentProtocol, AgentServer, FEDERATED_SERVERS_MAX, Federation, is_server_prefix};
 use weir_spend::{Glob, policy::ServerTool};
 
 use super::clients::glob;
@@ -81,6 +81,52 @@ fn agent(
         path: target.into(),
         idle_timeout: keys.idle_timeout.value.0,
     })
+}
+
+/// The federations of a listener; mistakes are reported.
+pub(super) fn federations(
+    of: &ListenerContext<'_>,
+    path: &str,
+    agents: &[AgentServer],
+    reader: &mut Reader<'_>,
+) -> Vec<Federation> {
+    let mut all: Vec<Federation> = Vec::new();
+    for (index, table) in of.section.own.ai.ai.mcp_federation.iter().enumerate() {
+        let path = format!("{path}.mcp_federation[{index}]");
+        let (Some(name), Some(servers)) = (&table.name, &table.servers) else { continue };
+        let is_server = agents.iter().any(|one| one.protocol == AgentProtocol::Mcp && one.name == name.value.0);
+        if is_server || all.iter().any(|other| other.name == name.value.0) {
+            error_at(name, &path, "name", "stands twice", "give each path /mcp/<name> a name of its own", reader);
+        }
+        if servers.value.is_empty() || servers.value.len() > FEDERATED_SERVERS_MAX {
+            let what = format!("has {} servers", servers.value.len());
+            error_at(servers, &path, "servers", &what, "name 1 to 16 of [[listener.ai.mcp]]", reader);
+        }
+        let servers = members(servers, &path, agents, reader);
+        all.push(Federation { name: name.value.0.clone(), servers });
+    }
+    all
+}
+
+/// The servers of a federation, by their positions.
+fn members(list: &At<Vec<At<Name>>>, path: &str, agents: &[AgentServer], reader: &mut Reader<'_>) -> Vec<usize> {
+    let mut all = Vec::new();
+    for name in &list.value {
+        let is_it = |one: &AgentServer| one.protocol == AgentProtocol::Mcp && one.name == name.value.0;
+        let (what, help) = match agents.iter().position(is_it) {
+            None => ("names no [[listener.ai.mcp]]", "look for a spelling mistake"),
+            Some(number) if all.contains(&number) => ("names a server twice", "remove one"),
+            Some(_) if !is_server_prefix(&name.value.0) => {
+                ("names a server with `__` in its name, or `_` at its end", "give it a name that can stand before `__`")
+            }
+            Some(number) => {
+                all.push(number);
+                continue;
+            }
+        };
+        error_at(name, path, "servers", what, help, reader);
+    }
+    all
 }
 
 /// The tools of a key, as `server/tool`; one that names none is reported.

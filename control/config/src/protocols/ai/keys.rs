@@ -128,6 +128,8 @@ section! {
         tables model: ModelSection;
         /// Servers of MCP, at `/mcp/<name>`.
         tables mcp: McpSection;
+        /// Several servers of MCP as one, at `/mcp/<name>`.
+        tables mcp_federation: McpFederationSection;
         /// Agents of A2A, at `/a2a/<name>`.
         tables a2a: A2aSection;
         /// Prices of tokens, for budgets in money and the usage log. The most specific row counts.
@@ -235,6 +237,16 @@ section! {
         default path: LongWord = LongWord("/mcp".to_owned());
         /// Longest pause within a response; then the response breaks off.
         default idle_timeout: Period = Period(ai::AGENT_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+    }
+}
+
+section! {
+    /// Several servers of MCP as one, at `/mcp/<name>`: their tools and prompts have the names `<server>__<own name>`.
+    pub(crate) struct McpFederationSection [name = name] {
+        /// Its name in the path and in metrics; none of `[[listener.ai.mcp]]` has it.
+        required name: Name;
+        /// Names of `[[listener.ai.mcp]]`, at most 16, in the order of lists. `mcp_tools` of keys has these names.
+        required servers: Vec<At<Name>>;
     }
 }
 

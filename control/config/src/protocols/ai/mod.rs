@@ -90,6 +90,7 @@ impl Protocol for Ai {
         let keys = clients::keys(of, &path, reader);
         let (mut upstreams, models) = models::models(of, &path, reader);
         let agents = agents::agents(of, &path, &mut upstreams, reader);
+        let federations = agents::federations(of, &path, &agents, reader);
         let prices = prices::table(section, &path, reader);
         models::check_balances(of, &prices, &path, reader);
         Some(ListenerSettings {
@@ -97,6 +98,7 @@ impl Protocol for Ai {
             keys: keys.into(),
             models: models.into(),
             agents: agents.into(),
+            federations: federations.into(),
             prices: prices.into(),
             upstreams,
             first_token_timeout: section.first_token_timeout.value.0,

@@ -31,6 +31,8 @@ pub const SAMPLES: &[(&str, &str)] = &[
     ("a2a.upstream", r#""v""#),
     ("mcp.path", r#""/other""#),
     ("mcp.upstream", r#""v""#),
+    ("mcp_federation.name", r#""joint""#),
+    ("mcp_federation.servers", r#"["one"]"#),
     ("mcp_tools", r#"["other/*"]"#),
     ("ai.api_key", r#"{ env = "ADMIN_TOKEN" }"#),
     ("audio_input", r#""4""#),
@@ -86,6 +88,7 @@ pub const COMPANY: &[(&str, &str)] = &[
     ("listener.ai.key", "ai.keys = \"required\""),
     ("listener.ai.key.old_sha256", OLD_KEY),
     ("listener.ai.key.old_until", OLD_KEY),
+    ("listener.ai.mcp_federation", "ai.mcp = [{ name = \"one\", upstream = \"u\" }]"),
     ("listener.ai.model", "ai.model = [{ name = \"a\", target = [{ upstream = \"u\" }] }]"),
     (
         "listener.ai.model.balance",
