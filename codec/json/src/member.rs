@@ -40,9 +40,12 @@ impl<P: Copy, S: Sink<P> + Default> MemberScan<P, S> {
         let mut at = 0;
         loop {
             if self.open.is_none() {
-                let Some(found) = self.key.find_iter(&piece[at..]).map(|found| at + found).find(|&found| {
-                    found.checked_sub(1).is_some_and(|before| may_precede_key(piece[before]))
-                }) else {
+                let Some(found) = self
+                    .key
+                    .find_iter(&piece[at..])
+                    .map(|found| at + found)
+                    .find(|&found| found.checked_sub(1).is_some_and(|before| may_precede_key(piece[before])))
+                else {
                     break;
                 };
                 (self.open, at) = (Some((Scanner::within_object(self.root), S::default())), found);

@@ -199,7 +199,7 @@ impl Follower {
     /// Takes an event. Whether it is the chunk of usage that the client did not request.
     fn event(&mut self, name: &[u8], data: &[u8]) -> bool {
         self.progress.take(self.dialect, data);
-        // What has failed stays so: some servers send their last event behind the error.
+        // A failure stays one: some servers send their last event behind the error.
         self.end = match (self.end, end_of(self.dialect, name, data)) {
             (End::Failed, _) | (_, End::Missing) => self.end,
             (_, end) => end,

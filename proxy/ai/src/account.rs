@@ -100,7 +100,7 @@ impl Bill {
             return None;
         }
         let found = ending.found.unwrap_or_default();
-        // Behind an error in its stream the provider has ended it, whoever closes first.
+        // Behind an error in its stream the provider has ended it, whichever side closes first.
         let ending = &if found.is_failed { Ending { side: Side::Provider, ..*ending } } else { *ending };
         let is_partial = found.is_failed || ending.end != CompletionStatus::Completed && !found.is_done;
         let mut flags = Flags { partial: is_partial, retried: ending.tries > 1, ..Flags::default() };
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn an_early_report_does_not_hide_the_output_that_followed_it() {
-        // Anthropic's first event says one token. What a stream has at least, by its events, says two.
+        // Anthropic's first event says one token, and the number of events that followed says two.
         let early = Some(Usage { input: 7, output: 2, ..Usage::default() });
         for (side, end) in [
             (Side::Client, CompletionStatus::ClientGone),

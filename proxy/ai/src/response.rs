@@ -159,7 +159,12 @@ impl Response {
             Self::Whole(whole) => {
                 let usage = whole.finish();
                 let estimate = if usage.is_none() { whole.estimate() } else { TokenEstimate::default() };
-                Found { usage, is_done: true, progress: Progress { estimate, ..Progress::default() }, ..Found::default() }
+                Found {
+                    usage,
+                    is_done: true,
+                    progress: Progress { estimate, ..Progress::default() },
+                    ..Found::default()
+                }
             }
             Self::Over(found) => found,
             other => {

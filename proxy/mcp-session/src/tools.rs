@@ -19,7 +19,8 @@ enum Place {
     Name,
 }
 
-static MESSAGE: Node<Place> = Node::value(Place::Message).members(&[("result", Node::NEW.members(&[("tools", TOOLS)]))]);
+static MESSAGE: Node<Place> =
+    Node::value(Place::Message).members(&[("result", Node::NEW.members(&[("tools", TOOLS)]))]);
 const TOOLS: Node<Place> = Node::value(Place::Tools).items(&TOOL);
 static TOOL: Node<Place> = Node::value(Place::Tool).members(&[("name", Node::value(Place::Name))]);
 

@@ -109,7 +109,7 @@ fn a7_a_stream_says_how_it_ended() {
         b"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}\n\n";
     assert_eq!(end(Dialect::Anthropic, overloaded), End::Failed);
     assert_eq!(end(Dialect::Anthropic, b"event: message_stop\ndata: {}\n\n"), End::Done);
-    // What has failed stays so: some servers end each stream with their last event.
+    // A failure stays one: some servers end each stream with their last event.
     assert_eq!(end(Dialect::Chat, &chat(&[text, r#"{"error":{"message":"late"}}"#, "[DONE]"])), End::Failed);
     assert_eq!(end(Dialect::Anthropic, b"event: error\ndata: {}\n\nevent: message_stop\ndata: {}\n\n"), End::Failed);
     // Half a character, mixed line ends, and bytes that are no text pass as they are.

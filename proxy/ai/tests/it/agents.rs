@@ -345,7 +345,9 @@ fn a_message_that_can_be_read_in_two_ways_is_refused() {
 #[test]
 fn a_response_of_a_client_is_no_call_by_its_head() {
     let response = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
-    for lines in ["Mcp-Method: tools/call\r\nMcp-Name: secret\r\n", "Mcp-Method: tools/call\r\n", "Mcp-Name: secret\r\n"] {
+    for lines in
+        ["Mcp-Method: tools/call\r\nMcp-Name: secret\r\n", "Mcp-Method: tools/call\r\n", "Mcp-Name: secret\r\n"]
+    {
         let (status, _, body) = refused(&gateway(limited()), &request("POST", "/mcp/git", lines, response));
         assert_eq!((status, &body["error"]["code"]), (400, &json!(-32020)), "{lines}");
     }

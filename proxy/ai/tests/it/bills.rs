@@ -91,7 +91,11 @@ fn a_provider_that_fails_within_its_stream_is_paid_for_its_part_and_the_client_n
             drop(client);
             gateway.rests();
             assert_eq!(tokens(&gateway, "output"), 1, "{end_of_stream} {leaves}");
-            assert_eq!((flagged(&gateway, "partial"), flagged(&gateway, "estimated")), (1, 1), "{end_of_stream} {leaves}");
+            assert_eq!(
+                (flagged(&gateway, "partial"), flagged(&gateway, "estimated")),
+                (1, 1),
+                "{end_of_stream} {leaves}"
+            );
         }
     }
 }
@@ -103,7 +107,8 @@ fn a_stream_of_anthropic_that_fails_is_charged_for_what_came_behind_its_first_re
         "event: message_start\ndata: {{\"type\":\"message_start\",\"message\":{{\"usage\":{{\"input_tokens\":9,\"output_tokens\":1}}}}}}\n\n\
          event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{said}\"}}}}\n\n"
     );
-    let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"m\"}}\n\n";
+    let error =
+        "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"m\"}}\n\n";
     for (last, is_cut) in [(error, false), ("", true)] {
         let gateway = start(settings(), vec![provider(ProviderDialect::Anthropic)], |_| {});
         let mut client = gateway.client();

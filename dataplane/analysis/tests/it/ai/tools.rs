@@ -58,7 +58,8 @@ fn both_lists_of_tools_are_bytes_of_the_prompt() {
 
 #[test]
 fn servers_and_searches_beside_the_tools_are_tools_of_the_provider() {
-    let messages = r#"{"mcp_servers":[{"type":"url","url":"https://x","name":"crm"},{"name":"b"}],"tools":[{"name":"f"}]}"#;
+    let messages =
+        r#"{"mcp_servers":[{"type":"url","url":"https://x","name":"crm"},{"name":"b"}],"tools":[{"name":"f"}]}"#;
     assert_eq!(names(&valid(Endpoint::Messages, messages)), ["mcp/crm", "mcp/b", "f"]);
     let chat = |value: &str| names(&valid(Endpoint::Chat, &format!(r#"{{"web_search_options":{value}}}"#)));
     assert_eq!(chat("{}"), ["web_search/?"]);
