@@ -153,15 +153,7 @@ pub fn gateway_with_one_worker(origin: &AiOrigin, state: &Path, more: &str, tabl
     start(1, origin, "openai", state, more, tables, "")
 }
 
-fn start(
-    workers: u32,
-    origin: &AiOrigin,
-    dialect: &str,
-    state: &Path,
-    more: &str,
-    tables: &str,
-    key: &str,
-) -> Gateway {
+fn start(workers: u32, origin: &AiOrigin, dialect: &str, state: &Path, more: &str, tables: &str, key: &str) -> Gateway {
     let address = Address::port(port::free());
     let text = format!(
         "[runtime]\nworkers = {workers}\n{tables}[ai]\nstate = \"{}\"\n\

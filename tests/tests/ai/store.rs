@@ -209,7 +209,8 @@ fn a_gateway_that_is_killed_goes_on_with_its_own_part() {
     }
     assert_eq!(identity(&stand), before);
     stand.use_up();
-    let crashed = usage(stand.states[0].path()).iter().filter(|line| line["flags"].to_string().contains("crash")).count();
+    let crashed =
+        usage(stand.states[0].path()).iter().filter(|line| line["flags"].to_string().contains("crash")).count();
     println!("{crashed} requests were charged in full");
     stand.is_used_up(40_000);
 }
@@ -299,7 +300,8 @@ fn a_store_with_tls_and_a_password_is_used_and_a_wrong_password_is_named_once() 
     let options = Options { tls: true, password: Some("secret-of-the-store".to_owned()), ..Options::default() };
     let (store, origin) = (Server::start_with(Kind::Redis, options), AiOrigin::start());
     let (state, folder) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-    let (address, ca) = (store.tls_address.as_ref().expect("TLS"), &store.certificates.as_ref().expect("TLS").authority);
+    let (address, ca) =
+        (store.tls_address.as_ref().expect("TLS"), &store.certificates.as_ref().expect("TLS").authority);
     let table = |password: &str, name: &str| {
         let file = secret_file(folder.path(), name, password);
         format!(
