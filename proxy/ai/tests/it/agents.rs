@@ -12,7 +12,7 @@ use weir_spend::{
 use weir_telemetry::catalog;
 
 use crate::{
-    gateway::{EVENTS, KEY, chunk, ok, provider, read, respond, settings, start_with, with_key},
+    gateway::{EVENTS, KEY, chunk, ok, provider, read, respond, settings, start_with, usage, with_key},
     support::{Client, Gateway, Origin, OriginEnd, PATIENCE},
 };
 
@@ -427,20 +427,6 @@ fn a_server_of_which_a_key_may_call_nothing_does_not_exist_for_it() {
     assert!(read(&mut client).0.starts_with("http/1.1 200 "));
     let labels = [("listener", "test"), ("reason", "tool_not_allowed"), ("treatment", "observed")];
     assert_eq!(observing.counter(catalog::AI_REFUSALS.name, &labels), 1);
-}
-
-/// The lines of the usage log, once there are so many.
-fn usage(folder: &Path, count: usize) -> Vec<Value> {
-    let begun = std::time::Instant::now();
-    loop {
-        let text = std::fs::read_to_string(folder.join("usage.log")).unwrap_or_default();
-        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        if lines.len() >= count {
-            return lines;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{text}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

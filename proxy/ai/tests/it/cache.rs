@@ -14,7 +14,8 @@ use weir_telemetry::catalog;
 
 use crate::{
     gateway::{
-        EVENTS, KEY, chunk, model, ok, plain, post, provider, refused, respond, settings, start, start_in, with_key,
+        EVENTS, KEY, chunk, model, ok, plain, post, provider, refused, respond, settings, start, start_in, usage,
+        with_key,
     },
     support::{Client, Gateway, Origin},
 };
@@ -146,14 +147,7 @@ fn a_hit_has_a_line_in_the_usage_log_and_charges_no_budget() {
     hit(&gateway, &post(CHATS, BODY));
     drop(client);
     gateway.rests();
-    let lines = loop {
-        let text = std::fs::read_to_string(folder.path().join("usage.log")).unwrap_or_default();
-        if text.lines().count() >= 6 {
-            break text;
-        }
-        std::thread::yield_now();
-    };
-    let lines: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines = usage(folder.path(), 6);
     let hits: Vec<_> = lines.iter().filter(|line| line["flags"] == serde_json::json!(["cached"])).collect();
     assert_eq!((lines.len(), hits.len()), (6, 4), "{lines:?}");
     for line in hits {

@@ -12,7 +12,7 @@ use weir_spend::{
 use weir_telemetry::catalog;
 
 use crate::{
-    gateway::{EVENTS, KEY, chunk, ok, provider, read, respond, start_with, with_key},
+    gateway::{EVENTS, KEY, chunk, ok, provider, read, respond, start_with, usage, with_key},
     support::{Client, Gateway, Origin, OriginEnd, PATIENCE},
 };
 
@@ -219,10 +219,9 @@ fn a_call_goes_to_the_server_of_its_prefix_with_its_own_name() {
     }
     drop(client);
     gateway.rests();
-    let text = std::fs::read_to_string(folder.path().join("usage.log")).expect("a log");
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!(lines.len(), 2, "{text}");
-    assert!(lines.iter().all(|line| line["server"] == "files" && line["provider"] == "b"), "{text}");
+    let lines = usage(folder.path(), 2);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines.iter().all(|line| line["server"] == "files" && line["provider"] == "b"), "{lines:?}");
     assert_eq!(lines[0]["tool"], "read");
     assert_eq!((counted(&gateway, "all", "tools/call"), counted(&gateway, "files", "tools/call")), (5, 2));
 }

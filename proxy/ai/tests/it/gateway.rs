@@ -1,6 +1,10 @@
 //! An AI listener in front of scripted providers, and the requests of its clients.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 use weir_ai::{
@@ -16,7 +20,7 @@ use weir_spend::{
     prices::PriceTable,
 };
 
-use crate::support::{Client, Gateway, OriginEnd, Setup};
+use crate::support::{Client, Gateway, OriginEnd, PATIENCE, Setup};
 
 /// A key that the listener knows.
 pub const KEY: &str = "sk-weir-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -179,4 +183,18 @@ pub fn estimate(text: &str) -> u64 {
     let mut estimate = TokenEstimate::default();
     estimate.push(text.as_bytes());
     estimate.tokens()
+}
+
+/// The lines of the usage log, once there are so many.
+pub fn usage(folder: &Path, count: usize) -> Vec<Value> {
+    let begun = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(folder.join("usage.log")).unwrap_or_default();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        if lines.len() >= count {
+            return lines;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{text}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -1,7 +1,5 @@
 //! Keys: who may come in, policies, rates, budgets, the usage log.
 
-use std::path::Path;
-
 use serde_json::Value;
 use weir_ai::settings::{AiListenerSettings, ProviderDialect};
 use weir_base::Net;
@@ -15,7 +13,8 @@ use weir_telemetry::catalog;
 
 use crate::{
     gateway::{
-        CHAT, KEY, STREAM, ok, plain, post, prices, provider, read, refused, respond, start, start_with, with_key,
+        CHAT, KEY, STREAM, ok, plain, post, prices, provider, read, refused, respond, start, start_with, usage,
+        with_key,
     },
     http2::Http2Client,
     support::Gateway,
@@ -205,20 +204,6 @@ fn a_budget_in_money_needs_a_price() {
     passes(&gateway, CHAT);
     let labels = [("listener", "test"), ("model", "any")];
     assert_eq!(gateway.counter(catalog::AI_COST.name, &labels), 30 + 2 * 20);
-}
-
-/// The lines of the usage log, once there are so many.
-fn usage(folder: &Path, count: usize) -> Vec<Value> {
-    let begun = std::time::Instant::now();
-    loop {
-        let text = std::fs::read_to_string(folder.join("usage.log")).unwrap_or_default();
-        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        if lines.len() >= count {
-            return lines;
-        }
-        assert!(begun.elapsed() < crate::support::PATIENCE, "{text}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
 }
 
 #[test]
