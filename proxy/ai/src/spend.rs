@@ -128,11 +128,14 @@ impl Spend {
         self.journal().map_or(Ok(()), |journal| journal.cede().map_err(|error| format!("ai.state: {error}")))
     }
 
-    /// Takes the journal back from a process that did not serve.
+    /// Takes the journal back from a process that did not serve, and reads the issued keys again, which that one may have changed.
     pub fn reclaim(&self) {
         if let Some(journal) = self.journal() {
             // A failure is logged there, and tried again.
             let _ = journal.reclaim();
+        }
+        if let Some(Err(error)) = self.issued().map(IssuedKeys::read_again) {
+            tracing::error!(%error, "the issued keys cannot be read again: they stay as they were");
         }
     }
 
