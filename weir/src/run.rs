@@ -38,12 +38,21 @@ pub struct RunArgs {
     /// The configuration file.
     #[arg(long, short, value_name = "FILE", default_value = "weir.toml", env = "WEIR_CONFIG")]
     config: PathBuf,
+    /// For one start after a clock that was ahead was set right: windows of AI budgets that lie in the future move to today, with all that
+    /// they hold. Without it they stay until the clock has reached them.
+    #[arg(long)]
+    trust_clock: bool,
 }
 
 /// Where the configuration comes from.
 pub enum Source {
     /// A file, which a reload reads again.
-    File(PathBuf),
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// `--trust-clock`
+        trusts_clock: bool,
+    },
     /// A text generated from the command line. A reload finds nothing to change.
     Text {
         /// Text of a configuration file.
@@ -56,9 +65,13 @@ pub enum Source {
 impl Source {
     fn file(&self) -> Option<&Path> {
         match self {
-            Self::File(path) => Some(path),
+            Self::File { path, .. } => Some(path),
             Self::Text { .. } => None,
         }
+    }
+
+    fn trusts_clock(&self) -> bool {
+        matches!(self, Self::File { trusts_clock: true, .. })
     }
 
     fn is_admin_open(&self) -> bool {
@@ -68,7 +81,7 @@ impl Source {
     fn load(&self) -> Result<Snapshot, Diagnostics> {
         let env = |name: &str| std::env::var(name).ok();
         match self {
-            Self::File(path) => weir_config::load(path, &env),
+            Self::File { path, .. } => weir_config::load(path, &env),
             Self::Text { text, .. } => weir_config::check(text, &self.to_string(), Path::new(""), &Machine::new(&env)),
         }
     }
@@ -77,14 +90,14 @@ impl Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(path) => write!(f, "{}", path.display()),
+            Self::File { path, .. } => write!(f, "{}", path.display()),
             Self::Text { .. } => f.write_str("the command line"),
         }
     }
 }
 
 pub fn run(args: &RunArgs) -> Result<(), String> {
-    serve(&Source::File(args.config.clone()), |_, _| {})
+    serve(&Source::File { path: args.config.clone(), trusts_clock: args.trust_clock }, |_, _| {})
 }
 
 /// Serves until a signal says otherwise. `started` is called once clients can connect, with the address of the admin server.
@@ -181,7 +194,9 @@ fn start(
         tracing::warn!("configuration warnings\n{}", snapshot.warnings);
     }
     let admin = snapshot.admin.clone();
-    let gateway = Gateway::prepare(snapshot, source.file().map(Path::to_owned), &mut inheritance);
+    // The process that an upgrade starts has the same command line, and goes on with the journal of the one before.
+    let trusts_clock = source.trusts_clock() && predecessor.is_none();
+    let gateway = Gateway::prepare(snapshot, source.file().map(Path::to_owned), trusts_clock, &mut inheritance);
     let gateway = gateway.map_err(|error| error.to_string())?;
     gateway.set_log_level_switch(level);
     let socket = admin_socket(&admin, &mut inheritance, source, &gateway)?;

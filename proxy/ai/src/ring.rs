@@ -3,7 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -24,17 +24,37 @@ pub struct SharedRing(Arc<Latest>);
 struct Latest {
     /// Grows with each snapshot; 0: there is none. A request reads this, and nothing else while it stays.
     version: AtomicU64,
-    /// Held to make a snapshot, or to copy its pointer.
+    /// Held while a snapshot is made, which takes long with many keys: the latest one has the latest keys. Requests do not wait for it.
+    making: Mutex<()>,
+    /// Held to copy the pointer.
     ring: Mutex<Option<Arc<KeyRing>>>,
+}
+
+impl Latest {
+    fn copy(&self) -> (Option<Arc<KeyRing>>, u64) {
+        let ring = lock(&self.ring);
+        (ring.clone(), self.version.load(Ordering::Acquire))
+    }
+
+    fn publish(&self, made: Arc<KeyRing>) {
+        let mut ring = lock(&self.ring);
+        // The one before is dropped behind the lock.
+        let _before = ring.replace(made);
+        self.version.fetch_add(1, Ordering::Release);
+        drop(ring);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl AiListenerSettings {
     /// Makes the snapshot again, since the issued keys have changed. The next request on each worker finds it. For control threads.
     pub fn renew_keys(&self, listener: &str, ledger: &Ledger, issued: &IssuedKeys) {
         if self.key_mode == KeyMode::Required {
-            let mut latest = self.ring.0.ring.lock().unwrap_or_else(PoisonError::into_inner);
-            *latest = Some(self.make(listener, ledger, issued));
-            self.ring.0.version.fetch_add(1, Ordering::Release);
+            let _one = lock(&self.ring.0.making);
+            self.ring.0.publish(self.make(listener, ledger, issued));
         }
     }
 
@@ -44,14 +64,13 @@ impl AiListenerSettings {
             return None;
         }
         let shared = self.ring.clone();
-        let mut latest = shared.0.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        if latest.is_none() {
-            *latest = Some(self.make(listener, ledger, issued));
-            shared.0.version.fetch_add(1, Ordering::Release);
+        let one = lock(&shared.0.making);
+        if shared.0.copy().0.is_none() {
+            shared.0.publish(self.make(listener, ledger, issued));
         }
-        let (ring, seen) = (latest.clone().unwrap_or_default(), shared.0.version.load(Ordering::Acquire));
-        drop(latest);
-        Some(ListenerRing { shared, seen: Cell::new(seen), ring: RefCell::new(ring) })
+        drop(one);
+        let (ring, seen) = shared.0.copy();
+        Some(ListenerRing { shared, seen: Cell::new(seen), ring: RefCell::new(ring.unwrap_or_default()) })
     }
 
     fn make(&self, listener: &str, ledger: &Ledger, issued: &IssuedKeys) -> Arc<KeyRing> {
@@ -81,9 +100,9 @@ impl ListenerRing {
     pub(crate) fn find(&self, sent: &[u8], unix_seconds: u64) -> Result<Arc<Key>, Denial> {
         let latest = &self.shared.0;
         if latest.version.load(Ordering::Acquire) != self.seen.get() {
-            let ring = latest.ring.lock().unwrap_or_else(PoisonError::into_inner);
-            self.seen.set(latest.version.load(Ordering::Acquire));
-            self.ring.replace(ring.clone().unwrap_or_default());
+            let (ring, seen) = latest.copy();
+            self.seen.set(seen);
+            self.ring.replace(ring.unwrap_or_default());
         }
         self.ring.borrow().find(sent, unix_seconds).cloned()
     }
@@ -95,6 +114,27 @@ mod tests {
     use weir_spend::keys::KeyDocument;
 
     use super::*;
+
+    #[test]
+    fn a_request_does_not_wait_while_a_snapshot_is_made() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let issued = IssuedKeys::open(Some(folder.path())).expect("a file");
+        let (ledger, open) = (Ledger::default(), KeyDocument::read(Map::new()).expect("a key"));
+        let settings = AiListenerSettings { key_mode: KeyMode::Required, ..crate::filter::tests::settings() };
+        let ring = settings.ring("ai", &ledger, &issued).expect("keys are needed");
+        let (_, new) = issued.issue("a", &open, 0).expect("a key");
+        settings.renew_keys("ai", &ledger, &issued);
+        let (shared, renews) = (settings.ring.clone(), settings.clone());
+        let making = lock(&shared.0.making);
+        std::thread::scope(|scope| {
+            let renewed = scope.spawn(|| renews.renew_keys("ai", &ledger, &issued));
+            // The snapshot is of another version than the one that the worker has seen.
+            assert!(ring.find(new.text.expose(), 0).is_ok());
+            assert!(!renewed.is_finished(), "it is made still");
+            drop(making);
+        });
+        assert!(ring.find(new.text.expose(), 0).is_ok());
+    }
 
     #[test]
     fn a_worker_finds_an_issued_key_with_its_next_request() {

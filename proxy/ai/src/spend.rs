@@ -34,6 +34,7 @@ const USAGE_LOG: &str = "usage.log";
 pub struct Spend {
     settings: SpendSettings,
     workers: usize,
+    trusts_clock: bool,
     opened: OnceLock<Opened>,
 }
 
@@ -56,7 +57,13 @@ const NEW_CLAIMS_LIMIT: Duration = Duration::from_millis(250);
 impl Spend {
     /// Nothing is opened yet: at an upgrade, another process has the journal until it hands it over.
     pub fn unopened(settings: SpendSettings, workers: usize) -> Self {
-        Self { settings, workers, opened: OnceLock::new() }
+        Self { settings, workers, trusts_clock: false, opened: OnceLock::new() }
+    }
+
+    /// Windows of budgets that a wrong clock has put into the future move to today when the journal is opened, with all that they hold.
+    #[must_use]
+    pub fn trusting_clock(self) -> Self {
+        Self { trusts_clock: true, ..self }
     }
 
     /// Recovers what earlier processes have left. For the control thread: it waits for the disk.
@@ -90,7 +97,8 @@ impl Spend {
         };
         let usage = Some(UsageSettings::new(state.join(USAGE_LOG)));
         std::fs::create_dir_all(state).map_err(|error| SpendError(error.into()))?;
-        let settings = JournalSettings { usage, ..JournalSettings::new(state.join("journal")) };
+        let settings =
+            JournalSettings { usage, trusts_clock: self.trusts_clock, ..JournalSettings::new(state.join("journal")) };
         let (journal, recovery) = Journal::open(settings, unix_time().as_secs()).map_err(SpendError)?;
         // Lines of a process that lives are on their way to the usage log.
         let lines_lost = recovery.restored_lines > 0 && recovery.departing == 0;
@@ -104,7 +112,11 @@ impl Spend {
         }
         if recovery.days_ahead > 0 {
             let days = recovery.days_ahead;
-            tracing::warn!(days, "the clock is behind the journal of budgets: they stay in their window");
+            tracing::warn!(
+                days,
+                "the clock is behind the journal of budgets: they stay in their window. If the clock was ahead and is right now, start \
+                 once with `weir run --trust-clock`"
+            );
         }
         let writer = |worker| journal.writer(u16::try_from(worker).unwrap_or(u16::MAX));
         let writers =
@@ -175,13 +187,16 @@ impl Spend {
         ceded
     }
 
-    /// Takes the journal back from a process that did not serve.
+    /// Takes the journal back from a process that did not serve, and reads the issued keys again, which that one may have changed.
     pub fn reclaim(&self) {
         if let Some(journal) = self.journal() {
             // A failure is logged there, and tried again.
             let _ = journal.reclaim();
         }
         self.store().into_iter().for_each(SharedStore::resume);
+        if let Some(Err(error)) = self.issued().map(IssuedKeys::read_again) {
+            tracing::error!(%error, "the issued keys cannot be read again: they stay as they were");
+        }
     }
 
     /// The process that has the journal serves now.

@@ -1,7 +1,7 @@
 //! The keys of AI clients for the admin server: those of the configuration, and those that it issues.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -23,10 +23,34 @@ use weir_spend::{
     rate::RateState,
 };
 
-use super::Gateway;
+use super::{Gateway, lock};
 
 /// The reason of a refusal.
 const UPGRADING: &str = "an upgrade is under way";
+
+/// Orders about issued keys: one at a time, and none while another process has their file.
+#[derive(Debug, Default)]
+pub(super) struct KeyOrders {
+    is_closed: Mutex<bool>,
+}
+
+impl KeyOrders {
+    /// Carries out an order. `None`: none is taken.
+    fn carry_out<T>(&self, order: impl FnOnce() -> T) -> Option<T> {
+        let is_closed = lock(&self.is_closed);
+        (!*is_closed).then(order)
+    }
+
+    /// Takes no more orders, behind the end of the one under way.
+    pub(super) fn close(&self) {
+        *lock(&self.is_closed) = true;
+    }
+
+    /// Takes orders again.
+    pub(super) fn open(&self) {
+        *lock(&self.is_closed) = false;
+    }
+}
 
 /// Listeners whose clients need a key, with their names.
 fn listeners(snapshot: &Snapshot) -> impl Iterator<Item = (&Arc<str>, &AiListenerSettings)> {
@@ -69,6 +93,11 @@ impl Gateway {
         if let Some(reason) = self.refusal_of_keys() {
             return Err(Problem::refused(409, "process", reason, "send the order to the process that serves"));
         }
+        let carried_out = self.upgrading.key_orders.carry_out(|| self.change_ai_key(order));
+        carried_out.unwrap_or_else(|| Err(under_way()))
+    }
+
+    fn change_ai_key(&self, order: AiKeyOrder) -> Result<AiKeyOutcome, Problem> {
         let (name, action) = match &order {
             AiKeyOrder::Create(request) => (request.name.clone(), "created"),
             AiKeyOrder::Change { name, .. } => (name.clone(), "changed"),
@@ -77,9 +106,7 @@ impl Gateway {
         };
         let snapshot = self.snapshot();
         let of_file = listeners(&snapshot).find(|(_, own)| own.keys.iter().any(|key| *key.name == *name));
-        let (Some(issued), now) = (self.spend.issued(), unix_seconds()) else {
-            return Err(Problem::refused(409, "process", UPGRADING, "send the order again behind it"));
-        };
+        let (Some(issued), now) = (self.spend.issued(), unix_seconds()) else { return Err(under_way()) };
         if let Some((listener, _)) = of_file
             && !(issued.all().contains_key(&*name) && action != "created")
         {
@@ -102,14 +129,19 @@ impl Gateway {
             AiKeyOrder::Delete { name } => issued.remove(&name).map(|key| (key, None)),
         };
         let (key, text) = result.map_err(|error| problem(&error, &name))?;
-        // In the plan that is in force now: one that a reload makes meanwhile has these keys already.
-        for (listener, own) in listeners(&self.snapshot()) {
-            own.renew_keys(listener, &self.spend.ledger(), issued);
-        }
+        self.renew_issued_keys();
         self.spend.claim_changed();
         tracing::info!(key = %name, action, "a key of the admin API");
         let status = self.ai_key(&key.settings, Origin::Api(&key), &snapshot, (Time::now(), now));
         Ok(AiKeyOutcome { key: status, text })
+    }
+
+    /// Puts the issued keys in force, in the present plan: one that a reload makes meanwhile has these keys already.
+    pub(super) fn renew_issued_keys(&self) {
+        let Some(issued) = self.spend.issued() else { return };
+        for (listener, own) in listeners(&self.snapshot()) {
+            own.renew_keys(listener, &self.spend.ledger(), issued);
+        }
     }
 
     fn refusal_of_keys(&self) -> Option<&'static str> {
@@ -259,6 +291,10 @@ fn check_listener(name: Option<&str>, snapshot: &Snapshot) -> Result<(), Documen
     }
 }
 
+fn under_way() -> Problem {
+    Problem::refused(409, "process", UPGRADING, "send the order again behind it")
+}
+
 fn of_configuration(name: &str, listener: &str) -> Problem {
     Problem::refused(
         409,
@@ -278,7 +314,9 @@ fn problem(error: &IssueError, name: &str) -> Problem {
         ),
         IssueError::Exists => (409, "key_exists", "choose another name, or rotate or change this key"),
         IssueError::NotFound => (404, "key", "GET /api/v1/ai/keys lists the keys"),
-        IssueError::Full => (409, "keys_full", "delete keys that no client uses, or give several clients one key"),
+        IssueError::Full | IssueError::TooLarge => {
+            (409, "keys_full", "delete keys that no client uses, or give several clients one key")
+        }
         IssueError::Texts => (409, "key_texts", "wait until one of them has ended, or rotate without old_until"),
         IssueError::Name | IssueError::Document(_) | IssueError::Past => {
             (400, "key", "/api/v1/openapi.json has the members of a key")
@@ -293,6 +331,11 @@ fn problem(error: &IssueError, name: &str) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        time::Duration,
+    };
+
     use serde_json::json;
     use weir_admin::status::AiKeyPolicy;
 
@@ -314,6 +357,30 @@ mod tests {
             shown
         );
         assert_eq!(serde_json::to_value(&shown).expect("JSON"), whole);
+    }
+
+    #[test]
+    fn an_order_under_way_ends_before_another_process_reads_the_file_and_none_begins_then() {
+        let (orders, is_written) = (KeyOrders::default(), AtomicBool::new(false));
+        let (begun, begins) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let order = || {
+                orders.carry_out(|| {
+                    begun.send(()).expect("it is waited for");
+                    // A slow disk.
+                    std::thread::sleep(Duration::from_millis(100));
+                    is_written.store(true, Ordering::SeqCst);
+                })
+            };
+            let under_way = scope.spawn(order);
+            begins.recv().expect("it has begun");
+            orders.close();
+            assert!(is_written.load(Ordering::SeqCst), "the other process finds it in the file");
+            assert_eq!(orders.carry_out(|| ()), None);
+            assert_eq!(under_way.join().expect("no panic"), Some(()));
+        });
+        orders.open();
+        assert_eq!(orders.carry_out(|| ()), Some(()));
     }
 
     #[test]

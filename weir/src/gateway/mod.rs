@@ -137,8 +137,14 @@ pub enum Reloaded {
 }
 
 /// The budgets of AI listeners. At an upgrade the process before has their journal until this one shall serve.
-fn budgets(snapshot: &Snapshot, inheritance: &Inheritance, workers: usize) -> io::Result<Arc<Spend>> {
+fn budgets(
+    snapshot: &Snapshot,
+    inheritance: &Inheritance,
+    workers: usize,
+    trusts_clock: bool,
+) -> io::Result<Arc<Spend>> {
     let spend = Spend::unopened(snapshot.protocols.ai.clone(), workers);
+    let spend = if trusts_clock { spend.trusting_clock() } else { spend };
     if inheritance.predecessor.is_none() {
         spend.take().map_err(io::Error::other)?;
         spend.claim_first(ai_listeners(snapshot));
@@ -162,7 +168,7 @@ fn mailboxes<T>(count: usize) -> (Arc<Vec<Mailbox<T>>>, Vec<Inbox<T>>) {
 
 impl Gateway {
     /// Binds the listeners, or takes over those that it inherits, and starts the workers. Nothing is accepted before
-    /// [`serve`](Self::serve). `source` is the file that reloads read again.
+    /// [`serve`](Self::serve). `source` is the file that reloads read again. `trusts_clock`: see [`Spend::trusting_clock`].
     ///
     /// # Errors
     /// An address that cannot be bound, TLS files that cannot be used, an access log or a journal of budgets that cannot be opened, a
@@ -170,6 +176,7 @@ impl Gateway {
     pub fn prepare(
         snapshot: Snapshot,
         source: Option<PathBuf>,
+        trusts_clock: bool,
         inheritance: &mut Inheritance,
     ) -> io::Result<Arc<Self>> {
         let descriptors = net::raise_descriptor_limit()?;
@@ -180,7 +187,7 @@ impl Gateway {
         let admission = Admission::new(snapshot.limits.connections, snapshot.limits.connections_per_source);
         let plan = Arc::new(Plan::new(snapshot.clone(), TlsContexts::read(&snapshot)?, &admission, None));
         let access_log = AccessLog::open(&snapshot.telemetry.access_log)?;
-        let spend = budgets(&snapshot, inheritance, count)?;
+        let spend = budgets(&snapshot, inheritance, count, trusts_clock)?;
         let sockets = bind_new(&snapshot, None, &mut inheritance.listeners, count)?;
         let bytes = Budget::new(snapshot.limits.buffered_bytes);
         let table = ConnectionTable::new(count);

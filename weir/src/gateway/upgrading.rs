@@ -20,7 +20,9 @@ use weir_postgres::UpgradeRelay;
 use weir_telemetry::{Registry, catalog};
 
 use super::{
-    Gateway, Phase, Sockets, ai_listeners,
+    Gateway, Phase, Sockets,
+    ai_keys::KeyOrders,
+    ai_listeners,
     departures::{DepartureQueue, Departures},
     listening::ListenerSockets,
     lock,
@@ -80,6 +82,8 @@ pub struct Upgrading {
     pub(super) relay: UpgradeRelay,
     /// The process before takes orders for its clients.
     pub(super) takes_orders: bool,
+    /// Closed once another process reads the issued keys.
+    pub(super) key_orders: KeyOrders,
 }
 
 /// The admin server's socket, and the way to stop it for another process.
@@ -112,6 +116,7 @@ impl Upgrading {
             successor: Mutex::new(None),
             relay,
             takes_orders: inheritance.takes_orders,
+            key_orders: KeyOrders::default(),
         }
     }
 
@@ -300,12 +305,18 @@ impl Gateway {
     ) -> Result<(u32, Arc<Channel>), String> {
         let is_handed_over = state.is_some_and(|state| self.spend.state().is_some_and(|own| own == Path::new(state)));
         if is_handed_over {
-            self.spend.cede()?;
+            // An order that has begun is in the file that the new process reads.
+            self.upgrading.key_orders.close();
+            self.spend.cede().inspect_err(|_| self.upgrading.key_orders.open())?;
         }
         let served = successor.serves(orders);
         match &served {
             Ok(_) if is_handed_over => self.spend.end_lease(),
-            Err(_) if is_handed_over => self.spend.reclaim(),
+            Err(_) if is_handed_over => {
+                self.spend.reclaim();
+                self.renew_issued_keys();
+                self.upgrading.key_orders.open();
+            }
             _ => {}
         }
         served

@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     fmt, io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{
     document::{DocumentError, KeyDocument, PolicyDocument, shared},
-    issued_file,
+    issued_file::KeyFile,
     ring::{KEYS_MAX, KeySecret, KeySettings, SECRETS_MAX},
     secret::{KeyHash, NewKey},
 };
@@ -73,6 +73,8 @@ pub enum IssueError {
     NotFound,
     /// There are as many as there may be.
     Full,
+    /// Their file would be longer than a process reads.
+    TooLarge,
     /// The name is none.
     Name,
     /// The document is none of a key.
@@ -94,6 +96,7 @@ impl fmt::Display for IssueError {
             Self::Exists => f.write_str("a key of this name is there"),
             Self::NotFound => f.write_str("the admin API has issued no key of this name"),
             Self::Full => write!(f, "there are {ISSUED_MAX} issued keys, which is the most"),
+            Self::TooLarge => f.write_str("the file of the issued keys has no room for the change"),
             Self::Name => {
                 write!(
                     f,
@@ -123,7 +126,7 @@ type Keys = BTreeMap<Arc<str>, IssuedKey>;
 #[derive(Debug)]
 pub struct IssuedKeys {
     /// `None`: there is no state.
-    file: Option<PathBuf>,
+    file: Option<KeyFile>,
     /// One change at a time.
     changing: Mutex<()>,
     /// Held for a copy of the pointer.
@@ -140,13 +143,20 @@ impl IssuedKeys {
     /// # Errors
     /// The file cannot be read, or is none.
     pub fn open(state: Option<&Path>) -> io::Result<Self> {
-        let file = state.map(|state| state.join(FILE));
-        let keys = match &file {
-            Some(file) => issued_file::read(file)
-                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?,
-            None => Keys::new(),
-        };
+        let file = state.map(|state| KeyFile::new(state.join(FILE)));
+        let keys = file.as_ref().map_or_else(|| Ok(Keys::new()), KeyFile::read)?;
         Ok(Self { file, changing: Mutex::default(), keys: Mutex::new(Arc::new(keys)) })
+    }
+
+    /// Reads the file again, since another process has had it.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is none. The keys stay as they are.
+    pub fn read_again(&self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let _one = lock(&self.changing);
+        *lock(&self.keys) = Arc::new(file.read()?);
+        Ok(())
     }
 
     /// Keys can be issued.
@@ -251,11 +261,11 @@ impl IssuedKeys {
 
     /// Changes a copy, writes it, and only then shows it.
     fn change<T>(&self, act: impl FnOnce(&mut Keys) -> Result<T, IssueError>) -> Result<T, IssueError> {
-        let file = self.file.as_deref().ok_or(IssueError::NoState)?;
+        let file = self.file.as_ref().ok_or(IssueError::NoState)?;
         let _one = lock(&self.changing);
         let mut keys = Keys::clone(&self.all());
         let result = act(&mut keys)?;
-        issued_file::write(file, &keys).map_err(IssueError::Disk)?;
+        file.write(&keys)?;
         *lock(&self.keys) = Arc::new(keys);
         Ok(result)
     }

@@ -5,7 +5,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Write as _},
     os::unix::fs::OpenOptionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     document::{PolicyDocument, shared},
-    issued::{ISSUED_MAX, IssuedKey},
+    issued::{ISSUED_MAX, IssueError, IssuedKey},
     ring::{KeySecret, KeySettings, SECRETS_MAX},
     secret::KeyHash,
 };
@@ -24,7 +24,8 @@ const VERSION: u32 = 1;
 /// It is for its owner alone: names and policies of keys are in it, and their hashes.
 const MODE: u32 = 0o600;
 
-/// Bytes of the file. Default 256 MiB: [`ISSUED_MAX`] keys of some 600 bytes, with room for long lists of models.
+/// Bytes of the file. Default 256 MiB: [`ISSUED_MAX`] keys of some 600 bytes, with room for long lists of models. A longer one is neither
+/// written nor read.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -61,18 +62,83 @@ struct SecretRecord {
     until: Option<u64>,
 }
 
-/// Reads the keys. Without the file there are none.
-///
-/// # Errors
-/// The file cannot be read, or is none of this version. The text names the key, never a hash.
-pub(super) fn read(path: &Path) -> io::Result<BTreeMap<Arc<str>, IssuedKey>> {
-    let mut bytes = Vec::new();
-    match File::open(path) {
-        Ok(file) => drop(file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        Err(error) => return Err(error),
+/// The file of a process.
+#[derive(Debug)]
+pub(super) struct KeyFile {
+    path: PathBuf,
+    /// Bytes that it has at the most.
+    pub(super) bytes_max: u64,
+    /// Writes the names of a directory through to the disk.
+    pub(super) sync_names: fn(&Path) -> io::Result<()>,
+}
+
+impl KeyFile {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, bytes_max: FILE_BYTES_MAX, sync_names: |directory| File::open(directory)?.sync_all() }
     }
-    let document: Document = serde_json::from_slice(&bytes).map_err(|error| {
+
+    /// Reads the keys. Without the file there are none.
+    ///
+    /// # Errors
+    /// The file cannot be read, is too long, or is none of this version. The text names the file and the key, never a hash.
+    pub(super) fn read(&self) -> io::Result<BTreeMap<Arc<str>, IssuedKey>> {
+        self.bytes()
+            .and_then(|bytes| bytes.map_or_else(|| Ok(BTreeMap::new()), |bytes| keys(&bytes)))
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display())))
+    }
+
+    /// `None`: there is no file.
+    fn bytes(&self) -> io::Result<Option<Vec<u8>>> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut bytes = Vec::new();
+        // One more byte shows that there are more.
+        file.take(self.bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > self.bytes_max {
+            return Err(wrong(format!("it has more than {} bytes", self.bytes_max)));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Replaces the file: what is there when a process dies is the old one or the new one, whole. Returns once it is on the disk. If only
+    /// its name cannot be written through, the new one is there, and is lost with the power at the most: that is logged.
+    ///
+    /// # Errors
+    /// The keys are too many bytes, or the disk refuses. The old file is still there.
+    pub(super) fn write(&self, keys: &BTreeMap<Arc<str>, IssuedKey>) -> Result<(), IssueError> {
+        let document = Document { version: VERSION, keys: keys.values().map(record).collect() };
+        let bytes = serde_json::to_vec(&document).map_err(|error| IssueError::Disk(error.into()))?;
+        if bytes.len() as u64 > self.bytes_max {
+            return Err(IssueError::TooLarge);
+        }
+        self.replace(&bytes).map_err(IssueError::Disk)?;
+        if let Err(error) = (self.sync_names)(self.path.parent().unwrap_or(Path::new("."))) {
+            tracing::error!(%error, file = %self.path.display(), "a change of the keys would not survive a loss of power");
+        }
+        Ok(())
+    }
+
+    fn replace(&self, bytes: &[u8]) -> io::Result<()> {
+        let new = self.path.with_extension("json.new");
+        // One that a process has left may be of another mode.
+        if let Err(error) = fs::remove_file(&new)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let mut file = OpenOptions::new().create_new(true).write(true).mode(MODE).open(&new)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&new, &self.path)
+    }
+}
+
+/// The keys of a file.
+fn keys(bytes: &[u8]) -> io::Result<BTreeMap<Arc<str>, IssuedKey>> {
+    let document: Document = serde_json::from_slice(bytes).map_err(|error| {
         // The text of serde may quote a value of the file.
         wrong(format!("line {}, column {}: it is no file of keys", error.line(), error.column()))
     })?;
@@ -134,26 +200,4 @@ fn record(key: &IssuedKey) -> Record {
         secrets: settings.secrets.iter().map(secret).collect(),
         policy: PolicyDocument::of(&settings.policy),
     }
-}
-
-/// Replaces the file: what is there when a process dies is the old one or the new one, whole. Returns once it is on the disk.
-///
-/// # Errors
-/// The disk refuses, and the old file is still there; or only its directory could not be written through.
-pub(super) fn write(path: &Path, keys: &BTreeMap<Arc<str>, IssuedKey>) -> io::Result<()> {
-    let document = Document { version: VERSION, keys: keys.values().map(record).collect() };
-    let bytes = serde_json::to_vec(&document)?;
-    let new = path.with_extension("json.new");
-    // One that a process has left may be of another mode.
-    if let Err(error) = fs::remove_file(&new)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(MODE).open(&new)?;
-    file.write_all(&bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }

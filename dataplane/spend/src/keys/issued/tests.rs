@@ -48,6 +48,47 @@ fn an_issued_key_is_there_for_the_next_process_and_its_text_is_not() {
 }
 
 #[test]
+fn keys_that_no_process_could_read_again_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut keys = keys(folder.path());
+    keys.file.as_mut().expect("a file").bytes_max = 1_000;
+    let long = document(json!({ "policy": { "models": ["m".repeat(200)] } }));
+    keys.issue("a", &long, 0).expect("it fits");
+    let before = fs::read(folder.path().join("keys.json")).expect("the file");
+    let refused = (0..5).map(|number| keys.issue(&format!("b{number}"), &long, 0).map(|_| ())).find(Result::is_err);
+    assert!(matches!(refused, Some(Err(IssueError::TooLarge))), "{refused:?}");
+    let after = fs::read(folder.path().join("keys.json")).expect("the file");
+    assert!(before.len() < after.len() && after.len() <= 1_000);
+    let count = keys.all().len();
+    assert_eq!(self::keys(folder.path()).all().len(), count, "the file has those that the process has");
+    keys.remove("a").expect("there is room for fewer");
+}
+
+#[test]
+fn a_change_that_has_its_name_is_in_force_although_the_disk_has_not_confirmed_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut keys = keys(folder.path());
+    let (_, new) = keys.issue("a", &plain(), 0).expect("a key");
+    keys.file.as_mut().expect("a file").sync_names = |_| Err(io::ErrorKind::StorageFull.into());
+    keys.patch("a", object(json!({ "enabled": false }))).expect("it is changed");
+    assert_eq!(found(&keys, "ai", &new, 0), Err(Denial::DisabledKey));
+    assert_eq!(found(&self::keys(folder.path()), "ai", &new, 0), Err(Denial::DisabledKey), "on the disk");
+}
+
+#[test]
+fn what_another_process_has_issued_is_read_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (own, other) = (keys(folder.path()), keys(folder.path()));
+    let (_, new) = other.issue("a", &plain(), 0).expect("a key");
+    assert!(found(&own, "ai", &new, 0).is_err());
+    own.read_again().expect("a file");
+    assert_eq!(found(&own, "ai", &new, 0), Ok("a".into()));
+    fs::write(folder.path().join("keys.json"), "x").expect("written");
+    own.read_again().expect_err("it is no file of keys");
+    assert_eq!(found(&own, "ai", &new, 0), Ok("a".into()));
+}
+
+#[test]
 fn without_a_state_nothing_is_issued() {
     let keys = IssuedKeys::open(None).expect("no file");
     assert!(!keys.has_state() && matches!(keys.issue("a", &plain(), 0), Err(IssueError::NoState)));
