@@ -50,7 +50,7 @@ pub(crate) struct SubrequestResponse {
     pub(crate) is_whole: bool,
 }
 
-/// What has come on a lane.
+/// The response that has come on a lane.
 struct Received {
     head: ResponseHead,
     is_whole: bool,

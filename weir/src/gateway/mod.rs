@@ -181,8 +181,7 @@ impl Gateway {
     ) -> io::Result<Arc<Self>> {
         let descriptors = net::raise_descriptor_limit()?;
         let snapshot = fit_descriptors(snapshot, descriptors).published(1);
-        let registry = Registry::with_level(snapshot.telemetry.level);
-        let cpus = net::allowed_cpus();
+        let (registry, cpus) = (Registry::with_level(snapshot.telemetry.level), net::allowed_cpus());
         let count = snapshot.runtime.workers.unwrap_or(cpus.len()).max(1);
         let admission = Admission::new(snapshot.limits.connections, snapshot.limits.connections_per_source);
         let plan = Arc::new(Plan::new(snapshot.clone(), TlsContexts::read(&snapshot)?, &admission, None));

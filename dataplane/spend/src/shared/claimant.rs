@@ -15,7 +15,7 @@ use super::{
 };
 use crate::budget::{Account, Budgets, Day, Ledger, Measure, Position, Supply};
 
-/// What the store knows of an item.
+/// The knowledge of the store about an item.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     used: u64,

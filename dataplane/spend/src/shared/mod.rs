@@ -109,7 +109,7 @@ impl Item {
     }
 }
 
-/// What a gateway says of an item, and wants.
+/// The statement and the wish of a gateway about an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimRequest {
     /// Which.
@@ -146,7 +146,7 @@ pub struct ClaimAnswer {
 /// Another gateway lacks so much of an item for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hunger {
-    /// Of which.
+    /// The budget.
     pub item: Item,
     /// The size of the request.
     pub need: u64,
@@ -155,7 +155,7 @@ pub struct Hunger {
 /// The treatment of keys with a budget while the store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreFailure {
-    /// What was claimed may be used, and requests beyond it are refused.
+    /// Claims may be used up, and requests beyond it are refused.
     #[default]
     Claimed,
     /// Requests are refused, from [`CONTACT_MAX`] on.

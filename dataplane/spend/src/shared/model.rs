@@ -52,7 +52,7 @@ pub enum Reply {
     Answers {
         /// The answers.
         answers: Vec<ClaimAnswer>,
-        /// What other gateways lack.
+        /// Needs of other gateways.
         hungers: Vec<Hunger>,
         /// The revision.
         revision: u64,

@@ -64,7 +64,7 @@ struct World {
     faults: Faults,
     /// A request is at most this part of the budget.
     share: u64,
-    /// What settlements exceed their reservations by, and the stated bound of gateways that were out of contact for too long.
+    /// The excess of settlements over their reservations, and the stated bound of gateways that were out of contact for too long.
     slack: u64,
 }
 

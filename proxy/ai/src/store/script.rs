@@ -43,7 +43,7 @@ pub enum Reply {
         revision: u64,
         /// One for each request, in their order.
         answers: Vec<ClaimAnswer>,
-        /// What others lack.
+        /// Needs of other gateways.
         hungers: Vec<Hunger>,
     },
     /// The data are others than the gateway has seen.

@@ -10,9 +10,9 @@ use crate::limits::NAME_BYTES_MAX;
 /// Lists that a federation has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ListKind {
-    /// Of tools.
+    /// Tools.
     Tools,
-    /// Of prompts.
+    /// Prompts.
     Prompts,
 }
 
