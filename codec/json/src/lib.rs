@@ -8,7 +8,7 @@
 //! | `string.rs`, `number.rs` | the grammar of both, resumable at every byte |
 //! | [`decode`] | a string without its escapes, with the way back to the raw bytes |
 //! | [`number`] | a number as an integer, for callers that need one |
-//! | [`tail`] | a member of the outermost object, found from the end of a text |
+//! | [`member`] | a member of the outermost object, found while the text passes |
 //! | [`write`](mod@write) | a string as JSON |
 //! | [`limits`] | every bound with its reason |
 //! | `error.rs` | the rules that a sender can break |

@@ -6,7 +6,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `settings` | bounds of the process |
-//! | `request` | the requests that may be served from it, and the wish of their client |
+//! | `request` | the requests that may be served from it, and the control of their client |
 //! | `fingerprint` | equality of requests: tenant, target and bytes |
 //! | `store` | stored responses within their bound, least recently used ones first out |
 //! | `flight` | single flight: equal requests wait for the first one |
@@ -32,7 +32,7 @@ pub(crate) use self::{
     fingerprint::{Subject, Tenant},
     recording::Recording,
     replay::Replay,
-    request::{Wish, is_cacheable},
+    request::{CacheControl, is_cacheable},
     response_cache::{Lead, Turn},
     store::Freshness,
     whole::is_fit,

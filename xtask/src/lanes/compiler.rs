@@ -40,8 +40,12 @@ pub fn clippy(run: &Run<'_>) -> Result<Report> {
     if run.reached.is_empty() {
         return Ok(Report::default());
     }
-    let words =
-        [&["clippy"], &*run.reached.selection(&[]), &["--all-targets", "--locked", "--", "-D", "warnings"]].concat();
+    let words = [
+        &["clippy"],
+        &*run.reached.selection(&[]),
+        &["--all-targets", "--keep-going", "--locked", "--", "-D", "warnings"],
+    ]
+    .concat();
     plain("clippy", &mut at_idle_priority(&cargo(run.workspace, &words)))
 }
 

@@ -11,7 +11,7 @@ use weir_base::Time;
 
 use super::{
     AHEAD, AMOUNT_MAX, CONTACT_MAX, ClaimAnswer, ClaimRequest, ClaimSettings, Hunger, Item, LOOK_INTERVAL,
-    OnStoreFailure,
+    OnStoreFailure, REFRESH_INTERVAL,
 };
 use crate::budget::{Account, Budgets, Day, Ledger, Measure, Position, Supply};
 
@@ -179,7 +179,7 @@ impl Claimant {
         let is_wanting = position.claim(measure).denied > 0 || is_low || !claim.is_known;
         let is_news = known.is_none_or(|known| {
             let is_changed = known.used != used && age >= LOOK_INTERVAL;
-            is_changed || known.allowed != claim.allowed || age >= self.settings.claim_ttl / 3
+            is_changed || known.allowed != claim.allowed || age >= REFRESH_INTERVAL.min(self.settings.claim_ttl / 3)
         });
         let held = claim.is_known.then_some(claim.allowed.min(AMOUNT_MAX));
         let (used, need) = (used.min(AMOUNT_MAX), position.claim(measure).denied.min(AMOUNT_MAX));

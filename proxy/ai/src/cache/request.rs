@@ -1,4 +1,4 @@
-//! The requests that may be served from the cache, and the wish of their client.
+//! The requests that may be served from the cache, and the control of their client.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) fn is_cacheable(facts: &Facts, rule: CacheRule) -> bool {
 
 /// The directives of a request's `Cache-Control` (RFC 9111 section 5.2.1) that the cache obeys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct CacheControl {
     /// `no-store`: neither serve nor store.
     pub(crate) no_store: bool,
     /// `no-cache`: a provider has to respond. The response is stored.
@@ -35,10 +35,10 @@ pub(crate) struct Wish {
     pub(crate) age_max: Option<Duration>,
 }
 
-impl Wish {
+impl CacheControl {
     /// That of a request with these fields. An age that is no number wants a new response.
     pub(crate) fn of(fields: &Fields) -> Self {
-        let mut wish = Self::default();
+        let mut control = Self::default();
         let directives = fields.all(Known::CacheControl).flat_map(|value| value.split(|byte| *byte == b','));
         for directive in directives.map(<[u8]>::trim_ascii) {
             let (name, value) = match directive.iter().position(|byte| *byte == b'=') {
@@ -46,16 +46,16 @@ impl Wish {
                 None => (directive, &b""[..]),
             };
             if name.eq_ignore_ascii_case(b"no-store") {
-                wish.no_store = true;
+                control.no_store = true;
             } else if name.eq_ignore_ascii_case(b"no-cache") {
-                wish.no_cache = true;
+                control.no_cache = true;
             } else if name.eq_ignore_ascii_case(b"max-age") {
                 let seconds = std::str::from_utf8(value).ok().and_then(|text| text.trim_matches('"').parse().ok());
                 let age = Duration::from_secs(seconds.unwrap_or(0));
-                wish.age_max = Some(wish.age_max.map_or(age, |other| other.min(age)));
+                control.age_max = Some(control.age_max.map_or(age, |other| other.min(age)));
             }
         }
-        wish
+        control
     }
 }
 
@@ -103,16 +103,19 @@ mod tests {
 
     #[test]
     fn the_directives_of_a_request_are_obeyed() {
-        let wish = |lines: &[&str]| {
+        let control = |lines: &[&str]| {
             let mut fields = Fields::new();
             lines.iter().for_each(|line| fields.push(b"Cache-Control", line.as_bytes()));
-            Wish::of(&fields)
+            CacheControl::of(&fields)
         };
-        let age = |seconds| Wish { age_max: Some(Duration::from_secs(seconds)), ..Wish::default() };
-        assert_eq!(wish(&[]), Wish::default());
-        assert_eq!(wish(&["no-transform, No-Store"]), Wish { no_store: true, ..Wish::default() });
-        assert_eq!(wish(&["foo=\"no-store\"", "no-cache"]), Wish { no_cache: true, ..Wish::default() });
-        assert_eq!(wish(&["max-age=60", "max-age = 9"]), age(9));
-        assert_eq!((wish(&["max-age=x"]), wish(&["max-age"])), (age(0), age(0)));
+        let age = |seconds| CacheControl { age_max: Some(Duration::from_secs(seconds)), ..CacheControl::default() };
+        assert_eq!(control(&[]), CacheControl::default());
+        assert_eq!(control(&["no-transform, No-Store"]), CacheControl { no_store: true, ..CacheControl::default() });
+        assert_eq!(
+            control(&["foo=\"no-store\"", "no-cache"]),
+            CacheControl { no_cache: true, ..CacheControl::default() }
+        );
+        assert_eq!(control(&["max-age=60", "max-age = 9"]), age(9));
+        assert_eq!((control(&["max-age=x"]), control(&["max-age"])), (age(0), age(0)));
     }
 }

@@ -15,7 +15,9 @@ use super::AiFilter;
 use crate::{
     account::{Ending, Side},
     admission::{Admitted, Candidate, Clocks, admit_cached, judge},
-    cache::{Entry, Freshness, Lead, Recording, Replay, Source, Subject, Tenant, Turn, Wish, is_cacheable, is_fit},
+    cache::{
+        CacheControl, Entry, Freshness, Lead, Recording, Replay, Source, Subject, Tenant, Turn, is_cacheable, is_fit,
+    },
     error::ApiError,
     plan::served,
     response::{Response, declared},
@@ -97,9 +99,9 @@ impl AiFilter {
         let candidate = Candidate { source: self.source, facts, is_free: false };
         judge(worker, self.key.as_deref(), candidate, plan, &self.identity)
             .map_err(|denial| ApiError::of_denial(&denial))?;
-        let wish = Wish::of(&head.fields);
+        let control = CacheControl::of(&head.fields);
         let is_translated = translate::direction(facts.endpoint, provider.dialect).is_some();
-        if wish.no_store || is_translated || !is_cacheable(facts, rule) {
+        if control.no_store || is_translated || !is_cacheable(facts, rule) {
             self.show(BYPASS);
             return Ok(None);
         }
@@ -124,9 +126,9 @@ impl AiFilter {
         let key = subject.fingerprint();
         self.cache.sends_usage = sends_usage;
         let worker = &self.worker;
-        Ok(Some(match wish.no_cache {
+        Ok(Some(match control.no_cache {
             true => Turn::Lead(worker.cache.lead_alone(key)),
-            false => worker.cache.look(key, Freshness { ttl: rule.ttl, age_max: wish.age_max }, turn::now()),
+            false => worker.cache.look(key, Freshness { ttl: rule.ttl, age_max: control.age_max }, turn::now()),
         }))
     }
 

@@ -7,6 +7,9 @@ use weir_json_codec::{Duplicates, JsonError, Kind, Node, Scanner, Sink, Value, w
 use super::{SEPARATOR, ServerMessageError, begin_response};
 use crate::limits::INSTRUCTIONS_BYTES_MAX;
 
+/// The name of a revision of MCP, such as `2025-11-25`.
+pub type Revision = Box<[u8]>;
+
 /// Whether a text is the name of a revision: a date, by which revisions have their order.
 pub fn is_revision(text: &[u8]) -> bool {
     text.len() == 10
@@ -18,19 +21,19 @@ pub fn is_revision(text: &[u8]) -> bool {
 
 /// A watched place of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum RequestPlace {
     Id,
     Revision,
     Capabilities,
 }
 
-static REQUEST: Node<Asked> = Node::NEW.members(&[
-    ("id", Node::value(Asked::Id)),
+static REQUEST: Node<RequestPlace> = Node::NEW.members(&[
+    ("id", Node::value(RequestPlace::Id)),
     (
         "params",
         Node::NEW.members(&[
-            ("protocolVersion", Node::value(Asked::Revision)),
-            ("capabilities", Node::value(Asked::Capabilities)),
+            ("protocolVersion", Node::value(RequestPlace::Revision)),
+            ("capabilities", Node::value(RequestPlace::Capabilities)),
         ]),
     ),
 ]);
@@ -40,16 +43,16 @@ static REQUEST: Node<Asked> = Node::NEW.members(&[
 struct Request {
     /// Ranges that are replaced, in their order.
     replaced: Vec<(Range<usize>, bool)>,
-    revision: Option<Box<[u8]>>,
+    revision: Option<Revision>,
 }
 
-impl Sink<Asked> for Request {
-    fn value(&mut self, value: Value<'_, Asked>) {
+impl Sink<RequestPlace> for Request {
+    fn value(&mut self, value: Value<'_, RequestPlace>) {
         let range = value.start as usize..value.end as usize;
         match value.path {
-            Asked::Id => self.replaced.push((range, true)),
-            Asked::Capabilities => self.replaced.push((range, false)),
-            Asked::Revision => self.revision = value.string().filter(|text| is_revision(text)).map(Into::into),
+            RequestPlace::Id => self.replaced.push((range, true)),
+            RequestPlace::Capabilities => self.replaced.push((range, false)),
+            RequestPlace::Revision => self.revision = value.string().filter(|text| is_revision(text)).map(Into::into),
         }
     }
 }
@@ -59,7 +62,7 @@ impl Sink<Asked> for Request {
 ///
 /// # Errors
 /// The message could be read in two ways, or is no JSON.
-pub fn initialize_for_servers(message: &[u8], id: &[u8]) -> Result<(Option<Box<[u8]>>, Vec<u8>), JsonError> {
+pub fn initialize_for_servers(message: &[u8], id: &[u8]) -> Result<(Option<Revision>, Vec<u8>), JsonError> {
     let mut request = Request::default();
     let mut scanner = Scanner::new(&REQUEST, Duplicates::Refuse);
     scanner.push(message, &mut request)?;
@@ -76,7 +79,7 @@ pub fn initialize_for_servers(message: &[u8], id: &[u8]) -> Result<(Option<Box<[
 
 /// A watched place of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Offered {
+enum OfferPlace {
     Result,
     Revision,
     Tools,
@@ -85,27 +88,29 @@ enum Offered {
     Error,
 }
 
-static RESPONSE: Node<Offered> = Node::NEW.members(&[
+static RESPONSE: Node<OfferPlace> = Node::NEW.members(&[
     (
         "result",
-        Node::value(Offered::Result).members(&[
-            ("protocolVersion", Node::value(Offered::Revision)),
+        Node::value(OfferPlace::Result).members(&[
+            ("protocolVersion", Node::value(OfferPlace::Revision)),
             (
                 "capabilities",
-                Node::NEW
-                    .members(&[("tools", Node::value(Offered::Tools)), ("prompts", Node::value(Offered::Prompts))]),
+                Node::NEW.members(&[
+                    ("tools", Node::value(OfferPlace::Tools)),
+                    ("prompts", Node::value(OfferPlace::Prompts)),
+                ]),
             ),
-            ("instructions", Node::value(Offered::Instructions)),
+            ("instructions", Node::value(OfferPlace::Instructions)),
         ]),
     ),
-    ("error", Node::value(Offered::Error)),
+    ("error", Node::value(OfferPlace::Error)),
 ]);
 
 /// The offer of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// The revision that it will speak.
-    pub revision: Box<[u8]>,
+    pub revision: Revision,
     /// It has tools.
     pub has_tools: bool,
     /// It has prompts.
@@ -139,24 +144,24 @@ struct FoundOffer<'a> {
     is_error: bool,
 }
 
-impl Sink<Offered> for FoundOffer<'_> {
-    fn value(&mut self, value: Value<'_, Offered>) {
+impl Sink<OfferPlace> for FoundOffer<'_> {
+    fn value(&mut self, value: Value<'_, OfferPlace>) {
         let is_object = value.kind == Kind::Object;
         match value.path {
-            Offered::Result => {}
-            Offered::Revision => {
+            OfferPlace::Result => {}
+            OfferPlace::Revision => {
                 let revision = value.string().filter(|text| is_revision(text));
                 self.offer.revision = revision.unwrap_or_default().into();
             }
-            Offered::Tools => self.offer.has_tools = is_object,
-            Offered::Prompts => self.offer.has_prompts = is_object,
-            Offered::Instructions => {
+            OfferPlace::Tools => self.offer.has_tools = is_object,
+            OfferPlace::Prompts => self.offer.has_prompts = is_object,
+            OfferPlace::Instructions => {
                 let is_fit =
                     matches!(value.kind, Kind::String { .. }) && value.bytes() <= INSTRUCTIONS_BYTES_MAX as u64;
                 let text = self.message.get(value.start as usize + 1..value.end as usize - 1).filter(|_| is_fit);
                 self.offer.instructions = text.unwrap_or_default().into();
             }
-            Offered::Error => self.is_error = true,
+            OfferPlace::Error => self.is_error = true,
         }
     }
 }
