@@ -106,7 +106,7 @@ impl Stand {
     }
 
     /// The budget is used up to less than a request, and not beyond; and each gateway says so.
-    fn is_used_up(self, day_tokens: u64) {
+    fn finish_used_up(self, day_tokens: u64) {
         // A usage line follows its response within a tenth of a second.
         let charged = until("the budget to be used up in the usage logs", Duration::from_secs(5), || {
             let charged = self.charged();
@@ -169,7 +169,7 @@ fn two_gateways_use_one_budget_up_and_not_more() {
         stand.use_up();
         let granted = stand.gateways[0].metrics().sum_where("weir_ai_store_claims_total", &[("outcome", "granted")]);
         assert!(granted >= 2.0 && stand.gateways[0].metric("weir_ai_store_in_contact") == 1.0, "{granted}");
-        stand.is_used_up(20_000);
+        stand.finish_used_up(20_000);
     }
 }
 
@@ -188,7 +188,7 @@ fn a_gateway_that_has_nothing_to_do_gives_its_part_back() {
     };
     assert!(stand.gateways[1..].iter().all(given), "{} served", served.into_inner());
     assert!(charged(stand.states[1].path()) + charged(stand.states[2].path()) == 0);
-    stand.is_used_up(5_000);
+    stand.finish_used_up(5_000);
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_gateway_that_is_killed_goes_on_with_its_own_part() {
     let crashed =
         usage(stand.states[0].path()).iter().filter(|line| line["flags"].to_string().contains("crash")).count();
     println!("{crashed} requests were charged in full");
-    stand.is_used_up(40_000);
+    stand.finish_used_up(40_000);
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_store_that_restarts_or_loses_its_data_grants_nothing_twice() {
         assert_eq!(log.matches("puts back what it knows").count(), 2, "{log}");
     }
     stand.use_up();
-    stand.is_used_up(60_000);
+    stand.finish_used_up(60_000);
 }
 
 /// How often the log has these words.
@@ -283,7 +283,7 @@ fn without_the_store_the_operator_decides() {
         assert_eq!(times(gateway, "the store of budgets answers again"), 1);
     }
     stand.use_up();
-    stand.is_used_up(30_000);
+    stand.finish_used_up(30_000);
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn a_gateway_takes_its_part_through_an_upgrade() {
     assert!(old.wait(Duration::from_secs(15)).success());
     assert_eq!(times(&stand.gateways[0], "has the identity of this gateway"), 0);
     stand.use_up();
-    stand.is_used_up(30_000);
+    stand.finish_used_up(30_000);
 }
 
 #[test]
