@@ -32,6 +32,9 @@ const FATES: [(&str, &str); 13] = [
     ("reasoning", "reasoning=80 first=20ms"),
 ];
 
+/// Behind the directives: the origin counts some tokens for the frame of a prompt, and the reservation of a very short one has none.
+const WORDS: &str = "A prompt of this length reserves more tokens than the origin counts for its text and its frame.";
+
 /// A request of the mix.
 pub struct Request {
     pub path: &'static str,
@@ -45,7 +48,7 @@ impl Request {
     pub fn new(number: usize, rng: &mut Rng) -> Self {
         let (fate, directives) = FATES[rng.below(FATES.len() as u64) as usize];
         let directives = directives.replace("WORD", &format!("word={number:08x}"));
-        let prompt = format!("[weir bytes={} events=6 {directives}]", rng.below(400));
+        let prompt = format!("[weir bytes={} events=6 {directives}] {WORDS}", rng.below(400));
         let stream = if rng.below(2) == 0 { ",\"stream\":true" } else { "" };
         let user = format!("{fate}-{number}");
         let reasoning = if fate == "reasoning" { ",\"reasoning_effort\":\"high\"" } else { "" };
