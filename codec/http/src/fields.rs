@@ -153,7 +153,8 @@ impl Fields {
             Known::Other => is_other(field.name),
             known => names.has(known),
         };
-        (self.has_any(names) || self.iter().any(is_one)) && self.retain(|field| !is_one(field))
+        let has_other = || !others.is_empty() && self.has(Known::Other) && self.iter().any(is_one);
+        (self.has_any(names) || has_other()) && self.retain(|field| !is_one(field))
     }
 
     /// Keeps the fields that `keep` wants; whether one went.

@@ -16,6 +16,14 @@ const REPLACED_FIELDS: ([Known; 2], [&[u8]; 4]) =
 const RESPONSE_FIELDS: ([Known; 1], [&[u8]; 3]) =
     ([Known::SetCookie], [b"openai-organization", b"openai-project", b"anthropic-organization-id"]);
 
+/// Fields by which providers and servers of tools see the client's address. They are no servers of the operator.
+const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, Known::XForwardedProto];
+
+/// Removes the fields that show a client from the head of its request.
+pub(crate) fn hide_client(fields: &mut Fields) {
+    fields.remove_all(&CLIENT_FIELDS, &[]);
+}
+
 /// Removes the fields that tell of the account at a provider from the head of its response, if the account is that of the gateway.
 pub(crate) fn hide_account(fields: &mut Fields, provider: &Provider) {
     if provider.api_key.is_some() {

@@ -43,9 +43,6 @@ use crate::{
     worker::Worker,
 };
 
-/// Fields by which providers see the client's address. A provider is no server of the operator.
-const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, Known::XForwardedProto];
-
 /// The filter of one exchange. Its large parts are boxed: allocators are slow with more than a kilobyte.
 pub(crate) struct AiFilter {
     worker: Rc<Worker>,
@@ -233,7 +230,7 @@ impl AiFilter {
             .and_then(|(facts, plan)| plan.attempt(&worker, &target, facts.options.is_stream()));
         let body = self.forward(head, (provider, &target), translated);
         credentials::swap(&mut head.fields, provider, worker.ring.is_some());
-        head.fields.remove_all(&CLIENT_FIELDS, &[]);
+        credentials::hide_client(&mut head.fields);
         let host = Some(provider.host.as_bytes().into());
         let upstream = UpstreamChoice::Upstream { name: name.clone(), host };
         Ok(RequestChoice { upstream, body })

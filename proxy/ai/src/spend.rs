@@ -131,7 +131,7 @@ impl Spend {
 
     /// Claims parts of shared budgets for the keys of these listeners, before the first request comes. For the control thread, behind
     /// [`Self::take`]: it waits for the store, at most a second.
-    pub fn claim_first<'a>(&self, listeners: impl Iterator<Item = (&'a str, &'a AiListenerSettings)>) {
+    pub fn claim_first<'a>(&self, listeners: impl Iterator<Item = (&'a Arc<str>, &'a AiListenerSettings)>) {
         let Some(Opened { ledger, issued, store: Some(store), .. }) = self.opened.get() else { return };
         // Their rings register the budgets.
         listeners.for_each(|(name, settings)| drop(settings.ring(name, ledger, issued)));

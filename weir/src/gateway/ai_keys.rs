@@ -16,14 +16,14 @@ use weir_admin::{
 };
 use weir_ai::settings::{AiListenerSettings, KeyMode};
 use weir_base::time::{Time, rfc3339};
-use weir_config::{ListenerProtocol, Snapshot};
+use weir_config::Snapshot;
 use weir_spend::{
     budget::{AccountId, AccountKind, Day, Ledger, Measure, Supply},
     keys::{DocumentError, IssueError, IssuedKey, IssuedKeys, KeyDocument, KeySettings, PolicyDocument, document::utc},
     rate::RateState,
 };
 
-use super::{Gateway, lock};
+use super::{Gateway, ai_listeners, lock};
 
 /// The reason of a refusal.
 const UPGRADING: &str = "an upgrade is under way";
@@ -54,10 +54,7 @@ impl KeyOrders {
 
 /// Listeners whose clients need a key, with their names.
 fn listeners(snapshot: &Snapshot) -> impl Iterator<Item = (&Arc<str>, &AiListenerSettings)> {
-    snapshot.listeners.iter().filter_map(|listener| match &listener.protocol {
-        ListenerProtocol::Ai(own) if own.key_mode == KeyMode::Required => Some((&listener.settings.name, &**own)),
-        _ => None,
-    })
+    ai_listeners(snapshot).filter(|(_, own)| own.key_mode == KeyMode::Required)
 }
 
 impl Gateway {

@@ -153,9 +153,9 @@ fn budgets(
 }
 
 /// The AI listeners of a configuration, with their names.
-fn ai_listeners(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &AiListenerSettings)> {
+fn ai_listeners(snapshot: &Snapshot) -> impl Iterator<Item = (&Arc<str>, &AiListenerSettings)> {
     snapshot.listeners.iter().filter_map(|listener| match &listener.protocol {
-        ListenerProtocol::Ai(own) => Some((&*listener.settings.name, &**own)),
+        ListenerProtocol::Ai(own) => Some((&listener.settings.name, &**own)),
         _ => None,
     })
 }

@@ -11,7 +11,8 @@ use std::{
 
 use super::record::{Charge, Found, Record, decode};
 
-/// Bytes of settlements that wait for the disk, per worker. Default 1 MiB, some 2,000 requests.
+/// Bytes of settlements that wait for the disk, per worker. Default 1 MiB, some 2,000 requests. A commit that fails may add the records of
+/// one loop turn.
 pub const PENDING_BYTES_MAX: usize = 1 << 20;
 
 /// State that all writers and the keeper share.

@@ -106,7 +106,7 @@ impl UsageRecord<'_> {
     /// Appends the line, with its end.
     pub fn write(&self, into: &mut Vec<u8>) {
         let begin = into.len();
-        // One request after another writes one: in a row, so that each name is a constant, and few of them in a loop.
+        // Each request writes a line. In a row each name is a constant, which a loop over a table would copy by its length.
         into.extend_from_slice(br#"{"time":""#);
         into.extend_from_slice(&rfc3339_millis(self.time));
         into.push(b'"');

@@ -39,9 +39,6 @@ use crate::{
 
 use federated::Federated;
 
-/// Fields by which servers see the client's address. A server of another operator has no use for it.
-const CLIENT_FIELDS: [Known; 3] = [Known::XForwardedFor, Known::XForwardedHost, Known::XForwardedProto];
-
 /// Reasons of the HTTP session for an endpoint that cannot be reached: its sessions are gone, or out of reach.
 const UNREACHABLE: [&str; 2] = ["connect", "no_healthy_endpoint"];
 
@@ -294,9 +291,7 @@ fn make_head(head: &mut RequestHead, server: &AgentServer, below: &str) {
     let (_, query) = split_query(&own);
     let base = if below.is_empty() { &*server.path } else { server.path.trim_end_matches('/') };
     head.set_target(format!("{base}{below}{query}").as_bytes());
-    CLIENT_FIELDS.into_iter().for_each(|field| {
-        head.fields.remove(field);
-    });
+    credentials::hide_client(&mut head.fields);
 }
 
 impl HttpFilter for AgentFilter {
