@@ -37,7 +37,7 @@ impl<P: Copy, S: Sink<P> + Default> MemberScan<P, S> {
         if self.open.is_none() {
             self.begin_at_cut(piece);
         }
-        let mut at = 0;
+        let (mut at, mut ended) = (0, None);
         loop {
             if self.open.is_none() {
                 let Some(found) = self
@@ -54,9 +54,9 @@ impl<P: Copy, S: Sink<P> + Default> MemberScan<P, S> {
             let taken = scanner.offset();
             let Err(error) = scanner.push(&piece[at..], sink) else { break };
             at += usize::try_from(error.offset.saturating_sub(taken)).unwrap_or(usize::MAX).min(piece.len() - at);
-            self.open = None;
+            (self.open, ended) = (None, Some(at));
         }
-        self.keep(piece);
+        self.keep(piece, ended);
     }
 
     /// The findings, if the text ends here and has the member.
@@ -83,8 +83,22 @@ impl<P: Copy, S: Sink<P> + Default> MemberScan<P, S> {
         }
     }
 
-    /// Keeps the end of the text: the byte in front of a key and all but the last of its own.
-    fn keep(&mut self, piece: &[u8]) {
+    /// Keeps the end of the text: the byte in front of a key and all but the last of its own. `ended`: where the last scan has ended in the
+    /// piece, for no key begins in front of that.
+    fn keep(&mut self, piece: &[u8], ended: Option<usize>) {
+        let piece = match ended {
+            None => piece,
+            Some(0) => {
+                let last = self.before_bytes.saturating_sub(1);
+                self.before.copy_within(last..self.before_bytes, 0);
+                self.before_bytes -= last;
+                piece
+            }
+            Some(at) => {
+                self.before_bytes = 0;
+                &piece[at - 1..]
+            }
+        };
         let most = self.key.needle().len();
         let here = piece.len().min(most);
         let kept = self.before_bytes.min(most - here);
@@ -159,6 +173,12 @@ mod tests {
         ] {
             assert_eq!(seen(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_quote_in_front_of_a_mistake_begins_no_key_wherever_the_text_is_cut() {
+        assert_eq!(seen(r#"{"usage":","usage":{"a":6}}"#), None);
+        assert_eq!(seen(r#"{"usage":{"usage"{"usage":{"a":6}}"#), Some(vec![(1, b"6".to_vec())]));
     }
 
     #[test]
