@@ -103,6 +103,12 @@ impl Session {
         server.sql_names.len() < before
     }
 
+    /// The session ends with its server: the client has a transaction or other state there, or has sent half of a message.
+    pub(crate) fn is_bound(&self, server: &ServerState) -> bool {
+        let has_transaction = server.status != TransactionStatus::Idle || server.queue.has_open_transaction();
+        has_transaction || self.pin.is_held() || server.is_half_sent
+    }
+
     /// The connection to the server is lost. Its state is of no more use.
     ///
     /// The session goes on if the client can know all that it lost: it gets an error for each request without a reply. No request is
@@ -111,7 +117,7 @@ impl Session {
         let is_mid_reply = server.body_left > 0 && server.body_passes;
         let was_used = self.attachment == Attachment::Used;
         let was_preparing = matches!(self.attachment, Attachment::Preparing | Attachment::Clearing);
-        let is_bound = server.status != TransactionStatus::Idle || self.pin.is_held() || server.is_half_sent;
+        let is_bound = self.is_bound(server);
         self.attachment = Attachment::None;
         self.busy_since = None;
         self.idle_since = io.now();
@@ -131,13 +137,19 @@ impl Session {
         }
         self.portals.clear();
         self.fail_outstanding(server, hides_error, io);
-        // The statement has gone nowhere, and another server may take it. A server that never does would be tried without end.
-        self.lost_unused += u8::from(was_preparing);
+        if was_preparing {
+            self.lose_unused();
+        }
+        Next::More
+    }
+
+    /// The next statement has gone nowhere, and another server may take it. A server that never does would be tried without end.
+    pub(crate) fn lose_unused(&mut self) {
+        self.lost_unused += 1;
         if self.lost_unused >= LOST_UNUSED_MAX {
             self.lost_unused = 0;
             self.refuse_next(Refusal::SERVER_LOST_UNUSED);
         }
-        Next::More
     }
 
     /// An error for each request that the lost server leaves without a reply.

@@ -87,8 +87,7 @@ impl<I: Io> Delivery<'_, I> {
     /// The server ends its connection, and the session goes on without: the client gets FATAL as ERROR, or nothing if it waits for nothing.
     /// Drivers close their connection at FATAL.
     pub(crate) fn softens(&mut self, server: &ServerState, fields: ErrorFields<'_>) -> bool {
-        let is_bound = server.status != TransactionStatus::Idle || self.session.pin.is_held() || server.is_half_sent;
-        if !fields.is_fatal() || is_bound || self.session.end.is_some() {
+        if !fields.is_fatal() || self.session.is_bound(server) || self.session.end.is_some() {
             return false;
         }
         if server.queue.front().is_some() {

@@ -158,6 +158,8 @@ pub(crate) struct Outstanding {
     is_open: bool,
     /// A Flush has gone out behind the last request.
     is_flushed: bool,
+    /// An Execute is over, and the Sync behind it is not.
+    has_executed: bool,
     /// Sync, Query and FunctionCall so far.
     batch: u64,
     /// Statements of the first entry that have completed.
@@ -271,7 +273,14 @@ impl Outstanding {
         self.step = 0;
         let entry = self.entries.pop_front()?;
         self.unnamed -= u32::from(entry.changes_unnamed());
+        self.has_executed =
+            entry.request == Request::Execute || (self.has_executed && !entry.request.ends_with_ready());
         Some(entry)
+    }
+
+    /// The client has the reply to an Execute, whose transaction ends with a later Sync.
+    pub(crate) fn has_open_transaction(&self) -> bool {
+        self.has_executed
     }
 
     /// The first entry, if it waits for no server.
@@ -309,6 +318,7 @@ impl Outstanding {
             undo(self.pop().expect("it was just seen"));
         }
         self.is_skipping = self.entries.is_empty();
+        self.has_executed = false;
     }
 
     /// The client sends data; whether a COPY reads them is not yet known.

@@ -253,7 +253,8 @@ impl ServerState {
                 "an error of the server has no SQLSTATE",
             ));
         }
-        self.has_failed = true;
+        // The error of an idle server is for no request: the next one is owed its own.
+        self.has_failed |= !self.queue.is_empty();
         self.is_doomed |= fields.is_fatal();
         let passes = replies.on_error(self, fields);
         self.copy = CopyIn::No;

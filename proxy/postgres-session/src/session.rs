@@ -369,6 +369,12 @@ impl Session {
             self.portals.clear();
         }
         match self.attachment {
+            // It has said that it ends.
+            Attachment::Preparing | Attachment::Clearing | Attachment::Spoiled if server.is_doomed => {
+                self.attachment = Attachment::None;
+                self.lose_unused();
+                return ServerStep::Release(Cleanliness::Unusable);
+            }
             Attachment::Preparing => {
                 self.attachment = Attachment::Fresh;
                 self.lost_unused = 0;

@@ -47,6 +47,19 @@ pub(crate) struct Standing {
     pub(crate) role: Role,
     /// It replied to the last look.
     pub(crate) is_reachable: bool,
+    /// The first look at it is over.
+    pub(crate) is_looked_at: bool,
+}
+
+/// The standbys of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standbys {
+    /// None replies, but a server has not been looked at yet.
+    Unknown,
+    /// None replies.
+    Absent,
+    /// One replies.
+    Present,
 }
 
 /// The same for all workers: written by the one that looks.
@@ -111,7 +124,7 @@ impl RoleWatch {
             STANDBY => Role::Standby,
             _ => Role::Unknown,
         };
-        Standing { role, is_reachable: self.is_reachable.load(Relaxed) }
+        Standing { role, is_reachable: self.is_reachable.load(Relaxed), is_looked_at: self.looks() > 0 }
     }
 
     /// It is a primary, and another one is on a later timeline: writes there are lost, or divide the data.
@@ -185,9 +198,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Which of these servers take sessions, in their order.
 pub(crate) fn judge(wanted: TargetSessionAttrs, servers: &[Standing]) -> Vec<Fitness> {
     let latest = latest(servers);
-    let has_standby = servers.iter().any(|server| server.role == Role::Standby && server.is_reachable);
+    let is_standby = |server: &Standing| server.role == Role::Standby && server.is_reachable;
+    let standbys = match servers.iter().all(|server| server.is_looked_at) {
+        _ if servers.iter().any(is_standby) => Standbys::Present,
+        true => Standbys::Absent,
+        false => Standbys::Unknown,
+    };
     let is_latest = |server: &Standing| timeline(server).is_some() && timeline(server) == latest;
-    servers.iter().map(|server| fitness_of(wanted, server, is_latest(server), has_standby)).collect()
+    servers.iter().map(|server| fitness_of(wanted, server, is_latest(server), standbys)).collect()
 }
 
 fn timeline(server: &Standing) -> Option<u32> {
@@ -226,15 +244,20 @@ pub(crate) fn is_same_log(standby: u32, primary: u32) -> bool {
     standby == primary || standby == UNKNOWN_TIMELINE || primary == UNKNOWN_TIMELINE
 }
 
-/// `is_latest`: no primary is on a later timeline. `has_standby`: one of the servers is a standby that replies.
-fn fitness_of(wanted: TargetSessionAttrs, server: &Standing, is_latest: bool, has_standby: bool) -> Fitness {
+/// `is_latest`: no primary is on a later timeline.
+fn fitness_of(wanted: TargetSessionAttrs, server: &Standing, is_latest: bool, standbys: Standbys) -> Fitness {
     match (wanted, server.role) {
         (TargetSessionAttrs::Any, _) => Fitness::Fit,
         (TargetSessionAttrs::Primary, Role::Primary { .. }) if is_latest => Fitness::Fit,
-        (TargetSessionAttrs::PreferStandby, Role::Primary { .. }) if is_latest => Fitness::Spare,
+        // As libpq, it takes a primary once no server is left that may be a standby.
+        (TargetSessionAttrs::PreferStandby, Role::Primary { .. }) if is_latest && standbys != Standbys::Unknown => {
+            Fitness::Spare
+        }
         (TargetSessionAttrs::PreferStandby, Role::Standby) if server.is_reachable => Fitness::Fit,
         // One that gives no reply is the last resort.
-        (TargetSessionAttrs::Standby, Role::Standby) if server.is_reachable || !has_standby => Fitness::Fit,
+        (TargetSessionAttrs::Standby, Role::Standby) if server.is_reachable || standbys != Standbys::Present => {
+            Fitness::Fit
+        }
         _ => Fitness::Unfit,
     }
 }
@@ -308,12 +331,12 @@ mod tests {
     use Fitness::{Fit, Spare, Unfit};
     use TargetSessionAttrs::{Any, PreferStandby, Primary, Standby};
 
-    const STANDBY: Standing = Standing { role: Role::Standby, is_reachable: true };
+    const STANDBY: Standing = Standing { role: Role::Standby, is_reachable: true, is_looked_at: true };
     const SILENT: Standing = Standing { is_reachable: false, ..STANDBY };
-    const UNKNOWN: Standing = Standing { role: Role::Unknown, is_reachable: false };
+    const UNKNOWN: Standing = Standing { role: Role::Unknown, is_reachable: false, is_looked_at: false };
 
     fn primary(timeline: u32) -> Standing {
-        Standing { role: Role::Primary { timeline }, is_reachable: true }
+        Standing { role: Role::Primary { timeline }, is_reachable: true, is_looked_at: true }
     }
 
     #[test]
@@ -323,6 +346,14 @@ mod tests {
         assert_eq!(judge(Primary, &servers), [Fit, Unfit, Unfit]);
         assert_eq!(judge(Standby, &servers), [Unfit, Fit, Unfit]);
         assert_eq!(judge(PreferStandby, &servers), [Spare, Fit, Unfit]);
+    }
+
+    #[test]
+    fn a_preferred_standby_is_awaited_until_each_server_has_been_looked_at() {
+        let silent = Standing { is_looked_at: true, ..UNKNOWN };
+        assert_eq!(judge(PreferStandby, &[primary(1), UNKNOWN]), [Unfit, Unfit]);
+        assert_eq!(judge(PreferStandby, &[primary(1), silent]), [Spare, Unfit]);
+        assert_eq!(judge(PreferStandby, &[primary(1), STANDBY, UNKNOWN]), [Spare, Fit, Unfit]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Servers that go away, with and without a word.
 
-use weir_postgres_codec::backend;
-use weir_postgres_session::{End, Next, ServerStep, SessionSettings};
+use weir_postgres_codec::{backend, frontend};
+use weir_postgres_session::{Cleanliness, End, Next, ServerStep, SessionSettings};
 
 use super::scene::{Scene, tags};
 use super::{bytes, prepare, query, scene};
@@ -34,6 +34,47 @@ fn a_server_that_ends_before_it_has_the_parameters_costs_nothing() {
         assert_eq!(lose(&mut scene, &words), (Next::More, Vec::new()));
         assert_eq!(scene.pump(), Next::Wait, "at another server");
         assert_eq!(tags(&scene.turn(usize::MAX)), "TDCZ");
+    }
+}
+
+/// The reply to the parameters and the last words come together.
+#[test]
+fn a_server_that_ends_behind_the_parameters_costs_nothing() {
+    let mut scene = Scene::new(SessionSettings::default(), &[(b"application_name", b"mine")]);
+    assert_eq!(scene.send(&query("BEGIN")), Next::Wait, "the parameters are unproven");
+    scene.model.receive(&scene.io.to_server.take());
+    scene.model.run();
+    let words = [scene.model.take_output(), shutdown()].concat();
+    let step = scene.session.on_server(&words, &mut scene.state, &scene.io);
+    assert_eq!(step, Ok(ServerStep::Release(Cleanliness::Unusable)));
+    scene.is_attached = false;
+    scene.exchange_server();
+    assert_eq!(scene.pump(), Next::More, "at another server");
+    assert_eq!(tags(&scene.turn(usize::MAX)), "CZ");
+}
+
+/// Without its Sync the server has committed nothing, although the client has the tag.
+#[test]
+fn a_batch_whose_server_ends_in_front_of_its_sync_ends_the_session() {
+    for words in [shutdown(), Vec::new()] {
+        for has_sync in [false, true] {
+            let mut scene = scene();
+            scene.send(&bytes(|out| {
+                frontend::parse(out, b"", b"SELECT 'a'", &[]);
+                frontend::bind(out, b"", b"", []);
+                frontend::execute(out, b"", 0);
+                frontend::flush(out);
+            }));
+            assert_eq!(tags(&scene.turn(usize::MAX)), "12DC");
+            let step = scene.session.on_server(&words, &mut scene.state, &scene.io);
+            assert_eq!(step, Ok(ServerStep::Continue));
+            if has_sync {
+                scene.send(&bytes(frontend::sync));
+            }
+            let (next, reply) = lose(&mut scene, b"");
+            assert_eq!(next, Next::Close(End::ServerLost));
+            assert!(tags(&reply).starts_with('E') && !tags(&reply).contains('Z'), "{has_sync}");
+        }
     }
 }
 
