@@ -22,7 +22,7 @@ pub const USER: &str = "app";
 pub const PASSWORD: &str = "test-password";
 
 /// Time for an immediate shutdown.
-const STOP_WAIT: Duration = Duration::from_secs(10);
+const STOP_WAIT: Duration = Duration::from_secs(40);
 
 /// Settings that no test needs otherwise: nothing here survives a crash of the machine, and memory is for the tests.
 const SETTINGS: [&str; 9] = [
