@@ -37,7 +37,7 @@ pub struct ConnectionDetails {
     /// The upstream of that pool.
     pub upstream: String,
     /// The pool of servers that only read, where it has one too.
-    pub read_pool: Option<PoolName>,
+    pub read_pool: Option<Box<PoolName>>,
     /// The language model that its last request names; empty: none.
     pub model: String,
     /// Its last request to a language model is for a stream. `None`: there was none.
@@ -183,7 +183,7 @@ impl ConnectionEntry {
     /// The pool that it waits for, or would wait for: `details` are its own.
     pub fn awaited_pool(&self, details: &ConnectionDetails) -> PoolName {
         match &details.read_pool {
-            Some(pool) if self.waits_to_read() => pool.clone(),
+            Some(pool) if self.waits_to_read() => (**pool).clone(),
             _ => PoolName { upstream: details.upstream.clone(), pool: details.pool.clone() },
         }
     }

@@ -5,12 +5,14 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     io,
+    net::Shutdown,
     ops::Range,
     rc::Rc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
+use compio_executor::JoinHandle;
 use weir_base::permit::BytesPermit;
 
 use crate::{
@@ -18,7 +20,7 @@ use crate::{
     chunk::{CHUNK_BYTES, SEGMENT_BYTES, give_output, take_output, take_segment},
     flush,
     socket::DataSocket,
-    stream::TlsLink,
+    stream::{TlsLink, write_loop},
     traffic::Tally,
 };
 
@@ -53,6 +55,9 @@ impl Account for RefCell<BytesPermit> {
     }
 }
 
+/// The way to the peer.
+type Way = (Rc<DataSocket>, Rc<TlsLink>);
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -60,6 +65,16 @@ enum Phase {
     Finishing,
     /// Nothing is sent any more.
     Closed,
+}
+
+/// The task that sends what takes longer than one call. Most connections never need it.
+enum Writer {
+    /// It has not been needed yet.
+    None,
+    /// It is at work.
+    Busy,
+    /// It has nothing to do.
+    Idle(Waker),
 }
 
 struct Inner {
@@ -74,9 +89,10 @@ struct Inner {
     congested: Cell<bool>,
     marks: Watermarks,
     /// Where it goes, until it is closed: who holds an output must not keep the socket open.
-    way: RefCell<Option<(Rc<DataSocket>, Rc<TlsLink>)>>,
-    /// The writer's task, if it has nothing to do.
-    writer: RefCell<Option<Waker>>,
+    way: RefCell<Option<Way>>,
+    writer: RefCell<Writer>,
+    /// The writer's task; dropped, it is cancelled.
+    task: RefCell<Option<JoinHandle<()>>>,
     /// It is sent at the end of this turn.
     is_due: Cell<bool>,
     /// The part of a send at the end of a turn that is left to the writer's task.
@@ -148,7 +164,8 @@ impl Output {
             congested: Cell::new(false),
             marks,
             way: RefCell::new(Some((socket, link))),
-            writer: RefCell::new(None),
+            writer: RefCell::new(Writer::None),
+            task: RefCell::default(),
             is_due: Cell::new(false),
             rest: RefCell::new(None),
             relieved: RefCell::default(),
@@ -191,7 +208,7 @@ impl Output {
             self.0.congested.set(true);
         }
         // A writer that is at work comes round to it.
-        if self.0.writer.borrow().is_some() && !self.0.is_due.replace(true) {
+        if !self.is_writer_busy() && !self.0.is_due.replace(true) {
             flush::at_end_of_turn(self.clone());
         }
         result
@@ -257,7 +274,7 @@ impl Output {
         self.0.is_due.set(false);
         let Some((socket, link)) = self.0.way.borrow().clone() else { return };
         // Bytes buffered during a handshake leave when it is over.
-        if self.0.writer.borrow().is_none() || link.is_handshaking() || self.unsent() == 0 {
+        if self.is_writer_busy() || link.is_handshaking() || self.unsent() == 0 {
             return;
         }
         let sent = self.seal(self.take_batch(true), &link).and_then(|mut outgoing| {
@@ -400,16 +417,27 @@ impl Output {
 
     /// Sends what is buffered, then shuts the write side down.
     pub fn finish(&self) {
-        if self.0.phase.get() == Phase::Open {
-            self.0.phase.set(Phase::Finishing);
-            self.wake_writer();
+        if self.0.phase.get() != Phase::Open {
+            return;
+        }
+        self.0.phase.set(Phase::Finishing);
+        let is_plain = self.0.way.borrow().as_ref().is_some_and(|(_, link)| !link.is_tls());
+        let is_unused = matches!(*self.0.writer.borrow(), Writer::None);
+        match is_unused && is_plain && self.buffered() == 0 {
+            true => self.abort(),
+            false => self.wake_writer(),
         }
     }
 
     /// Ends the writer: nothing more is sent. Buffered bytes stay and can still be taken.
     pub fn abort(&self) {
-        self.close();
-        self.wake_writer();
+        let way = self.close();
+        let before = self.0.writer.replace(Writer::Busy);
+        match (before, way) {
+            (Writer::Idle(waker), _) => waker.wake(),
+            (Writer::None, Some((socket, _))) => socket.shut_down(Shutdown::Write),
+            (Writer::None, None) | (Writer::Busy, _) => {}
+        }
     }
 
     pub(crate) fn append_wire(&self, bytes: &[u8]) {
@@ -420,10 +448,26 @@ impl Output {
     }
 
     #[inline]
+    fn is_writer_busy(&self) -> bool {
+        matches!(*self.0.writer.borrow(), Writer::Busy)
+    }
+
+    /// The writer has something to do.
     fn wake_writer(&self) {
-        if let Some(waker) = self.0.writer.borrow_mut().take() {
-            waker.wake();
+        match self.0.writer.replace(Writer::Busy) {
+            Writer::Idle(waker) => waker.wake(),
+            Writer::Busy => {}
+            Writer::None => {
+                let Some((socket, link)) = self.0.way.borrow().clone() else { return };
+                let task = crate::spawn(write_loop(socket, self.clone(), link));
+                *self.0.task.borrow_mut() = Some(task);
+            }
         }
+    }
+
+    /// The writer's task, if there is one. The caller waits for its end, or cancels it.
+    pub(crate) fn take_writer(&self) -> Option<JoinHandle<()>> {
+        self.0.task.take()
     }
 
     /// The next batch for the writer's task to send, or `None` when the output is finished or closed.
@@ -432,6 +476,7 @@ impl Output {
     /// The connection is gone, or TLS cannot go on.
     pub(crate) async fn next_outgoing(&self, link: &TlsLink) -> Option<io::Result<OutgoingBatch>> {
         poll_fn(|context| {
+            *self.0.writer.borrow_mut() = Writer::Busy;
             if self.is_closed() {
                 return Poll::Ready(None);
             }
@@ -446,7 +491,7 @@ impl Output {
             if self.0.phase.get() == Phase::Finishing && (is_sealable || self.unsent() == 0) {
                 return Poll::Ready(None);
             }
-            *self.0.writer.borrow_mut() = Some(context.waker().clone());
+            *self.0.writer.borrow_mut() = Writer::Idle(context.waker().clone());
             Poll::Pending
         })
         .await
@@ -504,13 +549,15 @@ impl Output {
         self.0.tally.socket_took(count);
     }
 
-    pub(crate) fn close(&self) {
+    /// Nothing more is sent. Returns its way to the peer, once.
+    pub(crate) fn close(&self) -> Option<Way> {
         self.0.phase.set(Phase::Closed);
         self.0.wire.borrow_mut().clear();
-        drop(self.0.way.take());
+        let way = self.0.way.take();
         drop(self.0.rest.take());
         self.charge_to(None);
         self.relieve();
+        way
     }
 
     fn relieve(&self) {

@@ -10,14 +10,12 @@ use std::{
     time::Duration,
 };
 
-use compio_executor::JoinHandle;
 use socket2::Socket;
 
 use crate::{
     output::{OutgoingBatch, Output, Watermarks},
     reader::Reader,
     socket::DataSocket,
-    tasks::spawn,
     tls::{PeerIdentity, TlsRole, TlsSession},
     traffic::Traffic,
 };
@@ -29,7 +27,7 @@ pub struct StreamOptions {
     pub marks: Watermarks,
 }
 
-/// The native face of a connection. Its writer runs as a task of its own; dropping the stream ends both directions.
+/// The native face of a connection. Dropping the stream ends both directions.
 pub struct Stream {
     /// The input side.
     pub reader: Reader,
@@ -37,7 +35,6 @@ pub struct Stream {
     pub output: Output,
     link: Rc<TlsLink>,
     socket: Rc<DataSocket>,
-    writer: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Stream {
@@ -50,8 +47,7 @@ impl Stream {
         let link = Rc::new(TlsLink::default());
         let output = Output::new(options.marks, socket.clone(), link.clone());
         let reader = Reader::new(socket.clone(), output.clone(), link.clone());
-        let writer = spawn(write_loop(socket.clone(), output.clone(), link.clone()));
-        Ok(Self { reader, output, link, socket, writer: Some(writer) })
+        Ok(Self { reader, output, link, socket })
     }
 
     /// Puts TLS between the wire and the queues and completes its handshake; `received` are bytes of the peer that were
@@ -100,9 +96,9 @@ impl Stream {
     }
 
     /// Sends what is buffered within `limit`, shuts the write side down and closes the socket.
-    pub async fn close(mut self, limit: Duration) {
+    pub async fn close(self, limit: Duration) {
         self.output.finish();
-        if let Some(writer) = self.writer.take() {
+        if let Some(writer) = self.output.take_writer() {
             // A peer that does not take the last bytes in time loses them.
             let _ = compio::time::timeout(limit, writer).await;
         }
@@ -147,7 +143,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.output.abort();
+        self.output.close();
+        drop(self.output.take_writer());
     }
 }
 
@@ -225,11 +222,11 @@ fn tls_error(error: crate::tls::TlsError) -> io::Error {
 }
 
 /// Sends the output of one connection until it is finished or the peer is gone.
-async fn write_loop(socket: Rc<DataSocket>, output: Output, link: Rc<TlsLink>) -> io::Result<()> {
-    let result = write_batches(&socket, &output, &link).await;
+pub(crate) async fn write_loop(socket: Rc<DataSocket>, output: Output, link: Rc<TlsLink>) {
+    // An error is the end of the connection, which its reader sees.
+    let _ = write_batches(&socket, &output, &link).await;
     output.close();
     socket.shut_down(Shutdown::Write);
-    result
 }
 
 async fn write_batches(socket: &DataSocket, output: &Output, link: &TlsLink) -> io::Result<()> {

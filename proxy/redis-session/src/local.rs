@@ -116,7 +116,7 @@ impl State {
         let number = self.order.next_number();
         request.with_wire(|wire| io.forward_pinned(wire, Ticket::new(number)));
         self.order.sent();
-        self.changes_db = Some(DbChange::select(number, db));
+        self.changes_db = Some(Box::new(DbChange::select(number, db)));
         // The commands that follow need to know their database.
         self.hold = Some(Hold::Quiet);
         CommandStatus::Done

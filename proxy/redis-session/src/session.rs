@@ -45,7 +45,7 @@ pub struct Session {
     /// Bytes at the front of the input that are done with: a deep pipeline is not moved for each of its commands.
     spent: usize,
     /// The client broke the protocol, and replies to what it sent before are still due.
-    violation: Option<Violation>,
+    violation: Option<Box<Violation>>,
     /// Since when the command at the front of the input is incomplete.
     partial_since: Option<Time>,
     pub(crate) state: State,
@@ -101,7 +101,7 @@ impl Session {
     pub fn on_wake(&mut self, io: &impl Io) -> Result<(), Violation> {
         self.state.release_hold(io);
         if self.violation.is_some() && (self.state.is_quiet() || self.state.is_cut) {
-            return self.violation.take().map_or(Ok(()), Err);
+            return self.violation.take().map_or(Ok(()), |violation| Err(*violation));
         }
         let result = self.resume(io);
         self.conclude(result, io)
@@ -120,7 +120,7 @@ impl Session {
         if self.state.is_quiet() || self.state.is_cut {
             return Err(violation);
         }
-        self.violation = Some(violation);
+        self.violation = Some(Box::new(violation));
         Ok(())
     }
 

@@ -101,7 +101,7 @@ pub(crate) struct State {
     /// The commands of an EXEC under way that the gateway answers itself.
     pub(crate) local_replies: Option<Box<LocalReplies>>,
     /// An EXEC or a SELECT that changes the database if it succeeds.
-    pub(crate) changes_db: Option<DbChange>,
+    pub(crate) changes_db: Option<Box<DbChange>>,
     pub(crate) streaming: Option<Box<Streaming>>,
     pub(crate) tunnel: Option<Box<Tunnel>>,
     /// The client's subscriptions, from its first SUBSCRIBE on.

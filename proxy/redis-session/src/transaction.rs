@@ -299,7 +299,7 @@ impl State {
         }
         self.order.sent();
         if !transaction.selects.is_empty() {
-            self.changes_db = Some(DbChange::exec(number, transaction.selects));
+            self.changes_db = Some(Box::new(DbChange::exec(number, transaction.selects)));
             // The commands that follow need to know their database.
             self.hold = Some(Hold::Quiet);
         }

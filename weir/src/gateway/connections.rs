@@ -144,7 +144,7 @@ mod tests {
         for entry in &entries {
             let mut details = entry.details();
             details.upstream = "main".into();
-            details.read_pool = Some(PoolName { upstream: "reads".into(), pool: "app@shop".into() });
+            details.read_pool = Some(Box::new(PoolName { upstream: "reads".into(), pool: "app@shop".into() }));
         }
         entries[1].wait_to_read(Time::from_nanos(20));
         entries[2].wait_to_read(Time::from_nanos(30));

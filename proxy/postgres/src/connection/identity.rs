@@ -32,10 +32,10 @@ impl Place {
     /// Shows operators the pools of the client.
     pub(super) fn show(&self, entry: &ConnectionEntry) {
         let upstream = |upstream: &PostgresUpstream| upstream.settings().name.to_string();
-        let read_pool = self
-            .standbys
-            .as_ref()
-            .map(|standbys| PoolName { upstream: upstream(&standbys.upstream), pool: standbys.pool.key().to_string() });
+        let read_pool = self.standbys.as_ref().map(|standbys| {
+            let pool = standbys.pool.key().to_string();
+            Box::new(PoolName { upstream: upstream(&standbys.upstream), pool })
+        });
         let mut details = entry.details();
         details.pool = self.pool.key().to_string();
         (details.upstream, details.read_pool) = (upstream(&self.upstream), read_pool);

@@ -144,7 +144,12 @@ impl Connection {
             // Nothing of it is on its way to the client, who did not want the reply.
             self.service.metrics.done(&done, replied);
         } else {
-            self.done.borrow_mut().push(done);
+            let mut waiting = self.done.borrow_mut();
+            // An idle connection keeps the room of its last turn: most need that of one.
+            if waiting.capacity() == 0 {
+                waiting.reserve_exact(1);
+            }
+            waiting.push(done);
         }
     }
 }
