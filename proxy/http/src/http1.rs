@@ -65,10 +65,6 @@ pub(crate) enum RequestsEnd {
     Http2(Vec<u8>),
 }
 
-/// For how long a connection without a request keeps what only requests need. 1 s: the requests of a busy client follow each other sooner.
-/// Worst case: an allocation of 3 KiB for each request of a client that makes fewer.
-const FREE_MEMORY_AFTER: Duration = Duration::from_secs(1);
-
 /// One request after the other, until there is none any more.
 pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> RequestsEnd {
     let mut parser = RequestParser::new();
@@ -84,14 +80,13 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> Req
     connection.handle.entry().details().version = "HTTP/1.1";
     // In TLS only who has chosen it there may speak it (RFC 9113 section 3.3).
     let mut may_be_http2 = !connection.is_tls();
-    let mut idle_for = Duration::ZERO;
     loop {
-        if let Err(end) = wait_for_request(&mut client, idle_for).await {
+        if let Err(end) = wait_for_request(&mut client).await {
             return end;
         }
-        // In a box, which the connection gives back when it has no request for a while: idle ones cost little.
-        match Box::pin(requests(&mut client, &mut parser, &mut may_be_http2)).await {
-            NoRequest::Idle => idle_for = FREE_MEMORY_AFTER,
+        // The 3 KiB of a request serve the next one, of any connection: idle connections cost little.
+        match weir_engine::recycled(requests(&mut client, &mut parser, &mut may_be_http2)).await {
+            NoRequest::Yet => {}
             NoRequest::Ended(end) => return end,
         }
     }
@@ -99,15 +94,15 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> Req
 
 /// The reason why a connection has no next request for now.
 enum NoRequest {
-    /// Its client has made none for [`FREE_MEMORY_AFTER`].
-    Idle,
+    /// Nothing of it has come.
+    Yet,
     Ended(RequestsEnd),
 }
 
-/// Waits for the first bytes of a request; `idle_for`: for so long there have been none.
-async fn wait_for_request(client: &mut Http1Client<'_>, idle_for: Duration) -> Result<(), RequestsEnd> {
+/// Waits for the first bytes of a request.
+async fn wait_for_request(client: &mut Http1Client<'_>) -> Result<(), RequestsEnd> {
     let Http1Client { connection, stream, input, deadline, .. } = client;
-    deadline.set(turn::now().saturating_add(connection.service.keep_alive_timeout().saturating_sub(idle_for)));
+    deadline.set(turn::now().saturating_add(connection.service.keep_alive_timeout()));
     input.release_chunk();
     more(connection, stream, input, deadline, true).await
 }
@@ -187,21 +182,15 @@ async fn next_head(
                 Err(error) => return Err(NoRequest::Ended(RequestsEnd::Refused(Refusal::malformed(error)))),
             },
         }
-        let is_between = input.bytes().is_empty();
-        let frees_memory = is_between && connection.service.keep_alive_timeout() > FREE_MEMORY_AFTER;
-        if is_between {
-            let wait = if frees_memory { FREE_MEMORY_AFTER } else { connection.service.keep_alive_timeout() };
-            deadline.set(turn::now().saturating_add(wait));
-        } else if head_start.is_none() {
+        if input.bytes().is_empty() {
+            return Err(NoRequest::Yet);
+        }
+        if head_start.is_none() {
             head_start = Some(turn::now());
             deadline.set(turn::now().saturating_add(listener.head_timeout));
         }
         input.release_chunk();
-        match more(connection, stream, input, deadline, is_between).await {
-            Ok(()) => {}
-            Err(RequestsEnd::Close(CloseReason::IdleTimeout)) if frees_memory => return Err(NoRequest::Idle),
-            Err(end) => return Err(NoRequest::Ended(end)),
-        }
+        more(connection, stream, input, deadline, false).await.map_err(NoRequest::Ended)?;
     }
 }
 
