@@ -238,8 +238,8 @@ section! {
     pub(crate) struct UpstreamSection [name = name] {
         /// Unique among upstreams; a label of metrics.
         required name: Name;
-        /// `host:port` or `unix:/path`; host names are resolved at connect. Several are shards, each with a part of the
-        /// keys, and need `sharding`, unless `topology` says what they are.
+        /// `host:port` or `unix:/path`. A host name is resolved at a connect if its last result is over 5 s old. Several are
+        /// shards, each with a part of the keys, and need `sharding`, unless `topology` says what they are.
         required endpoints: Vec<At<Endpoint>>;
         /// To connect, name resolution included.
         default connect_timeout: Period = Period(upstreams::CONNECT_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;

@@ -108,7 +108,7 @@ const REASONS: &[(&[&str], &str, &str)] = &[
         "",
     ),
     (&["proxy_request_buffering"], "a part of a request is held back", "request_buffer_bytes"),
-    (&["proxy_send_timeout"], "sending has no deadline of its own", "response_timeout"),
+    (&["proxy_send_timeout"], "the deadline for sending is fixed at 60 s", ""),
     (&["proxy_cache*", "open_file_cache*"], "responses are not cached", ""),
     (&["proxy_redirect"], "Location of responses goes on as it is", ""),
     (&["proxy_cookie_*"], "changes are made to a cookie by its name", "[[route.cookie]]"),

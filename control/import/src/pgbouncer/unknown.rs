@@ -84,7 +84,7 @@ const OTHERS: [(&str, &str, &str, &str); 44] = [
     ("client_tls_ecdhcurve", "auto", "curves are chosen by the TLS library", ""),
     ("client_tls_protocols", "secure", "TLS 1.2 and 1.3 are offered", ""),
     ("conffile", "", "the file is named on the command line", "weir run --config"),
-    ("dns_max_ttl", "15", "names are resolved at connect", ""),
+    ("dns_max_ttl", "15", "a name is resolved at a connect if its last result is over 5 s old", ""),
     ("dns_nxdomain_ttl", "15", "names are resolved at connect", ""),
     ("dns_zone_check_period", "0", "names are resolved at connect", ""),
     ("ignore_startup_parameters", "", "no parameter is refused or ignored: each is kept per client", ""),
