@@ -33,6 +33,7 @@
 
 pub mod accept;
 pub mod attempt;
+mod batch;
 mod before_send;
 pub mod blocking;
 pub mod chunk;

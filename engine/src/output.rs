@@ -16,6 +16,7 @@ use compio_executor::JoinHandle;
 use weir_base::permit::BytesPermit;
 
 use crate::{
+    batch::{Batch, OutgoingBatch},
     before_send,
     chunk::{CHUNK_BYTES, SEGMENT_BYTES, give_output, take_output, take_segment},
     flush,
@@ -115,42 +116,6 @@ struct Inner {
 /// (`flush.rs`); a writer's task has what the socket does not take at once.
 #[derive(Clone)]
 pub struct Output(Rc<Inner>);
-
-/// The batch that is sent next.
-struct Batch {
-    plain: Vec<u8>,
-    later: VecDeque<Vec<u8>>,
-    wire: Vec<u8>,
-}
-
-/// A batch as it goes on the wire, segment by segment.
-pub(crate) struct OutgoingBatch {
-    pub(crate) bytes: Vec<u8>,
-    /// How much of them has left.
-    pub(crate) at: usize,
-    /// The bytes before they were sealed.
-    plain_bytes: usize,
-    /// The plain bytes that follow, not sealed yet.
-    later: VecDeque<Vec<u8>>,
-}
-
-impl OutgoingBatch {
-    fn seal(mut batch: Batch, link: &TlsLink) -> io::Result<Self> {
-        let plain_bytes = batch.plain.len();
-        let bytes = match link.seal(&batch.plain, &mut batch.wire)? {
-            true => {
-                give_output(batch.plain);
-                batch.wire
-            }
-            false => batch.plain,
-        };
-        Ok(Self { bytes, at: 0, plain_bytes, later: batch.later })
-    }
-
-    fn is_sent(&self) -> bool {
-        self.at == self.bytes.len() && self.later.is_empty()
-    }
-}
 
 impl Output {
     pub(crate) fn new(marks: Watermarks, socket: Rc<DataSocket>, link: Rc<TlsLink>) -> Self {

@@ -13,7 +13,8 @@ use std::{
 use socket2::Socket;
 
 use crate::{
-    output::{OutgoingBatch, Output, Watermarks},
+    batch::OutgoingBatch,
+    output::{Output, Watermarks},
     reader::Reader,
     socket::DataSocket,
     tls::{PeerIdentity, TlsRole, TlsSession},
