@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use weir_base::{ByteLease, BytesPermit};
+use weir_base::{ByteLease, BytesPermit, time::turn};
 use weir_engine::Account;
 use weir_http_codec::{Known, strip_hop_by_hop};
 
@@ -45,6 +45,7 @@ async fn send(
     let mut held = HeldBody { bytes: Vec::new(), most: response_bytes_max, permit: lease.empty(), broken: None };
     let any = Subrequest::within(timeout, &head, &host, &body);
     let subrequest = Subrequest { endpoint, is_repeatable, account: Some(account), ..any };
+    let begun = turn::now();
     let sent = subrequest.send(metrics, upstream, &mut held).await;
     match (sent, held) {
         (_, HeldBody { broken: Some(error), .. }) => Err(error),
@@ -54,6 +55,7 @@ async fn send(
             fields: response.head.fields,
             body: bytes,
             is_whole: response.is_whole,
+            took: turn::now().since(begun),
             _permit: permit,
         }),
         (Err(SubrequestError::Unreachable), _) => Err(FilterRequestError::Unreachable),

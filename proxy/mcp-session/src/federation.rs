@@ -31,6 +31,8 @@ pub enum ServerMessageError {
     Error,
     /// It is not of the form that the method wants.
     Form,
+    /// It does not respond to the request.
+    Other,
 }
 
 impl From<JsonError> for ServerMessageError {

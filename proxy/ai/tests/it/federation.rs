@@ -16,15 +16,15 @@ use crate::{
     support::{Client, Gateway, Origin, OriginEnd, PATIENCE},
 };
 
-const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c"}}}"#;
-const LIST: &str = r#"{"jsonrpc":"2.0","id":"a-1","method":"tools/list"}"#;
+pub const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c"}}}"#;
+pub const LIST: &str = r#"{"jsonrpc":"2.0","id":"a-1","method":"tools/list"}"#;
 
-fn call(tool: &str) -> String {
+pub fn call(tool: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"arguments":{{"a":1}},"name":{tool}}}}}"#)
 }
 
 /// `git` at the first upstream and `files` at the second, both under the name `all`.
-fn settings(policy: Policy) -> AiListenerSettings {
+pub fn settings(policy: Policy) -> AiListenerSettings {
     let server = |name: &str, upstream| AgentServer {
         protocol: AgentProtocol::Mcp,
         name: name.into(),
@@ -47,13 +47,13 @@ fn only(patterns: &[(&str, &str)]) -> Policy {
     Policy { server_tools: Some(rules.collect()), ..Policy::default() }
 }
 
-fn gateway(policy: Policy, files: &Origin, state: Option<&Path>) -> Gateway {
+pub fn gateway(policy: Policy, files: &Origin, state: Option<&Path>) -> Gateway {
     let providers = vec![provider(ProviderDialect::OpenAi); 2];
     start_with(settings(policy), providers, state, |setup| setup.upstreams = vec![Vec::new(), vec![files.address]])
 }
 
 /// A request of a session, if it has one.
-fn request(method: &str, session: &str, body: &str) -> String {
+pub fn request(method: &str, session: &str, body: &str) -> String {
     let length = body.len();
     let about = if body.is_empty() { String::new() } else { format!("Content-Length: {length}\r\n") };
     let session = if session.is_empty() { String::new() } else { format!("Mcp-Session-Id: {session}\r\n") };
@@ -64,30 +64,30 @@ fn request(method: &str, session: &str, body: &str) -> String {
 }
 
 /// Status and JSON of the next response.
-fn got(client: &mut Client) -> (u16, Value) {
+pub fn got(client: &mut Client) -> (u16, Value) {
     let (head, body) = read(client);
     (head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), body)
 }
 
 /// The message of a request.
-fn message(request: &str) -> Value {
+pub fn message(request: &str) -> Value {
     serde_json::from_str(request.split_once("\r\n\r\n").expect("a head").1).expect("JSON")
 }
 
 /// Responds to a request with a result, by its id.
-fn result(end: &mut OriginEnd, result: &Value, fields: &str) -> String {
+pub fn result(end: &mut OriginEnd, result: &Value, fields: &str) -> String {
     let request = end.request();
     let response = json!({"jsonrpc": "2.0", "id": message(&request)["id"], "result": result}).to_string();
     end.send(&ok(&response).replacen("\r\n", &format!("\r\n{fields}"), 1));
     request
 }
 
-fn offer(revision: &str) -> Value {
+pub fn offer(revision: &str) -> Value {
     json!({"protocolVersion": revision, "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}})
 }
 
 /// The id of a session with both servers.
-fn session(gateway: &Gateway, files: &Origin) -> String {
+pub fn session(gateway: &Gateway, files: &Origin) -> String {
     let mut client = gateway.client();
     client.send(&request("POST", "", INITIALIZE));
     let seen = result(&mut gateway.origin.accept(), &offer("2025-11-25"), "Mcp-Session-Id: own-git\r\n");
@@ -96,7 +96,7 @@ fn session(gateway: &Gateway, files: &Origin) -> String {
     id_of(&client.response())
 }
 
-fn id_of(response: &str) -> String {
+pub fn id_of(response: &str) -> String {
     let of = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
     let mut fields = response.lines().filter_map(of);
     let id = fields.find(|(name, _)| name == "mcp-session-id").expect("a session").1;
@@ -104,21 +104,21 @@ fn id_of(response: &str) -> String {
     id
 }
 
-fn tools(names: &[&str]) -> Value {
+pub fn tools(names: &[&str]) -> Value {
     json!({"tools": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()})
 }
 
-fn names(list: &Value) -> Vec<&str> {
+pub fn names(list: &Value) -> Vec<&str> {
     let tools = list["result"]["tools"].as_array().expect("a list");
     tools.iter().map(|tool| tool["name"].as_str().expect("a name")).collect()
 }
 
-fn left_out(gateway: &Gateway, server: &str, reason: &str) -> u64 {
+pub fn left_out(gateway: &Gateway, server: &str, reason: &str) -> u64 {
     let labels = [("listener", "test"), ("server", server), ("reason", reason)];
     gateway.counter(catalog::AI_FEDERATION_FAILURES.name, &labels)
 }
 
-fn counted(gateway: &Gateway, server: &str, method: &str) -> u64 {
+pub fn counted(gateway: &Gateway, server: &str, method: &str) -> u64 {
     let labels = [("listener", "test"), ("protocol", "mcp"), ("server", server), ("method", method)];
     gateway.counter(catalog::AI_AGENT_MESSAGES.name, &labels)
 }

@@ -45,6 +45,8 @@ pub struct FilterResponse {
     pub body: Vec<u8>,
     /// All of the body has come. Otherwise it broke off, or took too long.
     pub is_whole: bool,
+    /// From the wait for a connection to the end of the body.
+    pub took: Duration,
     /// The right to the body, from `limits.buffered_bytes`.
     pub(crate) _permit: BytesPermit,
 }

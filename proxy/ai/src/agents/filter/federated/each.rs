@@ -1,0 +1,60 @@
+//! Messages that each server gets as they are, and the end of its sessions.
+
+use bytes::Bytes;
+use weir_http::filter::{HandlerResponse, OwnResponse, WholeResponse};
+use weir_http_codec::{Fields, RequestHead};
+
+use super::{AgentFilter, Done, SERVER_TIMEOUT, WorkKind, error_word, request::ServerRequest};
+use crate::agents::{refusal::AgentRefusal, settings::AgentProtocol};
+
+/// Bytes of a response whose body has no meaning.
+const ACCEPTED_BYTES_MAX: usize = 16 << 10;
+
+impl AgentFilter {
+    /// The request of the client, for each server of its session.
+    pub(super) fn send_each(&mut self, head: &RequestHead, body: Bytes) -> Result<OwnResponse, AgentRefusal> {
+        let (mut requests, mut sent) = (Vec::new(), Vec::new());
+        let is_end = self.message.is_none();
+        for (number, part) in self.session_servers() {
+            // Without a session there is none to end.
+            if is_end && part.session.own_id.is_empty() {
+                continue;
+            }
+            let request = ServerRequest {
+                part: Some(&part),
+                body: body.clone(),
+                timeout: SERVER_TIMEOUT,
+                response_bytes_max: ACCEPTED_BYTES_MAX,
+            };
+            requests.push(self.server_request(head, number, request).ok_or(AgentRefusal::NO_SESSION)?);
+            sent.push((number, Box::default()));
+        }
+        if requests.is_empty() {
+            return Ok(accepted(is_end));
+        }
+        let word = self.federated.as_ref().map(|federated| self.word(AgentProtocol::Mcp, federated.request));
+        Ok(self.send(WorkKind::Each, sent, requests, word.unwrap_or("other")))
+    }
+
+    /// Each server has the notification, or has ended its session. One that cannot be reached has its session no longer than it likes.
+    pub(super) fn all_have_it(&self, done: Vec<Done>) -> Result<OwnResponse, AgentRefusal> {
+        let is_end = self.message.is_none();
+        for ((number, _), outcome) in done {
+            let Some(server) = self.worker.settings.agents.get(number) else { continue };
+            match outcome {
+                Ok(response) if response.status == 404 && !is_end => return Err(AgentRefusal::NO_SESSION),
+                // A server need not let clients end sessions: 405.
+                Ok(response) if response.status < 500 => {}
+                Ok(_) => self.left_out(server, "status"),
+                Err(error) => self.left_out(server, error_word(error)),
+            }
+        }
+        Ok(accepted(is_end))
+    }
+}
+
+/// A response without a body.
+fn accepted(is_end: bool) -> OwnResponse {
+    let (status, fields, body) = (if is_end { 200 } else { 202 }, Fields::new(), Bytes::new());
+    OwnResponse::Respond(HandlerResponse::Whole(WholeResponse { status, fields, body }))
+}
