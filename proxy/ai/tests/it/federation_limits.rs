@@ -8,11 +8,15 @@ use weir_spend::policy::Policy;
 
 use crate::{
     federation::{
-        INITIALIZE, LIST, gateway, got, left_out, message, names, offer, request, result, session, settings, tools,
+        INITIALIZE, LIST, call, gateway, got, id_of, left_out, message, names, offer, request, result, session,
+        settings, tools,
     },
-    gateway::{EVENTS, chunk, provider, start},
+    gateway::{EVENTS, chunk, ok, provider, respond, start},
     support::{Gateway, Origin, PATIENCE, Setup},
 };
+
+const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// A gateway with other limits.
 fn limited(
@@ -39,6 +43,55 @@ fn pages(gateway: &Gateway, files: &Origin, git: &Value, of_files: &Value) -> (u
 /// A list with one tool of about this length.
 fn long(name: &str, bytes: usize) -> Value {
     json!({"tools": [{"name": name, "description": "d".repeat(bytes)}]})
+}
+
+#[test]
+fn no_server_gets_the_fields_and_the_query_that_a_client_has_for_another() {
+    const SECRETS: &str = "PRIVATE-TOKEN: s3cret\r\nCookie: a=s3cret\r\nX-Api-Key: s3cret\r\nReferer: s3cret\r\n\
+        X-Git-Token: s3cret\r\nBaggage: s3cret\r\nOrigin: http://s3cret.example\r\nMcp-Name: files__read\r\n\
+        User-Agent: sdk/1\r\nTracestate: t=1\r\nTraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n\
+        Content-Type: application/json\r\nMcp-Param-X: of-the-call\r\n";
+    let files = Origin::new();
+    let gateway = gateway(Policy::default(), &files, None);
+    let sent = |method: &str, session: &str, body: &str| {
+        let fields = if body.contains("files__read") { SECRETS.into() } else { SECRETS.replace("Mcp-Name", "X-Name") };
+        // The key of the client stands in one field only.
+        let fields = fields.replace("X-Api-Key: s3cret\r\n", "");
+        request(method, session, body).replacen("/mcp/all ", "/mcp/all?token=s3cret ", 1).replacen(
+            "\r\n",
+            &format!("\r\n{fields}"),
+            1,
+        )
+    };
+    let checked = |seen: &str, is_call: bool| {
+        let head = seen.split_once("\r\n\r\n").expect("a head").0.to_ascii_lowercase();
+        assert!(!seen.contains("s3cret") && !head.contains("x-name") && !head.contains('?'), "{seen}");
+        assert!(head.contains("user-agent: sdk/1") && head.contains("tracestate: t=1"), "{seen}");
+        assert!(head.contains("\r\ntraceparent: 00-0af7651916cd43dd8448eb211c80319c-"), "{seen}");
+        assert!(head.contains("authorization: bearer provider-key"), "{seen}");
+        assert_eq!(head.contains("mcp-param-x: of-the-call"), is_call, "{seen}");
+        assert_eq!(head.contains("content-type: application/json"), !head.starts_with("delete "), "{seen}");
+    };
+    let mut client = gateway.client();
+    client.send(&sent("POST", "", INITIALIZE));
+    checked(&result(&mut gateway.origin.accept(), &offer("2025-11-25"), "Mcp-Session-Id: own-git\r\n"), false);
+    checked(&result(&mut files.accept(), &offer("2025-11-25"), "Mcp-Session-Id: own-files\r\n"), false);
+    let id = id_of(&client.response());
+    client.send(&sent("POST", &id, INITIALIZED));
+    checked(&respond(&mut gateway.origin.accept(), ACCEPTED), false);
+    checked(&respond(&mut files.accept(), ACCEPTED), false);
+    assert!(client.response().starts_with("HTTP/1.1 202 "));
+    client.send(&sent("POST", &id, LIST));
+    checked(&result(&mut gateway.origin.accept(), &tools(&["add"]), ""), false);
+    checked(&result(&mut files.accept(), &tools(&["read"]), ""), false);
+    assert_eq!(names(&got(&mut client).1), ["git__add", "files__read"]);
+    client.send(&sent("POST", &id, &call(r#""files__read""#)));
+    checked(&respond(&mut files.accept(), &ok("{}")), true);
+    assert_eq!(got(&mut client).0, 200);
+    client.send(&sent("DELETE", &id, ""));
+    checked(&respond(&mut gateway.origin.accept(), &ok("")), false);
+    checked(&respond(&mut files.accept(), &ok("")), false);
+    assert!(client.response().starts_with("HTTP/1.1 200 "));
 }
 
 #[test]

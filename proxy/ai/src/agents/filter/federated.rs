@@ -9,7 +9,7 @@
 //! | `each` | a message that each server gets, and the end of sessions |
 //! | `handshake` | the offers of servers |
 //! | `lists` | pages, one in each turn of the worker |
-//! | `request` | a request to a server |
+//! | `request` | a request to a server, and the fields of the client in it |
 
 mod each;
 mod handshake;
@@ -34,7 +34,7 @@ use weir_upstream::affinity_hash;
 
 use self::{
     lists::Lists,
-    request::{NAME, join_session},
+    request::{NAME, limit_call},
 };
 use super::{AgentFilter, session_field};
 use crate::agents::{
@@ -261,7 +261,7 @@ impl AgentFilter {
         string(&mut replacement, own);
         let splice = Splice { range: range.clone(), replacement: replacement.into() };
         message.name = Some(own.into());
-        join_session(&mut head.fields, Some(&part));
+        limit_call(head, &part);
         self.target = Some((number, request));
         let session = Some(part.session).filter(|session| !session.own_id.is_empty());
         self.session = session.map(|session| NamedSession { session, sent });

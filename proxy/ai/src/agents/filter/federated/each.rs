@@ -21,6 +21,7 @@ impl AgentFilter {
                 continue;
             }
             let request = ServerRequest {
+                method: if is_end { b"DELETE" } else { b"POST" },
                 part: Some(&part),
                 body: body.clone(),
                 timeout: SERVER_TIMEOUT,

@@ -34,6 +34,7 @@ impl AgentFilter {
         let (mut requests, mut sent) = (Vec::new(), Vec::new());
         for number in self.federated_servers() {
             let request = ServerRequest {
+                method: b"POST",
                 part: None,
                 body: body.clone(),
                 timeout: SERVER_TIMEOUT,

@@ -158,6 +158,7 @@ impl AgentFilter {
                 continue;
             }
             let request = ServerRequest {
+                method: b"POST",
                 part: Some(part),
                 body: all.kind.request(&own_id, cursor.as_deref()).into(),
                 timeout,
