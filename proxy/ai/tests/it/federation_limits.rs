@@ -8,8 +8,8 @@ use weir_spend::policy::Policy;
 
 use crate::{
     federation::{
-        INITIALIZE, LIST, call, gateway, got, id_of, left_out, message, names, offer, request, result, session,
-        settings, tools,
+        INITIALIZE, LIST, call, counted, gateway, got, id_of, left_out, message, names, offer, request, result,
+        session, settings, tools,
     },
     gateway::{EVENTS, chunk, ok, provider, respond, start},
     support::{Gateway, Origin, PATIENCE, Setup},
@@ -92,6 +92,31 @@ fn no_server_gets_the_fields_and_the_query_that_a_client_has_for_another() {
     checked(&respond(&mut gateway.origin.accept(), &ok("")), false);
     checked(&respond(&mut files.accept(), &ok("")), false);
     assert!(client.response().starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn the_response_of_a_client_tells_no_server_anything() {
+    let files = Origin::new();
+    let gateway = gateway(Policy::default(), &files, None);
+    let id = session(&gateway, &files);
+    let mut client = gateway.client();
+    for response in [
+        r#"{"jsonrpc":"2.0","id":"e-1","result":{"action":"accept","content":{"password":"p"}}}"#,
+        r#"{"jsonrpc":"2.0","id":"e-1","error":{"code":-1,"message":"p"}}"#,
+        r#"{"jsonrpc":"2.0","id":"e-1","result":["p"]}"#,
+    ] {
+        client.send(&request("POST", &id, response));
+        assert!(client.response().starts_with("HTTP/1.1 202 "), "{response}");
+    }
+    assert!(gateway.origin.is_untouched() && files.is_untouched());
+    client.send(&request("POST", &id, r#"{"jsonrpc":"2.0","id":"p-1","x":"p","result":{}}"#));
+    // A server that has sent no ping may say so.
+    let seen = respond(&mut gateway.origin.accept(), &ok("{}").replace("200 OK", "400 Bad Request"));
+    assert!(seen.ends_with("\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":\"p-1\",\"result\":{}}"), "{seen}");
+    respond(&mut files.accept(), ACCEPTED);
+    assert!(client.response().starts_with("HTTP/1.1 202 "));
+    assert_eq!((counted(&gateway, "all", "response"), counted(&gateway, "git", "response")), (4, 1));
+    assert_eq!(left_out(&gateway, "git", "status"), 0);
 }
 
 #[test]

@@ -33,6 +33,7 @@ use weir_mcp_session::{
 use weir_upstream::affinity_hash;
 
 use self::{
+    each::accepted,
     lists::Lists,
     request::{NAME, limit_call},
 };
@@ -189,11 +190,28 @@ impl AgentFilter {
                     None => Err(AgentRefusal::NO_METHOD),
                 }
             }
-            MessageKind::Notification | MessageKind::Response => {
+            MessageKind::Notification => {
                 self.count(request);
                 self.send_each(head, Bytes::copy_from_slice(seen.bytes))
             }
+            MessageKind::Response => self.respond_to_servers(head, request, &id),
         }
+    }
+
+    /// A response of the client. Nothing tells whose request it belongs to, so servers get no more of it than that it has come: a `ping`
+    /// wants no more, and other requests were never due, since servers learn of no abilities of the client.
+    fn respond_to_servers(
+        &mut self,
+        head: &RequestHead,
+        request: AgentRequest,
+        id: &[u8],
+    ) -> Result<OwnResponse, AgentRefusal> {
+        if self.message.as_ref().is_some_and(|message| message.has_empty_result) {
+            self.count(request);
+            return self.send_each(head, federation::empty_result(id).into());
+        }
+        self.count(request);
+        Ok(accepted(false))
     }
 
     /// Counts a request by the name of the federation.

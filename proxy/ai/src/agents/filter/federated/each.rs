@@ -55,7 +55,7 @@ impl AgentFilter {
 }
 
 /// A response without a body.
-fn accepted(is_end: bool) -> OwnResponse {
+pub(super) fn accepted(is_end: bool) -> OwnResponse {
     let (status, fields, body) = (if is_end { 200 } else { 202 }, Fields::new(), Bytes::new());
     OwnResponse::Respond(HandlerResponse::Whole(WholeResponse { status, fields, body }))
 }
