@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weir_ai::settings::{AiListenerSettings, ProviderDialect};
-use weir_spend::policy::Policy;
+use weir_spend::{policy::Policy, rate::Pace};
 
 use crate::{
     federation::{
@@ -117,6 +117,26 @@ fn the_response_of_a_client_tells_no_server_anything() {
     assert!(client.response().starts_with("HTTP/1.1 202 "));
     assert_eq!((counted(&gateway, "all", "response"), counted(&gateway, "git", "response")), (4, 1));
     assert_eq!(left_out(&gateway, "git", "status"), 0);
+}
+
+#[test]
+fn a_message_that_goes_to_all_servers_counts_as_a_request() {
+    let files = Origin::new();
+    let policy = Policy { requests: Some(Pace::per_minute(60).with_burst(2)), ..Policy::default() };
+    let gateway = gateway(policy, &files, None);
+    let id = session(&gateway, &files);
+    let mut client = gateway.client();
+    client.send(&request("POST", &id, INITIALIZED));
+    respond(&mut gateway.origin.accept(), ACCEPTED);
+    respond(&mut files.accept(), ACCEPTED);
+    assert!(client.response().starts_with("HTTP/1.1 202 "));
+    let pong = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    for (method, body) in [("DELETE", ""), ("POST", INITIALIZED), ("POST", pong)] {
+        client.send(&request(method, &id, body));
+        let response = client.response().to_ascii_lowercase();
+        assert!(response.starts_with("http/1.1 429 ") && response.contains("retry-after: "), "{method} {response}");
+    }
+    assert!(gateway.origin.is_untouched() && files.is_untouched());
 }
 
 #[test]

@@ -164,7 +164,7 @@ impl AgentFilter {
             if !has_session {
                 return Err(AgentRefusal::NEEDS_SESSION);
             }
-            self.count(request);
+            self.admit_federated(request)?;
             return self.send_each(head, Bytes::new());
         };
         if !header::agree(message, head.fields.all_named(b"mcp-method"), head.fields.all_named(NAME)) {
@@ -191,7 +191,7 @@ impl AgentFilter {
                 }
             }
             MessageKind::Notification => {
-                self.count(request);
+                self.admit_federated(request)?;
                 self.send_each(head, Bytes::copy_from_slice(seen.bytes))
             }
             MessageKind::Response => self.respond_to_servers(head, request, &id),
@@ -207,7 +207,7 @@ impl AgentFilter {
         id: &[u8],
     ) -> Result<OwnResponse, AgentRefusal> {
         if self.message.as_ref().is_some_and(|message| message.has_empty_result) {
-            self.count(request);
+            self.admit_federated(request)?;
             return self.send_each(head, federation::empty_result(id).into());
         }
         self.count(request);
@@ -224,8 +224,11 @@ impl AgentFilter {
 
     /// Takes a request, of which no single server has a call, from the rates of the key.
     fn admit_federated(&mut self, request: AgentRequest) -> Result<(), AgentRefusal> {
-        let (Some(federation), Some(message)) = (self.federation(), &self.message) else { return Ok(()) };
-        let method = message.method.clone();
+        let Some(federation) = self.federation() else { return Ok(()) };
+        let method = match &self.message {
+            Some(message) => message.method.clone(),
+            None => request.word().unwrap_or_default().into(),
+        };
         self.admitted = Some(self.reserve(MessageRecord { method, ..self.record(&federation.name) })?);
         self.count(request);
         Ok(())
