@@ -31,6 +31,10 @@ fn limited(
     })
 }
 
+fn notification(bytes: usize) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{{"x":"{}"}}}}"#, "x".repeat(bytes))
+}
+
 fn pages(gateway: &Gateway, files: &Origin, git: &Value, of_files: &Value) -> (u16, Value) {
     let id = session(gateway, files);
     let mut client = gateway.client();
@@ -43,6 +47,35 @@ fn pages(gateway: &Gateway, files: &Origin, git: &Value, of_files: &Value) -> (u
 /// A list with one tool of about this length.
 fn long(name: &str, bytes: usize) -> Value {
     json!({"tools": [{"name": name, "description": "d".repeat(bytes)}]})
+}
+
+#[test]
+fn a_message_for_all_servers_is_short_and_held_once() {
+    let files = Origin::new();
+    let gateway = limited(&files, |settings| AiListenerSettings { body_bytes_max: 4 << 20, ..settings }, |_| {});
+    let id = session(&gateway, &files);
+    let mut client = gateway.client();
+    client.send(&request("POST", &id, &notification(1 << 20)));
+    let (status, body) = got(&mut client);
+    assert_eq!((status, &body["error"]["data"]["reason"]), (413, &json!("request_too_large")));
+    assert!(gateway.origin.is_untouched() && files.is_untouched());
+    // A call has one server, and the limit of the listener.
+    let mut client = gateway.client();
+    let long_call = call(r#""files__read""#).replacen(r#""a":1"#, &format!(r#""a":"{}""#, "x".repeat(1 << 20)), 1);
+    client.send(&request("POST", &id, &long_call));
+    assert!(message(&respond(&mut files.accept(), &ok("{}")))["params"]["name"] == "read");
+    assert_eq!(got(&mut client).0, 200);
+    client.send(&request("POST", &id, &notification(900_000)));
+    let (mut first, mut second) = (gateway.origin.accept(), files.accept());
+    let sent = first.request();
+    assert!(message(&sent)["params"]["x"].as_str().is_some_and(|text| text.len() == 900_000));
+    assert_eq!(message(&second.request()), message(&sent));
+    // As the client has sent it, and as servers get it.
+    let held = gateway.held().1;
+    assert!((1_800_000..3_000_000).contains(&held), "{held}");
+    first.send(ACCEPTED);
+    second.send(ACCEPTED);
+    assert!(client.response().starts_with("HTTP/1.1 202 "));
 }
 
 #[test]

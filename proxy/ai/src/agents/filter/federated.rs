@@ -19,6 +19,7 @@ mod request;
 use std::time::Duration;
 
 use bytes::Bytes;
+use weir_base::BytesPermit;
 use weir_http::filter::{
     BodyChange, FilterRequest, FilterRequestError, FilterRequestOutcome, HandlerResponse, OwnResponse, SeenBody,
     Splice, WholeResponse,
@@ -51,6 +52,9 @@ use crate::agents::{
 /// For all requests to one server together. Default 10 s: one server that hangs holds up the others no longer than that.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Bytes of a message that is no call. Default 1 MiB: handshakes and notifications have a few kilobytes, and up to 16 servers get a copy.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
 /// The federation of a request, and the work for it.
 pub(super) struct Federated {
     /// By its position.
@@ -75,6 +79,8 @@ struct Work {
     kind: WorkKind,
     /// In the order of the requests.
     sent: Vec<Sent>,
+    /// The right to the body that all of them share.
+    _permit: Option<BytesPermit>,
 }
 
 enum WorkKind {
@@ -117,7 +123,7 @@ impl AgentFilter {
     ) -> Result<OwnResponse, AgentRefusal> {
         let Some(federated) = &mut self.federated else { return Ok(OwnResponse::None) };
         let outcomes = std::mem::take(&mut federated.outcomes);
-        let Some(Work { kind, sent }) = federated.work.take() else { return self.begin(head, seen) };
+        let Some(Work { kind, sent, .. }) = federated.work.take() else { return self.begin(head, seen) };
         let done: Vec<Done> = sent.into_iter().zip(outcomes).collect();
         // The gateway's own want of memory is no fault of a server.
         let has_room = !done.iter().any(|(_, outcome)| matches!(outcome, Err(FilterRequestError::NoRoom)));
@@ -165,13 +171,16 @@ impl AgentFilter {
                 return Err(AgentRefusal::NEEDS_SESSION);
             }
             self.admit_federated(request)?;
-            return self.send_each(head, Bytes::new());
+            return self.send_each(head, seen, Bytes::new());
         };
         if !header::agree(message, head.fields.all_named(b"mcp-method"), head.fields.all_named(NAME)) {
             return Err(AgentRefusal::MISMATCH);
         }
         let (kind, method, id) = (message.kind, message.method.clone(), message.id.clone().unwrap_or_default());
         let (is_handshake, is_use) = (&*method == "initialize", ListKind::of_use_method(&method).is_some());
+        if !is_use && seen.bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(AgentRefusal::TOO_LARGE);
+        }
         match kind {
             MessageKind::Request if is_handshake => {
                 self.admit_federated(request)?;
@@ -192,9 +201,9 @@ impl AgentFilter {
             }
             MessageKind::Notification => {
                 self.admit_federated(request)?;
-                self.send_each(head, Bytes::copy_from_slice(seen.bytes))
+                self.send_each(head, seen, Bytes::copy_from_slice(seen.bytes))
             }
-            MessageKind::Response => self.respond_to_servers(head, request, &id),
+            MessageKind::Response => self.respond_to_servers(head, seen, (request, &id)),
         }
     }
 
@@ -203,12 +212,12 @@ impl AgentFilter {
     fn respond_to_servers(
         &mut self,
         head: &RequestHead,
-        request: AgentRequest,
-        id: &[u8],
+        seen: SeenBody<'_>,
+        (request, id): (AgentRequest, &[u8]),
     ) -> Result<OwnResponse, AgentRefusal> {
         if self.message.as_ref().is_some_and(|message| message.has_empty_result) {
             self.admit_federated(request)?;
-            return self.send_each(head, federation::empty_result(id).into());
+            return self.send_each(head, seen, federation::empty_result(id).into());
         }
         self.count(request);
         Ok(accepted(false))
@@ -238,7 +247,7 @@ impl AgentFilter {
     fn send(
         &mut self,
         kind: WorkKind,
-        sent: Vec<Sent>,
+        (sent, permit): (Vec<Sent>, Option<BytesPermit>),
         requests: Vec<FilterRequest>,
         word: &'static str,
     ) -> OwnResponse {
@@ -247,7 +256,7 @@ impl AgentFilter {
                 self.worker.metrics.agents.sent(server.protocol, &server.name, word);
             }
         }
-        self.keep(Work { kind, sent });
+        self.keep(Work { kind, sent, _permit: permit });
         OwnResponse::Send(requests)
     }
 

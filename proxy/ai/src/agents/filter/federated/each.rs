@@ -1,7 +1,7 @@
 //! Messages that each server gets as they are, and the end of its sessions.
 
 use bytes::Bytes;
-use weir_http::filter::{HandlerResponse, OwnResponse, WholeResponse};
+use weir_http::filter::{HandlerResponse, OwnResponse, SeenBody, WholeResponse};
 use weir_http_codec::{Fields, RequestHead};
 
 use super::{AgentFilter, Done, SERVER_TIMEOUT, WorkKind, error_word, request::ServerRequest};
@@ -11,8 +11,14 @@ use crate::agents::{refusal::AgentRefusal, settings::AgentProtocol};
 const ACCEPTED_BYTES_MAX: usize = 16 << 10;
 
 impl AgentFilter {
-    /// The request of the client, for each server of its session.
-    pub(super) fn send_each(&mut self, head: &RequestHead, body: Bytes) -> Result<OwnResponse, AgentRefusal> {
+    /// The request of the client, for each server of its session. `body`: charged to `limits.buffered_bytes`, once for all servers.
+    pub(super) fn send_each(
+        &mut self,
+        head: &RequestHead,
+        seen: SeenBody<'_>,
+        body: Bytes,
+    ) -> Result<OwnResponse, AgentRefusal> {
+        let permit = seen.room(body.len() as u64).ok_or(AgentRefusal::NO_ROOM)?;
         let (mut requests, mut sent) = (Vec::new(), Vec::new());
         let is_end = self.message.is_none();
         for (number, part) in self.session_servers() {
@@ -34,7 +40,7 @@ impl AgentFilter {
             return Ok(accepted(is_end));
         }
         let word = self.federated.as_ref().map(|federated| self.word(AgentProtocol::Mcp, federated.request));
-        Ok(self.send(WorkKind::Each, sent, requests, word.unwrap_or("other")))
+        Ok(self.send(WorkKind::Each, (sent, Some(permit)), requests, word.unwrap_or("other")))
     }
 
     /// Each server has the notification, or has ended its session. One that cannot be reached has its session no longer than it likes.

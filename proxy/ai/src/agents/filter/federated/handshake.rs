@@ -26,6 +26,8 @@ impl AgentFilter {
         head: &RequestHead,
         seen: SeenBody<'_>,
     ) -> Result<OwnResponse, AgentRefusal> {
+        // The message for the servers is hardly longer than that of the client.
+        let permit = seen.room(seen.bytes.len() as u64).ok_or(AgentRefusal::NO_ROOM)?;
         let id = self.own_id();
         let (revision, body) = federation::initialize_for_servers(seen.bytes, &id)
             .map_err(|error| AgentRefusal::of_message(&error.into()))?;
@@ -45,7 +47,7 @@ impl AgentFilter {
                 sent.push((number, id.clone()));
             }
         }
-        Ok(self.send(WorkKind::Handshake(revision), sent, requests, "initialize"))
+        Ok(self.send(WorkKind::Handshake(revision), (sent, Some(permit)), requests, "initialize"))
     }
 
     /// One offer of all servers that made one.

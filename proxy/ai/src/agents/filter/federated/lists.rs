@@ -93,7 +93,7 @@ impl AgentFilter {
             let bytes: usize = all.lists.iter().map(|one| one.list.memory() + one.list.bytes()).sum();
             all.permit = None;
             all.permit = Some(seen.room(bytes as u64).ok_or(AgentRefusal::NO_ROOM)?);
-            self.keep(Work { kind: WorkKind::List(all), sent: Vec::new() });
+            self.keep(Work { kind: WorkKind::List(all), sent: Vec::new(), _permit: None });
             return Ok(OwnResponse::Wait(Box::pin(weir_engine::yield_now())));
         }
         if all.lists.is_empty() {
@@ -170,12 +170,12 @@ impl AgentFilter {
         late.into_iter().for_each(|number| self.without(&mut all, number, "timeout"));
         if requests.is_empty() {
             // Without a further page, what is here is the list.
-            self.keep(Work { kind: WorkKind::List(all), sent: Vec::new() });
+            self.keep(Work { kind: WorkKind::List(all), sent: Vec::new(), _permit: None });
             return Ok(OwnResponse::Wait(Box::pin(weir_engine::yield_now())));
         }
         all.pages += 1;
         let word = all.kind.method();
-        Ok(self.send(WorkKind::List(all), sent, requests, word))
+        Ok(self.send(WorkKind::List(all), (sent, None), requests, word))
     }
 
     /// Leaves a server out of the list.
