@@ -247,3 +247,25 @@ fn a_list_without_room_is_no_shorter_list() {
     result(&mut files.accept(), &long, "");
     assert_eq!(got(&mut client).0, 503);
 }
+
+#[test]
+fn a_notification_that_no_server_takes_fails() {
+    let files = Origin::new();
+    let gateway = gateway(Policy::default(), &files, None);
+    let id = session(&gateway, &files);
+    let mut client = gateway.client();
+    for (status, wanted) in [("500 Bad", 502), ("400 Bad", 502), ("202 Accepted", 202)] {
+        client.send(&request("POST", &id, INITIALIZED));
+        respond(&mut gateway.origin.accept(), &ok("{}").replace("200 OK", "400 Bad"));
+        respond(&mut files.accept(), &ok("").replace("200 OK", status));
+        assert_eq!(got(&mut client).0, wanted, "{status}");
+    }
+    assert_eq!((left_out(&gateway, "git", "status"), left_out(&gateway, "files", "status")), (3, 2));
+    // A server may keep its sessions to itself, or have ended one.
+    for (status, wanted) in [("500 Bad", 502), ("405 No", 200), ("404 No", 200)] {
+        client.send(&request("DELETE", &id, ""));
+        respond(&mut gateway.origin.accept(), &ok("").replace("200 OK", "503 Bad"));
+        respond(&mut files.accept(), &ok("").replace("200 OK", status));
+        assert_eq!(got(&mut client).0, wanted, "{status}");
+    }
+}

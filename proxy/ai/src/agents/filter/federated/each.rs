@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use weir_http::filter::{HandlerResponse, OwnResponse, SeenBody, WholeResponse};
 use weir_http_codec::{Fields, RequestHead};
+use weir_mcp_session::MessageKind;
 
 use super::{AgentFilter, Done, SERVER_TIMEOUT, WorkKind, error_word, request::ServerRequest};
 use crate::agents::{refusal::AgentRefusal, settings::AgentProtocol};
@@ -43,20 +44,26 @@ impl AgentFilter {
         Ok(self.send(WorkKind::Each, (sent, Some(permit)), requests, word.unwrap_or("other")))
     }
 
-    /// Each server has the notification, or has ended its session. One that cannot be reached has its session no longer than it likes.
+    /// The servers have the message, or have ended their sessions: those that could be reached.
     pub(super) fn all_have_it(&self, done: Vec<Done>) -> Result<OwnResponse, AgentRefusal> {
-        let is_end = self.message.is_none();
+        let kind = self.message.as_ref().map(|message| message.kind);
+        let mut has_one = false;
         for ((number, _), outcome) in done {
             let Some(server) = self.worker.settings.agents.get(number) else { continue };
             match outcome {
-                Ok(response) if response.status == 404 && !is_end => return Err(AgentRefusal::NO_SESSION),
-                // A server need not let clients end sessions: 405.
-                Ok(response) if response.status < 500 => {}
+                Ok(response) if (200..300).contains(&response.status) => has_one = true,
+                // A server need not let clients end sessions, and may have ended this one itself.
+                Ok(response) if kind.is_none() && matches!(response.status, 404 | 405) => has_one = true,
+                Ok(response) if response.status == 404 && kind == Some(MessageKind::Notification) => {
+                    return Err(AgentRefusal::NO_SESSION);
+                }
+                // It has not sent the request of this response.
+                Ok(_) if kind == Some(MessageKind::Response) => {}
                 Ok(_) => self.left_out(server, "status"),
                 Err(error) => self.left_out(server, error_word(error)),
             }
         }
-        Ok(accepted(is_end))
+        if has_one { Ok(accepted(kind.is_none())) } else { Err(AgentRefusal::ALL_DOWN) }
     }
 }
 
