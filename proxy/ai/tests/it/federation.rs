@@ -284,13 +284,14 @@ fn a_server_that_is_down_or_of_no_use_is_left_out_and_counted() {
     for (offer, fields, reason) in [
         (offer("2026-07-28"), "", "revision"),
         (offer("2025-11-25"), "Mcp-Session-Id: a b\r\n", "session_id"),
+        (offer("1999-01-01"), "", "revision"),
         (json!({}), "", "unreadable"),
     ] {
         client.send(&request("POST", "", INITIALIZE));
         result(&mut gateway.origin.accept(), &offer, fields);
         assert_eq!(got(&mut client).0, 502, "{reason}");
     }
-    assert_eq!((left_out(&gateway, "git", "revision"), left_out(&gateway, "git", "session_id")), (1, 1));
+    assert_eq!((left_out(&gateway, "git", "revision"), left_out(&gateway, "git", "session_id")), (2, 1));
 }
 
 #[test]
@@ -324,7 +325,7 @@ fn what_several_servers_do_not_have_as_one_is_refused() {
     drop(other);
     let changed = id.replace(&id[..1], if id.starts_with('A') { "B" } else { "A" });
     let of = |method: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
-    let old = INITIALIZE.replace("2025-11-25", "newest");
+    let (odd, old) = (INITIALIZE.replace("2025-11-25", "newest"), INITIALIZE.replace("2025-11-25", "2024-11-05"));
     let mismatch = request("POST", &id, &call(r#""git__add""#)).replacen("\r\n", "\r\nMcp-Name: add\r\n", 1);
     let rows: &[(String, u16, i32)] = &[
         (request("POST", "", LIST), 400, -32600),
@@ -332,6 +333,7 @@ fn what_several_servers_do_not_have_as_one_is_refused() {
         (request("POST", &changed, LIST), 404, -32001),
         (request("POST", &id, &of("resources/list")), 200, -32601),
         (request("POST", &id, &of("made/up")), 200, -32601),
+        (request("POST", "", &odd), 200, -32602),
         (request("POST", "", &old), 200, -32602),
         (request("POST", &id, &of("prompts/get")), 400, -32602),
         (

@@ -105,6 +105,25 @@ fn a_page_in_a_stream_is_one_event_of_any_length_between_others() {
 }
 
 #[test]
+fn a_revision_fits_between_the_first_and_that_of_the_client() {
+    let offer = |revision: &str| {
+        let message = format!(r#"{{"id":1,"result":{{"protocolVersion":"{revision}"}}}}"#);
+        Offer::read(message.as_bytes()).expect("an offer")
+    };
+    for (revision, wanted, is_fit) in [
+        ("2025-03-26", "2025-11-25", true),
+        ("2025-11-25", "2025-11-25", true),
+        ("2025-03-26", "2025-03-26", true),
+        ("2024-11-05", "2025-11-25", false),
+        ("1999-01-01", "2025-11-25", false),
+        ("2026-07-28", "2025-11-25", false),
+        ("2025-03-25", "1999-01-01", false),
+    ] {
+        assert_eq!(offer(revision).is_fit(wanted.as_bytes()), is_fit, "{revision} for {wanted}");
+    }
+}
+
+#[test]
 fn a_handshake_goes_to_servers_without_the_abilities_of_the_client() {
     let message = br#"{"params":{"capabilities":{"roots":{"x":1}},"protocolVersion":"2025-06-18","clientInfo":{"name":"c"}},"id":"a","method":"initialize"}"#;
     let (revision, for_servers) = initialize_for_servers(message, b"\"w\"").expect("JSON");

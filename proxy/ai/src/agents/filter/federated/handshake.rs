@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weir_http::filter::{FilterRequestOutcome, OwnResponse, SeenBody};
 use weir_http_codec::RequestHead;
-use weir_mcp_session::federation::{self, JointOffer, Offer};
+use weir_mcp_session::federation::{self, JointOffer, Offer, REVISION_MIN};
 use weir_upstream::affinity_hash;
 
 use super::{
@@ -31,7 +31,7 @@ impl AgentFilter {
         let id = self.own_id();
         let (revision, body) = federation::initialize_for_servers(seen.bytes, &id)
             .map_err(|error| AgentRefusal::of_message(&error.into()))?;
-        let revision = revision.ok_or(AgentRefusal::NO_REVISION)?;
+        let revision = revision.filter(|revision| **revision >= *REVISION_MIN).ok_or(AgentRefusal::NO_REVISION)?;
         let body = Bytes::from(body);
         let (mut requests, mut sent) = (Vec::new(), Vec::new());
         for number in self.federated_servers() {
@@ -85,8 +85,8 @@ impl AgentFilter {
         let message =
             federation::response(&response.body, is_event_stream(&response.fields), id).ok_or("unreadable")?;
         let offer = Offer::read(&message).map_err(message_word)?;
-        // A later revision than the client knows has no meaning for it.
-        if *offer.revision > *wanted {
+        // Another revision than the client knows has no meaning for it.
+        if !offer.is_fit(wanted) {
             return Err("revision");
         }
         if has_bad_session(&response.fields) {
