@@ -303,6 +303,9 @@ fn a_server_that_dies_later_is_left_out_and_one_that_forgets_ends_the_session() 
     client.send(&request("POST", &id, LIST));
     result(&mut gateway.origin.accept(), &tools(&["add"]), "");
     respond(&mut files.accept(), &ok("{}").replace("200 OK", "404 Not Found"));
+    // The session is over for the client, so that at the other server ends.
+    let ended = respond(&mut gateway.origin.accept(), &ok(""));
+    assert!(ended.starts_with("DELETE /git HTTP/1.1\r\n") && ended.contains("mcp-session-id: own-git\r\n"), "{ended}");
     let (status, body) = got(&mut client);
     assert_eq!((status, &body["error"]["code"], &body["id"]), (404, &json!(-32001), &json!("a-1")));
     drop(files);

@@ -238,13 +238,14 @@ fn a_list_without_room_is_no_shorter_list() {
     let (status, body) = pages(&gateway, &files, &long("add", 150_000), &long("read", 150_000));
     assert_eq!((status, &body["error"]["data"]["reason"]), (503, &json!("overloaded")));
     assert_eq!((left_out(&gateway, "git", "no_room"), left_out(&gateway, "files", "no_room")), (0, 0));
-    // So is a handshake.
+    // So is a handshake, whose sessions end.
     let mut client = gateway.client();
     client.send(&request("POST", "", INITIALIZE));
     let mut long = offer("2025-11-25");
     long["instructions"] = json!("i".repeat(210_000));
     result(&mut gateway.origin.accept(), &offer("2025-11-25"), "Mcp-Session-Id: own-git\r\n");
     result(&mut files.accept(), &long, "");
+    assert!(respond(&mut gateway.origin.accept(), &ok("")).starts_with("DELETE /git "));
     assert_eq!(got(&mut client).0, 503);
 }
 
@@ -268,4 +269,42 @@ fn a_notification_that_no_server_takes_fails() {
         respond(&mut files.accept(), &ok("").replace("200 OK", status));
         assert_eq!(got(&mut client).0, wanted, "{status}");
     }
+}
+
+#[test]
+fn a_session_that_no_client_will_use_ends() {
+    let files = Origin::new();
+    let gateway = gateway(Policy::default(), &files, None);
+    // A server of another revision.
+    let mut client = gateway.client();
+    client.send(&request("POST", "", INITIALIZE));
+    result(&mut gateway.origin.accept(), &offer("2025-11-25"), "Mcp-Session-Id: own-git\r\n");
+    result(&mut files.accept(), &offer("2026-07-28"), "Mcp-Session-Id: own-files\r\n");
+    let ended = respond(&mut files.accept(), &ok("").replace("200 OK", "405 No"));
+    assert!(
+        ended.starts_with("DELETE /files HTTP/1.1\r\n") && ended.contains("mcp-session-id: own-files\r\n"),
+        "{ended}"
+    );
+    let id = id_of(&client.response());
+    assert_eq!(left_out(&gateway, "files", "revision"), 1);
+    client.send(&request("POST", &id, LIST));
+    result(&mut gateway.origin.accept(), &tools(&["add"]), "");
+    assert_eq!(names(&got(&mut client).1), ["git__add"]);
+    // All are left out.
+    client.send(&request("POST", "", INITIALIZE));
+    result(&mut gateway.origin.accept(), &offer("1999-01-01"), "Mcp-Session-Id: own-git\r\n");
+    respond(&mut files.accept(), &ok("no JSON").replacen("\r\n", "\r\nMcp-Session-Id: own-files\r\n", 1));
+    assert!(respond(&mut gateway.origin.accept(), &ok("")).contains("mcp-session-id: own-git\r\n"));
+    assert!(respond(&mut files.accept(), &ok("")).contains("mcp-session-id: own-files\r\n"));
+    assert_eq!(got(&mut client).0, 502);
+    // One has forgotten its session when it gets a notification.
+    let id = session(&gateway, &files);
+    client.send(&request("POST", &id, INITIALIZED));
+    respond(&mut gateway.origin.accept(), &ok("{}").replace("200 OK", "404 Not Found"));
+    respond(&mut files.accept(), ACCEPTED);
+    assert!(respond(&mut files.accept(), &ok("")).starts_with("DELETE /files "));
+    assert_eq!(got(&mut client).0, 404);
+    drop(client);
+    gateway.rests();
+    assert!(gateway.origin.is_untouched() && files.is_untouched());
 }

@@ -7,7 +7,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `each` | a message that each server gets, and the end of sessions |
-//! | `handshake` | the offers of servers |
+//! | `handshake` | offers, and sessions that no client will use |
 //! | `lists` | pages, one in each turn of the worker |
 //! | `request` | a request to a server, and the fields of the client in it |
 
@@ -89,6 +89,8 @@ enum WorkKind {
     List(Box<Lists>),
     /// A notification, a response, or the end of a session.
     Each,
+    /// The end of sessions that no client will use. Then comes this response.
+    Leave(Box<Result<OwnResponse, AgentRefusal>>),
 }
 
 /// The reason why a server is of no use, as a word of metrics.
@@ -128,10 +130,15 @@ impl AgentFilter {
         // The gateway's own want of memory is no fault of a server.
         let has_room = !done.iter().any(|(_, outcome)| matches!(outcome, Err(FilterRequestError::NoRoom)));
         match kind {
+            WorkKind::Leave(then) => *then,
+            WorkKind::Handshake(_) if !has_room => {
+                let begun = self.all_begun(&done);
+                self.leave(head, begun, Err(AgentRefusal::NO_ROOM))
+            }
             _ if !has_room => Err(AgentRefusal::NO_ROOM),
-            WorkKind::Handshake(revision) => self.join_offers(&revision, done),
+            WorkKind::Handshake(revision) => self.join_offers(head, &revision, done),
             WorkKind::List(lists) => self.add_pages(head, seen, lists, done),
-            WorkKind::Each => self.all_have_it(done),
+            WorkKind::Each => self.all_have_it(head, done),
         }
     }
 

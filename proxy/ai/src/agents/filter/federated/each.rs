@@ -1,15 +1,20 @@
 //! Messages that each server gets as they are, and the end of its sessions.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use weir_http::filter::{HandlerResponse, OwnResponse, SeenBody, WholeResponse};
 use weir_http_codec::{Fields, RequestHead};
 use weir_mcp_session::MessageKind;
 
 use super::{AgentFilter, Done, SERVER_TIMEOUT, WorkKind, error_word, request::ServerRequest};
-use crate::agents::{refusal::AgentRefusal, settings::AgentProtocol};
+use crate::agents::{refusal::AgentRefusal, session::ServerSession, settings::AgentProtocol};
 
 /// Bytes of a response whose body has no meaning.
 const ACCEPTED_BYTES_MAX: usize = 16 << 10;
+
+/// For the end of a session that no client can use. Default 2 s: a client waits for it.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl AgentFilter {
     /// The request of the client, for each server of its session. `body`: charged to `limits.buffered_bytes`, once for all servers.
@@ -45,7 +50,7 @@ impl AgentFilter {
     }
 
     /// The servers have the message, or have ended their sessions: those that could be reached.
-    pub(super) fn all_have_it(&self, done: Vec<Done>) -> Result<OwnResponse, AgentRefusal> {
+    pub(super) fn all_have_it(&mut self, head: &RequestHead, done: Vec<Done>) -> Result<OwnResponse, AgentRefusal> {
         let kind = self.message.as_ref().map(|message| message.kind);
         let mut has_one = false;
         for ((number, _), outcome) in done {
@@ -55,7 +60,7 @@ impl AgentFilter {
                 // A server need not let clients end sessions, and may have ended this one itself.
                 Ok(response) if kind.is_none() && matches!(response.status, 404 | 405) => has_one = true,
                 Ok(response) if response.status == 404 && kind == Some(MessageKind::Notification) => {
-                    return Err(AgentRefusal::NO_SESSION);
+                    return self.forget(head, number);
                 }
                 // It has not sent the request of this response.
                 Ok(_) if kind == Some(MessageKind::Response) => {}
@@ -64,6 +69,39 @@ impl AgentFilter {
             }
         }
         if has_one { Ok(accepted(kind.is_none())) } else { Err(AgentRefusal::ALL_DOWN) }
+    }
+
+    /// One server does not know its session any more: another handshake has all servers again, so the sessions at the others end.
+    pub(super) fn forget(&mut self, head: &RequestHead, number: usize) -> Result<OwnResponse, AgentRefusal> {
+        let others = self.session_servers().into_iter().filter(|(other, _)| *other != number).collect();
+        self.leave(head, others, Err(AgentRefusal::NO_SESSION))
+    }
+
+    /// Ends sessions that no client will use, and then responds. A server that does not let it ends them by itself.
+    pub(super) fn leave(
+        &mut self,
+        head: &RequestHead,
+        sessions: Vec<(usize, ServerSession)>,
+        then: Result<OwnResponse, AgentRefusal>,
+    ) -> Result<OwnResponse, AgentRefusal> {
+        let (mut requests, mut sent) = (Vec::new(), Vec::new());
+        for (number, part) in sessions.iter().filter(|(_, part)| !part.session.own_id.is_empty()) {
+            let request = ServerRequest {
+                method: b"DELETE",
+                part: Some(part),
+                body: Bytes::new(),
+                timeout: LEAVE_TIMEOUT,
+                response_bytes_max: ACCEPTED_BYTES_MAX,
+            };
+            if let Some(request) = self.server_request(head, *number, request) {
+                requests.push(request);
+                sent.push((*number, Box::default()));
+            }
+        }
+        if requests.is_empty() {
+            return then;
+        }
+        Ok(self.send(WorkKind::Leave(Box::new(then)), (sent, None), requests, "end_session"))
     }
 }
 

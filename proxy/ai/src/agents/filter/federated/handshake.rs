@@ -1,7 +1,7 @@
 //! The handshakes of several servers as one.
 
 use bytes::Bytes;
-use weir_http::filter::{FilterRequestOutcome, OwnResponse, SeenBody};
+use weir_http::filter::{FilterResponse, OwnResponse, SeenBody};
 use weir_http_codec::RequestHead;
 use weir_mcp_session::federation::{self, JointOffer, Offer, REVISION_MIN};
 use weir_upstream::affinity_hash;
@@ -50,17 +50,39 @@ impl AgentFilter {
         Ok(self.send(WorkKind::Handshake(revision), (sent, Some(permit)), requests, "initialize"))
     }
 
-    /// One offer of all servers that made one.
-    pub(super) fn join_offers(&mut self, wanted: &[u8], done: Vec<Done>) -> Result<OwnResponse, AgentRefusal> {
-        let (mut joint, mut session) = (JointOffer::default(), FederatedSession::default());
+    /// One offer of all servers that made one. Sessions of the others end.
+    pub(super) fn join_offers(
+        &mut self,
+        head: &RequestHead,
+        wanted: &[u8],
+        done: Vec<Done>,
+    ) -> Result<OwnResponse, AgentRefusal> {
+        let (mut joint, mut session, mut unused) = (JointOffer::default(), FederatedSession::default(), Vec::new());
         for ((number, id), outcome) in done {
             let Some(server) = self.worker.settings.agents.get(number) else { continue };
-            let offered = self.offer(server, &id, wanted, outcome);
+            let response = match outcome {
+                Ok(response) => response,
+                Err(error) => {
+                    self.left_out(server, error_word(error));
+                    continue;
+                }
+            };
+            let begun = self.begun(server, &response);
+            let offered = begun.and_then(|begun| offer(&response, &id, wanted, begun));
             match offered.and_then(|(offer, part)| if session.add(part) { Ok(offer) } else { Err("session_id") }) {
                 Ok(offer) => joint.add(&server.name, &offer),
-                Err(reason) => self.left_out(server, reason),
+                Err(reason) => {
+                    self.left_out(server, reason);
+                    unused.extend(self.begun(server, &response).ok().map(|begun| (number, begun)));
+                }
             }
         }
+        let then = self.joint_offer(&joint, &session);
+        self.leave(head, unused, then)
+    }
+
+    /// The response of all servers that are in the session.
+    fn joint_offer(&self, joint: &JointOffer, session: &FederatedSession) -> Result<OwnResponse, AgentRefusal> {
         if session.servers().is_empty() {
             return Err(AgentRefusal::ALL_DOWN);
         }
@@ -70,37 +92,49 @@ impl AgentFilter {
         Ok(json(joint.response(id, (&name, env!("CARGO_PKG_VERSION"))), Some(&sealed)))
     }
 
-    /// The offer of one server, and its session.
-    fn offer(
-        &self,
-        server: &AgentServer,
-        id: &[u8],
-        wanted: &[u8],
-        outcome: FilterRequestOutcome,
-    ) -> Result<(Offer, ServerSession), LeftOut> {
-        let response = outcome.map_err(error_word)?;
-        if !(200..300).contains(&response.status) {
-            return Err("status");
-        }
-        let message =
-            federation::response(&response.body, is_event_stream(&response.fields), id).ok_or("unreadable")?;
-        let offer = Offer::read(&message).map_err(message_word)?;
-        // Another revision than the client knows has no meaning for it.
-        if !offer.is_fit(wanted) {
-            return Err("revision");
-        }
+    /// The sessions that the responses to handshakes have begun.
+    pub(super) fn all_begun(&self, done: &[Done]) -> Vec<(usize, ServerSession)> {
+        let begun = |((number, _), outcome): &Done| {
+            let server = self.worker.settings.agents.get(*number)?;
+            Some((*number, self.begun(server, outcome.as_ref().ok()?).ok()?))
+        };
+        done.iter().filter_map(begun).collect()
+    }
+
+    /// The session that a response to a handshake has begun, in the first revision and without abilities.
+    fn begun(&self, server: &AgentServer, response: &FilterResponse) -> Result<ServerSession, LeftOut> {
         if has_bad_session(&response.fields) {
             return Err("session_id");
         }
         let own_id = response.fields.all_named(SESSION).next().unwrap_or_default().into();
         let endpoint = self.worker.endpoints.get(server.upstream).and_then(|all| all.get(response.endpoint));
-        let session = ServerSession {
+        Ok(ServerSession {
             server: affinity_hash(server.name.as_bytes()),
-            has_tools: offer.has_tools,
-            has_prompts: offer.has_prompts,
-            revision: (*offer.revision).try_into().map_err(|_| "revision")?,
+            has_tools: false,
+            has_prompts: false,
+            revision: REVISION_MIN.try_into().map_err(|_| "revision")?,
             session: Session { endpoint: endpoint.copied().ok_or("failed")?, own_id },
-        };
-        Ok((offer, session))
+        })
     }
+}
+
+/// The offer of one server, and the session that it has begun.
+fn offer(
+    response: &FilterResponse,
+    id: &[u8],
+    wanted: &[u8],
+    begun: ServerSession,
+) -> Result<(Offer, ServerSession), LeftOut> {
+    if !(200..300).contains(&response.status) {
+        return Err("status");
+    }
+    let message = federation::response(&response.body, is_event_stream(&response.fields), id).ok_or("unreadable")?;
+    let offer = Offer::read(&message).map_err(message_word)?;
+    // Another revision than the client knows has no meaning for it.
+    if !offer.is_fit(wanted) {
+        return Err("revision");
+    }
+    let revision = (*offer.revision).try_into().map_err(|_| "revision")?;
+    let session = ServerSession { has_tools: offer.has_tools, has_prompts: offer.has_prompts, revision, ..begun };
+    Ok((offer, session))
 }

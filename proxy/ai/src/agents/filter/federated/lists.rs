@@ -83,9 +83,8 @@ impl AgentFilter {
         let has_forgotten = |((number, _), outcome): &&Done| {
             outcome.as_ref().is_ok_and(|response| response.status == 404) && has_session(*number)
         };
-        // Another handshake has all servers again.
-        if done.iter().any(|one| has_forgotten(&one)) {
-            return Err(AgentRefusal::NO_SESSION);
+        if let Some(((number, _), _)) = done.iter().find(has_forgotten) {
+            return self.forget(head, *number);
         }
         all.done.extend(done);
         if let Some(((number, id), outcome)) = all.done.pop_front() {
