@@ -70,7 +70,13 @@ fn list(text: &[u8], value: &Value) {
 /// The list of one server, under the name of several.
 fn joint(text: &[u8], value: &Value) {
     let mut list = PrefixedList::new(ListKind::Tools, "server");
-    let Ok(next) = list.add_page(text, &may_use) else { return };
+    let Ok(Message { id: Some(id), kind: MessageKind::Response, .. }) = MessageReader::read(text) else {
+        assert!(list.add_page(text, b"1", &may_use).is_err(), "it is no response");
+        return;
+    };
+    assert!(list.add_page(text, b"\"another\"", &may_use).is_err() || *id == b"\"another\""[..]);
+    let mut list = PrefixedList::new(ListKind::Tools, "server");
+    let Ok(next) = list.add_page(text, &id, &may_use) else { return };
     if let Some(next) = next {
         let next: Value = serde_json::from_slice(&next).expect("a cursor");
         assert_eq!(next, value["result"]["nextCursor"]);

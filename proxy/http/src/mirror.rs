@@ -2,6 +2,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
+use weir_engine::Account;
 use weir_http_codec::RequestHead;
 
 use crate::{
@@ -73,7 +74,9 @@ impl MirrorCopy {
         weir_engine::spawn(async move {
             let (head, host, body) = (&self.head, &*self.host, &*body);
             let any = Subrequest::within(timeout, head, host, body);
-            let subrequest = Subrequest { is_head, idle_timeout, limit: None, ..any };
+            // The client may be gone before the copy is.
+            let account = Some(Rc::new(RefCell::new(service.sessions.core().bytes.empty())) as Rc<dyn Account>);
+            let subrequest = Subrequest { is_head, idle_timeout, limit: None, account, ..any };
             let outcome = match subrequest.send(&service.metrics, &self.upstream, &mut DiscardSink).await {
                 Ok(response) if response.is_whole => "ok",
                 Ok(_) | Err(SubrequestError::Failed) => "failed",

@@ -1,7 +1,10 @@
 //! Requests that filters make themselves.
 
+use std::rc::Rc;
+
 use futures_util::future::join_all;
-use weir_base::{ByteLease, BytesPermit};
+use weir_base::{ByteLease, BytesPermit, time::turn};
+use weir_engine::Account;
 use weir_http_codec::{Known, strip_hop_by_hop};
 
 use crate::{
@@ -21,12 +24,14 @@ pub(crate) async fn send_all(
 ) -> Vec<FilterRequestOutcome> {
     let service = &connection.service;
     let lease = &service.sessions.core().bytes;
-    join_all(requests.into_iter().map(|request| send(&service.metrics, lease, routing, request))).await
+    let account = connection.handle.account();
+    let send = |request| send(&service.metrics, (lease, account.clone()), routing, request);
+    join_all(requests.into_iter().map(send)).await
 }
 
 async fn send(
     metrics: &ListenerMetrics,
-    lease: &ByteLease,
+    (lease, account): (&ByteLease, Rc<dyn Account>),
     routing: &Routing,
     request: FilterRequest,
 ) -> FilterRequestOutcome {
@@ -38,7 +43,9 @@ async fn send(
     head.fields.remove(Known::ContentLength);
     let host = host.unwrap_or_else(|| head.authority().into());
     let mut held = HeldBody { bytes: Vec::new(), most: response_bytes_max, permit: lease.empty(), broken: None };
-    let subrequest = Subrequest { endpoint, is_repeatable, ..Subrequest::within(timeout, &head, &host, &body) };
+    let any = Subrequest::within(timeout, &head, &host, &body);
+    let subrequest = Subrequest { endpoint, is_repeatable, account: Some(account), ..any };
+    let begun = turn::now();
     let sent = subrequest.send(metrics, upstream, &mut held).await;
     match (sent, held) {
         (_, HeldBody { broken: Some(error), .. }) => Err(error),
@@ -48,6 +55,7 @@ async fn send(
             fields: response.head.fields,
             body: bytes,
             is_whole: response.is_whole,
+            took: turn::now().since(begun),
             _permit: permit,
         }),
         (Err(SubrequestError::Unreachable), _) => Err(FilterRequestError::Unreachable),

@@ -3,6 +3,7 @@
 use std::{rc::Rc, time::Duration};
 
 use weir_base::time::{Time, turn};
+use weir_engine::Account;
 use weir_http_codec::{BodyLength, RequestHead, ResponseHead, encode};
 use weir_upstream::{Acquired, Link, LossCause, Remains, SelectionCriteria, TriedEndpoints};
 
@@ -19,6 +20,9 @@ use crate::{
     response_class::ResponseClass,
     upstream::{HttpLane, HttpUpstream},
 };
+
+/// Bytes of a body that are sent before the lane is checked for room. Default 64 KiB, as for a buffered body.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// One request.
 pub(crate) struct Subrequest<'a> {
@@ -39,6 +43,8 @@ pub(crate) struct Subrequest<'a> {
     pub(crate) idle_timeout: Duration,
     /// For all of it. `None`: as long as it takes.
     pub(crate) limit: Option<Duration>,
+    /// Charged with the bytes that wait on a connection of its own. `None`: it has no body to speak of.
+    pub(crate) account: Option<Rc<dyn Account>>,
 }
 
 /// A final response.
@@ -71,8 +77,8 @@ impl<'a> Subrequest<'a> {
     /// One to any endpoint, whose response is here within this time.
     pub(crate) fn within(limit: Duration, head: &'a RequestHead, host: &'a [u8], body: &'a [u8]) -> Self {
         let (timeout, idle_timeout) = (limit, limit);
-        let (is_head, endpoint, is_repeatable, limit) = (false, None, false, Some(limit));
-        Self { head, host, body, is_head, endpoint, is_repeatable, timeout, idle_timeout, limit }
+        let (is_head, endpoint, is_repeatable, limit, account) = (false, None, false, Some(limit), None);
+        Self { head, host, body, is_head, endpoint, is_repeatable, timeout, idle_timeout, limit, account }
     }
 
     /// Sends it to `upstream`; the body of the response goes into `sink`, as far as that takes it. A request that no origin has seen goes
@@ -157,6 +163,9 @@ impl<'a> Subrequest<'a> {
         sink: &mut impl Sink,
         ends: Option<Time>,
     ) -> Result<Received, AttemptFailure> {
+        if let Some(account) = &self.account {
+            lane.charge_to(account.clone());
+        }
         let length = BodyLength::Exact(self.body.len() as u64);
         let (deadline, origin_deadline) = (weir_engine::deadline(), weir_engine::deadline());
         origin_deadline.set(turn::now().saturating_add(self.timeout));
@@ -189,8 +198,15 @@ impl<'a> Subrequest<'a> {
     ) -> Result<Received, AttemptFailure> {
         let (mut upload, mut download) = origin.split(attempt);
         let head = async {
-            if !self.body.is_empty() {
-                upload.last(self.body);
+            let mut rest = self.body;
+            while !rest.is_empty() {
+                let (piece, behind) = rest.split_at(rest.len().min(PIECE_BYTES));
+                rest = behind;
+                if rest.is_empty() {
+                    upload.last(piece)
+                } else {
+                    upload.data(piece)
+                }
                 upload.ready().await.map_err(AttemptFailure::of_origin)?;
             }
             let mut interim = 0;

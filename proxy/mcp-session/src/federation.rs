@@ -17,7 +17,7 @@ mod response;
 
 use weir_json_codec::JsonError;
 
-pub use handshake::{JointOffer, Offer, Revision, initialize_for_servers, is_revision};
+pub use handshake::{JointOffer, Offer, REVISION_MIN, Revision, initialize_for_servers, is_revision};
 pub use list::{ListKind, PrefixedList, joint_list};
 pub use prefix::{SEPARATOR, is_server_prefix, split};
 pub use response::{empty_result, response};
@@ -31,6 +31,8 @@ pub enum ServerMessageError {
     Error,
     /// It is not of the form that the method wants.
     Form,
+    /// It does not respond to the request.
+    Other,
 }
 
 impl From<JsonError> for ServerMessageError {

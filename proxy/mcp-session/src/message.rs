@@ -35,6 +35,8 @@ pub struct Message {
     pub name_range: Option<Range<usize>>,
     /// `params.uri`: the resource. `None` as above.
     pub uri: Option<Box<str>>,
+    /// A response with the result `{}`, as that to a `ping`: it tells nothing.
+    pub has_empty_result: bool,
 }
 
 /// Why a message has no facts.
@@ -98,15 +100,16 @@ enum Place {
     Method,
     Name,
     Uri,
-    Outcome,
+    Result,
+    Error,
 }
 
 static MESSAGE: Node<Place> = Node::value(Place::Message).members(&[
     ("id", Node::value(Place::Id)),
     ("method", Node::value(Place::Method)),
     ("params", Node::NEW.members(&[("name", Node::value(Place::Name)), ("uri", Node::value(Place::Uri))])),
-    ("result", Node::value(Place::Outcome)),
-    ("error", Node::value(Place::Outcome)),
+    ("result", Node::value(Place::Result)),
+    ("error", Node::value(Place::Error)),
 ]);
 
 /// Reads one message. It holds the beginning of a watched value that a piece cuts, at most 4 KiB.
@@ -169,6 +172,7 @@ struct Collector {
     name_range: Option<Range<usize>>,
     uri: Option<Box<str>>,
     outcomes: u32,
+    has_empty_result: bool,
 }
 
 impl Sink<Place> for Collector {
@@ -182,7 +186,11 @@ impl Sink<Place> for Collector {
                 self.name_range = self.name.as_ref().map(|_| value.start as usize..value.end as usize);
             }
             Place::Uri => self.uri = string(&value),
-            Place::Outcome => self.outcomes += 1,
+            Place::Result => {
+                self.outcomes += 1;
+                self.has_empty_result = value.kind == Kind::Object && value.count == 0;
+            }
+            Place::Error => self.outcomes += 1,
         }
     }
 }
@@ -206,8 +214,8 @@ impl Collector {
             return Err(MessageError::Method);
         }
         let method = self.method.value.unwrap_or_default();
-        let (name, name_range, uri) = (self.name, self.name_range, self.uri);
-        Ok(Message { kind, id: self.id.value, method, name, name_range, uri })
+        let (name, name_range, uri, has_empty_result) = (self.name, self.name_range, self.uri, self.has_empty_result);
+        Ok(Message { kind, id: self.id.value, method, name, name_range, uri, has_empty_result })
     }
 }
 

@@ -185,7 +185,7 @@ impl AgentFilter {
         } else if server.protocol == AgentProtocol::Mcp {
             // An open stream holds a connection for long, so it counts as a request as long as it lasts.
             let method = request.word().unwrap_or_default().into();
-            self.admitted = Some(self.reserve(MessageRecord { method, ..self.record(server) })?);
+            self.admitted = Some(self.reserve(MessageRecord { method, ..self.record(&server.name) })?);
         }
         worker.metrics.agents.sent(server.protocol, &server.name, self.word(server.protocol, request));
         self.forward(head, server, request);
@@ -212,15 +212,16 @@ impl AgentFilter {
             return Ok(None);
         }
         let tool = message.name.clone().filter(|_| call == Some(Call::Tool));
-        self.reserve(MessageRecord { method: message.method.clone(), tool, call, ..self.record(server) }).map(Some)
+        self.reserve(MessageRecord { method: message.method.clone(), tool, call, ..self.record(&server.name) })
+            .map(Some)
     }
 
-    /// The record of a request that is no call.
-    fn record(&self, server: &AgentServer) -> MessageRecord {
+    /// The record of a request that is no call. `name`: that of the server, or of the federation.
+    fn record(&self, name: &Arc<str>) -> MessageRecord {
         MessageRecord {
             request: self.request.clone(),
             key: self.key.as_ref().map(|key| key.name.clone()),
-            server: server.name.clone(),
+            server: name.clone(),
             method: Box::default(),
             tool: None,
             call: None,

@@ -105,8 +105,12 @@ impl AgentRefusal {
     );
     pub(crate) const NEEDS_SESSION: Self =
         Self::fixed(400, INVALID_REQUEST, "session_required", "The request names no session: initialize one.");
-    pub(crate) const NO_REVISION: Self =
-        Self::fixed(200, INVALID_PARAMS, "revision_missing", "params.protocolVersion is no revision of MCP.");
+    pub(crate) const NO_REVISION: Self = Self::fixed(
+        200,
+        INVALID_PARAMS,
+        "revision_missing",
+        "params.protocolVersion is no revision of MCP from 2025-03-26 on.",
+    );
     pub(crate) const ALL_DOWN: Self =
         Self::fixed(502, INTERNAL_ERROR, "upstream_unavailable", "None of the servers of this name responds.");
 

@@ -15,11 +15,18 @@ use super::{
 pub(crate) const SESSION: &[u8] = b"mcp-session-id";
 
 /// Bytes of a list of tools that is no stream. Default 8 MiB: a thousand tools with long schemas. A longer one is a 502.
-pub(crate) const LIST_BYTES_MAX: usize = 8 << 20;
+const LIST_BYTES_MAX: usize = 8 << 20;
 
 /// A refusal of the whole response: not a byte of it is held.
 pub(crate) const UNREADABLE: Tap =
     Tap::Replace(HoldLimits { bytes_max: 0, memory_per_byte: MEMORY_PER_BYTE, may_be_cut: false });
+
+/// Whether a response with these fields is a stream of events.
+pub(crate) fn is_event_stream(fields: &Fields) -> bool {
+    let media_type = fields.get(Known::ContentType).unwrap_or_default();
+    let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    media_type.eq_ignore_ascii_case(b"text/event-stream")
+}
 
 /// A response while it passes.
 #[derive(Default)]
@@ -38,10 +45,8 @@ impl Listed {
         if !(200..300).contains(&status) {
             return (Self::No, Tap::No);
         }
-        let media_type = fields.get(Known::ContentType).unwrap_or_default();
-        let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         let is_coded = fields.all(Known::ContentEncoding).any(|coding| !coding.eq_ignore_ascii_case(b"identity"));
-        match media_type.eq_ignore_ascii_case(b"text/event-stream") {
+        match is_event_stream(fields) {
             // It was not requested, and cannot be read.
             _ if is_coded => (Self::No, UNREADABLE),
             true => (Self::Events(Box::new(ToolEvents::new(Limits::default()))), Tap::Edit),

@@ -16,15 +16,15 @@ use crate::{
     support::{Client, Gateway, Origin, OriginEnd, PATIENCE},
 };
 
-const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c"}}}"#;
-const LIST: &str = r#"{"jsonrpc":"2.0","id":"a-1","method":"tools/list"}"#;
+pub const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c"}}}"#;
+pub const LIST: &str = r#"{"jsonrpc":"2.0","id":"a-1","method":"tools/list"}"#;
 
-fn call(tool: &str) -> String {
+pub fn call(tool: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"arguments":{{"a":1}},"name":{tool}}}}}"#)
 }
 
 /// `git` at the first upstream and `files` at the second, both under the name `all`.
-fn settings(policy: Policy) -> AiListenerSettings {
+pub fn settings(policy: Policy) -> AiListenerSettings {
     let server = |name: &str, upstream| AgentServer {
         protocol: AgentProtocol::Mcp,
         name: name.into(),
@@ -47,13 +47,13 @@ fn only(patterns: &[(&str, &str)]) -> Policy {
     Policy { server_tools: Some(rules.collect()), ..Policy::default() }
 }
 
-fn gateway(policy: Policy, files: &Origin, state: Option<&Path>) -> Gateway {
+pub fn gateway(policy: Policy, files: &Origin, state: Option<&Path>) -> Gateway {
     let providers = vec![provider(ProviderDialect::OpenAi); 2];
     start_with(settings(policy), providers, state, |setup| setup.upstreams = vec![Vec::new(), vec![files.address]])
 }
 
 /// A request of a session, if it has one.
-fn request(method: &str, session: &str, body: &str) -> String {
+pub fn request(method: &str, session: &str, body: &str) -> String {
     let length = body.len();
     let about = if body.is_empty() { String::new() } else { format!("Content-Length: {length}\r\n") };
     let session = if session.is_empty() { String::new() } else { format!("Mcp-Session-Id: {session}\r\n") };
@@ -64,30 +64,30 @@ fn request(method: &str, session: &str, body: &str) -> String {
 }
 
 /// Status and JSON of the next response.
-fn got(client: &mut Client) -> (u16, Value) {
+pub fn got(client: &mut Client) -> (u16, Value) {
     let (head, body) = read(client);
     (head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), body)
 }
 
 /// The message of a request.
-fn message(request: &str) -> Value {
+pub fn message(request: &str) -> Value {
     serde_json::from_str(request.split_once("\r\n\r\n").expect("a head").1).expect("JSON")
 }
 
 /// Responds to a request with a result, by its id.
-fn result(end: &mut OriginEnd, result: &Value, fields: &str) -> String {
+pub fn result(end: &mut OriginEnd, result: &Value, fields: &str) -> String {
     let request = end.request();
     let response = json!({"jsonrpc": "2.0", "id": message(&request)["id"], "result": result}).to_string();
     end.send(&ok(&response).replacen("\r\n", &format!("\r\n{fields}"), 1));
     request
 }
 
-fn offer(revision: &str) -> Value {
+pub fn offer(revision: &str) -> Value {
     json!({"protocolVersion": revision, "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}})
 }
 
 /// The id of a session with both servers.
-fn session(gateway: &Gateway, files: &Origin) -> String {
+pub fn session(gateway: &Gateway, files: &Origin) -> String {
     let mut client = gateway.client();
     client.send(&request("POST", "", INITIALIZE));
     let seen = result(&mut gateway.origin.accept(), &offer("2025-11-25"), "Mcp-Session-Id: own-git\r\n");
@@ -96,7 +96,7 @@ fn session(gateway: &Gateway, files: &Origin) -> String {
     id_of(&client.response())
 }
 
-fn id_of(response: &str) -> String {
+pub fn id_of(response: &str) -> String {
     let of = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
     let mut fields = response.lines().filter_map(of);
     let id = fields.find(|(name, _)| name == "mcp-session-id").expect("a session").1;
@@ -104,21 +104,21 @@ fn id_of(response: &str) -> String {
     id
 }
 
-fn tools(names: &[&str]) -> Value {
+pub fn tools(names: &[&str]) -> Value {
     json!({"tools": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()})
 }
 
-fn names(list: &Value) -> Vec<&str> {
+pub fn names(list: &Value) -> Vec<&str> {
     let tools = list["result"]["tools"].as_array().expect("a list");
     tools.iter().map(|tool| tool["name"].as_str().expect("a name")).collect()
 }
 
-fn left_out(gateway: &Gateway, server: &str, reason: &str) -> u64 {
+pub fn left_out(gateway: &Gateway, server: &str, reason: &str) -> u64 {
     let labels = [("listener", "test"), ("server", server), ("reason", reason)];
     gateway.counter(catalog::AI_FEDERATION_FAILURES.name, &labels)
 }
 
-fn counted(gateway: &Gateway, server: &str, method: &str) -> u64 {
+pub fn counted(gateway: &Gateway, server: &str, method: &str) -> u64 {
     let labels = [("listener", "test"), ("protocol", "mcp"), ("server", server), ("method", method)];
     gateway.counter(catalog::AI_AGENT_MESSAGES.name, &labels)
 }
@@ -284,13 +284,14 @@ fn a_server_that_is_down_or_of_no_use_is_left_out_and_counted() {
     for (offer, fields, reason) in [
         (offer("2026-07-28"), "", "revision"),
         (offer("2025-11-25"), "Mcp-Session-Id: a b\r\n", "session_id"),
+        (offer("1999-01-01"), "", "revision"),
         (json!({}), "", "unreadable"),
     ] {
         client.send(&request("POST", "", INITIALIZE));
         result(&mut gateway.origin.accept(), &offer, fields);
         assert_eq!(got(&mut client).0, 502, "{reason}");
     }
-    assert_eq!((left_out(&gateway, "git", "revision"), left_out(&gateway, "git", "session_id")), (1, 1));
+    assert_eq!((left_out(&gateway, "git", "revision"), left_out(&gateway, "git", "session_id")), (2, 1));
 }
 
 #[test]
@@ -302,6 +303,9 @@ fn a_server_that_dies_later_is_left_out_and_one_that_forgets_ends_the_session() 
     client.send(&request("POST", &id, LIST));
     result(&mut gateway.origin.accept(), &tools(&["add"]), "");
     respond(&mut files.accept(), &ok("{}").replace("200 OK", "404 Not Found"));
+    // The session is over for the client, so that at the other server ends.
+    let ended = respond(&mut gateway.origin.accept(), &ok(""));
+    assert!(ended.starts_with("DELETE /git HTTP/1.1\r\n") && ended.contains("mcp-session-id: own-git\r\n"), "{ended}");
     let (status, body) = got(&mut client);
     assert_eq!((status, &body["error"]["code"], &body["id"]), (404, &json!(-32001), &json!("a-1")));
     drop(files);
@@ -324,7 +328,7 @@ fn what_several_servers_do_not_have_as_one_is_refused() {
     drop(other);
     let changed = id.replace(&id[..1], if id.starts_with('A') { "B" } else { "A" });
     let of = |method: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
-    let old = INITIALIZE.replace("2025-11-25", "newest");
+    let (odd, old) = (INITIALIZE.replace("2025-11-25", "newest"), INITIALIZE.replace("2025-11-25", "2024-11-05"));
     let mismatch = request("POST", &id, &call(r#""git__add""#)).replacen("\r\n", "\r\nMcp-Name: add\r\n", 1);
     let rows: &[(String, u16, i32)] = &[
         (request("POST", "", LIST), 400, -32600),
@@ -332,6 +336,7 @@ fn what_several_servers_do_not_have_as_one_is_refused() {
         (request("POST", &changed, LIST), 404, -32001),
         (request("POST", &id, &of("resources/list")), 200, -32601),
         (request("POST", &id, &of("made/up")), 200, -32601),
+        (request("POST", "", &odd), 200, -32602),
         (request("POST", "", &old), 200, -32602),
         (request("POST", &id, &of("prompts/get")), 400, -32602),
         (

@@ -6,6 +6,7 @@ mod balance;
 mod bills;
 mod cache;
 mod federation;
+mod federation_limits;
 mod gateway;
 mod heads;
 /// A scripted client of HTTP/2, as the tests of `weir-http` have it.

@@ -21,7 +21,8 @@ pub struct FilterRequest {
     pub host: Option<Box<[u8]>>,
     /// Method, target and fields. Fields of framing and of a connection are left out.
     pub head: RequestHead,
-    /// The body.
+    /// The body. It is sent in pieces as the origin takes them, and what waits on the connection is charged to `limits.buffered_bytes`;
+    /// the body itself is the filter's to charge.
     pub body: Bytes,
     /// An origin may get it twice: it goes out once more if a connection that had been idle ends without a response.
     pub is_repeatable: bool,
@@ -44,6 +45,8 @@ pub struct FilterResponse {
     pub body: Vec<u8>,
     /// All of the body has come. Otherwise it broke off, or took too long.
     pub is_whole: bool,
+    /// From the wait for a connection to the end of the body.
+    pub took: Duration,
     /// The right to the body, from `limits.buffered_bytes`.
     pub(crate) _permit: BytesPermit,
 }

@@ -26,6 +26,8 @@ struct Sending {
     rounds: Arc<[Vec<Wanted>]>,
     timeout: Duration,
     response_bytes_max: usize,
+    /// In place of the body of the client.
+    body: Option<Bytes>,
     ends: mpsc::Sender<String>,
 }
 
@@ -66,7 +68,10 @@ impl HttpFilter for SendingFilter {
             endpoint: *endpoint,
             host: Some((*b"own.example").into()),
             head: head.clone(),
-            body: Bytes::from([seen.bytes, number.to_string().as_bytes()].concat()),
+            body: match &self.sending.body {
+                Some(body) => body.clone(),
+                None => Bytes::from([seen.bytes, number.to_string().as_bytes()].concat()),
+            },
             is_repeatable: true,
             timeout: self.sending.timeout,
             response_bytes_max: self.sending.response_bytes_max,
@@ -98,12 +103,12 @@ fn gateway(
     other: &Origin,
     change: impl FnOnce(&mut Setup),
 ) -> (Gateway, mpsc::Receiver<String>) {
-    gateway_with(10, rounds, more, other, change)
+    gateway_with(|_| {}, rounds, more, other, change)
 }
 
-/// The same with this limit of responses.
+/// The same with other requests.
 fn gateway_with(
-    response_bytes_max: usize,
+    sends: impl FnOnce(&mut Sending),
     rounds: &[&[Wanted]],
     more: &[&Origin],
     other: &Origin,
@@ -111,7 +116,8 @@ fn gateway_with(
 ) -> (Gateway, mpsc::Receiver<String>) {
     let (ends, ended) = mpsc::channel();
     let rounds = rounds.iter().map(|round| round.to_vec()).collect();
-    let sending = Sending { rounds, timeout: Duration::from_millis(500), response_bytes_max, ends };
+    let mut sending = Sending { rounds, timeout: Duration::from_millis(500), response_bytes_max: 10, body: None, ends };
+    sends(&mut sending);
     let filter = Arc::new(Factory(std::sync::Mutex::new(sending)));
     let mut setup = Setup::of(vec![
         route("/", upstream(0), |action| action.filter = Some(filter)),
@@ -194,7 +200,8 @@ fn a_response_that_breaks_off_or_never_comes_ends_with_the_time() {
 fn bodies_are_charged_while_they_are_held() {
     let other = Origin::new();
     let rounds: &[&[Wanted]] = &[&[("a", None), ("b", None)]];
-    let (gateway, _) = gateway_with(60_000, rounds, &[], &other, |setup| setup.buffered_bytes = 64 << 10);
+    let most = |sending: &mut Sending| sending.response_bytes_max = 60_000;
+    let (gateway, _) = gateway_with(most, rounds, &[], &other, |setup| setup.buffered_bytes = 64 << 10);
     let mut client = gateway.client();
     client.send(POST);
     let (mut first, mut second) = (gateway.origin.accept(), other.accept());
@@ -208,6 +215,38 @@ fn bodies_are_charged_while_they_are_held() {
     second.send(&ok(&"2".repeat(40_000)));
     let outcomes = outcomes(&mut client);
     assert!(outcomes.starts_with("0 200 \"1111") && outcomes.ends_with("1\" true\nNoRoom\n"), "{outcomes}");
+    drop(client);
+    gateway.rests();
+}
+
+#[test]
+fn a_long_body_for_slow_origins_waits_in_pieces_that_are_charged() {
+    // More than the sockets of both sides hold.
+    let body = Bytes::from(vec![b'x'; 24 << 20]);
+    let other = Origin::new();
+    let long = body.clone();
+    let sends = |sending: &mut Sending| (sending.body, sending.timeout) = (Some(long), PATIENCE);
+    let (gateway, _) = gateway_with(sends, &[&[("a", None), ("b", None)]], &[], &other, |_| {});
+    let mut client = gateway.client();
+    client.send(POST);
+    let ends = [gateway.origin.accept(), other.accept()];
+    let (begun, mut most) = (Instant::now(), 0);
+    // Each lane is congested from 256 KiB on.
+    while most < 512 << 10 {
+        most = most.max(gateway.held().1);
+        assert!(begun.elapsed() < PATIENCE, "{most}");
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(100) {
+        most = most.max(gateway.held().1);
+    }
+    assert!(most < 1 << 20, "{most}");
+    for mut end in ends {
+        end.0.until("\r\n\r\n");
+        assert!(end.0.bytes(body.len()) == body);
+        end.send(&ok("all"));
+    }
+    assert_eq!(outcomes(&mut client), "0 200 \"all\" true\n0 200 \"all\" true\n");
     drop(client);
     gateway.rests();
 }

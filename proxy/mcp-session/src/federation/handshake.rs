@@ -10,6 +10,9 @@ use crate::limits::INSTRUCTIONS_BYTES_MAX;
 /// The name of a revision of MCP, such as `2025-11-25`.
 pub type Revision = Box<[u8]>;
 
+/// The first revision with the transport of a gateway. An offer of an earlier one is of no use.
+pub const REVISION_MIN: &[u8] = b"2025-03-26";
+
 /// Whether a text is the name of a revision: a date, by which revisions have their order.
 pub fn is_revision(text: &[u8]) -> bool {
     text.len() == 10
@@ -134,6 +137,11 @@ impl Offer {
             FoundOffer { offer, .. } if offer.revision.is_empty() => Err(ServerMessageError::Form),
             FoundOffer { offer, .. } => Ok(offer),
         }
+    }
+
+    /// Whether its revision has a meaning for a client that wants this one: no later one, and none before [`REVISION_MIN`].
+    pub fn is_fit(&self, wanted: &[u8]) -> bool {
+        (REVISION_MIN..=wanted).contains(&&*self.revision)
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use weir_json_codec::{Duplicates, Kind, Node, Scanner, Sink, Value, decode, write::string};
 
-use super::{SEPARATOR, ServerMessageError, begin_response};
+use super::{SEPARATOR, ServerMessageError, begin_response, response::find_event};
 use crate::limits::NAME_BYTES_MAX;
 
 /// Lists that a federation has.
@@ -17,9 +17,17 @@ pub enum ListKind {
 }
 
 impl ListKind {
-    /// The list of a method.
+    /// Every list.
+    pub const ALL: [Self; 2] = [Self::Tools, Self::Prompts];
+
+    /// The list of a method that lists.
     pub fn of_method(method: &str) -> Option<Self> {
-        [Self::Tools, Self::Prompts].into_iter().find(|kind| kind.method() == method)
+        Self::ALL.into_iter().find(|kind| kind.method() == method)
+    }
+
+    /// The list of a method that takes the name of an item.
+    pub fn of_use_method(method: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.use_method() == method)
     }
 
     /// The method that lists.
@@ -69,13 +77,20 @@ enum Place {
     Item,
     Name,
     Cursor,
+    Id,
+    Method,
+    Result,
     Error,
 }
 
-static TOOLS: Node<Place> = Node::NEW
-    .members(&[("result", Node::NEW.members(&[("tools", ITEMS), CURSOR])), ("error", Node::value(Place::Error))]);
-static PROMPTS: Node<Place> = Node::NEW
-    .members(&[("result", Node::NEW.members(&[("prompts", ITEMS), CURSOR])), ("error", Node::value(Place::Error))]);
+static TOOLS: Node<Place> =
+    Node::NEW.members(&[("result", RESULT.members(&[("tools", ITEMS), CURSOR])), ID, METHOD, ERROR]);
+static PROMPTS: Node<Place> =
+    Node::NEW.members(&[("result", RESULT.members(&[("prompts", ITEMS), CURSOR])), ID, METHOD, ERROR]);
+const RESULT: Node<Place> = Node::value(Place::Result);
+const ID: (&str, Node<Place>) = ("id", Node::value(Place::Id));
+const METHOD: (&str, Node<Place>) = ("method", Node::value(Place::Method));
+const ERROR: (&str, Node<Place>) = ("error", Node::value(Place::Error));
 const ITEMS: Node<Place> = Node::value(Place::Items).items(&ITEM);
 const CURSOR: (&str, Node<Place>) = ("nextCursor", Node::value(Place::Cursor));
 static ITEM: Node<Place> = Node::value(Place::Item).members(&[("name", Node::value(Place::Name))]);
@@ -96,26 +111,53 @@ impl PrefixedList {
         Self { kind, prefix: format!("{server}{SEPARATOR}").into(), items: Vec::new() }
     }
 
+    /// Adds the page in the body of a response: the message that responds to the request of this id. In a stream of events, other
+    /// messages of the server are passed over. See [`add_page`](Self::add_page).
+    ///
+    /// # Errors
+    /// There is no such message, or it is of no use. Nothing is added.
+    pub fn add_response(
+        &mut self,
+        body: &[u8],
+        is_stream: bool,
+        id: &[u8],
+        may_use: &dyn Fn(&str) -> bool,
+    ) -> Result<Option<Box<[u8]>>, ServerMessageError> {
+        if !is_stream {
+            return self.add_page(body, id, may_use);
+        }
+        let found = find_event(body, |message| match self.add_page(message, id, may_use) {
+            Err(ServerMessageError::Other | ServerMessageError::Json(_)) => None,
+            page => Some(page),
+        });
+        found.unwrap_or(Err(ServerMessageError::Other))
+    }
+
     /// Adds the items of a page that may be used, by the server's own names. Items without a name are left out, and those whose name
-    /// would be too long for a call. Returns the cursor of the next page, as it stands in the message.
+    /// would be too long for a call. `id`: that of the request. Returns the cursor of the next page, as it stands in the message.
     ///
     /// # Errors
     /// The message is of no use. Nothing is added.
     pub fn add_page(
         &mut self,
         message: &[u8],
+        id: &[u8],
         may_use: &dyn Fn(&str) -> bool,
     ) -> Result<Option<Box<[u8]>>, ServerMessageError> {
         let before = self.items.len();
         let mut page = Page {
             message,
+            id,
             may_use,
             prefix: &self.prefix,
             items: &mut self.items,
             name: None,
             cursor: Cursor::None,
             has_items: false,
-            is_error: false,
+            is_ours: false,
+            has_method: false,
+            has_result: false,
+            has_error: false,
         };
         let root = if self.kind == ListKind::Tools { &TOOLS } else { &PROMPTS };
         let mut scanner = Scanner::new(root, Duplicates::Refuse);
@@ -127,8 +169,13 @@ impl PrefixedList {
         next
     }
 
-    /// Bytes of memory.
+    /// Bytes of the items.
     pub fn bytes(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
         self.items.capacity()
     }
 }
@@ -143,6 +190,8 @@ enum Cursor {
 /// One page while it is read.
 struct Page<'a> {
     message: &'a [u8],
+    /// That of the request.
+    id: &'a [u8],
     may_use: &'a dyn Fn(&str) -> bool,
     prefix: &'a str,
     items: &'a mut Vec<u8>,
@@ -150,12 +199,19 @@ struct Page<'a> {
     name: Option<Range<usize>>,
     cursor: Cursor,
     has_items: bool,
-    is_error: bool,
+    /// The id is that of the request.
+    is_ours: bool,
+    has_method: bool,
+    has_result: bool,
+    has_error: bool,
 }
 
 impl Page<'_> {
     fn next(self) -> Result<Option<Box<[u8]>>, ServerMessageError> {
-        match (self.is_error, self.has_items, self.cursor) {
+        if !self.is_ours || self.has_method || self.has_result == self.has_error {
+            return Err(ServerMessageError::Other);
+        }
+        match (self.has_error, self.has_items, self.cursor) {
             (true, ..) => Err(ServerMessageError::Error),
             (_, false, _) | (_, _, Cursor::Bad) => Err(ServerMessageError::Form),
             (_, _, Cursor::Next(cursor)) => Ok(Some(cursor)),
@@ -198,7 +254,10 @@ impl Sink<Place> for Page<'_> {
                     _ => Cursor::Bad,
                 }
             }
-            Place::Error => self.is_error = true,
+            Place::Id => self.is_ours = value.text == Some(self.id),
+            Place::Method => self.has_method = true,
+            Place::Result => self.has_result = true,
+            Place::Error => self.has_error = true,
         }
     }
 }

@@ -13,11 +13,18 @@ pub fn response<'a>(body: &'a [u8], is_stream: bool, id: &[u8]) -> Option<Cow<'a
     if !is_stream {
         return responds(body, id).then_some(Cow::Borrowed(body));
     }
-    let (mut splitter, mut rest) = (Splitter::new(Limits::default()), body);
+    find_event(body, |data| responds(data, id).then(|| Cow::Owned(data.to_vec())))
+}
+
+/// The first find among the messages of a whole stream of events. One event may be as long as the body, which is here.
+pub(super) fn find_event<T>(body: &[u8], mut find: impl FnMut(&[u8]) -> Option<T>) -> Option<T> {
+    let limits = Limits { line_bytes: body.len(), event_bytes: body.len() };
+    let (mut splitter, mut rest) = (Splitter::new(limits), body);
     while let Ok(Some(unit)) = splitter.next(rest) {
         let is_message = unit.name.is_none_or(|name| name.is_empty() || name == b"message");
-        if let Some(data) = unit.data.filter(|data| unit.kind == Kind::Event && is_message && responds(data, id)) {
-            return Some(Cow::Owned(data.to_vec()));
+        let data = unit.data.filter(|_| unit.kind == Kind::Event && is_message);
+        if let Some(found) = data.and_then(&mut find) {
+            return Some(found);
         }
         rest = &rest[unit.bytes..];
     }

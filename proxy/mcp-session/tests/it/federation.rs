@@ -30,14 +30,17 @@ fn pages_of_servers_become_one_list_in_their_order() {
     let may_use = |name: &str| !name.starts_with("no");
     let mut git = PrefixedList::new(ListKind::Tools, "git");
     let first = br#"{"id":1,"result":{"tools":[ {"x":1e999,"name" : "add","z":"\u00e9"}, {"name":"no"},{"n":1},7 ],"nextCursor":"a\"b"}}"#;
-    let next = git.add_page(first, &may_use).expect("a page");
+    let next = git.add_page(first, b"1", &may_use).expect("a page");
     assert_eq!(next.as_deref(), Some(&br#""a\"b""#[..]));
     let request = value(&ListKind::Tools.request(b"\"w-1\"", next.as_deref()));
     assert_eq!(request, json!({"jsonrpc":"2.0","id":"w-1","method":"tools/list","params":{"cursor":"a\"b"}}));
-    assert_eq!(git.add_page(br#"{"result":{"tools":[{"name":"\u0062"}],"nextCursor":null}}"#, &may_use), Ok(None));
+    assert_eq!(
+        git.add_page(br#"{"id":"2","result":{"tools":[{"name":"\u0062"}],"nextCursor":null}}"#, br#""2""#, &may_use),
+        Ok(None)
+    );
     let empty = PrefixedList::new(ListKind::Tools, "empty");
     let mut files = PrefixedList::new(ListKind::Tools, "files");
-    assert_eq!(files.add_page(br#"{"result":{"tools":[{"name":"read"}]}}"#, &may_use), Ok(None));
+    assert_eq!(files.add_page(br#"{"result":{"tools":[{"name":"read"}]},"id":3}"#, b"3", &may_use), Ok(None));
     let joint = joint_list(ListKind::Tools, b"7", [&git, &empty, &files]);
     let wanted = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"x":1e999,"name" : "git__add","z":"\u00e9"},{"name":"git__\u0062"},{"name":"files__read"}]}}"#;
     assert_eq!(String::from_utf8_lossy(&joint), wanted);
@@ -48,23 +51,76 @@ fn pages_of_servers_become_one_list_in_their_order() {
 #[test]
 fn a_page_that_is_of_no_use_adds_nothing() {
     let mut list = PrefixedList::new(ListKind::Prompts, "git");
-    let long = format!(r#"{{"result":{{"prompts":[],"nextCursor":"{}"}}}}"#, "c".repeat(5_000));
+    let long = format!(r#"{{"id":1,"result":{{"prompts":[],"nextCursor":"{}"}}}}"#, "c".repeat(5_000));
     for (page, wanted) in [
-        (r#"{"result":{"tools":[{"name":"x"}]}}"#, ServerMessageError::Form),
-        (r#"{"result":{"prompts":{}}}"#, ServerMessageError::Form),
-        (r#"{"result":{"prompts":[{"name":"x"}],"nextCursor":7}}"#, ServerMessageError::Form),
+        (r#"{"id":1,"result":{"tools":[{"name":"x"}]}}"#, ServerMessageError::Form),
+        (r#"{"id":1,"result":{"prompts":{}}}"#, ServerMessageError::Form),
+        (r#"{"id":1,"result":7}"#, ServerMessageError::Form),
+        (r#"{"id":1,"result":{"prompts":[{"name":"x"}],"nextCursor":7}}"#, ServerMessageError::Form),
         (&long, ServerMessageError::Form),
-        (r#"{"error":{"code":-32601,"message":"x"}}"#, ServerMessageError::Error),
+        (r#"{"id":1,"error":{"code":-32601,"message":"x"}}"#, ServerMessageError::Error),
+        (r#"{"id":2,"result":{"prompts":[{"name":"x"}]}}"#, ServerMessageError::Other),
+        (r#"{"id":"1","result":{"prompts":[{"name":"x"}]}}"#, ServerMessageError::Other),
+        (r#"{"id":2,"error":{}}"#, ServerMessageError::Other),
+        (r#"{"result":{"prompts":[{"name":"x"}]}}"#, ServerMessageError::Other),
+        (r#"{"id":1,"result":{"prompts":[{"name":"x"}]},"error":{}}"#, ServerMessageError::Other),
+        (r#"{"id":1,"method":"x","result":{"prompts":[{"name":"x"}]}}"#, ServerMessageError::Other),
+        (r#"[{"id":1,"result":{"prompts":[{"name":"x"}]}}]"#, ServerMessageError::Other),
     ] {
-        assert_eq!(list.add_page(page.as_bytes(), &|_| true), Err(wanted), "{page}");
+        assert_eq!(list.add_page(page.as_bytes(), b"1", &|_| true), Err(wanted), "{page}");
     }
-    let twice = br#"{"result":{"prompts":[{"name":"x"}],"prompts":[]}}"#;
-    assert!(matches!(list.add_page(twice, &|_| true), Err(ServerMessageError::Json(_))));
-    let cut = br#"{"result":{"prompts":[{"name":"x"}"#;
-    assert!(matches!(list.add_page(cut, &|_| true), Err(ServerMessageError::Json(_))));
-    let long = format!(r#"{{"result":{{"prompts":[{{"name":"{}"}}]}}}}"#, "n".repeat(1_020));
-    assert_eq!(list.add_page(long.as_bytes(), &|_| true), Ok(None));
+    let twice = br#"{"id":1,"result":{"prompts":[{"name":"x"}],"prompts":[]}}"#;
+    assert!(matches!(list.add_page(twice, b"1", &|_| true), Err(ServerMessageError::Json(_))));
+    let cut = br#"{"id":1,"result":{"prompts":[{"name":"x"}"#;
+    assert!(matches!(list.add_page(cut, b"1", &|_| true), Err(ServerMessageError::Json(_))));
+    let long = format!(r#"{{"id":1,"result":{{"prompts":[{{"name":"{}"}}]}}}}"#, "n".repeat(1_020));
+    assert_eq!(list.add_page(long.as_bytes(), b"1", &|_| true), Ok(None));
+    assert_eq!(list.bytes(), 0);
     assert_eq!(value(&joint_list(ListKind::Prompts, b"1", [&list]))["result"]["prompts"], json!([]));
+}
+
+#[test]
+fn a_page_in_a_stream_is_one_event_of_any_length_between_others() {
+    let long = "x".repeat(2 << 20);
+    let page = |id: &str, name: &str| {
+        format!(r#"{{"id":{id},"result":{{"tools":[{{"name":"{name}","description":"{long}"}}],"nextCursor":"c"}}}}"#)
+    };
+    let stream = format!(
+        "id: 1\ndata:\n\ndata: {{\"method\":\"ping\",\"id\":\"w\"}}\n\ndata: no JSON\n\ndata: {}\n\nevent: other\n\
+         data: {}\n\nevent: message\ndata: {}\n\ndata: {}\n\n",
+        page("7", "another"),
+        page("\"w\"", "named"),
+        page("\"w\"", "ours"),
+        page("\"w\"", "second"),
+    );
+    let mut list = PrefixedList::new(ListKind::Tools, "git");
+    assert_eq!(list.add_response(stream.as_bytes(), true, b"\"w\"", &|_| true), Ok(Some(b"\"c\""[..].into())));
+    let joint = value(&joint_list(ListKind::Tools, b"1", [&list]));
+    let tools = joint["result"]["tools"].as_array().expect("a list");
+    assert!(tools.len() == 1 && tools[0]["name"] == "git__ours" && list.bytes() > long.len());
+    let none = list.add_response(stream.as_bytes(), true, b"\"v\"", &|_| true);
+    assert_eq!(none, Err(ServerMessageError::Other));
+    assert_eq!(list.add_response(page("1", "b").as_bytes(), false, b"1", &|_| false), Ok(Some(b"\"c\""[..].into())));
+    assert!(list.memory() >= list.bytes());
+}
+
+#[test]
+fn a_revision_fits_between_the_first_and_that_of_the_client() {
+    let offer = |revision: &str| {
+        let message = format!(r#"{{"id":1,"result":{{"protocolVersion":"{revision}"}}}}"#);
+        Offer::read(message.as_bytes()).expect("an offer")
+    };
+    for (revision, wanted, is_fit) in [
+        ("2025-03-26", "2025-11-25", true),
+        ("2025-11-25", "2025-11-25", true),
+        ("2025-03-26", "2025-03-26", true),
+        ("2024-11-05", "2025-11-25", false),
+        ("1999-01-01", "2025-11-25", false),
+        ("2026-07-28", "2025-11-25", false),
+        ("2025-03-25", "1999-01-01", false),
+    ] {
+        assert_eq!(offer(revision).is_fit(wanted.as_bytes()), is_fit, "{revision} for {wanted}");
+    }
 }
 
 #[test]
@@ -134,8 +190,8 @@ proptest! {
             let server = format!("s{number}");
             let mut list = PrefixedList::new(ListKind::Tools, &server);
             let tools: Vec<Value> = names.iter().map(|name| json!({"x": name, "name": name})).collect();
-            let page = json!({"result": {"tools": tools}}).to_string();
-            prop_assert_eq!(list.add_page(page.as_bytes(), &may_use), Ok(None));
+            let page = json!({"id": 1, "result": {"tools": tools}}).to_string();
+            prop_assert_eq!(list.add_page(page.as_bytes(), b"1", &may_use), Ok(None));
             let permitted = names.iter().filter(|name| may_use(name));
             wanted.extend(permitted.map(|name| json!({"x": name, "name": format!("{server}__{name}")})));
             lists.push(list);

@@ -29,6 +29,7 @@ fn each_kind_is_known_by_its_members() {
         name: Some("add".into()),
         name_range: Some(19..29),
         uri: None,
+        has_empty_result: false,
     };
     assert_eq!(call, Ok(wanted));
     let notification = read(r#"{"method":"notifications/initialized"}"#).expect("valid");
@@ -36,6 +37,17 @@ fn each_kind_is_known_by_its_members() {
     for response in [r#"{"id":1,"result":{"name":"x"}}"#, r#"{"id":1,"error":{"code":1}}"#] {
         let response = read(response).expect("valid");
         assert_eq!((response.kind, &*response.method, response.name), (MessageKind::Response, "", None));
+    }
+    for (response, is_empty) in [
+        (r#"{"id":1,"result":{}}"#, true),
+        (r#"{"id":1,"result":{ } }"#, true),
+        (r#"{"id":1,"result":{"action":"accept"}}"#, false),
+        (r#"{"id":1,"result":[]}"#, false),
+        (r#"{"id":1,"result":null}"#, false),
+        (r#"{"id":1,"error":{}}"#, false),
+        (r#"{"id":1,"method":"x","params":{"result":{}}}"#, false),
+    ] {
+        assert_eq!(read(response).expect("valid").has_empty_result, is_empty, "{response}");
     }
 }
 

@@ -3,55 +3,57 @@
 //! Handshakes, lists, notifications and the end of a session become requests to each server, and one response. A call of a tool, and a
 //! prompt, is an ordinary exchange with the server of its prefix, so its streams pass as they do for one server. Everything else has no
 //! meaning for several servers, and is an error.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `each` | a message that each server gets, and the end of sessions |
+//! | `handshake` | offers, and sessions that no client will use |
+//! | `lists` | pages, one in each turn of the worker |
+//! | `request` | a request to a server, and the fields of the client in it |
+
+mod each;
+mod handshake;
+mod lists;
+mod request;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use weir_base::BytesPermit;
 use weir_http::filter::{
-    BodyChange, FilterRequest, FilterRequestError, FilterRequestOutcome, FilterResponse, HandlerResponse, OwnResponse,
-    SeenBody, Splice, WholeResponse,
+    BodyChange, FilterRequest, FilterRequestError, FilterRequestOutcome, HandlerResponse, OwnResponse, SeenBody,
+    Splice, WholeResponse,
 };
 use weir_http_codec::{Fields, Known, RequestHead};
 use weir_json_codec::write::string;
 use weir_mcp_session::{
     MessageKind,
-    federation::{self, JointOffer, ListKind, Offer, PrefixedList, ServerMessageError},
+    federation::{self, ListKind, ServerMessageError},
     header,
 };
 use weir_upstream::affinity_hash;
 
-use super::{AgentFilter, make_head, session_field};
-use crate::{
-    agents::{
-        account::{Call, MessageRecord},
-        admission,
-        refusal::AgentRefusal,
-        response::{LIST_BYTES_MAX, NamedSession, SESSION, has_bad_session},
-        session::{FederatedSession, ServerSession, Session},
-        settings::{AgentProtocol, AgentServer, Federation},
-        surface::AgentRequest,
-    },
-    credentials,
+use self::{
+    each::accepted,
+    lists::Lists,
+    request::{NAME, limit_call},
+};
+use super::{AgentFilter, session_field};
+use crate::agents::{
+    account::{Call, MessageRecord},
+    admission,
+    refusal::AgentRefusal,
+    response::{NamedSession, SESSION},
+    session::{FederatedSession, ServerSession},
+    settings::{AgentProtocol, AgentServer, Federation},
+    surface::AgentRequest,
 };
 
-/// For each request to a server. Default 10 s: one server that hangs holds up the others no longer than that.
+/// For all requests to one server together. Default 10 s: one server that hangs holds up the others no longer than that.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pages of one list. Default 64; the servers of SDKs have one page.
-const PAGES_MAX: u32 = 64;
-
-/// Bytes of a response to a handshake. Default 256 KiB: it has instructions.
-const OFFER_BYTES_MAX: usize = 256 << 10;
-
-/// Bytes of a response whose body has no meaning.
-const ACCEPTED_BYTES_MAX: usize = 16 << 10;
-
-/// The field with the revision of a session.
-const REVISION: &[u8] = b"mcp-protocol-version";
-
-/// The field with the name of a tool.
-const NAME: &[u8] = b"mcp-name";
+/// Bytes of a message that is no call. Default 1 MiB: handshakes and notifications have a few kilobytes, and up to 16 servers get a copy.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// The federation of a request, and the work for it.
 pub(super) struct Federated {
@@ -75,8 +77,10 @@ impl Federated {
 /// Requests to servers under way.
 struct Work {
     kind: WorkKind,
-    /// In the order of the requests: the server by its position, and the id of the message.
-    sent: Vec<(usize, Box<[u8]>)>,
+    /// In the order of the requests.
+    sent: Vec<Sent>,
+    /// The right to the body that all of them share.
+    _permit: Option<BytesPermit>,
 }
 
 enum WorkKind {
@@ -85,16 +89,8 @@ enum WorkKind {
     List(Box<Lists>),
     /// A notification, a response, or the end of a session.
     Each,
-}
-
-/// Lists while they are read.
-struct Lists {
-    kind: ListKind,
-    /// Each with its server.
-    lists: Vec<(usize, PrefixedList)>,
-    pages: u32,
-    /// The right to the lists, and to the joint one.
-    permit: Option<BytesPermit>,
+    /// The end of sessions that no client will use. Then comes this response.
+    Leave(Box<Result<OwnResponse, AgentRefusal>>),
 }
 
 /// The reason why a server is of no use, as a word of metrics.
@@ -129,12 +125,20 @@ impl AgentFilter {
     ) -> Result<OwnResponse, AgentRefusal> {
         let Some(federated) = &mut self.federated else { return Ok(OwnResponse::None) };
         let outcomes = std::mem::take(&mut federated.outcomes);
-        let Some(Work { kind, sent }) = federated.work.take() else { return self.begin(head, seen) };
-        let done = sent.into_iter().zip(outcomes).collect();
+        let Some(Work { kind, sent, .. }) = federated.work.take() else { return self.begin(head, seen) };
+        let done: Vec<Done> = sent.into_iter().zip(outcomes).collect();
+        // The gateway's own want of memory is no fault of a server.
+        let has_room = !done.iter().any(|(_, outcome)| matches!(outcome, Err(FilterRequestError::NoRoom)));
         match kind {
-            WorkKind::Handshake(revision) => self.join_offers(&revision, done),
-            WorkKind::List(lists) => self.add_pages(head, seen, *lists, done),
-            WorkKind::Each => self.all_have_it(done),
+            WorkKind::Leave(then) => *then,
+            WorkKind::Handshake(_) if !has_room => {
+                let begun = self.all_begun(&done);
+                self.leave(head, begun, Err(AgentRefusal::NO_ROOM))
+            }
+            _ if !has_room => Err(AgentRefusal::NO_ROOM),
+            WorkKind::Handshake(revision) => self.join_offers(head, &revision, done),
+            WorkKind::List(lists) => self.add_pages(head, seen, lists, done),
+            WorkKind::Each => self.all_have_it(head, done),
         }
     }
 
@@ -169,42 +173,61 @@ impl AgentFilter {
             Some(federated) => (federated.request, federated.session.is_some()),
             None => return Ok(OwnResponse::None),
         };
-        let (kind, method, id) = match &self.message {
-            Some(message) => {
-                if !header::agree(message, head.fields.all_named(b"mcp-method"), head.fields.all_named(NAME)) {
-                    return Err(AgentRefusal::MISMATCH);
-                }
-                (message.kind, message.method.clone(), message.id.clone().unwrap_or_default())
+        let Some(message) = &self.message else {
+            if !has_session {
+                return Err(AgentRefusal::NEEDS_SESSION);
             }
-            None if !has_session => return Err(AgentRefusal::NEEDS_SESSION),
-            None => {
-                self.count(request);
-                return self.send_each(head, Bytes::new());
-            }
-        };
-        let is_request = kind == MessageKind::Request;
-        let list = ListKind::of_method(&method).filter(|_| is_request);
-        if is_request && &*method == "initialize" {
             self.admit_federated(request)?;
-            return self.send_handshake(head, seen.bytes);
+            return self.send_each(head, seen, Bytes::new());
+        };
+        if !header::agree(message, head.fields.all_named(b"mcp-method"), head.fields.all_named(NAME)) {
+            return Err(AgentRefusal::MISMATCH);
         }
-        if !has_session {
-            return Err(AgentRefusal::NEEDS_SESSION);
+        let (kind, method, id) = (message.kind, message.method.clone(), message.id.clone().unwrap_or_default());
+        let (is_handshake, is_use) = (&*method == "initialize", ListKind::of_use_method(&method).is_some());
+        if !is_use && seen.bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(AgentRefusal::TOO_LARGE);
         }
-        if [ListKind::Tools, ListKind::Prompts].into_iter().any(|kind| kind.use_method() == &*method) {
-            self.count(request);
-            return Ok(OwnResponse::None);
+        match kind {
+            MessageKind::Request if is_handshake => {
+                self.admit_federated(request)?;
+                self.send_handshake(head, seen)
+            }
+            _ if !has_session => Err(AgentRefusal::NEEDS_SESSION),
+            _ if is_use => {
+                self.count(request);
+                Ok(OwnResponse::None)
+            }
+            MessageKind::Request => {
+                self.admit_federated(request)?;
+                match ListKind::of_method(&method) {
+                    Some(kind) => self.send_lists(head, kind, &id),
+                    None if &*method == "ping" => Ok(json(federation::empty_result(&id), None)),
+                    None => Err(AgentRefusal::NO_METHOD),
+                }
+            }
+            MessageKind::Notification => {
+                self.admit_federated(request)?;
+                self.send_each(head, seen, Bytes::copy_from_slice(seen.bytes))
+            }
+            MessageKind::Response => self.respond_to_servers(head, seen, (request, &id)),
         }
-        if !is_request {
-            self.count(request);
-            return self.send_each(head, Bytes::copy_from_slice(seen.bytes));
+    }
+
+    /// A response of the client. Nothing tells whose request it belongs to, so servers get no more of it than that it has come: a `ping`
+    /// wants no more, and other requests were never due, since servers learn of no abilities of the client.
+    fn respond_to_servers(
+        &mut self,
+        head: &RequestHead,
+        seen: SeenBody<'_>,
+        (request, id): (AgentRequest, &[u8]),
+    ) -> Result<OwnResponse, AgentRefusal> {
+        if self.message.as_ref().is_some_and(|message| message.has_empty_result) {
+            self.admit_federated(request)?;
+            return self.send_each(head, seen, federation::empty_result(id).into());
         }
-        self.admit_federated(request)?;
-        match list {
-            Some(kind) => self.send_lists(head, kind, &id),
-            None if &*method == "ping" => Ok(json(federation::empty_result(&id), None)),
-            None => Err(AgentRefusal::NO_METHOD),
-        }
+        self.count(request);
+        Ok(accepted(false))
     }
 
     /// Counts a request by the name of the federation.
@@ -217,219 +240,21 @@ impl AgentFilter {
 
     /// Takes a request, of which no single server has a call, from the rates of the key.
     fn admit_federated(&mut self, request: AgentRequest) -> Result<(), AgentRefusal> {
-        let (Some(federation), Some(message)) = (self.federation(), &self.message) else { return Ok(()) };
-        let record = MessageRecord {
-            request: self.request.clone(),
-            key: self.key.as_ref().map(|key| key.name.clone()),
-            server: federation.name.clone(),
-            method: message.method.clone(),
-            tool: None,
-            call: None,
+        let Some(federation) = self.federation() else { return Ok(()) };
+        let method = match &self.message {
+            Some(message) => message.method.clone(),
+            None => request.word().unwrap_or_default().into(),
         };
-        let reserved = admission::reserve(&self.worker, self.key.as_deref(), &record);
-        let reservation = reserved.map_err(|denial| AgentRefusal::of_denial(&denial))?;
-        self.admitted = Some((reservation, record));
+        self.admitted = Some(self.reserve(MessageRecord { method, ..self.record(&federation.name) })?);
         self.count(request);
         Ok(())
-    }
-
-    /// The handshake of the client, for each server.
-    fn send_handshake(&mut self, head: &RequestHead, message: &[u8]) -> Result<OwnResponse, AgentRefusal> {
-        let id = self.own_id();
-        let (revision, body) = federation::initialize_for_servers(message, &id)
-            .map_err(|error| AgentRefusal::of_message(&error.into()))?;
-        let revision = revision.ok_or(AgentRefusal::NO_REVISION)?;
-        let body = Bytes::from(body);
-        let (mut requests, mut sent) = (Vec::new(), Vec::new());
-        for number in self.federated_servers() {
-            if let Some(request) = self.request(head, number, None, body.clone(), OFFER_BYTES_MAX) {
-                requests.push(request);
-                sent.push((number, id.clone()));
-            }
-        }
-        Ok(self.send(WorkKind::Handshake(revision), sent, requests, "initialize"))
-    }
-
-    /// One offer of all servers that made one.
-    fn join_offers(&mut self, wanted: &[u8], done: Vec<Done>) -> Result<OwnResponse, AgentRefusal> {
-        let (mut joint, mut session) = (JointOffer::default(), FederatedSession::default());
-        for ((number, id), outcome) in done {
-            let Some(server) = self.worker.settings.agents.get(number) else { continue };
-            let offered = self.offer(server, &id, wanted, outcome);
-            match offered.and_then(|(offer, part)| if session.add(part) { Ok(offer) } else { Err("session_id") }) {
-                Ok(offer) => joint.add(&server.name, &offer),
-                Err(reason) => self.left_out(server, reason),
-            }
-        }
-        if session.servers().is_empty() {
-            return Err(AgentRefusal::ALL_DOWN);
-        }
-        let name = self.federation().map(|federation| federation.name.clone()).unwrap_or_default();
-        let sealed = session.seal(&name, self.key_name()).ok_or(AgentRefusal::NO_ROOM)?;
-        let id = self.message.as_ref().and_then(|message| message.id.as_deref()).unwrap_or_default();
-        Ok(json(joint.response(id, (&name, env!("CARGO_PKG_VERSION"))), Some(&sealed)))
-    }
-
-    /// The offer of one server, and its session.
-    fn offer(
-        &self,
-        server: &AgentServer,
-        id: &[u8],
-        wanted: &[u8],
-        outcome: FilterRequestOutcome,
-    ) -> Result<(Offer, ServerSession), LeftOut> {
-        let response = outcome.map_err(error_word)?;
-        let offer = Offer::read(&message_of(&response, id)?).map_err(message_word)?;
-        // A later revision than the client knows has no meaning for it.
-        if *offer.revision > *wanted {
-            return Err("revision");
-        }
-        if has_bad_session(&response.fields) {
-            return Err("session_id");
-        }
-        let own_id = response.fields.all_named(SESSION).next().unwrap_or_default().into();
-        let endpoint = self.worker.endpoints.get(server.upstream).and_then(|all| all.get(response.endpoint));
-        let session = ServerSession {
-            server: affinity_hash(server.name.as_bytes()),
-            has_tools: offer.has_tools,
-            has_prompts: offer.has_prompts,
-            revision: (*offer.revision).try_into().map_err(|_| "revision")?,
-            session: Session { endpoint: endpoint.copied().ok_or("failed")?, own_id },
-        };
-        Ok((offer, session))
-    }
-
-    /// The first page of each server's list.
-    fn send_lists(&mut self, head: &RequestHead, kind: ListKind, id: &[u8]) -> Result<OwnResponse, AgentRefusal> {
-        let own_id = self.own_id();
-        let (mut requests, mut sent, mut lists) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, part) in self.session_servers() {
-            let has_list = if kind == ListKind::Tools { part.has_tools } else { part.has_prompts };
-            let Some(server) = self.worker.settings.agents.get(number).filter(|_| has_list) else { continue };
-            let body = kind.request(&own_id, None).into();
-            let request = self.request(head, number, Some(&part), body, LIST_BYTES_MAX);
-            requests.push(request.ok_or(AgentRefusal::NO_SESSION)?);
-            sent.push((number, own_id.clone()));
-            lists.push((number, PrefixedList::new(kind, &server.name)));
-        }
-        if requests.is_empty() {
-            return Ok(json(federation::joint_list(kind, id, []), None));
-        }
-        let lists = Box::new(Lists { kind, lists, pages: 1, permit: None });
-        Ok(self.send(WorkKind::List(lists), sent, requests, kind.method()))
-    }
-
-    /// Adds the next pages, and wants those behind them.
-    fn add_pages(
-        &mut self,
-        head: &RequestHead,
-        seen: SeenBody<'_>,
-        mut all: Lists,
-        done: Vec<Done>,
-    ) -> Result<OwnResponse, AgentRefusal> {
-        let own_id = self.own_id();
-        let parts = self.session_servers();
-        let (mut requests, mut sent) = (Vec::new(), Vec::new());
-        for ((number, id), outcome) in done {
-            let Some(server) = self.worker.settings.agents.get(number) else { continue };
-            let Some((_, part)) = parts.iter().find(|(one, _)| *one == number) else { continue };
-            // The server does not know the session any more: another handshake has all servers again.
-            if outcome.as_ref().is_ok_and(|response| response.status == 404) && !part.session.own_id.is_empty() {
-                return Err(AgentRefusal::NO_SESSION);
-            }
-            let next = self.add_page(&mut all, server, (number, &id), outcome).and_then(|next| match next {
-                Some(_) if all.pages >= PAGES_MAX => Err("pages"),
-                next => Ok(next),
-            });
-            match next {
-                Ok(None) => {}
-                Ok(Some(cursor)) => {
-                    let body = all.kind.request(&own_id, Some(&cursor)).into();
-                    let request = self.request(head, number, Some(part), body, LIST_BYTES_MAX);
-                    requests.push(request.ok_or(AgentRefusal::NO_SESSION)?);
-                    sent.push((number, own_id.clone()));
-                }
-                Err(reason) => {
-                    all.lists.retain(|(one, _)| *one != number);
-                    self.left_out(server, reason);
-                }
-            }
-            let bytes: usize = all.lists.iter().map(|(_, list)| list.bytes()).sum();
-            all.permit = None;
-            all.permit = Some(seen.room(2 * bytes as u64).ok_or(AgentRefusal::NO_ROOM)?);
-        }
-        if all.lists.is_empty() {
-            return Err(AgentRefusal::ALL_DOWN);
-        }
-        if !requests.is_empty() {
-            all.pages += 1;
-            let method = all.kind.method();
-            return Ok(self.send(WorkKind::List(Box::new(all)), sent, requests, method));
-        }
-        let id = self.message.as_ref().and_then(|message| message.id.as_deref()).unwrap_or_default();
-        Ok(json(federation::joint_list(all.kind, id, all.lists.iter().map(|(_, list)| list)), None))
-    }
-
-    /// Adds one page to the list of its server. Returns the cursor of the next one.
-    fn add_page(
-        &self,
-        all: &mut Lists,
-        server: &AgentServer,
-        (number, id): (usize, &[u8]),
-        outcome: FilterRequestOutcome,
-    ) -> Result<Option<Box<[u8]>>, LeftOut> {
-        let response = outcome.map_err(error_word)?;
-        let message = message_of(&response, id)?;
-        let is_tools = all.kind == ListKind::Tools;
-        let may_use = |name: &str| !is_tools || admission::may_list(self.key.as_deref(), &server.name, name);
-        let (_, list) = all.lists.iter_mut().find(|(one, _)| *one == number).ok_or("failed")?;
-        let next = list.add_page(&message, &may_use).map_err(message_word)?;
-        let bytes: usize = all.lists.iter().map(|(_, list)| list.bytes()).sum();
-        if bytes > LIST_BYTES_MAX { Err("too_long") } else { Ok(next) }
-    }
-
-    /// The request of the client, for each server of its session.
-    fn send_each(&mut self, head: &RequestHead, body: Bytes) -> Result<OwnResponse, AgentRefusal> {
-        let (mut requests, mut sent) = (Vec::new(), Vec::new());
-        let is_end = self.message.is_none();
-        for (number, part) in self.session_servers() {
-            // Without a session there is none to end.
-            if is_end && part.session.own_id.is_empty() {
-                continue;
-            }
-            let request = self.request(head, number, Some(&part), body.clone(), ACCEPTED_BYTES_MAX);
-            requests.push(request.ok_or(AgentRefusal::NO_SESSION)?);
-            sent.push((number, Box::default()));
-        }
-        if requests.is_empty() {
-            return self.all_have_it(Vec::new());
-        }
-        let word = self.federated.as_ref().map(|federated| self.word(AgentProtocol::Mcp, federated.request));
-        Ok(self.send(WorkKind::Each, sent, requests, word.unwrap_or("other")))
-    }
-
-    /// Each server has the notification, or has ended its session. One that cannot be reached has its session no longer than it likes.
-    fn all_have_it(&mut self, done: Vec<Done>) -> Result<OwnResponse, AgentRefusal> {
-        let is_end = self.message.is_none();
-        for ((number, _), outcome) in done {
-            let Some(server) = self.worker.settings.agents.get(number) else { continue };
-            match outcome {
-                Ok(response) if response.status == 404 && !is_end => return Err(AgentRefusal::NO_SESSION),
-                // A server need not let clients end sessions: 405.
-                Ok(response) if response.status < 500 => {}
-                Ok(_) => self.left_out(server, "status"),
-                Err(error) => self.left_out(server, error_word(error)),
-            }
-        }
-        let (status, fields, body) = (if is_end { 200 } else { 202 }, Fields::new(), Bytes::new());
-        Ok(OwnResponse::Respond(HandlerResponse::Whole(WholeResponse { status, fields, body })))
     }
 
     /// Notes the work under way, and counts its requests.
     fn send(
         &mut self,
         kind: WorkKind,
-        sent: Vec<(usize, Box<[u8]>)>,
+        (sent, permit): (Vec<Sent>, Option<BytesPermit>),
         requests: Vec<FilterRequest>,
         word: &'static str,
     ) -> OwnResponse {
@@ -438,49 +263,14 @@ impl AgentFilter {
                 self.worker.metrics.agents.sent(server.protocol, &server.name, word);
             }
         }
-        if let Some(federated) = &mut self.federated {
-            federated.work = Some(Work { kind, sent });
-        }
+        self.keep(Work { kind, sent, _permit: permit });
         OwnResponse::Send(requests)
     }
 
-    /// A request to a server, with its part of the session. `None`: the endpoint of the session is gone.
-    fn request(
-        &self,
-        head: &RequestHead,
-        number: usize,
-        part: Option<&ServerSession>,
-        body: Bytes,
-        response_bytes_max: usize,
-    ) -> Option<FilterRequest> {
-        let server = self.worker.settings.agents.get(number)?;
-        let provider = self.worker.providers.get(server.upstream)?;
-        let endpoint = match part.map(|part| &part.session).filter(|session| !session.own_id.is_empty()) {
-            Some(session) => Some(self.worker.endpoint(server.upstream, session.endpoint)?),
-            None => None,
-        };
-        let mut head = head.clone();
-        make_head(&mut head, server, "");
-        join_head(&mut head.fields, part);
-        head.fields.set(Known::Accept, b"application/json, text/event-stream");
-        head.fields.remove(Known::AcceptEncoding);
-        credentials::swap(&mut head.fields, provider, true);
-        Some(FilterRequest {
-            upstream: self.worker.settings.upstreams.get(server.upstream)?.clone(),
-            endpoint,
-            host: Some(provider.host.as_bytes().into()),
-            head,
-            body,
-            // At most a second handshake leaves a session that its server ends by itself.
-            is_repeatable: true,
-            timeout: SERVER_TIMEOUT.min(self.worker.settings.request_timeout),
-            response_bytes_max,
-        })
-    }
-
-    /// The id of a message of the gateway: within a session none may be used twice.
-    fn own_id(&self) -> Box<[u8]> {
-        format!("\"weir-{:016x}\"", self.worker.random()).into_bytes().into()
+    fn keep(&mut self, work: Work) {
+        if let Some(federated) = &mut self.federated {
+            federated.work = Some(work);
+        }
     }
 
     fn left_out(&self, server: &AgentServer, reason: LeftOut) {
@@ -508,7 +298,7 @@ impl AgentFilter {
         string(&mut replacement, own);
         let splice = Splice { range: range.clone(), replacement: replacement.into() };
         message.name = Some(own.into());
-        join_head(&mut head.fields, Some(&part));
+        limit_call(head, &part);
         self.target = Some((number, request));
         let session = Some(part.session).filter(|session| !session.own_id.is_empty());
         self.session = session.map(|session| NamedSession { session, sent });
@@ -516,31 +306,11 @@ impl AgentFilter {
     }
 }
 
-/// A request of which this server got a message with this id, and its outcome.
-type Done = ((usize, Box<[u8]>), FilterRequestOutcome);
+/// The server of a request, by its position, and the id of the message.
+type Sent = (usize, Box<[u8]>);
 
-/// Puts the part of a session into a head in place of the session of the client.
-fn join_head(fields: &mut Fields, part: Option<&ServerSession>) {
-    // The name is another one for the server, and the server reads the message.
-    for field in [SESSION, REVISION, NAME] {
-        fields.remove_named(field);
-    }
-    let Some(part) = part else { return };
-    fields.push(REVISION, &part.revision);
-    if !part.session.own_id.is_empty() {
-        fields.push(SESSION, &part.session.own_id);
-    }
-}
-
-/// The message in a response.
-fn message_of<'a>(response: &'a FilterResponse, id: &[u8]) -> Result<std::borrow::Cow<'a, [u8]>, LeftOut> {
-    if !(200..300).contains(&response.status) {
-        return Err("status");
-    }
-    let media_type = response.fields.get(Known::ContentType).unwrap_or_default();
-    let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    federation::response(&response.body, media_type.eq_ignore_ascii_case(b"text/event-stream"), id).ok_or("unreadable")
-}
+/// A request, and its outcome.
+type Done = (Sent, FilterRequestOutcome);
 
 fn error_word(error: FilterRequestError) -> LeftOut {
     match error {
@@ -553,7 +323,7 @@ fn error_word(error: FilterRequestError) -> LeftOut {
 
 fn message_word(error: ServerMessageError) -> LeftOut {
     match error {
-        ServerMessageError::Json(_) | ServerMessageError::Form => "unreadable",
+        ServerMessageError::Json(_) | ServerMessageError::Form | ServerMessageError::Other => "unreadable",
         ServerMessageError::Error => "error",
     }
 }
