@@ -50,6 +50,8 @@ pub struct Claimant {
     looked: Option<Time>,
     /// All accounts are claimed for since the store has answered.
     is_settled: bool,
+    /// The process ends: nothing is wanted any more.
+    is_ending: bool,
     tally: Tally,
 }
 
@@ -64,6 +66,7 @@ impl Claimant {
             contact: now,
             looked: None,
             is_settled: false,
+            is_ending: false,
             tally: Tally::default(),
         }
     }
@@ -137,10 +140,13 @@ impl Claimant {
                 seconds_left,
             };
             requests.extend(self.request(account, position, base, moment));
+            if self.is_ending {
+                requests.extend(self.last_of_next(base));
+                continue;
+            }
             let next = Item { window: window.saturating_add(1), ..item };
             if moment.is_due && seconds_left <= AHEAD.as_secs() && !self.known.contains_key(&next) {
-                // A day more than the window has.
-                requests.push(ClaimRequest { item: next, seconds_left: seconds_left + 32 * 86_400, ..base });
+                requests.push(ClaimRequest { item: next, seconds_left: seconds_left + NEXT_SECONDS, ..base });
             }
         }
     }
@@ -176,15 +182,25 @@ impl Claimant {
             let _ = account.change_claim(measure, item.window, |claim, _| claim.largest -= claim.largest / 16);
         }
         let is_low = claim.allowed.saturating_sub(used) < claim.low && claim.elsewhere != Some(0);
-        let is_wanting = position.claim(measure).denied > 0 || is_low || !claim.is_known;
-        let is_news = known.is_none_or(|known| {
+        let is_wanting = !self.is_ending && (position.claim(measure).denied > 0 || is_low || !claim.is_known);
+        let is_news = self.is_ending || known.is_none_or(|known| {
             let is_changed = known.used != used && age >= LOOK_INTERVAL;
             is_changed || known.allowed != claim.allowed || age >= REFRESH_INTERVAL.min(self.settings.claim_ttl / 3)
         });
-        let held = claim.is_known.then_some(claim.allowed.min(AMOUNT_MAX));
-        let (used, need) = (used.min(AMOUNT_MAX), position.claim(measure).denied.min(AMOUNT_MAX));
+        // What an earlier process held is given back, too.
+        let held = (claim.is_known || self.is_ending).then_some(claim.allowed.min(AMOUNT_MAX));
+        let need = if self.is_ending { 0 } else { position.claim(measure).denied.min(AMOUNT_MAX) };
+        let used = used.min(AMOUNT_MAX);
         let request = ClaimRequest { used, held, need, is_wanting, ..base };
         (is_wanting || is_news).then_some(request)
+    }
+
+    /// The end of a process gives the whole claim of the next window back.
+    fn last_of_next(&self, base: ClaimRequest) -> Option<ClaimRequest> {
+        let item = Item { window: base.item.window.saturating_add(1), ..base.item };
+        let seconds_left = base.seconds_left + NEXT_SECONDS;
+        let request = ClaimRequest { item, held: Some(0), is_wanting: false, seconds_left, ..base };
+        (self.known.contains_key(&item) || base.seconds_left <= AHEAD.as_secs()).then_some(request)
     }
 
     /// The store has answered requests that were sent at `sent`.
@@ -267,20 +283,31 @@ impl Claimant {
         self.looked = None;
     }
 
-    /// Lowers all claims to what is used: out of contact, or at the end of the process. The next requests give them back.
-    pub fn give_up(&mut self) {
+    /// The process ends: lowers all claims to what is used. The next requests give them back, and none wants anything any more.
+    pub fn end(&mut self) {
+        self.is_ending = true;
+        self.looked = None;
+        self.give_up();
+    }
+
+    /// Lowers all claims to what is used.
+    fn give_up(&mut self) {
         for account in self.ledger.accounts() {
             let position = account.position();
             for measure in Measure::ALL {
                 let window = position.window_of(measure);
                 let _ = account.change_claim(measure, window, |claim, used| {
-                    self.tally.expired += u64::from(claim.allowed > used);
+                    self.tally.expired += u64::from(claim.allowed > used && !self.is_ending);
                     claim.allowed = claim.allowed.min(used);
+                    (claim.low, claim.denied, claim.next) = (0, 0, 0);
                 });
             }
         }
     }
 }
+
+/// From the end of a window to that of the next one, and a day more.
+const NEXT_SECONDS: u64 = 32 * 86_400;
 
 /// The time of a look.
 #[derive(Clone, Copy, Debug)]

@@ -142,6 +142,11 @@ impl Store {
         ClaimAnswer { allowed, rest, idle_elsewhere, used_elsewhere }
     }
 
+    /// The claim of one gateway on an item, at `now`.
+    pub fn claimed_by(&self, gateway: &str, item: &Item, now: u64) -> u64 {
+        self.items.get(item).and_then(|fields| fields.get(gateway)).map_or(0, |field| field.allowed_at(now))
+    }
+
     /// The sum of all claims of an item, at `now`.
     pub fn claimed(&self, item: &Item, now: u64) -> u64 {
         self.items.get(item).map_or(0, |fields| fields.values().map(|field| field.allowed_at(now)).sum())

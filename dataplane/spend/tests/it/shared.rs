@@ -35,6 +35,8 @@ struct Faults {
     ends: bool,
     /// Settlements exceed their reservations.
     excess: bool,
+    /// Gateways end as they should, and start again.
+    stops: bool,
 }
 
 struct Gateway {
@@ -203,6 +205,21 @@ impl World {
         }
     }
 
+    /// A gateway ends as it should, and its last call gives its claims back. Its successor begins with the same use.
+    fn stop(&mut self, which: usize) {
+        self.gateways[which].claimant.end();
+        self.turn(which);
+        let gateway = &self.gateways[which];
+        if gateway.session.is_some() {
+            let claimed = self.store.claimed_by(&gateway.name, &item(), self.now);
+            assert_eq!(claimed, gateway.used(), "{} has given its claim back", gateway.name);
+        }
+        let (budgets, now) = (self.budgets, self.now);
+        if !gateway.is_dead {
+            self.gateways[which].restart(&budgets, now);
+        }
+    }
+
     fn arrive_late(&mut self, index: usize, session: &str, requests: &[ClaimRequest]) {
         self.turn(index);
         let gateway = &self.gateways[index];
@@ -249,6 +266,10 @@ impl World {
                 self.gateways[which].restart(&budgets, now);
                 self.gateways[which].cut_until = now + self.rng.below(ms(GRACE) / 2);
             }
+        }
+        if self.faults.stops && self.chance(40) {
+            let which = self.rng.below(count) as usize;
+            self.stop(which);
         }
         if self.faults.losses && self.chance(60) {
             let which = self.rng.below(count) as usize;
@@ -384,6 +405,11 @@ fn a_store_that_loses_data_grants_nothing_twice() {
 #[test]
 fn gateways_that_are_gone_leave_their_claims_behind_and_no_more() {
     run(Faults { losses: true, excess: true, ends: true, ..Faults::default() });
+}
+
+#[test]
+fn gateways_that_end_give_their_claims_back() {
+    run(Faults { stops: true, losses: true, ..Faults::default() });
 }
 
 #[test]

@@ -178,21 +178,23 @@ impl Claims {
             let wanted = self.shared.wanted.load(Ordering::SeqCst);
             let (is_paused, is_ending) =
                 (self.shared.is_paused.load(Ordering::SeqCst), self.shared.is_ending.load(Ordering::SeqCst));
+            let mut is_heard = false;
             if is_paused {
                 self.connection = None;
             } else if is_ending || self.connection.is_some() || Time::now() >= self.next_attempt {
                 if is_ending {
-                    self.claimant.give_up();
+                    self.claimant.end();
                 }
                 if wanted > self.shared.done.load(Ordering::Relaxed) {
                     self.claimant.look_at_all();
                 }
-                self.round();
+                is_heard = self.round();
             }
-            if is_paused || self.claimant.is_settled() {
+            if is_paused || is_heard {
                 self.shared.done.store(wanted, Ordering::SeqCst);
             }
-            if is_ending {
+            // A connection that was closed meanwhile is made once more for the last call.
+            if is_ending && (is_paused || is_heard || self.attempts > 1) {
                 self.shared.done.store(wanted, Ordering::SeqCst);
                 return;
             }
@@ -209,8 +211,8 @@ impl Claims {
         }
     }
 
-    /// One look, and the calls that follow from it.
-    fn round(&mut self) {
+    /// One look, and the calls that follow from it. False: the store has not answered them all.
+    fn round(&mut self) -> bool {
         let requests = self.claimant.requests(Time::now(), unix_time().as_secs());
         // An empty call, too: it says what other gateways lack.
         let mut parts: Vec<&[ClaimRequest]> = requests.chunks(ITEMS_MAX).collect();
@@ -220,7 +222,7 @@ impl Claims {
         for part in parts {
             if let Err(error) = self.call(part) {
                 self.on_failure(&requests, &error);
-                return;
+                return false;
             }
         }
         let now = Time::now();
@@ -230,6 +232,7 @@ impl Claims {
         if std::mem::take(&mut self.is_reported) {
             tracing::info!("the store of budgets answers again");
         }
+        true
     }
 
     fn on_failure(&mut self, requests: &[ClaimRequest], error: &StoreError) {
