@@ -105,6 +105,8 @@ pub struct Claim {
     pub allowed: u64,
     /// The store has answered about this window.
     pub is_known: bool,
+    /// The store has not answered for so long that others may soon have the claim: nothing of it is spent before the next answer.
+    pub is_stopped: bool,
     /// Left elsewhere when the store last answered: unclaimed, and claimed by others who have not used it. `None`: not known.
     pub elsewhere: Option<u64>,
     /// Used by others at that moment.
@@ -151,11 +153,11 @@ impl Claim {
     /// Whether it has room for a request.
     pub(super) fn room(&self, Draw { supply, used, more }: Draw) -> Room {
         let left = self.allowed.saturating_sub(used);
-        if supply == Supply::Own || (left > 0 && left >= more) {
+        if supply == Supply::Own || (!self.is_stopped && left > 0 && left >= more) {
             return Room::Enough;
         }
         match (supply, self.elsewhere) {
-            (Supply::Claims, Some(elsewhere)) => {
+            (Supply::Claims, Some(elsewhere)) if !self.is_stopped => {
                 let all = left.saturating_add(elsewhere);
                 if all == 0 || all < more { Room::Never } else { Room::Later }
             }
@@ -203,6 +205,7 @@ mod tests {
         assert_eq!(room(claim, Supply::Claims, 60, 91), Room::Never);
         assert_eq!(room(claim, Supply::ClaimsOutOfContact, 60, 91), Room::Later, "it is not known");
         assert_eq!(room(claim, Supply::Own, 60, 91), Room::Enough);
+        assert_eq!(room(Claim { is_stopped: true, ..claim }, Supply::ClaimsOutOfContact, 60, 1), Room::Later);
         assert_eq!(room(Claim { elsewhere: None, ..claim }, Supply::Claims, 60, 91), Room::Later);
         assert_eq!(room(claim, Supply::Claims, 100, 0), Room::Later, "what costs nothing needs something left");
         assert_eq!(room(Claim { elsewhere: Some(0), ..claim }, Supply::Claims, 100, 0), Room::Never);

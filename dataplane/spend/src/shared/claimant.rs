@@ -1,11 +1,7 @@
 //! A gateway in front of the store: what it claims and gives back, and when. Pure: the accounts are in memory, time is an argument,
 //! and the caller carries requests to the store.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use weir_base::Time;
 
@@ -20,8 +16,10 @@ use crate::budget::{Account, Budgets, Day, Ledger, Measure, Position, Supply};
 struct Known {
     used: u64,
     allowed: u64,
-    /// When that was sent.
+    /// When that was sent: the store ends the claim `claim_ttl` later.
     at: Time,
+    /// It is said again with the next look: the store may know something else.
+    is_doubtful: bool,
 }
 
 /// Counts since the start of the process.
@@ -86,7 +84,7 @@ impl Claimant {
 
     /// The store has begun an epoch since the last call: it may know nothing of this gateway, which puts everything back.
     pub fn on_new_epoch(&mut self) {
-        self.known.clear();
+        self.known.values_mut().for_each(|known| known.is_doubtful = true);
         self.hungry.clear();
         (self.looked, self.is_settled) = (None, false);
     }
@@ -168,14 +166,16 @@ impl Claimant {
         let is_over = known.is_some() && age >= self.settings.claim_ttl / 4 * 3;
         if is_over || hunger.is_some() {
             let half = if hunger.is_some_and(|need| idle / 2 >= need) { idle / 2 } else { 0 };
-            let keep = if is_over { 0 } else { half };
+            let (keep, was_stopped) = (if is_over { 0 } else { half }, claim.is_stopped);
             let lowered = account.change_claim(measure, item.window, |claim, used| {
                 claim.allowed = claim.allowed.min(used.saturating_add(keep));
-                claim.low = keep / 2;
+                // More is wanted as soon as the store answers again.
+                claim.low = if is_over { 1 } else { keep / 2 };
+                claim.is_stopped |= is_over;
             });
             (claim, used) = lowered?;
             self.tally.given_back += u64::from(!is_over);
-            self.tally.expired += u64::from(is_over && idle > 0);
+            self.tally.expired += u64::from(is_over && !was_stopped);
         }
         if is_due {
             // Large requests of long ago are no reason for large claims.
@@ -183,10 +183,14 @@ impl Claimant {
         }
         let is_low = claim.allowed.saturating_sub(used) < claim.low && claim.elsewhere != Some(0);
         let is_wanting = !self.is_ending && (position.claim(measure).denied > 0 || is_low || !claim.is_known);
-        let is_news = self.is_ending || known.is_none_or(|known| {
-            let is_changed = known.used != used && age >= LOOK_INTERVAL;
-            is_changed || known.allowed != claim.allowed || age >= REFRESH_INTERVAL.min(self.settings.claim_ttl / 3)
-        });
+        let is_news = self.is_ending
+            || known.is_none_or(|known| {
+                let is_changed = known.used != used && age >= LOOK_INTERVAL;
+                known.is_doubtful
+                    || is_changed
+                    || known.allowed != claim.allowed
+                    || age >= REFRESH_INTERVAL.min(self.settings.claim_ttl / 3)
+            });
         // What an earlier process held is given back, too.
         let held = (claim.is_known || self.is_ending).then_some(claim.allowed.min(AMOUNT_MAX));
         let need = if self.is_ending { 0 } else { position.claim(measure).denied.min(AMOUNT_MAX) };
@@ -213,7 +217,7 @@ impl Claimant {
                 claim.allowed = answer.allowed;
                 claim.elsewhere = Some(answer.rest.saturating_add(answer.idle_elsewhere));
                 claim.used_elsewhere = answer.used_elsewhere;
-                claim.is_known = true;
+                (claim.is_known, claim.is_stopped) = (true, false);
                 if is_wanting {
                     claim.low = claim.allowed.saturating_sub(used) / 2;
                 }
@@ -224,7 +228,8 @@ impl Claimant {
             let is_granted = answer.allowed > held.unwrap_or(0);
             self.tally.granted += u64::from(is_wanting && is_granted);
             self.tally.refused += u64::from(is_wanting && !is_granted);
-            self.known.insert(item, Known { used: request.used, allowed: answer.allowed, at: sent });
+            self.known
+                .insert(item, Known { used: request.used, allowed: answer.allowed, at: sent, is_doubtful: false });
         }
     }
 
@@ -245,8 +250,12 @@ impl Claimant {
 
     /// The store has not answered these. It may have carried them out.
     pub fn on_failure(&mut self, requests: &[ClaimRequest], now: Time) {
-        let items: HashSet<Item> = requests.iter().map(|request| request.item).collect();
-        self.known.retain(|item, _| !items.contains(item));
+        // The time of the last answer stays: the claim ends by it.
+        for request in requests {
+            if let Some(known) = self.known.get_mut(&request.item) {
+                known.is_doubtful = true;
+            }
+        }
         // The next look is at all accounts: a round that is answered whole ends the failure.
         self.looked = None;
         if self.is_in_contact(now) {

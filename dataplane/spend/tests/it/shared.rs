@@ -51,6 +51,8 @@ struct Gateway {
     open: Vec<Grant>,
     /// No request reaches the store before that time.
     cut_until: u64,
+    /// The last call that was answered, or the start.
+    heard: u64,
     is_dead: bool,
 }
 
@@ -68,6 +70,8 @@ struct World {
     share: u64,
     /// The excess of settlements over their reservations, and the stated bound of gateways that were out of contact for too long.
     slack: u64,
+    /// How often a gateway without contact was found to have stopped.
+    stopped: u64,
 }
 
 fn account_id() -> AccountId {
@@ -99,6 +103,7 @@ impl Gateway {
             revision: 0,
             open: Vec::new(),
             cut_until: 0,
+            heard: now,
             is_dead: false,
         }
     }
@@ -141,7 +146,7 @@ impl World {
         let gateways = (0..count).map(start).collect();
         let (store, backup) = Default::default();
         let share = 10 + rng.below(1_000);
-        Self { share, rng, now: 1_000, store, backup, run: 0, gateways, budgets, faults, slack: 0 }
+        Self { share, rng, now: 1_000, store, backup, run: 0, gateways, budgets, faults, slack: 0, stopped: 0 }
     }
 
     fn chance(&mut self, one_in: u64) -> bool {
@@ -193,6 +198,7 @@ impl World {
                 gateway.claimant.on_answers(&requests, &answers, time(now));
                 gateway.claimant.on_hungers(&hungers);
                 gateway.claimant.on_round(time(now));
+                gateway.heard = now;
             }
             _ => {
                 gateway.session = None;
@@ -235,6 +241,17 @@ impl World {
             // Each gateway has its quiet times, longer than the grace: it has nothing to say then, and goes on with what it holds.
             if (self.now / QUIET_MS + index as u64).is_multiple_of(3) {
                 continue;
+            }
+            if self.gateways[index].is_dead {
+                continue;
+            }
+            // The stated stop, and a turn to notice it.
+            let is_over = self.now - self.gateways[index].heard > ms(TTL) / 4 * 3 + TURN_MS;
+            let is_claimed = self.gateways[index].claimant.tally().granted > 0;
+            if is_over && is_claimed {
+                let refused = self.gateways[index].reserve(1, &self.budgets);
+                assert!(refused.is_err(), "{} stops by itself", self.gateways[index].name);
+                self.stopped += 1;
             }
             for _ in 0..self.rng.below(4) {
                 let tokens = self.rng.below(self.budgets.day_tokens.unwrap_or(1) / self.share + 2);
@@ -372,14 +389,18 @@ fn seeds() -> u64 {
     std::env::var("WEIR_SHARED_SEEDS").map_or(150, |text| text.parse().expect("WEIR_SHARED_SEEDS is a number"))
 }
 
-fn run(faults: Faults) {
+/// Returns how often gateways without contact were found to have stopped.
+fn run(faults: Faults) -> u64 {
+    let mut stopped = 0;
     for seed in 0..seeds() {
         let mut world = World::new(seed, faults);
         for _ in 0..300 {
             world.step(seed);
         }
+        stopped += world.stopped;
         world.use_up(seed);
     }
+    stopped
 }
 
 #[test]
@@ -404,7 +425,39 @@ fn a_store_that_loses_data_grants_nothing_twice() {
 
 #[test]
 fn gateways_that_are_gone_leave_their_claims_behind_and_no_more() {
-    run(Faults { losses: true, excess: true, ends: true, ..Faults::default() });
+    let stopped = run(Faults { losses: true, excess: true, ends: true, ..Faults::default() });
+    assert!(stopped > 0, "gateways are cut off for long enough to stop");
+}
+
+#[test]
+fn a_gateway_without_contact_stops_at_three_quarters_of_the_time_of_its_claim() {
+    let budgets = Budgets { day_tokens: Some(8_000), ..Budgets::default() };
+    let mut world = World { budgets, ..World::new(1, Faults::default()) };
+    world.gateways = vec![Gateway::start("g".to_owned(), Totals::default(), &budgets, 0)];
+    world.turn(0);
+    world.gateways[0].reserve(300, &budgets).expect("it is claimed");
+    let cut = world.now;
+    world.gateways[0].cut_until = u64::MAX;
+    while world.now < cut + ms(TTL) {
+        world.now += TURN_MS;
+        world.turn(0);
+        let (is_over, gateway) = (world.now - cut >= ms(TTL) / 4 * 3, &mut world.gateways[0]);
+        assert_eq!(gateway.held() == gateway.used(), is_over, "at {} of {cut}", world.now);
+        // A settlement below its reservation makes no room again.
+        if is_over && let Some(grant) = gateway.open.pop() {
+            gateway.ledger.settle(grant, Amount { tokens: 200, money: 200 });
+        }
+        let refused = gateway.reserve(1, &budgets);
+        assert_eq!(refused.is_err(), is_over, "at {} of {cut}: {refused:?}", world.now);
+        if let Some(grant) = (!is_over).then(|| gateway.open.pop()).flatten() {
+            gateway.ledger.settle(grant, Amount::ZERO);
+        }
+    }
+    assert_eq!(world.gateways[0].claimant.tally().expired, 1);
+    world.gateways[0].cut_until = 0;
+    world.now += TURN_MS;
+    world.turn(0);
+    world.gateways[0].reserve(1, &budgets).expect("it goes on");
 }
 
 #[test]
