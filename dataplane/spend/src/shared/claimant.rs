@@ -31,7 +31,7 @@ pub struct Tally {
     pub refused: u64,
     /// Claims that were lowered for another gateway.
     pub given_back: u64,
-    /// Claims that were given up, since the store did not answer.
+    /// Claims that were stopped, since the store did not answer for three quarters of their time.
     pub expired: u64,
 }
 
@@ -245,7 +245,7 @@ impl Claimant {
     pub fn on_round(&mut self, now: Time) {
         self.contact = self.contact.max(now);
         self.is_settled = true;
-        self.ledger.set_supply(Supply::Claims);
+        self.ledger.set_supply(if self.is_ending { Supply::Refused } else { Supply::Claims });
     }
 
     /// The store has not answered these. It may have carried them out.
@@ -261,14 +261,12 @@ impl Claimant {
         if self.is_in_contact(now) {
             return;
         }
-        match self.settings.on_failure {
-            OnStoreFailure::Claimed => self.ledger.set_supply(Supply::ClaimsOutOfContact),
-            OnStoreFailure::Local => self.ledger.set_supply(Supply::Own),
-            OnStoreFailure::Refuse => {
-                self.ledger.set_supply(Supply::ClaimsOutOfContact);
-                self.give_up();
-            }
-        }
+        self.ledger.set_supply(match self.settings.on_failure {
+            _ if self.is_ending => Supply::Refused,
+            OnStoreFailure::Claimed => Supply::ClaimsOutOfContact,
+            OnStoreFailure::Local => Supply::Own,
+            OnStoreFailure::Refuse => Supply::Refused,
+        });
         self.is_settled = false;
     }
 
@@ -296,17 +294,13 @@ impl Claimant {
     pub fn end(&mut self) {
         self.is_ending = true;
         self.looked = None;
-        self.give_up();
-    }
-
-    /// Lowers all claims to what is used.
-    fn give_up(&mut self) {
+        // A settlement below its reservation makes no room for a request behind the last call.
+        self.ledger.set_supply(Supply::Refused);
         for account in self.ledger.accounts() {
             let position = account.position();
             for measure in Measure::ALL {
                 let window = position.window_of(measure);
                 let _ = account.change_claim(measure, window, |claim, used| {
-                    self.tally.expired += u64::from(claim.allowed > used && !self.is_ending);
                     claim.allowed = claim.allowed.min(used);
                     (claim.low, claim.denied, claim.next) = (0, 0, 0);
                 });

@@ -10,7 +10,7 @@ use weir_spend::{
     Amount, Exhausted,
     budget::{Account, AccountId, AccountKind, Budgets, Day, Grant, Ledger, Level, Measure, Totals},
     shared::{
-        ClaimRequest, ClaimSettings, Claimant, GRACE, Item, OnStoreFailure,
+        CONTACT_MAX, ClaimRequest, ClaimSettings, Claimant, GRACE, Item, OnStoreFailure,
         model::{Caller, Reply, Store},
     },
 };
@@ -44,6 +44,7 @@ struct Gateway {
     ledger: Ledger,
     account: Arc<Account>,
     claimant: Claimant,
+    on_failure: OnStoreFailure,
     session: Option<String>,
     sessions: u64,
     epoch: String,
@@ -82,21 +83,22 @@ fn item() -> Item {
     Item { account: account_id(), measure: Measure::DayTokens, window: DAY }
 }
 
-fn settings() -> ClaimSettings {
-    ClaimSettings { claim_ttl: TTL, on_failure: OnStoreFailure::Claimed }
-}
-
 impl Gateway {
     fn start(name: String, totals: Totals, budgets: &Budgets, now: u64) -> Self {
+        Self::start_with(name, totals, budgets, now, OnStoreFailure::Claimed)
+    }
+
+    fn start_with(name: String, totals: Totals, budgets: &Budgets, now: u64, on_failure: OnStoreFailure) -> Self {
         let ledger = Ledger::new([(account_id(), totals)], Day::new(DAY));
         ledger.share_with(std::thread::current());
         let account = ledger.budgeted_account(account_id(), budgets);
-        let claimant = Claimant::new(ledger.clone(), settings(), time(now));
+        let claimant = Claimant::new(ledger.clone(), ClaimSettings { claim_ttl: TTL, on_failure }, time(now));
         Self {
             name,
             ledger,
             account,
             claimant,
+            on_failure,
             session: None,
             sessions: 0,
             epoch: String::new(),
@@ -112,8 +114,9 @@ impl Gateway {
     fn restart(&mut self, budgets: &Budgets, now: u64) {
         let mut totals = self.account.position().settled;
         self.open.drain(..).for_each(|grant| totals.add(grant.day, grant.amount));
-        let (sessions, epoch) = (self.sessions, std::mem::take(&mut self.epoch));
-        *self = Self { sessions, epoch, ..Self::start(self.name.clone(), totals, budgets, now) };
+        let (sessions, epoch, on_failure) = (self.sessions, std::mem::take(&mut self.epoch), self.on_failure);
+        let fresh = Self::start_with(self.name.clone(), totals, budgets, now, on_failure);
+        *self = Self { sessions, epoch, ..fresh };
     }
 
     fn used(&self) -> u64 {
@@ -142,7 +145,11 @@ impl World {
         let limit = 100 + rng.below(200_000);
         let budgets = Budgets { day_tokens: Some(limit), month_money: Some(3 * limit), ..Budgets::default() };
         let count = 1 + rng.below(6);
-        let start = |number| Gateway::start(format!("g{number}"), Totals::default(), &budgets, 0);
+        let start = |number| {
+            // One in three refuses without contact.
+            let on_failure = if number % 3 == 2 { OnStoreFailure::Refuse } else { OnStoreFailure::Claimed };
+            Gateway::start_with(format!("g{number}"), Totals::default(), &budgets, 0, on_failure)
+        };
         let gateways = (0..count).map(start).collect();
         let (store, backup) = Default::default();
         let share = 10 + rng.below(1_000);
@@ -248,7 +255,9 @@ impl World {
             // The stated stop, and a turn to notice it.
             let is_over = self.now - self.gateways[index].heard > ms(TTL) / 4 * 3 + TURN_MS;
             let is_claimed = self.gateways[index].claimant.tally().granted > 0;
-            if is_over && is_claimed {
+            let refuses = self.gateways[index].on_failure == OnStoreFailure::Refuse;
+            let is_refusing = refuses && self.now - self.gateways[index].heard > ms(CONTACT_MAX) + TURN_MS;
+            if (is_over && is_claimed) || is_refusing {
                 let refused = self.gateways[index].reserve(1, &self.budgets);
                 assert!(refused.is_err(), "{} stops by itself", self.gateways[index].name);
                 self.stopped += 1;
@@ -458,6 +467,27 @@ fn a_gateway_without_contact_stops_at_three_quarters_of_the_time_of_its_claim() 
     world.now += TURN_MS;
     world.turn(0);
     world.gateways[0].reserve(1, &budgets).expect("it goes on");
+}
+
+#[test]
+fn a_gateway_that_refuses_without_contact_grants_nothing_that_a_settlement_frees() {
+    let budgets = Budgets { day_tokens: Some(8_000), ..Budgets::default() };
+    let mut world = World { budgets, ..World::new(1, Faults::default()) };
+    let gateway = Gateway::start_with("g".to_owned(), Totals::default(), &budgets, 0, OnStoreFailure::Refuse);
+    world.gateways = vec![gateway];
+    world.turn(0);
+    world.gateways[0].reserve(300, &budgets).expect("it is claimed");
+    world.gateways[0].cut_until = world.now + 2 * ms(CONTACT_MAX);
+    world.now += ms(CONTACT_MAX);
+    world.turn(0);
+    let gateway = &mut world.gateways[0];
+    assert_eq!(gateway.reserve(1, &budgets), Err(Exhausted::Store), "at once");
+    let grant = gateway.open.pop().expect("a request in flight");
+    gateway.ledger.settle(grant, Amount { tokens: 10, money: 10 });
+    assert_eq!(gateway.reserve(1, &budgets), Err(Exhausted::Store), "between two attempts, too");
+    world.now += 2 * ms(CONTACT_MAX);
+    world.turn(0);
+    world.gateways[0].reserve(300, &budgets).expect("its claim is there still");
 }
 
 #[test]
