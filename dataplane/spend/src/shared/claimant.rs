@@ -14,6 +14,7 @@ use crate::budget::{Account, Budgets, Day, Ledger, Measure, Position, Supply};
 /// The knowledge of the store about an item.
 #[derive(Clone, Copy, Debug)]
 struct Known {
+    limit: u64,
     used: u64,
     allowed: u64,
     /// When that was sent: the store ends the claim `claim_ttl` later.
@@ -186,10 +187,8 @@ impl Claimant {
         let is_news = self.is_ending
             || known.is_none_or(|known| {
                 let is_changed = known.used != used && age >= LOOK_INTERVAL;
-                known.is_doubtful
-                    || is_changed
-                    || known.allowed != claim.allowed
-                    || age >= REFRESH_INTERVAL.min(self.settings.claim_ttl / 3)
+                let is_other = known.limit != base.limit || known.allowed != claim.allowed;
+                known.is_doubtful || is_changed || is_other || age >= REFRESH_INTERVAL.min(self.settings.claim_ttl / 3)
             });
         // What an earlier process held is given back, too.
         let held = (claim.is_known || self.is_ending).then_some(claim.allowed.min(AMOUNT_MAX));
@@ -228,8 +227,10 @@ impl Claimant {
             let is_granted = answer.allowed > held.unwrap_or(0);
             self.tally.granted += u64::from(is_wanting && is_granted);
             self.tally.refused += u64::from(is_wanting && !is_granted);
-            self.known
-                .insert(item, Known { used: request.used, allowed: answer.allowed, at: sent, is_doubtful: false });
+            // A claim that the store has lowered is noted by the next call.
+            let is_doubtful = held.is_some_and(|held| answer.allowed < held);
+            let ClaimRequest { limit, used, .. } = *request;
+            self.known.insert(item, Known { limit, used, allowed: answer.allowed, at: sent, is_doubtful });
         }
     }
 

@@ -118,27 +118,32 @@ impl Store {
             idle_elsewhere += field.allowed_at(now) - field.used;
             used_elsewhere += field.used;
         }
+        let most = limit.saturating_sub(elsewhere);
         let held = match (held, fields.get(gateway)) {
-            (None, own) => own.map_or(0, |own| own.allowed_at(now)),
+            // It spends nothing of that yet.
+            (None, own) => own.map_or(0, |own| own.allowed_at(now)).min(most),
             // Others may have what it gave up by its silence.
-            (Some(held), Some(own)) if own.is_over(now) => held.min(limit.saturating_sub(elsewhere)),
+            (Some(held), Some(own)) if own.is_over(now) => held.min(most),
             (Some(held), _) => held,
         };
-        let mut allowed = held.max(used);
-        let mut rest = limit.saturating_sub(elsewhere + allowed);
+        let mut noted = held.max(used);
+        // All claims are above a budget that was lowered: the gateway lowers its own, and the next call notes that. Until it has the answer
+        // it may spend what is noted.
+        let mut allowed = noted.min(most).max(used);
+        let mut rest = limit.saturating_sub(elsewhere + noted);
         if is_wanting {
             let idle = allowed - used;
             let lack = need.saturating_sub(idle);
             if now >= self.grace_end && lack <= rest {
                 let grant = lack.max(rest / PARTS).max(comfort.saturating_sub(idle)).min(rest);
-                (allowed, rest) = (allowed + grant, rest - grant);
+                (noted, allowed, rest) = (noted + grant, allowed + grant, rest - grant);
                 self.hungers.remove(&(item, gateway.to_owned()));
             } else if lack > rest && lack <= rest + idle_elsewhere {
                 // Others can help. A request that is too large for all makes none of them give anything back.
                 self.hungers.insert((item, gateway.to_owned()), (need, now + HUNGER_MS));
             }
         }
-        fields.insert(gateway.to_owned(), Field { allowed, used, until: now + ttl_ms });
+        fields.insert(gateway.to_owned(), Field { allowed: noted, used, until: now + ttl_ms });
         ClaimAnswer { allowed, rest, idle_elsewhere, used_elsewhere }
     }
 

@@ -10,7 +10,7 @@ use weir_spend::{
     Amount, Exhausted,
     budget::{Account, AccountId, AccountKind, Budgets, Day, Grant, Ledger, Level, Measure, Totals},
     shared::{
-        CONTACT_MAX, ClaimRequest, ClaimSettings, Claimant, GRACE, Item, OnStoreFailure,
+        CONTACT_MAX, ClaimRequest, ClaimSettings, Claimant, GRACE, Item, LOOK_INTERVAL, OnStoreFailure,
         model::{Caller, Reply, Store},
     },
 };
@@ -37,6 +37,8 @@ struct Faults {
     excess: bool,
     /// Gateways end as they should, and start again.
     stops: bool,
+    /// The budget is lowered and raised.
+    limits: bool,
 }
 
 struct Gateway {
@@ -66,11 +68,15 @@ struct World {
     run: u64,
     gateways: Vec<Gateway>,
     budgets: Budgets,
+    /// The budget of the beginning.
+    full: u64,
     faults: Faults,
     /// A request is at most this part of the budget.
     share: u64,
     /// The excess of settlements over their reservations, and the stated bound of gateways that were out of contact for too long.
     slack: u64,
+    /// Used when the budget was last lowered, as soon as all gateways knew it.
+    floor: u64,
     /// How often a gateway without contact was found to have stopped.
     stopped: u64,
 }
@@ -153,7 +159,21 @@ impl World {
         let gateways = (0..count).map(start).collect();
         let (store, backup) = Default::default();
         let share = 10 + rng.below(1_000);
-        Self { share, rng, now: 1_000, store, backup, run: 0, gateways, budgets, faults, slack: 0, stopped: 0 }
+        Self {
+            share,
+            rng,
+            now: 1_000,
+            store,
+            backup,
+            run: 0,
+            gateways,
+            budgets,
+            full: limit,
+            faults,
+            slack: 0,
+            floor: 0,
+            stopped: 0,
+        }
     }
 
     fn chance(&mut self, one_in: u64) -> bool {
@@ -216,6 +236,25 @@ impl World {
                 }
             }
         }
+    }
+
+    /// The configuration of all gateways has another budget. As soon as they have told the store, their claims are within it.
+    fn change_limit(&mut self) {
+        let limit = self.full / 4 + self.rng.below(self.full);
+        self.budgets.day_tokens = Some(limit);
+        for gateway in &self.gateways {
+            let _ = gateway.ledger.budgeted_account(account_id(), &self.budgets);
+        }
+        // A first call lowers claims, and the next look says so.
+        for _ in 0..2 * ms(LOOK_INTERVAL) / TURN_MS {
+            self.now += TURN_MS;
+            (0..self.gateways.len()).for_each(|index| self.turn(index));
+        }
+        self.floor = self.used();
+        let held: u64 = self.gateways.iter().map(|gateway| gateway.held().max(gateway.used())).sum();
+        assert!(held <= limit.max(self.floor), "{held} is held of {limit}, and {} is used", self.floor);
+        let claimed = self.store.claimed(&item(), self.now);
+        assert!(claimed <= limit.max(self.floor), "{claimed} is claimed of {limit}, and {} is used", self.floor);
     }
 
     /// A gateway ends as it should, and its last call gives its claims back. Its successor begins with the same use.
@@ -297,6 +336,9 @@ impl World {
             let which = self.rng.below(count) as usize;
             self.stop(which);
         }
+        if self.faults.limits && self.chance(25) {
+            self.change_limit();
+        }
         if self.faults.losses && self.chance(60) {
             let which = self.rng.below(count) as usize;
             self.gateways[which].cut_until = self.now + self.rng.below(ms(TTL) / 2);
@@ -335,6 +377,7 @@ impl World {
 
     fn check(&self, seed: u64) {
         let (used, limit) = (self.used(), self.budgets.day_tokens.unwrap_or(0));
+        let limit = limit.max(self.floor);
         assert!(used <= limit + self.slack, "seed {seed} at {}: {used} of {limit} + {}", self.now, self.slack);
     }
 
@@ -488,6 +531,12 @@ fn a_gateway_that_refuses_without_contact_grants_nothing_that_a_settlement_frees
     world.now += 2 * ms(CONTACT_MAX);
     world.turn(0);
     world.gateways[0].reserve(300, &budgets).expect("its claim is there still");
+}
+
+#[test]
+fn a_budget_that_is_lowered_holds_for_all_gateways_together() {
+    run(Faults { limits: true, ..Faults::default() });
+    run(Faults { limits: true, excess: true, ..Faults::default() });
 }
 
 #[test]

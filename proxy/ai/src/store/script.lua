@@ -66,28 +66,33 @@ local function claim(key, at)
       used_elsewhere = used_elsewhere + spent
     end
   end
+  local most = math.max(limit - elsewhere, 0)
   if not held then
-    held = own or 0
+    -- It spends nothing of that yet.
+    held = math.min(own or 0, most)
   elseif own and is_own_over then
     -- Others may have what it gave up by its silence.
-    held = math.min(held, math.max(limit - elsewhere, 0))
+    held = math.min(held, most)
   end
-  local allowed = math.max(held, used)
-  local rest = math.max(limit - elsewhere - allowed, 0)
+  local noted = math.max(held, used)
+  -- All claims are above a budget that was lowered: the gateway lowers its own, and the next call notes that. Until it has the answer it may
+  -- spend what is noted.
+  local allowed = math.max(math.min(noted, most), used)
+  local rest = math.max(limit - elsewhere - noted, 0)
   if ARGV[at + 5] == '1' then
     local idle = allowed - used
     local lack = math.max(need - idle, 0)
     local hunger = gateway .. ' ' .. key
     if now >= grace_end and lack <= rest then
       local grant = math.min(math.max(lack, math.floor(rest / PARTS), comfort - idle, 0), rest)
-      allowed, rest = allowed + grant, rest - grant
+      noted, allowed, rest = noted + grant, allowed + grant, rest - grant
       redis.call('HDEL', KEYS[2], hunger)
     -- Others can help. A request that is too large for all makes none of them give anything back.
     elseif lack > rest and lack <= rest + idle_elsewhere and redis.call('HLEN', KEYS[2]) < 16 * HUNGERS_MAX then
       redis.call('HSET', KEYS[2], hunger, text(need) .. ' ' .. text(now + HUNGER_MS))
     end
   end
-  redis.call('HSET', key, gateway, text(allowed) .. ' ' .. text(used) .. ' ' .. text(now + ttl))
+  redis.call('HSET', key, gateway, text(noted) .. ' ' .. text(used) .. ' ' .. text(now + ttl))
   redis.call('EXPIRE', key, ARGV[at + 6])
   return text(allowed) .. ' ' .. text(rest) .. ' ' .. text(idle_elsewhere) .. ' ' .. text(used_elsewhere)
 end
