@@ -7,7 +7,7 @@ use weir_base::Time;
 
 use super::{
     AHEAD, AMOUNT_MAX, CONTACT_MAX, ClaimAnswer, ClaimRequest, ClaimSettings, Hunger, Item, LOOK_INTERVAL,
-    OnStoreFailure, REFRESH_INTERVAL,
+    OnStoreFailure,
 };
 use crate::budget::{Account, Budgets, Day, Ledger, Measure, Position, Supply};
 
@@ -139,14 +139,7 @@ impl Claimant {
                 seconds_left,
             };
             requests.extend(self.request(account, position, base, moment));
-            if self.is_ending {
-                requests.extend(self.last_of_next(base));
-                continue;
-            }
-            let next = Item { window: window.saturating_add(1), ..item };
-            if moment.is_due && seconds_left <= AHEAD.as_secs() && !self.known.contains_key(&next) {
-                requests.push(ClaimRequest { item: next, seconds_left: seconds_left + NEXT_SECONDS, ..base });
-            }
+            requests.extend(self.request_ahead(account, position, base, moment));
         }
     }
 
@@ -164,7 +157,7 @@ impl Claimant {
         let age = known.map_or(Duration::ZERO, |known| now.since(known.at));
         let idle = claim.allowed.saturating_sub(used);
         let hunger = self.hungry.get(&item).copied().filter(|_| idle > 0 && position.is_sole());
-        let is_over = known.is_some() && age >= self.settings.claim_ttl / 4 * 3;
+        let is_over = known.is_some() && age >= self.settings.stop_after();
         if is_over || hunger.is_some() {
             let half = if hunger.is_some_and(|need| idle / 2 >= need) { idle / 2 } else { 0 };
             let (keep, was_stopped) = (if is_over { 0 } else { half }, claim.is_stopped);
@@ -188,7 +181,7 @@ impl Claimant {
             || known.is_none_or(|known| {
                 let is_changed = known.used != used && age >= LOOK_INTERVAL;
                 let is_other = known.limit != base.limit || known.allowed != claim.allowed;
-                known.is_doubtful || is_changed || is_other || age >= REFRESH_INTERVAL.min(self.settings.claim_ttl / 3)
+                known.is_doubtful || is_changed || is_other || age >= self.settings.refresh_interval()
             });
         // What an earlier process held is given back, too.
         let held = (claim.is_known || self.is_ending).then_some(claim.allowed.min(AMOUNT_MAX));
@@ -198,12 +191,31 @@ impl Claimant {
         (is_wanting || is_news).then_some(request)
     }
 
-    /// The end of a process gives the whole claim of the next window back.
-    fn last_of_next(&self, base: ClaimRequest) -> Option<ClaimRequest> {
+    /// The request about the window that follows `base`: claimed shortly before it begins, kept until then, and given back whole
+    /// by the end of a process.
+    fn request_ahead(
+        &self,
+        account: &Account,
+        position: &Position,
+        base: ClaimRequest,
+        Moment { now, is_due, .. }: Moment,
+    ) -> Option<ClaimRequest> {
+        let is_near = base.seconds_left <= AHEAD.as_secs();
         let item = Item { window: base.item.window.saturating_add(1), ..base.item };
-        let seconds_left = base.seconds_left + NEXT_SECONDS;
-        let request = ClaimRequest { item, held: Some(0), is_wanting: false, seconds_left, ..base };
-        (self.known.contains_key(&item) || base.seconds_left <= AHEAD.as_secs()).then_some(request)
+        let base = ClaimRequest { item, seconds_left: base.seconds_left + NEXT_SECONDS, ..base };
+        let known = self.known.get(&item);
+        if self.is_ending {
+            let last = ClaimRequest { held: Some(0), is_wanting: false, ..base };
+            return (known.is_some() || is_near).then_some(last);
+        }
+        let Some(known) = known else { return (is_near && is_due).then_some(base) };
+        let (age, mut held) = (now.since(known.at), position.claim(item.measure).next);
+        if age >= self.settings.stop_after() {
+            held = 0;
+            account.set_next_claim(item.measure, item.window, held);
+        }
+        let is_news = known.is_doubtful || known.limit != base.limit || age >= self.settings.refresh_interval();
+        (is_due && is_news).then_some(ClaimRequest { held: Some(held), is_wanting: held == 0, ..base })
     }
 
     /// The store has answered requests that were sent at `sent`.

@@ -187,6 +187,18 @@ pub struct ClaimSettings {
     pub on_failure: OnStoreFailure,
 }
 
+impl ClaimSettings {
+    /// Without an answer for so long, a gateway spends nothing of a claim any more: three quarters of its time.
+    pub fn stop_after(&self) -> Duration {
+        self.claim_ttl / 4 * 3
+    }
+
+    /// Between two calls about an item that has no news: [`REFRESH_INTERVAL`], or less, so that no claim ends meanwhile.
+    pub fn refresh_interval(&self) -> Duration {
+        REFRESH_INTERVAL.min(self.claim_ttl / 3)
+    }
+}
+
 impl Default for ClaimSettings {
     fn default() -> Self {
         Self { claim_ttl: CLAIM_TTL, on_failure: OnStoreFailure::Claimed }

@@ -572,3 +572,35 @@ fn the_next_day_is_claimed_before_it_begins() {
     let third = today(&mut gateway, DAY + 3).expect("it is claimed");
     [first, second, third].into_iter().for_each(|grant| gateway.ledger.settle(grant, Amount::ZERO));
 }
+
+#[test]
+fn the_next_day_is_kept_until_it_begins_with_the_shortest_time_of_claims() {
+    let claims = ClaimSettings { claim_ttl: Duration::from_secs(30), ..ClaimSettings::default() };
+    let budgets = Budgets { day_tokens: Some(8_000), ..Budgets::default() };
+    let (mut store, mut gateway) = (Store::default(), Gateway::start("g".to_owned(), Totals::default(), &budgets, 0));
+    gateway.claimant = Claimant::new(gateway.ledger.clone(), claims, time(0));
+    let (next, end) = (Item { window: DAY + 1, ..item() }, u64::from(DAY + 1) * 86_400);
+    let caller = |epoch| Caller { gateway: "g", session: "s", epoch, revision: 0 };
+    let epoch = store.open(&caller(""), false, "", 0, 0).epoch;
+    let mut ahead = |gateway: &mut Gateway, second: u64, is_cut: bool| {
+        let requests = gateway.claimant.requests(time(second * 1_000), end - 61 + second);
+        if is_cut {
+            gateway.claimant.on_failure(&requests, time(second * 1_000));
+        } else {
+            let Reply::Answers { answers, .. } = store.claim(&caller(&epoch), 30_000, &requests, second * 1_000) else {
+                panic!()
+            };
+            gateway.claimant.on_answers(&requests, &answers, time(second * 1_000));
+            gateway.claimant.on_round(time(second * 1_000));
+        }
+        (gateway.account.position().claim(Measure::DayTokens).next, store.claimed(&next, second * 1_000))
+    };
+    assert_eq!(ahead(&mut gateway, 0, false), (0, 0));
+    for second in 1..40 {
+        assert_eq!(ahead(&mut gateway, second, false), (1_000, 1_000), "{second} s");
+    }
+    // Without contact it is given up before the store ends it.
+    let ends: Vec<_> = (40..61).map(|second| ahead(&mut gateway, second, true)).collect();
+    assert!(ends.iter().all(|(next, claimed)| next <= claimed), "{ends:?}");
+    assert_eq!(ahead(&mut gateway, 62, true).0, 0);
+}
