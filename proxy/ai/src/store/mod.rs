@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use connection::{StoreConnection, StoreError};
+pub use connection::{LIMIT, StoreConnection, StoreError};
 pub use status::StoreStatus;
 use weir_base::{Rng, Time};
 use weir_resp::Value;

@@ -86,7 +86,8 @@ section! {
         /// From the last call of a gateway to the end of its claims: then others may use what it had not used. The gateway stops
         /// at three quarters of it. The same in all gateways.
         default claim_ttl: Period = Period(CLAIM_TTL) => Period::secs(30)..=Period::secs(31 * 86_400);
-        /// TLS towards the store. Absent: clear text.
+        /// TLS towards the store. Absent: clear text. A connection with its handshake and login has 1 s, so `handshake_timeout` is at most
+        /// that.
         optional_table tls: UpstreamTlsSection;
     }
 }
