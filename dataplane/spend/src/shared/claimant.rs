@@ -47,6 +47,8 @@ pub struct Claimant {
     /// The last answer; before the first one, the start.
     contact: Time,
     looked: Option<Time>,
+    /// The last look was at all accounts.
+    is_looking: bool,
     /// All accounts are claimed for since the store has answered.
     is_settled: bool,
     /// The process ends: nothing is wanted any more.
@@ -64,6 +66,7 @@ impl Claimant {
             hungry: HashMap::new(),
             contact: now,
             looked: None,
+            is_looking: false,
             is_settled: false,
             is_ending: false,
             tally: Tally::default(),
@@ -90,6 +93,11 @@ impl Claimant {
         (self.looked, self.is_settled) = (None, false);
     }
 
+    /// The last requests were those of a look at all accounts: their first call looks for the needs of other gateways, too.
+    pub fn is_looking(&self) -> bool {
+        self.is_looking
+    }
+
     /// The next requests, for the store as a whole or in parts. It looks at all accounts every [`LOOK_INTERVAL`], and before at those that
     /// have called.
     pub fn requests(&mut self, now: Time, unix_seconds: u64) -> Vec<ClaimRequest> {
@@ -101,6 +109,7 @@ impl Claimant {
             // Others see their hunger with the next look at all.
             false => called,
         };
+        self.is_looking = is_due;
         let mut requests = Vec::new();
         for account in accounts {
             let (position, budgets) = account.look(today);

@@ -52,7 +52,7 @@ pub enum Reply {
     Answers {
         /// The answers.
         answers: Vec<ClaimAnswer>,
-        /// Needs of other gateways.
+        /// Needs of other gateways, if the call looks for them.
         hungers: Vec<Hunger>,
         /// The revision.
         revision: u64,
@@ -92,8 +92,14 @@ impl Store {
         Opened { epoch: self.epoch.clone(), revision: self.revision }
     }
 
-    /// One call, at `now` in milliseconds.
-    pub fn claim(&mut self, caller: &Caller<'_>, ttl_ms: u64, requests: &[ClaimRequest], now: u64) -> Reply {
+    /// One call, at `now` in milliseconds. `looks`: it asks for the needs of other gateways, and removes those that are over.
+    pub fn claim(
+        &mut self,
+        caller: &Caller<'_>,
+        (ttl_ms, looks): (u64, bool),
+        requests: &[ClaimRequest],
+        now: u64,
+    ) -> Reply {
         if self.epoch != caller.epoch || self.revision < caller.revision {
             return Reply::Stale;
         }
@@ -102,10 +108,13 @@ impl Store {
         }
         self.revision += 1;
         let answers = requests.iter().map(|request| self.answer(caller.gateway, ttl_ms, request, now)).collect();
-        self.hungers.retain(|_, (_, until)| *until >= now);
-        let others = self.hungers.iter().filter(|((_, gateway), _)| gateway != caller.gateway);
-        let hungers = others.take(HUNGERS_MAX).map(|((item, _), (need, _))| Hunger { item: *item, need: *need });
-        Reply::Answers { answers, hungers: hungers.collect(), revision: self.revision }
+        let mut hungers = Vec::new();
+        if looks {
+            self.hungers.retain(|_, (_, until)| *until >= now);
+            let others = self.hungers.iter().filter(|((_, gateway), _)| gateway != caller.gateway);
+            hungers.extend(others.map(|((item, _), (need, _))| Hunger { item: *item, need: *need }));
+        }
+        Reply::Answers { answers, hungers, revision: self.revision }
     }
 
     fn answer(&mut self, gateway: &str, ttl_ms: u64, request: &ClaimRequest, now: u64) -> ClaimAnswer {
@@ -138,7 +147,7 @@ impl Store {
                 let grant = lack.max(rest / PARTS).max(comfort.saturating_sub(idle)).min(rest);
                 (noted, allowed, rest) = (noted + grant, allowed + grant, rest - grant);
                 self.hungers.remove(&(item, gateway.to_owned()));
-            } else if lack > rest && lack <= rest + idle_elsewhere {
+            } else if lack > rest && lack <= rest + idle_elsewhere && self.hungers.len() < HUNGERS_MAX {
                 // Others can help. A request that is too large for all makes none of them give anything back.
                 self.hungers.insert((item, gateway.to_owned()), (need, now + HUNGER_MS));
             }

@@ -191,6 +191,7 @@ impl World {
             return;
         }
         let requests = gateway.claimant.requests(time(now), NOON);
+        let looks = gateway.claimant.is_looking();
         if now < gateway.cut_until {
             gateway.session = None;
             return gateway.claimant.on_failure(&requests, time(now));
@@ -220,7 +221,7 @@ impl World {
         let gateway = &mut self.gateways[index];
         let caller =
             Caller { gateway: &gateway.name, session: &session, epoch: &gateway.epoch, revision: gateway.revision };
-        let reply = if loss == 0 { None } else { Some(self.store.claim(&caller, ms(TTL), &requests, now)) };
+        let reply = if loss == 0 { None } else { Some(self.store.claim(&caller, (ms(TTL), looks), &requests, now)) };
         match reply.filter(|_| loss != 1) {
             Some(Reply::Answers { answers, hungers, revision }) => {
                 gateway.revision = revision;
@@ -279,7 +280,7 @@ impl World {
         let gateway = &self.gateways[index];
         let caller = Caller { gateway: &gateway.name, session, epoch: &gateway.epoch, revision: 0 };
         if gateway.session.is_some() && gateway.session.as_deref() != Some(session) {
-            let late = self.store.claim(&caller, ms(TTL), requests, self.now);
+            let late = self.store.claim(&caller, (ms(TTL), true), requests, self.now);
             assert!(matches!(late, Reply::Superseded | Reply::Stale), "{late:?}");
         }
     }

@@ -214,13 +214,14 @@ impl Claims {
     /// One look, and the calls that follow from it. False: the store has not answered them all.
     fn round(&mut self) -> bool {
         let requests = self.claimant.requests(Time::now(), unix_time().as_secs());
-        // An empty call, too: it says what other gateways lack.
+        // An empty call, too: it keeps the session, and a look says what other gateways lack.
         let mut parts: Vec<&[ClaimRequest]> = requests.chunks(ITEMS_MAX).collect();
         if parts.is_empty() {
             parts.push(&[]);
         }
-        for part in parts {
-            if let Err(error) = self.call(part) {
+        let is_looking = self.claimant.is_looking();
+        for (index, part) in parts.into_iter().enumerate() {
+            if let Err(error) = self.call(part, is_looking && index == 0) {
                 self.on_failure(&requests, &error);
                 return false;
             }
@@ -258,8 +259,8 @@ impl Claims {
         }
     }
 
-    /// Carries requests to the store, and its answers back.
-    fn call(&mut self, requests: &[ClaimRequest]) -> Result<(), StoreError> {
+    /// Carries requests to the store, and its answers back. `looks`: with what other gateways lack.
+    fn call(&mut self, requests: &[ClaimRequest], looks: bool) -> Result<(), StoreError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.open().inspect_err(|_| self.endpoint = (self.endpoint + 1) % self.settings.endpoints.len())?,
@@ -267,7 +268,7 @@ impl Claims {
         let (sent, prefix) = (Time::now(), &self.settings.prefix);
         let mut command = Vec::new();
         let ttl_ms = self.settings.claims.claim_ttl.as_millis() as u64;
-        script::claim(&mut command, &connection.hash, prefix, &self.caller, ttl_ms, requests);
+        script::claim(&mut command, &connection.hash, prefix, &self.caller, (ttl_ms, looks), requests);
         let value = connection.call(&command)?;
         match read(&value, prefix, requests.len())? {
             Reply::Claim { revision, answers, hungers } => {

@@ -2,7 +2,7 @@
 -- KEYS: the head, the hungers, the session of the gateway, and a hash for each item.
 -- ARGV: operation, gateway, session, epoch, revision; then
 --   open:  whether something was used (1), run of the server, grace in ms
---   claim: ttl in ms, and for each item: limit, used, held ("?": not known), need, comfort, whether more is wanted (1), seconds to keep
+--   claim: ttl in ms, whether needs of other gateways are looked for (1), and for each item: limit, used, held ("?": not known), need, comfort, whether more is wanted (1), seconds to keep
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local gateway, session, seen = ARGV[2], ARGV[3], tonumber(ARGV[5])
@@ -88,7 +88,7 @@ local function claim(key, at)
       noted, allowed, rest = noted + grant, allowed + grant, rest - grant
       redis.call('HDEL', KEYS[2], hunger)
     -- Others can help. A request that is too large for all makes none of them give anything back.
-    elseif lack > rest and lack <= rest + idle_elsewhere and redis.call('HLEN', KEYS[2]) < 16 * HUNGERS_MAX then
+    elseif lack > rest and lack <= rest + idle_elsewhere and redis.call('HLEN', KEYS[2]) < HUNGERS_MAX then
       redis.call('HSET', KEYS[2], hunger, text(need) .. ' ' .. text(now + HUNGER_MS))
     end
   end
@@ -99,15 +99,16 @@ end
 
 local answers, hungers = {}, {}
 for index = 4, #KEYS do
-  answers[#answers + 1] = claim(KEYS[index], 7 + (index - 4) * 7)
+  answers[#answers + 1] = claim(KEYS[index], 8 + (index - 4) * 7)
 end
-local all = redis.call('HGETALL', KEYS[2])
+-- Once in a look of each gateway: the server reads no more than HUNGERS_MAX entries, and not for each call.
+local all = ARGV[7] == '1' and redis.call('HGETALL', KEYS[2]) or {}
 for index = 1, #all, 2 do
   local need, ending = string.match(all[index + 1], '^(%d+) (%d+)$')
   local name, key = string.match(all[index], '^(%S+) (.*)$')
   if not need or not name or tonumber(ending) < now then
     redis.call('HDEL', KEYS[2], all[index])
-  elseif name ~= gateway and #hungers < HUNGERS_MAX then
+  elseif name ~= gateway then
     hungers[#hungers + 1] = need .. ' ' .. key
   end
 end

@@ -43,7 +43,7 @@ pub enum Reply {
         revision: u64,
         /// One for each request, in their order.
         answers: Vec<ClaimAnswer>,
-        /// Needs of other gateways.
+        /// Needs of other gateways, if the call looks for them.
         hungers: Vec<Hunger>,
     },
     /// The data are others than the gateway has seen.
@@ -59,11 +59,18 @@ pub fn open(out: &mut Vec<u8>, hash: &str, prefix: &str, caller: &Caller, run: &
     encode::command(out, words.iter().map(String::as_bytes));
 }
 
-/// The command with these requests, at most [`ITEMS_MAX`], appended to `out`.
-pub fn claim(out: &mut Vec<u8>, hash: &str, prefix: &str, caller: &Caller, ttl_ms: u64, requests: &[ClaimRequest]) {
+/// The command with these requests, at most [`ITEMS_MAX`], appended to `out`. `looks`: it asks for the needs of other gateways, too.
+pub fn claim(
+    out: &mut Vec<u8>,
+    hash: &str,
+    prefix: &str,
+    caller: &Caller,
+    (ttl_ms, looks): (u64, bool),
+    requests: &[ClaimRequest],
+) {
     debug_assert!(requests.len() <= ITEMS_MAX);
     let mut words = head("claim", hash, prefix, caller, requests);
-    words.push(ttl_ms.to_string());
+    words.extend([ttl_ms.to_string(), u8::from(looks).to_string()]);
     for request in requests {
         let held = request.held.map_or_else(|| "?".to_owned(), |held| held.to_string());
         let numbers = [request.need, request.comfort, request.is_wanting.into(), request.seconds_left + KEPT];
@@ -160,7 +167,7 @@ mod tests {
             seconds_left: 5,
         };
         let mut out = Vec::new();
-        claim(&mut out, "hash", "p:", &caller, 600, &[request]);
+        claim(&mut out, "hash", "p:", &caller, (600, true), &[request]);
         let words: Vec<&str> = std::str::from_utf8(&out).expect("text").split("\r\n").skip(2).step_by(2).collect();
         let key = format!("p:{}", item().name());
         let expected = [
@@ -177,6 +184,7 @@ mod tests {
             "",
             "0",
             "600",
+            "1",
             "9",
             "1",
             "?",

@@ -68,7 +68,9 @@ fn the_next_day_is_kept_until_it_begins_with_the_shortest_time_of_claims() {
         if is_cut {
             gateway.claimant.on_failure(&requests, time(second * 1_000));
         } else {
-            let Reply::Answers { answers, .. } = store.claim(&caller(&epoch), 30_000, &requests, second * 1_000) else {
+            let Reply::Answers { answers, .. } =
+                store.claim(&caller(&epoch), (30_000, true), &requests, second * 1_000)
+            else {
                 panic!()
             };
             gateway.claimant.on_answers(&requests, &answers, time(second * 1_000));
@@ -96,7 +98,9 @@ fn the_next_day_is_claimed_before_it_begins() {
         let requests = gateway.claimant.requests(time(now), unix);
         let caller = |epoch| Caller { gateway: "g", session: "s", epoch, revision: 0 };
         let epoch = store.open(&caller(""), false, "", 0, now).epoch;
-        let Reply::Answers { answers, .. } = store.claim(&caller(&epoch), ms(TTL), &requests, now) else { panic!() };
+        let Reply::Answers { answers, .. } = store.claim(&caller(&epoch), (ms(TTL), true), &requests, now) else {
+            panic!()
+        };
         gateway.claimant.on_answers(&requests, &answers, time(now));
         gateway.claimant.on_round(time(now));
         requests.len()
