@@ -51,6 +51,8 @@ pub struct Claimant {
     is_looking: bool,
     /// All accounts are claimed for since the store has answered.
     is_settled: bool,
+    /// Keys with a budget are refused, although the store answers.
+    is_refusing: bool,
     /// The process ends: nothing is wanted any more.
     is_ending: bool,
     tally: Tally,
@@ -68,6 +70,7 @@ impl Claimant {
             looked: None,
             is_looking: false,
             is_settled: false,
+            is_refusing: false,
             is_ending: false,
             tally: Tally::default(),
         }
@@ -267,7 +270,7 @@ impl Claimant {
     pub fn on_round(&mut self, now: Time) {
         self.contact = self.contact.max(now);
         self.is_settled = true;
-        self.ledger.set_supply(if self.is_ending { Supply::Refused } else { Supply::Claims });
+        self.ledger.set_supply(if self.is_refusing { Supply::Refused } else { Supply::Claims });
     }
 
     /// The store has not answered these. It may have carried them out.
@@ -284,7 +287,7 @@ impl Claimant {
             return;
         }
         self.ledger.set_supply(match self.settings.on_failure {
-            _ if self.is_ending => Supply::Refused,
+            _ if self.is_refusing => Supply::Refused,
             OnStoreFailure::Claimed => Supply::ClaimsOutOfContact,
             OnStoreFailure::Local => Supply::Own,
             OnStoreFailure::Refuse => Supply::Refused,
@@ -312,11 +315,23 @@ impl Claimant {
         self.looked = None;
     }
 
-    /// The process ends: lowers all claims to what is used. The next requests give them back, and none wants anything any more.
+    /// The process ends: nothing is spent any more. The next requests give the claims back, and none wants anything.
     pub fn end(&mut self) {
         self.is_ending = true;
         self.looked = None;
-        // A settlement below its reservation makes no room for a request behind the last call.
+        self.refuse();
+    }
+
+    /// Spends again behind [`Self::refuse`]. The store is told everything.
+    pub fn resume(&mut self) {
+        self.is_refusing = false;
+        self.on_new_epoch();
+    }
+
+    /// Lowers all claims to what is used, and refuses keys with a budget: at the end, or since another process has the identity of this one.
+    pub fn refuse(&mut self) {
+        self.is_refusing = true;
+        // A settlement below its reservation makes no room for a request.
         self.ledger.set_supply(Supply::Refused);
         for account in self.ledger.accounts() {
             let position = account.position();

@@ -60,7 +60,10 @@ pub enum Reply {
     /// The data are of another epoch, or older than the gateway has seen them: it opens again.
     Stale,
     /// Another connection has opened in the name of this gateway.
-    Superseded,
+    Superseded {
+        /// Its session; empty: it is not known any more.
+        by: String,
+    },
 }
 
 /// A store.
@@ -103,8 +106,9 @@ impl Store {
         if self.epoch != caller.epoch || self.revision < caller.revision {
             return Reply::Stale;
         }
-        if self.sessions.get(caller.gateway).is_none_or(|session| session != caller.session) {
-            return Reply::Superseded;
+        let session = self.sessions.get(caller.gateway);
+        if session.is_none_or(|session| session != caller.session) {
+            return Reply::Superseded { by: session.cloned().unwrap_or_default() };
         }
         self.revision += 1;
         let answers = requests.iter().map(|request| self.answer(caller.gateway, ttl_ms, request, now)).collect();

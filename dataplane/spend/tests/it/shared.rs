@@ -281,7 +281,7 @@ impl World {
         let caller = Caller { gateway: &gateway.name, session, epoch: &gateway.epoch, revision: 0 };
         if gateway.session.is_some() && gateway.session.as_deref() != Some(session) {
             let late = self.store.claim(&caller, (ms(TTL), true), requests, self.now);
-            assert!(matches!(late, Reply::Superseded | Reply::Stale), "{late:?}");
+            assert!(matches!(late, Reply::Superseded { .. } | Reply::Stale), "{late:?}");
         }
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `connection` | a connection of the thread that claims |
 //! | `identity` | the name of the gateway, which survives its process |
+//! | `rivalry` | another process with that name |
 //! | `script` | the calls of the script, which is `script.lua` |
 //! | `status` | the state for metrics and operators |
 //!
@@ -12,6 +13,7 @@
 
 mod connection;
 mod identity;
+mod rivalry;
 pub mod script;
 mod status;
 
@@ -37,6 +39,7 @@ use weir_spend::{
 
 use self::{
     identity::{Identity, token},
+    rivalry::{GIVE_WAY, Rivalry},
     script::{Caller, ITEMS_MAX, Reply},
 };
 use crate::{settings::StoreSettings, spend::unix_time};
@@ -93,7 +96,7 @@ impl SharedStore {
             next_attempt: Time::ZERO,
             rng: Rng::new(unix_time().as_nanos() as u64),
             is_reported: false,
-            is_rival_reported: false,
+            rivalry: Rivalry::default(),
         };
         let ledger = ledger.clone();
         let body = move || {
@@ -168,8 +171,8 @@ struct Claims {
     rng: Rng,
     /// The log says that the store does not answer.
     is_reported: bool,
-    /// It says that another process has the identity of this gateway.
-    is_rival_reported: bool,
+    /// Another process with the identity of this gateway.
+    rivalry: Rivalry,
 }
 
 impl Claims {
@@ -179,6 +182,8 @@ impl Claims {
             let (is_paused, is_ending) =
                 (self.shared.is_paused.load(Ordering::SeqCst), self.shared.is_ending.load(Ordering::SeqCst));
             let mut is_heard = false;
+            // One that has given way has nothing to give back.
+            let is_paused = is_paused || (is_ending && self.rivalry.is_proved());
             if is_paused {
                 self.connection = None;
             } else if is_ending || self.connection.is_some() || Time::now() >= self.next_attempt {
@@ -213,7 +218,11 @@ impl Claims {
 
     /// One look, and the calls that follow from it. False: the store has not answered them all.
     fn round(&mut self) -> bool {
-        let requests = self.claimant.requests(Time::now(), unix_time().as_secs());
+        // What this process says would replace the word of the one that it gives way to: its calls only see whether that one is there still.
+        let requests = match self.rivalry.is_proved() {
+            true => Vec::new(),
+            false => self.claimant.requests(Time::now(), unix_time().as_secs()),
+        };
         // An empty call, too: it keeps the session, and a look says what other gateways lack.
         let mut parts: Vec<&[ClaimRequest]> = requests.chunks(ITEMS_MAX).collect();
         if parts.is_empty() {
@@ -227,9 +236,14 @@ impl Claims {
             }
         }
         let now = Time::now();
-        self.claimant.on_round(now);
+        if self.rivalry.on_answer(now) {
+            tracing::info!("no other process has the identity of this gateway any more");
+            self.claimant.resume();
+        } else {
+            self.claimant.on_round(now);
+        }
         self.attempts = 0;
-        self.shared.status.set(self.claimant.tally(), now, true);
+        self.shared.status.set(self.claimant.tally(), now, !self.rivalry.is_proved());
         if std::mem::take(&mut self.is_reported) {
             tracing::info!("the store of budgets answers again");
         }
@@ -243,15 +257,14 @@ impl Claims {
             0 => Duration::ZERO,
             attempts => self.rng.backoff(attempts - 1, RETRY.0, RETRY.1),
         };
+        let is_rival = self.rivalry.is_proved() && error.reason == SUPERSEDED;
+        let pause = if is_rival { GIVE_WAY + self.rng.backoff(0, GIVE_WAY / 2, GIVE_WAY / 2) } else { pause };
         (self.attempts, self.next_attempt) = (self.attempts.saturating_add(1), now.saturating_add(pause));
         self.claimant.on_failure(requests, now);
         let is_in_contact = self.claimant.is_in_contact(now);
-        self.shared.status.set(self.claimant.tally(), self.claimant.contact(), is_in_contact);
+        let is_served = is_in_contact && !self.rivalry.is_proved();
+        self.shared.status.set(self.claimant.tally(), self.claimant.contact(), is_served);
         self.shared.status.count(error.reason);
-        let is_rival = error.reason == SUPERSEDED;
-        if is_rival && !std::mem::replace(&mut self.is_rival_reported, true) {
-            tracing::error!(%error, "the store of budgets");
-        }
         if !is_in_contact && !std::mem::replace(&mut self.is_reported, true) {
             let endpoint = &self.settings.endpoints[self.endpoint];
             let treatment = self.settings.claims.on_failure.name();
@@ -279,18 +292,31 @@ impl Claims {
                 Ok(())
             }
             Reply::Stale => Err(StoreError::new("stale", "its data are not those of the last call")),
-            Reply::Superseded => {
-                let what = "another process has the identity of this gateway, from a copy of ai.state: give each gateway its own";
-                Err(StoreError::new(SUPERSEDED, what))
-            }
+            Reply::Superseded { by } => Err(self.superseded(&by)),
             Reply::Open { .. } => Err(malformed()),
         }
+    }
+
+    /// Another session has the place of this one.
+    fn superseded(&mut self, by: &str) -> StoreError {
+        if self.rivalry.is_own(by) {
+            return StoreError::new("stale", "a connection that was given up has begun a session behind this one");
+        }
+        if self.rivalry.on_superseded(Time::now()) {
+            self.claimant.refuse();
+            tracing::error!(
+                "another process has the identity of this gateway in the store of budgets, from a copy of ai.state: keys with a budget are \
+                 refused here until it has ended; give each gateway a state of its own"
+            );
+        }
+        StoreError::new(SUPERSEDED, "another process has the identity of this gateway")
     }
 
     /// Connects, and begins a session.
     fn open(&mut self) -> Result<StoreConnection, StoreError> {
         let mut connection = StoreConnection::open(&self.settings, &self.settings.endpoints[self.endpoint])?;
         self.caller.session = token().map_err(|error| StoreError::new("randomness", error.to_string()))?;
+        self.rivalry.on_open(&self.caller.session, Time::now());
         let (mut command, has_used) = (Vec::new(), self.claimant.has_used());
         let (hash, prefix) = (&connection.hash, &self.settings.prefix);
         script::open(&mut command, hash, prefix, &self.caller, &connection.run, has_used, GRACE.as_millis() as u64);

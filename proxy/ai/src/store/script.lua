@@ -31,8 +31,9 @@ end
 if epoch ~= ARGV[4] or revision < seen then
   return {'stale'}
 end
-if redis.call('GET', KEYS[3]) ~= session then
-  return {'superseded'}
+local latest = redis.call('GET', KEYS[3])
+if latest ~= session then
+  return {'superseded', latest or ''}
 end
 local ttl, grace_end = tonumber(ARGV[6]), tonumber(head[4] or '0')
 redis.call('PEXPIRE', KEYS[3], SESSION_MS + ttl)

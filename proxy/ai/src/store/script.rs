@@ -49,7 +49,10 @@ pub enum Reply {
     /// The data are others than the gateway has seen.
     Stale,
     /// Another connection has begun in the name of the gateway.
-    Superseded,
+    Superseded {
+        /// Its session; empty: the server does not know it any more.
+        by: String,
+    },
 }
 
 /// The command that begins a connection, appended to `out`.
@@ -118,7 +121,7 @@ pub fn read(value: &Value, prefix: &str, requests: usize) -> Result<Reply, Malfo
             Ok(Reply::Claim { revision: number(text(revision)?)?, answers, hungers })
         }
         ("stale", []) => Ok(Reply::Stale),
-        ("superseded", []) => Ok(Reply::Superseded),
+        ("superseded", [by]) => Ok(Reply::Superseded { by: text(by)?.to_owned() }),
         _ => Err(Malformed),
     }
 }
@@ -201,6 +204,8 @@ mod tests {
         let bulk = |text: &str| Value::Bulk(text.into());
         let array = |texts: &[&str]| Value::Array(texts.iter().map(|text| bulk(text)).collect());
         assert_eq!(read(&array(&["stale"]), "p:", 0), Ok(Reply::Stale));
+        let superseded = Reply::Superseded { by: "s".to_owned() };
+        assert_eq!(read(&array(&["superseded", "s"]), "p:", 0), Ok(superseded));
         assert_eq!(read(&array(&["open", "e", "3"]), "p:", 0), Ok(Reply::Open { epoch: "e".to_owned(), revision: 3 }));
         let hungers = [format!("5 p:{}", item().name()), "5 q:other".to_owned()];
         let hungers: Vec<&str> = hungers.iter().map(String::as_str).collect();

@@ -32,3 +32,28 @@ fn a_gateway_that_ends_leaves_in_the_store_what_it_has_used() {
     stand.use_up();
     stand.finish_used_up(20_000);
 }
+
+#[test]
+fn of_two_gateways_with_one_identity_one_gives_way() {
+    let mut stand = Stand::new(Kind::Valkey, Options::default(), 1, 20_000);
+    let state = tempfile::tempdir().expect("a folder");
+    let name = "store-identity";
+    std::fs::copy(stand.states[0].path().join(name), state.path().join(name)).expect("a copy");
+    let table = store_table(&stand.store, "");
+    stand.gateways.push(gateway_with_key(&stand.origin, state.path(), "day_tokens = 20000\n", &table));
+    stand.states.push(state);
+    let words = "another process has the identity of this gateway in the store";
+    let refuses = |gateway: &Gateway| times(gateway, words) == 1;
+    until("one of them to give way", Duration::from_secs(15), || stand.gateways.iter().any(refuses).then_some(()));
+    let loser = stand.gateways.iter().position(refuses).expect("it gives way");
+    // One refuses, and the other one is not disturbed.
+    let winner = &stand.gateways[1 - loser];
+    for _ in 0..5 {
+        let refused = send(&stand.gateways[loser].address, "u").expect("a response");
+        assert!(status(&refused) == "503" && refused.contains("retry-after: 1"), "{refused}");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    until_true("the other one to serve", || status(&send(&winner.address, "u").expect("a response")) == "200");
+    assert_eq!(times(winner, words), 0);
+    stand.gateways.into_iter().for_each(Gateway::finish);
+}

@@ -96,7 +96,7 @@ fn compare(kind: Kind, seed: u64, ttl: u64, grace: u64) {
                 let mut expected = match store.claim(&caller_of(caller), how, &requests, now) {
                     model::Reply::Answers { answers, hungers, revision } => Reply::Claim { revision, answers, hungers },
                     model::Reply::Stale => Reply::Stale,
-                    model::Reply::Superseded => Reply::Superseded,
+                    model::Reply::Superseded { by } => Reply::Superseded { by },
                 };
                 if let Reply::Claim { revision, .. } = found {
                     caller.revision = revision;
