@@ -92,6 +92,8 @@ impl SharedStore {
             shared: Arc::clone(&shared),
             connection: None,
             endpoint: 0,
+            tried: 0,
+            server: None,
             attempts: 0,
             next_attempt: Time::ZERO,
             rng: Rng::new(unix_time().as_nanos() as u64),
@@ -163,8 +165,11 @@ struct Claims {
     settings: StoreSettings,
     shared: Arc<Shared>,
     connection: Option<StoreConnection>,
-    /// The endpoint of the next attempt.
+    /// The endpoint of the next attempt, and that of the last one.
     endpoint: usize,
+    tried: usize,
+    /// That of the latest session.
+    server: Option<usize>,
     /// Attempts since the last success.
     attempts: u32,
     next_attempt: Time,
@@ -266,7 +271,7 @@ impl Claims {
         self.shared.status.set(self.claimant.tally(), self.claimant.contact(), is_served);
         self.shared.status.count(error.reason);
         if !is_in_contact && !std::mem::replace(&mut self.is_reported, true) {
-            let endpoint = &self.settings.endpoints[self.endpoint];
+            let endpoint = &self.settings.endpoints[self.tried];
             let treatment = self.settings.claims.on_failure.name();
             tracing::warn!(%endpoint, %error, on_failure = treatment, "the store of budgets does not answer");
         }
@@ -276,7 +281,7 @@ impl Claims {
     fn call(&mut self, requests: &[ClaimRequest], looks: bool) -> Result<(), StoreError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.open().inspect_err(|_| self.endpoint = (self.endpoint + 1) % self.settings.endpoints.len())?,
+            None => self.connect()?,
         };
         let (sent, prefix) = (Time::now(), &self.settings.prefix);
         let mut command = Vec::new();
@@ -312,9 +317,24 @@ impl Claims {
         StoreError::new(SUPERSEDED, "another process has the identity of this gateway")
     }
 
+    /// Begins a session, with the first endpoint if that takes one: gateways that stay with different servers would each have a budget.
+    fn connect(&mut self) -> Result<StoreConnection, StoreError> {
+        self.tried = self.endpoint;
+        let opened = self.open(self.tried);
+        self.endpoint = if opened.is_ok() { 0 } else { (self.tried + 1) % self.settings.endpoints.len() };
+        if opened.is_ok() && self.server.replace(self.tried).is_some_and(|before| before != self.tried) {
+            let endpoint = &self.settings.endpoints[self.tried];
+            tracing::warn!(
+                %endpoint,
+                "another server is the store of budgets now: it must be the only one that takes writes, or each server gives out the whole budget"
+            );
+        }
+        opened
+    }
+
     /// Connects, and begins a session.
-    fn open(&mut self) -> Result<StoreConnection, StoreError> {
-        let mut connection = StoreConnection::open(&self.settings, &self.settings.endpoints[self.endpoint])?;
+    fn open(&mut self, endpoint: usize) -> Result<StoreConnection, StoreError> {
+        let mut connection = StoreConnection::open(&self.settings, &self.settings.endpoints[endpoint])?;
         self.caller.session = token().map_err(|error| StoreError::new("randomness", error.to_string()))?;
         self.rivalry.on_open(&self.caller.session, Time::now());
         let (mut command, has_used) = (Vec::new(), self.claimant.has_used());

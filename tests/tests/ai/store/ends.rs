@@ -57,3 +57,23 @@ fn of_two_gateways_with_one_identity_one_gives_way() {
     assert_eq!(times(winner, words), 0);
     stand.gateways.into_iter().for_each(Gateway::finish);
 }
+
+#[test]
+fn the_first_server_that_takes_writes_is_used_and_a_change_is_named() {
+    let (mut first, second, origin) = (Server::start(Kind::Valkey), Server::start(Kind::Valkey), AiOrigin::start());
+    let state = tempfile::tempdir().expect("a folder");
+    let table = format!("[ai.store]\nendpoints = [\"{}\", \"{}\"]\n", first.address.text(), second.address.text());
+    let gateway = gateway_with_key(&origin, state.path(), "day_tokens = 20000\n", &table);
+    let claimed = |server: &Server| claims(server).iter().map(|claim| claim.0).sum::<u64>() > 0;
+    let words = "another server is the store of budgets now";
+    until_true("a claim", || claimed(&first));
+    assert_eq!(times(&gateway, words), 0);
+    first.kill();
+    until_true("a claim at the second one", || times(&gateway, words) == 1);
+    first.restart();
+    // The session with the second one goes on until it ends.
+    assert_eq!(times(&gateway, words), 1);
+    second.connect().expect(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"], b":1\r\n");
+    until_true("the first one again", || times(&gateway, words) == 2);
+    gateway.finish();
+}

@@ -72,7 +72,8 @@ section! {
     /// A Redis server (5 or later, or Valkey; no Redis Cluster) in which several gateways share the budgets of keys of the same name. It needs
     /// `ai.state`, where each gateway has its journal and its name in the store. Rates and `concurrent_max` stay those of each gateway.
     pub(crate) struct AiStoreSection {
-        /// `host:port` or `unix:/path`: one server, and replicas that may take its place. The first one that takes writes is used.
+        /// `host:port` or `unix:/path`: best one address, which follows the server. Or one server and replicas that may take its place; each
+        /// session uses the first one that takes writes. At most one of them may: two would each give out the whole budget.
         required endpoints: Vec<At<Endpoint>>;
         /// User to log in as. Absent: `default`.
         optional user: Word;
