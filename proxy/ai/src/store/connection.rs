@@ -281,14 +281,14 @@ fn encrypted(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::net::TcpListener;
 
     use weir_spend::shared::ClaimSettings;
 
     use super::*;
 
-    fn settings(tls: Option<TlsClientSettings>) -> StoreSettings {
+    pub(in super::super) fn settings(tls: Option<TlsClientSettings>) -> StoreSettings {
         let (prefix, claims) = ("weir:".to_owned(), ClaimSettings::default());
         StoreSettings { endpoints: Vec::new(), tls, username: None, password: None, prefix, claims }
     }

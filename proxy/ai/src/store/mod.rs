@@ -50,7 +50,8 @@ const PACE: Duration = Duration::from_millis(5);
 /// Between two attempts to reach the store, with jitter: the first pause, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// How long an end waits for the last call, which gives claims back.
+/// How long an end waits for the last call, which gives claims back, and a hand-over for a call that is under way. Default 1.5 s: each call
+/// and each connection ends within [`LIMIT`].
 const END_LIMIT: Duration = Duration::from_millis(1_500);
 
 /// The store as a process has it.
@@ -115,10 +116,11 @@ impl SharedStore {
     }
 
     /// Stops to claim, while another process has the journal and the name of this gateway. Claims stay as they are. Returns when no call
-    /// is under way.
-    pub(crate) fn pause(&self) {
+    /// is under way. False: there is still one, and [`Self::resume`] is to follow.
+    #[must_use]
+    pub(crate) fn pause(&self) -> bool {
         self.shared.is_paused.store(true, Ordering::SeqCst);
-        self.wait(END_LIMIT);
+        self.wait(END_LIMIT)
     }
 
     /// Claims again.
@@ -127,21 +129,22 @@ impl SharedStore {
         self.handle.unpark();
     }
 
-    /// Waits until the thread has looked at all accounts and the store has answered, at most for `limit`.
-    pub fn wait(&self, limit: Duration) {
+    /// Waits until the thread has looked at all accounts and the store has answered, at most for `limit`. Whether that was so.
+    pub fn wait(&self, limit: Duration) -> bool {
         let number = self.shared.wanted.fetch_add(1, Ordering::SeqCst) + 1;
         self.handle.unpark();
         let end = Instant::now() + limit;
         while self.shared.done.load(Ordering::SeqCst) < number && Instant::now() < end {
             thread::sleep(Duration::from_millis(1));
         }
+        self.shared.done.load(Ordering::SeqCst) >= number
     }
 
     /// Gives back what is not used, since the process ends. Not while another process has the journal.
     pub(crate) fn end(&self) {
         if !self.shared.is_paused.load(Ordering::SeqCst) {
             self.shared.is_ending.store(true, Ordering::SeqCst);
-            self.wait(END_LIMIT);
+            let _ = self.wait(END_LIMIT);
         }
     }
 }
@@ -236,6 +239,9 @@ impl Claims {
         let is_looking = self.claimant.is_looking();
         for (index, part) in parts.into_iter().enumerate() {
             if let Err(error) = self.call(part, is_looking && index == 0) {
+                if error.reason == PAUSED {
+                    return false;
+                }
                 self.on_failure(&requests, &error);
                 return false;
             }
@@ -283,6 +289,7 @@ impl Claims {
             Some(connection) => connection,
             None => self.connect()?,
         };
+        self.check_pause()?;
         let (sent, prefix) = (Time::now(), &self.settings.prefix);
         let mut command = Vec::new();
         let ttl_ms = self.settings.claims.claim_ttl.as_millis() as u64;
@@ -299,6 +306,14 @@ impl Claims {
             Reply::Stale => Err(StoreError::new("stale", "its data are not those of the last call")),
             Reply::Superseded { by } => Err(self.superseded(&by)),
             Reply::Open { .. } => Err(malformed()),
+        }
+    }
+
+    /// Another process may have the name of this gateway since the last command: this one says nothing more in that name.
+    fn check_pause(&self) -> Result<(), StoreError> {
+        match self.shared.is_paused.load(Ordering::SeqCst) {
+            true => Err(StoreError::new(PAUSED, "another process claims")),
+            false => Ok(()),
         }
     }
 
@@ -321,7 +336,11 @@ impl Claims {
     fn connect(&mut self) -> Result<StoreConnection, StoreError> {
         self.tried = self.endpoint;
         let opened = self.open(self.tried);
-        self.endpoint = if opened.is_ok() { 0 } else { (self.tried + 1) % self.settings.endpoints.len() };
+        self.endpoint = match &opened {
+            Ok(_) => 0,
+            Err(error) if error.reason == PAUSED => self.tried,
+            Err(_) => (self.tried + 1) % self.settings.endpoints.len(),
+        };
         if opened.is_ok() && self.server.replace(self.tried).is_some_and(|before| before != self.tried) {
             let endpoint = &self.settings.endpoints[self.tried];
             tracing::warn!(
@@ -336,6 +355,7 @@ impl Claims {
     fn open(&mut self, endpoint: usize) -> Result<StoreConnection, StoreError> {
         let mut connection = StoreConnection::open(&self.settings, &self.settings.endpoints[endpoint])?;
         self.caller.session = token().map_err(|error| StoreError::new("randomness", error.to_string()))?;
+        self.check_pause()?;
         self.rivalry.on_open(&self.caller.session, Time::now());
         let (mut command, has_used) = (Vec::new(), self.claimant.has_used());
         let (hash, prefix) = (&connection.hash, &self.settings.prefix);
@@ -358,6 +378,9 @@ impl Claims {
     }
 }
 
+/// No failure: see [`SharedStore::pause`].
+const PAUSED: &str = "paused";
+
 /// The reason of a failure: see [`Reply::Superseded`].
 const SUPERSEDED: &str = "superseded";
 
@@ -368,3 +391,6 @@ fn read(value: &Value, prefix: &str, requests: usize) -> Result<Reply, StoreErro
 fn malformed() -> StoreError {
     StoreError::new("protocol", "its reply is none of the script's")
 }
+
+#[cfg(test)]
+mod tests;
