@@ -77,3 +77,33 @@ fn the_first_server_that_takes_writes_is_used_and_a_change_is_named() {
     until_true("the first one again", || times(&gateway, words) == 2);
     gateway.finish();
 }
+
+/// The rights that the guide states, as words of `ACL SETUSER`.
+fn stated_rights() -> Vec<String> {
+    let guide =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/ai.md")).expect("the guide");
+    let line = guide.lines().find(|line| line.trim_start().starts_with("ACL SETUSER weir")).expect("the rights");
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_user_with_the_rights_of_the_guide_is_enough_and_each_is_needed() {
+    for kind in Kind::ALL {
+        let (mut stand, folder) = (Stand::new(kind, Options::default(), 0, 0), tempfile::tempdir().expect("a folder"));
+        let file = secret_file(folder.path(), "password", "password");
+        stand.store.connect().expect(&stated_rights(), b"+OK\r\n");
+        let login = format!("user = \"weir\"\npassword = {{ file = \"{file}\" }}\n");
+        (0..2).for_each(|_| stand.add(5_000, &login));
+        stand.use_up();
+        for gateway in &stand.gateways {
+            let failed = gateway.metrics().sum_where("weir_ai_store_failures_total", &[]);
+            assert!(failed == 0.0, "{kind:?}: {}", gateway.log());
+        }
+        // The server says so if a right is not one of the commands that it ran.
+        for right in stated_rights().iter().filter_map(|word| word.strip_prefix('+')) {
+            let calls = stand.store.calls(right);
+            assert!(calls > 0, "{kind:?}: {right} is not used");
+        }
+        stand.finish_used_up(5_000);
+    }
+}
