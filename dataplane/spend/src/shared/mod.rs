@@ -30,8 +30,13 @@
 //!
 //! **The store does not answer.** [`OnStoreFailure`] decides.
 //!
+//! **A budget is lowered.** While all claims are above it, the store answers with less than a gateway holds. The gateway lowers its claim, and
+//! says so with its next call: only then others may have that.
+//!
+//! **A process ends.** Its last call gives back what it has not used, and wants nothing.
+//!
 //! **A gateway is gone.** Its claim ends [`ClaimSettings::claim_ttl`] after its last call, and what it had not used returns to the budget.
-//! The gateway itself stops at three quarters of that time.
+//! The gateway itself stops at three quarters of that time, and grants nothing until the next answer, not even what a settlement frees.
 //!
 //! **Bound.** All gateways together settle at most the budget, and what settlements exceed their reservations. Past that may be only: what
 //! a gateway spent that was out of contact for longer than `claim_ttl` (at most its last claim), and, after a loss of data, what was used
