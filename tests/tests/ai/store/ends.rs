@@ -107,3 +107,49 @@ fn a_user_with_the_rights_of_the_guide_is_enough_and_each_is_needed() {
         stand.finish_used_up(5_000);
     }
 }
+
+#[test]
+fn a_gateway_without_the_store_stops_before_others_may_have_its_claim() {
+    let mut stand = Stand::new(Kind::Valkey, Options::default(), 0, 0);
+    stand.add(60_000, "claim_ttl = \"30s\"\n");
+    let expired =
+        |gateway: &Gateway| gateway.metrics().sum_where("weir_ai_store_claims_total", &[("outcome", "expired")]);
+    assert_eq!(status(&send(&stand.gateways[0].address, "u").expect("a response")), "200");
+    stand.store.kill();
+    let gateway = &stand.gateways[0];
+    until_true("the loss of contact", || gateway.metric("weir_ai_store_in_contact") == 0.0);
+    assert_eq!(status(&send(&gateway.address, "u").expect("a response")), "200", "its claim is not used up");
+    assert_eq!(expired(gateway), 0.0);
+    // Three quarters of 30 s, from an answer that is up to 10 s old.
+    until("the stop", Duration::from_secs(26), || (expired(gateway) > 0.0).then_some(()));
+    let response = send(&gateway.address, "u").expect("a response");
+    assert!(status(&response) == "503" && response.contains("retry-after: 1"), "{response}");
+    let tokens = key_use(gateway);
+    assert_eq!(tokens["used"], tokens["claimed"], "{tokens}");
+    stand.store.restart();
+    until_true("its claim again", || status(&send(&stand.gateways[0].address, "u").expect("a response")) == "200");
+    stand.gateways.into_iter().for_each(Gateway::finish);
+}
+
+#[test]
+fn a_budget_that_is_lowered_while_gateways_serve_holds_for_both_together() {
+    let stand = Stand::new(Kind::Valkey, Options::default(), 2, 60_000);
+    stand.load_for(Duration::from_millis(200));
+    for gateway in &stand.gateways {
+        gateway.rewrite(|text| text.replace("day_tokens = 60000", "day_tokens = 12000"));
+        let reloaded = gateway.admin.post("/api/v1/reload", "");
+        assert_eq!(reloaded.json()["outcome"], "applied", "{}", reloaded.json());
+    }
+    // Without further requests: the configuration is news enough.
+    until_true("claims within the new budget", || {
+        let claims = claims(&stand.store);
+        let (claimed, used) = claims.iter().fold((0, 0), |sum, claim| (sum.0 + claim.0, sum.1 + claim.1));
+        claimed <= u64::max(12_000, used)
+    });
+    let before = stand.charged();
+    stand.use_up();
+    match before < 12_000 - RESERVED_MAX {
+        true => stand.finish_used_up(12_000),
+        false => assert!(stand.charged() <= u64::max(12_000, before), "{before}"),
+    }
+}
