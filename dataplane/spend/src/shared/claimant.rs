@@ -195,7 +195,7 @@ impl Claimant {
                 let is_other = known.limit != base.limit || known.allowed != claim.allowed;
                 known.is_doubtful || is_changed || is_other || age >= self.settings.refresh_interval()
             });
-        // What an earlier process held is given back, too.
+        // The end gives back a claim of an earlier process, too.
         let held = (claim.is_known || self.is_ending).then_some(claim.allowed.min(AMOUNT_MAX));
         let need = if self.is_ending { 0 } else { position.claim(measure).denied.min(AMOUNT_MAX) };
         let used = used.min(AMOUNT_MAX);
@@ -322,7 +322,7 @@ impl Claimant {
         self.refuse();
     }
 
-    /// Spends again behind [`Self::refuse`]. The store is told everything.
+    /// Spends again behind [`Self::refuse`]. The next requests say everything.
     pub fn resume(&mut self) {
         self.is_refusing = false;
         self.on_new_epoch();

@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// The configuration of all gateways has another budget. As soon as they have told the store, their claims are within it.
+    /// The configuration of all gateways has another budget. As soon as they have called the store, their claims are within it.
     fn change_limit(&mut self) {
         let limit = self.full / 4 + self.rng.below(self.full);
         self.budgets.day_tokens = Some(limit);
@@ -432,7 +432,7 @@ impl World {
             }
         }
         let limit = self.budgets.day_tokens.unwrap_or(0);
-        // What was in flight at the last call of a gateway that is gone for ever stays charged in full.
+        // Requests that were in flight at the last call of a gateway that is gone for ever stay charged in full.
         let gone = self
             .gateways
             .iter()

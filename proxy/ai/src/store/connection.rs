@@ -293,7 +293,7 @@ pub(super) mod tests {
         StoreSettings { endpoints: Vec::new(), tls, username: None, password: None, prefix, claims }
     }
 
-    /// Sends a byte every 20 ms to whoever connects, until the connection ends.
+    /// A server that sends a byte every 20 ms to one client, until the connection ends.
     fn dripping(bytes: &'static [u8]) -> Address {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         let address = listener.local_addr().expect("an address");

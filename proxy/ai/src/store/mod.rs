@@ -226,7 +226,7 @@ impl Claims {
 
     /// One look, and the calls that follow from it. False: the store has not answered them all.
     fn round(&mut self) -> bool {
-        // What this process says would replace the word of the one that it gives way to: its calls only see whether that one is there still.
+        // A statement of this process would replace that of the one that it gives way to: its calls only see whether that one is there still.
         let requests = match self.rivalry.is_proved() {
             true => Vec::new(),
             false => self.claimant.requests(Time::now(), unix_time().as_secs()),

@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn of_two_processes_one_goes_on() {
-        // Who opened last has the session; the other one hears of it with its next call, half a second later.
+        // The one that opened last has the session; the other one hears of it with its next call, half a second later.
         let (mut session, mut next) = (String::new(), [Time::ZERO; 2]);
         let mut both = [Rivalry::default(), Rivalry::default()];
         let mut mine: [Option<String>; 2] = [None, None];
