@@ -251,7 +251,7 @@ pub const STORE_ENDPOINTS_MAX: usize = 8;
 /// A store of budgets that several gateways share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// One server, and replicas that may take its place: the first one that takes writes is used. 1 to [`STORE_ENDPOINTS_MAX`].
+    /// One server, and replicas that may take its place: each session uses the first one that takes writes. 1 to [`STORE_ENDPOINTS_MAX`].
     pub endpoints: Vec<Address>,
     /// `None`: clear text.
     pub tls: Option<TlsClientSettings>,

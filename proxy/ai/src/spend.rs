@@ -135,13 +135,13 @@ impl Spend {
         let Some(Opened { ledger, issued, store: Some(store), .. }) = self.opened.get() else { return };
         // Their rings register the budgets.
         listeners.for_each(|(name, settings)| drop(settings.ring(name, ledger, issued)));
-        store.wait(FIRST_CLAIMS_LIMIT);
+        let _ = store.wait(FIRST_CLAIMS_LIMIT);
     }
 
     /// Claims for keys that have changed. For control threads: it waits for the store, at most a quarter of a second.
     pub fn claim_changed(&self) {
         if let Some(store) = self.store() {
-            store.wait(NEW_CLAIMS_LIMIT);
+            let _ = store.wait(NEW_CLAIMS_LIMIT);
         }
     }
 
@@ -178,7 +178,12 @@ impl Spend {
     /// In words. The journal stays here, and nothing has changed.
     pub fn cede(&self) -> Result<(), String> {
         // The new process has the name of this gateway in the store, and what it holds there.
-        self.store().into_iter().for_each(SharedStore::pause);
+        if let Some(store) = self.store()
+            && !store.pause()
+        {
+            store.resume();
+            return Err("ai.store: a call of this process is still under way; try again".to_owned());
+        }
         let ceded =
             self.journal().map_or(Ok(()), |journal| journal.cede().map_err(|error| format!("ai.state: {error}")));
         if ceded.is_err() {

@@ -14,6 +14,7 @@ use weir_tests::http::HttpClient;
 use weir_tests::server::{Kind, Options, Server};
 use weir_tests::stream::{Address, Stream};
 
+mod ends;
 mod script;
 
 /// Clients of each gateway at a time.

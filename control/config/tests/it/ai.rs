@@ -313,6 +313,7 @@ fn mistakes_of_a_store_of_budgets_are_named() {
         (store("claim_ttl = \"1s\"\n"), same, "claim_ttl"),
         (store("on_failure = \"hope\"\n"), same, "claimed"),
         (store("timeout = \"1s\"\n"), same, "timeout"),
+        (store("[ai.store.tls]\nhandshake_timeout = \"2s\"\n"), same, "has no effect beyond 1 s"),
         (store(""), ["day_tokens = 5", "day_tokens = 6"], "different budgets"),
     ];
     for (tables, keys, words) in cases {

@@ -80,6 +80,8 @@ pub enum Supply {
     Claims,
     /// The same, and the store does not answer: nothing is known about what is left elsewhere.
     ClaimsOutOfContact,
+    /// The same, and keys with a budget are refused meanwhile, whatever is claimed for them.
+    Refused,
 }
 
 impl Supply {
@@ -93,7 +95,8 @@ impl Supply {
         match number {
             0 => Self::Own,
             1 => Self::Claims,
-            _ => Self::ClaimsOutOfContact,
+            2 => Self::ClaimsOutOfContact,
+            _ => Self::Refused,
         }
     }
 }
@@ -105,6 +108,8 @@ pub struct Claim {
     pub allowed: u64,
     /// The store has answered about this window.
     pub is_known: bool,
+    /// The store has not answered for so long that others may soon have the claim: nothing of it is spent before the next answer.
+    pub is_stopped: bool,
     /// Left elsewhere when the store last answered: unclaimed, and claimed by others who have not used it. `None`: not known.
     pub elsewhere: Option<u64>,
     /// Used by others at that moment.
@@ -151,11 +156,12 @@ impl Claim {
     /// Whether it has room for a request.
     pub(super) fn room(&self, Draw { supply, used, more }: Draw) -> Room {
         let left = self.allowed.saturating_sub(used);
-        if supply == Supply::Own || (left > 0 && left >= more) {
+        let is_open = !self.is_stopped && supply != Supply::Refused;
+        if supply == Supply::Own || (is_open && left > 0 && left >= more) {
             return Room::Enough;
         }
         match (supply, self.elsewhere) {
-            (Supply::Claims, Some(elsewhere)) => {
+            (Supply::Claims, Some(elsewhere)) if !self.is_stopped => {
                 let all = left.saturating_add(elsewhere);
                 if all == 0 || all < more { Room::Never } else { Room::Later }
             }
@@ -195,6 +201,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_supply_is_found_by_its_number() {
+        for supply in [Supply::Own, Supply::Claims, Supply::ClaimsOutOfContact, Supply::Refused] {
+            assert_eq!(Supply::of(supply.number()), supply);
+        }
+    }
+
+    #[test]
     fn a_claim_says_whether_a_request_may_come_again() {
         let claim = Claim { allowed: 100, elsewhere: Some(50), ..Claim::default() };
         let room = |claim: Claim, supply, used, more| claim.room(Draw { supply, used, more });
@@ -203,6 +216,8 @@ mod tests {
         assert_eq!(room(claim, Supply::Claims, 60, 91), Room::Never);
         assert_eq!(room(claim, Supply::ClaimsOutOfContact, 60, 91), Room::Later, "it is not known");
         assert_eq!(room(claim, Supply::Own, 60, 91), Room::Enough);
+        assert_eq!(room(claim, Supply::Refused, 60, 1), Room::Later, "whatever is claimed");
+        assert_eq!(room(Claim { is_stopped: true, ..claim }, Supply::ClaimsOutOfContact, 60, 1), Room::Later);
         assert_eq!(room(Claim { elsewhere: None, ..claim }, Supply::Claims, 60, 91), Room::Later);
         assert_eq!(room(claim, Supply::Claims, 100, 0), Room::Later, "what costs nothing needs something left");
         assert_eq!(room(Claim { elsewhere: Some(0), ..claim }, Supply::Claims, 100, 0), Room::Never);

@@ -1,27 +1,26 @@
 //! A gateway in front of the store: what it claims and gives back, and when. Pure: the accounts are in memory, time is an argument,
 //! and the caller carries requests to the store.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use weir_base::Time;
 
 use super::{
     AHEAD, AMOUNT_MAX, CONTACT_MAX, ClaimAnswer, ClaimRequest, ClaimSettings, Hunger, Item, LOOK_INTERVAL,
-    OnStoreFailure, REFRESH_INTERVAL,
+    OnStoreFailure,
 };
 use crate::budget::{Account, Budgets, Day, Ledger, Measure, Position, Supply};
 
 /// The knowledge of the store about an item.
 #[derive(Clone, Copy, Debug)]
 struct Known {
+    limit: u64,
     used: u64,
     allowed: u64,
-    /// When that was sent.
+    /// When that was sent: the store ends the claim `claim_ttl` later.
     at: Time,
+    /// It is said again with the next look: the store may know something else.
+    is_doubtful: bool,
 }
 
 /// Counts since the start of the process.
@@ -33,7 +32,7 @@ pub struct Tally {
     pub refused: u64,
     /// Claims that were lowered for another gateway.
     pub given_back: u64,
-    /// Claims that were given up, since the store did not answer.
+    /// Claims that were stopped, since the store did not answer for three quarters of their time.
     pub expired: u64,
 }
 
@@ -48,8 +47,14 @@ pub struct Claimant {
     /// The last answer; before the first one, the start.
     contact: Time,
     looked: Option<Time>,
+    /// The last look was at all accounts.
+    is_looking: bool,
     /// All accounts are claimed for since the store has answered.
     is_settled: bool,
+    /// Keys with a budget are refused, although the store answers.
+    is_refusing: bool,
+    /// The process ends: nothing is wanted any more.
+    is_ending: bool,
     tally: Tally,
 }
 
@@ -63,7 +68,10 @@ impl Claimant {
             hungry: HashMap::new(),
             contact: now,
             looked: None,
+            is_looking: false,
             is_settled: false,
+            is_refusing: false,
+            is_ending: false,
             tally: Tally::default(),
         }
     }
@@ -83,9 +91,14 @@ impl Claimant {
 
     /// The store has begun an epoch since the last call: it may know nothing of this gateway, which puts everything back.
     pub fn on_new_epoch(&mut self) {
-        self.known.clear();
+        self.known.values_mut().for_each(|known| known.is_doubtful = true);
         self.hungry.clear();
         (self.looked, self.is_settled) = (None, false);
+    }
+
+    /// The last requests were those of a look at all accounts: their first call looks for the needs of other gateways, too.
+    pub fn is_looking(&self) -> bool {
+        self.is_looking
     }
 
     /// The next requests, for the store as a whole or in parts. It looks at all accounts every [`LOOK_INTERVAL`], and before at those that
@@ -99,6 +112,7 @@ impl Claimant {
             // Others see their hunger with the next look at all.
             false => called,
         };
+        self.is_looking = is_due;
         let mut requests = Vec::new();
         for account in accounts {
             let (position, budgets) = account.look(today);
@@ -137,11 +151,7 @@ impl Claimant {
                 seconds_left,
             };
             requests.extend(self.request(account, position, base, moment));
-            let next = Item { window: window.saturating_add(1), ..item };
-            if moment.is_due && seconds_left <= AHEAD.as_secs() && !self.known.contains_key(&next) {
-                // A day more than the window has.
-                requests.push(ClaimRequest { item: next, seconds_left: seconds_left + 32 * 86_400, ..base });
-            }
+            requests.extend(self.request_ahead(account, position, base, moment));
         }
     }
 
@@ -159,32 +169,65 @@ impl Claimant {
         let age = known.map_or(Duration::ZERO, |known| now.since(known.at));
         let idle = claim.allowed.saturating_sub(used);
         let hunger = self.hungry.get(&item).copied().filter(|_| idle > 0 && position.is_sole());
-        let is_over = known.is_some() && age >= self.settings.claim_ttl / 4 * 3;
+        let is_over = known.is_some() && age >= self.settings.stop_after();
         if is_over || hunger.is_some() {
             let half = if hunger.is_some_and(|need| idle / 2 >= need) { idle / 2 } else { 0 };
-            let keep = if is_over { 0 } else { half };
+            let (keep, was_stopped) = (if is_over { 0 } else { half }, claim.is_stopped);
             let lowered = account.change_claim(measure, item.window, |claim, used| {
                 claim.allowed = claim.allowed.min(used.saturating_add(keep));
-                claim.low = keep / 2;
+                // More is wanted as soon as the store answers again.
+                claim.low = if is_over { 1 } else { keep / 2 };
+                claim.is_stopped |= is_over;
             });
             (claim, used) = lowered?;
             self.tally.given_back += u64::from(!is_over);
-            self.tally.expired += u64::from(is_over && idle > 0);
+            self.tally.expired += u64::from(is_over && !was_stopped);
         }
         if is_due {
             // Large requests of long ago are no reason for large claims.
             let _ = account.change_claim(measure, item.window, |claim, _| claim.largest -= claim.largest / 16);
         }
         let is_low = claim.allowed.saturating_sub(used) < claim.low && claim.elsewhere != Some(0);
-        let is_wanting = position.claim(measure).denied > 0 || is_low || !claim.is_known;
-        let is_news = known.is_none_or(|known| {
-            let is_changed = known.used != used && age >= LOOK_INTERVAL;
-            is_changed || known.allowed != claim.allowed || age >= REFRESH_INTERVAL.min(self.settings.claim_ttl / 3)
-        });
-        let held = claim.is_known.then_some(claim.allowed.min(AMOUNT_MAX));
-        let (used, need) = (used.min(AMOUNT_MAX), position.claim(measure).denied.min(AMOUNT_MAX));
+        let is_wanting = !self.is_ending && (position.claim(measure).denied > 0 || is_low || !claim.is_known);
+        let is_news = self.is_ending
+            || known.is_none_or(|known| {
+                let is_changed = known.used != used && age >= LOOK_INTERVAL;
+                let is_other = known.limit != base.limit || known.allowed != claim.allowed;
+                known.is_doubtful || is_changed || is_other || age >= self.settings.refresh_interval()
+            });
+        // The end gives back a claim of an earlier process, too.
+        let held = (claim.is_known || self.is_ending).then_some(claim.allowed.min(AMOUNT_MAX));
+        let need = if self.is_ending { 0 } else { position.claim(measure).denied.min(AMOUNT_MAX) };
+        let used = used.min(AMOUNT_MAX);
         let request = ClaimRequest { used, held, need, is_wanting, ..base };
         (is_wanting || is_news).then_some(request)
+    }
+
+    /// The request about the window that follows `base`: claimed shortly before it begins, kept until then, and given back whole
+    /// by the end of a process.
+    fn request_ahead(
+        &self,
+        account: &Account,
+        position: &Position,
+        base: ClaimRequest,
+        Moment { now, is_due, .. }: Moment,
+    ) -> Option<ClaimRequest> {
+        let is_near = base.seconds_left <= AHEAD.as_secs();
+        let item = Item { window: base.item.window.saturating_add(1), ..base.item };
+        let base = ClaimRequest { item, seconds_left: base.seconds_left + NEXT_SECONDS, ..base };
+        let known = self.known.get(&item);
+        if self.is_ending {
+            let last = ClaimRequest { held: Some(0), is_wanting: false, ..base };
+            return (known.is_some() || is_near).then_some(last);
+        }
+        let Some(known) = known else { return (is_near && is_due).then_some(base) };
+        let (age, mut held) = (now.since(known.at), position.claim(item.measure).next);
+        if age >= self.settings.stop_after() {
+            held = 0;
+            account.set_next_claim(item.measure, item.window, held);
+        }
+        let is_news = known.is_doubtful || known.limit != base.limit || age >= self.settings.refresh_interval();
+        (is_due && is_news).then_some(ClaimRequest { held: Some(held), is_wanting: held == 0, ..base })
     }
 
     /// The store has answered requests that were sent at `sent`.
@@ -197,7 +240,7 @@ impl Claimant {
                 claim.allowed = answer.allowed;
                 claim.elsewhere = Some(answer.rest.saturating_add(answer.idle_elsewhere));
                 claim.used_elsewhere = answer.used_elsewhere;
-                claim.is_known = true;
+                (claim.is_known, claim.is_stopped) = (true, false);
                 if is_wanting {
                     claim.low = claim.allowed.saturating_sub(used) / 2;
                 }
@@ -208,7 +251,10 @@ impl Claimant {
             let is_granted = answer.allowed > held.unwrap_or(0);
             self.tally.granted += u64::from(is_wanting && is_granted);
             self.tally.refused += u64::from(is_wanting && !is_granted);
-            self.known.insert(item, Known { used: request.used, allowed: answer.allowed, at: sent });
+            // A claim that the store has lowered is noted by the next call.
+            let is_doubtful = held.is_some_and(|held| answer.allowed < held);
+            let ClaimRequest { limit, used, .. } = *request;
+            self.known.insert(item, Known { limit, used, allowed: answer.allowed, at: sent, is_doubtful });
         }
     }
 
@@ -224,26 +270,28 @@ impl Claimant {
     pub fn on_round(&mut self, now: Time) {
         self.contact = self.contact.max(now);
         self.is_settled = true;
-        self.ledger.set_supply(Supply::Claims);
+        self.ledger.set_supply(if self.is_refusing { Supply::Refused } else { Supply::Claims });
     }
 
     /// The store has not answered these. It may have carried them out.
     pub fn on_failure(&mut self, requests: &[ClaimRequest], now: Time) {
-        let items: HashSet<Item> = requests.iter().map(|request| request.item).collect();
-        self.known.retain(|item, _| !items.contains(item));
+        // The time of the last answer stays: the claim ends by it.
+        for request in requests {
+            if let Some(known) = self.known.get_mut(&request.item) {
+                known.is_doubtful = true;
+            }
+        }
         // The next look is at all accounts: a round that is answered whole ends the failure.
         self.looked = None;
         if self.is_in_contact(now) {
             return;
         }
-        match self.settings.on_failure {
-            OnStoreFailure::Claimed => self.ledger.set_supply(Supply::ClaimsOutOfContact),
-            OnStoreFailure::Local => self.ledger.set_supply(Supply::Own),
-            OnStoreFailure::Refuse => {
-                self.ledger.set_supply(Supply::ClaimsOutOfContact);
-                self.give_up();
-            }
-        }
+        self.ledger.set_supply(match self.settings.on_failure {
+            _ if self.is_refusing => Supply::Refused,
+            OnStoreFailure::Claimed => Supply::ClaimsOutOfContact,
+            OnStoreFailure::Local => Supply::Own,
+            OnStoreFailure::Refuse => Supply::Refused,
+        });
         self.is_settled = false;
     }
 
@@ -267,20 +315,39 @@ impl Claimant {
         self.looked = None;
     }
 
-    /// Lowers all claims to what is used: out of contact, or at the end of the process. The next requests give them back.
-    pub fn give_up(&mut self) {
+    /// The process ends: nothing is spent any more. The next requests give the claims back, and none wants anything.
+    pub fn end(&mut self) {
+        self.is_ending = true;
+        self.looked = None;
+        self.refuse();
+    }
+
+    /// Spends again behind [`Self::refuse`]. The next requests say everything.
+    pub fn resume(&mut self) {
+        self.is_refusing = false;
+        self.on_new_epoch();
+    }
+
+    /// Lowers all claims to what is used, and refuses keys with a budget: at the end, or since another process has the identity of this one.
+    pub fn refuse(&mut self) {
+        self.is_refusing = true;
+        // A settlement below its reservation makes no room for a request.
+        self.ledger.set_supply(Supply::Refused);
         for account in self.ledger.accounts() {
             let position = account.position();
             for measure in Measure::ALL {
                 let window = position.window_of(measure);
                 let _ = account.change_claim(measure, window, |claim, used| {
-                    self.tally.expired += u64::from(claim.allowed > used);
                     claim.allowed = claim.allowed.min(used);
+                    (claim.low, claim.denied, claim.next) = (0, 0, 0);
                 });
             }
         }
     }
 }
+
+/// From the end of a window to that of the next one, and a day more.
+const NEXT_SECONDS: u64 = 32 * 86_400;
 
 /// The time of a look.
 #[derive(Clone, Copy, Debug)]

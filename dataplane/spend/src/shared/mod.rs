@@ -21,7 +21,7 @@
 //! used. So the parts shrink with the budget.
 //!
 //! **Hunger.** A request that finds no room is noted, and so is its size if the store cannot grant it while others hold claims that they do
-//! not use. Each gateway looks for that twice a second, gives back half of what it does not use, and all of it if that
+//! not use. Each gateway reads that with its look twice a second, gives back half of what it does not use, and all of it if that
 //! would not be enough for one such request. So the last tokens of a budget are in reach of each gateway.
 //!
 //! **The store loses data.** A new epoch begins if the store is empty, if another process of the server has the data (a restart, a
@@ -30,8 +30,13 @@
 //!
 //! **The store does not answer.** [`OnStoreFailure`] decides.
 //!
+//! **A budget is lowered.** While all claims are above it, the store answers with less than a gateway holds. The gateway lowers its claim, and
+//! says so with its next call: only then others may have that.
+//!
+//! **A process ends.** Its last call gives back what it has not used, and wants nothing.
+//!
 //! **A gateway is gone.** Its claim ends [`ClaimSettings::claim_ttl`] after its last call, and what it had not used returns to the budget.
-//! The gateway itself stops at three quarters of that time.
+//! The gateway itself stops at three quarters of that time, and grants nothing until the next answer, not even what a settlement frees.
 //!
 //! **Bound.** All gateways together settle at most the budget, and what settlements exceed their reservations. Past that may be only: what
 //! a gateway spent that was out of contact for longer than `claim_ttl` (at most its last claim), and, after a loss of data, what was used
@@ -71,7 +76,8 @@ pub const PARTS: u64 = 8;
 /// How long a noted hunger is seen by others, in milliseconds: four looks.
 pub const HUNGER_MS: u64 = 2_000;
 
-/// The most hungers that an answer has.
+/// The most hungers that the store keeps. Default 256: each gateway reads all of them with each look, which takes the server some 0.2 ms.
+/// Others are noted as soon as one is served, or over.
 pub const HUNGERS_MAX: usize = 256;
 
 /// The largest number of the store, whose script has floating-point numbers of 64 bits: 2^53, nine thousand million million. Limits beyond
@@ -185,6 +191,18 @@ pub struct ClaimSettings {
     pub claim_ttl: Duration,
     /// See [`OnStoreFailure`].
     pub on_failure: OnStoreFailure,
+}
+
+impl ClaimSettings {
+    /// Without an answer for so long, a gateway spends nothing of a claim any more: three quarters of its time.
+    pub fn stop_after(&self) -> Duration {
+        self.claim_ttl / 4 * 3
+    }
+
+    /// Between two calls about an item that has no news: [`REFRESH_INTERVAL`], or less, so that no claim ends meanwhile.
+    pub fn refresh_interval(&self) -> Duration {
+        REFRESH_INTERVAL.min(self.claim_ttl / 3)
+    }
 }
 
 impl Default for ClaimSettings {

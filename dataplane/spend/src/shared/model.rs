@@ -52,7 +52,7 @@ pub enum Reply {
     Answers {
         /// The answers.
         answers: Vec<ClaimAnswer>,
-        /// Needs of other gateways.
+        /// Needs of other gateways, if the call looks for them.
         hungers: Vec<Hunger>,
         /// The revision.
         revision: u64,
@@ -60,7 +60,10 @@ pub enum Reply {
     /// The data are of another epoch, or older than the gateway has seen them: it opens again.
     Stale,
     /// Another connection has opened in the name of this gateway.
-    Superseded,
+    Superseded {
+        /// Its session; empty: it is not known any more.
+        by: String,
+    },
 }
 
 /// A store.
@@ -92,20 +95,30 @@ impl Store {
         Opened { epoch: self.epoch.clone(), revision: self.revision }
     }
 
-    /// One call, at `now` in milliseconds.
-    pub fn claim(&mut self, caller: &Caller<'_>, ttl_ms: u64, requests: &[ClaimRequest], now: u64) -> Reply {
+    /// One call, at `now` in milliseconds. `looks`: it asks for the needs of other gateways, and removes those that are over.
+    pub fn claim(
+        &mut self,
+        caller: &Caller<'_>,
+        (ttl_ms, looks): (u64, bool),
+        requests: &[ClaimRequest],
+        now: u64,
+    ) -> Reply {
         if self.epoch != caller.epoch || self.revision < caller.revision {
             return Reply::Stale;
         }
-        if self.sessions.get(caller.gateway).is_none_or(|session| session != caller.session) {
-            return Reply::Superseded;
+        let session = self.sessions.get(caller.gateway);
+        if session.is_none_or(|session| session != caller.session) {
+            return Reply::Superseded { by: session.cloned().unwrap_or_default() };
         }
         self.revision += 1;
         let answers = requests.iter().map(|request| self.answer(caller.gateway, ttl_ms, request, now)).collect();
-        self.hungers.retain(|_, (_, until)| *until >= now);
-        let others = self.hungers.iter().filter(|((_, gateway), _)| gateway != caller.gateway);
-        let hungers = others.take(HUNGERS_MAX).map(|((item, _), (need, _))| Hunger { item: *item, need: *need });
-        Reply::Answers { answers, hungers: hungers.collect(), revision: self.revision }
+        let mut hungers = Vec::new();
+        if looks {
+            self.hungers.retain(|_, (_, until)| *until >= now);
+            let others = self.hungers.iter().filter(|((_, gateway), _)| gateway != caller.gateway);
+            hungers.extend(others.map(|((item, _), (need, _))| Hunger { item: *item, need: *need }));
+        }
+        Reply::Answers { answers, hungers, revision: self.revision }
     }
 
     fn answer(&mut self, gateway: &str, ttl_ms: u64, request: &ClaimRequest, now: u64) -> ClaimAnswer {
@@ -118,28 +131,38 @@ impl Store {
             idle_elsewhere += field.allowed_at(now) - field.used;
             used_elsewhere += field.used;
         }
+        let most = limit.saturating_sub(elsewhere);
         let held = match (held, fields.get(gateway)) {
-            (None, own) => own.map_or(0, |own| own.allowed_at(now)),
+            // It spends nothing of that yet.
+            (None, own) => own.map_or(0, |own| own.allowed_at(now)).min(most),
             // Others may have what it gave up by its silence.
-            (Some(held), Some(own)) if own.is_over(now) => held.min(limit.saturating_sub(elsewhere)),
+            (Some(held), Some(own)) if own.is_over(now) => held.min(most),
             (Some(held), _) => held,
         };
-        let mut allowed = held.max(used);
-        let mut rest = limit.saturating_sub(elsewhere + allowed);
+        let mut noted = held.max(used);
+        // All claims are above a budget that was lowered: the gateway lowers its own, and the next call notes that. Until it has the answer
+        // it may spend what is noted.
+        let mut allowed = noted.min(most).max(used);
+        let mut rest = limit.saturating_sub(elsewhere + noted);
         if is_wanting {
             let idle = allowed - used;
             let lack = need.saturating_sub(idle);
             if now >= self.grace_end && lack <= rest {
                 let grant = lack.max(rest / PARTS).max(comfort.saturating_sub(idle)).min(rest);
-                (allowed, rest) = (allowed + grant, rest - grant);
+                (noted, allowed, rest) = (noted + grant, allowed + grant, rest - grant);
                 self.hungers.remove(&(item, gateway.to_owned()));
-            } else if lack > rest && lack <= rest + idle_elsewhere {
+            } else if lack > rest && lack <= rest + idle_elsewhere && self.hungers.len() < HUNGERS_MAX {
                 // Others can help. A request that is too large for all makes none of them give anything back.
                 self.hungers.insert((item, gateway.to_owned()), (need, now + HUNGER_MS));
             }
         }
-        fields.insert(gateway.to_owned(), Field { allowed, used, until: now + ttl_ms });
+        fields.insert(gateway.to_owned(), Field { allowed: noted, used, until: now + ttl_ms });
         ClaimAnswer { allowed, rest, idle_elsewhere, used_elsewhere }
+    }
+
+    /// The claim of one gateway on an item, at `now`.
+    pub fn claimed_by(&self, gateway: &str, item: &Item, now: u64) -> u64 {
+        self.items.get(item).and_then(|fields| fields.get(gateway)).map_or(0, |field| field.allowed_at(now))
     }
 
     /// The sum of all claims of an item, at `now`.

@@ -10,10 +10,12 @@ use weir_spend::{
     Amount, Exhausted,
     budget::{Account, AccountId, AccountKind, Budgets, Day, Grant, Ledger, Level, Measure, Totals},
     shared::{
-        ClaimRequest, ClaimSettings, Claimant, GRACE, Item, OnStoreFailure,
+        CONTACT_MAX, ClaimRequest, ClaimSettings, Claimant, GRACE, Item, LOOK_INTERVAL, OnStoreFailure,
         model::{Caller, Reply, Store},
     },
 };
+
+mod alone;
 
 const TTL: Duration = Duration::from_secs(60);
 const DAY: u32 = 20_484;
@@ -35,6 +37,10 @@ struct Faults {
     ends: bool,
     /// Settlements exceed their reservations.
     excess: bool,
+    /// Gateways end as they should, and start again.
+    stops: bool,
+    /// The budget is lowered and raised.
+    limits: bool,
 }
 
 struct Gateway {
@@ -42,6 +48,7 @@ struct Gateway {
     ledger: Ledger,
     account: Arc<Account>,
     claimant: Claimant,
+    on_failure: OnStoreFailure,
     session: Option<String>,
     sessions: u64,
     epoch: String,
@@ -49,6 +56,8 @@ struct Gateway {
     open: Vec<Grant>,
     /// No request reaches the store before that time.
     cut_until: u64,
+    /// The last call that was answered, or the start.
+    heard: u64,
     is_dead: bool,
 }
 
@@ -61,11 +70,17 @@ struct World {
     run: u64,
     gateways: Vec<Gateway>,
     budgets: Budgets,
+    /// The budget of the beginning.
+    full: u64,
     faults: Faults,
     /// A request is at most this part of the budget.
     share: u64,
     /// The excess of settlements over their reservations, and the stated bound of gateways that were out of contact for too long.
     slack: u64,
+    /// Used when the budget was last lowered, as soon as all gateways knew it.
+    floor: u64,
+    /// How often a gateway without contact was found to have stopped.
+    stopped: u64,
 }
 
 fn account_id() -> AccountId {
@@ -76,27 +91,29 @@ fn item() -> Item {
     Item { account: account_id(), measure: Measure::DayTokens, window: DAY }
 }
 
-fn settings() -> ClaimSettings {
-    ClaimSettings { claim_ttl: TTL, on_failure: OnStoreFailure::Claimed }
-}
-
 impl Gateway {
     fn start(name: String, totals: Totals, budgets: &Budgets, now: u64) -> Self {
+        Self::start_with(name, totals, budgets, now, OnStoreFailure::Claimed)
+    }
+
+    fn start_with(name: String, totals: Totals, budgets: &Budgets, now: u64, on_failure: OnStoreFailure) -> Self {
         let ledger = Ledger::new([(account_id(), totals)], Day::new(DAY));
         ledger.share_with(std::thread::current());
         let account = ledger.budgeted_account(account_id(), budgets);
-        let claimant = Claimant::new(ledger.clone(), settings(), time(now));
+        let claimant = Claimant::new(ledger.clone(), ClaimSettings { claim_ttl: TTL, on_failure }, time(now));
         Self {
             name,
             ledger,
             account,
             claimant,
+            on_failure,
             session: None,
             sessions: 0,
             epoch: String::new(),
             revision: 0,
             open: Vec::new(),
             cut_until: 0,
+            heard: now,
             is_dead: false,
         }
     }
@@ -105,8 +122,9 @@ impl Gateway {
     fn restart(&mut self, budgets: &Budgets, now: u64) {
         let mut totals = self.account.position().settled;
         self.open.drain(..).for_each(|grant| totals.add(grant.day, grant.amount));
-        let (sessions, epoch) = (self.sessions, std::mem::take(&mut self.epoch));
-        *self = Self { sessions, epoch, ..Self::start(self.name.clone(), totals, budgets, now) };
+        let (sessions, epoch, on_failure) = (self.sessions, std::mem::take(&mut self.epoch), self.on_failure);
+        let fresh = Self::start_with(self.name.clone(), totals, budgets, now, on_failure);
+        *self = Self { sessions, epoch, ..fresh };
     }
 
     fn used(&self) -> u64 {
@@ -135,11 +153,29 @@ impl World {
         let limit = 100 + rng.below(200_000);
         let budgets = Budgets { day_tokens: Some(limit), month_money: Some(3 * limit), ..Budgets::default() };
         let count = 1 + rng.below(6);
-        let start = |number| Gateway::start(format!("g{number}"), Totals::default(), &budgets, 0);
+        let start = |number| {
+            // One in three refuses without contact.
+            let on_failure = if number % 3 == 2 { OnStoreFailure::Refuse } else { OnStoreFailure::Claimed };
+            Gateway::start_with(format!("g{number}"), Totals::default(), &budgets, 0, on_failure)
+        };
         let gateways = (0..count).map(start).collect();
         let (store, backup) = Default::default();
         let share = 10 + rng.below(1_000);
-        Self { share, rng, now: 1_000, store, backup, run: 0, gateways, budgets, faults, slack: 0 }
+        Self {
+            share,
+            rng,
+            now: 1_000,
+            store,
+            backup,
+            run: 0,
+            gateways,
+            budgets,
+            full: limit,
+            faults,
+            slack: 0,
+            floor: 0,
+            stopped: 0,
+        }
     }
 
     fn chance(&mut self, one_in: u64) -> bool {
@@ -155,6 +191,7 @@ impl World {
             return;
         }
         let requests = gateway.claimant.requests(time(now), NOON);
+        let looks = gateway.claimant.is_looking();
         if now < gateway.cut_until {
             gateway.session = None;
             return gateway.claimant.on_failure(&requests, time(now));
@@ -184,13 +221,14 @@ impl World {
         let gateway = &mut self.gateways[index];
         let caller =
             Caller { gateway: &gateway.name, session: &session, epoch: &gateway.epoch, revision: gateway.revision };
-        let reply = if loss == 0 { None } else { Some(self.store.claim(&caller, ms(TTL), &requests, now)) };
+        let reply = if loss == 0 { None } else { Some(self.store.claim(&caller, (ms(TTL), looks), &requests, now)) };
         match reply.filter(|_| loss != 1) {
             Some(Reply::Answers { answers, hungers, revision }) => {
                 gateway.revision = revision;
                 gateway.claimant.on_answers(&requests, &answers, time(now));
                 gateway.claimant.on_hungers(&hungers);
                 gateway.claimant.on_round(time(now));
+                gateway.heard = now;
             }
             _ => {
                 gateway.session = None;
@@ -203,13 +241,47 @@ impl World {
         }
     }
 
+    /// The configuration of all gateways has another budget. As soon as they have called the store, their claims are within it.
+    fn change_limit(&mut self) {
+        let limit = self.full / 4 + self.rng.below(self.full);
+        self.budgets.day_tokens = Some(limit);
+        for gateway in &self.gateways {
+            let _ = gateway.ledger.budgeted_account(account_id(), &self.budgets);
+        }
+        // A first call lowers claims, and the next look says so.
+        for _ in 0..2 * ms(LOOK_INTERVAL) / TURN_MS {
+            self.now += TURN_MS;
+            (0..self.gateways.len()).for_each(|index| self.turn(index));
+        }
+        self.floor = self.used();
+        let held: u64 = self.gateways.iter().map(|gateway| gateway.held().max(gateway.used())).sum();
+        assert!(held <= limit.max(self.floor), "{held} is held of {limit}, and {} is used", self.floor);
+        let claimed = self.store.claimed(&item(), self.now);
+        assert!(claimed <= limit.max(self.floor), "{claimed} is claimed of {limit}, and {} is used", self.floor);
+    }
+
+    /// A gateway ends as it should, and its last call gives its claims back. Its successor begins with the same use.
+    fn stop(&mut self, which: usize) {
+        self.gateways[which].claimant.end();
+        self.turn(which);
+        let gateway = &self.gateways[which];
+        if gateway.session.is_some() {
+            let claimed = self.store.claimed_by(&gateway.name, &item(), self.now);
+            assert_eq!(claimed, gateway.used(), "{} has given its claim back", gateway.name);
+        }
+        let (budgets, now) = (self.budgets, self.now);
+        if !gateway.is_dead {
+            self.gateways[which].restart(&budgets, now);
+        }
+    }
+
     fn arrive_late(&mut self, index: usize, session: &str, requests: &[ClaimRequest]) {
         self.turn(index);
         let gateway = &self.gateways[index];
         let caller = Caller { gateway: &gateway.name, session, epoch: &gateway.epoch, revision: 0 };
         if gateway.session.is_some() && gateway.session.as_deref() != Some(session) {
-            let late = self.store.claim(&caller, ms(TTL), requests, self.now);
-            assert!(matches!(late, Reply::Superseded | Reply::Stale), "{late:?}");
+            let late = self.store.claim(&caller, (ms(TTL), true), requests, self.now);
+            assert!(matches!(late, Reply::Superseded { .. } | Reply::Stale), "{late:?}");
         }
     }
 
@@ -218,6 +290,19 @@ impl World {
             // Each gateway has its quiet times, longer than the grace: it has nothing to say then, and goes on with what it holds.
             if (self.now / QUIET_MS + index as u64).is_multiple_of(3) {
                 continue;
+            }
+            if self.gateways[index].is_dead {
+                continue;
+            }
+            // The stated stop, and a turn to notice it.
+            let is_over = self.now - self.gateways[index].heard > ms(TTL) / 4 * 3 + TURN_MS;
+            let is_claimed = self.gateways[index].claimant.tally().granted > 0;
+            let refuses = self.gateways[index].on_failure == OnStoreFailure::Refuse;
+            let is_refusing = refuses && self.now - self.gateways[index].heard > ms(CONTACT_MAX) + TURN_MS;
+            if (is_over && is_claimed) || is_refusing {
+                let refused = self.gateways[index].reserve(1, &self.budgets);
+                assert!(refused.is_err(), "{} stops by itself", self.gateways[index].name);
+                self.stopped += 1;
             }
             for _ in 0..self.rng.below(4) {
                 let tokens = self.rng.below(self.budgets.day_tokens.unwrap_or(1) / self.share + 2);
@@ -249,6 +334,13 @@ impl World {
                 self.gateways[which].restart(&budgets, now);
                 self.gateways[which].cut_until = now + self.rng.below(ms(GRACE) / 2);
             }
+        }
+        if self.faults.stops && self.chance(40) {
+            let which = self.rng.below(count) as usize;
+            self.stop(which);
+        }
+        if self.faults.limits && self.chance(25) {
+            self.change_limit();
         }
         if self.faults.losses && self.chance(60) {
             let which = self.rng.below(count) as usize;
@@ -288,6 +380,7 @@ impl World {
 
     fn check(&self, seed: u64) {
         let (used, limit) = (self.used(), self.budgets.day_tokens.unwrap_or(0));
+        let limit = limit.max(self.floor);
         assert!(used <= limit + self.slack, "seed {seed} at {}: {used} of {limit} + {}", self.now, self.slack);
     }
 
@@ -339,7 +432,14 @@ impl World {
             }
         }
         let limit = self.budgets.day_tokens.unwrap_or(0);
-        assert!(self.used() + size > limit, "seed {seed}: {} of {limit} is left by {size}", limit - self.used());
+        // Requests that were in flight at the last call of a gateway that is gone for ever stay charged in full.
+        let gone = self
+            .gateways
+            .iter()
+            .filter(|gateway| gateway.is_dead)
+            .map(|gateway| self.store.claimed_by(&gateway.name, &item(), self.now).saturating_sub(gateway.used()));
+        let used = self.used() + gone.sum::<u64>();
+        assert!(used + size > limit, "seed {seed}: {} of {limit} is left by {size}", limit - used);
     }
 }
 
@@ -351,14 +451,18 @@ fn seeds() -> u64 {
     std::env::var("WEIR_SHARED_SEEDS").map_or(150, |text| text.parse().expect("WEIR_SHARED_SEEDS is a number"))
 }
 
-fn run(faults: Faults) {
+/// Returns how often gateways without contact were found to have stopped.
+fn run(faults: Faults) -> u64 {
+    let mut stopped = 0;
     for seed in 0..seeds() {
         let mut world = World::new(seed, faults);
         for _ in 0..300 {
             world.step(seed);
         }
+        stopped += world.stopped;
         world.use_up(seed);
     }
+    stopped
 }
 
 #[test]
@@ -383,34 +487,17 @@ fn a_store_that_loses_data_grants_nothing_twice() {
 
 #[test]
 fn gateways_that_are_gone_leave_their_claims_behind_and_no_more() {
-    run(Faults { losses: true, excess: true, ends: true, ..Faults::default() });
+    let stopped = run(Faults { losses: true, excess: true, ends: true, ..Faults::default() });
+    assert!(stopped > 0, "gateways are cut off for long enough to stop");
 }
 
 #[test]
-fn the_next_day_is_claimed_before_it_begins() {
-    let budgets = Budgets { day_tokens: Some(10_000), ..Budgets::default() };
-    let (mut store, mut gateway) = (Store::default(), Gateway::start("g".to_owned(), Totals::default(), &budgets, 0));
-    let end = u64::from(DAY + 1) * 86_400;
-    let mut look = |gateway: &mut Gateway, now: u64, unix: u64| {
-        let requests = gateway.claimant.requests(time(now), unix);
-        let caller = |epoch| Caller { gateway: "g", session: "s", epoch, revision: 0 };
-        let epoch = store.open(&caller(""), false, "", 0, now).epoch;
-        let Reply::Answers { answers, .. } = store.claim(&caller(&epoch), ms(TTL), &requests, now) else { panic!() };
-        gateway.claimant.on_answers(&requests, &answers, time(now));
-        gateway.claimant.on_round(time(now));
-        requests.len()
-    };
-    let today = |gateway: &mut Gateway, day| {
-        let level = Level { account: &gateway.account, kind: AccountKind::Key, budgets: &budgets, observes: false };
-        gateway.ledger.reserve(&[level], Amount { tokens: 100, money: 0 }, Day::new(day)).map(|reserved| reserved.grant)
-    };
-    assert_eq!(look(&mut gateway, 1_000, end - 3_600), 1, "only the present day");
-    assert_eq!(look(&mut gateway, 2_000, end - 30), 1, "the next one");
-    let first = today(&mut gateway, DAY).expect("the day goes on");
-    let second = today(&mut gateway, DAY + 1).expect("the next day has begun with its claim");
-    // A day that was not claimed for waits for an answer.
-    assert_eq!(today(&mut gateway, DAY + 3).map(|_| ()), Err(Exhausted::Store));
-    assert_eq!(look(&mut gateway, 3_000, end + 2 * 86_400), 1);
-    let third = today(&mut gateway, DAY + 3).expect("it is claimed");
-    [first, second, third].into_iter().for_each(|grant| gateway.ledger.settle(grant, Amount::ZERO));
+fn a_budget_that_is_lowered_holds_for_all_gateways_together() {
+    run(Faults { limits: true, ..Faults::default() });
+    run(Faults { limits: true, excess: true, ..Faults::default() });
+}
+
+#[test]
+fn gateways_that_end_give_their_claims_back() {
+    run(Faults { stops: true, losses: true, ..Faults::default() });
 }

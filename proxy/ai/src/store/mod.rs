@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `connection` | a connection of the thread that claims |
 //! | `identity` | the name of the gateway, which survives its process |
+//! | `rivalry` | another process with that name |
 //! | `script` | the calls of the script, which is `script.lua` |
 //! | `status` | the state for metrics and operators |
 //!
@@ -12,6 +13,7 @@
 
 mod connection;
 mod identity;
+mod rivalry;
 pub mod script;
 mod status;
 
@@ -26,7 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use connection::{StoreConnection, StoreError};
+pub use connection::{LIMIT, StoreConnection, StoreError};
 pub use status::StoreStatus;
 use weir_base::{Rng, Time};
 use weir_resp::Value;
@@ -37,6 +39,7 @@ use weir_spend::{
 
 use self::{
     identity::{Identity, token},
+    rivalry::{GIVE_WAY, Rivalry},
     script::{Caller, ITEMS_MAX, Reply},
 };
 use crate::{settings::StoreSettings, spend::unix_time};
@@ -47,7 +50,8 @@ const PACE: Duration = Duration::from_millis(5);
 /// Between two attempts to reach the store, with jitter: the first pause, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// How long an end waits for the last call, which gives claims back.
+/// How long an end waits for the last call, which gives claims back, and a hand-over for a call that is under way. Default 1.5 s: each call
+/// and each connection ends within [`LIMIT`].
 const END_LIMIT: Duration = Duration::from_millis(1_500);
 
 /// The store as a process has it.
@@ -89,11 +93,13 @@ impl SharedStore {
             shared: Arc::clone(&shared),
             connection: None,
             endpoint: 0,
+            tried: 0,
+            server: None,
             attempts: 0,
             next_attempt: Time::ZERO,
             rng: Rng::new(unix_time().as_nanos() as u64),
             is_reported: false,
-            is_rival_reported: false,
+            rivalry: Rivalry::default(),
         };
         let ledger = ledger.clone();
         let body = move || {
@@ -110,10 +116,11 @@ impl SharedStore {
     }
 
     /// Stops to claim, while another process has the journal and the name of this gateway. Claims stay as they are. Returns when no call
-    /// is under way.
-    pub(crate) fn pause(&self) {
+    /// is under way. False: there is still one, and [`Self::resume`] is to follow.
+    #[must_use]
+    pub(crate) fn pause(&self) -> bool {
         self.shared.is_paused.store(true, Ordering::SeqCst);
-        self.wait(END_LIMIT);
+        self.wait(END_LIMIT)
     }
 
     /// Claims again.
@@ -122,21 +129,22 @@ impl SharedStore {
         self.handle.unpark();
     }
 
-    /// Waits until the thread has looked at all accounts and the store has answered, at most for `limit`.
-    pub fn wait(&self, limit: Duration) {
+    /// Waits until the thread has looked at all accounts and the store has answered, at most for `limit`. Whether that was so.
+    pub fn wait(&self, limit: Duration) -> bool {
         let number = self.shared.wanted.fetch_add(1, Ordering::SeqCst) + 1;
         self.handle.unpark();
         let end = Instant::now() + limit;
         while self.shared.done.load(Ordering::SeqCst) < number && Instant::now() < end {
             thread::sleep(Duration::from_millis(1));
         }
+        self.shared.done.load(Ordering::SeqCst) >= number
     }
 
     /// Gives back what is not used, since the process ends. Not while another process has the journal.
     pub(crate) fn end(&self) {
         if !self.shared.is_paused.load(Ordering::SeqCst) {
             self.shared.is_ending.store(true, Ordering::SeqCst);
-            self.wait(END_LIMIT);
+            let _ = self.wait(END_LIMIT);
         }
     }
 }
@@ -160,16 +168,19 @@ struct Claims {
     settings: StoreSettings,
     shared: Arc<Shared>,
     connection: Option<StoreConnection>,
-    /// The endpoint of the next attempt.
+    /// The endpoint of the next attempt, and that of the last one.
     endpoint: usize,
+    tried: usize,
+    /// That of the latest session.
+    server: Option<usize>,
     /// Attempts since the last success.
     attempts: u32,
     next_attempt: Time,
     rng: Rng,
     /// The log says that the store does not answer.
     is_reported: bool,
-    /// It says that another process has the identity of this gateway.
-    is_rival_reported: bool,
+    /// Another process with the identity of this gateway.
+    rivalry: Rivalry,
 }
 
 impl Claims {
@@ -178,21 +189,25 @@ impl Claims {
             let wanted = self.shared.wanted.load(Ordering::SeqCst);
             let (is_paused, is_ending) =
                 (self.shared.is_paused.load(Ordering::SeqCst), self.shared.is_ending.load(Ordering::SeqCst));
+            let mut is_heard = false;
+            // One that has given way has nothing to give back.
+            let is_paused = is_paused || (is_ending && self.rivalry.is_proved());
             if is_paused {
                 self.connection = None;
             } else if is_ending || self.connection.is_some() || Time::now() >= self.next_attempt {
                 if is_ending {
-                    self.claimant.give_up();
+                    self.claimant.end();
                 }
                 if wanted > self.shared.done.load(Ordering::Relaxed) {
                     self.claimant.look_at_all();
                 }
-                self.round();
+                is_heard = self.round();
             }
-            if is_paused || self.claimant.is_settled() {
+            if is_paused || is_heard {
                 self.shared.done.store(wanted, Ordering::SeqCst);
             }
-            if is_ending {
+            // A connection that was closed meanwhile is made once more for the last call.
+            if is_ending && (is_paused || is_heard || self.attempts > 1) {
                 self.shared.done.store(wanted, Ordering::SeqCst);
                 return;
             }
@@ -209,27 +224,41 @@ impl Claims {
         }
     }
 
-    /// One look, and the calls that follow from it.
-    fn round(&mut self) {
-        let requests = self.claimant.requests(Time::now(), unix_time().as_secs());
-        // An empty call, too: it says what other gateways lack.
+    /// One look, and the calls that follow from it. False: the store has not answered them all.
+    fn round(&mut self) -> bool {
+        // A statement of this process would replace that of the one that it gives way to: its calls only see whether that one is there still.
+        let requests = match self.rivalry.is_proved() {
+            true => Vec::new(),
+            false => self.claimant.requests(Time::now(), unix_time().as_secs()),
+        };
+        // An empty call, too: it keeps the session, and a look says what other gateways lack.
         let mut parts: Vec<&[ClaimRequest]> = requests.chunks(ITEMS_MAX).collect();
         if parts.is_empty() {
             parts.push(&[]);
         }
-        for part in parts {
-            if let Err(error) = self.call(part) {
+        let is_looking = self.claimant.is_looking();
+        for (index, part) in parts.into_iter().enumerate() {
+            if let Err(error) = self.call(part, is_looking && index == 0) {
+                if error.reason == PAUSED {
+                    return false;
+                }
                 self.on_failure(&requests, &error);
-                return;
+                return false;
             }
         }
         let now = Time::now();
-        self.claimant.on_round(now);
+        if self.rivalry.on_answer(now) {
+            tracing::info!("no other process has the identity of this gateway any more");
+            self.claimant.resume();
+        } else {
+            self.claimant.on_round(now);
+        }
         self.attempts = 0;
-        self.shared.status.set(self.claimant.tally(), now, true);
+        self.shared.status.set(self.claimant.tally(), now, !self.rivalry.is_proved());
         if std::mem::take(&mut self.is_reported) {
             tracing::info!("the store of budgets answers again");
         }
+        true
     }
 
     fn on_failure(&mut self, requests: &[ClaimRequest], error: &StoreError) {
@@ -239,32 +268,32 @@ impl Claims {
             0 => Duration::ZERO,
             attempts => self.rng.backoff(attempts - 1, RETRY.0, RETRY.1),
         };
+        let is_rival = self.rivalry.is_proved() && error.reason == SUPERSEDED;
+        let pause = if is_rival { GIVE_WAY + self.rng.backoff(0, GIVE_WAY / 2, GIVE_WAY / 2) } else { pause };
         (self.attempts, self.next_attempt) = (self.attempts.saturating_add(1), now.saturating_add(pause));
         self.claimant.on_failure(requests, now);
         let is_in_contact = self.claimant.is_in_contact(now);
-        self.shared.status.set(self.claimant.tally(), self.claimant.contact(), is_in_contact);
+        let is_served = is_in_contact && !self.rivalry.is_proved();
+        self.shared.status.set(self.claimant.tally(), self.claimant.contact(), is_served);
         self.shared.status.count(error.reason);
-        let is_rival = error.reason == SUPERSEDED;
-        if is_rival && !std::mem::replace(&mut self.is_rival_reported, true) {
-            tracing::error!(%error, "the store of budgets");
-        }
         if !is_in_contact && !std::mem::replace(&mut self.is_reported, true) {
-            let endpoint = &self.settings.endpoints[self.endpoint];
+            let endpoint = &self.settings.endpoints[self.tried];
             let treatment = self.settings.claims.on_failure.name();
             tracing::warn!(%endpoint, %error, on_failure = treatment, "the store of budgets does not answer");
         }
     }
 
-    /// Carries requests to the store, and its answers back.
-    fn call(&mut self, requests: &[ClaimRequest]) -> Result<(), StoreError> {
+    /// Carries requests to the store, and its answers back. `looks`: with what other gateways lack.
+    fn call(&mut self, requests: &[ClaimRequest], looks: bool) -> Result<(), StoreError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.open().inspect_err(|_| self.endpoint = (self.endpoint + 1) % self.settings.endpoints.len())?,
+            None => self.connect()?,
         };
+        self.check_pause()?;
         let (sent, prefix) = (Time::now(), &self.settings.prefix);
         let mut command = Vec::new();
         let ttl_ms = self.settings.claims.claim_ttl.as_millis() as u64;
-        script::claim(&mut command, &connection.hash, prefix, &self.caller, ttl_ms, requests);
+        script::claim(&mut command, &connection.hash, prefix, &self.caller, (ttl_ms, looks), requests);
         let value = connection.call(&command)?;
         match read(&value, prefix, requests.len())? {
             Reply::Claim { revision, answers, hungers } => {
@@ -275,18 +304,59 @@ impl Claims {
                 Ok(())
             }
             Reply::Stale => Err(StoreError::new("stale", "its data are not those of the last call")),
-            Reply::Superseded => {
-                let what = "another process has the identity of this gateway, from a copy of ai.state: give each gateway its own";
-                Err(StoreError::new(SUPERSEDED, what))
-            }
+            Reply::Superseded { by } => Err(self.superseded(&by)),
             Reply::Open { .. } => Err(malformed()),
         }
     }
 
+    /// Another process may have the name of this gateway since the last command: this one says nothing more in that name.
+    fn check_pause(&self) -> Result<(), StoreError> {
+        match self.shared.is_paused.load(Ordering::SeqCst) {
+            true => Err(StoreError::new(PAUSED, "another process claims")),
+            false => Ok(()),
+        }
+    }
+
+    /// Another session has the place of this one.
+    fn superseded(&mut self, by: &str) -> StoreError {
+        if self.rivalry.is_own(by) {
+            return StoreError::new("stale", "a connection that was given up has begun a session behind this one");
+        }
+        if self.rivalry.on_superseded(Time::now()) {
+            self.claimant.refuse();
+            tracing::error!(
+                "another process has the identity of this gateway in the store of budgets, from a copy of ai.state: keys with a budget are \
+                 refused here until it has ended; give each gateway a state of its own"
+            );
+        }
+        StoreError::new(SUPERSEDED, "another process has the identity of this gateway")
+    }
+
+    /// Begins a session, with the first endpoint if that takes one: gateways that stay with different servers would each have a budget.
+    fn connect(&mut self) -> Result<StoreConnection, StoreError> {
+        self.tried = self.endpoint;
+        let opened = self.open(self.tried);
+        self.endpoint = match &opened {
+            Ok(_) => 0,
+            Err(error) if error.reason == PAUSED => self.tried,
+            Err(_) => (self.tried + 1) % self.settings.endpoints.len(),
+        };
+        if opened.is_ok() && self.server.replace(self.tried).is_some_and(|before| before != self.tried) {
+            let endpoint = &self.settings.endpoints[self.tried];
+            tracing::warn!(
+                %endpoint,
+                "another server is the store of budgets now: it must be the only one that takes writes, or each server gives out the whole budget"
+            );
+        }
+        opened
+    }
+
     /// Connects, and begins a session.
-    fn open(&mut self) -> Result<StoreConnection, StoreError> {
-        let mut connection = StoreConnection::open(&self.settings, &self.settings.endpoints[self.endpoint])?;
+    fn open(&mut self, endpoint: usize) -> Result<StoreConnection, StoreError> {
+        let mut connection = StoreConnection::open(&self.settings, &self.settings.endpoints[endpoint])?;
         self.caller.session = token().map_err(|error| StoreError::new("randomness", error.to_string()))?;
+        self.check_pause()?;
+        self.rivalry.on_open(&self.caller.session, Time::now());
         let (mut command, has_used) = (Vec::new(), self.claimant.has_used());
         let (hash, prefix) = (&connection.hash, &self.settings.prefix);
         script::open(&mut command, hash, prefix, &self.caller, &connection.run, has_used, GRACE.as_millis() as u64);
@@ -308,6 +378,9 @@ impl Claims {
     }
 }
 
+/// No failure: see [`SharedStore::pause`].
+const PAUSED: &str = "paused";
+
 /// The reason of a failure: see [`Reply::Superseded`].
 const SUPERSEDED: &str = "superseded";
 
@@ -318,3 +391,6 @@ fn read(value: &Value, prefix: &str, requests: usize) -> Result<Reply, StoreErro
 fn malformed() -> StoreError {
     StoreError::new("protocol", "its reply is none of the script's")
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 -- KEYS: the head, the hungers, the session of the gateway, and a hash for each item.
 -- ARGV: operation, gateway, session, epoch, revision; then
 --   open:  whether something was used (1), run of the server, grace in ms
---   claim: ttl in ms, and for each item: limit, used, held ("?": not known), need, comfort, whether more is wanted (1), seconds to keep
+--   claim: ttl in ms, whether needs of other gateways are looked for (1), and for each item: limit, used, held ("?": not known), need, comfort, whether more is wanted (1), seconds to keep
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local gateway, session, seen = ARGV[2], ARGV[3], tonumber(ARGV[5])
@@ -31,8 +31,9 @@ end
 if epoch ~= ARGV[4] or revision < seen then
   return {'stale'}
 end
-if redis.call('GET', KEYS[3]) ~= session then
-  return {'superseded'}
+local latest = redis.call('GET', KEYS[3])
+if latest ~= session then
+  return {'superseded', latest or ''}
 end
 local ttl, grace_end = tonumber(ARGV[6]), tonumber(head[4] or '0')
 redis.call('PEXPIRE', KEYS[3], SESSION_MS + ttl)
@@ -66,43 +67,49 @@ local function claim(key, at)
       used_elsewhere = used_elsewhere + spent
     end
   end
+  local most = math.max(limit - elsewhere, 0)
   if not held then
-    held = own or 0
+    -- It spends nothing of that yet.
+    held = math.min(own or 0, most)
   elseif own and is_own_over then
     -- Others may have what it gave up by its silence.
-    held = math.min(held, math.max(limit - elsewhere, 0))
+    held = math.min(held, most)
   end
-  local allowed = math.max(held, used)
-  local rest = math.max(limit - elsewhere - allowed, 0)
+  local noted = math.max(held, used)
+  -- All claims are above a budget that was lowered: the gateway lowers its own, and the next call notes that. Until it has the answer it may
+  -- spend what is noted.
+  local allowed = math.max(math.min(noted, most), used)
+  local rest = math.max(limit - elsewhere - noted, 0)
   if ARGV[at + 5] == '1' then
     local idle = allowed - used
     local lack = math.max(need - idle, 0)
     local hunger = gateway .. ' ' .. key
     if now >= grace_end and lack <= rest then
       local grant = math.min(math.max(lack, math.floor(rest / PARTS), comfort - idle, 0), rest)
-      allowed, rest = allowed + grant, rest - grant
+      noted, allowed, rest = noted + grant, allowed + grant, rest - grant
       redis.call('HDEL', KEYS[2], hunger)
     -- Others can help. A request that is too large for all makes none of them give anything back.
-    elseif lack > rest and lack <= rest + idle_elsewhere and redis.call('HLEN', KEYS[2]) < 16 * HUNGERS_MAX then
+    elseif lack > rest and lack <= rest + idle_elsewhere and redis.call('HLEN', KEYS[2]) < HUNGERS_MAX then
       redis.call('HSET', KEYS[2], hunger, text(need) .. ' ' .. text(now + HUNGER_MS))
     end
   end
-  redis.call('HSET', key, gateway, text(allowed) .. ' ' .. text(used) .. ' ' .. text(now + ttl))
+  redis.call('HSET', key, gateway, text(noted) .. ' ' .. text(used) .. ' ' .. text(now + ttl))
   redis.call('EXPIRE', key, ARGV[at + 6])
   return text(allowed) .. ' ' .. text(rest) .. ' ' .. text(idle_elsewhere) .. ' ' .. text(used_elsewhere)
 end
 
 local answers, hungers = {}, {}
 for index = 4, #KEYS do
-  answers[#answers + 1] = claim(KEYS[index], 7 + (index - 4) * 7)
+  answers[#answers + 1] = claim(KEYS[index], 8 + (index - 4) * 7)
 end
-local all = redis.call('HGETALL', KEYS[2])
+-- Once in a look of each gateway: the server reads no more than HUNGERS_MAX entries, and not for each call.
+local all = ARGV[7] == '1' and redis.call('HGETALL', KEYS[2]) or {}
 for index = 1, #all, 2 do
   local need, ending = string.match(all[index + 1], '^(%d+) (%d+)$')
   local name, key = string.match(all[index], '^(%S+) (.*)$')
   if not need or not name or tonumber(ending) < now then
     redis.call('HDEL', KEYS[2], all[index])
-  elseif name ~= gateway and #hungers < HUNGERS_MAX then
+  elseif name ~= gateway then
     hungers[#hungers + 1] = need .. ' ' .. key
   end
 end

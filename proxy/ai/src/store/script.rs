@@ -43,13 +43,16 @@ pub enum Reply {
         revision: u64,
         /// One for each request, in their order.
         answers: Vec<ClaimAnswer>,
-        /// Needs of other gateways.
+        /// Needs of other gateways, if the call looks for them.
         hungers: Vec<Hunger>,
     },
     /// The data are others than the gateway has seen.
     Stale,
     /// Another connection has begun in the name of the gateway.
-    Superseded,
+    Superseded {
+        /// Its session; empty: the server does not know it any more.
+        by: String,
+    },
 }
 
 /// The command that begins a connection, appended to `out`.
@@ -59,11 +62,18 @@ pub fn open(out: &mut Vec<u8>, hash: &str, prefix: &str, caller: &Caller, run: &
     encode::command(out, words.iter().map(String::as_bytes));
 }
 
-/// The command with these requests, at most [`ITEMS_MAX`], appended to `out`.
-pub fn claim(out: &mut Vec<u8>, hash: &str, prefix: &str, caller: &Caller, ttl_ms: u64, requests: &[ClaimRequest]) {
+/// The command with these requests, at most [`ITEMS_MAX`], appended to `out`. `looks`: it asks for the needs of other gateways, too.
+pub fn claim(
+    out: &mut Vec<u8>,
+    hash: &str,
+    prefix: &str,
+    caller: &Caller,
+    (ttl_ms, looks): (u64, bool),
+    requests: &[ClaimRequest],
+) {
     debug_assert!(requests.len() <= ITEMS_MAX);
     let mut words = head("claim", hash, prefix, caller, requests);
-    words.push(ttl_ms.to_string());
+    words.extend([ttl_ms.to_string(), u8::from(looks).to_string()]);
     for request in requests {
         let held = request.held.map_or_else(|| "?".to_owned(), |held| held.to_string());
         let numbers = [request.need, request.comfort, request.is_wanting.into(), request.seconds_left + KEPT];
@@ -111,7 +121,7 @@ pub fn read(value: &Value, prefix: &str, requests: usize) -> Result<Reply, Malfo
             Ok(Reply::Claim { revision: number(text(revision)?)?, answers, hungers })
         }
         ("stale", []) => Ok(Reply::Stale),
-        ("superseded", []) => Ok(Reply::Superseded),
+        ("superseded", [by]) => Ok(Reply::Superseded { by: text(by)?.to_owned() }),
         _ => Err(Malformed),
     }
 }
@@ -160,7 +170,7 @@ mod tests {
             seconds_left: 5,
         };
         let mut out = Vec::new();
-        claim(&mut out, "hash", "p:", &caller, 600, &[request]);
+        claim(&mut out, "hash", "p:", &caller, (600, true), &[request]);
         let words: Vec<&str> = std::str::from_utf8(&out).expect("text").split("\r\n").skip(2).step_by(2).collect();
         let key = format!("p:{}", item().name());
         let expected = [
@@ -177,6 +187,7 @@ mod tests {
             "",
             "0",
             "600",
+            "1",
             "9",
             "1",
             "?",
@@ -193,6 +204,8 @@ mod tests {
         let bulk = |text: &str| Value::Bulk(text.into());
         let array = |texts: &[&str]| Value::Array(texts.iter().map(|text| bulk(text)).collect());
         assert_eq!(read(&array(&["stale"]), "p:", 0), Ok(Reply::Stale));
+        let superseded = Reply::Superseded { by: "s".to_owned() };
+        assert_eq!(read(&array(&["superseded", "s"]), "p:", 0), Ok(superseded));
         assert_eq!(read(&array(&["open", "e", "3"]), "p:", 0), Ok(Reply::Open { epoch: "e".to_owned(), revision: 3 }));
         let hungers = [format!("5 p:{}", item().name()), "5 q:other".to_owned()];
         let hungers: Vec<&str> = hungers.iter().map(String::as_str).collect();

@@ -89,14 +89,14 @@ fn compare(kind: Kind, seed: u64, ttl: u64, grace: u64) {
             _ => {
                 let requests: Vec<_> = (0..rng.below(3)).map(|_| items[rng.below(2) as usize]).collect();
                 let requests: Vec<ClaimRequest> = requests.into_iter().map(|item| request(&mut rng, item)).collect();
-                let mut command = Vec::new();
-                script::claim(&mut command, &connection.hash, PREFIX, caller, ttl, &requests);
+                let (mut command, how) = (Vec::new(), (ttl, rng.below(2) == 0));
+                script::claim(&mut command, &connection.hash, PREFIX, caller, how, &requests);
                 let value = connection.call(&command).expect("a reply");
                 let mut found = script::read(&value, PREFIX, requests.len()).expect("a reply of the script");
-                let mut expected = match store.claim(&caller_of(caller), ttl, &requests, now) {
+                let mut expected = match store.claim(&caller_of(caller), how, &requests, now) {
                     model::Reply::Answers { answers, hungers, revision } => Reply::Claim { revision, answers, hungers },
                     model::Reply::Stale => Reply::Stale,
-                    model::Reply::Superseded => Reply::Superseded,
+                    model::Reply::Superseded { by } => Reply::Superseded { by },
                 };
                 if let Reply::Claim { revision, .. } = found {
                     caller.revision = revision;

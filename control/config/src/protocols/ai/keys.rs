@@ -72,7 +72,8 @@ section! {
     /// A Redis server (5 or later, or Valkey; no Redis Cluster) in which several gateways share the budgets of keys of the same name. It needs
     /// `ai.state`, where each gateway has its journal and its name in the store. Rates and `concurrent_max` stay those of each gateway.
     pub(crate) struct AiStoreSection {
-        /// `host:port` or `unix:/path`: one server, and replicas that may take its place. The first one that takes writes is used.
+        /// `host:port` or `unix:/path`: best one address, which follows the server. Or one server and replicas that may take its place; each
+        /// session uses the first one that takes writes. At most one of them may: two would each give out the whole budget.
         required endpoints: Vec<At<Endpoint>>;
         /// User to log in as. Absent: `default`.
         optional user: Word;
@@ -86,7 +87,8 @@ section! {
         /// From the last call of a gateway to the end of its claims: then others may use what it had not used. The gateway stops
         /// at three quarters of it. The same in all gateways.
         default claim_ttl: Period = Period(CLAIM_TTL) => Period::secs(30)..=Period::secs(31 * 86_400);
-        /// TLS towards the store. Absent: clear text.
+        /// TLS towards the store. Absent: clear text. A connection with its handshake and login has 1 s, so `handshake_timeout` is at most
+        /// that.
         optional_table tls: UpstreamTlsSection;
     }
 }

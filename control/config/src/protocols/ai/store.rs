@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use weir_ai::settings::{KeyMode, STORE_ENDPOINTS_MAX, StoreSettings};
+use weir_ai::store::LIMIT;
 use weir_spend::{budget::Budgets, shared::ClaimSettings};
 
 use super::keys::{AiSection, AiStoreSection};
@@ -24,6 +25,7 @@ pub(super) fn settings(section: &AiSection, listeners: &[Listener], reader: &mut
         reader.problems.error(&store.place.0, PATH, message, help);
     }
     check_login(store, reader);
+    check_handshake(store, reader);
     check_budgets(listeners, store, reader);
     let list = store.endpoints.as_ref()?;
     endpoints(list, STORE_ENDPOINTS_MAX, "write one server and its replicas", PATH, reader);
@@ -48,6 +50,15 @@ fn check_login(store: &AiStoreSection, reader: &mut Reader<'_>) {
     if let (Some(password), Some(endpoint), None) = (&store.password, far, &store.tls) {
         let what = format!("goes to {} in clear text", endpoint.value.0);
         warn_at(password, PATH, "password", &what, "add [ai.store.tls]", reader);
+    }
+}
+
+/// A handshake that may take longer than the whole connection.
+fn check_handshake(store: &AiStoreSection, reader: &mut Reader<'_>) {
+    let Some(tls) = &store.tls else { return };
+    if tls.handshake_timeout.is_given && tls.handshake_timeout.value.0 > LIMIT {
+        let what = "has no effect beyond 1 s: in that time the store has to be connected, with its login";
+        error_at(&tls.handshake_timeout, "ai.store.tls", "handshake_timeout", what, "write at most \"1s\"", reader);
     }
 }
 
