@@ -1,4 +1,4 @@
-//! What an output sends next, as plain bytes and as they go on the wire.
+//! The bytes that an output sends next: as they were appended, and as they go on the wire.
 
 use std::{collections::VecDeque, io};
 

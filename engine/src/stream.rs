@@ -107,7 +107,8 @@ impl Stream {
 
     /// Resets the connection: what is buffered is lost, and the peer learns that something went wrong (RFC 9293 section 3.10.5).
     pub fn reset(self) {
-        self.output.abort();
+        // Not an abort: that would end the direction in order, before the reset.
+        self.output.close();
         self.socket.reset_at_close();
     }
 

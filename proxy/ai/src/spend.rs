@@ -108,7 +108,7 @@ impl Spend {
         }
         if recovery.departing > 0 {
             let processes = recovery.departing;
-            tracing::info!(processes, "the journal of budgets is followed of processes that still have requests");
+            tracing::info!(processes, "processes before this one still have requests in the journal of budgets");
         }
         if recovery.days_ahead > 0 {
             let days = recovery.days_ahead;

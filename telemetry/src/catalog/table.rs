@@ -105,7 +105,7 @@ catalog! {
         HTTP_TIMEOUTS = counter "weir_http_timeouts_total" ["listener", "reason"] "HTTP exchanges that a deadline ended while their origin was waited for: response_timeout, first_byte_timeout, request_timeout; idle_timeout and call_expired within a response.";
         AI_REFUSALS = counter "weir_ai_refusals_total" ["listener", "reason", "treatment"] "Requests of AI listeners that a key, its policy, a rate, a budget or the form of the body refused (`refused`), or would have if the policy did not only observe (`observed`).";
         AI_JOURNAL_FAILING = gauge "weir_ai_journal_failing" [] "1 while the journal of budgets or the usage log takes no records: keys with a budget are refused then. Only with `ai.state`.", merged(Merge::Max);
-        AI_STORE_IN_CONTACT = gauge "weir_ai_store_in_contact" [] "1 while the store of shared budgets answers. Only with `ai.store`.", merged(Merge::Max);
+        AI_STORE_IN_CONTACT = gauge "weir_ai_store_in_contact" [] "1 while the store of shared budgets answers; 0 also in a process that gives way to another one of its name. Only with `ai.store`.", merged(Merge::Max);
         AI_STORE_CONTACT_AGE = gauge "weir_ai_store_contact_age_seconds" [] "Seconds since the store of shared budgets last answered.", merged(Merge::Max);
         AI_STORE_CLAIMS = counter "weir_ai_store_claims_total" ["outcome"] "Claims on shared budgets: granted by the store, refused since nothing was left for them, given back for another gateway, or expired without an answer of the store.";
         AI_STORE_FAILURES = counter "weir_ai_store_failures_total" ["reason"] "Calls of the store of shared budgets that failed, connections included; `superseded`: another process has the identity of this gateway.";
