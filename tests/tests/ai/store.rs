@@ -229,7 +229,7 @@ fn a_store_that_restarts_or_loses_its_data_grants_nothing_twice() {
     until_true("the restart to be noticed", || epochs(&stand) == 1.0);
     stand.load_for(Duration::from_millis(300));
     stand.store.connect().expect(&["FLUSHALL"], b"+OK\r\n");
-    until_true("the loss to be noticed", || epochs(&stand) == 2.0);
+    until_true("the loss to be noticed", || epochs(&stand) >= 2.0);
     // Within the grace, and while the first gateway alone has requests.
     let (served, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -240,7 +240,8 @@ fn a_store_that_restarts_or_loses_its_data_grants_nothing_twice() {
     assert!(served.into_inner() > 0);
     for gateway in &stand.gateways {
         let log = gateway.log();
-        assert_eq!(log.matches("puts back what it knows").count(), 2, "{log}");
+        // A gateway with a later revision than the one that has noticed the loss first begins another epoch.
+        assert!((2..=3).contains(&log.matches("puts back what it knows").count()), "{log}");
     }
     stand.use_up();
     stand.finish_used_up(60_000);
