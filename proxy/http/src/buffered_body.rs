@@ -10,10 +10,8 @@ use crate::{
     body::{BodyError, Sink, Source, sink_ready},
     body_change::{ChangeError, CheckedChange, Position},
     filter::BodyChange,
+    limits::BODY_PIECE_BYTES,
 };
-
-/// Bytes of a buffered body that are sent before the sink is checked for room.
-const PIECE_BYTES: usize = 64 * 1024;
 
 /// The beginning of a body, or all of it. Its memory belongs to `limits.buffered_bytes`, and bodies take at most half of that: uploads
 /// leave the rest to others.
@@ -164,7 +162,7 @@ impl BufferedBody {
     /// Passes on what follows `position`, until the sink has to be checked for room. Returns whether that was the rest.
     fn pass(&self, position: &mut Position, is_whole: bool, sink: &mut impl Sink) -> bool {
         let change = self.change.as_deref();
-        let mut room = PIECE_BYTES;
+        let mut room = BODY_PIECE_BYTES;
         loop {
             let piece = position.next(&self.bytes, change, room);
             room -= piece.len();
@@ -293,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_disconnect_is_noticed_while_a_buffered_body_is_sent() {
-        for bytes in [10, 2 * PIECE_BYTES] {
+        for bytes in [10, 2 * BODY_PIECE_BYTES] {
             let buffered = RefCell::new(BufferedBody::new(&ByteLease::new(Budget::new(8 << 20)), 1 << 20, 0));
             buffered.borrow_mut().add(&vec![7; bytes]);
             buffered.borrow_mut().begin(false);

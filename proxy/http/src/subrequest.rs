@@ -13,16 +13,13 @@ use crate::{
     failure::AttemptFailure,
     http1_body::Framing,
     http2::origin::Http2Multiplexer,
-    limits::INTERIM_RESPONSES_MAX,
+    limits::{BODY_PIECE_BYTES, INTERIM_RESPONSES_MAX},
     metrics::ListenerMetrics,
     origin::{AttemptContext, Download as _, Http1Origin, Origin},
     refusal::Refusal,
     response_class::ResponseClass,
     upstream::{HttpLane, HttpUpstream},
 };
-
-/// Bytes of a body that are sent before the lane is checked for room. Default 64 KiB, as for a buffered body.
-const PIECE_BYTES: usize = 64 * 1024;
 
 /// One request.
 pub(crate) struct Subrequest<'a> {
@@ -200,7 +197,7 @@ impl<'a> Subrequest<'a> {
         let head = async {
             let mut rest = self.body;
             while !rest.is_empty() {
-                let (piece, behind) = rest.split_at(rest.len().min(PIECE_BYTES));
+                let (piece, behind) = rest.split_at(rest.len().min(BODY_PIECE_BYTES));
                 rest = behind;
                 if rest.is_empty() {
                     upload.last(piece)

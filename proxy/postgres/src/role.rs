@@ -199,10 +199,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn judge(wanted: TargetSessionAttrs, servers: &[Standing]) -> Vec<Fitness> {
     let latest = latest(servers);
     let is_standby = |server: &Standing| server.role == Role::Standby && server.is_reachable;
-    let standbys = match servers.iter().all(|server| server.is_looked_at) {
-        _ if servers.iter().any(is_standby) => Standbys::Present,
-        true => Standbys::Absent,
-        false => Standbys::Unknown,
+    let standbys = if servers.iter().any(is_standby) {
+        Standbys::Present
+    } else if servers.iter().all(|server| server.is_looked_at) {
+        Standbys::Absent
+    } else {
+        Standbys::Unknown
     };
     let is_latest = |server: &Standing| timeline(server).is_some() && timeline(server) == latest;
     servers.iter().map(|server| fitness_of(wanted, server, is_latest(server), standbys)).collect()
