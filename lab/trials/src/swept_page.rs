@@ -435,6 +435,7 @@ mod tests {
             rung(DIRECT, 64, Some(figures(25_000.0, None)), None),
         ];
         let groups = vec![group(1.0, rungs, None), group(2.0, Vec::new(), Some("not run: too few CPUs"))];
+        assert!(!cores_chart(&groups.iter().collect::<Vec<_>>()).is_empty(), "what counts is drawn");
         let page = markdown(&sweep(Kind::Cores, groups));
         let row = |start: &str| {
             let line =

@@ -80,7 +80,10 @@ fn every_protocol_is_carried_by_every_gateway_without_a_wrong_answer_and_cores_h
     for words in ["## Ladder", "### WebSocket, 1KiB", "## Cores to throughput", "% of direct", "| haproxy-http2"] {
         assert!(text.contains(words), "{words} is not in\n{text}");
     }
-    assert!(html.contains("<svg") && html.contains("throughput against cores"), "{html}");
+    // A drawing has figures that count, and where the machine was not fit there are none.
+    let counts = |rung: &Value| rung["failed"].is_null();
+    let has_counted = result["groups"][0]["rungs"].as_array().is_some_and(|rungs| rungs.iter().any(counts));
+    assert_eq!(html.contains("throughput against cores"), has_counted, "{html}");
 }
 
 #[test]
