@@ -64,7 +64,7 @@ pub const RECONNECT_MAX: Duration = Duration::from_secs(1);
 pub struct UpstreamSettings {
     /// Unique name; a metric label.
     pub name: Arc<str>,
-    /// At least one. Host names are resolved at connect.
+    /// At least one. A host name is resolved at a connect if its last result is over 5 s old.
     pub endpoints: Vec<Address>,
     /// How keys are spread over the endpoints, if there are several.
     pub placement: Option<PlacementSettings>,

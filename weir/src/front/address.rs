@@ -16,7 +16,8 @@ pub fn listen(text: &str) -> Result<Address, String> {
     }
 }
 
-/// Where to connect. `:PORT` and `PORT` are on 127.0.0.1. A host name stays one: the gateway resolves it at each connect.
+/// Where to connect. `:PORT` and `PORT` are on 127.0.0.1. A host name stays one: the gateway resolves it, and again at a connect if the
+/// last result is over 5 s old.
 ///
 /// # Errors
 /// In words: no address.
