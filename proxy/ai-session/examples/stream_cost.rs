@@ -32,6 +32,12 @@ fn main() {
             println!("{name}, events of {} bytes in pieces of {piece}: {nanoseconds} ns", event.len());
         }
     }
+    let text = "It is water. ".repeat(80);
+    let event = format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n").into_bytes();
+    let stream = [event.repeat(EVENTS), b"data: [DONE]\n\n".to_vec()].concat();
+    let nanoseconds =
+        (0..200).map(|_| follow(Dialect::Chat, &stream, 16 * 1024)).min().expect("rounds") / EVENTS as u128;
+    println!("chat, events of {} bytes of text: {nanoseconds} ns", event.len());
     let text = "It is water. ".repeat(5000);
     let body = format!(
         r#"{{"choices":[{{"message":{{"content":"{text}"}}}}],"usage":{{"prompt_tokens":9,"completion_tokens":4}}}}"#
