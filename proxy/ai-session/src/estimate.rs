@@ -22,7 +22,7 @@
 //!
 //! Escapes of JSON count as the characters that they stand for: a Chinese text in `\u` escapes has twice the bytes and the same tokens.
 //!
-//! Of a text beyond 4 KiB, one byte in eight is counted: to count all of a stream costs several times what it costs to pass it on.
+//! Of a text beyond 2 KiB, one byte in sixteen is counted: to count all of a stream costs several times what it costs to pass it on.
 
 use weir_analysis::ai::{Endpoint, Facts};
 
@@ -45,12 +45,12 @@ const FOUR_BYTES: u64 = 2_000;
 /// Digits of one token.
 const DIGITS_GROUP: u32 = 3;
 
-/// Bytes of a text that are all counted. Default 4 KiB: most responses. A longer one is known by samples from there on.
-const COUNTED_BYTES: u64 = 4 * 1_024;
+/// Bytes of a text that are all counted. Default 2 KiB: most turns of a conversation. A longer one is known by samples from there on.
+const COUNTED_BYTES: u64 = 2 * 1_024;
 
-/// Bytes of text for which one sample stands, and bytes of that sample: each counts eightfold.
+/// From there on, the first bytes of each stretch are counted. Default 64 of 1,024.
 const STRETCH_BYTES: u64 = 1_024;
-const STRETCH_SAMPLE_BYTES: u64 = 128;
+const STRETCH_SAMPLE_BYTES: u64 = 64;
 
 /// Bytes of a prompt that are looked at. Default 1 KiB, so that no prompt delays its request; a longer one is known by samples.
 const SAMPLE_BYTES: u64 = 1_024;
@@ -80,11 +80,11 @@ enum Class {
 /// The count of a text that comes in pieces: strings of JSON without their quotes, or JSON itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenEstimate {
+    /// Of the counted bytes.
     thousandths: u64,
-    /// Bytes so far.
+    /// Bytes so far, and those that were counted.
     bytes: u64,
-    /// Characters for which one stands.
-    scale: u64,
+    counted: u64,
     class: Class,
     /// Characters of the class so far.
     run: u32,
@@ -95,39 +95,44 @@ pub struct TokenEstimate {
 impl TokenEstimate {
     /// One that is known.
     pub const fn of_tokens(tokens: u64) -> Self {
-        Self { thousandths: tokens.saturating_mul(1_000), bytes: 0, scale: 1, class: Class::Other, run: 0, is_charged: false }
+        Self { thousandths: tokens.saturating_mul(1_000), bytes: 0, counted: 0, class: Class::Other, run: 0, is_charged: false }
     }
 
     /// The tokens so far, rounded up.
     pub const fn tokens(&self) -> u64 {
-        self.thousandths.div_ceil(1_000)
+        if self.bytes == self.counted {
+            return self.thousandths.div_ceil(1_000);
+        }
+        let all = self.thousandths as u128 * self.bytes as u128 / self.counted as u128;
+        // Within the range: a byte weighs less than two tokens.
+        all.div_ceil(1_000) as u64
     }
 
     /// Takes the next piece. A character that is cut counts once.
     pub fn push(&mut self, mut raw: &[u8]) {
         while !raw.is_empty() {
-            let (bytes, scale) = self.stretch();
+            let (bytes, is_counted) = self.stretch();
             let (here, rest) = raw.split_at(usize::try_from(bytes).unwrap_or(usize::MAX).min(raw.len()));
-            if scale > 0 {
-                self.scale = scale;
+            if is_counted {
                 self.count(here);
+                self.counted += here.len() as u64;
             }
             self.bytes += here.len() as u64;
             raw = rest;
         }
     }
 
-    /// Bytes of the stretch from here on, and how many characters one of them stands for; 0: they are passed over.
-    fn stretch(&mut self) -> (u64, u64) {
-        let Some(behind) = self.bytes.checked_sub(COUNTED_BYTES) else { return (COUNTED_BYTES - self.bytes, 1) };
+    /// Bytes from here on that are all counted, or all passed over.
+    fn stretch(&mut self) -> (u64, bool) {
+        let Some(behind) = self.bytes.checked_sub(COUNTED_BYTES) else { return (COUNTED_BYTES - self.bytes, true) };
         let at = behind % STRETCH_BYTES;
         if at == 0 {
             // More likely than not it begins within a word.
             (self.class, self.run, self.is_charged) = (Class::Letter, 1, false);
         }
         match STRETCH_SAMPLE_BYTES.checked_sub(at) {
-            None | Some(0) => (STRETCH_BYTES - at, 0),
-            Some(bytes) => (bytes, STRETCH_BYTES / STRETCH_SAMPLE_BYTES),
+            None | Some(0) => (STRETCH_BYTES - at, false),
+            Some(bytes) => (bytes, true),
         }
     }
 
@@ -197,7 +202,7 @@ impl TokenEstimate {
     }
 
     fn add(&mut self, weight: u64) {
-        self.thousandths = self.thousandths.saturating_add(weight * self.scale);
+        self.thousandths = self.thousandths.saturating_add(weight);
     }
 
     fn letter(&mut self) {

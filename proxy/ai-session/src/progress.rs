@@ -58,21 +58,31 @@ impl Progress {
         self.estimate.tokens().max(self.tokens_min())
     }
 
-    /// Takes the data of an event.
-    pub(crate) fn take(&mut self, dialect: Dialect, data: &[u8]) {
+    /// Takes the data of an event. Returns the parts in front of its longest text and behind it: no key stands in a text, since the
+    /// quotes there have backslashes.
+    pub(crate) fn take<'a>(&mut self, dialect: Dialect, data: &'a [u8]) -> [&'a [u8]; 2] {
         self.events += 1;
-        let mut bytes = 0;
+        let (mut bytes, mut longest) = (0, &data[..0]);
         output(dialect, data, |text| {
             bytes += text.len() as u64;
             self.estimate.push(text);
+            longest = if text.len() > longest.len() { text } else { longest };
         });
         self.output_events += u64::from(bytes > 0);
         self.output_bytes += bytes;
-        self.is_generated = self.is_generated || is_generated(dialect, data);
+        let around = around(data, longest);
+        self.is_generated = self.is_generated || around.iter().any(|part| is_generated(dialect, part));
+        around
     }
 }
 
-/// Whether an answer ends with an event. A `null` is no reason.
+/// The parts of `data` in front of `text`, which is a part of it, and behind it.
+fn around<'a>(data: &'a [u8], text: &[u8]) -> [&'a [u8]; 2] {
+    let start = text.as_ptr().addr() - data.as_ptr().addr();
+    [&data[..start], &data[start + text.len()..]]
+}
+
+/// Whether an answer ends with an event, by a part of its data. A `null` is no reason.
 fn is_generated(dialect: Dialect, data: &[u8]) -> bool {
     let has_reason = |key: &Finder<'_>| {
         let behind = key.find(data).map(|at| data[at + key.needle().len()..].trim_ascii_start());
@@ -86,7 +96,7 @@ fn is_generated(dialect: Dialect, data: &[u8]) -> bool {
 }
 
 /// Gives the texts of the output in an event. A quote within a string has a backslash, so a bare `":` is the end of a key.
-fn output(dialect: Dialect, data: &[u8], mut take: impl FnMut(&[u8])) {
+fn output<'a>(dialect: Dialect, data: &'a [u8], mut take: impl FnMut(&'a [u8])) {
     let mut rest = match (DELTA.find(data), dialect) {
         (Some(at), _) => data[at + DELTA.needle().len()..].trim_ascii_start(),
         (None, Dialect::Chat) => TEXT.find(data).map_or(&[][..], |at| &data[at..]),

@@ -198,7 +198,7 @@ impl Follower {
 
     /// Takes an event. Whether it is the chunk of usage that the client did not request.
     fn event(&mut self, name: &[u8], data: &[u8]) -> bool {
-        self.progress.take(self.dialect, data);
+        let around = self.progress.take(self.dialect, data);
         // A failure stays one: some servers send their last event behind the error.
         self.end = match (self.end, end_of(self.dialect, name, data)) {
             (End::Failed, _) | (_, End::Missing) => self.end,
@@ -207,7 +207,7 @@ impl Follower {
         if self.dialect == Dialect::Responses {
             self.sequence = sequence(data).or(self.sequence);
         }
-        let Some(facts) = event_facts(self.dialect, data) else { return false };
+        let Some(facts) = event_facts(self.dialect, data, around) else { return false };
         match &mut self.figures {
             _ if facts.figures.is_empty() => {}
             Some(figures) => figures.replace(facts.figures, self.dialect),

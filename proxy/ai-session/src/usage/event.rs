@@ -30,10 +30,10 @@ impl EventFacts {
     }
 }
 
-/// Reads an event, if it may report usage. Most events have no report, or a `null`: a search finds so. Data that is no
-/// JSON has none.
-pub(crate) fn event_facts(dialect: Dialect, data: &[u8]) -> Option<EventFacts> {
-    if !may_report(data) {
+/// Reads an event, if it may report usage; its key stands in one of the parts `around`. Most events have no report, or a `null`: a search
+/// finds so. Data that is no JSON has none.
+pub(crate) fn event_facts(dialect: Dialect, data: &[u8], around: [&[u8]; 2]) -> Option<EventFacts> {
+    if !around.iter().any(|part| may_report(part)) {
         return None;
     }
     let mut report = Report::default();
