@@ -33,7 +33,8 @@ fn main() {
         }
     }
     let text = "It is water. ".repeat(80);
-    let event = format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n").into_bytes();
+    let event =
+        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n").into_bytes();
     let stream = [event.repeat(EVENTS), b"data: [DONE]\n\n".to_vec()].concat();
     let nanoseconds =
         (0..200).map(|_| follow(Dialect::Chat, &stream, 16 * 1024)).min().expect("rounds") / EVENTS as u128;

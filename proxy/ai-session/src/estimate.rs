@@ -22,7 +22,7 @@
 //!
 //! Escapes of JSON count as the characters that they stand for: a Chinese text in `\u` escapes has twice the bytes and the same tokens.
 //!
-//! Of a text beyond 2 KiB, one byte in sixteen is counted: to count all of a stream costs several times what it costs to pass it on.
+//! In a text beyond 2 KiB, one byte in sixteen is counted: to count all of a stream costs several times what it costs to pass it on.
 
 use weir_analysis::ai::{Endpoint, Facts};
 
@@ -80,7 +80,7 @@ enum Class {
 /// The count of a text that comes in pieces: strings of JSON without their quotes, or JSON itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenEstimate {
-    /// Of the counted bytes.
+    /// The weight of the counted bytes.
     thousandths: u64,
     /// Bytes so far, and those that were counted.
     bytes: u64,
@@ -95,7 +95,14 @@ pub struct TokenEstimate {
 impl TokenEstimate {
     /// One that is known.
     pub const fn of_tokens(tokens: u64) -> Self {
-        Self { thousandths: tokens.saturating_mul(1_000), bytes: 0, counted: 0, class: Class::Other, run: 0, is_charged: false }
+        Self {
+            thousandths: tokens.saturating_mul(1_000),
+            bytes: 0,
+            counted: 0,
+            class: Class::Other,
+            run: 0,
+            is_charged: false,
+        }
     }
 
     /// The tokens so far, rounded up.
@@ -395,7 +402,7 @@ mod tests {
             include_str!("../tests/it/texts/chinese.txt"),
             include_str!("../tests/it/texts/json.txt"),
         ] {
-            // Of an odd length, so that samples come from all over the text.
+            // Its length is odd, so that samples come from all over the text.
             let once = format!("{text}, ");
             let long = once.repeat((256 << 10) / once.len());
             let (counted, all) = (tokens(&long), tokens(&once) * (long.len() / once.len()) as u64);
