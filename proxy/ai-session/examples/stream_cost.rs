@@ -28,7 +28,7 @@ fn main() {
     ] {
         let stream = [event.repeat(EVENTS), end.to_vec()].concat();
         for piece in [16 * 1024, event.len()] {
-            let nanoseconds = (0..200).map(|_| follow(dialect, &stream, piece)).min().expect("rounds") / EVENTS as u128;
+            let nanoseconds = per_event(dialect, &stream, piece);
             println!("{name}, events of {} bytes in pieces of {piece}: {nanoseconds} ns", event.len());
         }
     }
@@ -36,8 +36,7 @@ fn main() {
     let event =
         format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n").into_bytes();
     let stream = [event.repeat(EVENTS), b"data: [DONE]\n\n".to_vec()].concat();
-    let nanoseconds =
-        (0..200).map(|_| follow(Dialect::Chat, &stream, 16 * 1024)).min().expect("rounds") / EVENTS as u128;
+    let nanoseconds = per_event(Dialect::Chat, &stream, 16 * 1024);
     println!("chat, events of {} bytes of text: {nanoseconds} ns", event.len());
     let text = "It is water. ".repeat(5000);
     let body = format!(
@@ -45,6 +44,11 @@ fn main() {
     );
     let nanoseconds = (0..200).map(|_| buffered(body.as_bytes())).min().expect("rounds");
     println!("a buffered response of {} bytes: {nanoseconds} ns", body.len());
+}
+
+/// Nanoseconds for one event, in the best of 200 rounds.
+fn per_event(dialect: Dialect, stream: &[u8], piece: usize) -> u128 {
+    (0..200).map(|_| follow(dialect, stream, piece)).min().expect("rounds") / EVENTS as u128
 }
 
 /// Nanoseconds for all events.
