@@ -25,7 +25,7 @@ use crate::program::{self, Program};
 use crate::stage::{Stage, UpstreamKind};
 use crate::trial::{self, Subject, TrialOutcome};
 
-/// Warm-up, window and attempts of the direct ceiling.
+/// Warm-up and window of the direct ceiling, at least, and its attempts.
 const CEILING_WARMUP: Duration = Duration::from_secs(1);
 const CEILING_WINDOW: Duration = Duration::from_secs(3);
 const CEILING_ATTEMPTS: u32 = 3;
@@ -336,8 +336,10 @@ fn order(arms: usize, rng: &mut Rng) -> Vec<usize> {
 /// Rate that the generator and the back end reach without a gateway. A run that comes closer to it than the rules allow
 /// measures the lab.
 fn direct_ceiling(fleet: &Fleet, request: &Request) -> Result<(f64, StepRecord)> {
-    let phase =
-        Phase { name: "direct".to_owned(), warmup: CEILING_WARMUP, duration: CEILING_WINDOW, ..Phase::default() };
+    // The warm-up of a scenario is longer than its longest response. A shorter window would see none of them.
+    let longest = request.scenario.phases.iter().map(|phase| phase.warmup).max().unwrap_or_default();
+    let (warmup, duration) = (CEILING_WARMUP.max(longest), CEILING_WINDOW.max(longest));
+    let phase = Phase { name: "direct".to_owned(), warmup, duration, ..Phase::default() };
     let scenario = Scenario { mode: Mode::Closed, phases: vec![phase], ..request.scenario.clone() };
     // The window has only a few seconds, of which one may be lost.
     let slices_stolen_share_max = Rules::quick().slices_stolen_share_max;
