@@ -26,6 +26,7 @@
 
 mod class;
 
+use memchr::memchr;
 use weir_analysis::ai::{Endpoint, Facts};
 
 use self::class::{Class, Run};
@@ -106,17 +107,15 @@ impl TokenEstimate {
         }
     }
 
-    fn count(&mut self, raw: &[u8]) {
-        let (mut at, mut run, mut thousandths) = (0, self.run, 0);
-        while let Some(&byte) = raw.get(at) {
-            at += 1;
-            let mut class = Class::of(byte);
-            if class == Class::Escape {
-                let bytes;
-                (class, bytes) = Class::of_escape(&raw[at..]);
-                at += bytes;
-            }
+    fn count(&mut self, mut raw: &[u8]) {
+        let (mut run, mut thousandths) = (self.run, 0);
+        loop {
+            let (plain, escape) = raw.split_at(memchr(b'\\', raw).unwrap_or(raw.len()));
+            thousandths += plain.iter().map(|&byte| run.step(Class::of(byte))).sum::<u64>();
+            let [_, escaped @ ..] = escape else { break };
+            let (class, bytes) = Class::of_escape(escaped);
             thousandths += run.step(class);
+            raw = &escaped[bytes..];
         }
         (self.run, self.thousandths) = (run, self.thousandths.saturating_add(thousandths));
     }

@@ -25,8 +25,6 @@ pub(super) enum Class {
     /// A line break, or a tab.
     Break,
     Punctuation,
-    /// An escape begins: its character counts.
-    Escape,
     TwoBytes,
     ThreeBytes,
     Ideograph,
@@ -46,7 +44,6 @@ static OF_BYTES: [Class; 256] = {
             b'0'..=b'9' => Class::Digit,
             b' ' => Class::Space,
             b'\n' | b'\r' | b'\t' => Class::Break,
-            b'\\' => Class::Escape,
             0..0x80 => Class::Punctuation,
             0x80..0xC0 => Class::Rest,
             0xC0..0xE0 => Class::TwoBytes,
@@ -87,11 +84,7 @@ impl Class {
             0..0x20 => Self::Break,
             _ => {
                 let character = char::from_u32(u32::from(unit)).unwrap_or_default();
-                match Self::of(character.encode_utf8(&mut [0; 3]).as_bytes()[0]) {
-                    // It begins no further escape.
-                    Self::Escape => Self::Punctuation,
-                    class => class,
-                }
+                Self::of(character.encode_utf8(&mut [0; 3]).as_bytes()[0])
             }
         }
     }
@@ -139,10 +132,6 @@ impl Run {
 
     /// In the order of the classes.
     const fn steps(self) -> [(Self, u16); CLASSES] {
-        let punctuation = match self {
-            Self::Punctuation => (Self::Punctuation, PUNCTUATION),
-            _ => (Self::Punctuation, PUNCTUATION_RUN + PUNCTUATION),
-        };
         [
             (Self::Letters, if matches!(self, Self::Letters) { LETTER } else { WORD + LETTER }),
             match self {
@@ -156,8 +145,10 @@ impl Run {
                 _ => (Self::Space, 0),
             },
             (Self::Gap, if matches!(self, Self::Gap) { 0 } else { GAP }),
-            punctuation,
-            punctuation,
+            (
+                Self::Punctuation,
+                if matches!(self, Self::Punctuation) { PUNCTUATION } else { PUNCTUATION_RUN + PUNCTUATION },
+            ),
             (Self::None, TWO_BYTES),
             (Self::None, THREE_BYTES),
             (Self::None, IDEOGRAPH),
