@@ -111,7 +111,7 @@ impl TokenEstimate {
         let (mut run, mut thousandths) = (self.run, 0);
         loop {
             let (plain, escape) = raw.split_at(memchr(b'\\', raw).unwrap_or(raw.len()));
-            thousandths += plain.iter().map(|&byte| run.step(Class::of(byte))).sum::<u64>();
+            thousandths += run.take(plain);
             let [_, escaped @ ..] = escape else { break };
             let (class, bytes) = Class::of_escape(escaped);
             thousandths += run.step(class);
