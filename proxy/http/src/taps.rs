@@ -63,9 +63,9 @@ pub(crate) struct Taps {
     pub(crate) editor: Option<Rc<FilterHandle>>,
     /// The filter that replaces the whole body. There is no other tap then.
     pub(crate) replacer: Option<(Rc<FilterHandle>, HoldLimits)>,
-    /// What has passed all edits and is not sent yet.
+    /// Bytes that have passed all edits and are not sent yet.
     passed: Vec<u8>,
-    /// What has passed the edits so far.
+    /// Bytes that have passed the edits so far.
     between: Vec<u8>,
     next: Vec<u8>,
     is_broken: bool,

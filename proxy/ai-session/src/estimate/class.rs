@@ -35,7 +35,7 @@ pub(super) enum Class {
 
 const CLASSES: usize = Class::Rest as usize + 1;
 
-/// Of each byte.
+/// The class of each byte.
 static OF_BYTES: [Class; 256] = {
     let (mut classes, mut byte) = ([Class::Rest; 256], 0);
     while byte < classes.len() {
@@ -93,7 +93,7 @@ impl Class {
 /// The run of a class in which a text is, between two characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Run {
-    /// Of none: behind a character that counts by itself.
+    /// No run: behind a character that counts by itself.
     #[default]
     None,
     Letters,
