@@ -67,13 +67,36 @@ impl Chunked {
                     }
                 }
                 ChunkState::Done => break,
-                _ => {
-                    self.step(rest[0], limits)?;
-                    taken += 1;
-                }
+                _ => match self.plain_size(rest) {
+                    Some(bytes) => taken += bytes,
+                    None => {
+                        self.step(rest[0], limits)?;
+                        taken += 1;
+                    }
+                },
             }
         }
         Ok(Piece { taken, data: &[], is_last: self.is_done() })
+    }
+
+    /// Takes the end of a chunk and the size of the next one, if both are whole, and written as nearly all peers do. Bytes of both; `None`: the
+    /// next byte decides.
+    fn plain_size(&mut self, input: &[u8]) -> Option<usize> {
+        let line = match self.at {
+            ChunkState::DataEnd => input.strip_prefix(b"\r\n")?,
+            ChunkState::Size if self.digits == 0 => input,
+            _ => return None,
+        };
+        let (mut size, mut digits) = (0, 0);
+        while let Some(digit) = line.get(digits).and_then(|&byte| char::from(byte).to_digit(16)).filter(|_| digits < 7)
+        {
+            (size, digits) = (size << 4 | digit, digits + 1);
+        }
+        if size == 0 || !line[digits..].starts_with(b"\r\n") {
+            return None;
+        }
+        (self.at, self.digits, self.left) = (ChunkState::Data, digits, size.into());
+        Some(input.len() - line.len() + digits + 2)
     }
 
     /// One byte of what surrounds the data.

@@ -182,7 +182,11 @@ impl<P: Copy> Scanner<P> {
     /// The text breaks a rule. The scanner is of no more use. Wherever the text is cut, the error is the same.
     pub fn push(&mut self, piece: &[u8], sink: &mut impl Sink<P>) -> Result<(), JsonError> {
         let mut at = self.resume(piece, sink)?;
-        while let Some(&byte) = piece.get(at) {
+        loop {
+            if self.watched != self.depth {
+                at = self.pass_over(piece, at);
+            }
+            let Some(&byte) = piece.get(at) else { break };
             at = match byte {
                 b' ' | b'\t' | b'\n' | b'\r' => at + 1,
                 b'"' => self.begin_string(piece, at, sink)?,
@@ -231,6 +235,46 @@ impl<P: Copy> Scanner<P> {
 
     fn error(&self, rule: Rule, at: usize) -> JsonError {
         JsonError { rule, offset: self.offset + at as u64 }
+    }
+
+    /// Passes over strings and containers at places that no path names, whose grammar alone counts, from `at` on. Where it stops: mistakes,
+    /// numbers, words and what the piece cuts are the caller's, as is all behind the end of the outermost of these containers.
+    fn pass_over(&mut self, piece: &[u8], mut at: usize) -> usize {
+        let Self { mut expect, mut depth, mut objects, watched, .. } = *self;
+        while depth != watched
+            && let Some(&byte) = piece.get(at)
+        {
+            let is_object = objects & 1 == 1;
+            (expect, at) = match (byte, expect) {
+                (b'"', Expect::Key | Expect::FirstKey | Expect::Value | Expect::FirstItem) => {
+                    let mut progress = string::Progress::BEGIN;
+                    let Ok(Some(end)) = progress.scan(piece, at + 1) else { break };
+                    match (expect, piece.get(end)) {
+                        (Expect::Value | Expect::FirstItem, _) => (Expect::Next, end),
+                        (_, Some(b':')) => (Expect::Value, end + 1),
+                        _ => (Expect::Colon, end),
+                    }
+                }
+                (b',', Expect::Next) => (if is_object { Expect::Key } else { Expect::Value }, at + 1),
+                (b':', Expect::Colon) => (Expect::Value, at + 1),
+                (b'{' | b'[', Expect::Value | Expect::FirstItem) if depth < DEPTH_MAX => {
+                    (depth, objects) = (depth + 1, (objects << 1) | u128::from(byte == b'{'));
+                    (if byte == b'{' { Expect::FirstKey } else { Expect::FirstItem }, at + 1)
+                }
+                (b'}', Expect::Next | Expect::FirstKey) if is_object => {
+                    (depth, objects) = (depth - 1, objects >> 1);
+                    (Expect::Next, at + 1)
+                }
+                (b']', Expect::Next | Expect::FirstItem) if !is_object => {
+                    (depth, objects) = (depth - 1, objects >> 1);
+                    (Expect::Next, at + 1)
+                }
+                (b' ' | b'\t' | b'\n' | b'\r', _) => (expect, at + 1),
+                _ => break,
+            };
+        }
+        (self.expect, self.depth, self.objects) = (expect, depth, objects);
+        at
     }
 
     fn open(&mut self, byte: u8, at: usize, sink: &mut impl Sink<P>) -> Result<usize, JsonError> {

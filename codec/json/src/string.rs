@@ -35,8 +35,22 @@ impl Progress {
     ///
     /// # Errors
     /// The rule, and the place of the byte that breaks it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn scan(&mut self, piece: &[u8], start: usize) -> Result<Option<usize>, (Rule, usize)> {
+        let mut at = start;
+        if self.state == State::Plain {
+            at += plain(&piece[at..]);
+            // So do most strings end.
+            if piece.get(at) == Some(&b'"') {
+                return Ok(Some(at + 1));
+            }
+        }
+        self.scan_on(piece, at)
+    }
+
+    /// Goes on where something else than plain text is.
+    #[inline(never)]
+    fn scan_on(&mut self, piece: &[u8], start: usize) -> Result<Option<usize>, (Rule, usize)> {
         let mut at = start;
         loop {
             if self.state == State::Plain {
@@ -110,34 +124,48 @@ impl State {
     }
 }
 
-/// Not an ASCII character that stands for itself.
+/// Bytes of a text that are looked at word by word.
+const SHORT: usize = 24;
+
+/// Not an ASCII character that stands for itself. The quote (0x22) is the last of a row if one bit of each byte is turned; it and the
+/// control characters are then below 0x21, and bytes that are not ASCII below zero.
 const fn is_special(byte: u8) -> bool {
-    (byte < 0x20) | (byte >= 0x80) | (byte == b'"') | (byte == b'\\')
+    (((byte ^ 2) as i8) < 0x21) | (byte == b'\\')
 }
 
 /// Bytes at the front of `input` that are ASCII and stand for themselves.
-#[inline]
+#[inline(always)]
 pub(crate) fn plain(input: &[u8]) -> usize {
     let mut at = 0;
     // Most keys and names end within these.
-    for _ in 0..3 {
-        let Some(word) = input[at..].first_chunk() else { break };
+    while at < SHORT {
+        let Some(word) = input[at..].first_chunk() else { return at + plain_end(&input[at..]) };
         match specials(*word) {
             0 => at += 8,
             found => return at + found.trailing_zeros() as usize / 8,
         }
     }
-    while input[at..].first_chunk::<32>().is_some_and(is_plain) {
-        at += 32;
-    }
+    at + plain_blocks(&input[at..])
+}
+
+/// The same for a long text.
+#[inline(never)]
+fn plain_blocks(input: &[u8]) -> usize {
+    let (blocks, _) = input.as_chunks();
+    let mut at = blocks.iter().position(|block| !is_plain(block)).unwrap_or(blocks.len()) * 32;
     while let Some(word) = input[at..].first_chunk() {
         match specials(*word) {
             0 => at += 8,
             found => return at + found.trailing_zeros() as usize / 8,
         }
     }
-    let rest = &input[at..];
-    at + rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())
+    at + plain_end(&input[at..])
+}
+
+/// The same for the end of an input.
+#[inline(never)]
+fn plain_end(input: &[u8]) -> usize {
+    input.iter().position(|&byte| is_special(byte)).unwrap_or(input.len())
 }
 
 /// Without a branch, so that the compiler makes vectors of it.
@@ -146,19 +174,16 @@ fn is_plain(block: &[u8; 32]) -> bool {
     !block.iter().fold(false, |found, &byte| found | is_special(byte))
 }
 
-/// The highest bit of each special byte. A carry may set further bits above the first, which is exact ("Bit Twiddling
-/// Hacks", "Determine if a word has a byte less than n").
+/// The highest bit of each special byte, as [`is_special`] finds it. A borrow may set further bits above the first, which is exact ("Bit
+/// Twiddling Hacks", "Determine if a word has a byte less than n").
 #[inline]
 const fn specials(word: [u8; 8]) -> u64 {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const TOPS: u64 = ONES << 7;
     let word = u64::from_le_bytes(word);
-    let quotes = word ^ (ONES * b'"' as u64);
-    let backslashes = word ^ (ONES * b'\\' as u64);
-    let controls = word.wrapping_sub(ONES * 0x20) & !word;
-    let quotes = quotes.wrapping_sub(ONES) & !quotes;
-    let backslashes = backslashes.wrapping_sub(ONES) & !backslashes;
-    (word | controls | quotes | backslashes) & TOPS
+    let quotes_and_controls = (word ^ (ONES * 2)).wrapping_sub(ONES * 0x21);
+    let backslashes = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
+    (word | quotes_and_controls | backslashes) & TOPS
 }
 
 /// Bytes at the front of `input` that are whole characters of two bytes or more. The first that is none, or is not
@@ -189,7 +214,8 @@ mod tests {
             for at in 0..80 {
                 let mut input = [b'a'; 80];
                 input[at] = byte;
-                let wanted = if is_special(byte) { at } else { 80 };
+                let is_plain = matches!(byte, b' '..=b'~' | 0x7f) && !matches!(byte, b'"' | b'\\');
+                let wanted = if is_plain { 80 } else { at };
                 assert_eq!(plain(&input), wanted, "{byte:x} at {at}");
                 // A byte above it must not hide it.
                 input[79] = 0;

@@ -24,26 +24,12 @@
 //!
 //! In a text beyond 2 KiB, one byte in sixteen is counted: to count all of a stream costs several times what it costs to pass it on.
 
+mod class;
+
+use memchr::memchr;
 use weir_analysis::ai::{Endpoint, Facts};
 
-/// Weights, in thousandths of a token.
-const WORD: u64 = 450;
-const LETTER: u64 = 125;
-const DIGITS: u64 = 1_500;
-const PUNCTUATION_RUN: u64 = 450;
-const PUNCTUATION: u64 = 200;
-/// A line break, or a run of spaces. A single space belongs to the word behind it.
-const GAP: u64 = 1_750;
-/// Ideographs, kana, hangul.
-const IDEOGRAPH: u64 = 800;
-/// Letters of two bytes: Latin ones with marks, Greek, Cyrillic.
-const TWO_BYTES: u64 = 480;
-const THREE_BYTES: u64 = 600;
-/// Mostly emoji.
-const FOUR_BYTES: u64 = 2_000;
-
-/// Digits of one token.
-const DIGITS_GROUP: u32 = 3;
+use self::class::{Class, Run};
 
 /// Bytes of a text that are all counted. Default 2 KiB: most turns of a conversation. A longer one is known by samples from there on.
 const COUNTED_BYTES: u64 = 2 * 1_024;
@@ -66,17 +52,6 @@ const DATA_TOKEN_BYTES: u64 = 4;
 /// it.
 const MESSAGE_EXCESS: u64 = 4;
 
-/// Classes of characters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Class {
-    #[default]
-    Other,
-    Letter,
-    Digit,
-    Space,
-    Punctuation,
-}
-
 /// The count of a text that comes in pieces: strings of JSON without their quotes, or JSON itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenEstimate {
@@ -85,24 +60,13 @@ pub struct TokenEstimate {
     /// Bytes so far, and those that were counted.
     bytes: u64,
     counted: u64,
-    class: Class,
-    /// Characters of the class so far.
-    run: u32,
-    /// The run of white space has its weight.
-    is_charged: bool,
+    run: Run,
 }
 
 impl TokenEstimate {
     /// One that is known.
     pub const fn of_tokens(tokens: u64) -> Self {
-        Self {
-            thousandths: tokens.saturating_mul(1_000),
-            bytes: 0,
-            counted: 0,
-            class: Class::Other,
-            run: 0,
-            is_charged: false,
-        }
+        Self { thousandths: tokens.saturating_mul(1_000), bytes: 0, counted: 0, run: Run::None }
     }
 
     /// The tokens so far, rounded up.
@@ -135,7 +99,7 @@ impl TokenEstimate {
         let at = behind % STRETCH_BYTES;
         if at == 0 {
             // More likely than not it begins within a word.
-            (self.class, self.run, self.is_charged) = (Class::Letter, 1, false);
+            self.run = Run::Letters;
         }
         match STRETCH_SAMPLE_BYTES.checked_sub(at) {
             None | Some(0) => (STRETCH_BYTES - at, false),
@@ -143,102 +107,17 @@ impl TokenEstimate {
         }
     }
 
-    fn count(&mut self, raw: &[u8]) {
-        let mut at = 0;
-        while let Some(&byte) = raw.get(at) {
-            at += 1;
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' => self.letter(),
-                b'0'..=b'9' => self.digit(),
-                b' ' => self.space(false),
-                b'\n' | b'\r' | b'\t' => self.space(true),
-                b'\\' => at += self.escape(&raw[at..]),
-                0..0x80 => self.punctuation(),
-                // The rest of a character.
-                0x80..0xC0 => {}
-                0xC0..0xE0 => self.other(TWO_BYTES),
-                0xE3..=0xED | 0xEF => self.other(IDEOGRAPH),
-                0xE0..0xF0 => self.other(THREE_BYTES),
-                0xF0.. => self.other(FOUR_BYTES),
-            }
+    fn count(&mut self, mut raw: &[u8]) {
+        let (mut run, mut thousandths) = (self.run, 0);
+        loop {
+            let (plain, escape) = raw.split_at(memchr(b'\\', raw).unwrap_or(raw.len()));
+            thousandths += run.take(plain);
+            let [_, escaped @ ..] = escape else { break };
+            let (class, bytes) = Class::of_escape(escaped);
+            thousandths += run.step(class);
+            raw = &escaped[bytes..];
         }
-    }
-
-    /// Takes the rest of an escape. Its bytes.
-    fn escape(&mut self, rest: &[u8]) -> usize {
-        let Some(&kind) = rest.first() else { return 0 };
-        match kind {
-            b'n' | b'r' | b't' => self.space(true),
-            b'u' => {
-                let digits = rest.get(1..5).and_then(|digits| std::str::from_utf8(digits).ok());
-                let Some(unit) = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok()) else { return 1 };
-                self.unit(unit);
-                return 5;
-            }
-            _ => self.punctuation(),
-        }
-        1
-    }
-
-    /// Takes a unit of UTF-16. A pair counts with its first half.
-    fn unit(&mut self, unit: u16) {
-        match unit {
-            0xDC00..=0xDFFF => {}
-            0xD800..=0xDBFF => self.other(FOUR_BYTES),
-            _ => {
-                let mut bytes = [0; 3];
-                let character = char::from_u32(u32::from(unit)).unwrap_or_default();
-                match character {
-                    '\0'..' ' => self.space(true),
-                    // It begins no further escape.
-                    '\\' => self.punctuation(),
-                    _ => self.count(character.encode_utf8(&mut bytes).as_bytes()),
-                }
-            }
-        }
-    }
-
-    /// Enters a class. Characters of its run so far.
-    fn enter(&mut self, class: Class) -> u32 {
-        if self.class != class {
-            (self.class, self.run, self.is_charged) = (class, 0, false);
-        }
-        let run = self.run;
-        self.run = self.run.saturating_add(1);
-        run
-    }
-
-    fn add(&mut self, weight: u64) {
-        self.thousandths = self.thousandths.saturating_add(weight);
-    }
-
-    fn letter(&mut self) {
-        let is_first = self.enter(Class::Letter) == 0;
-        self.add(if is_first { WORD + LETTER } else { LETTER });
-    }
-
-    fn digit(&mut self) {
-        if self.enter(Class::Digit).is_multiple_of(DIGITS_GROUP) {
-            self.add(DIGITS);
-        }
-    }
-
-    fn punctuation(&mut self) {
-        let is_first = self.enter(Class::Punctuation) == 0;
-        self.add(if is_first { PUNCTUATION_RUN + PUNCTUATION } else { PUNCTUATION });
-    }
-
-    fn space(&mut self, is_break: bool) {
-        let is_first = self.enter(Class::Space) == 0;
-        if !self.is_charged && (is_break || !is_first) {
-            self.is_charged = true;
-            self.add(GAP);
-        }
-    }
-
-    fn other(&mut self, weight: u64) {
-        self.enter(Class::Other);
-        self.add(weight);
+        (self.run, self.thousandths) = (run, self.thousandths.saturating_add(thousandths));
     }
 }
 

@@ -10,14 +10,15 @@
 //! | `usage/event` | usage in an event |
 //! | [`estimate`] | tokens of a text by estimate, for providers that report none |
 //! | `progress` | output of a stream so far, which is what a client that leaves has received |
+//! | `text_event` | events that differ in their text alone |
 //! | [`failure`] | an error event in the form of the dialect |
 //! | `dialect` | the three forms of responses |
 //!
 //! The byte-exact rule: without an edit, a request and a response are forwarded as the bytes that came. An edit changes
 //! the bytes that it names and no others. Prompt caches and signatures of providers depend on it.
 //!
-//! Cost: an event is split by two vectorised searches, and searched twice for a word. Only an event that reports usage
-//! is read as JSON. `examples/stream_cost.rs` measures it.
+//! Cost: an event is split by two vectorised searches. One that differs from the last in its text alone is searched for the end of that text,
+//! and any other one for some words. Only an event that reports usage is read as JSON. `examples/stream_cost.rs` measures it.
 #![forbid(unsafe_code)]
 
 mod dialect;
@@ -26,6 +27,7 @@ pub mod failure;
 mod progress;
 pub mod response_stream;
 pub mod splice;
+mod text_event;
 pub mod usage;
 
 pub use dialect::Dialect;

@@ -58,6 +58,14 @@ impl Progress {
         self.estimate.tokens().max(self.tokens_min())
     }
 
+    /// Takes an event with one text of output and nothing else.
+    pub(crate) fn take_text(&mut self, text: &[u8]) {
+        self.events += 1;
+        self.output_events += u64::from(!text.is_empty());
+        self.output_bytes += text.len() as u64;
+        self.estimate.push(text);
+    }
+
     /// Takes the data of an event. Returns the parts in front of its longest text and behind it: no key stands in a text, since the
     /// quotes there have backslashes.
     pub(crate) fn take<'a>(&mut self, dialect: Dialect, data: &'a [u8]) -> [&'a [u8]; 2] {
@@ -122,7 +130,7 @@ fn output<'a>(dialect: Dialect, data: &'a [u8], mut take: impl FnMut(&'a [u8])) 
 }
 
 /// Bytes of the string that begins here, without its last quote.
-fn string_bytes(text: &[u8]) -> usize {
+pub(crate) fn string_bytes(text: &[u8]) -> usize {
     let mut at = 0;
     while let Some(found) = memchr2(b'"', b'\\', &text[at..]) {
         at += found;

@@ -8,6 +8,7 @@ use weir_sse_codec::{Kind, Limits, Splitter, SseError, Unit};
 use crate::dialect::Dialect;
 use crate::failure::Failure;
 use crate::progress::Progress;
+use crate::text_event::TextEvent;
 use crate::usage::{Doubts, Figures, Usage, event_facts};
 
 /// Bytes of an event that are held until it is whole. Default 64 KiB: the buffer of one stream. A larger event is
@@ -67,6 +68,7 @@ impl ResponseStream {
             progress: Progress::default(),
             end: End::Missing,
             sequence: None,
+            text_event: TextEvent::default(),
         };
         Self { splitter: Splitter::new(limits), held: Vec::new(), is_open: false, follower }
     }
@@ -183,6 +185,7 @@ struct Follower {
     end: End,
     /// The number of the last event, in responses.
     sequence: Option<u64>,
+    text_event: TextEvent,
 }
 
 impl Follower {
@@ -198,16 +201,27 @@ impl Follower {
 
     /// Takes an event. Whether it is the chunk of usage that the client did not request.
     fn event(&mut self, name: &[u8], data: &[u8]) -> bool {
+        if let Some(text) = self.text_event.text_of(name, data) {
+            self.progress.take_text(text);
+            return false;
+        }
+        let before = self.progress;
         let around = self.progress.take(self.dialect, data);
         // A failure stays one: some servers send their last event behind the error.
-        self.end = match (self.end, end_of(self.dialect, name, data)) {
-            (End::Failed, _) | (_, End::Missing) => self.end,
-            (_, end) => end,
-        };
+        let end = end_of(self.dialect, name, data);
+        self.end = if self.end == End::Failed || end == End::Missing { self.end } else { end };
         if self.dialect == Dialect::Responses {
+            // No two events have the same number.
             self.sequence = sequence(data).or(self.sequence);
         }
-        let Some(facts) = event_facts(self.dialect, data, around) else { return false };
+        let Some(facts) = event_facts(self.dialect, data, around) else {
+            let text_bytes = (data.len() - around[0].len() - around[1].len()) as u64;
+            let has_one_text = text_bytes > 0 && self.progress.output_bytes == before.output_bytes + text_bytes;
+            if has_one_text && end == End::Missing && self.progress.is_generated == before.is_generated {
+                self.text_event.keep(name, around);
+            }
+            return false;
+        };
         match &mut self.figures {
             _ if facts.figures.is_empty() => {}
             Some(figures) => figures.replace(facts.figures, self.dialect),

@@ -43,7 +43,7 @@ use crate::{
     worker::Worker,
 };
 
-/// The filter of one exchange. Its large parts are boxed: allocators are slow with more than a kilobyte.
+/// The filter of one exchange. Its large parts are boxed, and those that few exchanges have.
 pub(crate) struct AiFilter {
     worker: Rc<Worker>,
     connection: Option<ShownConnection>,
@@ -53,7 +53,7 @@ pub(crate) struct AiFilter {
     key: Option<Arc<Key>>,
     identity: Identity,
     /// The response to the head alone, in place of one of a provider.
-    own: Option<WholeResponse>,
+    own: Option<Box<WholeResponse>>,
     /// Reads the body, until its end.
     reader: Option<Box<BodyReader>>,
     body_bytes: u64,
@@ -81,13 +81,16 @@ pub(crate) struct AiFilter {
     /// Looks for the id of a response that its provider keeps.
     response_id: Option<IdFinder>,
     /// The last attempt that its provider bills, and the client got nothing of.
-    lost: Option<LostAttempt>,
+    lost: Option<Box<LostAttempt>>,
     /// It is not known which target has the response that the request goes on from: they are tried in their order.
     is_searching: bool,
     /// The rest of the response is read without its client.
     is_draining: bool,
     cache: CacheUse,
 }
+
+/// The allocator keeps pieces of up to 1,032 bytes for the next request, and searches for larger ones.
+const _: () = assert!(size_of::<AiFilter>() <= 1_024);
 
 impl AiFilter {
     /// The filter of a request from `source`.
@@ -148,7 +151,7 @@ impl AiFilter {
             }
             Surface::Models | Surface::Model(_) => {
                 let name = if let Surface::Model(at) = self.surface { path.get(at..) } else { None };
-                self.own = models::own(&self.worker, self.key.as_deref(), self.source, name)?;
+                self.own = models::own(&self.worker, self.key.as_deref(), self.source, name)?.map(Box::new);
             }
             Surface::Forwarded if self.worker.ring.is_some() => return Err(ApiError::NOT_ACCOUNTED),
             Surface::Forwarded => {}
@@ -343,13 +346,13 @@ impl HttpFilter for AiFilter {
         let id = caller.request_id.as_deref().unwrap_or_default();
         self.identity.request = String::from_utf8_lossy(id).into_owned();
         self.enter(head).unwrap_or_else(|error| {
-            self.own = Some(self.refusal(&error));
+            self.own = Some(Box::new(self.refusal(&error)));
             Inspect::Buffered(1)
         })
     }
 
     fn refuse_head(&mut self) -> Option<WholeResponse> {
-        self.own.take()
+        self.own.take().map(|own| *own)
     }
 
     fn request_data(&mut self, piece: &[u8]) -> Result<(), WholeResponse> {

@@ -209,8 +209,14 @@ impl<R: ResponseSink, D: Download> ResponseRelay<'_, R, D> {
         let Self { origin, response_sink, taps, .. } = self;
         match taps {
             None => relay_from(origin, is_filled, response_sink).await,
-            // Every connection pays for the size of this future.
-            Some(taps) => Box::pin(relay_from(origin, is_filled, &mut TappedSink::new(taps, response_sink))).await,
+            Some(taps) => {
+                let mut sink = TappedSink::new(taps, response_sink);
+                // Every connection pays for the size of this future.
+                let relayed = Box::pin(relay_from(origin, is_filled, &mut sink)).await;
+                // Behind a break there is no further flush.
+                sink.send();
+                relayed
+            }
         }
     }
 

@@ -14,6 +14,9 @@ use crate::{
 /// the memory of the largest one to the end of the body.
 const KEPT_BYTES: usize = 64 * 1024;
 
+/// Bytes that are sent together, if so many come at once. Default 16 KiB, one record of TLS: events of a stream are small.
+const JOINED_BYTES: usize = 16 * 1024;
+
 /// An edit of one response body.
 pub(crate) trait BodyEdit {
     /// Takes the next piece, and appends to `out` what goes on.
@@ -60,7 +63,10 @@ pub(crate) struct Taps {
     pub(crate) editor: Option<Rc<FilterHandle>>,
     /// The filter that replaces the whole body. There is no other tap then.
     pub(crate) replacer: Option<(Rc<FilterHandle>, HoldLimits)>,
+    /// Bytes that have passed all edits and are not sent yet.
     passed: Vec<u8>,
+    /// Bytes that have passed the edits so far.
+    between: Vec<u8>,
     next: Vec<u8>,
     is_broken: bool,
 }
@@ -102,7 +108,7 @@ impl Taps {
 
     /// Gives back the memory of a large piece that has gone on.
     fn release(&mut self) {
-        for buffer in [&mut self.passed, &mut self.next] {
+        for buffer in [&mut self.passed, &mut self.between, &mut self.next] {
             if buffer.capacity() > KEPT_BYTES {
                 *buffer = Vec::new();
             }
@@ -119,24 +125,27 @@ impl Taps {
     }
 
     fn edit(&mut self, data: &[u8], step: TapStep) -> Result<(), BodyAborted> {
-        for (number, edit) in self.edits.iter_mut().enumerate() {
-            let piece = if number == 0 { data } else { &self.passed };
-            self.next.clear();
+        let Self { edits, passed, between, next, .. } = self;
+        let last = edits.len().saturating_sub(1);
+        for (number, edit) in edits.iter_mut().enumerate() {
+            let piece = if number == 0 { data } else { &*between };
+            next.clear();
+            let out = if number == last { &mut *passed } else { &mut *next };
             if !piece.is_empty() {
-                edit.data(piece, &mut self.next)?;
+                edit.data(piece, out)?;
             }
             match step {
                 TapStep::Data => {}
-                TapStep::Flush => edit.flush(&mut self.next)?,
-                TapStep::End => edit.end(&mut self.next)?,
+                TapStep::Flush => edit.flush(out)?,
+                TapStep::End => edit.end(out)?,
             }
-            std::mem::swap(&mut self.passed, &mut self.next);
+            std::mem::swap(between, next);
         }
         Ok(())
     }
 }
 
-/// A sink behind taps. Each flush sends everything: no piece waits for more to come.
+/// A sink behind taps. Small pieces that are there together go on together. Each flush sends everything: no piece waits for more to come.
 pub(crate) struct TappedSink<'a, S> {
     sink: &'a mut S,
     taps: &'a mut Taps,
@@ -155,13 +164,28 @@ impl<'a, S: Sink> TappedSink<'a, S> {
         Self { sink, taps }
     }
 
-    /// Passes on what comes out of the last tap. Once a tap has failed nothing comes out any more, so that the body does not look whole.
+    /// Passes the next piece through the taps. Once a tap has failed nothing comes out any more, so that the body does not look whole.
     fn step(&mut self, data: &[u8], step: TapStep) {
         let Self { sink, taps } = self;
-        taps.is_broken = taps.is_broken || taps.follow(data, step).and_then(|()| taps.edit(data, step)).is_err();
-        let out = if taps.edits.is_empty() { data } else { &taps.passed };
-        if !taps.is_broken && !out.is_empty() {
-            sink.data(out);
+        let passed = taps.passed.len();
+        if !taps.is_broken && taps.follow(data, step).and_then(|()| taps.edit(data, step)).is_err() {
+            taps.is_broken = true;
+            taps.passed.truncate(passed);
+        }
+        if taps.edits.is_empty() && !taps.is_broken && !data.is_empty() {
+            sink.data(data);
+        }
+        if taps.passed.len() >= JOINED_BYTES {
+            self.send();
+        }
+    }
+
+    /// Sends what has passed.
+    pub(crate) fn send(&mut self) {
+        let Self { sink, taps } = self;
+        if !taps.passed.is_empty() {
+            sink.data(&taps.passed);
+            taps.passed.clear();
         }
     }
 }
@@ -174,6 +198,7 @@ impl<S: Sink> Sink for TappedSink<'_, S> {
     fn end(&mut self, trailers: Option<&Fields>) {
         self.step(b"", TapStep::End);
         if !self.taps.is_broken {
+            self.send();
             // They get no call behind the end.
             *self.taps = Taps::default();
             self.sink.end(trailers);
@@ -183,6 +208,7 @@ impl<S: Sink> Sink for TappedSink<'_, S> {
     async fn ready(&mut self) -> Result<(), BodyError> {
         if !self.taps.edits.is_empty() {
             self.step(b"", TapStep::Flush);
+            self.send();
             self.taps.release();
         }
         match self.taps.is_broken {

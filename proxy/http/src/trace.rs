@@ -15,17 +15,11 @@ pub(crate) fn request_id(fields: &mut Fields, forwarded: ForwardedFields, mut ch
     if forwarded == ForwardedFields::Append && is_one_id(fields) {
         return;
     }
-    let (mut id, mut at) = ([0; 36], 0);
     // A UUID of version 4 (RFC 9562 section 5.4): four digits of it are not by chance.
-    let bits = [(chance() & !0xf000) | 0x4000, (chance() & !(0b11 << 62)) | (0b10 << 62)];
-    for (number, digit) in digits(&bits).enumerate() {
-        if matches!(number, 8 | 12 | 16 | 20) {
-            id[at] = b'-';
-            at += 1;
-        }
-        id[at] = digit;
-        at += 1;
-    }
+    let [high, low] = [(chance() & !0xf000) | 0x4000, (chance() & !(0b11 << 62)) | (0b10 << 62)].map(digits);
+    let mut id = [b'-'; 36];
+    let parts = [(0, &high[..8]), (9, &high[8..12]), (14, &high[12..]), (19, &low[..4]), (24, &low[4..])];
+    parts.into_iter().for_each(|(at, part)| id[at..at + part.len()].copy_from_slice(part));
     fields.set(Known::XRequestId, &id);
 }
 
@@ -56,12 +50,13 @@ pub(crate) fn trace(fields: &mut Fields, context: TraceContext, mut chance: impl
             line[54] += u8::from(is_sampled);
         }
         None => {
-            digits(&[chance() | 1, chance()]).zip(&mut line[3..35]).for_each(|(digit, place)| *place = digit);
+            line[3..19].copy_from_slice(&digits(chance() | 1));
+            line[19..35].copy_from_slice(&digits(chance()));
             line[54] = b'1';
         }
     }
     // Never all zeros, which would be no span.
-    digits(&[chance() | 1]).zip(&mut line[36..52]).for_each(|(digit, place)| *place = digit);
+    line[36..52].copy_from_slice(&digits(chance() | 1));
     fields.set(Known::Traceparent, &line);
 }
 
@@ -101,9 +96,8 @@ impl Parent {
 }
 
 /// In hexadecimal, the upper digits first.
-fn digits(numbers: &[u64]) -> impl Iterator<Item = u8> {
-    let digit = |number: u64, at: u32| b"0123456789abcdef"[(number >> (60 - 4 * at) & 0xf) as usize];
-    numbers.iter().flat_map(move |&number| (0..16).map(move |at| digit(number, at)))
+fn digits(number: u64) -> [u8; 16] {
+    std::array::from_fn(|at| b"0123456789abcdef"[(number >> (60 - 4 * at)) as usize & 0xf])
 }
 
 #[cfg(test)]

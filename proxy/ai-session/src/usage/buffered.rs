@@ -46,8 +46,8 @@ impl BufferedUsage {
         let piece = &piece[skipped as usize..];
         let last = &piece[piece.len().saturating_sub(TAIL_BYTES_MAX)..];
         let is_whole = self.length.is_some_and(|length| self.bytes >= length);
-        if is_whole && self.tail.is_empty() && self.finish().is_some() {
-            // It came in one piece, and needs no estimate.
+        if is_whole && self.finish().is_some() {
+            // It needs no estimate.
             return;
         }
         if self.tail.len() + last.len() > 2 * TAIL_BYTES_MAX {

@@ -125,3 +125,26 @@ fn an_idle_stream_keeps_little() {
     assert_eq!(stream.held_bytes(), 0);
     assert!(size_of::<ResponseStream>() <= 512, "{} bytes", size_of::<ResponseStream>());
 }
+
+#[test]
+fn events_that_differ_in_their_text_alone_are_found_like_any_others() {
+    let texts = [" a", "b\\n", "", "\\\"usage\\\":{", "c\\\\", "delta", "usage"];
+    let behinds =
+        ["}}],\"usage\":null}", "},\"finish_reason\":\"stop\"}]}", "}}],\"usage\":{\"completion_tokens\":40}}"];
+    for behind in behinds {
+        // A space in front of every second event: none is like the one before.
+        let stream = |space: &str| -> Vec<u8> {
+            let event = |(number, text): (usize, &&str)| {
+                let space = if number % 2 == 1 { space } else { "" };
+                format!("data: {{{space}\"choices\":[{{\"delta\":{{\"content\":\"{text}\"{behind}\n\n")
+            };
+            texts.iter().enumerate().map(event).collect::<String>().into_bytes()
+        };
+        let found = |space| {
+            let found = follow(Dialect::Chat, UsageChunk::Drop, &stream(space), &[], Limits::default());
+            (found.progress, found.usage, found.end)
+        };
+        assert_eq!(found(""), found(" "), "{behind}");
+        assert_eq!(found("").0.output_bytes as usize, texts.concat().len(), "{behind}");
+    }
+}

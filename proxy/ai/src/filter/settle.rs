@@ -46,12 +46,12 @@ impl AiFilter {
         let Some(found) = self.response.found() else { return };
         // A deadline of the whole request is the gateway's own.
         let culprit = (failed.reason != "request_timeout").then_some(Culprit::Upstream);
-        self.lost = Some(LostAttempt {
+        self.lost = Some(Box::new(LostAttempt {
             target: (self.tries as usize).saturating_sub(1),
             upstream: failed.upstream.into(),
             found,
             side: Side::of(culprit, failed.reason),
-        });
+        }));
         (self.response, self.provider_status) = (Response::None, None);
     }
 
