@@ -199,6 +199,17 @@ impl DataSocket {
         poll_fn(|context| self.readable.poll(context)).await;
     }
 
+    /// The last poll of the worker's sockets found something to receive, and it was not all received.
+    #[inline]
+    pub(crate) fn is_readable(&self) -> bool {
+        self.readable.is_ready.get()
+    }
+
+    /// The task is to be woken when there is something to receive.
+    pub(crate) fn want_readable(&self, context: &mut Context<'_>) {
+        self.readable.want(context);
+    }
+
     /// There was nothing: [`DataSocket::readable`] waits for the next event.
     pub(crate) fn found_nothing(&self) {
         self.readable.is_ready.set(false);
