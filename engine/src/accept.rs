@@ -147,7 +147,7 @@ pub async fn accept_loop(
                         AcceptError::Connection => burst += 1,
                         AcceptError::Fatal => return Err(error),
                         AcceptError::Resource => {
-                            compio::time::sleep(jitter.backoff(attempt, BACKOFF_MIN, BACKOFF_MAX)).await;
+                            crate::sleep(jitter.backoff(attempt, BACKOFF_MIN, BACKOFF_MAX)).await;
                             attempt += 1;
                             break;
                         }
@@ -156,7 +156,7 @@ pub async fn accept_loop(
             }
         }
         if busy_turns > BUSY_TURNS_MAX {
-            compio::time::sleep(BUSY_PAUSE).await;
+            crate::sleep(BUSY_PAUSE).await;
         } else if has_more {
             worker::yield_now().await;
         }

@@ -34,7 +34,6 @@ const SEGMENT_CAPACITY: usize = SEGMENT_BYTES + BULK_BYTES;
 
 const TWO_CHUNKS: usize = 2 * CHUNK_BYTES;
 
-#[derive(Default)]
 struct Spares {
     /// Receive buffers, each of [`CHUNK_BYTES`]. The one used last is the next one taken, so it is warm.
     received: Vec<Vec<u8>>,
@@ -47,8 +46,14 @@ struct Spares {
     segments: Vec<Vec<u8>>,
 }
 
+impl Spares {
+    const fn new() -> Self {
+        Self { received: Vec::new(), bulk: Vec::new(), output: Vec::new(), output_bytes: 0, segments: Vec::new() }
+    }
+}
+
 thread_local! {
-    static SPARES: RefCell<Spares> = RefCell::default();
+    static SPARES: RefCell<Spares> = const { RefCell::new(Spares::new()) };
 }
 
 /// One received piece of a byte stream, in a buffer of the core's spare list, where it returns on drop.

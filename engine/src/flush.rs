@@ -19,11 +19,15 @@ pub(crate) fn at_end_of_turn(output: Output) {
     DUE.with_borrow_mut(|due| due.push(output));
 }
 
-/// Sends what is due; whether there was anything. That it has left may wake tasks, and these may append more.
-pub(crate) fn run() -> bool {
+/// Something is to be sent.
+pub(crate) fn is_due() -> bool {
+    DUE.with_borrow(|due| !due.is_empty())
+}
+
+/// Sends what is due. That it has left may wake tasks, and these may append more.
+pub(crate) fn run() {
     before_send::run();
     let mut due = DUE.take();
-    let has_some = !due.is_empty();
     for output in due.drain(..) {
         // An observer of the flush may panic: as in a task, that costs one connection and not the worker.
         if catch_unwind(AssertUnwindSafe(|| output.flush())).is_err() {
@@ -36,5 +40,4 @@ pub(crate) fn run() -> bool {
             *next = due;
         }
     });
-    has_some
 }

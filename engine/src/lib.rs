@@ -25,6 +25,8 @@
 //! | `poll_face` | the same two queues as tokio's `AsyncRead`/`AsyncWrite` |
 //! | `tls` | rustls between the wire and the two queues |
 //! | `wheel` | coarse deadlines |
+//! | `timers` | precise timers of single tasks |
+//! | `alarm` | the end of a worker's sleep at a time |
 //! | `blocking` | work that takes milliseconds, on other threads |
 //!
 //! It is the only crate of the workspace that may use `unsafe`; each use says why it is sound.
@@ -32,6 +34,7 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 pub mod accept;
+mod alarm;
 pub mod attempt;
 mod batch;
 mod before_send;
@@ -55,6 +58,7 @@ pub mod settings;
 mod socket;
 pub mod stream;
 mod tasks;
+mod timers;
 pub mod tls;
 mod traffic;
 pub mod wheel;
@@ -63,7 +67,6 @@ pub mod worker;
 pub use before_send::before_send;
 pub use blocking::run_blocking;
 pub use chunk::Chunk;
-pub use compio::time::{sleep, timeout};
 pub use compio_executor::JoinHandle;
 pub use driver::Driver;
 pub use mailbox::{Inbox, Mailbox, mailbox, wake_elsewhere};
@@ -72,6 +75,7 @@ pub use reader::{PeerWatch, Reader};
 pub use recycled::{Recycled, RecycledBox, recycled};
 pub use stream::{Cutter, Stream, StreamOptions};
 pub use tasks::spawn;
+pub use timers::{sleep, timeout};
 pub use traffic::Traffic;
 pub use wheel::Deadline;
 pub use worker::{Worker, WorkerState, deadline, note_reply_time, note_waiting_clients, yield_now};

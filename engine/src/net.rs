@@ -208,7 +208,7 @@ pub async fn connect(address: &Address, limit: Duration) -> io::Result<Socket> {
             let resolved = async |under_way| {
                 let resolved = blocking::on_helper(under_way, move || resolve(&host));
                 // Half of the time is for the connection, to the last good address if need be.
-                let resolved = compio::time::timeout(limit / 2, resolved).await.map_err(|_| io::ErrorKind::TimedOut)?;
+                let resolved = crate::timeout(limit / 2, resolved).await.map_err(|_| io::ErrorKind::TimedOut)?;
                 resolved?
             };
             let mut addresses = names::addresses((name, *port), resolved).await?;
@@ -240,7 +240,7 @@ async fn connect_any(targets: Vec<SockAddr>, limit: Duration) -> io::Result<Sock
     for target in targets {
         let share = limit.saturating_sub(begun.elapsed()) / left;
         left -= 1;
-        match compio::time::timeout(share, connect_one(target)).await {
+        match crate::timeout(share, connect_one(target)).await {
             Ok(Ok(socket)) => return Ok(socket),
             Ok(Err(error)) => refusal = error,
             Err(_) => refusal = io::ErrorKind::TimedOut.into(),

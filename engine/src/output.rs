@@ -239,10 +239,30 @@ impl Output {
         self.0.is_due.set(false);
         let Some((socket, link)) = self.0.way.borrow().clone() else { return };
         // Bytes buffered during a handshake leave when it is over.
-        if self.is_writer_busy() || link.is_handshaking() || self.unsent() == 0 {
+        if self.is_writer_busy() || self.unsent() == 0 || link.is_handshaking() {
             return;
         }
-        let sent = self.seal(self.take_batch(true), &link).and_then(|mut outgoing| {
+        if link.is_tls() || self.0.segments_bytes.get() > 0 {
+            return self.flush_batch(&socket, &link);
+        }
+        // One plain buffer, as most batches are.
+        before_send::run();
+        let bytes = std::mem::take(&mut *self.0.buffer.borrow_mut());
+        let plain_bytes = bytes.len();
+        self.0.in_flight.set(plain_bytes);
+        self.call_hook();
+        self.0.tally.batch_begins(plain_bytes);
+        match socket.send_some(&bytes).inspect(|count| self.note_progress(*count)) {
+            Ok(count) if count == plain_bytes => {
+                give_output(bytes);
+                self.note_sent(plain_bytes);
+            }
+            rest => self.leave(rest.map(|at| OutgoingBatch { bytes, at, plain_bytes, later: VecDeque::new() })),
+        }
+    }
+
+    fn flush_batch(&self, socket: &DataSocket, link: &TlsLink) {
+        let sent = self.seal(self.take_batch(true), link).and_then(|mut outgoing| {
             outgoing.at = socket.send_some(&outgoing.bytes)?;
             self.note_progress(outgoing.at);
             Ok(outgoing)
@@ -250,13 +270,17 @@ impl Output {
         match sent {
             Ok(outgoing) if outgoing.is_sent() => {
                 // Nothing is left of it that could fail to be sealed.
-                let _ = self.sent(outgoing, &link);
+                let _ = self.sent(outgoing, link);
             }
-            rest => {
-                *self.0.rest.borrow_mut() = Some(rest);
-                self.wake_writer();
-            }
+            rest => self.leave(rest),
         }
+    }
+
+    /// Leaves the rest of a send to the writer's task.
+    #[cold]
+    fn leave(&self, rest: io::Result<OutgoingBatch>) {
+        *self.0.rest.borrow_mut() = Some(rest);
+        self.wake_writer();
     }
 
     /// Bytes appended and not yet taken by the peer's socket.
@@ -475,9 +499,7 @@ impl Output {
                 plain = later.pop_front().unwrap_or_default();
             }
         }
-        if let Some(hook) = &*self.0.on_flush.borrow() {
-            hook();
-        }
+        self.call_hook();
         Batch { plain, later, wire: std::mem::take(&mut *self.0.wire.borrow_mut()) }
     }
 
@@ -492,20 +514,26 @@ impl Output {
     /// # Errors
     /// TLS cannot go on.
     pub(crate) fn sent(&self, mut outgoing: OutgoingBatch, link: &TlsLink) -> io::Result<Option<OutgoingBatch>> {
-        self.0.tally.batch_ends();
-        self.0.in_flight.set(self.0.in_flight.get() - outgoing.plain_bytes);
         give_output(outgoing.bytes);
-        self.discharge_sent();
-        if self.0.congested.get() && self.buffered() < self.0.marks.low {
-            self.relieve();
-        }
-        if let Some(hook) = &*self.0.on_flush.borrow() {
-            hook();
-        }
+        self.note_sent(outgoing.plain_bytes);
         let Some(plain) = outgoing.later.pop_front() else { return Ok(None) };
         // Records of TLS itself were sealed before this.
         let wire = std::mem::take(&mut *self.0.wire.borrow_mut());
         self.seal(Batch { plain, later: outgoing.later, wire }, link).map(Some)
+    }
+
+    /// So many plain bytes of a batch have left.
+    fn note_sent(&self, plain_bytes: usize) {
+        self.0.tally.batch_ends();
+        self.0.in_flight.set(self.0.in_flight.get() - plain_bytes);
+        self.note_removed();
+        self.call_hook();
+    }
+
+    fn call_hook(&self) {
+        if let Some(hook) = &*self.0.on_flush.borrow() {
+            hook();
+        }
     }
 
     /// So many bytes have left: proof of life of a slow peer.

@@ -4,7 +4,7 @@ use std::{
     future::poll_fn,
     io,
     rc::Rc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use crate::{
@@ -49,8 +49,32 @@ impl Reader {
         poll_fn(|context| self.poll_receive_at_most(context, limit)).await
     }
 
+    /// The next chunk of a connection that no task waits for, if the last poll of the worker's sockets found something. See
+    /// [`Reader::receive`].
+    #[inline]
+    pub fn receive_now(&mut self) -> Option<io::Result<Option<Chunk>>> {
+        if !self.has_something() {
+            return None;
+        }
+        match self.poll_receive(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(received) => Some(received),
+            Poll::Pending => None,
+        }
+    }
+
+    #[inline]
+    fn has_something(&self) -> bool {
+        self.unread.is_some() || self.is_eof || self.socket.is_readable()
+    }
+
     /// See [`Reader::receive`].
+    #[inline]
     pub fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
+        // Most polls find nothing.
+        if !self.has_something() {
+            self.socket.want_readable(context);
+            return Poll::Pending;
+        }
         let limit = if self.link.is_tls() { CHUNK_BYTES } else { BULK_BYTES };
         self.poll_receive_at_most(context, limit)
     }

@@ -10,7 +10,6 @@ use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
     io,
-    mem::MaybeUninit,
     net::{Shutdown, SocketAddr},
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
     rc::{Rc, Weak},
@@ -29,9 +28,10 @@ use crate::{
 /// Events taken from the kernel at a time; more wait for the next turn.
 const EVENTS_MAX: usize = 1_024;
 
-/// The descriptors of the driver and of wakes among the events; no socket has these keys.
+/// The descriptors of the driver, of wakes and of the alarm among the events; no socket has these keys.
 const DRIVER: u64 = u64::MAX;
 const WAKES: u64 = u64::MAX - 1;
+const ALARM: u64 = u64::MAX - 2;
 
 thread_local! {
     static SOCKETS: RefCell<Option<Rc<Sockets>>> = const { RefCell::new(None) };
@@ -42,16 +42,14 @@ pub(crate) struct Sockets {
     epoll: OwnedFd,
     registered: RefCell<Slab<Weak<DataSocket>>>,
     events: RefCell<Vec<libc::epoll_event>>,
-    /// The kernel lacks `epoll_pwait2` (Linux 5.11).
-    has_only_milliseconds: Cell<bool>,
 }
 
 impl Sockets {
-    /// The sockets of the calling thread, whose runtime has the descriptor `driver`. An edge at `wakes` ends a wait.
+    /// The sockets of the calling thread, whose runtime has the descriptor `driver`. An edge at `wakes` or `alarm` ends a wait.
     ///
     /// # Errors
     /// No descriptors left.
-    pub(crate) fn start(driver: RawFd, wakes: RawFd) -> io::Result<Rc<Self>> {
+    pub(crate) fn start(driver: RawFd, wakes: RawFd, alarm: RawFd) -> io::Result<Rc<Self>> {
         // SAFETY: takes a plain number; the result is checked before it is owned.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if epoll < 0 {
@@ -63,20 +61,33 @@ impl Sockets {
             epoll,
             registered: RefCell::default(),
             events: RefCell::new(Vec::with_capacity(EVENTS_MAX)),
-            has_only_milliseconds: Cell::new(false),
         });
         sockets.control(libc::EPOLL_CTL_ADD, driver, libc::EPOLLIN, DRIVER)?;
         sockets.control(libc::EPOLL_CTL_ADD, wakes, libc::EPOLLIN | libc::EPOLLET, WAKES)?;
+        sockets.control(libc::EPOLL_CTL_ADD, alarm, libc::EPOLLIN | libc::EPOLLET, ALARM)?;
         SOCKETS.set(Some(sockets.clone()));
         Ok(sockets)
     }
 
-    /// Waits at most `limit`, for as long as nothing happens without one, and wakes the tasks that wait for what has happened to their
-    /// sockets. Returns whether the driver may have completions.
-    pub(crate) fn wait(&self, limit: Option<Duration>) -> bool {
+    /// Wakes the tasks that wait for what has happened to their sockets. `sleeps`: waits until something happens. Returns whether the
+    /// driver may have completions.
+    pub(crate) fn wait(&self, sleeps: bool) -> bool {
         let mut events = self.events.borrow_mut();
         events.clear();
-        let count = self.wait_into(events.spare_capacity_mut(), limit);
+        let (limit, mask) = (if sleeps { -1 } else { 0 }, std::ptr::null::<libc::sigset_t>());
+        let room = events.spare_capacity_mut();
+        // SAFETY: room for `room` entries; the mask stays as it is. See `receive_now` for the call.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait,
+                self.epoll.as_raw_fd(),
+                room.as_mut_ptr(),
+                room.len() as i32,
+                limit,
+                mask,
+                0,
+            )
+        };
         // Completions that the kernel finishes on the thread of the ring interrupt the wait; others make the ring readable.
         let Ok(count) = usize::try_from(count) else { return true };
         // SAFETY: the kernel has initialised `count` entries of the spare capacity, which is all of it.
@@ -91,35 +102,6 @@ impl Sockets {
             }
         }
         has_completions
-    }
-
-    /// The count of events, which are the first of `room`, or -1.
-    fn wait_into(&self, room: &mut [MaybeUninit<libc::epoll_event>], limit: Option<Duration>) -> i64 {
-        let epoll = self.epoll.as_raw_fd();
-        let (events, room) = (room.as_mut_ptr().cast::<libc::epoll_event>(), room.len() as i32);
-        let milliseconds = match limit {
-            None => -1,
-            Some(Duration::ZERO) => 0,
-            Some(limit) => {
-                if !self.has_only_milliseconds.get() {
-                    let limit = libc::timespec { tv_sec: limit.as_secs() as _, tv_nsec: limit.subsec_nanos().into() };
-                    let mask = std::ptr::null::<libc::sigset_t>();
-                    // SAFETY: room for `room` entries, and a time that outlives the call.
-                    let count = unsafe {
-                        libc::syscall(libc::SYS_epoll_pwait2, epoll, events, room, &raw const limit, mask, 0)
-                    };
-                    let is_refused =
-                        |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM));
-                    if count >= 0 || !is_refused(io::Error::last_os_error()) {
-                        return count;
-                    }
-                    self.has_only_milliseconds.set(true);
-                }
-                i32::try_from(limit.as_micros().div_ceil(1_000)).unwrap_or(i32::MAX)
-            }
-        };
-        // SAFETY: room for `room` entries.
-        i64::from(unsafe { libc::epoll_wait(epoll, events, room, milliseconds) })
     }
 
     fn control(&self, operation: i32, socket: RawFd, interest: i32, key: u64) -> io::Result<()> {
@@ -215,6 +197,17 @@ impl DataSocket {
     /// Waits until there is something to receive, or a connection to accept.
     pub(crate) async fn readable(&self) {
         poll_fn(|context| self.readable.poll(context)).await;
+    }
+
+    /// The last poll of the worker's sockets found something to receive, and it was not all received.
+    #[inline]
+    pub(crate) fn is_readable(&self) -> bool {
+        self.readable.is_ready.get()
+    }
+
+    /// The task is to be woken when there is something to receive.
+    pub(crate) fn want_readable(&self, context: &mut Context<'_>) {
+        self.readable.want(context);
     }
 
     /// There was nothing: [`DataSocket::readable`] waits for the next event.

@@ -101,7 +101,7 @@ impl Stream {
         self.output.finish();
         if let Some(writer) = self.output.take_writer() {
             // A peer that does not take the last bytes in time loses them.
-            let _ = compio::time::timeout(limit, writer).await;
+            let _ = crate::timeout(limit, writer).await;
         }
     }
 

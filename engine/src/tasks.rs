@@ -60,6 +60,11 @@ impl Tasks {
     pub(crate) fn run(&self) -> bool {
         self.0.tick()
     }
+
+    /// A task of this thread's own wakes is ready.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.0.has_task()
+    }
 }
 
 impl Drop for Tasks {

@@ -204,6 +204,12 @@ impl<T: Default> Wheel<T> {
         fired
     }
 
+    /// [`expire`](Self::expire) has something to do, or notes a later tick.
+    #[inline]
+    pub fn is_behind(&self, now: Time) -> bool {
+        now.as_nanos() / TICK_NANOS > self.current
+    }
+
     /// Entries, with a deadline or without.
     pub fn len(&self) -> usize {
         self.len

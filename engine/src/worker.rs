@@ -19,6 +19,7 @@ use compio::runtime::Runtime;
 use weir_base::time::{Time, turn};
 
 use crate::{
+    alarm::Alarm,
     chunk::map_large_buffers,
     driver,
     driver::Driver,
@@ -26,6 +27,7 @@ use crate::{
     settings::RuntimeSettings,
     socket::Sockets,
     tasks::{Tasks, Wakes, spawn},
+    timers::FirstTimer,
     wheel::{Deadline, Deadlines},
 };
 
@@ -107,17 +109,15 @@ impl Worker {
                 }
             };
             shared.driver.store(driver as u8, Ordering::Relaxed);
-            let started_up =
-                Wakes::new().and_then(|wakes| Ok((Sockets::start(runtime.as_raw_fd(), wakes.as_raw_fd())?, wakes)));
-            let (sockets, wakes) = match started_up {
-                Ok(started_up) => started_up,
+            let waiting = match Waiting::new(runtime) {
+                Ok(waiting) => waiting,
                 Err(error) => {
                     let _ = started.send(Err(error));
                     return;
                 }
             };
             let _ = started.send(Ok(()));
-            run(&Waiting { runtime, sockets, wakes }, &shared, settings.coalesce, main);
+            run(&waiting, &shared, settings.coalesce, main);
         })?;
         match outcome.recv() {
             Ok(Ok(())) => Ok(Worker { id, state, thread }),
@@ -211,8 +211,8 @@ where
     let deadlines = Deadlines::new(cpu_sampled);
     DEADLINES.set(Some(deadlines.clone()));
     let mut coalesce = Coalesce::new(coalesce);
-    let runtime = &waiting.runtime;
-    runtime.enter(|| {
+    let mut first_timer = FirstTimer::new();
+    waiting.runtime.enter(|| {
         // Dropped before the runtime is left, which its tasks may use.
         let tasks = Tasks::start(waiting.wakes.clone());
         let done = is_done.clone();
@@ -238,9 +238,9 @@ where
             if !has_more {
                 coalesce.wait(now);
             }
-            let timer = runtime.current_timeout();
-            let wait = if has_more { Some(Duration::ZERO) } else { next_wait(timer, &deadlines) };
-            waiting.wait(wait, timer == Some(Duration::ZERO));
+            let timer = first_timer.due(&waiting.runtime, now);
+            let due = deadlines.next_deadline().map_or(timer, |deadline| deadline.min(timer));
+            waiting.wait(now, (!has_more).then_some(due), timer <= now);
             state.is_parked.store(false, Ordering::Relaxed);
         }
         drop(handle);
@@ -283,16 +283,14 @@ impl Coalesce {
 fn run_tasks(tasks: &Tasks, begun: Time) -> bool {
     let is_over = || Time::now().since(begun) > TURN_TIME_MAX;
     loop {
-        let mut has_more = tasks.run();
-        while has_more && !is_over() {
-            has_more = tasks.run();
-        }
-        let has_sent = flush::run();
-        if has_more || (has_sent && is_over()) {
-            return true;
-        }
-        if !has_sent {
+        while tasks.run() && !is_over() {}
+        // That bytes have left may wake tasks, and these may append more.
+        flush::run();
+        if !tasks.has_ready() && !flush::is_due() {
             return false;
+        }
+        if is_over() {
+            return true;
         }
     }
 }
@@ -302,32 +300,42 @@ struct Waiting {
     runtime: Runtime,
     sockets: Rc<Sockets>,
     wakes: Arc<Wakes>,
+    alarm: Alarm,
 }
 
 impl Waiting {
-    /// Waits at most `limit`, then wakes the tasks that waited for these events.
+    /// # Errors
+    /// No descriptors left.
+    fn new(runtime: Runtime) -> io::Result<Self> {
+        let (wakes, alarm) = (Wakes::new()?, Alarm::new()?);
+        let sockets = Sockets::start(runtime.as_raw_fd(), wakes.as_raw_fd(), alarm.as_raw_fd())?;
+        Ok(Self { runtime, sockets, wakes, alarm })
+    }
+
+    /// Waits up to `sleeps_until`, or not at all, then wakes the tasks that waited for these events. `turn` is the begin of the turn.
     ///
     /// The worker sleeps at the sockets, so that a request costs no call but this one, its receive and its send. The driver, which has
     /// timers and connects, is polled when it has something. A poll before the sleep may wake tasks, so there is no sleep after it.
-    fn wait(&self, limit: Option<Duration>, is_timer_due: bool) {
-        let mut limit = limit;
+    fn wait(&self, turn: Time, sleeps_until: Option<Time>, is_timer_due: bool) {
+        let mut sleeps_until = sleeps_until;
         let (has_to_be_flushed, is_ring) = (driver::has_to_be_flushed(), self.runtime.driver_type().is_iouring());
         // Polling keeps a cancelled operation, and its socket, until it is polled.
         if is_timer_due || (has_to_be_flushed && !is_ring) {
             self.poll_driver();
             driver::flushed(has_to_be_flushed && is_ring);
-            limit = Some(Duration::ZERO);
+            sleeps_until = None;
         } else if has_to_be_flushed {
             let is_refused = self.runtime.flush();
             driver::flushed(is_refused);
             if is_refused {
-                limit = Some(Duration::ZERO);
+                sleeps_until = None;
             }
         }
-        if limit != Some(Duration::ZERO) && !self.wakes.begin_sleep() {
-            limit = Some(Duration::ZERO);
+        if let Some(due) = sleeps_until {
+            self.alarm.set(due, turn);
         }
-        let has_completions = self.sockets.wait(limit);
+        let sleeps = sleeps_until.is_some() && self.wakes.begin_sleep();
+        let has_completions = self.sockets.wait(sleeps);
         self.wakes.end_sleep();
         if has_completions {
             self.poll_driver();
@@ -337,15 +345,6 @@ impl Waiting {
     /// Wakes the tasks whose operations and timers are over.
     fn poll_driver(&self) {
         self.runtime.poll_with(Some(Duration::ZERO));
-    }
-}
-
-/// How long the worker may sleep; `None` for as long as nothing happens.
-fn next_wait(timer: Option<Duration>, deadlines: &Deadlines) -> Option<Duration> {
-    let due = deadlines.next_deadline().map(|due| due.since(Time::now()));
-    match (timer, due) {
-        (Some(timer), Some(due)) => Some(timer.min(due)),
-        (timer, due) => timer.or(due),
     }
 }
 

@@ -78,6 +78,7 @@ impl Session {
 
     /// Parameters of others may be why the server refused: they are reset, and those of the client are sent once more. A replay that fails has
     /// changed nothing, so prepared statements and all else stay.
+    #[cold]
     pub(crate) fn clear_parameters(&mut self, server: &mut ServerState, io: &impl Io) {
         io.count(Event::Replay);
         io.encode_to_server(|out| frontend::query(out, CLEAR));
@@ -144,6 +145,7 @@ impl Session {
     }
 
     /// The next statement has gone nowhere, and another server may take it. A server that never does would be tried without end.
+    #[cold]
     pub(crate) fn lose_unused(&mut self) {
         self.lost_unused += 1;
         if self.lost_unused >= LOST_UNUSED_MAX {

@@ -84,6 +84,7 @@ impl Session {
         facts.is_barrier || (facts.is_reset && self.startup.has_any())
     }
 
+    #[cold]
     fn wait_at_barrier<I: Io>(
         &mut self,
         head: Head,
@@ -106,6 +107,7 @@ impl Session {
     }
 
     /// The next message can be judged after the replies that are due. A server keeps those of a batch until a Flush or a Sync.
+    #[cold]
     pub(crate) fn wait_for_replies<I: Io>(&mut self, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) -> Next {
         self.is_waiting = true;
         if server.queue.flush_due() {
@@ -173,6 +175,7 @@ impl Session {
     }
 
     /// The message goes nowhere.
+    #[cold]
     pub(crate) fn drop_message(&mut self, head: Head, feed: &mut Feed<'_>, io: &impl Io) {
         let here = head.whole().min(feed.rest().len());
         feed.skip(here, &mut self.retry, io);
@@ -205,6 +208,7 @@ impl Session {
     }
 
     /// Refuses a message in its place, with an error of the gateway's own.
+    #[cold]
     pub(crate) fn refuse<I: Io>(
         &mut self,
         refusal: &Refusal,
@@ -244,6 +248,7 @@ impl Session {
     }
 
     /// The body of a message is not what its type has.
+    #[cold]
     pub(crate) fn refuse_body<I: Io>(
         &mut self,
         error: MessageError,
@@ -352,12 +357,14 @@ impl Session {
         None
     }
 
+    #[cold]
     pub(crate) fn violate(&mut self, violation: Violation) -> Next {
         let end = End::Violation(violation);
         self.end = Some(Box::new(end.clone()));
         Next::Close(end)
     }
 
+    #[cold]
     fn unknown_type(&mut self, tag: u8, io: &impl Io) -> Next {
         let text = format!("invalid frontend message type {tag}");
         io.encode_to_client(|out| {
@@ -367,6 +374,7 @@ impl Session {
     }
 
     /// The words of PostgreSQL, which cannot tell data from requests any more.
+    #[cold]
     pub(crate) fn breaks_copy(&mut self, tag: u8, io: &impl Io) -> Next {
         let text = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
         io.encode_to_client(|out| {
@@ -378,6 +386,7 @@ impl Session {
     }
 
     /// A text that is too large to be read: it passes in pieces, if the pool lets it.
+    #[cold]
     pub(crate) fn pass_opaque<I: Io>(
         &mut self,
         head: Head,
@@ -437,6 +446,7 @@ fn may_come_within_copy(tag: u8) -> bool {
     matches!(tag, tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL | tag::SYNC | tag::FLUSH | tag::TERMINATE)
 }
 
+#[cold]
 fn too_long(head: Head, max: usize) -> Violation {
     let text = "a message is longer than its type allows";
     Violation::limit("postgres_message_length", Culprit::Client, text, head.body as u64, max as u64)

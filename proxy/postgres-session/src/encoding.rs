@@ -301,6 +301,7 @@ impl Session {
     }
 
     /// A Query or Parse whose text cannot be read: it waits for what decides about the encoding, or passes unread.
+    #[cold]
     pub(crate) fn on_unreadable<I: Io>(
         &mut self,
         head: Head,

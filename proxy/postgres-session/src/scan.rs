@@ -54,6 +54,7 @@ impl Run {
     }
 }
 
+#[cold]
 fn of_server(error: MessageError) -> Violation {
     error.violation(Culprit::Upstream)
 }
@@ -282,6 +283,7 @@ impl ServerState {
     }
 }
 
+#[cold]
 fn too_large(bytes: usize) -> Violation {
     let text = "a reply of the server is too large to be read whole";
     Violation::limit("postgres_reply_bytes", Culprit::Upstream, text, bytes as u64, HELD_REPLY_BYTES_MAX as u64)

@@ -232,6 +232,7 @@ impl ServerState {
 const IDLE_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// A message that has no place where it came.
+#[cold]
 pub(crate) fn unexpected(tag: u8) -> Violation {
     let text = format!("the server sent a message of type {tag} that replies to nothing");
     Violation::rule("postgres_unexpected_reply", Culprit::Upstream, text)

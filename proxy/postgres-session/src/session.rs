@@ -462,11 +462,13 @@ impl Session {
     }
 
     /// The message at the front of what is left gets this error if it still needs a server when it is looked at again.
+    #[cold]
     pub(crate) fn refuse_next(&mut self, refusal: Refusal) {
         self.refusal = Some(Box::new((self.taken_bytes, refusal)));
     }
 
     /// Tells the client why its session ends.
+    #[cold]
     pub(crate) fn end_with(&mut self, refusal: Refusal, io: &impl Io) -> End {
         io.count(crate::io::Event::Refusal);
         io.encode_to_client(|out| backend::error(out, &refusal.fatal()));

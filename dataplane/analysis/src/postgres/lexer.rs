@@ -234,11 +234,8 @@ static IS_NAME: [bool; 256] = {
 /// Behind the name that goes on at `at`.
 #[inline]
 pub(super) fn name_end(text: &[u8], at: usize) -> usize {
-    let mut at = at;
-    while text.get(at).is_some_and(|&byte| IS_NAME[usize::from(byte)]) {
-        at += 1;
-    }
-    at
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest.iter().position(|&byte| !IS_NAME[usize::from(byte)]).unwrap_or(rest.len())
 }
 
 const fn is_operator(byte: u8) -> bool {

@@ -10,7 +10,6 @@ use super::lexer::{
 };
 use super::limits::Limits;
 use super::statement::{Class, Verb};
-use super::words::{Word, word};
 
 /// A text that is one SELECT, VALUES, INSERT, UPDATE or DELETE without an effect on the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +34,15 @@ pub fn quick(text: &[u8], limits: &Limits) -> Option<Quick> {
     let mut scan = Scan { text, at: 0, depth: 0 };
     let read = |verb| Quick { class: Class::Read, verb, is_read_only: true };
     let write = |verb| Quick { class: Class::Write, verb, is_read_only: false };
-    let found = match scan.word()? {
-        Word::Select => read(Verb::Select),
-        Word::Values => read(Verb::Values),
-        Word::Insert if scan.word()? == Word::Into => write(Verb::Insert),
-        Word::Delete if scan.word()? == Word::From => write(Verb::Delete),
-        Word::Update => {
+    // All of them have six letters.
+    let mut verb: [u8; 6] = scan.word()?.try_into().ok()?;
+    verb.make_ascii_lowercase();
+    let found = match &verb {
+        b"select" => read(Verb::Select),
+        b"values" => read(Verb::Values),
+        b"insert" if scan.word()?.eq_ignore_ascii_case(b"into") => write(Verb::Insert),
+        b"delete" if scan.word()?.eq_ignore_ascii_case(b"from") => write(Verb::Delete),
+        b"update" => {
             scan.blank()?;
             let is_target = matches!(scan.byte(0), b'"' | b'(') || is_name_start(scan.byte(0));
             is_target.then(|| write(Verb::Update))?
@@ -64,13 +66,23 @@ fn gives_up_at(name: &[u8], is_read: bool) -> bool {
     }
 }
 
+/// The function `name` does nothing but compute.
+#[inline(never)]
+fn computes(name: &[u8]) -> bool {
+    let mut folded = [0; 64];
+    let Some(folded) = folded.get_mut(..name.len()) else { return false };
+    folded.copy_from_slice(name);
+    folded.make_ascii_lowercase();
+    side_effect(folded).is_none()
+}
+
 struct Scan<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
 }
 
-impl Scan<'_> {
+impl<'a> Scan<'a> {
     fn byte(&self, ahead: usize) -> u8 {
         self.text.get(self.at + ahead).copied().unwrap_or(0)
     }
@@ -87,12 +99,11 @@ impl Scan<'_> {
         }
     }
 
-    fn word(&mut self) -> Option<Word> {
+    fn word(&mut self) -> Option<&'a [u8]> {
         self.blank()?;
-        let end = name_end(self.text, self.at);
-        let name = self.text.get(self.at..end)?;
-        self.at = end;
-        Some(word(name))
+        let start = self.at;
+        self.at = name_end(self.text, start);
+        self.text.get(start..self.at)
     }
 
     /// Everything behind the command word. Each turn takes at most a token, so there are no more tokens than turns.
@@ -161,16 +172,10 @@ impl Scan<'_> {
     }
 
     /// Refuses the function `name`, which was just read, if a parenthesis makes it one and it does more than compute.
+    #[inline]
     fn function(&mut self, name: &[u8]) -> Option<()> {
         self.blank()?;
-        if self.byte(0) != b'(' {
-            return Some(());
-        }
-        let mut folded = [0; 64];
-        let folded = folded.get_mut(..name.len())?;
-        folded.copy_from_slice(name);
-        folded.make_ascii_lowercase();
-        side_effect(folded).is_none().then_some(())
+        (self.byte(0) != b'(' || computes(name)).then_some(())
     }
 
     /// A plain string. A backslash would end it elsewhere in a session that escapes.

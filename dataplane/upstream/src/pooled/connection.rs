@@ -1,9 +1,6 @@
 //! One connection of a pool, and such a connection in the hands of a client.
 
-use std::{
-    rc::Rc,
-    task::{Context, Poll, Waker},
-};
+use std::rc::Rc;
 
 use weir_base::{
     exchange::LossCause,
@@ -60,15 +57,15 @@ impl<P: PooledProtocol> Connection<P> {
     /// Judges what has come since the last look. It costs a system call only if the last poll of all sockets found something on it.
     pub(crate) fn look(&mut self, protocol: &P) -> Look {
         for _ in 0..PIECES_MAX {
-            match self.stream.reader.poll_receive(&mut Context::from_waker(Waker::noop())) {
-                Poll::Pending if self.stream.output.is_closed() => return Look::Over(LossCause::Closed),
-                Poll::Pending => return if self.is_incomplete { Look::Incomplete } else { Look::Fit },
-                Poll::Ready(Ok(Some(bytes))) => match protocol.on_idle_bytes(&mut self.state, &bytes) {
+            match self.stream.reader.receive_now() {
+                None if self.stream.output.is_closed() => return Look::Over(LossCause::Closed),
+                None => return if self.is_incomplete { Look::Incomplete } else { Look::Fit },
+                Some(Ok(Some(bytes))) => match protocol.on_idle_bytes(&mut self.state, &bytes) {
                     IdleVerdict::Keep => self.is_incomplete = false,
                     IdleVerdict::Incomplete => self.is_incomplete = true,
                     IdleVerdict::Close => return Look::Over(LossCause::Closed),
                 },
-                Poll::Ready(Ok(None) | Err(_)) => return Look::Over(LossCause::Closed),
+                Some(Ok(None) | Err(_)) => return Look::Over(LossCause::Closed),
             }
         }
         Look::Incomplete

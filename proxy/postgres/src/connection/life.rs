@@ -97,7 +97,8 @@ pub(super) struct Life<'a> {
     /// Since when the client takes nothing, and how much it had taken.
     stalled: Option<(Time, u64)>,
     streak: u32,
-    armed: Time,
+    /// The deadline as it is set. `None`: it has passed, and is set once more.
+    armed: Option<Time>,
     /// `Some`: it waits for a server, or for its reply.
     busy: Option<Busy<'a>>,
     /// The reasons for a pin that operators see.
@@ -133,7 +134,7 @@ impl<'a> Life<'a> {
             active: turn::now(),
             stalled: None,
             streak: 0,
-            armed: Time::NEVER,
+            armed: Some(Time::NEVER),
             busy: None,
             shown_pin: PinReasons::default(),
             shown_channels: 0,
@@ -206,7 +207,7 @@ impl Life<'_> {
             return Poll::Ready(Event::Gone);
         }
         self.streak = 0;
-        if due.poll_expired(context).is_ready() {
+        if self.armed != Some(Time::NEVER) && due.poll_expired(context).is_ready() {
             return Poll::Ready(Event::Overdue);
         }
         Poll::Pending
@@ -355,6 +356,7 @@ impl Life<'_> {
         if self.wanted == Wanted::Bytes && self.input.is_empty() { Ok(()) } else { self.go_on() }
     }
 
+    #[cold]
     fn on_server_lost(&mut self) -> Result<(), CloseReason> {
         let Some(mut server) = self.lease.server.take() else { return Ok(()) };
         let metrics = &*self.client.metrics;
@@ -367,6 +369,7 @@ impl Life<'_> {
         }
     }
 
+    #[cold]
     fn on_acquire_failed(&mut self, error: AcquireError) -> Result<(), CloseReason> {
         let refusal = self.refusal(error);
         let metrics = &*self.client.metrics;
@@ -377,6 +380,7 @@ impl Life<'_> {
         }
     }
 
+    #[cold]
     fn on_woken(&mut self) -> Result<(), CloseReason> {
         self.forward_cancel();
         self.follow_upstream();
@@ -417,6 +421,7 @@ impl Life<'_> {
     }
 
     /// Ends the session if nothing of it is under way.
+    #[cold]
     fn drain(&mut self) -> Result<(), CloseReason> {
         if !self.input.is_empty() || self.lease.is_taken() {
             return Ok(());
@@ -427,6 +432,7 @@ impl Life<'_> {
     }
 
     /// The listener ends the connection.
+    #[cold]
     fn ended(&mut self, reason: CloseReason) -> CloseReason {
         if Session::is_between_replies(self.lease.state()) {
             shutdown(&self.output);
@@ -434,6 +440,7 @@ impl Life<'_> {
         reason
     }
 
+    #[cold]
     fn over(&self, end: &End) -> CloseReason {
         match end {
             End::Terminated => CloseReason::ClientClosed,
@@ -453,8 +460,8 @@ impl Life<'_> {
             _ => Some((turn::now(), self.output.progress())),
         };
         let due = self.due();
-        if due != self.armed || deadline.is_expired() {
-            self.armed = due;
+        if self.armed != Some(due) {
+            self.armed = Some(due);
             deadline.set(due);
         }
     }
@@ -470,7 +477,9 @@ impl Life<'_> {
         due
     }
 
+    #[cold]
     fn on_overdue(&mut self) -> Result<(), CloseReason> {
+        self.armed = None;
         let now = turn::now();
         if self.stalled.is_some_and(|(since, _)| now >= since.saturating_add(limits::WRITE_IDLE_TIMEOUT)) {
             let violation = Violation::rule("slow_reader", Culprit::Client, "the client takes no replies");
