@@ -4,11 +4,7 @@ use std::time::Duration;
 
 use weir_http_codec::HeadLimits;
 
-/// The window of a stream and of the connection before any setting (RFC 9113 section 6.9.2), in bytes.
-pub const WINDOW_BYTES_FIRST: u32 = 65_535;
-
-/// The most that a window can be, in bytes (RFC 9113 section 6.9.1).
-pub const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
+use crate::settings::WINDOW_BYTES_DEFAULT;
 
 /// Payload of the DATA frames that are sent, in bytes: the least that each peer takes. Larger ones would let one stream hold up the
 /// others.
@@ -52,9 +48,9 @@ pub const STREAMS_FIRST: u32 = 100;
 pub struct ConnectionConfig {
     /// Streams that the peer may have open. Server only. Default 100.
     pub streams_max: u32,
-    /// Window of each stream, in bytes. Default 256 KiB; at most [`WINDOW_BYTES_MAX`].
+    /// Window of each stream, in bytes. Default 256 KiB; at most [`crate::settings::WINDOW_BYTES_MAX`].
     pub stream_window: u32,
-    /// Window of the connection, in bytes. Default 1 MiB; below [`WINDOW_BYTES_FIRST`] it is that.
+    /// Window of the connection, in bytes. Default 1 MiB; below [`WINDOW_BYTES_DEFAULT`] it is that.
     pub connection_window: u32,
     /// Bytes that wait on one stream before [`crate::Connection::send_capacity`] is 0. Default 64 KiB.
     pub send_queue_bytes: usize,

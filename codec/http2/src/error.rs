@@ -1,57 +1,53 @@
-//! Errors: codes of the wire, and the rules that a peer can break.
+//! Rules that a peer can break.
 
 use std::fmt;
 
 use weir_base::{error::Culprit, violation::Violation};
 
-/// An error code of RST_STREAM and GOAWAY (RFC 9113 section 7). Unknown codes are kept as they came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ErrorCode(pub u32);
-
-#[allow(missing_docs, reason = "the names are those of RFC 9113 section 7")]
-impl ErrorCode {
-    pub const NO_ERROR: Self = Self(0);
-    pub const PROTOCOL_ERROR: Self = Self(1);
-    pub const INTERNAL_ERROR: Self = Self(2);
-    pub const FLOW_CONTROL_ERROR: Self = Self(3);
-    pub const SETTINGS_TIMEOUT: Self = Self(4);
-    pub const STREAM_CLOSED: Self = Self(5);
-    pub const FRAME_SIZE_ERROR: Self = Self(6);
-    pub const REFUSED_STREAM: Self = Self(7);
-    pub const CANCEL: Self = Self(8);
-    pub const COMPRESSION_ERROR: Self = Self(9);
-    pub const CONNECT_ERROR: Self = Self(10);
-    pub const ENHANCE_YOUR_CALM: Self = Self(11);
-    pub const INADEQUATE_SECURITY: Self = Self(12);
-    pub const HTTP_1_1_REQUIRED: Self = Self(13);
-}
+use crate::{error_code::ErrorCode, frame::FrameError, hpack::HpackError};
 
 macro_rules! protocol_errors {
     ($($(#[doc = $doc:literal])+ $variant:ident = $reason:literal, $code:ident, $text:literal;)+) => {
         /// A rule or a limit of HTTP/2 that a peer broke. Whether it ends the stream or the connection is in the event that carries it:
-        /// the same rule may do either (a WINDOW_UPDATE of 0 bytes).
+        /// the same rule may do either (DATA on a closed stream).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ProtocolError {
+            /// One frame breaks a rule by itself.
+            Frame(FrameError),
+            /// A header block that HPACK cannot decode.
+            HeaderBlock(HpackError),
             $($(#[doc = $doc])+ $variant,)+
         }
 
         impl ProtocolError {
-            /// Every rule.
+            /// Every rule but those of single frames and of header blocks.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             /// Stable snake_case label for counters, logs and close reasons.
             pub const fn reason(self) -> &'static str {
-                match self { $(Self::$variant => $reason,)+ }
+                match self {
+                    Self::Frame(error) => error.reason(),
+                    Self::HeaderBlock(error) => error.reason(),
+                    $(Self::$variant => $reason,)+
+                }
             }
 
             /// The code that the peer gets in GOAWAY or RST_STREAM.
             pub const fn code(self) -> ErrorCode {
-                match self { $(Self::$variant => ErrorCode::$code,)+ }
+                match self {
+                    Self::Frame(error) => error.code(),
+                    Self::HeaderBlock(error) => error.code(),
+                    $(Self::$variant => ErrorCode::$code,)+
+                }
             }
 
             /// The rule, never the bytes that broke it.
             pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
+                match self {
+                    Self::Frame(error) => error.text(),
+                    Self::HeaderBlock(error) => error.text(),
+                    $(Self::$variant => $text,)+
+                }
             }
         }
     };
@@ -60,16 +56,6 @@ macro_rules! protocol_errors {
 protocol_errors! {
     /// The connection does not begin with the preface, or SETTINGS is not its first frame (section 3.4).
     Preface = "http2_preface", PROTOCOL_ERROR, "the connection preface is malformed";
-    /// A frame longer than SETTINGS_MAX_FRAME_SIZE (section 4.2).
-    FrameTooLong = "http2_frame_too_long", FRAME_SIZE_ERROR, "a frame is longer than allowed";
-    /// A frame of a type whose length is fixed has another one.
-    FrameSize = "http2_frame_size", FRAME_SIZE_ERROR, "a frame has the wrong length";
-    /// Padding is as long as the frame or longer (section 6.1).
-    Padding = "http2_padding", PROTOCOL_ERROR, "padding is longer than its frame";
-    /// A frame of a stream on stream 0.
-    StreamZero = "http2_stream_zero", PROTOCOL_ERROR, "a frame of a stream has stream number 0";
-    /// A frame of the connection on a stream.
-    NotStreamZero = "http2_not_stream_zero", PROTOCOL_ERROR, "a frame of the connection has a stream number";
     /// A frame on a stream that was never opened (section 5.1).
     IdleStream = "http2_idle_stream", PROTOCOL_ERROR, "a frame has the number of a stream that was not opened";
     /// The number of a new stream belongs to the other side, or is not above the last one (section 5.1.1).
@@ -80,26 +66,16 @@ protocol_errors! {
     Continuation = "http2_continuation", PROTOCOL_ERROR, "a header block is interrupted or was not begun";
     /// A server was sent PUSH_PROMISE, or a client that does not allow it (section 8.4).
     PushPromise = "http2_push_promise", PROTOCOL_ERROR, "a stream was pushed";
-    /// A value that the setting does not allow (section 6.5.2).
-    SettingValue = "http2_setting_value", PROTOCOL_ERROR, "a setting has a value that is not allowed";
-    /// SETTINGS_INITIAL_WINDOW_SIZE above 2^31-1, or windows that would be (section 6.9.2).
-    SettingWindow = "http2_setting_window", FLOW_CONTROL_ERROR, "the initial window is larger than allowed";
     /// An acknowledgement of SETTINGS that were not sent.
     SettingsAck = "http2_settings_ack", PROTOCOL_ERROR, "settings were acknowledged that were not sent";
     /// SETTINGS were not acknowledged in time (section 6.5.3).
     SettingsTimeout = "http2_settings_timeout", SETTINGS_TIMEOUT, "settings were not acknowledged in time";
-    /// A stream depends on itself (RFC 7540 section 5.3.1).
-    SelfDependency = "http2_self_dependency", PROTOCOL_ERROR, "a stream depends on itself";
-    /// WINDOW_UPDATE of 0 bytes (section 6.9).
-    WindowIncrement = "http2_window_increment", PROTOCOL_ERROR, "a window was enlarged by 0 bytes";
     /// A window of more than 2^31-1 bytes (section 6.9.1).
     WindowOverflow = "http2_window_overflow", FLOW_CONTROL_ERROR, "a window is larger than allowed";
     /// More DATA than the window of the connection or of the stream allows (section 6.9).
     WindowExceeded = "http2_window_exceeded", FLOW_CONTROL_ERROR, "more bytes were sent than the window allows";
     /// GOAWAY names a higher last stream than an earlier one (section 6.8).
     GoAwayGrows = "http2_goaway_grows", PROTOCOL_ERROR, "a GOAWAY names a higher stream than the one before";
-    /// A header block that HPACK cannot decode (RFC 7541).
-    Compression = "http2_compression", COMPRESSION_ERROR, "malformed header compression";
     /// An encoded header block above its limit: its state cannot be kept, so the connection ends.
     HeaderBlockTooLong = "http2_header_block_too_long", ENHANCE_YOUR_CALM, "a header block is longer than allowed";
 
@@ -179,6 +155,18 @@ impl ProtocolError {
     /// The violation that `culprit` committed with it.
     pub fn violation(self, culprit: Culprit) -> Violation {
         Violation::rule(self.reason(), culprit, self.text())
+    }
+}
+
+impl From<FrameError> for ProtocolError {
+    fn from(error: FrameError) -> Self {
+        Self::Frame(error)
+    }
+}
+
+impl From<HpackError> for ProtocolError {
+    fn from(error: HpackError) -> Self {
+        Self::HeaderBlock(error)
     }
 }
 

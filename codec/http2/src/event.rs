@@ -2,7 +2,7 @@
 
 use weir_http_codec::{RequestHead, ResponseHead, WireError};
 
-use crate::error::{ErrorCode, ProtocolError};
+use crate::{error::ProtocolError, error_code::ErrorCode};
 
 /// A stream of one connection. It stays valid until [`crate::Connection::forget`]; later calls with it have no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
