@@ -14,8 +14,8 @@ mod integer;
 mod static_table;
 mod table;
 
-pub use decoder::{Decoder, DecodedBlock, HeaderField};
-pub use encoder::{Encoder, ENCODER_TABLE_BYTES_MAX};
+pub use decoder::{DecodedBlock, Decoder, HeaderField};
+pub use encoder::{ENCODER_TABLE_BYTES_MAX, Encoder};
 pub use error::HpackError;
 
 /// Bytes of a dynamic table before anything else is agreed on (RFC 9113 section 6.5.2).

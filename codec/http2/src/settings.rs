@@ -127,9 +127,11 @@ impl<'a> SettingsPayload<'a> {
 
     /// The parameters, each with the error of its value.
     pub fn iter(self) -> impl Iterator<Item = Result<Setting, FrameError>> + 'a {
-        self.0.as_chunks().0.iter().map(|&[a, b, c, d, e, f]| {
-            Setting::of(u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f]))
-        })
+        self.0
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&[a, b, c, d, e, f]| Setting::of(u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f])))
     }
 }
 

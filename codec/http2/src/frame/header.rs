@@ -162,7 +162,8 @@ mod tests {
     #[test]
     fn a_header_is_read_with_its_last_byte_and_written_as_it_was() {
         for kind in 0..=u8::MAX {
-            let header = FrameHeader { length: 0x01_02_03, kind: FrameKind::of(kind), flags: 0x25, stream_id: 0x7f00_0001 };
+            let header =
+                FrameHeader { length: 0x01_02_03, kind: FrameKind::of(kind), flags: 0x25, stream_id: 0x7f00_0001 };
             let mut bytes = header.to_bytes();
             assert_eq!(bytes, [1, 2, 3, kind, 0x25, 0x7f, 0, 0, 1]);
             // The reserved bit is ignored.

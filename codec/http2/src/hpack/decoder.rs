@@ -1,6 +1,9 @@
 //! Header blocks to fields (RFC 7541 sections 3 and 6).
 
-use super::HpackError;
+use super::{FIELD_BYTES_EXTRA, HpackError, huffman, integer, static_table, table::Table};
+
+/// Bytes of memory for decoded strings that a decoder keeps between blocks.
+const SCRATCH_BYTES_KEPT: usize = 1024;
 
 /// One decoded field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +15,8 @@ pub struct HeaderField<'a> {
     /// The lowest index of this name in the static table (RFC 7541 appendix A), if the sender took the name from there: 1 is `:authority`,
     /// 8 is `:status`. 0: compare the name itself.
     pub static_name: u8,
-    /// The sender forbids tables for it on all further hops (RFC 7541 section 6.2.3): [`Encoder::field_never_indexed`](super::Encoder::field_never_indexed).
+    /// The sender forbids tables for it on all further hops (RFC 7541 section 6.2.3): see
+    /// [`Encoder::field_never_indexed`](super::Encoder::field_never_indexed).
     pub is_never_indexed: bool,
 }
 
@@ -29,18 +33,66 @@ pub struct DecodedBlock {
 
 /// Decodes the header blocks of one direction.
 #[derive(Debug)]
-pub struct Decoder {}
+pub struct Decoder {
+    /// Noted of each field: its [`HeaderField::static_name`].
+    table: Table<u8>,
+    /// What the peer may set at most.
+    table_bytes_max: u32,
+    /// The next block begins with a table size.
+    must_resize: bool,
+    /// Strings of the field at hand that are not bytes of the block.
+    scratch: Vec<u8>,
+}
+
+/// A string of a field: bytes of the block, or of [`Decoder::scratch`] between two offsets.
+#[derive(Clone, Copy)]
+enum Text<'a> {
+    Plain(&'a [u8]),
+    Decoded(usize, usize),
+}
+
+impl<'a> Text<'a> {
+    #[inline]
+    fn bytes(self, scratch: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Plain(bytes) => bytes,
+            Self::Decoded(start, end) => &scratch[start..end],
+        }
+    }
+}
+
+/// Fields on their way to the caller, who gets them up to a limit.
+struct Fields<F> {
+    block: DecodedBlock,
+    list_bytes_max: usize,
+    to: F,
+}
+
+impl<F: FnMut(HeaderField<'_>)> Fields<F> {
+    #[inline]
+    fn push(&mut self, field: HeaderField<'_>) {
+        self.block.fields += 1;
+        self.block.list_bytes += field.name.len() + field.value.len() + FIELD_BYTES_EXTRA;
+        if self.block.list_bytes > self.list_bytes_max {
+            self.block.is_over = true;
+        } else {
+            (self.to)(field);
+        }
+    }
+}
 
 impl Decoder {
-    /// With an empty table of at most `table_bytes_max`: our SETTINGS_HEADER_TABLE_SIZE. Allocates with the first entry.
+    /// With an empty table of at most `table_bytes_max`: [`TABLE_BYTES_DEFAULT`](super::TABLE_BYTES_DEFAULT) until the peer has
+    /// acknowledged another SETTINGS_HEADER_TABLE_SIZE of ours. Allocates with the first entry.
     pub fn new(table_bytes_max: u32) -> Self {
-        let _ = table_bytes_max;
-        Self {}
+        Self { table: Table::new(table_bytes_max), table_bytes_max, must_resize: false, scratch: Vec::new() }
     }
 
-    /// Takes another SETTINGS_HEADER_TABLE_SIZE of ours, once the peer has acknowledged it.
+    /// Takes another SETTINGS_HEADER_TABLE_SIZE of ours, once the peer has acknowledged it. The peer has to begin its next block with a
+    /// table size if the table was larger (RFC 9113 section 4.3.1).
     pub fn set_table_bytes_max(&mut self, table_bytes_max: u32) {
-        let _ = table_bytes_max;
+        self.table_bytes_max = table_bytes_max;
+        self.must_resize = self.table.size_max() > table_bytes_max as usize;
     }
 
     /// Decodes a whole block: the fragments of HEADERS and its CONTINUATION frames, one after the other. `field` gets every field in
@@ -52,9 +104,115 @@ impl Decoder {
         &mut self,
         block: &[u8],
         list_bytes_max: usize,
-        mut field: impl FnMut(HeaderField<'_>),
+        field: impl FnMut(HeaderField<'_>),
     ) -> Result<DecodedBlock, HpackError> {
-        let _ = (block, list_bytes_max, &mut field);
-        Ok(DecodedBlock::default())
+        let mut fields = Fields { block: DecodedBlock::default(), list_bytes_max, to: field };
+        let mut rest = block;
+        self.resize(&mut rest)?;
+        while let Some(&first) = rest.first() {
+            match first {
+                0x80.. => self.indexed(integer::decode(&mut rest, 7)?, &mut fields)?,
+                0x40.. => self.inserted(&mut rest, &mut fields)?,
+                0x20.. => return Err(HpackError::TableSizeLate),
+                _ => self.literal(&mut rest, first >= 0x10, &mut fields)?,
+            }
+        }
+        if self.scratch.capacity() > SCRATCH_BYTES_KEPT {
+            self.scratch = Vec::new();
+        }
+        Ok(fields.block)
+    }
+
+    /// Takes the table sizes at the start of a block (section 6.3).
+    #[inline]
+    fn resize(&mut self, rest: &mut &[u8]) -> Result<(), HpackError> {
+        while let Some(0x20..0x40) = rest.first() {
+            let size = integer::decode(rest, 5)?;
+            if size > self.table_bytes_max {
+                return Err(HpackError::TableSize);
+            }
+            self.table.set_size_max(size);
+            self.must_resize = false;
+        }
+        if self.must_resize { Err(HpackError::TableSizeMissing) } else { Ok(()) }
+    }
+
+    /// A field of one of the tables (section 6.1).
+    #[inline]
+    fn indexed(&self, index: u32, fields: &mut Fields<impl FnMut(HeaderField<'_>)>) -> Result<(), HpackError> {
+        let place = (index as usize).checked_sub(1).ok_or(HpackError::Index)?;
+        let (name, value, static_name) = match static_table::FIELDS.get(place) {
+            Some((name, value)) => (*name, *value, static_table::LOWEST[place + 1]),
+            None => {
+                let field = self.table.get(place - static_table::COUNT).ok_or(HpackError::Index)?;
+                (field.name, field.value, field.note)
+            }
+        };
+        fields.push(HeaderField { name, value, static_name, is_never_indexed: false });
+        Ok(())
+    }
+
+    /// A literal that the table keeps (section 6.2.1).
+    fn inserted(
+        &mut self,
+        rest: &mut &[u8],
+        fields: &mut Fields<impl FnMut(HeaderField<'_>)>,
+    ) -> Result<(), HpackError> {
+        let (name, value, static_name) = self.name_and_value(rest, 6)?;
+        let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
+        self.table.insert(name, value, static_name);
+        fields.push(HeaderField { name, value, static_name, is_never_indexed: false });
+        Ok(())
+    }
+
+    /// A literal that the table does not keep (sections 6.2.2 and 6.2.3).
+    fn literal(
+        &mut self,
+        rest: &mut &[u8],
+        is_never_indexed: bool,
+        fields: &mut Fields<impl FnMut(HeaderField<'_>)>,
+    ) -> Result<(), HpackError> {
+        let (name, value, static_name) = self.name_and_value(rest, 4)?;
+        let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
+        fields.push(HeaderField { name, value, static_name, is_never_indexed });
+        Ok(())
+    }
+
+    /// Name and value of a literal, and the name's place in the static table.
+    #[inline]
+    fn name_and_value<'a>(
+        &mut self,
+        rest: &mut &'a [u8],
+        prefix_bits: u32,
+    ) -> Result<(Text<'a>, Text<'a>, u8), HpackError> {
+        self.scratch.clear();
+        let (name, static_name) = match integer::decode(rest, prefix_bits)? as usize {
+            0 => (self.text(rest)?, 0),
+            index @ 1..=static_table::COUNT => {
+                (Text::Plain(static_table::FIELDS[index - 1].0), static_table::LOWEST[index])
+            }
+            index => {
+                let field = self.table.get(index - static_table::COUNT - 1).ok_or(HpackError::Index)?;
+                // An insertion may evict the field that its name is taken from (section 4.4).
+                self.scratch.extend_from_slice(field.name);
+                (Text::Decoded(0, field.name.len()), field.note)
+            }
+        };
+        Ok((name, self.text(rest)?, static_name))
+    }
+
+    /// A string (section 5.2).
+    #[inline]
+    fn text<'a>(&mut self, rest: &mut &'a [u8]) -> Result<Text<'a>, HpackError> {
+        let is_huffman = rest.first().is_some_and(|first| first & 0x80 != 0);
+        let bytes = integer::decode(rest, 7)? as usize;
+        let (text, behind) = rest.split_at_checked(bytes).ok_or(HpackError::Truncated)?;
+        *rest = behind;
+        if !is_huffman {
+            return Ok(Text::Plain(text));
+        }
+        let start = self.scratch.len();
+        huffman::decode(&mut self.scratch, text)?;
+        Ok(Text::Decoded(start, self.scratch.len()))
     }
 }
