@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use weir_http_codec::HeadLimits;
 
-use crate::settings::WINDOW_BYTES_DEFAULT;
-
 /// Payload of the DATA frames that are sent, in bytes: the least that each peer takes. Larger ones would let one stream hold up the
 /// others.
 pub const DATA_BYTES_MAX: usize = 16 * 1024;
@@ -50,7 +48,7 @@ pub struct ConnectionConfig {
     pub streams_max: u32,
     /// Window of each stream, in bytes. Default 256 KiB; at most [`crate::settings::WINDOW_BYTES_MAX`].
     pub stream_window: u32,
-    /// Window of the connection, in bytes. Default 1 MiB; below [`WINDOW_BYTES_DEFAULT`] it is that.
+    /// Window of the connection, in bytes. Default 1 MiB; below [`crate::settings::WINDOW_BYTES_DEFAULT`] it is that.
     pub connection_window: u32,
     /// Bytes that wait on one stream before [`crate::Connection::send_capacity`] is 0. Default 64 KiB.
     pub send_queue_bytes: usize,

@@ -1,13 +1,59 @@
 //! One HTTP/2 connection, of either role.
 
+use std::collections::VecDeque;
+
 use weir_base::time::Time;
 use weir_http_codec::{Fields, RequestHead, ResponseHead};
 
 use crate::{
-    config::ConnectionConfig,
+    closed::ClosedStreams,
+    config::{ANSWER_BYTES_MAX, ConnectionConfig, SETTINGS_TIMEOUT, STREAMS_FIRST},
+    control::ROUND_TRIP,
+    error::ProtocolError,
     error_code::ErrorCode,
-    event::{Event, OpenError, Received, StreamGone, StreamId},
+    event::{Event, OpenError, Received, ResetCause, StreamGone, StreamId},
+    fields::Scratch,
+    flood::FrameBudget,
+    frame::{STREAM_ID_MAX, write},
+    headers::Block,
+    hpack::{Decoder, Encoder, TABLE_BYTES_DEFAULT},
+    output::Output,
+    receive::PartialData,
+    settings::{Setting, Settings, WINDOW_BYTES_DEFAULT, WINDOW_BYTES_MAX},
+    stream::{ReceiveStage, SendStage, Streams},
+    window::{ReceiveWindow, SendWindow},
 };
+
+/// Events for which an idle connection keeps room.
+const EVENTS_KEPT: usize = 4;
+
+/// How far the connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// So many bytes of the client's preface have come.
+    Preface(usize),
+    /// The peer's first frame is its SETTINGS.
+    Settings,
+    Open,
+    /// Nothing is received any more.
+    Over,
+}
+
+/// How far the end of the connection is that this side has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drain {
+    No,
+    /// The peer was sent a first GOAWAY; streams that it opens meanwhile are taken.
+    Announced,
+    /// The last stream that was taken.
+    Last(u32),
+}
+
+impl Drain {
+    pub(crate) fn last_taken(self) -> Option<u32> {
+        if let Self::Last(last) = self { Some(last) } else { None }
+    }
+}
 
 /// The state of one HTTP/2 connection, without a socket and without a clock.
 ///
@@ -22,7 +68,45 @@ use crate::{
 /// much as the shell sends beyond [`Connection::send_capacity`].
 #[derive(Debug)]
 pub struct Connection {
-    config: ConnectionConfig,
+    pub(crate) config: ConnectionConfig,
+    pub(crate) is_client: bool,
+    pub(crate) phase: Phase,
+    /// A frame that is not whole.
+    pub(crate) input: Vec<u8>,
+    pub(crate) partial_data: Option<PartialData>,
+    pub(crate) block: Option<Block>,
+    pub(crate) decoder: Decoder,
+    pub(crate) encoder: Encoder,
+    pub(crate) scratch: Scratch,
+    pub(crate) streams: Streams,
+    pub(crate) closed: ClosedStreams,
+    /// The highest stream of a client.
+    pub(crate) last_number: u32,
+    /// Client: the next stream.
+    pub(crate) next_number: u32,
+    /// Window of the connection, and of a stream that begins.
+    pub(crate) window: ReceiveWindow,
+    pub(crate) stream_window: u32,
+    /// Window of streams that the peer has not acknowledged.
+    pub(crate) announced_window: Option<u32>,
+    pub(crate) send_window: SendWindow,
+    pub(crate) peer: Settings,
+    pub(crate) has_settings: bool,
+    pub(crate) output: Output,
+    /// Streams that have something to send, and a window for it.
+    pub(crate) turns: VecDeque<StreamId>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) drain: Drain,
+    /// The last stream by the peer's GOAWAY.
+    pub(crate) peer_last: Option<u32>,
+    pub(crate) is_pinging: bool,
+    pub(crate) budget: FrameBudget,
+    /// Streams that were reset for what the peer did wrong.
+    pub(crate) refused: u32,
+    /// Streams that the peer has reset before the shell has seen them.
+    pub(crate) early_resets: u32,
+    /// When the first SETTINGS must be acknowledged; 0 until something has come.
+    pub(crate) settings_deadline: Option<Time>,
 }
 
 /// The parts of a request that HTTP/1.1 has in its connection.
@@ -39,12 +123,21 @@ pub struct RequestTarget<'a> {
 impl Connection {
     /// The end that took the connection; it expects the preface of a client first. Its SETTINGS are in the output.
     pub fn server(config: ConnectionConfig) -> Self {
-        Self { config }
+        let mut connection = Self::new(config, false);
+        connection.send_settings(Settings {
+            max_concurrent_streams: Some(config.streams_max),
+            enable_connect_protocol: config.connect_protocol,
+            ..Settings::default()
+        });
+        connection
     }
 
     /// The end that opened the connection. Its preface and SETTINGS are in the output, and push is off.
     pub fn client(config: ConnectionConfig) -> Self {
-        Self { config }
+        let mut connection = Self::new(config, true);
+        connection.output.bytes.extend_from_slice(write::PREFACE);
+        connection.send_settings(Settings { enable_push: false, ..Settings::default() });
+        connection
     }
 
     // What the socket does.
@@ -52,43 +145,70 @@ impl Connection {
     /// Takes received bytes, cut anywhere. Frames are read in place, and only what belongs to an unfinished one is kept. After
     /// [`Event::Failed`] and [`Connection::abort`] all bytes are ignored.
     pub fn receive(&mut self, bytes: &[u8], now: Time) {
-        let _ = (bytes, now);
-        todo!()
+        if self.phase == Phase::Over {
+            return;
+        }
+        if self.settings_deadline == Some(Time::ZERO) {
+            self.settings_deadline = Some(now.saturating_add(SETTINGS_TIMEOUT));
+        }
+        match self.take_bytes(bytes, now) {
+            Err(error) => self.fail(error),
+            Ok(()) if self.output.answer_bytes() > ANSWER_BYTES_MAX => self.fail(ProtocolError::AnswerFlood),
+            Ok(()) => self.expire(now),
+        }
     }
 
     /// The next event, in the order of the wire.
     pub fn next_event(&mut self) -> Option<Event> {
-        todo!()
+        loop {
+            let Some(event) = self.events.pop_front() else {
+                self.early_resets = 0;
+                if self.streams.len() == 0 && self.events.capacity() > EVENTS_KEPT {
+                    self.events = VecDeque::new();
+                }
+                return None;
+            };
+            if self.is_current(&event) {
+                return Some(event);
+            }
+        }
     }
 
     /// Moves the frames to be sent to the end of `into`: about 64 KiB at most, and without a copy if `into` is empty. False: there were
     /// none. Call it again until then, or until `into` is full: DATA beyond stays in the queues of its streams, which share the
     /// connection's window in turn.
     pub fn take_output(&mut self, into: &mut Vec<u8>) -> bool {
-        let _ = into;
-        todo!()
+        self.fill_output();
+        if self.output.len() == 0 {
+            return false;
+        }
+        self.output.take(into, self.streams.len() == 0);
+        true
     }
 
     /// There are frames to be sent.
     pub fn has_output(&self) -> bool {
-        todo!()
+        self.output.len() > 0 || (!self.turns.is_empty() && self.send_window.room() > 0)
     }
 
     /// When [`Connection::expire`] is due: SETTINGS of this side are not acknowledged.
     pub fn next_deadline(&self) -> Option<Time> {
-        todo!()
+        self.settings_deadline.filter(|_| self.phase != Phase::Over)
     }
 
     /// Looks at the deadlines.
     pub fn expire(&mut self, now: Time) {
-        let _ = now;
-        todo!()
+        match self.settings_deadline {
+            Some(Time::ZERO) => self.settings_deadline = Some(now.saturating_add(SETTINGS_TIMEOUT)),
+            Some(at) if at <= now && self.phase != Phase::Over => self.fail(ProtocolError::SettingsTimeout),
+            _ => {}
+        }
     }
 
     /// The socket is gone: all streams are over with [`crate::ResetCause::Closed`], without an event for each. A stream whose end has
     /// come is complete all the same.
     pub fn close(&mut self) {
-        todo!()
+        self.close_all(ResetCause::Closed);
     }
 
     // The connection.
@@ -96,91 +216,116 @@ impl Connection {
     /// No stream is left, and none will come: GOAWAY was sent or received, or the connection has failed. The socket can be closed when
     /// the output is empty.
     pub fn is_over(&self) -> bool {
-        todo!()
+        let is_closing = self.peer_last.is_some() || self.drain.last_taken().is_some();
+        self.phase == Phase::Over || (is_closing && self.streams.len() == 0)
     }
 
     /// Streams that the shell has, or whose last bytes wait to be sent.
     pub fn open_streams(&self) -> usize {
-        todo!()
+        self.streams.len()
     }
 
     /// Client: a request can be sent now.
     pub fn can_open(&self) -> bool {
-        todo!()
+        self.is_client && self.streams.open() < self.streams_max() as usize
     }
 
     /// Client: streams that the server allows at a time; 100 until its SETTINGS arrive, 0 once the connection takes none any more.
     pub fn streams_max(&self) -> u32 {
-        todo!()
+        let is_closing = self.phase == Phase::Over || self.peer_last.is_some() || self.drain.last_taken().is_some();
+        match self.has_settings {
+            _ if is_closing || self.next_number > STREAM_ID_MAX => 0,
+            true => self.peer.max_concurrent_streams.unwrap_or(u32::MAX),
+            false => STREAMS_FIRST,
+        }
     }
 
     /// Ends the connection without a loss, in two steps (RFC 9113 section 6.8): GOAWAY with the highest stream there can be, and PING;
     /// with its answer, GOAWAY with the last stream that was taken. Streams above that are refused. Streams that are open go on.
     pub fn shut_down(&mut self) {
-        todo!()
+        self.begin_drain();
     }
 
     /// Ends the connection at once: GOAWAY with that code. All streams are over with [`crate::ResetCause::Closed`].
     pub fn abort(&mut self, code: ErrorCode) {
-        let _ = code;
-        todo!()
+        self.end(code, b"", ResetCause::Closed);
     }
 
     /// Sends PING, whose answer is [`Event::Pong`]. False: one is not answered yet.
     pub fn ping(&mut self) -> bool {
-        todo!()
+        let is_sent = !self.is_pinging && self.phase != Phase::Over;
+        if is_sent {
+            self.is_pinging = true;
+            write::ping(&mut self.output.bytes, ROUND_TRIP);
+        }
+        is_sent
     }
 
     /// Sets the window of the connection: bytes that were received and not released, and bytes that the peer may still send, together.
     /// A granted window is not taken back, but is not renewed either. Begins with [`ConnectionConfig::connection_window`].
     pub fn set_connection_window(&mut self, bytes: u32) {
-        let _ = bytes;
-        todo!()
+        self.window.set_size(bytes);
+        self.renew_connection_window();
     }
 
     /// Sets the window of each stream, by SETTINGS; streams that are open have it once the peer has acknowledged. False: an earlier one
     /// is not acknowledged yet, and nothing was sent; [`Event::SettingsAcked`] says when.
     pub fn set_initial_stream_window(&mut self, bytes: u32) -> bool {
-        let _ = bytes;
-        todo!()
+        if self.announced_window.is_some() || self.phase == Phase::Over {
+            return false;
+        }
+        let bytes = bytes.min(WINDOW_BYTES_MAX);
+        self.announced_window = Some(bytes);
+        write::settings(&mut self.output.bytes, &[Setting::InitialWindowSize(bytes)]);
+        true
     }
 
     /// Bytes that were received on all streams and not released.
     pub fn held(&self) -> u64 {
-        todo!()
+        self.window.held()
     }
 
     // What arrives on a stream.
 
     /// What has arrived and was not taken. A stream that was forgotten has ended early.
     pub fn received(&self, stream: StreamId) -> Received {
-        let _ = stream;
-        todo!()
+        let Some(stream) = self.streams.get(stream).filter(|stream| !stream.is_forgotten) else {
+            return Received { bytes: 0, is_end: false, reset: Some(ResetCause::Closed) };
+        };
+        let is_end = stream.receive == ReceiveStage::Ended;
+        Received { bytes: stream.data.len(), is_end, reset: stream.reset }
     }
 
     /// Moves the data that has arrived to the end of `into`; gives the number of bytes. Without a copy if `into` is empty, whose memory
     /// the stream then uses for the next data. The bytes count for the windows until [`Connection::release`].
     pub fn take_data(&mut self, stream: StreamId, into: &mut Vec<u8>) -> usize {
-        let _ = (stream, into);
-        todo!()
+        let Some(stream) = self.streams.get_mut(stream) else { return 0 };
+        let count = stream.data.len();
+        if into.is_empty() {
+            std::mem::swap(into, &mut stream.data);
+        } else {
+            into.append(&mut stream.data);
+        }
+        count
     }
 
     /// The trailers, once the peer has ended the stream. Fields that none may be ([`weir_http_codec::is_trailer`]) are not among them.
     pub fn take_trailers(&mut self, stream: StreamId) -> Option<Fields> {
-        let _ = stream;
-        todo!()
+        self.streams.get_mut(stream)?.trailers.take().map(|trailers| *trailers)
     }
 
     /// Gives bytes back to the windows of the stream and the connection. WINDOW_UPDATE is sent when half of a window is used up.
     pub fn release(&mut self, stream: StreamId, bytes: usize) {
-        let _ = (stream, bytes);
-        todo!()
+        let Some(held) = self.streams.get_mut(stream) else { return };
+        let bytes = held.receive_window.release(bytes);
+        self.window.release(bytes);
+        self.renew_window(stream);
+        self.renew_connection_window();
     }
 
     /// Bytes that were received on the stream and not released, taken or not.
     pub fn held_by(&self, stream: StreamId) -> usize {
-        let _ = stream;
-        todo!()
+        self.streams.get(stream).map_or(0, |stream| stream.receive_window.held() as usize)
     }
 
     // What is sent on a stream.
@@ -196,8 +341,8 @@ impl Connection {
         target: RequestTarget<'_>,
         is_end: bool,
     ) -> Result<StreamId, OpenError> {
-        let _ = (head, target, is_end);
-        todo!()
+        self.check_open(target)?;
+        Ok(self.open_stream(head, target, is_end))
     }
 
     /// Server: sends an interim head, any number of times, or the final one once. `length` stands for the content-length of the head, if
@@ -212,8 +357,7 @@ impl Connection {
         length: Option<u64>,
         is_end: bool,
     ) -> Result<(), StreamGone> {
-        let _ = (stream, head, length, is_end);
-        todo!()
+        self.respond(stream, head, length, is_end)
     }
 
     /// Sends data behind the head. All of it is taken: what the windows do not let through waits in the queue of the stream, which
@@ -222,8 +366,7 @@ impl Connection {
     /// # Errors
     /// The stream takes none.
     pub fn send_data(&mut self, stream: StreamId, data: &[u8]) -> Result<(), StreamGone> {
-        let _ = (stream, data);
-        todo!()
+        self.send(stream, data)
     }
 
     /// Ends the stream behind the data: this side has said all.
@@ -231,34 +374,118 @@ impl Connection {
     /// # Errors
     /// The stream takes none.
     pub fn send_end(&mut self, stream: StreamId, trailers: Option<&Fields>) -> Result<(), StreamGone> {
-        let _ = (stream, trailers);
-        todo!()
+        self.finish(stream, trailers)
     }
 
     /// Bytes of data until the queue of the stream is full; 0 also for a stream that takes none. [`Event::Writable`] says when there is
     /// more.
     pub fn send_capacity(&self, stream: StreamId) -> usize {
-        let _ = stream;
-        todo!()
+        let stream = self.streams.get(stream);
+        let stream = stream.filter(|stream| stream.reset.is_none() && stream.send == SendStage::Body);
+        stream.map_or(0, |stream| self.config.send_queue_bytes.saturating_sub(stream.queued()))
     }
 
     /// Bytes that wait in the queue of the stream, for windows or for room in the output.
     pub fn queued(&self, stream: StreamId) -> usize {
-        let _ = stream;
-        todo!()
+        self.streams.get(stream).map_or(0, |stream| stream.queued())
     }
 
     /// Resets the stream, unless it is over in both directions, and drops what is queued. Nothing more arrives on it. Not counted as a
     /// refusal.
     pub fn reset(&mut self, stream: StreamId, code: ErrorCode) {
-        let _ = (stream, code);
-        todo!()
+        if self.streams.get(stream).is_some_and(|stream| !stream.is_closed()) {
+            write::rst_stream(&mut self.output.bytes, stream.number, code);
+            self.close_stream(stream, ResetCause::Local(code));
+        }
     }
 
     /// Gives the stream up; data that was not released is given back to the connection's window. A stream that this side has ended goes on
     /// sending what is queued; behind it the peer gets RST_STREAM with NO_ERROR if it still sends. Else RST_STREAM with CANCEL.
     pub fn forget(&mut self, stream: StreamId) {
-        let _ = stream;
-        todo!()
+        let Some(forgotten) = self.streams.get_mut(stream).filter(|stream| !stream.is_forgotten) else { return };
+        forgotten.is_forgotten = true;
+        let held = forgotten.receive_window.held() as usize;
+        let released = forgotten.receive_window.release(held);
+        (forgotten.data, forgotten.trailers) = (Vec::new(), None);
+        let (is_closed, send) = (forgotten.is_closed(), forgotten.send);
+        self.window.release(released);
+        match send {
+            _ if is_closed => self.remove(stream),
+            SendStage::Ended => self.settle(stream),
+            SendStage::Ending => {}
+            SendStage::Head | SendStage::Body => self.reset(stream, ErrorCode::CANCEL),
+        }
+        self.renew_connection_window();
+    }
+
+    // Parts of the above.
+
+    fn new(config: ConnectionConfig, is_client: bool) -> Self {
+        let window = config.connection_window.clamp(WINDOW_BYTES_DEFAULT, WINDOW_BYTES_MAX);
+        Self {
+            config,
+            is_client,
+            phase: if is_client { Phase::Settings } else { Phase::Preface(0) },
+            input: Vec::new(),
+            partial_data: None,
+            block: None,
+            decoder: Decoder::new(TABLE_BYTES_DEFAULT),
+            encoder: Encoder::new(),
+            scratch: Scratch::default(),
+            streams: Streams::default(),
+            closed: ClosedStreams::default(),
+            last_number: 0,
+            next_number: 1,
+            window: ReceiveWindow::new(window, WINDOW_BYTES_DEFAULT),
+            stream_window: WINDOW_BYTES_DEFAULT,
+            announced_window: None,
+            send_window: SendWindow::new(WINDOW_BYTES_DEFAULT),
+            peer: Settings::default(),
+            has_settings: false,
+            output: Output::default(),
+            turns: VecDeque::new(),
+            events: VecDeque::new(),
+            drain: Drain::No,
+            peer_last: None,
+            is_pinging: false,
+            budget: FrameBudget::default(),
+            refused: 0,
+            early_resets: 0,
+            settings_deadline: Some(Time::ZERO),
+        }
+    }
+
+    fn send_settings(&mut self, settings: Settings) {
+        let window = self.config.stream_window.min(WINDOW_BYTES_MAX);
+        let list = u32::try_from(self.config.head_limits.bytes).unwrap_or(u32::MAX);
+        let settings = Settings { initial_window_bytes: window, max_header_list_bytes: Some(list), ..settings };
+        settings.write(&mut self.output.bytes);
+        self.announced_window = Some(window);
+        if let Some(increment) = self.window.first_increment() {
+            write::window_update(&mut self.output.bytes, 0, increment);
+        }
+    }
+
+    fn fail(&mut self, error: ProtocolError) {
+        self.end(error.code(), error.text().as_bytes(), ResetCause::Connection(error));
+        self.push(Event::Failed(error));
+    }
+
+    /// The event is about something that is still there.
+    fn is_current(&mut self, event: &Event) -> bool {
+        let id = match event {
+            Event::Reset(_, ResetCause::Breach(_)) => return true,
+            Event::Request(id, _) | Event::Readable(id) | Event::Writable(id) | Event::Reset(id, _) => *id,
+            Event::Response { stream, .. } => *stream,
+            _ => return true,
+        };
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| !stream.is_forgotten) else { return false };
+        match event {
+            Event::Request(..) => stream.is_announced = true,
+            Event::Readable(_) => stream.is_readable_queued = false,
+            Event::Writable(_) => stream.is_writable_queued = false,
+            _ => {}
+        }
+        true
     }
 }

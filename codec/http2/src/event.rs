@@ -12,6 +12,11 @@ pub struct StreamId {
 }
 
 impl StreamId {
+    /// One that was never kept.
+    pub(crate) fn unknown(number: u32) -> Self {
+        Self { number, slot: u32::MAX }
+    }
+
     /// The number on the wire, from 1.
     pub fn number(self) -> u32 {
         self.number
@@ -49,7 +54,8 @@ pub enum Event {
     Readable(StreamId),
     /// Queued data of the stream has left, so that its queue has room: see [`crate::Connection::send_capacity`].
     Writable(StreamId),
-    /// The stream has ended early: nothing more is sent or received on it. Data that arrived before can still be taken.
+    /// The stream has ended early: nothing more is sent or received on it. Data that arrived before can still be taken. With
+    /// [`ResetCause::Breach`] it may be a stream that the shell has never seen: it is only counted then.
     Reset(StreamId, ResetCause),
     /// The peer opens no more streams here (server), or takes none (client): streams above `last` come as [`Event::Reset`] with
     /// [`ResetCause::Unprocessed`].
@@ -77,6 +83,8 @@ pub enum ResetCause {
     Peer(ErrorCode),
     /// The peer broke a rule on the stream and was sent RST_STREAM; to be counted by its reason.
     Breach(ProtocolError),
+    /// The shell has reset it: [`crate::Connection::reset`].
+    Local(ErrorCode),
     /// The peer's GOAWAY says that it has not begun with the request: it may be sent again elsewhere (RFC 9113 section 8.7).
     Unprocessed,
     /// The peer broke a rule that ended the connection.

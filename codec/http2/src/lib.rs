@@ -6,14 +6,24 @@
 //! - [`Connection`]: the state of one connection, of a server or a client: streams, windows, messages, limits.
 #![forbid(unsafe_code)]
 
+mod closed;
 pub mod config;
 mod connection;
+mod control;
 mod error;
 mod error_code;
 mod event;
+mod fields;
+mod flood;
 pub mod frame;
+mod headers;
 pub mod hpack;
+mod output;
+mod receive;
+mod send;
 pub mod settings;
+mod stream;
+mod window;
 
 pub use config::ConnectionConfig;
 pub use connection::{Connection, RequestTarget};

@@ -1,0 +1,336 @@
+//! Fields of messages: the rules for those that arrive (RFC 9113 section 8), and the form of those that are sent.
+
+use std::ops::Range;
+
+use weir_http_codec::{
+    Fields, HeadLimits, Known, RequestHead, ResponseHead, Version, WireError, token::is_field_value,
+};
+
+use crate::{
+    error::ProtocolError,
+    event::Request,
+    hpack::{Encoder, HeaderField},
+};
+
+/// Room for the fields that a gateway adds to most heads: the client, and its protocol.
+const ADDED_FIELDS: usize = 6;
+const ADDED_BYTES: usize = 192;
+
+/// Scratch memory above this many bytes is given back.
+const SCRATCH_KEPT_BYTES: usize = 1024;
+
+/// Bytes of the names of fields in lower case: `tchar` without upper case (RFC 9110 section 5.6.2).
+const NAME_BYTES: [bool; 256] = name_bytes();
+
+const fn name_bytes() -> [bool; 256] {
+    let mut bytes = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        bytes[byte] = matches!(byte as u8, b'a'..=b'z' | b'0'..=b'9' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~');
+        byte += 1;
+    }
+    bytes
+}
+
+/// The part of a message that a header block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Request,
+    Response,
+    Trailers,
+}
+
+/// A pseudo-field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pseudo {
+    Method,
+    Scheme,
+    Authority,
+    Path,
+    Protocol,
+    Status,
+}
+
+impl Pseudo {
+    const COUNT: usize = 6;
+
+    fn of(field: &HeaderField<'_>) -> Option<Self> {
+        Some(match (field.static_name, field.name) {
+            (1, _) | (_, b":authority") => Self::Authority,
+            (2, _) | (_, b":method") => Self::Method,
+            (4, _) | (_, b":path") => Self::Path,
+            (6, _) | (_, b":scheme") => Self::Scheme,
+            (8, _) | (_, b":status") => Self::Status,
+            (_, b":protocol") => Self::Protocol,
+            _ => return None,
+        })
+    }
+
+    fn belongs_to(self, part: Part) -> bool {
+        match part {
+            Part::Request => self != Self::Status,
+            Part::Response => self == Self::Status,
+            Part::Trailers => false,
+        }
+    }
+}
+
+/// Memory that a connection uses for one block after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// Values of pseudo-fields.
+    line: Vec<u8>,
+    /// Cookies come one by one, so that they compress well; elsewhere they are one field (section 8.2.3).
+    cookies: Vec<u8>,
+    /// Fields of the last head, and their bytes: a good guess for the next one.
+    fields: usize,
+    bytes: usize,
+}
+
+/// Collects and judges the fields of one header block.
+pub(crate) struct FieldCollector<'a> {
+    part: Part,
+    scratch: &'a mut Scratch,
+    pseudo: [Option<Range<usize>>; Pseudo::COUNT],
+    fields: Fields,
+    bytes: usize,
+    has_cookies: bool,
+    error: Option<ProtocolError>,
+}
+
+impl<'a> FieldCollector<'a> {
+    pub(crate) fn new(part: Part, scratch: &'a mut Scratch) -> Self {
+        scratch.line.clear();
+        scratch.cookies.clear();
+        let fields = match part {
+            Part::Trailers => Fields::new(),
+            _ => Fields::with_room(scratch.fields + ADDED_FIELDS, scratch.bytes + ADDED_BYTES),
+        };
+        Self { part, scratch, pseudo: Default::default(), fields, bytes: 0, has_cookies: false, error: None }
+    }
+
+    /// Takes the next field.
+    #[inline]
+    pub(crate) fn add(&mut self, field: &HeaderField<'_>) {
+        if self.error.is_none() {
+            let added = match field.name {
+                [b':', ..] => self.pseudo(field),
+                _ => self.regular(field),
+            };
+            self.error = added.err();
+        }
+    }
+
+    fn pseudo(&mut self, field: &HeaderField<'_>) -> Result<(), ProtocolError> {
+        if self.part == Part::Trailers {
+            return Err(ProtocolError::PseudoFieldInTrailers);
+        }
+        if !self.fields.is_empty() || self.has_cookies {
+            return Err(ProtocolError::PseudoFieldLate);
+        }
+        let known = Pseudo::of(field).filter(|known| known.belongs_to(self.part));
+        let known = known.ok_or(ProtocolError::PseudoFieldUnknown)?;
+        check_value(field.value)?;
+        let place = &mut self.pseudo[known as usize];
+        if place.is_some() {
+            return Err(ProtocolError::PseudoFieldRepeated);
+        }
+        let start = self.scratch.line.len();
+        self.scratch.line.extend_from_slice(field.value);
+        *place = Some(start..self.scratch.line.len());
+        Ok(())
+    }
+
+    fn regular(&mut self, field: &HeaderField<'_>) -> Result<(), ProtocolError> {
+        let (name, value) = (field.name, field.value);
+        if field.static_name == 0 && (name.is_empty() || !name.iter().all(|byte| NAME_BYTES[usize::from(*byte)])) {
+            return Err(ProtocolError::FieldName);
+        }
+        check_value(value)?;
+        let known = Known::of(name);
+        match known {
+            Known::Cookie => {
+                let cookies = &mut self.scratch.cookies;
+                if self.has_cookies {
+                    cookies.extend_from_slice(b"; ");
+                }
+                cookies.extend_from_slice(value);
+                self.has_cookies = true;
+                return Ok(());
+            }
+            _ if is_of_connection(known) => return Err(ProtocolError::ConnectionField),
+            Known::Te if value != b"trailers" => return Err(ProtocolError::Te),
+            _ => {}
+        }
+        self.bytes += name.len() + value.len();
+        self.fields.push(name, value);
+        Ok(())
+    }
+
+    /// The fields with the cookies joined, once the block is over.
+    fn finish(&mut self) -> Result<(), ProtocolError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let scratch = &mut *self.scratch;
+        if self.has_cookies {
+            self.fields.add(Known::Cookie, &scratch.cookies);
+            self.bytes += scratch.cookies.len();
+        }
+        if self.part != Part::Trailers {
+            (scratch.fields, scratch.bytes) = (self.fields.len(), self.bytes.min(SCRATCH_KEPT_BYTES));
+        }
+        if scratch.cookies.capacity() > SCRATCH_KEPT_BYTES {
+            scratch.cookies = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn value(&self, pseudo: Pseudo) -> Option<&[u8]> {
+        self.pseudo[pseudo as usize].clone().map(|range| &self.scratch.line[range])
+    }
+
+    /// The request; `is_over`: fields were left out, because the list is too long.
+    pub(crate) fn into_request(
+        mut self,
+        is_end: bool,
+        is_over: bool,
+        limits: &HeadLimits,
+        offers_connect: bool,
+    ) -> Result<Result<Request, WireError>, ProtocolError> {
+        self.finish()?;
+        let fields = std::mem::take(&mut self.fields);
+        let method = self.value(Pseudo::Method).ok_or(ProtocolError::PseudoFieldMissing)?;
+        let (scheme, path) = (self.value(Pseudo::Scheme), self.value(Pseudo::Path));
+        let authority = self.value(Pseudo::Authority);
+        let protocol = self.value(Pseudo::Protocol);
+        if protocol.is_some() && (method != b"CONNECT" || !offers_connect || authority.is_none()) {
+            return Err(ProtocolError::Connect);
+        }
+        if method == b"CONNECT" && protocol.is_none() {
+            let is_legal = authority.is_some() && scheme.is_none() && path.is_none();
+            return if is_legal { Ok(Err(WireError::MethodRefused)) } else { Err(ProtocolError::Connect) };
+        }
+        let (Some([_, ..]), Some(path @ [_, ..])) = (scheme, path) else {
+            return Err(ProtocolError::PseudoFieldMissing);
+        };
+        if is_over {
+            return Ok(Err(WireError::HeadTooLong));
+        }
+        let (method, is_whole) = if protocol.is_some() { (&b"GET"[..], true) } else { (method, is_end) };
+        if is_end && declares_body(&fields) {
+            return Err(ProtocolError::ContentLength);
+        }
+        let line = (method, path, authority.unwrap_or_default());
+        let head = RequestHead::from_parts(Version::Http2, line, fields, is_whole, limits);
+        Ok(head.map(|head| Request { head, protocol: protocol.map(Into::into), is_end }))
+    }
+
+    /// The head of a response; `is_head`: to HEAD.
+    pub(crate) fn into_response(mut self, is_end: bool, is_head: bool) -> Result<ResponseHead, ProtocolError> {
+        self.finish()?;
+        let mut fields = std::mem::take(&mut self.fields);
+        let status = match self.value(Pseudo::Status).ok_or(ProtocolError::PseudoFieldMissing)? {
+            digits @ [b'1'..=b'5', b'0'..=b'9', b'0'..=b'9'] => {
+                digits.iter().fold(0, |status, digit| status * 10 + u16::from(digit & 15))
+            }
+            _ => return Err(ProtocolError::Status),
+        };
+        match status {
+            101 => return Err(ProtocolError::Status),
+            100..=199 if is_end => return Err(ProtocolError::InterimEnd),
+            _ => {}
+        }
+        if is_end && !is_head && status != 304 && declares_body(&fields) {
+            return Err(ProtocolError::ContentLength);
+        }
+        if !is_end && fields.get(Known::ContentLength) == Some(b"0") {
+            // No body, and trailers behind it, for which HTTP/1.1 needs chunks.
+            fields.remove(Known::ContentLength);
+        }
+        ResponseHead::from_message(Version::Http2, status, fields, is_end).map_err(|_| ProtocolError::Head)
+    }
+
+    /// The trailers, without the fields that none may be.
+    pub(crate) fn into_trailers(mut self) -> Result<Fields, ProtocolError> {
+        self.finish()?;
+        let mut fields = std::mem::take(&mut self.fields);
+        fields.retain(weir_http_codec::is_trailer);
+        Ok(fields)
+    }
+}
+
+/// Content-Length is a number other than 0. What is none is judged with the head.
+fn declares_body(fields: &Fields) -> bool {
+    let is_body = |value: &[u8]| value.iter().all(u8::is_ascii_digit) && value.iter().any(|digit| *digit != b'0');
+    fields.get(Known::ContentLength).is_some_and(is_body)
+}
+
+/// A value without control characters, and without blanks at its ends (section 8.2.1).
+#[inline]
+fn check_value(value: &[u8]) -> Result<(), ProtocolError> {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    if !is_field_value(value) || is_blank(value.first()) || is_blank(value.last()) {
+        return Err(ProtocolError::FieldValue);
+    }
+    Ok(())
+}
+
+/// Fields of a connection of HTTP/1.1, which no message has here (section 8.2.2).
+#[inline]
+fn is_of_connection(known: Known) -> bool {
+    matches!(
+        known,
+        Known::Connection | Known::KeepAlive | Known::ProxyConnection | Known::TransferEncoding | Known::Upgrade
+    )
+}
+
+/// Values that no table on the way shall hold: several users share a connection to an origin, and could guess them by the size of frames
+/// (RFC 7541 section 7.1).
+#[inline]
+fn is_secret(known: Known) -> bool {
+    matches!(known, Known::Authorization | Known::ProxyAuthorization | Known::Cookie | Known::SetCookie)
+}
+
+/// Appends fields to a header block, but for those of `left_out` and those of a connection.
+pub(crate) fn encode(encoder: &mut Encoder, fields: &Fields, left_out: &[Known], into: &mut Vec<u8>) {
+    for field in fields.iter() {
+        let known = field.known;
+        let is_te = known == Known::Te && field.value != b"trailers";
+        if is_of_connection(known) || is_te || left_out.contains(&known) {
+            continue;
+        }
+        if is_secret(known) {
+            encoder.field_never_indexed(into, known.name().as_bytes(), field.value);
+        } else if known != Known::Other {
+            encoder.field(into, known.name().as_bytes(), field.value);
+        } else if field.name.iter().any(u8::is_ascii_uppercase) {
+            encoder.field(into, &field.name.to_ascii_lowercase(), field.value);
+        } else {
+            encoder.field(into, field.name, field.value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_tokens_in_lower_case() {
+        for byte in 0..=u8::MAX {
+            let is_name = weir_http_codec::token::is_token(&[byte]) && !byte.is_ascii_uppercase();
+            assert_eq!(NAME_BYTES[usize::from(byte)], is_name, "{byte:#x}");
+        }
+    }
+
+    #[test]
+    fn values_have_no_control_characters_and_no_blanks_at_their_ends() {
+        for value in [&b""[..], b"a", b"a b", b"a\tb", b"\xff"] {
+            assert_eq!(check_value(value), Ok(()));
+        }
+        for value in [&b" a"[..], b"a ", b"\ta", b"a\t", b" ", b"a\0", b"a\rb", b"\n", b"\x7f"] {
+            assert_eq!(check_value(value), Err(ProtocolError::FieldValue), "{value:?}");
+        }
+    }
+}
