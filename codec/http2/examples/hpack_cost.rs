@@ -11,8 +11,11 @@ use weir_http2_codec::hpack::{Decoder, Encoder, TABLE_BYTES_DEFAULT};
 
 const ROUNDS: usize = 10_000;
 
+/// Name and value.
+type Field<'a> = (&'a [u8], &'a [u8]);
+
 /// A request of a browser; its path differs each time.
-const REQUEST: [(&[u8], &[u8]); 8] = [
+const REQUEST: [Field<'static>; 8] = [
     (b":method", b"GET"),
     (b":scheme", b"https"),
     (b":authority", b"shop.example.com"),
@@ -24,7 +27,7 @@ const REQUEST: [(&[u8], &[u8]); 8] = [
 ];
 
 /// A response; its length differs each time.
-const RESPONSE: [(&[u8], &[u8]); 6] = [
+const RESPONSE: [Field<'static>; 6] = [
     (b":status", b"200"),
     (b"server", b"weir"),
     (b"date", b"Mon, 21 Oct 2013 20:13:21 GMT"),
@@ -35,21 +38,23 @@ const RESPONSE: [(&[u8], &[u8]); 6] = [
 
 fn main() {
     let part = std::env::args().nth(1).unwrap_or_else(|| "encode-request".to_owned());
-    let (message, is_request): (&[_], _) =
+    let (message, is_request): (&[Field<'_>], _) =
         if part.ends_with("request") { (&REQUEST, true) } else { (&RESPONSE, false) };
     let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new(TABLE_BYTES_DEFAULT));
     let (mut block, mut bytes, mut fields) = (Vec::with_capacity(1024), 0, 0);
-    let blocks: Vec<Vec<u8>> = (0..ROUNDS)
-        .map(|round| {
+    let own: Vec<String> = (0..ROUNDS)
+        .map(|round| if is_request { format!("/items/{round:05}?page=2") } else { (round + 100).to_string() })
+        .collect();
+    let fill =
+        |own| message.iter().map(move |&(name, value): &Field<'_>| (name, if value.is_empty() { own } else { value }));
+    let messages: Vec<Vec<Field<'_>>> = own.iter().map(|own| fill(own.as_bytes()).collect()).collect();
+    let blocks: Vec<Vec<u8>> = messages
+        .iter()
+        .map(|message| {
             // A connection of its own for each message, with all its literals.
             if part.starts_with("first") {
                 encoder = Encoder::new();
             }
-            let own =
-                if is_request { format!("/items/{:05}?page=2", round % 100_000) } else { (round + 100).to_string() };
-            let message = message
-                .iter()
-                .map(|(name, value)| if value.is_empty() { (*name, own.as_bytes()) } else { (*name, *value) });
             block.clear();
             encode(&mut encoder, &mut block, message);
             block.clone()
@@ -72,7 +77,7 @@ fn main() {
 
 /// For callgrind: `--toggle-collect='*cost::encode*'`.
 #[inline(never)]
-fn encode<'a>(encoder: &mut Encoder, block: &mut Vec<u8>, message: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+fn encode(encoder: &mut Encoder, block: &mut Vec<u8>, message: &[Field<'_>]) {
     encoder.begin(block);
     for (name, value) in message {
         encoder.field(block, name, value);

@@ -15,26 +15,32 @@ pub const ENCODER_TABLE_BYTES_MAX: u32 = 4096;
 /// Cookies below this many bytes are never indexed: a guess at them may succeed. nghttp2 draws the line here too.
 const COOKIE_BYTES_MIN: usize = 20;
 
-/// Lists of the fields of a table by their hash.
-const BUCKETS: usize = 64;
+/// Lists of the fields of a table: one for each name of the static table, and as many for other names.
+const LISTS: usize = 128;
+const LISTS_STATIC: usize = 64;
+const LIST_SHIFT: u32 = u32::BITS - (LISTS - LISTS_STATIC).ilog2();
+const _: () = assert!(static_table::COUNT < LISTS_STATIC && LISTS == 2 * LISTS_STATIC);
 
 /// Hashes of fields that were not indexed when they came, the last ones.
 const SEEN: usize = 32;
+
+/// The index of the newest field of the dynamic table.
+const INDEX_MIN: u32 = static_table::COUNT as u32 + 1;
 
 const INDEXED: u8 = 0x80;
 const INSERTED: u8 = 0x40;
 const TABLE_SIZE: u8 = 0x20;
 const NEVER_INDEXED: u8 = 0x10;
 const LITERAL: u8 = 0;
+const HUFFMAN: u8 = 0x80;
 
 /// What the encoder notes of a field in its table.
 #[derive(Clone, Copy, Debug)]
 struct Note {
-    hash: u32,
-    /// The number of the field before it in its bucket. It has gone if it is older than the oldest of the table.
+    /// See [`tag`].
+    value: u32,
+    /// The number of the field before it in its list. It has gone if it is older than the oldest of the table.
     before: u32,
-    /// See [`static_table::find`].
-    static_name: u8,
 }
 
 /// Encodes the header blocks of one direction: [`Encoder::begin`], then each field in order, pseudo-header fields first. A block that has
@@ -42,8 +48,8 @@ struct Note {
 #[derive(Debug)]
 pub struct Encoder {
     table: Table<Note>,
-    /// The number of the newest field of each bucket.
-    buckets: Option<Box<[u32; BUCKETS]>>,
+    /// The number of the newest field of each list.
+    lists: Option<Box<[u32; LISTS]>>,
     seen: [u16; SEEN],
     /// What the table's size will be, and the least that it had to be since the last block.
     size_next: u32,
@@ -60,7 +66,7 @@ impl Encoder {
     /// With an empty table. Allocates with the first entry.
     pub fn new() -> Self {
         let size = TABLE_BYTES_DEFAULT.min(ENCODER_TABLE_BYTES_MAX);
-        Self { table: Table::new(size), buckets: None, seen: [0; SEEN], size_next: size, size_least: size }
+        Self { table: Table::new(size), lists: None, seen: [0; SEEN], size_next: size, size_least: size }
     }
 
     /// Takes the peer's SETTINGS_HEADER_TABLE_SIZE. The next block begins with what it needs to know of that. The caller takes all
@@ -99,11 +105,13 @@ impl Encoder {
             return;
         }
         match indexing {
-            Indexing::Once => self.indexed(into, static_name, name, value, true),
             Indexing::Cookie if value.len() < COOKIE_BYTES_MIN => {
                 literal(into, NEVER_INDEXED, static_name, name, value)
             }
-            Indexing::Repeated | Indexing::Cookie => self.indexed(into, static_name, name, value, false),
+            Indexing::Once | Indexing::Repeated | Indexing::Cookie => match self.find(static_name, name, value) {
+                Some(index) => integer::encode(into, index, 7, INDEXED),
+                None => self.not_found(into, static_name, name, value, indexing == Indexing::Once),
+            },
             Indexing::Literal => literal(into, LITERAL, static_name, name, value),
             Indexing::Never => literal(into, NEVER_INDEXED, static_name, name, value),
         }
@@ -126,67 +134,106 @@ impl Encoder {
         self.field(into, b":status", &digits);
     }
 
-    /// Appends a field as its place in the table, or as a literal that goes into the table: at once, or when it was seen before.
-    fn indexed(&mut self, into: &mut Vec<u8>, static_name: u8, name: &[u8], value: &[u8], at_once: bool) {
-        let hash = hash(static_name, name, value);
-        if let Some(index) = self.find(hash, static_name, name, value) {
-            integer::encode(into, index, 7, INDEXED);
-            return;
-        }
+    /// Appends a literal that goes into the table at once, or when it was seen before.
+    #[cold]
+    fn not_found(&mut self, into: &mut Vec<u8>, static_name: u8, name: &[u8], value: &[u8], at_once: bool) {
         // A field that takes the place of most others is not worth it.
         let fits = name.len() + value.len() + FIELD_BYTES_EXTRA <= self.table.size_max() / 4 * 3;
-        if fits && (at_once || self.is_seen(hash)) {
+        if fits && (at_once || self.is_seen(name, value)) {
             literal(into, INSERTED, static_name, name, value);
-            self.insert(hash, static_name, name, value);
+            self.insert(static_name, name, value);
         } else {
             literal(into, LITERAL, static_name, name, value);
         }
     }
 
-    /// The index of a field of the table.
+    /// The index of a field of the table: most often of the newest of its list.
     #[inline]
-    fn find(&self, hash: u32, static_name: u8, name: &[u8], value: &[u8]) -> Option<u32> {
-        let newest = self.table.newest();
-        let mut number = self.buckets.as_ref()?[hash as usize % BUCKETS];
-        let mut index_min = 0;
+    fn find(&self, static_name: u8, name: &[u8], value: &[u8]) -> Option<u32> {
+        let number = self.lists.as_ref()?[list(static_name, name)];
+        let index = self.table.newest().wrapping_sub(number);
+        let note = self.table.note(index as usize)?;
+        if note.value == tag(value) && self.is_field(index, static_name, name, value) {
+            return Some(index.wrapping_add(INDEX_MIN));
+        }
+        self.find_older(index, note, static_name, name, value)
+    }
+
+    /// The index of an older field of a list. The list is short, whatever a peer does: the table holds 128 fields at most.
+    #[cold]
+    fn find_older(&self, newer: u32, note: Note, static_name: u8, name: &[u8], value: &[u8]) -> Option<u32> {
+        let (tag, newest) = (tag(value), self.table.newest());
+        let (mut newer, mut number) = (newer, note.before);
         // The list ends at the first field that has gone: those before it went earlier.
         loop {
             let index = newest.wrapping_sub(number);
-            let field = self.table.get(index as usize)?;
+            let note = self.table.note(index as usize)?;
             // A number is taken again after 2^32 fields.
-            if index < index_min {
+            if index <= newer {
                 return None;
             }
-            index_min = index + 1;
-            let is_same = field.note.hash == hash
-                && field.value == value
-                && field.note.static_name == static_name
-                && (static_name != 0 || field.name == name);
-            if is_same {
-                return Some(static_table::COUNT as u32 + 1 + index);
+            if note.value == tag && self.is_field(index, static_name, name, value) {
+                return Some(index.wrapping_add(INDEX_MIN));
             }
-            number = field.note.before;
+            (newer, number) = (index, note.before);
         }
     }
 
-    fn insert(&mut self, hash: u32, static_name: u8, name: &[u8], value: &[u8]) {
+    #[inline]
+    fn is_field(&self, index: u32, static_name: u8, name: &[u8], value: &[u8]) -> bool {
+        let field = self.table.get(index as usize);
+        // A list of the static table's has one name.
+        field.is_some_and(|field| field.value == value && (static_name != 0 || field.name == name))
+    }
+
+    fn insert(&mut self, static_name: u8, name: &[u8], value: &[u8]) {
         let gone = self.table.newest();
-        let buckets = self.buckets.get_or_insert_with(|| Box::new([gone; BUCKETS]));
-        let bucket = &mut buckets[hash as usize % BUCKETS];
-        let note = Note { hash, before: *bucket, static_name };
-        let is_inserted = self.table.insert(name, value, note);
+        let lists = self.lists.get_or_insert_with(|| Box::new([gone; LISTS]));
+        let list = &mut lists[list(static_name, name)];
+        let is_inserted = self.table.insert(name, value, Note { value: tag(value), before: *list });
         debug_assert!(is_inserted);
-        *bucket = self.table.newest();
+        *list = self.table.newest();
     }
 
     /// True if the field came before, not long ago. Other fields with its hash pass for it, which costs their room in the table.
-    fn is_seen(&mut self, hash: u32) -> bool {
-        let (place, mark) = (hash as usize / BUCKETS % SEEN, (hash >> 16) as u16 | 1);
+    fn is_seen(&mut self, name: &[u8], value: &[u8]) -> bool {
+        let hash = hash(hash(0, name), value);
+        let (place, mark) = (hash as usize % SEEN, (hash >> 48) as u16 | 1);
         std::mem::replace(&mut self.seen[place], mark) == mark
     }
 }
 
+/// The list of a name.
+#[inline]
+fn list(static_name: u8, name: &[u8]) -> usize {
+    if static_name != 0 {
+        return usize::from(static_name);
+    }
+    LISTS_STATIC + (tag(name).wrapping_mul(0x9e37_79b1) >> LIST_SHIFT) as usize
+}
+
+/// Length and last bytes of a text: most other texts have another tag.
+#[inline]
+fn tag(text: &[u8]) -> u32 {
+    let last =
+        text.last_chunk().map_or_else(|| text.last().map_or(0, |&byte| byte.into()), |last| u32::from_le_bytes(*last));
+    last ^ text.len() as u32
+}
+
+fn hash(seed: u64, text: &[u8]) -> u64 {
+    let mix = |hash: u64, word: u64| {
+        let product = u128::from(hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        product as u64 ^ (product >> 64) as u64
+    };
+    let (words, rest) = text.as_chunks();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let start = seed ^ (text.len() as u64).rotate_left(32);
+    mix(words.iter().chain([&last]).fold(start, |hash, word| mix(hash, u64::from_le_bytes(*word))), seed)
+}
+
 /// Appends a literal, whose first byte begins with `pattern`.
+#[inline(never)]
 fn literal(into: &mut Vec<u8>, pattern: u8, static_name: u8, name: &[u8], value: &[u8]) {
     let prefix_bits = if pattern == INSERTED { 6 } else { 4 };
     integer::encode(into, u32::from(static_name), prefix_bits, pattern);
@@ -199,34 +246,27 @@ fn literal(into: &mut Vec<u8>, pattern: u8, static_name: u8, name: &[u8], value:
 /// Appends a string (section 5.2).
 #[inline]
 fn text(into: &mut Vec<u8>, text: &[u8]) {
-    let bytes = huffman::encoded_bytes(text);
-    if bytes < text.len() {
-        integer::encode(into, bytes as u32, 7, 0x80);
-        huffman::encode(into, text);
+    let start = into.len();
+    integer::encode(into, text.len() as u32, 7, 0);
+    let text_start = into.len();
+    // Room for the text, with the text in it unless its code is shorter.
+    into.resize(text_start + text.len(), 0);
+    let Some(bytes) = huffman::encode(&mut into[text_start..], text) else {
+        into[text_start..].copy_from_slice(text);
+        return;
+    };
+    into.truncate(text_start + bytes);
+    if text_start - start == 1 {
+        into[start] = HUFFMAN | bytes as u8;
     } else {
-        integer::encode(into, text.len() as u32, 7, 0);
-        into.extend_from_slice(text);
+        put_length(into, start, text_start);
     }
 }
 
-/// A hash of the field. Its lists are short, whatever a peer makes them: the table holds 128 fields at most.
-#[inline]
-fn hash(static_name: u8, name: &[u8], value: &[u8]) -> u32 {
-    let name = if static_name == 0 { hash_bytes(0, name) } else { u64::from(static_name) };
-    let hash = hash_bytes(name, value);
-    (hash ^ hash >> 32) as u32
-}
-
-#[inline]
-fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mix = |hash: u64, word: u64| {
-        let product = u128::from(hash ^ word) * u128::from(FACTOR);
-        product as u64 ^ (product >> 64) as u64
-    };
-    let (words, rest) = bytes.as_chunks();
-    let hash = words.iter().fold(seed ^ bytes.len() as u64 ^ FACTOR, |hash, word| mix(hash, u64::from_le_bytes(*word)));
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    mix(hash, u64::from_le_bytes(last))
+/// Replaces the length of a text, which stands at `start`, by that of the code that stands at `text_start`.
+#[cold]
+fn put_length(into: &mut Vec<u8>, start: usize, text_start: usize) {
+    let mut length = Vec::new();
+    integer::encode(&mut length, (into.len() - text_start) as u32, 7, HUFFMAN);
+    into.splice(start..text_start, length);
 }

@@ -31,6 +31,12 @@ const LENGTH_MAX: u32 = 30;
 /// Bits of input that the first table looks up.
 const SHORT_BITS: u32 = 8;
 
+/// Bits of the shortest code that it does not have.
+const LONG_BITS_MIN: u32 = 10;
+
+/// Symbols that 56 bits have for certain, if the first table has them all.
+const SYMBOLS: usize = 7;
+
 /// A code and its bits.
 #[derive(Clone, Copy)]
 struct Code {
@@ -52,8 +58,8 @@ struct Tables {
     codes: [Code; 256],
     /// The symbols in the order of their codes.
     symbols: [u8; 256],
-    /// By the next [`SHORT_BITS`] bits: the symbol, and the bits of its code; 0 bits if it is longer.
-    short: [(u8, u8); 1 << SHORT_BITS],
+    /// By the next [`SHORT_BITS`] bits: the bits of the code and its symbol, in one number; 0 if the code is longer.
+    short: [u16; 1 << SHORT_BITS],
     /// By the bits of a code.
     lengths: [Length; LENGTH_MAX as usize + 1],
 }
@@ -64,7 +70,7 @@ const fn tables() -> Tables {
     let mut tables = Tables {
         codes: [Code { code: 0, bits: 0 }; 256],
         symbols: [0; 256],
-        short: [(0, 0); 1 << SHORT_BITS],
+        short: [0; 1 << SHORT_BITS],
         lengths: [Length { first: 1, last: 0, place: 0 }; LENGTH_MAX as usize + 1],
     };
     let (mut bits, mut code, mut place) = (1, 0_u32, 0);
@@ -98,40 +104,43 @@ const fn tables() -> Tables {
     tables
 }
 
-const fn fill_short(short: &mut [(u8, u8); 1 << SHORT_BITS], symbol: u8, code: u32, bits: u32) {
+const fn fill_short(short: &mut [u16; 1 << SHORT_BITS], symbol: u8, code: u32, bits: u32) {
     let count = 1 << (SHORT_BITS - bits);
     let mut at = 0;
     while at < count {
-        short[code as usize * count + at] = (symbol, bits as u8);
+        short[code as usize * count + at] = (bits as u16) << 8 | symbol as u16;
         at += 1;
     }
 }
 
-/// Bytes of `text` in Huffman code.
-#[inline]
-pub(super) fn encoded_bytes(text: &[u8]) -> usize {
-    text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum::<usize>().div_ceil(8)
-}
-
-/// Appends `text` in Huffman code.
-pub(super) fn encode(into: &mut Vec<u8>, text: &[u8]) {
-    // Up to 31 bits wait, and a code has 30.
-    let (mut waiting, mut count) = (0_u64, 0_u32);
+/// Puts `text` in Huffman code at the front of `into`, which has as many bytes as `text`. The bytes of the code; `None` if it is no shorter
+/// than the text.
+pub(super) fn encode(into: &mut [u8], text: &[u8]) -> Option<usize> {
+    debug_assert_eq!(into.len(), text.len());
+    // Up to 31 bits wait, and a code has 30. Bits above them have gone before.
+    let (mut waiting, mut count, mut length) = (0_u64, 0_u32, 0);
     for &byte in text {
         let Code { code, bits } = TABLES.codes[usize::from(byte)];
-        waiting = waiting << bits | u64::from(code);
-        count += u32::from(bits);
+        waiting = waiting.wrapping_shl(u32::from(bits)) | u64::from(code);
+        count = count.wrapping_add(u32::from(bits));
         if count >= 32 {
             count -= 32;
-            into.extend_from_slice(&((waiting >> count) as u32).to_be_bytes());
+            *into.get_mut(length..)?.first_chunk_mut()? = (waiting.wrapping_shr(count) as u32).to_be_bytes();
+            length += 4;
         }
     }
     // Padding is the beginning of EOS.
-    let padded = ((waiting << (32 - count)) as u32) | (u32::MAX >> count);
-    into.extend_from_slice(&padded.to_be_bytes()[..count.div_ceil(8) as usize]);
+    let padded = (waiting.wrapping_shl(32 - count) as u32 | u32::MAX.wrapping_shr(count)).to_be_bytes();
+    let last = &padded[..count.div_ceil(8) as usize];
+    let end = length + last.len();
+    if end >= text.len() {
+        return None;
+    }
+    into[length..end].copy_from_slice(last);
+    Some(end)
 }
 
-/// The next bits of the input, the first one on top.
+/// The next bits of the input, the first one on top. Behind its last bit stand ones.
 struct Bits<'a> {
     rest: &'a [u8],
     bits: u64,
@@ -139,49 +148,62 @@ struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// Has at least 32 bits, or all that are left.
+    /// Has at least 56 bits, or all that are left.
     #[inline]
     fn fill(&mut self) {
-        if self.count >= 32 {
-            return;
-        }
-        if let Some((bytes, rest)) = self.rest.split_first_chunk() {
-            self.bits |= u64::from(u32::from_be_bytes(*bytes)) << (32 - self.count);
-            self.count += 32;
-            self.rest = rest;
+        if let Some(bytes) = self.rest.first_chunk() {
+            // Bits of a byte that has no room as a whole are taken again.
+            self.bits |= u64::from_be_bytes(*bytes).wrapping_shr(self.count);
+            self.rest = &self.rest[((63 - self.count) / 8) as usize..];
+            self.count |= 56;
         } else {
             self.fill_end();
         }
     }
 
-    #[cold]
     fn fill_end(&mut self) {
-        for &byte in self.rest {
-            self.bits |= u64::from(byte) << (56 - self.count);
-            self.count += 8;
+        let mut bytes = [0; 8];
+        bytes[..self.rest.len()].copy_from_slice(self.rest);
+        self.bits |= u64::from_be_bytes(bytes).wrapping_shr(self.count);
+        let taken = self.rest.len().min(((63 - self.count) / 8) as usize);
+        self.rest = &self.rest[taken..];
+        self.count += 8 * taken as u32;
+        if self.rest.is_empty() {
+            self.bits |= u64::MAX.wrapping_shr(self.count);
         }
-        self.rest = &[];
+    }
+
+    /// The symbol of the next bits in the first table, and the bits of its code.
+    #[inline]
+    fn short(&self) -> (u8, u32) {
+        let found = TABLES.short[(self.bits >> (u64::BITS - SHORT_BITS)) as usize];
+        (found as u8, u32::from(found >> 8))
     }
 
     #[inline]
     fn skip(&mut self, count: u32) {
-        self.bits <<= count;
-        self.count -= count;
+        self.bits = self.bits.wrapping_shl(count);
+        self.count = self.count.wrapping_sub(count);
     }
 
-    /// The symbol of a code that the first table does not have.
-    #[cold]
-    fn long(&mut self) -> Result<u8, HpackError> {
+    /// The symbol of a code that the first table does not have; `None` at the end.
+    #[inline(never)]
+    fn long(&mut self) -> Result<Option<u8>, HpackError> {
+        self.fill();
+        // Padding: fewer than 8 ones.
+        if self.count < SHORT_BITS && self.bits >> (u64::BITS - SHORT_BITS) == 0xff {
+            return Ok(None);
+        }
         let front = (self.bits >> 32) as u32;
-        for bits in SHORT_BITS + 1..=LENGTH_MAX.min(self.count) {
+        for bits in LONG_BITS_MIN..=LENGTH_MAX.min(self.count) {
             let Length { first, last, place } = TABLES.lengths[bits as usize];
             if front <= last && front >= first {
                 self.skip(bits);
                 let nth = (front - first) >> (u32::BITS - bits);
-                return Ok(TABLES.symbols[usize::from(place) + nth as usize]);
+                return Ok(Some(TABLES.symbols[usize::from(place) + nth as usize]));
             }
         }
-        // EOS, a code cut short, or padding of more than 7 bits.
+        // EOS, a code cut short, or padding that is too long or not of ones.
         Err(HpackError::Huffman)
     }
 }
@@ -191,48 +213,47 @@ impl Bits<'_> {
 /// # Errors
 /// [`HpackError::Huffman`]; then `into` has more bytes than before, of no meaning.
 pub(super) fn decode(into: &mut Vec<u8>, code: &[u8]) -> Result<(), HpackError> {
-    let start = into.len();
-    into.resize(start + code.len() * 8 / 5 + 1, 0);
-    let text = &mut into[start..];
+    let mut length = into.len();
+    into.resize(length + code.len() * 8 / 5 + SYMBOLS, 0);
     let mut bits = Bits { rest: code, bits: 0, count: 0 };
-    let mut length = 0;
-    loop {
+    while let Some(slots) = into[length..].first_chunk_mut::<SYMBOLS>() {
         bits.fill();
-        if bits.count < SHORT_BITS {
-            break;
+        let mut found = SYMBOLS;
+        for (at, slot) in slots.iter_mut().enumerate() {
+            let (symbol, used) = bits.short();
+            // No code of the first table, or one that goes beyond the end.
+            if used.wrapping_sub(1) >= bits.count {
+                let Some(symbol) = bits.long()? else {
+                    into.truncate(length + at);
+                    return Ok(());
+                };
+                *slot = symbol;
+                found = at + 1;
+                break;
+            }
+            *slot = symbol;
+            bits.skip(used);
         }
-        let (symbol, used) = TABLES.short[(bits.bits >> (u64::BITS - SHORT_BITS)) as usize];
-        if used == 0 {
-            text[length] = bits.long()?;
-        } else {
-            text[length] = symbol;
-            bits.skip(u32::from(used));
-        }
-        length += 1;
+        length += found;
     }
-    // Fewer than 8 bits are left: one symbol of 5 to 7 bits, or none, and padding of ones.
-    let front = |bits: &Bits<'_>| (bits.bits >> (u64::BITS - SHORT_BITS)) as u8 | (0xff_u16 >> bits.count) as u8;
-    let (symbol, used) = TABLES.short[usize::from(front(&bits))];
-    if used != 0 && u32::from(used) <= bits.count {
-        text[length] = symbol;
-        length += 1;
-        bits.skip(u32::from(used));
-    }
-    if front(&bits) != 0xff {
-        return Err(HpackError::Huffman);
-    }
-    into.truncate(start + length);
-    Ok(())
+    debug_assert!(false, "a symbol has 5 bits at least");
+    Err(HpackError::Huffman)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The code, bit by bit.
     fn encoded(text: &[u8]) -> Vec<u8> {
-        let mut code = Vec::new();
-        encode(&mut code, text);
-        assert_eq!(code.len(), encoded_bytes(text));
+        let codes = text.iter().map(|&byte| TABLES.codes[usize::from(byte)]);
+        let mut bits: Vec<u8> =
+            codes.flat_map(|Code { code, bits }| (0..bits).rev().map(move |bit| (code >> bit & 1) as u8)).collect();
+        bits.resize(bits.len().next_multiple_of(8), 1);
+        let code: Vec<u8> = bits.chunks(8).map(|bits| bits.iter().fold(0, |byte, bit| byte << 1 | bit)).collect();
+        let mut into = vec![0; text.len()];
+        let found = encode(&mut into, text).map(|bytes| &into[..bytes]);
+        assert_eq!(found, (code.len() < text.len()).then_some(&code[..]));
         code
     }
 
@@ -269,15 +290,30 @@ mod tests {
     }
 
     #[test]
-    fn every_text_of_two_bytes_comes_back() {
+    fn every_pair_of_bytes_comes_back() {
         for first in 0..=u8::MAX {
             assert_eq!(decoded(&encoded(&[first])), Ok(vec![first]));
             for second in 0..=u8::MAX {
-                let text = [first, second, b'a', second];
-                assert_eq!(decoded(&encoded(&text)), Ok(text.to_vec()));
+                let text = [first, second, b'a', second].repeat(5);
+                for end in [2, 3, 4, 19, 20] {
+                    assert_eq!(decoded(&encoded(&text[..end])), Ok(text[..end].to_vec()));
+                }
             }
         }
         assert_eq!((encoded(b""), decoded(b"")), (vec![], Ok(vec![])));
+    }
+
+    #[test]
+    fn long_codes_are_found_wherever_they_stand() {
+        for last in 0..=u8::MAX {
+            for (short, count) in [(b'a', 30), (b'X', 30)] {
+                for before in 0..count {
+                    let mut text = vec![short; before];
+                    text.extend([last, short, last, last]);
+                    assert_eq!(decoded(&encoded(&text)), Ok(text));
+                }
+            }
+        }
     }
 
     #[test]

@@ -65,12 +65,22 @@ impl<N: Copy> Table<N> {
     /// The field with this index; the newest has 0.
     #[inline]
     pub(super) fn get(&self, index: usize) -> Option<TableField<'_, N>> {
-        let place = self.entries.len().checked_sub(index)?.checked_sub(1)?;
-        let entry = self.entries[place];
+        let entry = self.entry(index)?;
         let start = entry.start.wrapping_sub(self.base) as usize;
         let bytes = &self.bytes[start..];
         let (name, rest) = bytes.split_at(entry.name_bytes as usize);
         Some(TableField { name, value: &rest[..entry.value_bytes as usize], note: entry.note })
+    }
+
+    /// The note of the field with this index.
+    #[inline]
+    pub(super) fn note(&self, index: usize) -> Option<N> {
+        Some(self.entry(index)?.note)
+    }
+
+    #[inline]
+    fn entry(&self, index: usize) -> Option<&Entry<N>> {
+        self.entries.get(self.entries.len().wrapping_sub(index).wrapping_sub(1))
     }
 
     /// The number of the newest field, counted from 0 when the table was new, modulo 2^32; meaningless without a field.
