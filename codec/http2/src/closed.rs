@@ -33,6 +33,8 @@ pub(crate) struct ClosedStreams {
 impl ClosedStreams {
     pub(crate) fn push(&mut self, number: u32, ending: Ending) {
         if ending == Ending::ResetHere {
+            // Perhaps the peer has reset it before, and sent more.
+            self.ended.iter_mut().filter(|ended| **ended == number | BY_PEER).for_each(|ended| *ended = 0);
             if self.reset.len() == RESET_STREAMS_KEPT {
                 self.reset.pop_front();
             }

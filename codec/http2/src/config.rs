@@ -11,11 +11,12 @@ pub const DATA_BYTES_MAX: usize = 16 * 1024;
 /// Bytes that wait in the output before DATA stays in the queues of its streams. Default 64 KiB: one write of the engine.
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
-/// CONTINUATION frames of one header block. 20 of 16 KiB hold five times the largest header list (CVE-2024-27316).
+/// CONTINUATION frames of one header block. A client needs one for each 16 KiB (CVE-2024-27316).
 pub const CONTINUATIONS_MAX: u32 = 20;
 
-/// Bytes of an encoded header block that is kept until its end, in units of the header list's limit: the encoded form is shorter.
-pub const HEADER_BLOCK_BYTES_MAX: usize = 5 * 64 * 1024;
+/// Bytes of an encoded header block that goes on in CONTINUATION frames, kept until its end. 256 KiB are four of the longest header lists
+/// without any compression.
+pub const HEADER_BLOCK_BYTES_MAX: usize = 4 * 64 * 1024;
 
 /// Window updates below this many bytes count as too small: Go's client, the eagerest one, sends one per 4 KiB.
 pub const WINDOW_UPDATE_SMALL_BYTES: u32 = 1024;

@@ -171,6 +171,9 @@ impl Connection {
             if self.is_current(&event) {
                 return Some(event);
             }
+            if let Event::Reset(_, ResetCause::Breach(error)) = event {
+                return Some(Event::Refused(error));
+            }
         }
     }
 
@@ -474,7 +477,6 @@ impl Connection {
     /// The event is about something that is still there.
     fn is_current(&mut self, event: &Event) -> bool {
         let id = match event {
-            Event::Reset(_, ResetCause::Breach(_)) => return true,
             Event::Request(id, _) | Event::Readable(id) | Event::Writable(id) | Event::Reset(id, _) => *id,
             Event::Response { stream, .. } => *stream,
             _ => return true,

@@ -124,7 +124,7 @@ impl Connection {
         self.check_refused()?;
         self.output.reset(number, error.code());
         self.closed.push(number, Ending::ResetHere);
-        self.push(Event::Reset(StreamId::unknown(number), ResetCause::Breach(error)));
+        self.push(Event::Refused(error));
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl Connection {
         let is_event = match cause {
             ResetCause::Connection(_) | ResetCause::Closed | ResetCause::Local(_) => false,
             // A breach is counted, whoever has the stream.
-            ResetCause::Breach(_) => !is_forgotten,
+            ResetCause::Breach(_) => true,
             ResetCause::Peer(_) | ResetCause::Unprocessed => is_announced && !is_forgotten,
         };
         if is_event {
@@ -173,10 +173,11 @@ impl Connection {
                     self.remove(id);
                 }
             }
-            // The answer is complete, and nobody wants the rest of the request (RFC 9113 section 8.1).
             _ if is_sent && stream.is_forgotten => {
-                write::rst_stream(&mut self.output.bytes, id.number, ErrorCode::NO_ERROR);
-                self.close_stream(id, ResetCause::Local(ErrorCode::NO_ERROR));
+                // A response is complete without the rest of its request (RFC 9113 section 8.1).
+                let code = if self.is_client { ErrorCode::CANCEL } else { ErrorCode::NO_ERROR };
+                write::rst_stream(&mut self.output.bytes, id.number, code);
+                self.close_stream(id, ResetCause::Local(code));
             }
             _ => {}
         }

@@ -12,14 +12,15 @@ pub struct StreamId {
 }
 
 impl StreamId {
-    /// One that was never kept.
-    pub(crate) fn unknown(number: u32) -> Self {
-        Self { number, slot: u32::MAX }
-    }
-
     /// The number on the wire, from 1.
     pub fn number(self) -> u32 {
         self.number
+    }
+
+    /// A small number, from 0, that no other stream has at the same time: a place in a table of the shell. The next stream may have it
+    /// once this one is forgotten.
+    pub fn slot(self) -> usize {
+        self.slot as usize
     }
 }
 
@@ -54,9 +55,11 @@ pub enum Event {
     Readable(StreamId),
     /// Queued data of the stream has left, so that its queue has room: see [`crate::Connection::send_capacity`].
     Writable(StreamId),
-    /// The stream has ended early: nothing more is sent or received on it. Data that arrived before can still be taken. With
-    /// [`ResetCause::Breach`] it may be a stream that the shell has never seen: it is only counted then.
+    /// The stream has ended early: nothing more is sent or received on it. Data that arrived before can still be taken.
     Reset(StreamId, ResetCause),
+    /// The peer broke a rule on a stream that the shell does not have: the head of its request in most cases. The stream was reset; to be
+    /// counted, like [`ResetCause::Breach`].
+    Refused(ProtocolError),
     /// The peer opens no more streams here (server), or takes none (client): streams above `last` come as [`Event::Reset`] with
     /// [`ResetCause::Unprocessed`].
     GoAway {

@@ -285,13 +285,6 @@ fn is_of_connection(known: Known) -> bool {
     )
 }
 
-/// Values that no table on the way shall hold: several users share a connection to an origin, and could guess them by the size of frames
-/// (RFC 7541 section 7.1).
-#[inline]
-fn is_secret(known: Known) -> bool {
-    matches!(known, Known::Authorization | Known::ProxyAuthorization | Known::Cookie | Known::SetCookie)
-}
-
 /// Appends fields to a header block, but for those of `left_out` and those of a connection.
 pub(crate) fn encode(encoder: &mut Encoder, fields: &Fields, left_out: &[Known], into: &mut Vec<u8>) {
     for field in fields.iter() {
@@ -300,9 +293,7 @@ pub(crate) fn encode(encoder: &mut Encoder, fields: &Fields, left_out: &[Known],
         if is_of_connection(known) || is_te || left_out.contains(&known) {
             continue;
         }
-        if is_secret(known) {
-            encoder.field_never_indexed(into, known.name().as_bytes(), field.value);
-        } else if known != Known::Other {
+        if known != Known::Other {
             encoder.field(into, known.name().as_bytes(), field.value);
         } else if field.name.iter().any(u8::is_ascii_uppercase) {
             encoder.field(into, &field.name.to_ascii_lowercase(), field.value);

@@ -88,7 +88,8 @@ impl Connection {
     }
 
     pub(crate) fn send(&mut self, id: StreamId, data: &[u8]) -> Result<(), StreamGone> {
-        let room = OUTPUT_BYTES_MAX.saturating_sub(self.output.len());
+        // Up to a frame more, so that none is cut for the sake of the output.
+        let room = OUTPUT_BYTES_MAX.checked_sub(self.output.len()).map_or(0, |room| room + DATA_BYTES_MAX);
         let window = if self.turns.is_empty() { self.send_window.room().min(room) } else { 0 };
         let stream = self.sending(id)?;
         let mut sent = 0;

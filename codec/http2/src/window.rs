@@ -22,7 +22,8 @@ impl ReceiveWindow {
     /// Takes a frame of `count` bytes, of which `kept` wait to be released. False: the peer was not allowed to send so many.
     #[inline]
     pub(crate) fn receive(&mut self, count: u32, kept: u32) -> bool {
-        let is_allowed = i64::from(count) <= self.left;
+        // The end of a stream needs no window, however small that is.
+        let is_allowed = count == 0 || i64::from(count) <= self.left;
         if is_allowed {
             self.left -= i64::from(count);
             self.held += i64::from(kept);
