@@ -230,17 +230,13 @@ impl Connection {
 
     /// Client: a request can be sent now.
     pub fn can_open(&self) -> bool {
-        self.is_client && self.streams.open() < self.streams_max() as usize
+        self.is_client && self.takes_streams() && self.streams.open() < self.streams_allowed() as usize
     }
 
-    /// Client: streams that the server allows at a time; 100 until its SETTINGS arrive, 0 once the connection takes none any more.
+    /// Client: streams that the server allows at a time; 100 until its SETTINGS arrive, and 1 at least, since a server that allows none
+    /// now may allow some later. 0 once the connection takes none any more.
     pub fn streams_max(&self) -> u32 {
-        let is_closing = self.phase == Phase::Over || self.peer_last.is_some() || self.drain.last_taken().is_some();
-        match self.has_settings {
-            _ if is_closing || self.next_number > STREAM_ID_MAX => 0,
-            true => self.peer.max_concurrent_streams.unwrap_or(u32::MAX),
-            false => STREAMS_FIRST,
-        }
+        if self.takes_streams() { self.streams_allowed().max(1) } else { 0 }
     }
 
     /// Ends the connection without a loss, in two steps (RFC 9113 section 6.8): GOAWAY with the highest stream there can be, and PING;
@@ -466,6 +462,19 @@ impl Connection {
         self.announced_window = Some(window);
         if let Some(increment) = self.window.first_increment() {
             write::window_update(&mut self.output.bytes, 0, increment);
+        }
+    }
+
+    /// Client: neither side has begun to end the connection.
+    pub(crate) fn takes_streams(&self) -> bool {
+        let is_closing = self.peer_last.is_some() || self.drain.last_taken().is_some();
+        self.phase != Phase::Over && !is_closing && self.next_number <= STREAM_ID_MAX
+    }
+
+    fn streams_allowed(&self) -> u32 {
+        match self.has_settings {
+            true => self.peer.max_concurrent_streams.unwrap_or(u32::MAX),
+            false => STREAMS_FIRST,
         }
     }
 

@@ -36,6 +36,8 @@ impl Connection {
         if change > 0 {
             let waiting: Vec<_> = self.streams.ids().collect();
             waiting.into_iter().for_each(|id| self.queue_turn(id));
+        } else if change < 0 {
+            self.check_turns();
         }
         self.output.answer(write::settings_ack);
         self.push(Event::Settings);

@@ -141,10 +141,10 @@ protocol_errors! {
 }
 
 impl ProtocolError {
-    /// One of five coarse labels, which names the kind of rule and follows from the code.
+    /// The label of a close for the rule: floods have their own, the others one of four that follow from the code.
     pub const fn class(self) -> &'static str {
         match self.code() {
-            ErrorCode::ENHANCE_YOUR_CALM => "http2_flood",
+            ErrorCode::ENHANCE_YOUR_CALM => self.reason(),
             ErrorCode::COMPRESSION_ERROR => "http2_compression",
             ErrorCode::FLOW_CONTROL_ERROR => "http2_flow_control",
             ErrorCode::FRAME_SIZE_ERROR => "http2_frame_size",
@@ -177,3 +177,21 @@ impl fmt::Display for ProtocolError {
 }
 
 impl std::error::Error for ProtocolError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_distinct_labels() {
+        let frames = FrameError::ALL.iter().map(|error| ProtocolError::from(*error));
+        let blocks = HpackError::ALL.iter().map(|error| ProtocolError::from(*error));
+        let all: Vec<_> = ProtocolError::ALL.iter().copied().chain(frames).chain(blocks).collect();
+        for (at, error) in all.iter().enumerate() {
+            assert!(error.reason().starts_with("http2_") && error.class().starts_with("http2_"), "{error}");
+            assert!(all[at + 1..].iter().all(|other| other.reason() != error.reason()), "{error}");
+        }
+        assert_eq!(ProtocolError::StreamFlood.class(), "http2_flood");
+        assert_eq!(ProtocolError::from(FrameError::TooLong).class(), "http2_frame_size");
+    }
+}

@@ -30,3 +30,4 @@ pub use connection::{Connection, RequestTarget};
 pub use error::ProtocolError;
 pub use error_code::ErrorCode;
 pub use event::{Event, OpenError, Received, Request, ResetCause, StreamGone, StreamId};
+pub use frame::write::PREFACE;

@@ -4,10 +4,9 @@ use weir_http_codec::{BodyLength, Fields, Known, RequestHead, ResponseHead};
 
 use crate::{
     config::{DATA_BYTES_MAX, OUTPUT_BYTES_MAX},
-    connection::{Connection, Phase, RequestTarget},
+    connection::{Connection, RequestTarget},
     event::{Event, OpenError, StreamGone, StreamId},
     fields,
-    frame::STREAM_ID_MAX,
     settings::FRAME_BYTES_DEFAULT,
     stream::{ReceiveStage, SendStage, Stream},
 };
@@ -17,8 +16,7 @@ const QUEUE_KEPT_BYTES: usize = 64 * 1024;
 
 impl Connection {
     pub(crate) fn check_open(&self, target: RequestTarget<'_>) -> Result<(), OpenError> {
-        let is_closing = self.phase == Phase::Over || self.peer_last.is_some() || self.drain.last_taken().is_some();
-        if !self.is_client || is_closing || self.next_number > STREAM_ID_MAX {
+        if !self.is_client || !self.takes_streams() {
             return Err(OpenError::Closing);
         }
         if target.protocol.is_some() && !self.peer.enable_connect_protocol {
@@ -147,6 +145,17 @@ impl Connection {
             stream.is_in_turn = true;
             self.turns.push_back(id);
         }
+    }
+
+    /// Windows have shrunk: streams that may send nothing now have no turn.
+    pub(crate) fn check_turns(&mut self) {
+        let streams = &mut self.streams;
+        self.turns.retain(|id| {
+            streams.get_mut(*id).is_some_and(|stream| {
+                stream.is_in_turn = stream.send_window.room() > 0;
+                stream.is_in_turn
+            })
+        });
     }
 
     /// The stream sends no more.

@@ -109,6 +109,7 @@ fn h2_17_a_server_may_lower_its_limit_of_streams_at_any_time() {
     assert!(peer.machine.can_open());
     peer.write(|into| write::settings(into, &[Setting::MaxConcurrentStreams(0)]));
     assert_eq!(peer.machine.send_request(&request, TARGET, true), Err(OpenError::Full));
+    assert_eq!((peer.machine.can_open(), peer.machine.streams_max()), (false, 1), "not over");
 }
 
 #[test]
@@ -123,4 +124,19 @@ fn a_failed_connection_ends_its_streams_with_the_reason() {
     assert_eq!(peer.machine.open_streams(), 1);
     peer.machine.forget(id);
     assert_eq!(peer.machine.open_streams(), 0);
+}
+
+#[test]
+fn a_client_that_goes_says_so_once_and_is_over_with_its_last_stream() {
+    let mut peer = Peer::of_client();
+    let id = peer.machine.send_request(&request_head("GET", &[], true), TARGET, true).expect("room");
+    peer.sent();
+    peer.machine.shut_down();
+    let sent = peer.sent();
+    assert_eq!((sent.len(), sent[0].kind(), sent[0].last_stream(), sent[0].number()), (1, FrameKind::GoAway, 0, 0));
+    assert_eq!((peer.machine.is_over(), peer.machine.can_open(), peer.machine.streams_max()), (false, false, 0));
+    peer.headers(1, &[(":status", "200")], true);
+    assert_eq!(peer.events().len(), 1);
+    peer.machine.forget(id);
+    assert!(peer.machine.is_over());
 }

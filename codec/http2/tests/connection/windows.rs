@@ -265,3 +265,16 @@ fn a_forgotten_stream_with_an_end_goes_on_sending_and_gives_its_bytes_back() {
     let cause = peer.machine.received(id).reset;
     assert_eq!(cause, Some(ResetCause::Closed), "not of the shell any more");
 }
+
+#[test]
+fn output_that_no_window_lets_through_is_none() {
+    let (mut peer, ids) = responding(&[1]);
+    peer.write(|into| write::window_update(into, 1, 1_000));
+    peer.machine.send_data(ids[0], &[7; 70_000]).expect("open");
+    peer.sent();
+    assert!(peer.machine.queued(ids[0]) > 0 && !peer.machine.has_output());
+    // Its own window shrinks below 0, then the connection's grows.
+    peer.write(|into| write::settings(into, &[Setting::InitialWindowSize(0)]));
+    peer.write(|into| write::window_update(into, 0, 10_000));
+    assert_eq!((data(&peer.sent()), peer.machine.has_output()), (vec![], false));
+}
