@@ -1,4 +1,4 @@
-//! What header blocks cost, in instructions: run it under callgrind, once for each part, and divide by the rounds.
+//! The cost of header blocks, in instructions: run it under callgrind, once for each part, and divide by the rounds.
 //!
 //! ```sh
 //! cargo build --release -p weir-http2-codec --example hpack_cost

@@ -112,7 +112,7 @@ impl<'a> SettingsPayload<'a> {
     /// # Errors
     /// [`FrameError::Length`]: not a multiple of 6 bytes.
     pub const fn new(payload: &'a [u8]) -> Result<Self, FrameError> {
-        if payload.len() % Setting::BYTES == 0 { Ok(Self(payload)) } else { Err(FrameError::Length) }
+        if payload.len().is_multiple_of(Setting::BYTES) { Ok(Self(payload)) } else { Err(FrameError::Length) }
     }
 
     /// Number of parameters.
@@ -135,7 +135,7 @@ impl<'a> SettingsPayload<'a> {
     }
 }
 
-/// The settings of one end. The default is what holds before its first SETTINGS.
+/// The settings of one end. The default holds before its first SETTINGS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// See [`Setting::HeaderTableSize`].

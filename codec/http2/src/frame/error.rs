@@ -1,4 +1,4 @@
-//! Errors of single frames. What is wrong between frames is for the connection to judge.
+//! Errors of single frames. The connection judges whether a frame fits to those before it.
 
 use std::fmt;
 
@@ -65,7 +65,7 @@ impl FrameError {
         }
     }
 
-    /// What the error ends.
+    /// The part of the connection that the error ends.
     pub const fn scope(self) -> ErrorScope {
         match self {
             Self::PriorityLength | Self::SelfDependency | Self::StreamIncrement => ErrorScope::Stream,

@@ -104,7 +104,7 @@ pub struct DataLayout {
 }
 
 impl DataLayout {
-    /// The layout of the frame. `received`: what has come of its payload; `None`: one byte of it is needed.
+    /// The layout of the frame. `received`: the bytes of its payload that have come; `None`: one byte of it is needed.
     ///
     /// # Errors
     /// [`FrameError::StreamMissing`], [`FrameError::Length`] or [`FrameError::Padding`].

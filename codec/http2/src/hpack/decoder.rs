@@ -36,7 +36,7 @@ pub struct DecodedBlock {
 pub struct Decoder {
     /// Noted of each field: its [`HeaderField::static_name`].
     table: Table<u8>,
-    /// What the peer may set at most.
+    /// The largest table that the peer may set.
     table_bytes_max: u32,
     /// The next block begins with a table size.
     must_resize: bool,
@@ -61,7 +61,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Fields on their way to the caller, who gets them up to a limit.
+/// Fields on their way to the caller, up to a limit.
 struct Fields<F> {
     block: DecodedBlock,
     list_bytes_max: usize,

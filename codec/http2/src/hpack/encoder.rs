@@ -34,7 +34,7 @@ const NEVER_INDEXED: u8 = 0x10;
 const LITERAL: u8 = 0;
 const HUFFMAN: u8 = 0x80;
 
-/// What the encoder notes of a field in its table.
+/// The encoder's notes about a field of its table.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     /// See [`tag`].
@@ -51,7 +51,7 @@ pub struct Encoder {
     /// The number of the newest field of each list.
     lists: Option<Box<[u32; LISTS]>>,
     seen: [u16; SEEN],
-    /// What the table's size will be, and the least that it had to be since the last block.
+    /// The table's next size, and the least one that the peer has allowed since the last block.
     size_next: u32,
     size_least: u32,
 }
@@ -69,8 +69,8 @@ impl Encoder {
         Self { table: Table::new(size), lists: None, seen: [0; SEEN], size_next: size, size_least: size }
     }
 
-    /// Takes the peer's SETTINGS_HEADER_TABLE_SIZE. The next block begins with what it needs to know of that. The caller takes all
-    /// settings in the order in which they came.
+    /// Takes the peer's SETTINGS_HEADER_TABLE_SIZE. The next block begins with the sizes that the peer has to know.
+    /// The caller takes all settings in the order in which they came.
     pub fn set_table_bytes_max(&mut self, table_bytes_max: u32) {
         self.size_next = table_bytes_max.min(ENCODER_TABLE_BYTES_MAX);
         self.size_least = self.size_least.min(self.size_next);

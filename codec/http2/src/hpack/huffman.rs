@@ -92,14 +92,14 @@ const fn tables() -> Tables {
         }
         if place > before {
             let last = (code - 1) << unused;
-            // The bits behind the last code are those of its length, whatever they are.
+            // Any bits may follow the last code.
             let last = last | ((1_u64 << unused) - 1) as u32;
             tables.lengths[bits as usize] = Length { first: first << unused, last, place: before as u8 };
         }
         code <<= 1;
         bits += 1;
     }
-    // What is left is one code: EOS.
+    // One code is left: EOS.
     assert!(place == 256 && code >> 1 == (1 << LENGTH_MAX) - 1);
     tables
 }
@@ -319,12 +319,12 @@ mod tests {
     #[test]
     fn only_padding_of_up_to_7_ones_is_valid() {
         // "a" is 00011, with three bits of padding.
-        assert_eq!(decoded(&[0b00011_111]), Ok(b"a".to_vec()));
+        assert_eq!(decoded(&[0b0001_1111]), Ok(b"a".to_vec()));
         for padding in 0..0b111 {
-            assert_eq!(decoded(&[0b00011_000 | padding]), Err(HpackError::Huffman), "{padding:b}");
+            assert_eq!(decoded(&[0b0001_1000 | padding]), Err(HpackError::Huffman), "{padding:b}");
         }
         // 8 bits of padding and more, and codes that are cut.
-        for code in [&[0xff][..], &[0xff; 2], &[0xff; 3], &[0b00011_111, 0xff], &[0xff, 0xc0], &[0xfe]] {
+        for code in [&[0xff][..], &[0xff; 2], &[0xff; 3], &[0b0001_1111, 0xff], &[0xff, 0xc0], &[0xfe]] {
             assert_eq!(decoded(code), Err(HpackError::Huffman), "{code:x?}");
         }
         // Five times "a" leave 7 bits, and four times "b" none.

@@ -1,4 +1,4 @@
-//! The static table (RFC 7541 appendix A), and what the encoder does with fields of its names.
+//! The static table (RFC 7541 appendix A), and the encoder's policy for fields of its names.
 
 /// Number of fields. The dynamic table's indices begin behind them.
 pub(super) const COUNT: usize = 61;
@@ -100,7 +100,8 @@ pub(super) enum Indexing {
     Repeated,
     /// Never into the table: values that differ in each message, or that are too many, by their nature.
     Literal,
-    /// Never into a table on the whole way (RFC 7541 section 7.1.3): a short secret could be guessed by what the table does to its length.
+    /// Never into a table on the whole way (RFC 7541 section 7.1.3): the length of a block would tell whether a guess at a short secret is
+    /// right.
     Never,
     /// As [`Indexing::Repeated`], but [`Indexing::Never`] if it is short.
     Cookie,
@@ -108,7 +109,7 @@ pub(super) enum Indexing {
 
 macro_rules! names {
     ($($bytes:literal => { $($index:literal $name:literal $indexing:ident),+ })+) => {
-        /// The lowest index of a name, and what is done with its fields; index 0 if the table does not have it.
+        /// The lowest index of a name, and the policy for its fields; index 0 if the table does not have it.
         #[inline]
         pub(super) fn find(name: &[u8]) -> (u8, Indexing) {
             match name.len() {
@@ -126,18 +127,30 @@ macro_rules! names {
 
 names! {
     3 => { 21 "age" Literal, 60 "via" Once }
-    4 => { 33 "date" Repeated, 34 "etag" Literal, 37 "from" Repeated, 38 "host" Once, 45 "link" Repeated, 59 "vary" Once }
+    4 => {
+        33 "date" Repeated, 34 "etag" Literal, 37 "from" Repeated, 38 "host" Once, 45 "link" Repeated,
+        59 "vary" Once
+    }
     5 => { 4 ":path" Literal, 22 "allow" Once, 50 "range" Literal }
     6 => { 19 "accept" Once, 32 "cookie" Cookie, 35 "expect" Repeated, 54 "server" Once }
-    7 => { 2 ":method" Once, 6 ":scheme" Once, 8 ":status" Repeated, 36 "expires" Literal, 51 "referer" Repeated, 52 "refresh" Literal }
+    7 => {
+        2 ":method" Once, 6 ":scheme" Once, 8 ":status" Repeated, 36 "expires" Literal, 51 "referer" Repeated,
+        52 "refresh" Literal
+    }
     8 => { 39 "if-match" Literal, 42 "if-range" Literal, 46 "location" Literal }
     10 => { 1 ":authority" Once, 55 "set-cookie" Literal, 58 "user-agent" Once }
     11 => { 53 "retry-after" Literal }
     12 => { 31 "content-type" Once, 47 "max-forwards" Repeated }
-    13 => { 18 "accept-ranges" Once, 23 "authorization" Never, 24 "cache-control" Once, 30 "content-range" Literal, 41 "if-none-match" Literal, 44 "last-modified" Literal }
+    13 => {
+        18 "accept-ranges" Once, 23 "authorization" Never, 24 "cache-control" Once,
+        30 "content-range" Literal, 41 "if-none-match" Literal, 44 "last-modified" Literal
+    }
     14 => { 15 "accept-charset" Once, 28 "content-length" Literal }
     15 => { 16 "accept-encoding" Once, 17 "accept-language" Once }
-    16 => { 26 "content-encoding" Once, 27 "content-language" Once, 29 "content-location" Literal, 61 "www-authenticate" Repeated }
+    16 => {
+        26 "content-encoding" Once, 27 "content-language" Once, 29 "content-location" Literal,
+        61 "www-authenticate" Repeated
+    }
     17 => { 40 "if-modified-since" Literal, 57 "transfer-encoding" Repeated }
     18 => { 48 "proxy-authenticate" Repeated }
     19 => { 25 "content-disposition" Literal, 43 "if-unmodified-since" Literal, 49 "proxy-authorization" Never }
@@ -145,7 +158,7 @@ names! {
     27 => { 20 "access-control-allow-origin" Once }
 }
 
-/// The index of a field, by the lowest index of its name. Fields without a value are not looked for: nobody sends them.
+/// The index of a field, by the lowest index of its name. Fields without a value are rare, and not looked for.
 #[inline]
 pub(super) fn find_value(name: u8, value: &[u8]) -> Option<u8> {
     Some(match (name, value) {

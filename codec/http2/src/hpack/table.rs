@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::FIELD_BYTES_EXTRA;
 
-/// The place of a field in the bytes of its table, and what the table's owner notes about it.
+/// The place of a field in the bytes of its table, and a note of the table's owner.
 #[derive(Clone, Copy, Debug)]
 struct Entry<N> {
     /// Counted from the first byte that the table ever had, modulo 2^32.

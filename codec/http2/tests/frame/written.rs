@@ -1,4 +1,4 @@
-//! What the writers append, the readers read.
+//! The readers read the frames of the writers.
 
 use proptest::prelude::*;
 use weir_http2_codec::{

@@ -5,7 +5,7 @@ use weir_http2_codec::hpack::Decoder;
 
 use crate::support::{Owned, decoded, table};
 
-/// One step of a sender that knows the RFC, and nothing about what is wise.
+/// One step of a sender that knows the RFC, and cares for no cost.
 #[derive(Clone, Debug)]
 enum Step {
     /// A field of the dynamic table, modulo its length; else of the static one.

@@ -1,4 +1,4 @@
-//! What the encoder indexes.
+//! The fields that the encoder indexes.
 
 use weir_http2_codec::hpack::{Decoder, Encoder, TABLE_BYTES_DEFAULT};
 

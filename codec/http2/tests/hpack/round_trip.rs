@@ -1,4 +1,4 @@
-//! What the encoder writes, the decoder reads.
+//! The decoder reads the blocks of the encoder.
 
 use proptest::prelude::*;
 use weir_http2_codec::hpack::{Decoder, ENCODER_TABLE_BYTES_MAX, Encoder, TABLE_BYTES_DEFAULT};
