@@ -83,8 +83,9 @@ impl Fields {
         self.push_known(Known::of(name), name, value);
     }
 
-    pub(crate) fn push_known(&mut self, known: Known, name: &[u8], value: &[u8]) {
-        debug_assert!(token::is_token(name) && token::is_field_value(value));
+    /// Adds a field at the end whose name the caller knows: `known` is [`Known::of`] of it. The same holds as for [`Fields::push`].
+    pub fn push_known(&mut self, known: Known, name: &[u8], value: &[u8]) {
+        debug_assert!(token::is_token(name) && token::is_field_value(value) && known == Known::of(name));
         self.bytes.reserve(name.len() + value.len() + LINE_BYTES);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name);

@@ -101,6 +101,7 @@ impl RequestHead {
 
     fn set_line(&mut self, method: &[u8], target: &[u8], authority: &[u8]) {
         self.line.clear();
+        self.line.reserve(method.len() + target.len() + authority.len());
         let mut add = |part: &[u8]| {
             let start = self.line.len();
             self.line.extend_from_slice(part);

@@ -1,7 +1,5 @@
 //! Fields of messages: the rules for those that arrive (RFC 9113 section 8), and the form of those that are sent.
 
-use std::ops::Range;
-
 use weir_http_codec::{
     Fields, HeadLimits, Known, RequestHead, ResponseHead, Version, WireError, token::is_field_value,
 };
@@ -30,6 +28,48 @@ const fn name_bytes() -> [bool; 256] {
         byte += 1;
     }
     bytes
+}
+
+/// Which name of the gateway's each name of HPACK's static table is, from its first index on.
+const STATIC_NAMES: [Known; 62] = static_names();
+
+const fn static_names() -> [Known; 62] {
+    let mut names = [Known::Other; 62];
+    let known = [
+        (16, Known::AcceptEncoding),
+        (19, Known::Accept),
+        (21, Known::Age),
+        (22, Known::Allow),
+        (23, Known::Authorization),
+        (24, Known::CacheControl),
+        (26, Known::ContentEncoding),
+        (28, Known::ContentLength),
+        (30, Known::ContentRange),
+        (31, Known::ContentType),
+        (32, Known::Cookie),
+        (33, Known::Date),
+        (34, Known::Etag),
+        (35, Known::Expect),
+        (38, Known::Host),
+        (46, Known::Location),
+        (49, Known::ProxyAuthorization),
+        (50, Known::Range),
+        (51, Known::Referer),
+        (53, Known::RetryAfter),
+        (54, Known::Server),
+        (55, Known::SetCookie),
+        (57, Known::TransferEncoding),
+        (58, Known::UserAgent),
+        (59, Known::Vary),
+        (60, Known::Via),
+        (61, Known::WwwAuthenticate),
+    ];
+    let mut at = 0;
+    while at < known.len() {
+        names[known[at].0] = known[at].1;
+        at += 1;
+    }
+    names
 }
 
 /// The part of a message that a header block is.
@@ -80,7 +120,7 @@ impl Pseudo {
 pub(crate) struct Scratch {
     /// Values of pseudo-fields.
     line: Vec<u8>,
-    /// Cookies come one by one, so that they compress well; elsewhere they are one field (section 8.2.3).
+    /// Several cookies together. They come one by one, so that they compress well; elsewhere they are one field (section 8.2.3).
     cookies: Vec<u8>,
     /// Fields of the last head, and their bytes: a good guess for the next one.
     fields: usize,
@@ -91,10 +131,11 @@ pub(crate) struct Scratch {
 pub(crate) struct FieldCollector<'a> {
     part: Part,
     scratch: &'a mut Scratch,
-    pseudo: [Option<Range<usize>>; Pseudo::COUNT],
+    /// The pseudo-fields that came, as bits, and where their values stand.
+    seen: u8,
+    pseudo: [(u32, u32); Pseudo::COUNT],
     fields: Fields,
     bytes: usize,
-    has_cookies: bool,
     error: Option<ProtocolError>,
 }
 
@@ -106,7 +147,7 @@ impl<'a> FieldCollector<'a> {
             Part::Trailers => Fields::new(),
             _ => Fields::with_room(scratch.fields + ADDED_FIELDS, scratch.bytes + ADDED_BYTES),
         };
-        Self { part, scratch, pseudo: Default::default(), fields, bytes: 0, has_cookies: false, error: None }
+        Self { part, scratch, seen: 0, pseudo: Default::default(), fields, bytes: 0, error: None }
     }
 
     /// Takes the next field.
@@ -125,56 +166,71 @@ impl<'a> FieldCollector<'a> {
         if self.part == Part::Trailers {
             return Err(ProtocolError::PseudoFieldInTrailers);
         }
-        if !self.fields.is_empty() || self.has_cookies {
+        if !self.fields.is_empty() {
             return Err(ProtocolError::PseudoFieldLate);
         }
         let known = Pseudo::of(field).filter(|known| known.belongs_to(self.part));
         let known = known.ok_or(ProtocolError::PseudoFieldUnknown)?;
-        check_value(field.value)?;
-        let place = &mut self.pseudo[known as usize];
-        if place.is_some() {
+        // The others are judged with the head.
+        if matches!(known, Pseudo::Scheme | Pseudo::Protocol) {
+            check_value(field.value)?;
+        }
+        let bit = 1 << known as u8;
+        if self.seen & bit != 0 {
             return Err(ProtocolError::PseudoFieldRepeated);
         }
-        let start = self.scratch.line.len();
+        self.seen |= bit;
+        let start = self.scratch.line.len() as u32;
         self.scratch.line.extend_from_slice(field.value);
-        *place = Some(start..self.scratch.line.len());
+        self.pseudo[known as usize] = (start, self.scratch.line.len() as u32);
         Ok(())
     }
 
     fn regular(&mut self, field: &HeaderField<'_>) -> Result<(), ProtocolError> {
         let (name, value) = (field.name, field.value);
-        if field.static_name == 0 && (name.is_empty() || !name.iter().all(|byte| NAME_BYTES[usize::from(*byte)])) {
-            return Err(ProtocolError::FieldName);
-        }
+        let known = match STATIC_NAMES.get(usize::from(field.static_name)) {
+            Some(known) if field.static_name > 0 => *known,
+            _ if name.is_empty() || !name.iter().all(|byte| NAME_BYTES[usize::from(*byte)]) => {
+                return Err(ProtocolError::FieldName);
+            }
+            _ => Known::of(name),
+        };
         check_value(value)?;
-        let known = Known::of(name);
+        if is_of_connection(known) {
+            return Err(ProtocolError::ConnectionField);
+        }
         match known {
-            Known::Cookie => {
-                let cookies = &mut self.scratch.cookies;
-                if self.has_cookies {
-                    cookies.extend_from_slice(b"; ");
-                }
-                cookies.extend_from_slice(value);
-                self.has_cookies = true;
+            Known::Te if value != b"trailers" => return Err(ProtocolError::Te),
+            Known::Cookie if self.fields.has(Known::Cookie) => {
+                self.join(value);
                 return Ok(());
             }
-            _ if is_of_connection(known) => return Err(ProtocolError::ConnectionField),
-            Known::Te if value != b"trailers" => return Err(ProtocolError::Te),
             _ => {}
         }
         self.bytes += name.len() + value.len();
-        self.fields.push(name, value);
+        self.fields.push_known(known, name, value);
         Ok(())
     }
 
-    /// The fields with the cookies joined, once the block is over.
+    /// One more cookie.
+    #[cold]
+    fn join(&mut self, cookie: &[u8]) {
+        let cookies = &mut self.scratch.cookies;
+        if cookies.is_empty() {
+            cookies.extend_from_slice(self.fields.get(Known::Cookie).unwrap_or_default());
+        }
+        cookies.extend_from_slice(b"; ");
+        cookies.extend_from_slice(cookie);
+    }
+
+    /// The block is over.
     fn finish(&mut self) -> Result<(), ProtocolError> {
         if let Some(error) = self.error {
             return Err(error);
         }
         let scratch = &mut *self.scratch;
-        if self.has_cookies {
-            self.fields.add(Known::Cookie, &scratch.cookies);
+        if !scratch.cookies.is_empty() {
+            self.fields.set(Known::Cookie, &scratch.cookies);
             self.bytes += scratch.cookies.len();
         }
         if self.part != Part::Trailers {
@@ -183,11 +239,15 @@ impl<'a> FieldCollector<'a> {
         if scratch.cookies.capacity() > SCRATCH_KEPT_BYTES {
             scratch.cookies = Vec::new();
         }
+        if scratch.line.capacity() > SCRATCH_KEPT_BYTES {
+            scratch.line.shrink_to(SCRATCH_KEPT_BYTES);
+        }
         Ok(())
     }
 
     fn value(&self, pseudo: Pseudo) -> Option<&[u8]> {
-        self.pseudo[pseudo as usize].clone().map(|range| &self.scratch.line[range])
+        let (start, end) = self.pseudo[pseudo as usize];
+        (self.seen & (1 << pseudo as u8) != 0).then(|| &self.scratch.line[start as usize..end as usize])
     }
 
     /// The request; `is_over`: fields were left out, because the list is too long.
@@ -266,11 +326,27 @@ fn declares_body(fields: &Fields) -> bool {
     fields.get(Known::ContentLength).is_some_and(is_body)
 }
 
+/// A byte may be a control character; false: none is. Words of 8 bytes at a time.
+#[inline]
+fn may_have_control(value: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    let of_word = |word: &[u8; 8]| {
+        let word = u64::from_ne_bytes(*word);
+        let below_blank = word.wrapping_sub(ONES * 0x20) & !word;
+        let not_delete = word ^ (ONES * 0x7f);
+        let is_delete = not_delete.wrapping_sub(ONES) & !not_delete;
+        (below_blank | is_delete) & HIGH
+    };
+    let Some(last) = value.last_chunk() else { return true };
+    value.as_chunks().0.iter().fold(of_word(last), |found, word| found | of_word(word)) != 0
+}
+
 /// A value without control characters, and without blanks at its ends (section 8.2.1).
 #[inline]
 fn check_value(value: &[u8]) -> Result<(), ProtocolError> {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    if !is_field_value(value) || is_blank(value.first()) || is_blank(value.last()) {
+    if (may_have_control(value) && !is_field_value(value)) || is_blank(value.first()) || is_blank(value.last()) {
         return Err(ProtocolError::FieldValue);
     }
     Ok(())
@@ -285,21 +361,22 @@ fn is_of_connection(known: Known) -> bool {
     )
 }
 
-/// Appends fields to a header block, but for those of `left_out` and those of a connection.
-pub(crate) fn encode(encoder: &mut Encoder, fields: &Fields, left_out: &[Known], into: &mut Vec<u8>) {
+/// Appends fields to a header block, but for those of a connection, `host` of a request, and the length if the caller has another.
+pub(crate) fn encode(encoder: &mut Encoder, fields: &Fields, part: Part, has_length: bool, into: &mut Vec<u8>) {
     for field in fields.iter() {
-        let known = field.known;
-        let is_te = known == Known::Te && field.value != b"trailers";
-        if is_of_connection(known) || is_te || left_out.contains(&known) {
-            continue;
-        }
-        if known != Known::Other {
-            encoder.field(into, known.name().as_bytes(), field.value);
-        } else if field.name.iter().any(u8::is_ascii_uppercase) {
-            encoder.field(into, &field.name.to_ascii_lowercase(), field.value);
-        } else {
-            encoder.field(into, field.name, field.value);
-        }
+        let name = match field.known {
+            Known::Other if field.name.iter().any(u8::is_ascii_uppercase) => {
+                encoder.field(into, &field.name.to_ascii_lowercase(), field.value);
+                continue;
+            }
+            Known::Other => field.name,
+            Known::Te if field.value != b"trailers" => continue,
+            Known::Host if part == Part::Request => continue,
+            Known::ContentLength if has_length => continue,
+            known if is_of_connection(known) => continue,
+            known => known.name().as_bytes(),
+        };
+        encoder.field(into, name, field.value);
     }
 }
 
@@ -312,6 +389,33 @@ mod tests {
         for byte in 0..=u8::MAX {
             let is_name = weir_http_codec::token::is_token(&[byte]) && !byte.is_ascii_uppercase();
             assert_eq!(NAME_BYTES[usize::from(byte)], is_name, "{byte:#x}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_static_table_are_known_by_their_index() {
+        // Each index alone is a field of the table.
+        let mut decoder = crate::hpack::Decoder::new(4096);
+        for index in 1..=61_u8 {
+            let decoded = decoder.decode(&[0x80 | index], usize::MAX, |field| {
+                let known = Known::of(field.name);
+                assert_eq!(STATIC_NAMES[usize::from(field.static_name)], known, "{index}");
+            });
+            assert_eq!(decoded.map(|block| block.fields), Ok(1));
+        }
+    }
+
+    #[test]
+    fn control_characters_are_found_wherever_they_stand() {
+        for length in 8..40 {
+            for byte in 0..=u8::MAX {
+                for at in 0..length {
+                    let mut value = vec![b'~'; length];
+                    value[at] = byte;
+                    let is_control = byte < b' ' || byte == 0x7f;
+                    assert_eq!(may_have_control(&value), is_control, "{byte:#x} at {at} of {length}");
+                }
+            }
         }
     }
 

@@ -234,10 +234,6 @@ impl Connection {
             ReceiveStage::Ended => return Err(ProtocolError::StreamClosed),
             ReceiveStage::Body => {}
         }
-        let kept = if stream.is_forgotten { 0 } else { data };
-        if !stream.receive_window.receive(count, kept) {
-            return Err(ProtocolError::WindowExceeded);
-        }
         if stream.is_bodiless && data > 0 {
             return Err(ProtocolError::BodyUnexpected);
         }
@@ -246,6 +242,10 @@ impl Connection {
             if is_end && *expected > 0 {
                 return Err(ProtocolError::ContentLength);
             }
+        }
+        let kept = if stream.is_forgotten { 0 } else { data };
+        if !stream.receive_window.receive(count, kept) {
+            return Err(ProtocolError::WindowExceeded);
         }
         self.window.hold(kept);
         // Padding is released as it comes.

@@ -1,12 +1,12 @@
 //! What is sent on streams.
 
-use weir_http_codec::{BodyLength, Fields, Known, RequestHead, ResponseHead};
+use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead};
 
 use crate::{
     config::{DATA_BYTES_MAX, OUTPUT_BYTES_MAX},
     connection::{Connection, RequestTarget},
     event::{Event, OpenError, StreamGone, StreamId},
-    fields,
+    fields::{self, Part},
     settings::FRAME_BYTES_DEFAULT,
     stream::{ReceiveStage, SendStage, Stream},
 };
@@ -39,7 +39,7 @@ impl Connection {
             if let Some(protocol) = target.protocol {
                 encoder.field(into, b":protocol", protocol);
             }
-            fields::encode(encoder, &head.fields, &[Known::Host, Known::ContentLength], into);
+            fields::encode(encoder, &head.fields, Part::Request, true, into);
             if let BodyLength::Exact(length @ 1..) = head.body() {
                 encoder.field(into, b"content-length", itoa::Buffer::new().format(length).as_bytes());
             }
@@ -67,8 +67,7 @@ impl Connection {
         self.output.headers(id.number, is_end, FRAME_BYTES_DEFAULT, |into| {
             encoder.begin(into);
             encoder.status(into, head.status());
-            let left_out: &[Known] = if length.is_some() { &[Known::ContentLength] } else { &[] };
-            fields::encode(encoder, &head.fields, left_out, into);
+            fields::encode(encoder, &head.fields, Part::Response, length.is_some(), into);
             if let Some(length) = length {
                 encoder.field(into, b"content-length", itoa::Buffer::new().format(length).as_bytes());
             }
@@ -128,7 +127,7 @@ impl Connection {
                 let encoder = &mut self.encoder;
                 self.output.headers(id.number, true, FRAME_BYTES_DEFAULT, |into| {
                     encoder.begin(into);
-                    fields::encode(encoder, trailers, &[], into);
+                    fields::encode(encoder, trailers, Part::Trailers, false, into);
                 });
             }
         }
