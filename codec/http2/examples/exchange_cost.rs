@@ -1,4 +1,4 @@
-//! What a small exchange costs a connection, in instructions: run it under callgrind and divide by the rounds.
+//! The cost of a small exchange for a connection, in instructions: run it under callgrind and divide by the rounds.
 //!
 //! ```sh
 //! cargo build --release -p weir-http2-codec --example exchange_cost
@@ -56,7 +56,7 @@ fn ask(client: &mut Connection, head: &RequestHead, body: &[u8], output: &mut Ve
     while client.take_output(output) {}
 }
 
-/// What a server does with one piece of input.
+/// A server takes one piece of input, and answers the request that is whole.
 fn answer(server: &mut Connection, input: &[u8], head: &ResponseHead, body: &[u8], output: &mut Vec<u8>) {
     server.receive(input, Time::from_nanos(1));
     let mut data = Vec::new();
@@ -75,7 +75,7 @@ fn answer(server: &mut Connection, input: &[u8], head: &ResponseHead, body: &[u8
     while server.take_output(output) {}
 }
 
-/// What a client does with one piece of input.
+/// A client takes one piece of input.
 fn take(client: &mut Connection, input: &[u8], output: &mut Vec<u8>) {
     client.receive(input, Time::from_nanos(1));
     let mut data = Vec::new();

@@ -42,7 +42,7 @@ pub const SETTINGS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Streams that a client opens before it knows the server's limit. The least that RFC 9113 section 6.5.2 recommends.
 pub const STREAMS_FIRST: u32 = 100;
 
-/// What a connection announces, and what it holds.
+/// Announcements and bounds of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionConfig {
     /// Streams that the peer may have open. Server only. Default 100.

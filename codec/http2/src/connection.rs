@@ -140,7 +140,7 @@ impl Connection {
         connection
     }
 
-    // What the socket does.
+    // The socket.
 
     /// Takes received bytes, cut anywhere. Frames are read in place, and only what belongs to an unfinished one is kept. After
     /// [`Event::Failed`] and [`Connection::abort`] all bytes are ignored.
@@ -284,9 +284,9 @@ impl Connection {
         self.window.held()
     }
 
-    // What arrives on a stream.
+    // Streams, as far as they are received.
 
-    /// What has arrived and was not taken. A stream that was forgotten has ended early.
+    /// The data that has arrived and was not taken, and how far the stream is. A stream that was forgotten has ended early.
     pub fn received(&self, stream: StreamId) -> Received {
         let Some(stream) = self.streams.get(stream).filter(|stream| !stream.is_forgotten) else {
             return Received { bytes: 0, is_end: false, reset: Some(ResetCause::Closed) };
@@ -327,7 +327,7 @@ impl Connection {
         self.streams.get(stream).map_or(0, |stream| stream.receive_window.held() as usize)
     }
 
-    // What is sent on a stream.
+    // Streams, as far as they are sent.
 
     /// Client: opens a stream with a request. Content-Length is that of [`RequestHead::body`], if it is exact and not 0; fields that
     /// belong to a connection of HTTP/1.1 are left out, and names are in lower case on the wire. `is_end`: there is no body.

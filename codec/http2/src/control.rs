@@ -153,7 +153,7 @@ impl Connection {
         }
         let is_event = match cause {
             ResetCause::Connection(_) | ResetCause::Closed | ResetCause::Local(_) => false,
-            // A breach is counted, whoever has the stream.
+            // A breach is counted, also on a stream that the shell has given up.
             ResetCause::Breach(_) => true,
             ResetCause::Peer(_) | ResetCause::Unprocessed => is_announced && !is_forgotten,
         };

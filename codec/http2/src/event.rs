@@ -1,4 +1,4 @@
-//! What the shell learns from the machine.
+//! Events, by which the shell learns from the machine.
 
 use weir_http_codec::{RequestHead, ResponseHead, WireError};
 
@@ -37,7 +37,6 @@ pub struct Request {
 
 /// The next thing that happened. Each stream's task is woken by the events that name the stream.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "the large one is the usual one: a box would cost more")]
 pub enum Event {
     /// Server: a new stream. An error is no breach of HTTP/2: the request is answered with its status, as in HTTP/1.1 (431 among them),
     /// with [`crate::Connection::send_response`]. In both cases the stream is open until the shell forgets it.
@@ -96,7 +95,7 @@ pub enum ResetCause {
     Closed,
 }
 
-/// What has arrived on a stream and was not taken.
+/// The part of a stream that has arrived and was not taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Bytes of DATA that wait for [`crate::Connection::take_data`].

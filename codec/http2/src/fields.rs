@@ -361,7 +361,7 @@ fn is_of_connection(known: Known) -> bool {
     )
 }
 
-/// Appends fields to a header block, but for those of a connection, `host` of a request, and the length if the caller has another.
+/// Appends fields to a header block, except those of a connection, `host` of a request, and the length if the caller has another.
 pub(crate) fn encode(encoder: &mut Encoder, fields: &Fields, part: Part, has_length: bool, into: &mut Vec<u8>) {
     for field in fields.iter() {
         let name = match field.known {

@@ -33,7 +33,7 @@ enum Place {
     Refused,
     /// A stream that goes on.
     Open(StreamId, Part),
-    /// Nobody wants it.
+    /// Its stream is gone.
     Ignored,
     /// It breaks a rule on its stream.
     Breach(ProtocolError),
@@ -145,7 +145,7 @@ impl Connection {
         if self.is_client {
             return Err(ProtocolError::IdleStream);
         }
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             return Err(ProtocolError::StreamNumber);
         }
         self.last_number = number;

@@ -80,7 +80,7 @@ impl Connection {
     fn rest_of_frame(&mut self, bytes: &mut &[u8], now: Time) -> Result<(), ProtocolError> {
         let wanted = match FrameHeader::read(&self.input, FRAME_BYTES_DEFAULT)? {
             None => FRAME_HEADER_BYTES,
-            // Its payload need not be kept, but for the first byte, which has the length of the padding.
+            // Its payload need not be kept, except the first byte, which has the length of the padding.
             Some(header) if header.kind == FrameKind::Data => {
                 FRAME_HEADER_BYTES + usize::from(header.has(flags::PADDED))
             }
@@ -114,7 +114,7 @@ impl Connection {
         taken
     }
 
-    /// What may come now, before the frame itself is looked at.
+    /// Checks the place of a frame, before the frame itself.
     fn check_order(&mut self, header: FrameHeader) -> Result<(), ProtocolError> {
         if self.phase == Phase::Settings {
             if header.kind != FrameKind::Settings || header.is_ack() {

@@ -1,4 +1,4 @@
-//! What is sent on streams.
+//! Heads, data and ends that are sent on streams.
 
 use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead};
 

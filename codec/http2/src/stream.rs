@@ -9,7 +9,7 @@ use crate::{
     window::{ReceiveWindow, SendWindow},
 };
 
-/// What the peer has yet to send.
+/// The next part that the peer has to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReceiveStage {
     /// The head of the response.
@@ -20,14 +20,14 @@ pub(crate) enum ReceiveStage {
     Ended,
 }
 
-/// What this side has yet to send.
+/// The next part that this side has to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendStage {
     /// The final head.
     Head,
     /// Data, trailers, the end.
     Body,
-    /// What is queued, and the end behind it.
+    /// Queued data, and the end behind it.
     Ending,
     /// Nothing.
     Ended,

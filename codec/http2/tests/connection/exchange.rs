@@ -99,7 +99,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// What was sent on a stream: the bytes say where they belong.
+/// The bytes that were sent on a stream: each says where it belongs.
 #[derive(Clone, Copy, Default)]
 struct Expected {
     request: usize,

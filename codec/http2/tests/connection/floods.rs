@@ -30,26 +30,27 @@ fn failed_at(peer: &mut Peer, mut send: impl FnMut(&mut Peer, u32)) -> (u32, Pro
 
 #[test]
 fn h2_5_h2_6_frames_that_cost_nothing_are_counted_by_kind() {
-    let frames: [(u8, u8, u32, &[u8], u32, ProtocolError); 8] = [
-        (6, 0, 0, &[0; 8], 101, ProtocolError::PingFlood),
-        (4, 0, 0, b"", 50, ProtocolError::SettingsFlood),
-        (0, 0, 1, b"", 101, ProtocolError::EmptyDataFlood),
-        (8, 0, 0, &[0, 0, 0, 1], 1_001, ProtocolError::WindowUpdateFlood),
-        (8, 0, 1, &[0, 0, 3, 0], 1_001, ProtocolError::WindowUpdateFlood),
-        (2, 0, 7, &[0; 5], 201, ProtocolError::PriorityFlood),
-        (0x10, 0, 0, &[0, 0, 0, 1], 201, ProtocolError::PriorityFlood),
-        (0x42, 0, 0, b"x", 201, ProtocolError::PriorityFlood),
+    // Kind, stream, payload, the first frame that is too many.
+    let frames: [(u8, u32, &[u8], u32, ProtocolError); 8] = [
+        (6, 0, &[0; 8], 101, ProtocolError::PingFlood),
+        (4, 0, b"", 50, ProtocolError::SettingsFlood),
+        (0, 1, b"", 101, ProtocolError::EmptyDataFlood),
+        (8, 0, &[0, 0, 0, 1], 1_001, ProtocolError::WindowUpdateFlood),
+        (8, 1, &[0, 0, 3, 0], 1_001, ProtocolError::WindowUpdateFlood),
+        (2, 7, &[0; 5], 201, ProtocolError::PriorityFlood),
+        (0x10, 0, &[0, 0, 0, 1], 201, ProtocolError::PriorityFlood),
+        (0x42, 0, b"x", 201, ProtocolError::PriorityFlood),
     ];
-    for (kind, flags, stream, payload, at, error) in frames {
+    for (kind, stream, payload, at, error) in frames {
         let mut peer = Peer::of_server();
         peer.request(1, "POST", false);
-        assert_eq!(failed_at(&mut peer, |peer, _| peer.raw(kind, flags, stream, payload)), (at, error));
+        assert_eq!(failed_at(&mut peer, |peer, _| peer.raw(kind, 0, stream, payload)), (at, error));
         // At half the pace they are borne.
         let mut peer = Peer::of_server();
         peer.request(1, "POST", false);
         for _ in 0..3 * at {
             peer.now = peer.now.saturating_add(Duration::from_secs_f64(2.0 / f64::from(at)));
-            peer.raw(kind, flags, stream, payload);
+            peer.raw(kind, 0, stream, payload);
             peer.sent();
         }
         peer.events().iter().for_each(|event| assert!(!matches!(event, Event::Failed(_)), "{event:?}"));

@@ -6,7 +6,7 @@ use weir_http2_codec::{
     frame::{FrameKind, flags, write},
 };
 
-use crate::peer::{Peer, fields, head, only_request, response};
+use crate::peer::{Pairs, Peer, fields, head, only_request, response};
 
 /// A request with further fields.
 fn with(more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
@@ -165,7 +165,7 @@ fn a_header_block_that_hpack_cannot_decode_ends_the_connection() {
     let events = peer.events();
     let Some(Event::Failed(error)) = events.last() else { panic!("{events:?}") };
     assert_eq!((error.code(), error.class()), (ErrorCode::COMPRESSION_ERROR, "http2_compression"));
-    // Also where nobody wants the fields.
+    // Also on a stream that is over.
     let mut peer = Peer::of_server();
     let id = peer.request(1, "POST", false);
     peer.machine.reset(id, ErrorCode::CANCEL);
@@ -184,7 +184,7 @@ fn trailers_end_their_stream_and_have_no_pseudo_fields_and_none_of_the_framing()
     let trailers = peer.machine.take_trailers(id).expect("trailers");
     let names: Vec<_> = trailers.iter().map(|field| field.name.to_vec()).collect();
     assert_eq!(names, [b"x-sum"]);
-    let cases: [(&[(&str, &str)], bool, ProtocolError); 4] = [
+    let cases: [(Pairs<'_>, bool, ProtocolError); 4] = [
         (&[(":path", "/")], true, ProtocolError::PseudoFieldInTrailers),
         (&[("X", "y")], true, ProtocolError::FieldName),
         (&[("connection", "y")], true, ProtocolError::ConnectionField),
@@ -202,7 +202,8 @@ fn trailers_end_their_stream_and_have_no_pseudo_fields_and_none_of_the_framing()
 #[test]
 fn h2_13_a_body_is_as_long_as_declared() {
     let declared = [&head("POST")[..], &[("content-length", "5")]].concat();
-    let bodies: [(&[(&[u8], bool)], bool); 6] = [
+    type Pieces<'a> = &'a [(&'a [u8], bool)];
+    let bodies: [(Pieces<'_>, bool); 6] = [
         (&[(b"abc", false), (b"de", true)], true),
         (&[(b"abcde", false), (b"", true)], true),
         (&[(b"abc", true)], false),

@@ -9,7 +9,7 @@ use crate::peer::{NOW, request_head};
 
 pub const TARGET: RequestTarget<'static> = RequestTarget { scheme: b"http", authority: b"a.example", protocol: None };
 
-/// What one side knows of a stream.
+/// A stream as one side knows it.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub id: Option<StreamId>,

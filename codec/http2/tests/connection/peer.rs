@@ -8,6 +8,9 @@ use weir_http2_codec::{
     hpack::{Decoder, Encoder},
 };
 
+/// Names and values of fields.
+pub type Pairs<'a> = &'a [(&'a str, &'a str)];
+
 pub const NOW: Time = Time::from_nanos(1_000_000_000);
 
 /// A frame that the machine has sent.
@@ -102,7 +105,7 @@ impl Peer {
     }
 
     /// A header block.
-    pub fn block(&mut self, fields: &[(&str, &str)]) -> Vec<u8> {
+    pub fn block(&mut self, fields: Pairs<'_>) -> Vec<u8> {
         let mut block = Vec::new();
         self.encoder.begin(&mut block);
         for (name, value) in fields {
@@ -111,7 +114,7 @@ impl Peer {
         block
     }
 
-    pub fn headers(&mut self, stream: u32, fields: &[(&str, &str)], is_end: bool) {
+    pub fn headers(&mut self, stream: u32, fields: Pairs<'_>, is_end: bool) {
         let block = self.block(fields);
         self.write(|into| write::headers(into, stream, is_end, 16_384, |into| into.extend_from_slice(&block)));
     }
@@ -222,19 +225,19 @@ pub fn frames(mut bytes: &[u8]) -> Vec<Sent> {
 }
 
 /// The head of a response.
-pub fn response(status: u16, fields: &[(&str, &str)]) -> ResponseHead {
+pub fn response(status: u16, fields: Pairs<'_>) -> ResponseHead {
     let mut head = ResponseHead::from_parts(Version::Http2, status, BodyLength::Chunked);
     head.fields = self::fields(fields);
     head
 }
 
-pub fn fields(pairs: &[(&str, &str)]) -> Fields {
+pub fn fields(pairs: Pairs<'_>) -> Fields {
     let mut fields = Fields::new();
     pairs.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
     fields
 }
 
-pub fn request_head(method: &str, pairs: &[(&str, &str)], is_whole: bool) -> RequestHead {
+pub fn request_head(method: &str, pairs: Pairs<'_>, is_whole: bool) -> RequestHead {
     let line = (method.as_bytes(), &b"/a?b"[..], &b"a.example"[..]);
     let head = RequestHead::from_parts(Version::Http2, line, fields(pairs), is_whole, &Default::default());
     head.expect("a request")

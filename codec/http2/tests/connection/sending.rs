@@ -1,4 +1,4 @@
-//! What is sent, frame by frame.
+//! Frames that are sent, one by one.
 
 use weir_http2_codec::{ErrorCode, Event, frame::FrameKind};
 

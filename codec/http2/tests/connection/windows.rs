@@ -52,7 +52,7 @@ fn windows_are_renewed_when_half_of_them_was_released_and_not_before() {
     peer.machine.release(id, 10_000);
     assert_eq!(updates(&mut peer), [(1, 15_000)]);
     peer.machine.release(id, 17_768);
-    // Of the connection, half is used up only now.
+    // Half of the window of the connection is used up only now.
     assert_eq!(updates(&mut peer), [(0, 32_768)]);
     assert_eq!((peer.machine.held(), peer.machine.held_by(id)), (0, 0));
     peer.machine.release(id, usize::MAX);
