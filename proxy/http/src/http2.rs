@@ -40,8 +40,7 @@ use crate::{
 pub(crate) async fn run(connection: &Rc<Connection>, stream: Stream, received: &[u8]) -> (CloseReason, Option<Stream>) {
     connection.handle.entry().details().version = "HTTP/2";
     let mut driver = Driver::new(connection, stream);
-    driver.machine.receive(received);
-    let reason = poll_fn(|context| driver.poll(context)).await;
+    let reason = driver.run(received).await;
     driver.machine.close();
     (reason, Some(driver.stream))
 }
@@ -96,6 +95,14 @@ impl<'a> Driver<'a> {
     }
 
     /// Reads, and begins the streams that come, until there is a reason to end.
+    async fn run(&mut self, received: &[u8]) -> CloseReason {
+        self.machine.receive(received);
+        match self.take_events() {
+            Some(reason) => reason,
+            None => poll_fn(|context| self.poll(context)).await,
+        }
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<CloseReason> {
         if let Some(reason) = self.connection.handle.poll_ending(context) {
             return Poll::Ready(reason);
@@ -109,10 +116,8 @@ impl<'a> Driver<'a> {
         if let Poll::Ready(Ok(Some(chunk))) = &received {
             self.machine.receive(chunk);
         }
-        while let Some(event) = self.machine.next_event() {
-            if let Some(reason) = self.take(event) {
-                return Poll::Ready(reason);
-            }
+        if let Some(reason) = self.take_events() {
+            return Poll::Ready(reason);
         }
         match received {
             _ if self.machine.is_over() => Poll::Ready(self.reason()),
@@ -126,25 +131,24 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Takes an event; gives the reason if the connection ends with it.
-    fn take(&mut self, event: Event) -> Option<CloseReason> {
-        match event {
-            Event::Request(stream, request) => self.serve(stream, request),
-            Event::Reset(_, ResetCause::Breach(error)) | Event::Refused(error) => drop(self.violated(error)),
-            Event::Failed(error) => return Some(self.failed(error)),
-            Event::Settings if self.stage == Stage::Preface => {
-                self.stage = Stage::Open;
-                self.start_idle_time();
+    /// Takes all events; gives the reason if the connection ends with one.
+    fn take_events(&mut self) -> Option<CloseReason> {
+        while let Some(event) = self.machine.next_event() {
+            match event {
+                Event::Request(stream, request) => self.serve(stream, request),
+                Event::Reset(_, ResetCause::Breach(error)) | Event::Refused(error) => {
+                    self.connection.violated(error.reason(), error.text());
+                }
+                Event::Failed(error) => return Some(self.failed(error)),
+                Event::Settings if self.stage == Stage::Preface => {
+                    self.stage = Stage::Open;
+                    self.start_idle_time();
+                }
+                Event::Pong => self.control.measured(),
+                _ => {}
             }
-            Event::Pong => self.control.measured(),
-            _ => {}
         }
         None
-    }
-
-    /// Counts a rule that the client broke on a stream.
-    fn violated(&self, error: ProtocolError) -> CloseReason {
-        self.connection.violated(error.reason(), error.text())
     }
 
     /// The reason of a connection that ends for a rule that the client broke: of one of a few kinds.

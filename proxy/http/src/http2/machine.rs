@@ -14,6 +14,9 @@ use weir_http2_codec::{Connection, Event, StreamId};
 
 use super::flow::FlowAccount;
 
+/// Places of streams that an idle connection keeps.
+const PLACES_KEPT: usize = 4;
+
 /// The tasks that wait for one stream, and the heads that wait for them.
 #[derive(Default)]
 struct StreamWaiters {
@@ -182,7 +185,8 @@ impl Machine {
         place: impl FnOnce(&mut StreamWaiters) -> &mut Option<Waker>,
     ) {
         let mut all = self.waiters.borrow_mut();
-        let waker = place(&mut all[stream.slot()]);
+        let Some(waiters) = all.get_mut(stream.slot()) else { return };
+        let waker = place(waiters);
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             let before = waker.replace(context.waker().clone());
             drop(all);
@@ -192,7 +196,7 @@ impl Machine {
 
     /// The next head of a response that has arrived.
     pub(super) fn take_head(&self, stream: StreamId) -> Option<ReceivedHead> {
-        self.waiters.borrow_mut()[stream.slot()].heads.pop_front()
+        self.waiters.borrow_mut().get_mut(stream.slot())?.heads.pop_front()
     }
 
     /// The stream is the shell's from now on.
@@ -203,15 +207,20 @@ impl Machine {
         }
     }
 
-    /// Gives the stream up. A peer that has to be told so is.
+    /// Gives the stream up, with a reset if it is not over.
     pub(super) fn forget(self: &Rc<Self>, stream: StreamId) {
-        let waiters = std::mem::take(&mut self.waiters.borrow_mut()[stream.slot()]);
+        let waiters = self.waiters.borrow_mut().get_mut(stream.slot()).map(std::mem::take);
         drop(waiters);
-        let held = self.with(|codec| {
+        let (held, is_idle) = self.with(|codec| {
             let held = codec.held_by(stream);
             codec.forget(stream);
-            held
+            (held, codec.open_streams() == 0)
         });
         self.account.dropped(held);
+        if is_idle {
+            let mut all = self.waiters.borrow_mut();
+            all.truncate(PLACES_KEPT);
+            all.shrink_to(PLACES_KEPT);
+        }
     }
 }
