@@ -2,10 +2,8 @@
 
 use std::{
     cell::RefCell,
-    future::poll_fn,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
-    pin::Pin,
     rc::Rc,
     sync::{Arc, mpsc},
     thread,

@@ -140,7 +140,7 @@ impl<'a> Client<'a> {
         self.take_events();
     }
 
-    /// What the client has sent next; `None`: a reply is due, or the output has room again.
+    /// Waits for the next bytes of the client; `None`: a reply is due, or the output has room again.
     async fn next(&mut self, stream: &mut Stream) -> Option<io::Result<Option<Chunk>>> {
         poll_fn(|context| {
             if let Some((due, ..)) = self.due.front() {

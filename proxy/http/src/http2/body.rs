@@ -81,7 +81,7 @@ impl Incoming {
             return Poll::Ready(BodyError::Evicted);
         }
         let reset = self.stream.poll_reset(context);
-        // A client that has reset the stream wants no response. What an origin has sent before goes on.
+        // A client that has reset the stream wants no response. Bytes that an origin has sent before go on.
         if self.is_request && reset.is_ready() { Poll::Ready(BodyError::Cancelled) } else { Poll::Pending }
     }
 

@@ -127,7 +127,8 @@ impl Machine {
         }
     }
 
-    /// What the task of the connection does first, and which wakes it: sends what waited for room, and looks at the codec's deadlines.
+    /// Sends frames that waited for room, and looks at the codec's deadlines. The task of the connection does this first in each poll, and is
+    /// woken for it.
     pub(super) fn poll_driven(self: &Rc<Self>, context: &mut Context<'_>) {
         self.account.register(context);
         if self.output.poll_relieved(context).is_ready() {
