@@ -5,7 +5,8 @@
 //! valgrind --tool=callgrind --toggle-collect='*::serve' target/release/examples/exchange_cost server
 //! ```
 //!
-//! `server`: a request is received, and its response of 100 bytes sent. `client`: the other side of it. `upload`: 16 KiB of a request body in
+//! `server`: the request of a browser is received, and its response of 100 bytes sent. `client`: the other side of it. `tiny`: as `server`,
+//! with a request of a load generator. `upload`: 16 KiB of a request body in
 //! one frame. `download`: 16 KiB of a response.
 
 use std::hint::black_box;
@@ -24,13 +25,14 @@ fn fields(pairs: &[(&str, &str)]) -> Fields {
     fields
 }
 
-fn request(path: &str, is_whole: bool) -> RequestHead {
+fn request(path: &str, is_whole: bool, is_tiny: bool) -> RequestHead {
     let fields = fields(&[
         ("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"),
         ("accept", "application/json"),
         ("accept-encoding", "gzip, deflate, br"),
         ("cookie", "session=0123456789abcdef0123456789abcdef"),
     ]);
+    let fields = if is_tiny { Fields::new() } else { fields };
     let line = (&b"GET"[..], path.as_bytes(), TARGET.authority);
     RequestHead::from_parts(Version::Http2, line, fields, is_whole, &HeadLimits::default()).expect("legal")
 }
@@ -103,10 +105,13 @@ fn main() {
     let mut server = Connection::server(ConnectionConfig::default());
     let upload = if part == "upload" { vec![7; 16_384] } else { Vec::new() };
     let download = vec![7; if part == "download" { 16_384 } else { 100 }];
-    let (is_server, response) = (part == "server" || part == "upload", response());
+    let is_tiny = part == "tiny";
+    let (is_server, response) = (part == "server" || part == "upload" || is_tiny, response());
     let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
-    let heads: Vec<_> =
-        (0..ROUNDS).map(|round| request(&format!("/items/{round:05}?page=2"), upload.is_empty())).collect();
+    let heads: Vec<_> = (0..ROUNDS)
+        .map(|round| if is_tiny { "/".to_owned() } else { format!("/items/{round:05}?page=2") })
+        .map(|path| request(&path, upload.is_empty(), is_tiny))
+        .collect();
     for head in &heads {
         let mut asked = || ask(&mut client, head, &upload, &mut to_server);
         if is_server {

@@ -94,14 +94,28 @@ enum Pseudo {
 impl Pseudo {
     const COUNT: usize = 6;
 
+    #[inline]
     fn of(field: &HeaderField<'_>) -> Option<Self> {
-        Some(match (field.static_name, field.name) {
-            (1, _) | (_, b":authority") => Self::Authority,
-            (2, _) | (_, b":method") => Self::Method,
-            (4, _) | (_, b":path") => Self::Path,
-            (6, _) | (_, b":scheme") => Self::Scheme,
-            (8, _) | (_, b":status") => Self::Status,
-            (_, b":protocol") => Self::Protocol,
+        Some(match field.static_name {
+            1 => Self::Authority,
+            2 => Self::Method,
+            4 => Self::Path,
+            6 => Self::Scheme,
+            8 => Self::Status,
+            _ => return Self::of_name(field.name),
+        })
+    }
+
+    /// A sender may write the name out.
+    #[cold]
+    fn of_name(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b":authority" => Self::Authority,
+            b":method" => Self::Method,
+            b":path" => Self::Path,
+            b":scheme" => Self::Scheme,
+            b":status" => Self::Status,
+            b":protocol" => Self::Protocol,
             _ => return None,
         })
     }

@@ -4,6 +4,8 @@
 //! - [`settings`]: the parameters of a connection.
 //! - [`hpack`]: header blocks to fields and back.
 //! - [`Connection`]: the state of one connection, of a server or a client: streams, windows, messages, limits.
+//!
+//! Rules, and the test for each: `PROTOCOL.md`.
 #![forbid(unsafe_code)]
 
 mod closed;

@@ -248,8 +248,11 @@ impl Connection {
             return Err(ProtocolError::WindowExceeded);
         }
         self.window.hold(kept);
-        // Padding is released as it comes.
-        if !is_end && let Some(increment) = stream.receive_window.increment() {
+        // Padding is released as it comes. A stream that was given up takes no more than it has to.
+        if !is_end
+            && !stream.is_forgotten
+            && let Some(increment) = stream.receive_window.increment()
+        {
             self.output.answer(|into| write::window_update(into, id.number, increment));
         }
         Ok(true)
