@@ -506,10 +506,10 @@ mod tests {
     use super::*;
     use crate::stream::Stream;
 
-    /// 16,384 idle connections have 20 MiB of this, and what their tables hold.
+    /// 16,384 idle connections have 16 MiB of this, and what their tables hold.
     #[test]
     fn an_idle_connection_and_a_stream_are_small() {
-        assert!(size_of::<Connection>() <= 1_280, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 1_024, "{}", size_of::<Connection>());
         assert!(size_of::<Stream>() <= 288, "{}", size_of::<Stream>());
     }
 }
