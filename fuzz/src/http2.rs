@@ -2,7 +2,7 @@
 
 use weir_http2_codec::{
     frame::{FRAME_HEADER_BYTES, Frame, FrameHeader},
-    hpack::{DecodedBlock, Decoder, Encoder, HpackError, TABLE_BYTES_DEFAULT},
+    hpack::{DecodedBlock, Decoder, Encoder, HpackError, LIST_EXCESS_MAX, TABLE_BYTES_DEFAULT},
     settings::Setting,
 };
 
@@ -69,6 +69,12 @@ impl Hop {
                 assert!(fields.starts_with(&first) && is_over == (first.len() < fields.len()));
                 (account, fields)
             }
+            (Ok((account, _)), Err(HpackError::ListTooLong)) => {
+                assert!(account.list_bytes > LIST_EXCESS_MAX * LIST_BYTES_MAX);
+                return Err(HpackError::ListTooLong);
+            }
+            // What is wrong behind the end of the work is not found.
+            (Err(_), Err(HpackError::ListTooLong)) => return Err(HpackError::ListTooLong),
             (Err(error), Err(same)) => {
                 assert_eq!(error, same);
                 return Err(error);

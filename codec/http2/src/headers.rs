@@ -86,8 +86,7 @@ impl Connection {
             Place::New => Part::Request,
             Place::Open(_, part) => part,
             Place::Refused | Place::Ignored | Place::Breach(_) => {
-                // The first field is beyond the limit: none is looked at.
-                self.decoder.decode(bytes, 0, |_| {})?;
+                self.decoder.decode(bytes, list_bytes_max, |_| {})?;
                 return self.leave_out(number, place);
             }
         };

@@ -18,6 +18,9 @@ pub use decoder::{DecodedBlock, Decoder, HeaderField};
 pub use encoder::{ENCODER_TABLE_BYTES_MAX, Encoder};
 pub use error::HpackError;
 
+/// A block may go beyond the limit of its list this many times over, and its connection goes on: 512 KiB for the default limit of 64 KiB.
+pub const LIST_EXCESS_MAX: usize = 8;
+
 /// Bytes of a dynamic table before anything else is agreed on (RFC 9113 section 6.5.2).
 pub const TABLE_BYTES_DEFAULT: u32 = 4096;
 

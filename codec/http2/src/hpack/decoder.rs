@@ -1,6 +1,6 @@
 //! Header blocks to fields (RFC 7541 sections 3 and 6).
 
-use super::{FIELD_BYTES_EXTRA, HpackError, huffman, integer, static_table, table::Table};
+use super::{FIELD_BYTES_EXTRA, HpackError, LIST_EXCESS_MAX, huffman, integer, static_table, table::Table};
 
 /// Bytes of memory for decoded strings that a decoder keeps between blocks.
 const SCRATCH_BYTES_KEPT: usize = 1024;
@@ -61,6 +61,13 @@ impl<'a> Text<'a> {
     }
 }
 
+/// The name of a literal.
+enum Name<'a> {
+    Text(Text<'a>),
+    /// That of the field of the dynamic table with this index.
+    Indexed(usize),
+}
+
 /// Fields on their way to the caller, up to a limit.
 struct Fields<F> {
     block: DecodedBlock,
@@ -70,14 +77,21 @@ struct Fields<F> {
 
 impl<F: FnMut(HeaderField<'_>)> Fields<F> {
     #[inline]
-    fn push(&mut self, field: HeaderField<'_>) {
+    fn push(&mut self, field: HeaderField<'_>) -> Result<(), HpackError> {
         self.block.fields += 1;
         self.block.list_bytes += field.name.len() + field.value.len() + FIELD_BYTES_EXTRA;
         if self.block.list_bytes > self.list_bytes_max {
-            self.block.is_over = true;
-        } else {
-            (self.to)(field);
+            return self.over();
         }
+        (self.to)(field);
+        Ok(())
+    }
+
+    #[cold]
+    fn over(&mut self) -> Result<(), HpackError> {
+        self.block.is_over = true;
+        let is_bearable = self.block.list_bytes <= self.list_bytes_max.saturating_mul(LIST_EXCESS_MAX);
+        if is_bearable { Ok(()) } else { Err(HpackError::ListTooLong) }
     }
 }
 
@@ -96,7 +110,8 @@ impl Decoder {
     }
 
     /// Decodes a whole block: the fragments of HEADERS and its CONTINUATION frames, one after the other. `field` gets every field in
-    /// order, until they have more than `list_bytes_max` in all; the block is decoded to its end even then. Work is linear in the block.
+    /// order, until they have more than `list_bytes_max` in all; the block is decoded to its end even then, unless the list goes beyond
+    /// [`LIST_EXCESS_MAX`] times that. Work is linear in the block and in this bound.
     ///
     /// # Errors
     /// The connection ends: no further block can be decoded.
@@ -148,8 +163,7 @@ impl Decoder {
                 (field.name, field.value, field.note)
             }
         };
-        fields.push(HeaderField { name, value, static_name, is_never_indexed: false });
-        Ok(())
+        fields.push(HeaderField { name, value, static_name, is_never_indexed: false })
     }
 
     /// A literal that the table keeps (section 6.2.1).
@@ -158,11 +172,19 @@ impl Decoder {
         rest: &mut &[u8],
         fields: &mut Fields<impl FnMut(HeaderField<'_>)>,
     ) -> Result<(), HpackError> {
-        let (name, value, static_name) = self.name_and_value(rest, 6)?;
+        let (name, static_name) = self.name(rest, 6)?;
+        let name = match name {
+            Name::Text(name) => name,
+            Name::Indexed(index) => {
+                // The insertion may evict the field that its name is taken from (section 4.4).
+                self.scratch.extend_from_slice(self.table.get(index).ok_or(HpackError::Index)?.name);
+                Text::Decoded(0, self.scratch.len())
+            }
+        };
+        let value = self.text(rest)?;
         let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
         self.table.insert(name, value, static_name);
-        fields.push(HeaderField { name, value, static_name, is_never_indexed: false });
-        Ok(())
+        fields.push(HeaderField { name, value, static_name, is_never_indexed: false })
     }
 
     /// A literal that the table does not keep (sections 6.2.2 and 6.2.3).
@@ -172,33 +194,29 @@ impl Decoder {
         is_never_indexed: bool,
         fields: &mut Fields<impl FnMut(HeaderField<'_>)>,
     ) -> Result<(), HpackError> {
-        let (name, value, static_name) = self.name_and_value(rest, 4)?;
-        let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
-        fields.push(HeaderField { name, value, static_name, is_never_indexed });
-        Ok(())
+        let (name, static_name) = self.name(rest, 4)?;
+        let value = self.text(rest)?.bytes(&self.scratch);
+        let name = match name {
+            Name::Text(name) => name.bytes(&self.scratch),
+            Name::Indexed(index) => self.table.get(index).ok_or(HpackError::Index)?.name,
+        };
+        fields.push(HeaderField { name, value, static_name, is_never_indexed })
     }
 
-    /// Name and value of a literal, and the name's place in the static table.
+    /// The name of a literal, and its place in the static table.
     #[inline]
-    fn name_and_value<'a>(
-        &mut self,
-        rest: &mut &'a [u8],
-        prefix_bits: u32,
-    ) -> Result<(Text<'a>, Text<'a>, u8), HpackError> {
+    fn name<'a>(&mut self, rest: &mut &'a [u8], prefix_bits: u32) -> Result<(Name<'a>, u8), HpackError> {
         self.scratch.clear();
-        let (name, static_name) = match integer::decode(rest, prefix_bits)? as usize {
-            0 => (self.text(rest)?, 0),
+        Ok(match integer::decode(rest, prefix_bits)? as usize {
+            0 => (Name::Text(self.text(rest)?), 0),
             index @ 1..=static_table::COUNT => {
-                (Text::Plain(static_table::FIELDS[index - 1].0), static_table::LOWEST[index])
+                (Name::Text(Text::Plain(static_table::FIELDS[index - 1].0)), static_table::LOWEST[index])
             }
             index => {
-                let field = self.table.get(index - static_table::COUNT - 1).ok_or(HpackError::Index)?;
-                // An insertion may evict the field that its name is taken from (section 4.4).
-                self.scratch.extend_from_slice(field.name);
-                (Text::Decoded(0, field.name.len()), field.note)
+                let index = index - static_table::COUNT - 1;
+                (Name::Indexed(index), self.table.note(index).ok_or(HpackError::Index)?)
             }
-        };
-        Ok((name, self.text(rest)?, static_name))
+        })
     }
 
     /// A string (section 5.2).

@@ -21,6 +21,9 @@ pub enum HpackError {
     TableSizeLate,
     /// No table size at the start of the first block after the advertised one shrank (section 4.2).
     TableSizeMissing,
+    /// Fields far beyond the limit of a list: a few bytes of a block can stand for the longest field of the table each. To work them off, so that
+    /// the next block can be decoded, would cost more than the connection is worth.
+    ListTooLong,
 }
 
 impl HpackError {
@@ -33,11 +36,15 @@ impl HpackError {
         Self::TableSize,
         Self::TableSizeLate,
         Self::TableSizeMissing,
+        Self::ListTooLong,
     ];
 
     /// The code for GOAWAY.
     pub const fn code(self) -> ErrorCode {
-        ErrorCode::COMPRESSION_ERROR
+        match self {
+            Self::ListTooLong => ErrorCode::ENHANCE_YOUR_CALM,
+            _ => ErrorCode::COMPRESSION_ERROR,
+        }
     }
 
     /// Stable snake_case label for counters, logs and close reasons.
@@ -50,6 +57,7 @@ impl HpackError {
             Self::TableSize => "http2_block_table_size",
             Self::TableSizeLate => "http2_block_table_size_late",
             Self::TableSizeMissing => "http2_block_table_size_missing",
+            Self::ListTooLong => "http2_block_list_too_long",
         }
     }
 
@@ -63,6 +71,7 @@ impl HpackError {
             Self::TableSize => "dynamic table above SETTINGS_HEADER_TABLE_SIZE",
             Self::TableSizeLate => "table size update behind a field",
             Self::TableSizeMissing => "no table size update after SETTINGS",
+            Self::ListTooLong => "header list far beyond its limit",
         }
     }
 }

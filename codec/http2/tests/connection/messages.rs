@@ -4,6 +4,7 @@ use weir_http_codec::{BodyLength, HeadLimits, Known, WireError};
 use weir_http2_codec::{
     Connection, ConnectionConfig, ErrorCode, Event, ProtocolError, Received,
     frame::{FrameKind, flags, write},
+    hpack::HpackError,
 };
 
 use crate::peer::{Pairs, Peer, fields, head, only_request, response};
@@ -171,6 +172,24 @@ fn a_header_block_that_hpack_cannot_decode_ends_the_connection() {
     peer.machine.reset(id, ErrorCode::CANCEL);
     peer.raw(1, flags::END_HEADERS | flags::END_STREAM, 1, &[0x80]);
     assert!(matches!(peer.events()[..], [Event::Failed(ProtocolError::HeaderBlock(_))]));
+}
+
+#[test]
+fn h2_4_a_block_of_repeated_names_ends_the_connection_wherever_it_belongs() {
+    for is_gone in [false, true] {
+        let mut peer = Peer::of_server();
+        let id = peer.request(1, "POST", false);
+        // A name of 4,064 bytes, and then 2 bytes for each field that has it.
+        let mut block = vec![0x40, 0x7f, 0xe1, 0x1e];
+        block.extend([b'x'; 4_064]);
+        block.push(0);
+        block.extend([0x7e, 0].repeat(6_000));
+        if is_gone {
+            peer.machine.reset(id, ErrorCode::CANCEL);
+        }
+        peer.raw(1, flags::END_HEADERS | flags::END_STREAM, 1, &block);
+        peer.fails(HpackError::ListTooLong.into());
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Blocks that break rules, or that want much work for few bytes.
 
 use proptest::prelude::*;
-use weir_http2_codec::hpack::{DecodedBlock, Decoder, HpackError, TABLE_BYTES_DEFAULT};
+use weir_http2_codec::hpack::{DecodedBlock, Decoder, HpackError, LIST_EXCESS_MAX, TABLE_BYTES_DEFAULT};
 
 use crate::support::{decoded, hex, owned, table};
 
@@ -76,7 +76,7 @@ fn p7_a_block_of_references_to_one_long_field_hands_on_no_more_than_the_limit() 
     let mut decoder = Decoder::new(TABLE_BYTES_DEFAULT);
     let mut bomb = hex("40 0161 7fdd 1e");
     bomb.extend([b'x'; 4060]);
-    bomb.extend([0xbe; 16_000]);
+    bomb.extend([0xbe; 100]);
     // The last field of the block is new: the table must have it.
     bomb.extend(hex("40 0162 0163"));
     let (mut fields, mut bytes) = (0, 0);
@@ -84,10 +84,26 @@ fn p7_a_block_of_references_to_one_long_field_hands_on_no_more_than_the_limit() 
         fields += 1;
         bytes += field.name.len() + field.value.len() + 32;
     });
-    let list_bytes = 16_001 * 4093 + 34;
-    assert_eq!(account, Ok(DecodedBlock { fields: 16_002, list_bytes, is_over: true }));
+    let list_bytes = 101 * 4093 + 34;
+    assert_eq!(account, Ok(DecodedBlock { fields: 102, list_bytes, is_over: true }));
     assert_eq!((fields, bytes), (16, 16 * 4093));
     assert!(table(&mut decoder) == owned(&[("b", "c")]));
+}
+
+#[test]
+fn p8_a_block_that_goes_far_beyond_the_limit_ends_the_connection_before_it_is_worked_off() {
+    // One long name in the table, and 2 bytes for each field that has it: indexed, inserted once more, and a plain literal.
+    let mut begin = hex("40 7fe1 1e");
+    begin.extend([b'x'; 4064]);
+    begin.push(0);
+    for field in ["be", "7e 00", "0f2f 00"] {
+        let mut decoder = Decoder::new(TABLE_BYTES_DEFAULT);
+        decoded(&mut decoder, &begin).expect("valid");
+        let bomb = hex(field).repeat(100_000);
+        let mut fields = 0;
+        let account = decoder.decode(&bomb, 64 * 1024, |_| fields += 1);
+        assert_eq!((account, fields), (Err(HpackError::ListTooLong), 16), "{field}");
+    }
 }
 
 proptest! {
@@ -109,6 +125,10 @@ proptest! {
                     prop_assert!(account.fields <= block.len());
                     prop_assert_eq!(account.is_over, account.list_bytes > list_bytes_max);
                     prop_assert!(account.is_over || (account.fields, account.list_bytes) == (fields, bytes));
+                }
+                Err(HpackError::ListTooLong) => {
+                    prop_assert!(block.len() * (TABLE_BYTES_DEFAULT as usize) > LIST_EXCESS_MAX * list_bytes_max);
+                    break;
                 }
                 Err(_) => break,
             }
