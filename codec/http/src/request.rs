@@ -268,11 +268,8 @@ impl RequestParser {
         let (Some(method), Some(target), Some(version), None) = (method, target, version, parts.next()) else {
             return Err(WireError::RequestLine);
         };
-        if !is_token(method) || method == b"PRI" {
-            return Err(WireError::Method);
-        }
-        self.head.version = version_of(version)?;
         check_method(method)?;
+        self.head.version = version_of(version)?;
         if target.len() > limits.target_bytes {
             return Err(WireError::TargetTooLong);
         }
@@ -296,6 +293,8 @@ impl RequestParser {
 fn check_method(method: &[u8]) -> Result<(), WireError> {
     match method {
         b"CONNECT" | b"TRACE" => Err(WireError::MethodRefused),
+        // The preface of HTTP/2 is no request (RFC 9113 section 3.4).
+        b"PRI" => Err(WireError::Method),
         method if !is_token(method) => Err(WireError::Method),
         _ => Ok(()),
     }

@@ -93,6 +93,7 @@ fn h2_12_requests_that_http_itself_refuses_are_answered() {
         (with(&[("expect", "x")]), WireError::Expectation),
         (swapped(":method", "TRACE"), WireError::MethodRefused),
         (swapped(":method", "G T"), WireError::Method),
+        (swapped(":method", "PRI"), WireError::Method),
         (vec![(":method", "CONNECT"), (":authority", "a:1")], WireError::MethodRefused),
     ];
     for (fields, expected) in cases {
