@@ -14,14 +14,14 @@ pub const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// CONTINUATION frames of one header block. A client needs one for each 16 KiB (CVE-2024-27316).
 pub const CONTINUATIONS_MAX: u32 = 20;
 
-/// Bytes of an encoded header block that goes on in CONTINUATION frames, kept until its end. 256 KiB are four of the longest header lists
+/// Bytes of an encoded header block that goes on in CONTINUATION frames, kept until its end. 128 KiB are two of the longest header lists
 /// without any compression.
-pub const HEADER_BLOCK_BYTES_MAX: usize = 4 * 64 * 1024;
+pub const HEADER_BLOCK_BYTES_MAX: usize = 2 * 64 * 1024;
 
 /// Window updates below this many bytes count as too small: Go's client, the eagerest one, sends one per 4 KiB.
 pub const WINDOW_UPDATE_SMALL_BYTES: u32 = 1024;
 
-/// Streams that were reset by this side, whose frames in flight are ignored. Default 1,024, 4 bytes each.
+/// Streams that were reset by this side, whose frames in flight are ignored. Default 1,024, 8 bytes each.
 pub const RESET_STREAMS_KEPT: usize = 1024;
 
 /// Streams that the peer may reset before the shell takes their requests, between two calls of `next_event` (CVE-2023-44487).
@@ -33,11 +33,29 @@ pub const REFUSED_STREAMS_MAX: u32 = 500;
 /// Bytes of acknowledgements, resets and window updates that wait while the peer reads nothing. 64 KiB are 3,800 pings.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
+/// Bytes that wait in the output while the peer does not read, above which its connection is congested. DATA waits elsewhere: these are heads,
+/// trailers, resets and answers. 256 KiB are 4,000 heads of the usual size; a client that reads cannot have so many streams.
+pub const OUTPUT_CONGESTED_BYTES: usize = 256 * 1024;
+
+/// Bytes that wait in the output, above which a connection fails if its driver goes on receiving all the same.
+pub const OUTPUT_WAITING_BYTES_MAX: usize = 1 << 20;
+
 /// Interim heads of one response.
 pub const INTERIM_HEADS_MAX: u8 = 8;
 
-/// Time for the peer to acknowledge SETTINGS.
+/// Time for the peer to acknowledge the first SETTINGS.
 pub const SETTINGS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time for the peer to acknowledge later SETTINGS, which may stand behind a download on a slow path. What the socket and the kernel hold of it
+/// takes a few round trips, and 25 s where 256 KiB leave with 10 KiB a second.
+pub const SETTINGS_UPDATE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time for the peer to confirm the first GOAWAY of a drain. The second one follows in any case: requests that it crosses are refused, and can
+/// be sent again.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time for the rest of a header block that has begun: its bytes are kept until then.
+pub const HEADER_BLOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Streams that a client opens before it knows the server's limit. The least that RFC 9113 section 6.5.2 recommends.
 pub const STREAMS_FIRST: u32 = 100;

@@ -7,8 +7,12 @@ use weir_http_codec::{Fields, RequestHead, ResponseHead};
 
 use crate::{
     closed::ClosedStreams,
-    config::{ANSWER_BYTES_MAX, ConnectionConfig, SETTINGS_TIMEOUT, STREAMS_FIRST},
+    config::{
+        ANSWER_BYTES_MAX, ConnectionConfig, OUTPUT_CONGESTED_BYTES, OUTPUT_WAITING_BYTES_MAX, SETTINGS_TIMEOUT,
+        SETTINGS_UPDATE_TIMEOUT, STREAMS_FIRST,
+    },
     control::ROUND_TRIP,
+    deadline::Deadline,
     error::ProtocolError,
     error_code::ErrorCode,
     event::{Event, OpenError, Received, ResetCause, StreamGone, StreamId},
@@ -26,6 +30,9 @@ use crate::{
 
 /// Events for which an idle connection keeps room.
 const EVENTS_KEPT: usize = 4;
+
+/// Events for which any connection keeps room.
+const EVENTS_KEPT_MAX: usize = 512;
 
 /// How far the connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +112,12 @@ pub struct Connection {
     pub(crate) refused: u32,
     /// Streams that the peer has reset before the shell has seen them.
     pub(crate) early_resets: u32,
-    /// When the first SETTINGS must be acknowledged; 0 until something has come.
-    pub(crate) settings_deadline: Option<Time>,
+    /// When SETTINGS must be acknowledged.
+    pub(crate) settings_deadline: Deadline,
+    /// When a drain goes on without the peer.
+    pub(crate) drain_deadline: Deadline,
+    /// When a header block that has begun must be whole.
+    pub(crate) block_deadline: Deadline,
 }
 
 /// The parts of a request that HTTP/1.1 has in its connection.
@@ -148,12 +159,10 @@ impl Connection {
         if self.phase == Phase::Over {
             return;
         }
-        if self.settings_deadline == Some(Time::ZERO) {
-            self.settings_deadline = Some(now.saturating_add(SETTINGS_TIMEOUT));
-        }
         match self.take_bytes(bytes, now) {
             Err(error) => self.fail(error),
             Ok(()) if self.output.answer_bytes() > ANSWER_BYTES_MAX => self.fail(ProtocolError::AnswerFlood),
+            Ok(()) if self.output.len() > OUTPUT_WAITING_BYTES_MAX => self.fail(ProtocolError::OutputFlood),
             Ok(()) => self.expire(now),
         }
     }
@@ -163,7 +172,8 @@ impl Connection {
         loop {
             let Some(event) = self.events.pop_front() else {
                 self.early_resets = 0;
-                if self.streams.len() == 0 && self.events.capacity() > EVENTS_KEPT {
+                let kept = if self.streams.len() == 0 { EVENTS_KEPT } else { EVENTS_KEPT_MAX };
+                if self.events.capacity() > kept {
                     self.events = VecDeque::new();
                 }
                 return None;
@@ -194,17 +204,37 @@ impl Connection {
         self.output.len() > 0 || (!self.turns.is_empty() && self.send_window.room() > 0)
     }
 
-    /// When [`Connection::expire`] is due: SETTINGS of this side are not acknowledged.
-    pub fn next_deadline(&self) -> Option<Time> {
-        self.settings_deadline.filter(|_| self.phase != Phase::Over)
+    /// More waits in the output than a peer that reads leaves there: [`OUTPUT_CONGESTED_BYTES`]. Heads, trailers and resets have no window. The
+    /// driver of a server receives nothing until [`Connection::take_output`] has moved them; else the connection fails with
+    /// [`ProtocolError::OutputFlood`] above [`OUTPUT_WAITING_BYTES_MAX`]. That of a client goes on, since an origin may read no request
+    /// while its responses are not read; [`Connection::can_open`] is false meanwhile. Both end a connection whose output does not move.
+    pub fn is_congested(&self) -> bool {
+        self.output.len() > OUTPUT_CONGESTED_BYTES
     }
 
-    /// Looks at the deadlines.
+    /// When [`Connection::expire`] is due: SETTINGS of this side are not acknowledged, a drain is not confirmed, or a header block does not
+    /// end. [`Time::ZERO`]: at once, since the time of a deadline begins with the next call that has a clock. That can be so after
+    /// [`Connection::shut_down`] and [`Connection::set_initial_stream_window`].
+    pub fn next_deadline(&self) -> Option<Time> {
+        if self.phase == Phase::Over {
+            return None;
+        }
+        let deadlines = [self.settings_deadline, self.drain_deadline, self.block_deadline];
+        deadlines.into_iter().filter_map(Deadline::next_look).min()
+    }
+
+    /// Looks at the deadlines. There may be events and output then.
     pub fn expire(&mut self, now: Time) {
-        match self.settings_deadline {
-            Some(Time::ZERO) => self.settings_deadline = Some(now.saturating_add(SETTINGS_TIMEOUT)),
-            Some(at) if at <= now && self.phase != Phase::Over => self.fail(ProtocolError::SettingsTimeout),
-            _ => {}
+        if self.phase == Phase::Over {
+            return;
+        }
+        if self.drain_deadline.is_due(now) {
+            self.finish_drain();
+        }
+        if self.settings_deadline.is_due(now) {
+            self.fail(ProtocolError::SettingsTimeout);
+        } else if self.block_deadline.is_due(now) {
+            self.fail(ProtocolError::HeaderBlockTimeout);
         }
     }
 
@@ -228,9 +258,12 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Client: a request can be sent now.
+    /// Client: a request can be sent now. Another answer comes with the end of a stream, with [`Event::Settings`], and when output was taken.
     pub fn can_open(&self) -> bool {
-        self.is_client && self.takes_streams() && self.streams.open() < self.streams_allowed() as usize
+        self.is_client
+            && self.takes_streams()
+            && !self.is_congested()
+            && self.streams.open() < self.streams_allowed() as usize
     }
 
     /// Client: streams that the server allows at a time; 100 until its SETTINGS arrive, and 1 at least, since a server that allows none
@@ -275,6 +308,7 @@ impl Connection {
         }
         let bytes = bytes.min(WINDOW_BYTES_MAX);
         self.announced_window = Some(bytes);
+        self.settings_deadline = Deadline::after(SETTINGS_UPDATE_TIMEOUT);
         write::settings(&mut self.output.bytes, &[Setting::InitialWindowSize(bytes)]);
         true
     }
@@ -411,8 +445,9 @@ impl Connection {
         match send {
             _ if is_closed => self.remove(stream),
             SendStage::Ended => self.settle(stream),
-            SendStage::Ending => {}
-            SendStage::Head | SendStage::Body => self.reset(stream, ErrorCode::CANCEL),
+            // A response goes on to its end. A request does not: its windows may never open, and the stream would stay.
+            SendStage::Ending if !self.is_client => {}
+            SendStage::Ending | SendStage::Head | SendStage::Body => self.reset(stream, ErrorCode::CANCEL),
         }
         self.renew_connection_window();
     }
@@ -450,7 +485,9 @@ impl Connection {
             budget: FrameBudget::default(),
             refused: 0,
             early_resets: 0,
-            settings_deadline: Some(Time::ZERO),
+            settings_deadline: Deadline::after(SETTINGS_TIMEOUT),
+            drain_deadline: Deadline::No,
+            block_deadline: Deadline::No,
         }
     }
 

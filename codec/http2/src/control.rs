@@ -1,14 +1,17 @@
 //! Frames that move the connection and its windows: SETTINGS, PING, GOAWAY, WINDOW_UPDATE, RST_STREAM.
 
+use std::collections::VecDeque;
+
 use crate::{
     closed::Ending,
-    config::{EARLY_RESETS_MAX, REFUSED_STREAMS_MAX},
+    config::{DRAIN_TIMEOUT, EARLY_RESETS_MAX, REFUSED_STREAMS_MAX},
     connection::{Connection, Drain, Phase},
+    deadline::Deadline,
     error::ProtocolError,
     error_code::ErrorCode,
     event::{Event, ResetCause, StreamId},
     frame::{STREAM_ID_MAX, write},
-    settings::{Sender, SettingsPayload},
+    settings::{Sender, Setting, SettingsPayload},
     stream::{ReceiveStage, SendStage},
 };
 
@@ -21,14 +24,18 @@ impl Connection {
         let sender = if self.is_client { Sender::Server } else { Sender::Client };
         let window = self.peer.initial_window_bytes;
         for setting in settings.iter() {
-            self.peer.apply(setting?, sender)?;
+            let setting = setting?;
+            self.peer.apply(setting, sender)?;
+            if let Setting::HeaderTableSize(bytes) = setting {
+                self.encoder.set_table_bytes_max(bytes);
+            }
         }
         self.has_settings = true;
-        self.encoder.set_table_bytes_max(self.peer.header_table_bytes);
         let change = i64::from(self.peer.initial_window_bytes) - i64::from(window);
         if change != 0 {
             let mut is_allowed = true;
-            self.streams.iter_mut().for_each(|stream| is_allowed &= stream.send_window.add(change));
+            let open = self.streams.iter_mut().filter(|stream| !stream.is_closed());
+            open.for_each(|stream| is_allowed &= stream.send_window.add(change));
             if !is_allowed {
                 return Err(ProtocolError::WindowOverflow);
             }
@@ -46,7 +53,7 @@ impl Connection {
 
     pub(crate) fn take_settings_ack(&mut self) -> Result<(), ProtocolError> {
         let Some(window) = self.announced_window.take() else { return Err(ProtocolError::SettingsAck) };
-        self.settings_deadline = None;
+        self.settings_deadline = Deadline::No;
         self.stream_window = window;
         for stream in self.streams.iter_mut() {
             stream.receive_window.resize(window);
@@ -67,10 +74,11 @@ impl Connection {
     }
 
     pub(crate) fn take_go_away(&mut self, last: u32, code: ErrorCode) -> Result<(), ProtocolError> {
-        if self.peer_last.is_some_and(|before| last > before) {
-            return Err(ProtocolError::GoAwayGrows);
+        match self.peer_last {
+            Some(before) if last > before => return Err(ProtocolError::GoAwayGrows),
+            Some(before) if last == before => return Ok(()),
+            _ => self.peer_last = Some(last),
         }
-        self.peer_last = Some(last);
         self.push(Event::GoAway { last, code });
         if self.is_client {
             let unprocessed: Vec<_> = self.streams.ids().filter(|id| id.number > last).collect();
@@ -144,10 +152,14 @@ impl Connection {
         stream.reset = Some(cause);
         stream.clear_queue();
         let (is_announced, is_forgotten) = (stream.is_announced, stream.is_forgotten);
+        let is_ended = stream.receive == ReceiveStage::Ended;
         self.streams.closed();
         self.leave_turn(id);
         let is_by_peer = matches!(cause, ResetCause::Peer(_));
         self.closed.push(id.number, if is_by_peer { Ending::ResetByPeer } else { Ending::ResetHere });
+        if is_ended {
+            self.closed.end(id.number);
+        }
         if is_forgotten || !is_announced {
             self.remove(id);
         }
@@ -225,11 +237,13 @@ impl Connection {
             return;
         }
         self.drain = Drain::Announced;
+        self.drain_deadline = Deadline::after(DRAIN_TIMEOUT);
         write::go_away(&mut self.output.bytes, STREAM_ID_MAX, ErrorCode::NO_ERROR, b"");
         write::ping(&mut self.output.bytes, DRAINING);
     }
 
-    fn finish_drain(&mut self) {
+    pub(crate) fn finish_drain(&mut self) {
+        self.drain_deadline = Deadline::No;
         self.drain = Drain::Last(self.last_number);
         write::go_away(&mut self.output.bytes, self.last_number, ErrorCode::NO_ERROR, b"");
     }
@@ -248,6 +262,8 @@ impl Connection {
     pub(crate) fn close_all(&mut self, cause: ResetCause) {
         self.phase = Phase::Over;
         (self.block, self.partial_data, self.input) = (None, None, Vec::new());
+        self.turns = VecDeque::new();
+        self.streams.iter_mut().for_each(|stream| stream.is_in_turn = false);
         let ids: Vec<_> = self.streams.ids().collect();
         ids.into_iter().for_each(|id| self.close_stream(id, cause));
     }

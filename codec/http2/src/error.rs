@@ -76,6 +76,10 @@ protocol_errors! {
     WindowExceeded = "http2_window_exceeded", FLOW_CONTROL_ERROR, "more bytes were sent than the window allows";
     /// GOAWAY names a higher last stream than an earlier one (section 6.8).
     GoAwayGrows = "http2_goaway_grows", PROTOCOL_ERROR, "a GOAWAY names a higher stream than the one before";
+    /// A header block that does not end in time.
+    HeaderBlockTimeout = "http2_header_block_timeout", ENHANCE_YOUR_CALM, "a header block did not end in time";
+    /// A server sent PRIORITY_UPDATE (RFC 9218 section 7.1).
+    PriorityUpdate = "http2_priority_update", PROTOCOL_ERROR, "a server sent the priority of a request";
     /// An encoded header block above its limit: its state cannot be kept, so the connection ends.
     HeaderBlockTooLong = "http2_header_block_too_long", ENHANCE_YOUR_CALM, "a header block is longer than allowed";
 
@@ -138,6 +142,8 @@ protocol_errors! {
     StreamFlood = "http2_flood", ENHANCE_YOUR_CALM, "more streams or frames than are bearable";
     /// The peer sends frames that require answers, and does not read them.
     AnswerFlood = "http2_answer_flood", ENHANCE_YOUR_CALM, "answers pile up that the peer does not read";
+    /// The peer goes on with requests or responses, and reads nothing.
+    OutputFlood = "http2_output_flood", ENHANCE_YOUR_CALM, "output piles up that the peer does not read";
 }
 
 impl ProtocolError {

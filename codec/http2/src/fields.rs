@@ -14,6 +14,9 @@ use crate::{
 const ADDED_FIELDS: usize = 6;
 const ADDED_BYTES: usize = 192;
 
+/// The next head is not thought to have more fields than this, however many the last one had.
+const FIELDS_GUESSED_MAX: usize = 32;
+
 /// Scratch memory above this many bytes is given back.
 const SCRATCH_KEPT_BYTES: usize = 1024;
 
@@ -153,6 +156,13 @@ pub(crate) struct FieldCollector<'a> {
     error: Option<ProtocolError>,
 }
 
+/// The head of a response.
+pub(crate) struct Response {
+    pub(crate) head: ResponseHead,
+    /// Its body has no bytes by its content-length, which is left out: HTTP/1.1 needs chunks for the trailers behind it.
+    pub(crate) is_empty: bool,
+}
+
 impl<'a> FieldCollector<'a> {
     pub(crate) fn new(part: Part, scratch: &'a mut Scratch) -> Self {
         scratch.line.clear();
@@ -248,7 +258,8 @@ impl<'a> FieldCollector<'a> {
             self.bytes += scratch.cookies.len();
         }
         if self.part != Part::Trailers {
-            (scratch.fields, scratch.bytes) = (self.fields.len(), self.bytes.min(SCRATCH_KEPT_BYTES));
+            (scratch.fields, scratch.bytes) =
+                (self.fields.len().min(FIELDS_GUESSED_MAX), self.bytes.min(SCRATCH_KEPT_BYTES));
         }
         if scratch.cookies.capacity() > SCRATCH_KEPT_BYTES {
             scratch.cookies = Vec::new();
@@ -301,9 +312,17 @@ impl<'a> FieldCollector<'a> {
     }
 
     /// The head of a response; `is_head`: to HEAD.
-    pub(crate) fn into_response(mut self, is_end: bool, is_head: bool) -> Result<ResponseHead, ProtocolError> {
+    pub(crate) fn into_response(
+        mut self,
+        is_end: bool,
+        is_head: bool,
+        limits: &HeadLimits,
+    ) -> Result<Response, ProtocolError> {
         self.finish()?;
         let mut fields = std::mem::take(&mut self.fields);
+        if fields.len() > limits.fields {
+            return Err(ProtocolError::HeadTooLong);
+        }
         let status = match self.value(Pseudo::Status).ok_or(ProtocolError::PseudoFieldMissing)? {
             digits @ [b'1'..=b'5', b'0'..=b'9', b'0'..=b'9'] => {
                 digits.iter().fold(0, |status, digit| status * 10 + u16::from(digit & 15))
@@ -318,17 +337,21 @@ impl<'a> FieldCollector<'a> {
         if is_end && !is_head && status != 304 && declares_body(&fields) {
             return Err(ProtocolError::ContentLength);
         }
-        if !is_end && fields.get(Known::ContentLength) == Some(b"0") {
-            // No body, and trailers behind it, for which HTTP/1.1 needs chunks.
+        let is_empty = !is_end && fields.get(Known::ContentLength) == Some(b"0");
+        if is_empty {
             fields.remove(Known::ContentLength);
         }
-        ResponseHead::from_message(Version::Http2, status, fields, is_end).map_err(|_| ProtocolError::Head)
+        let head = ResponseHead::from_message(Version::Http2, status, fields, is_end);
+        Ok(Response { head: head.map_err(|_| ProtocolError::Head)?, is_empty })
     }
 
     /// The trailers, without the fields that none may be.
-    pub(crate) fn into_trailers(mut self) -> Result<Fields, ProtocolError> {
+    pub(crate) fn into_trailers(mut self, limits: &HeadLimits) -> Result<Fields, ProtocolError> {
         self.finish()?;
         let mut fields = std::mem::take(&mut self.fields);
+        if fields.len() > limits.fields {
+            return Err(ProtocolError::TrailersTooLong);
+        }
         fields.retain(weir_http_codec::is_trailer);
         Ok(fields)
     }

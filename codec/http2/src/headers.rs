@@ -1,15 +1,18 @@
 //! Header blocks that arrive: heads and trailers.
 
+use weir_base::time::Time;
 use weir_http_codec::{BodyLength, Fields};
 
 use crate::{
     closed::Ending,
-    config::{CONTINUATIONS_MAX, HEADER_BLOCK_BYTES_MAX, INTERIM_HEADS_MAX},
+    config::{CONTINUATIONS_MAX, HEADER_BLOCK_BYTES_MAX, HEADER_BLOCK_TIMEOUT, INTERIM_HEADS_MAX},
     connection::Connection,
+    deadline::Deadline,
     error::ProtocolError,
     error_code::ErrorCode,
     event::{Event, StreamId},
-    fields::{FieldCollector, Part},
+    fields::{FieldCollector, Part, Response},
+    flood::Counted,
     frame::{FrameError, FrameHeader, Headers},
     stream::{ReceiveStage, SendStage, Stream},
     window::{ReceiveWindow, SendWindow},
@@ -31,6 +34,8 @@ enum Place {
     New,
     /// A request that is not taken.
     Refused,
+    /// A request that comes behind the last one of a drain.
+    Late,
     /// A stream that goes on.
     Open(StreamId, Part),
     /// Its stream is gone.
@@ -40,19 +45,30 @@ enum Place {
 }
 
 impl Connection {
-    pub(crate) fn take_headers(&mut self, header: FrameHeader, headers: Headers<'_>) -> Result<(), ProtocolError> {
+    pub(crate) fn take_headers(
+        &mut self,
+        header: FrameHeader,
+        headers: Headers<'_>,
+        now: Time,
+    ) -> Result<(), ProtocolError> {
         let number = header.stream_id;
         let depends_on_itself = headers.priority.is_some_and(|priority| priority.is_of_itself(number));
         let (is_end, bytes) = (header.ends_stream(), headers.fragment);
         if !header.ends_headers() {
             let bytes = bytes.to_vec();
+            self.block_deadline = Deadline::after(HEADER_BLOCK_TIMEOUT);
             self.block = Some(Block { number, is_end, depends_on_itself, continuations: 0, bytes });
             return Ok(());
         }
-        self.take_block(number, is_end, depends_on_itself, bytes)
+        self.take_block((number, is_end, depends_on_itself), bytes, now)
     }
 
-    pub(crate) fn take_continuation(&mut self, header: FrameHeader, fragment: &[u8]) -> Result<(), ProtocolError> {
+    pub(crate) fn take_continuation(
+        &mut self,
+        header: FrameHeader,
+        fragment: &[u8],
+        now: Time,
+    ) -> Result<(), ProtocolError> {
         let Some(mut block) = self.block.take() else { return Err(ProtocolError::Continuation) };
         block.continuations += 1;
         if block.continuations > CONTINUATIONS_MAX {
@@ -66,18 +82,21 @@ impl Connection {
             self.block = Some(block);
             return Ok(());
         }
-        self.take_block(block.number, block.is_end, block.depends_on_itself, &block.bytes)
+        self.block_deadline = Deadline::No;
+        self.take_block((block.number, block.is_end, block.depends_on_itself), &block.bytes, now)
     }
 
     /// Takes a whole block. It is decoded in any case: the next ones need its entries in the table.
     fn take_block(
         &mut self,
-        number: u32,
-        is_end: bool,
-        depends_on_itself: bool,
+        (number, is_end, depends_on_itself): (u32, bool, bool),
         bytes: &[u8],
+        now: Time,
     ) -> Result<(), ProtocolError> {
         let mut place = self.place(number, is_end)?;
+        if matches!(place, Place::Late | Place::Ignored) && !self.is_client {
+            self.budget.count(Counted::LateHeaders, self.config.streams_max, now)?;
+        }
         if depends_on_itself && matches!(place, Place::New | Place::Open(..)) {
             place = Place::Breach(FrameError::SelfDependency.into());
         }
@@ -85,7 +104,7 @@ impl Connection {
         let part = match place {
             Place::New => Part::Request,
             Place::Open(_, part) => part,
-            Place::Refused | Place::Ignored | Place::Breach(_) => {
+            Place::Refused | Place::Late | Place::Ignored | Place::Breach(_) => {
                 self.decoder.decode(bytes, list_bytes_max, |_| {})?;
                 return self.leave_out(number, place);
             }
@@ -96,7 +115,7 @@ impl Connection {
             Place::Open(id, Part::Trailers) => {
                 let trailers = match is_over {
                     true => Err(ProtocolError::TrailersTooLong),
-                    false => collector.into_trailers(),
+                    false => collector.into_trailers(&self.config.head_limits),
                 };
                 self.take_trailing(id, trailers)
             }
@@ -104,7 +123,7 @@ impl Connection {
                 let is_head = self.streams.get(id).is_some_and(|stream| stream.is_head);
                 let head = match is_over {
                     true => Err(ProtocolError::HeadTooLong),
-                    false => collector.into_response(is_end, is_head),
+                    false => collector.into_response(is_end, is_head, &self.config.head_limits),
                 };
                 match head {
                     Ok(head) => self.take_response(id, head, is_end),
@@ -131,11 +150,21 @@ impl Connection {
             if self.is_complete(id) {
                 return Err(ProtocolError::StreamClosed);
             }
+            if self.is_reset_here(id) {
+                return self.take_late(id, is_end).map(|()| Place::Ignored);
+            }
             return Ok(self.place_in(id, is_end));
         }
         if !self.is_idle(number) {
             return match self.closed.find(number) {
-                Some(Ending::ResetHere) => Ok(Place::Ignored),
+                Some(Ending::ResetHere) => {
+                    if is_end {
+                        self.closed.end(number);
+                    }
+                    Ok(Place::Ignored)
+                }
+                // A client has opened its streams itself, and cancels any number of them.
+                None if self.is_client => Ok(Place::Ignored),
                 Some(Ending::ResetByPeer) => Ok(Place::Breach(ProtocolError::StreamClosed)),
                 Some(Ending::Complete) => Err(ProtocolError::StreamClosed),
                 None => Err(ProtocolError::StreamNumber),
@@ -149,7 +178,7 @@ impl Connection {
         }
         self.last_number = number;
         if self.drain.last_taken().is_some() {
-            return Ok(Place::Refused);
+            return Ok(Place::Late);
         }
         let max = self.config.streams_max as usize;
         // Streams that are over, and that the shell has still to give up, cost as much as open ones.
@@ -162,8 +191,8 @@ impl Connection {
 
     fn place_in(&self, id: StreamId, is_end: bool) -> Place {
         let Some(stream) = self.streams.get(id) else { return Place::Ignored };
-        if stream.reset.is_some() {
-            return if stream.is_reset_by_peer() { Place::Breach(ProtocolError::StreamClosed) } else { Place::Ignored };
+        if stream.is_reset_by_peer() {
+            return Place::Breach(ProtocolError::StreamClosed);
         }
         match stream.receive {
             ReceiveStage::Head => Place::Open(id, Part::Response),
@@ -176,7 +205,7 @@ impl Connection {
     /// Answers a block that no stream takes.
     fn leave_out(&mut self, number: u32, place: Place) -> Result<(), ProtocolError> {
         match place {
-            Place::Refused => {
+            Place::Refused | Place::Late => {
                 self.check_refused()?;
                 self.output.reset(number, ErrorCode::REFUSED_STREAM);
                 self.closed.push(number, Ending::ResetHere);
@@ -218,7 +247,7 @@ impl Connection {
     fn take_response(
         &mut self,
         id: StreamId,
-        head: weir_http_codec::ResponseHead,
+        Response { head, is_empty }: Response,
         is_end: bool,
     ) -> Result<(), ProtocolError> {
         let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
@@ -234,6 +263,9 @@ impl Connection {
                 && !stream.is_bodiless
             {
                 stream.expected = Some(length);
+            }
+            if is_empty {
+                stream.expected = Some(0);
             }
         }
         if !stream.is_forgotten {

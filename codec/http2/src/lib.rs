@@ -12,6 +12,7 @@ mod closed;
 pub mod config;
 mod connection;
 mod control;
+mod deadline;
 mod error;
 mod error_code;
 mod event;

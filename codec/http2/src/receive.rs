@@ -144,8 +144,8 @@ impl Connection {
         let increment = if let Frame::WindowUpdate(increment) = frame { increment } else { 0 };
         self.count(header, increment, now)?;
         match frame {
-            Frame::Headers(headers) => self.take_headers(header, headers),
-            Frame::Continuation(fragment) => self.take_continuation(header, fragment),
+            Frame::Headers(headers) => self.take_headers(header, headers, now),
+            Frame::Continuation(fragment) => self.take_continuation(header, fragment, now),
             Frame::RstStream(code) => self.take_reset(header.stream_id, code),
             Frame::Settings(settings) => self.take_settings(settings),
             Frame::SettingsAck => self.take_settings_ack(),
@@ -157,6 +157,7 @@ impl Connection {
             Frame::PingAck(data) => self.take_ping_ack(data),
             Frame::GoAway { last_stream_id, code, .. } => self.take_go_away(last_stream_id, code),
             Frame::WindowUpdate(increment) => self.take_window_update(header.stream_id, increment),
+            Frame::PriorityUpdate { .. } if self.is_client => Err(ProtocolError::PriorityUpdate),
             Frame::Data(_) | Frame::Priority(_) | Frame::PriorityUpdate { .. } | Frame::Unknown => Ok(()),
         }
     }
@@ -174,7 +175,7 @@ impl Connection {
             FrameKind::Priority | FrameKind::PriorityUpdate | FrameKind::Unknown(_) => Counted::Priority,
             _ => return Ok(()),
         };
-        self.budget.count(counted, now)
+        self.budget.count(counted, self.config.streams_max, now)
     }
 
     fn frame_error(&mut self, number: u32, error: FrameError) -> Result<(), ProtocolError> {
@@ -192,15 +193,16 @@ impl Connection {
         self.check_order(header)?;
         let is_end = header.ends_stream();
         if layout.data == 0 && !is_end && !self.is_client {
-            self.budget.count(Counted::EmptyData, now)?;
+            self.budget.count(Counted::EmptyData, self.config.streams_max, now)?;
         }
         let mut partial = PartialData { stream: None, data: layout.data, padding: layout.padding, is_end };
         if !self.window.receive(header.length, 0) {
             return Err(ProtocolError::WindowExceeded);
         }
         match self.streams.find(header.stream_id) {
-            None => self.data_of_none(header.stream_id)?,
+            None => self.data_of_none(header.stream_id, is_end)?,
             Some(id) if self.is_complete(id) => return Err(ProtocolError::StreamClosed),
+            Some(id) if self.is_reset_here(id) => self.take_late(id, is_end)?,
             Some(id) => match self.data_of(id, header.length, layout.data, is_end) {
                 Ok(is_taken) => partial.stream = is_taken.then_some(id),
                 Err(error) => self.breach(id, error)?,
@@ -211,13 +213,20 @@ impl Connection {
     }
 
     /// DATA on a stream that is not there.
-    fn data_of_none(&mut self, number: u32) -> Result<(), ProtocolError> {
+    fn data_of_none(&mut self, number: u32, is_end: bool) -> Result<(), ProtocolError> {
         if self.is_idle(number) {
             return Err(ProtocolError::IdleStream);
         }
         match self.closed.find(number) {
             // It was in flight.
-            Some(Ending::ResetHere) => Ok(()),
+            Some(Ending::ResetHere) => {
+                if is_end {
+                    self.closed.end(number);
+                }
+                Ok(())
+            }
+            // A client has opened its streams itself, and cancels any number of them.
+            None if self.is_client => Ok(()),
             Some(Ending::ResetByPeer) => self.refuse(number, ProtocolError::StreamClosed),
             Some(Ending::Complete) | None => Err(ProtocolError::StreamClosed),
         }
@@ -226,8 +235,8 @@ impl Connection {
     /// DATA on a stream, of `count` bytes with its padding. True: the stream takes it.
     fn data_of(&mut self, id: StreamId, count: u32, data: u32, is_end: bool) -> Result<bool, ProtocolError> {
         let Some(stream) = self.streams.get_mut(id) else { return Ok(false) };
-        if stream.reset.is_some() {
-            return if stream.is_reset_by_peer() { Err(ProtocolError::StreamClosed) } else { Ok(false) };
+        if stream.is_reset_by_peer() {
+            return Err(ProtocolError::StreamClosed);
         }
         match stream.receive {
             ReceiveStage::Head => return Err(ProtocolError::HeadMissing),
@@ -298,6 +307,16 @@ impl Connection {
     /// Both sides have ended the stream, and the shell has not given it up.
     pub(crate) fn is_complete(&self, id: StreamId) -> bool {
         self.streams.get(id).is_some_and(|stream| stream.is_closed() && stream.reset.is_none())
+    }
+
+    /// This side has reset the stream, and the shell has not given it up.
+    pub(crate) fn is_reset_here(&self, id: StreamId) -> bool {
+        self.streams.get(id).is_some_and(|stream| stream.reset.is_some() && !stream.is_reset_by_peer())
+    }
+
+    /// Takes a frame that was in flight when this side has reset its stream.
+    pub(crate) fn take_late(&mut self, id: StreamId, is_end: bool) -> Result<(), ProtocolError> {
+        self.streams.get_mut(id).map_or(Ok(()), |stream| stream.take_late(is_end))
     }
 
     pub(crate) fn push(&mut self, event: Event) {

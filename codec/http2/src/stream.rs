@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use weir_http_codec::Fields;
 
 use crate::{
+    error::ProtocolError,
     event::{Event, ResetCause, StreamId},
     window::{ReceiveWindow, SendWindow},
 };
@@ -42,6 +43,8 @@ pub(crate) struct Stream {
     pub(crate) reset: Option<ResetCause>,
     /// The shell has given it up.
     pub(crate) is_forgotten: bool,
+    /// The peer has ended it behind a reset of this side.
+    pub(crate) is_ended_late: bool,
     /// The shell has its request.
     pub(crate) is_announced: bool,
     /// Its event waits.
@@ -81,6 +84,7 @@ impl Stream {
             send,
             reset: None,
             is_forgotten: false,
+            is_ended_late: false,
             is_announced: false,
             is_readable_queued: false,
             is_writable_queued: false,
@@ -102,6 +106,18 @@ impl Stream {
     /// No frame of it may be sent any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.reset.is_some() || (self.receive == ReceiveStage::Ended && self.send == SendStage::Ended)
+    }
+
+    /// Takes a frame behind a reset of this side: it was in flight.
+    ///
+    /// # Errors
+    /// The peer has ended the stream before.
+    pub(crate) fn take_late(&mut self, is_end: bool) -> Result<(), ProtocolError> {
+        if self.is_ended_late || self.receive == ReceiveStage::Ended {
+            return Err(ProtocolError::StreamClosed);
+        }
+        self.is_ended_late = is_end;
+        Ok(())
     }
 
     pub(crate) fn is_reset_by_peer(&self) -> bool {
@@ -136,7 +152,7 @@ pub(crate) struct Streams {
     slots: Vec<Option<Stream>>,
     free: Vec<u32>,
     /// Numbers with their slots, in ascending order, as streams are opened.
-    index: Vec<(u32, u32)>,
+    index: VecDeque<(u32, u32)>,
     /// Streams that are open on the wire.
     open: usize,
 }
@@ -156,7 +172,7 @@ impl Streams {
 
     /// Keeps a stream with a higher number than all before it.
     pub(crate) fn insert(&mut self, stream: Stream) -> StreamId {
-        debug_assert!(self.index.last().is_none_or(|(last, _)| *last < stream.number));
+        debug_assert!(self.index.back().is_none_or(|(last, _)| *last < stream.number));
         let number = stream.number;
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -168,7 +184,7 @@ impl Streams {
                 self.slots.len() as u32 - 1
             }
         };
-        self.index.push((number, slot));
+        self.index.push_back((number, slot));
         self.open += 1;
         StreamId { number, slot }
     }
@@ -177,7 +193,7 @@ impl Streams {
     #[inline]
     pub(crate) fn find(&self, number: u32) -> Option<StreamId> {
         // The last one opened is in question more often than not.
-        let (_, slot) = match self.index.last() {
+        let (_, slot) = match self.index.back() {
             Some(last) if last.0 == number => *last,
             _ => self.index[self.index.binary_search_by_key(&number, |entry| entry.0).ok()?],
         };

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use weir_http2_codec::{
-    ConnectionConfig, Event, ProtocolError,
-    config::{ANSWER_BYTES_MAX, EARLY_RESETS_MAX, REFUSED_STREAMS_MAX, SETTINGS_TIMEOUT},
+    ConnectionConfig, ErrorCode, Event, ProtocolError,
+    config::{
+        ANSWER_BYTES_MAX, EARLY_RESETS_MAX, OUTPUT_CONGESTED_BYTES, OUTPUT_WAITING_BYTES_MAX, REFUSED_STREAMS_MAX,
+        SETTINGS_TIMEOUT,
+    },
     frame::{FrameKind, flags, write},
     settings::Setting,
 };
@@ -197,6 +200,69 @@ fn h2_9_answers_do_not_pile_up_for_a_peer_that_reads_nothing() {
 }
 
 #[test]
+fn h2_9_heads_do_not_pile_up_for_a_client_that_reads_nothing() {
+    let head = crate::peer::response(304, &[("etag", "0123456789abcdef"), ("server", "weir")]);
+    let respond = |peer: &mut Peer, number: u32| {
+        peer.headers(2 * number + 1, &crate::peer::head("HEAD"), true);
+        for event in peer.events() {
+            match event {
+                Event::Request(id, _) => {
+                    peer.machine.send_response(id, &head, None, true).expect("open");
+                    peer.machine.forget(id);
+                }
+                event => panic!("{event:?}"),
+            }
+        }
+    };
+    let mut peer = Peer::of_server();
+    let congested = (0..100_000).find(|number| {
+        respond(&mut peer, *number);
+        peer.machine.is_congested()
+    });
+    let congested = congested.expect("it bears everything");
+    assert!(congested as usize > OUTPUT_CONGESTED_BYTES / 60, "{congested}");
+    // A driver that obeys: once the output has moved, the connection goes on.
+    assert!(peer.sent().len() > congested as usize && !peer.machine.is_congested());
+    respond(&mut peer, congested + 1);
+    peer.is_alive();
+    // One that does not.
+    let mut number = congested + 2;
+    let failed = loop {
+        peer.headers(2 * number + 1, &crate::peer::head("HEAD"), true);
+        match peer.events()[..] {
+            [Event::Request(id, _)] => {
+                peer.machine.send_response(id, &head, None, true).expect("open");
+                peer.machine.forget(id);
+            }
+            [Event::Failed(error)] => break error,
+            ref events => panic!("{events:?}"),
+        }
+        number += 1;
+    };
+    assert_eq!(failed, ProtocolError::OutputFlood);
+    let sent: usize = peer.sent().iter().map(|frame| frame.payload.len() + 9).sum();
+    assert!((OUTPUT_WAITING_BYTES_MAX..OUTPUT_WAITING_BYTES_MAX + 200).contains(&sent), "{sent}");
+}
+
+#[test]
+fn h2_9_requests_do_not_pile_up_for_an_origin_that_reads_nothing() {
+    let mut peer = Peer::of_client();
+    let request = crate::peer::request_head("GET", &[("x-long", "some value of a field")], true);
+    let mut attempts = 0;
+    while peer.machine.can_open() {
+        let id = peer.machine.send_request(&request, crate::pair::TARGET, true).expect("room");
+        peer.machine.forget(id);
+        attempts += 1;
+        assert!(attempts < 100_000, "it bears everything");
+    }
+    assert!(peer.machine.is_congested());
+    let full = peer.machine.send_request(&request, crate::pair::TARGET, true);
+    assert_eq!(full, Err(weir_http2_codec::OpenError::Full));
+    peer.is_alive();
+    assert!(peer.machine.can_open());
+}
+
+#[test]
 fn h2_15_many_streams_are_reset_in_one_piece() {
     let mut peer = Peer::of_server_with(ConnectionConfig { streams_max: 20_000, ..ConnectionConfig::default() });
     let mut ids = Vec::new();
@@ -221,5 +287,87 @@ fn frames_of_a_server_are_not_counted_by_a_client_but_answers_are() {
         peer.raw(2, 0, 1, &[0, 0, 0, 0, 1]);
         peer.sent();
     }
+    peer.is_alive();
+}
+
+/// A server with one stream that it has reset, and that the peer has not ended.
+fn reset_here(is_forgotten: bool) -> Peer {
+    let mut peer = Peer::of_server();
+    let id = peer.request(1, "POST", false);
+    peer.machine.reset(id, CANCEL);
+    if is_forgotten {
+        peer.machine.forget(id);
+    }
+    peer.sent();
+    peer
+}
+
+#[test]
+fn frames_of_streams_that_were_reset_here_are_counted_unless_they_are_data() {
+    for is_forgotten in [false, true] {
+        let mut peer = reset_here(is_forgotten);
+        let failed = failed_at(&mut peer, |peer, _| peer.headers(1, &[("x", "y")], false));
+        assert_eq!(failed, (201, ProtocolError::StreamFlood));
+        let mut peer = reset_here(is_forgotten);
+        let failed = failed_at(&mut peer, |peer, _| peer.data(1, b"", false));
+        assert_eq!(failed, (101, ProtocolError::EmptyDataFlood));
+        // An upload in flight is none of the peer's fault.
+        let mut peer = reset_here(is_forgotten);
+        (0..5_000).for_each(|_| peer.data(1, b"in flight", false));
+        peer.data(1, b"", true);
+        peer.is_alive();
+    }
+    // An end for each of many is not either, and the peer has said it once for all.
+    let mut peer = Peer::of_server_with(ConnectionConfig { streams_max: 500, ..ConnectionConfig::default() });
+    for number in 0..500 {
+        let id = peer.request(2 * number + 1, "POST", false);
+        peer.machine.forget(id);
+    }
+    peer.sent();
+    (0..500).for_each(|number| peer.data(2 * number + 1, b"", true));
+    peer.is_alive();
+}
+
+#[test]
+fn a_stream_that_was_reset_here_ends_once() {
+    for is_forgotten in [false, true] {
+        for is_data in [false, true] {
+            let mut peer = reset_here(is_forgotten);
+            let end = |peer: &mut Peer| match is_data {
+                true => peer.data(1, b"", true),
+                false => peer.headers(1, &[("x", "y")], true),
+            };
+            end(&mut peer);
+            peer.is_alive();
+            end(&mut peer);
+            let events = peer.events();
+            assert!(matches!(events[..], [Event::Failed(_)]), "{events:?}");
+        }
+    }
+}
+
+#[test]
+fn h2_1_a_client_with_many_streams_may_cancel_all_of_them_at_once() {
+    for streams_max in [100, 400] {
+        let mut peer = Peer::of_server_with(ConnectionConfig { streams_max, ..ConnectionConfig::default() });
+        let ids: Vec<_> = (0..streams_max).map(|number| peer.request(2 * number + 1, "GET", true)).collect();
+        for id in &ids {
+            peer.write(|into| write::rst_stream(into, id.number(), CANCEL));
+            peer.machine.forget(*id);
+        }
+        peer.sent();
+        peer.is_alive();
+        peer.write(|into| write::rst_stream(into, 1, CANCEL));
+        peer.fails(ProtocolError::ResetFlood);
+    }
+}
+
+#[test]
+fn goaways_of_a_client_are_one_event_unless_they_go_lower() {
+    let mut peer = Peer::of_server();
+    (0..10_000).for_each(|_| peer.write(|into| write::go_away(into, 7, ErrorCode::NO_ERROR, b"")));
+    peer.write(|into| write::go_away(into, 5, ErrorCode::NO_ERROR, b""));
+    let events = peer.events();
+    assert!(matches!(events[..], [Event::GoAway { last: 7, .. }, Event::GoAway { last: 5, .. }]), "{}", events.len());
     peer.is_alive();
 }

@@ -1,12 +1,15 @@
 //! The end of a connection: GOAWAY of either side (RFC 9113 section 6.8). H2.16, H2.17.
 
+use std::time::Duration;
+
 use weir_http2_codec::{
     Connection, ConnectionConfig, ErrorCode, Event, OpenError, ProtocolError, RequestTarget, ResetCause,
+    config::DRAIN_TIMEOUT,
     frame::{FrameKind, STREAM_ID_MAX, write},
     settings::Setting,
 };
 
-use crate::peer::{Peer, head, request_head, response};
+use crate::peer::{NOW, Peer, head, request_head, response};
 
 const TARGET: RequestTarget<'static> = RequestTarget { scheme: b"https", authority: b"a.example", protocol: None };
 
@@ -139,4 +142,42 @@ fn a_client_that_goes_says_so_once_and_is_over_with_its_last_stream() {
     assert_eq!(peer.events().len(), 1);
     peer.machine.forget(id);
     assert!(peer.machine.is_over());
+}
+
+#[test]
+fn h2_16_a_drain_that_the_peer_does_not_confirm_goes_on_by_itself() {
+    let mut peer = Peer::of_server();
+    let id = peer.request(1, "GET", true);
+    peer.machine.shut_down();
+    assert_eq!(peer.sent().len(), 2);
+    peer.machine.expire(NOW);
+    let due = NOW.saturating_add(DRAIN_TIMEOUT);
+    assert_eq!(peer.machine.next_deadline(), Some(due));
+    peer.machine.expire(NOW.saturating_add(DRAIN_TIMEOUT - Duration::from_millis(1)));
+    assert!(peer.sent().is_empty());
+    peer.machine.expire(due);
+    let goaway = peer.sent();
+    assert_eq!((goaway.len(), goaway[0].kind(), goaway[0].last_stream()), (1, FrameKind::GoAway, 1));
+    assert_eq!((peer.machine.next_deadline(), peer.machine.is_over()), (None, false));
+    peer.machine.send_response(id, &response(200, &[]), None, true).expect("open");
+    peer.machine.forget(id);
+    assert!(peer.machine.is_over());
+    // A late confirmation is none any more.
+    peer.write(|into| write::ping_ack(into, *b"weirlast"));
+    assert!(peer.sent_of(FrameKind::GoAway).is_empty());
+}
+
+#[test]
+fn h2_16_streams_behind_the_last_one_are_refused_and_counted_generously() {
+    let mut peer = Peer::of_server();
+    peer.request(1, "GET", true);
+    peer.machine.shut_down();
+    peer.write(|into| write::ping_ack(into, *b"weirlast"));
+    peer.sent();
+    for number in 1..=200 {
+        peer.headers(2 * number + 1, &head("GET"), true);
+    }
+    assert_eq!(peer.sent_of(FrameKind::RstStream).len(), 200);
+    peer.headers(403, &head("GET"), true);
+    peer.fails(ProtocolError::StreamFlood);
 }

@@ -3,7 +3,7 @@
 use weir_http_codec::{BodyLength, ResponseHead};
 use weir_http2_codec::{
     Connection, ErrorCode, Event, OpenError, ProtocolError, Received, RequestTarget, ResetCause, StreamId,
-    config::INTERIM_HEADS_MAX,
+    config::{INTERIM_HEADS_MAX, RESET_STREAMS_KEPT},
     frame::{FrameKind, write},
     settings::Setting,
 };
@@ -172,4 +172,70 @@ fn an_extended_connect_needs_the_offer_of_the_server() {
     let fields = peer.fields(&sent[0].payload);
     assert!(fields.contains(&(":method".into(), "CONNECT".into())));
     assert!(fields.contains(&(":protocol".into(), "websocket".into())) && !sent[0].ends_stream());
+}
+
+#[test]
+fn a_request_that_is_given_up_while_its_last_data_waits_is_cancelled_at_once() {
+    let mut peer = Peer::of_client();
+    // The origin reads no body.
+    peer.write(|into| write::settings(into, &[Setting::InitialWindowSize(0), Setting::MaxConcurrentStreams(3)]));
+    for round in 0..3 {
+        let id = peer.machine.send_request(&request_head("POST", &[], false), TARGET, false).expect("room");
+        peer.machine.send_data(id, b"abc").expect("open");
+        peer.machine.send_end(id, None).expect("open");
+        peer.machine.forget(id);
+        let resets = peer.sent_of(FrameKind::RstStream);
+        assert_eq!((resets.len(), resets[0].stream(), resets[0].number()), (1, 2 * round + 1, CANCEL.as_u32()));
+    }
+    assert!(peer.machine.can_open() && peer.machine.open_streams() == 0);
+    peer.machine.shut_down();
+    assert!(peer.machine.is_over());
+}
+
+#[test]
+fn late_frames_of_any_request_that_was_given_up_are_ignored_however_many_those_are() {
+    let mut peer = Peer::of_client();
+    for _ in 0..2 * RESET_STREAMS_KEPT {
+        let id = open(&mut peer.machine, "GET");
+        peer.machine.forget(id);
+        peer.sent();
+    }
+    peer.headers(1, &[(":status", "200"), ("x-new", "entry of the table")], false);
+    peer.data(1, b"late", false);
+    peer.headers(3, &[(":status", "200"), ("x-new", "entry of the table")], true);
+    peer.is_alive();
+    let id = open(&mut peer.machine, "GET");
+    peer.headers(id.number(), &[(":status", "200"), ("x-new", "entry of the table")], true);
+    assert_eq!(only_response(&mut peer).0.fields.len(), 1, "the table is in step");
+}
+
+#[test]
+fn a_response_of_no_bytes_has_none_also_if_trailers_follow() {
+    for (body, is_legal) in [(&b""[..], true), (b"x", false)] {
+        let (mut peer, id) = requested("GET");
+        peer.headers(1, &[(":status", "200"), ("content-length", "0")], false);
+        let (head, is_end) = only_response(&mut peer);
+        assert_eq!((head.announced(), head.fields.len(), is_end), (BodyLength::Chunked, 0, false));
+        peer.data(1, body, false);
+        match is_legal {
+            false => peer.resets(1, ProtocolError::ContentLength),
+            true => {
+                peer.headers(1, &[("x-sum", "7")], true);
+                assert_eq!(peer.machine.received(id), Received { bytes: 0, is_end: true, reset: None });
+            }
+        }
+    }
+}
+
+#[test]
+fn heads_and_trailers_of_an_origin_have_as_many_fields_as_those_of_a_client() {
+    let fields = [&[(":status", "200")][..], &[("x", "y"); 101]].concat();
+    let (mut peer, _) = requested("GET");
+    peer.headers(1, &fields, true);
+    peer.resets(1, ProtocolError::HeadTooLong);
+    let (mut peer, _) = requested("GET");
+    peer.headers(1, &fields[..101], false);
+    assert_eq!(only_response(&mut peer).0.fields.len(), 100);
+    peer.headers(1, &fields[1..], true);
+    peer.resets(1, ProtocolError::TrailersTooLong);
 }

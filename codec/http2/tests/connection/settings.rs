@@ -1,12 +1,15 @@
 //! SETTINGS and PING (RFC 9113 sections 6.5 and 6.7).
 
+use std::time::Duration;
+
 use weir_http2_codec::{
     Connection, ConnectionConfig, Event, ProtocolError,
+    config::{HEADER_BLOCK_TIMEOUT, SETTINGS_UPDATE_TIMEOUT},
     frame::{Frame, FrameError, FrameKind, flags, write},
     settings::Setting,
 };
 
-use crate::peer::{Peer, frames};
+use crate::peer::{NOW, Peer, frames};
 
 fn first(machine: &mut Connection) -> Vec<u8> {
     let mut out = Vec::new();
@@ -104,4 +107,63 @@ fn the_table_of_the_peer_is_not_used_beyond_its_size() {
         let expected = [(":status".to_owned(), "200".to_owned()), ("x-field".into(), "some value".into())];
         assert_eq!(peer.fields(&block), expected);
     }
+}
+
+#[test]
+fn another_window_of_streams_is_acknowledged_in_time_too() {
+    let mut peer = Peer::of_server();
+    let later = |seconds| NOW.saturating_add(Duration::from_secs(seconds));
+    assert!(peer.machine.set_initial_stream_window(1_000));
+    assert!(peer.machine.next_deadline().is_some());
+    peer.machine.expire(NOW);
+    assert_eq!(peer.machine.next_deadline(), Some(NOW.saturating_add(SETTINGS_UPDATE_TIMEOUT)));
+    peer.sent();
+    peer.now = later(59);
+    peer.is_alive();
+    peer.write(write::settings_ack);
+    assert_eq!(peer.machine.next_deadline(), None);
+    assert!(peer.machine.set_initial_stream_window(2_000));
+    // The time runs from the next look at it.
+    peer.now = later(100);
+    peer.is_alive();
+    peer.machine.expire(later(159));
+    peer.is_alive();
+    peer.machine.expire(later(160));
+    peer.fails(ProtocolError::SettingsTimeout);
+}
+
+#[test]
+fn a_header_block_that_has_begun_goes_on_in_time() {
+    let mut peer = Peer::of_server();
+    let block = peer.block(&crate::peer::head("GET"));
+    peer.raw(1, flags::END_STREAM, 1, &block[..2]);
+    assert_eq!(peer.machine.next_deadline(), Some(NOW.saturating_add(HEADER_BLOCK_TIMEOUT)));
+    peer.now = NOW.saturating_add(HEADER_BLOCK_TIMEOUT - Duration::from_millis(1));
+    peer.raw(9, 0, 1, &block[2..3]);
+    assert_eq!(peer.machine.next_deadline(), Some(NOW.saturating_add(HEADER_BLOCK_TIMEOUT)));
+    peer.raw(9, flags::END_HEADERS, 1, &block[3..]);
+    assert!(matches!(peer.events()[..], [Event::Request(_, Ok(_))]));
+    assert_eq!(peer.machine.next_deadline(), None);
+    peer.raw(1, flags::END_STREAM, 3, &block[..2]);
+    peer.machine.expire(peer.now.saturating_add(HEADER_BLOCK_TIMEOUT));
+    peer.fails(ProtocolError::HeaderBlockTimeout);
+}
+
+#[test]
+fn each_size_of_the_table_in_one_frame_counts() {
+    let mut peer = Peer::of_server();
+    let respond = |peer: &mut Peer, stream: u32| {
+        let id = peer.request(stream, "GET", true);
+        // "server" goes into the table at once.
+        let head = crate::peer::response(200, &[("server", "some name")]);
+        peer.machine.send_response(id, &head, None, true).expect("open");
+        peer.machine.forget(id);
+        peer.sent_of(FrameKind::Headers)[0].payload.clone()
+    };
+    respond(&mut peer, 1);
+    peer.write(|into| write::settings(into, &[Setting::HeaderTableSize(0), Setting::HeaderTableSize(4_096)]));
+    peer.events();
+    peer.sent();
+    let block = respond(&mut peer, 3);
+    assert_eq!(block[..4], [0x20, 0x3f, 0xe1, 0x1f], "the table was empty in between (RFC 7541 section 4.2)");
 }

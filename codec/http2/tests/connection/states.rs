@@ -164,7 +164,6 @@ fn frames_in_flight_of_a_stream_that_was_reset_here_are_ignored() {
         assert_eq!(peer.sent_of(FrameKind::RstStream)[0].number(), 2);
         peer.data(1, &[7; 1_000], false);
         peer.headers(1, &[("x", "y")], true);
-        peer.data(1, b"", true);
         assert!(peer.events().is_empty() && peer.sent().is_empty());
         assert_eq!(peer.machine.held(), if is_forgotten { 0 } else { 1_000 });
         peer.is_alive();
@@ -291,4 +290,11 @@ fn more_streams_than_allowed_are_refused_and_their_heads_decoded() {
     let (_, request) = crate::peer::only_request(peer.events());
     let head = request.expect("taken").head;
     assert_eq!(head.fields.all_named(b"x-new").next(), Some(&b"entry of the table"[..]));
+}
+
+#[test]
+fn a_priority_of_a_request_comes_only_from_clients() {
+    let mut peer = Peer::of_client();
+    peer.raw(0x10, 0, 0, b"\0\0\0\x01u=1");
+    peer.fails(ProtocolError::PriorityUpdate);
 }

@@ -174,6 +174,30 @@ fn a_setting_that_makes_a_window_too_large_ends_the_connection() {
 }
 
 #[test]
+fn a_setting_overflows_no_window_of_a_stream_that_is_over() {
+    let (mut peer, ids) = responding(&[1]);
+    peer.write(|into| write::window_update(into, 1, 1));
+    peer.machine.send_end(ids[0], None).expect("open");
+    peer.write(|into| write::settings(into, &[Setting::InitialWindowSize(WINDOW_BYTES_MAX)]));
+    peer.is_alive();
+}
+
+#[test]
+fn h2_7_a_million_bytes_one_by_one_are_one_event_and_hold_what_they_are() {
+    let mut peer = Peer::of_server_with(ConnectionConfig { stream_window: 1 << 20, ..ConnectionConfig::default() });
+    let id = peer.request(1, "POST", false);
+    let mut frames = Vec::new();
+    (0..1_000).for_each(|_| write::data(&mut frames, 1, b"x", false));
+    (0..1_000).for_each(|_| peer.send(&frames));
+    assert!(matches!(peer.events()[..], [Event::Readable(readable)] if readable == id));
+    assert_eq!((peer.machine.held(), peer.machine.received(id).bytes), (1_000_000, 1_000_000));
+    let mut data = Vec::new();
+    peer.machine.take_data(id, &mut data);
+    assert!(data.len() == 1_000_000 && data.capacity() <= 1 << 20, "{}", data.capacity());
+    assert_eq!(updates(&mut peer), []);
+}
+
+#[test]
 fn h2_9_data_waits_for_the_window_of_its_stream_which_may_be_negative() {
     let (mut peer, ids) = responding(&[1]);
     let id = ids[0];
