@@ -153,6 +153,8 @@ pub(crate) struct FieldCollector<'a> {
     pseudo: [(u32, u32); Pseudo::COUNT],
     fields: Fields,
     bytes: usize,
+    /// A cookie is one that no table may hold.
+    is_cookie_secret: bool,
     error: Option<ProtocolError>,
 }
 
@@ -171,7 +173,16 @@ impl<'a> FieldCollector<'a> {
             Part::Trailers => Fields::new(),
             _ => Fields::with_room(scratch.fields + ADDED_FIELDS, scratch.bytes + ADDED_BYTES),
         };
-        Self { part, scratch, seen: 0, pseudo: Default::default(), fields, bytes: 0, error: None }
+        Self {
+            part,
+            scratch,
+            seen: 0,
+            pseudo: Default::default(),
+            fields,
+            bytes: 0,
+            is_cookie_secret: false,
+            error: None,
+        }
     }
 
     /// Takes the next field.
@@ -226,25 +237,36 @@ impl<'a> FieldCollector<'a> {
         match known {
             Known::Te if value != b"trailers" => return Err(ProtocolError::Te),
             Known::Cookie if self.fields.has(Known::Cookie) => {
-                self.join(value);
+                self.join(field);
                 return Ok(());
             }
             _ => {}
         }
         self.bytes += name.len() + value.len();
         self.fields.push_known(known, name, value);
+        if field.is_never_indexed {
+            self.never_index(known);
+        }
         Ok(())
     }
 
     /// One more cookie.
     #[cold]
-    fn join(&mut self, cookie: &[u8]) {
+    fn join(&mut self, cookie: &HeaderField<'_>) {
+        self.is_cookie_secret |= cookie.is_never_indexed;
         let cookies = &mut self.scratch.cookies;
         if cookies.is_empty() {
             cookies.extend_from_slice(self.fields.get(Known::Cookie).unwrap_or_default());
         }
         cookies.extend_from_slice(b"; ");
-        cookies.extend_from_slice(cookie);
+        cookies.extend_from_slice(cookie.value);
+    }
+
+    /// The sender has forbidden tables for the field that was added last.
+    #[cold]
+    fn never_index(&mut self, known: Known) {
+        self.is_cookie_secret |= known == Known::Cookie;
+        self.fields.never_index_last();
     }
 
     /// The block is over.
@@ -255,6 +277,9 @@ impl<'a> FieldCollector<'a> {
         let scratch = &mut *self.scratch;
         if !scratch.cookies.is_empty() {
             self.fields.set(Known::Cookie, &scratch.cookies);
+            if self.is_cookie_secret {
+                self.fields.never_index_last();
+            }
             self.bytes += scratch.cookies.len();
         }
         if self.part != Part::Trailers {
@@ -402,10 +427,7 @@ fn is_of_connection(known: Known) -> bool {
 pub(crate) fn encode(encoder: &mut Encoder, fields: &Fields, part: Part, has_length: bool, into: &mut Vec<u8>) {
     for field in fields.iter() {
         let name = match field.known {
-            Known::Other if field.name.iter().any(u8::is_ascii_uppercase) => {
-                encoder.field(into, &field.name.to_ascii_lowercase(), field.value);
-                continue;
-            }
+            Known::Other if field.name.iter().any(u8::is_ascii_uppercase) => &field.name.to_ascii_lowercase(),
             Known::Other => field.name,
             Known::Te if field.value != b"trailers" => continue,
             Known::Host if part == Part::Request => continue,
@@ -413,7 +435,10 @@ pub(crate) fn encode(encoder: &mut Encoder, fields: &Fields, part: Part, has_len
             known if is_of_connection(known) => continue,
             known => known.name().as_bytes(),
         };
-        encoder.field(into, name, field.value);
+        match field.is_never_indexed {
+            true => encoder.field_never_indexed(into, name, field.value),
+            false => encoder.field(into, name, field.value),
+        }
     }
 }
 

@@ -2,11 +2,15 @@
 
 use proptest::prelude::*;
 use weir_http_codec::BodyLength;
-use weir_http2_codec::{ConnectionConfig, ErrorCode, ResetCause};
+use weir_http2_codec::{
+    ConnectionConfig, ErrorCode, Event, ResetCause,
+    frame::{FrameKind, flags},
+    hpack::Decoder,
+};
 
 use crate::{
     pair::Pair,
-    peer::{fields, response},
+    peer::{Peer, Sent, fields, head, only_request, response},
 };
 
 #[test]
@@ -39,6 +43,49 @@ fn an_exchange_is_the_same_whatever_the_pieces_that_its_bytes_come_in() {
         pair.settle();
         assert_eq!((pair.client.machine.open_streams(), pair.server.machine.open_streams()), (0, 0));
     }
+}
+
+/// The blocks that a machine has sent as HEADERS, decoded: names of fields that no table may hold.
+fn never_indexed(sent: &[Sent]) -> Vec<String> {
+    let (mut decoder, mut names) = (Decoder::new(4096), Vec::new());
+    for frame in sent.iter().filter(|frame| frame.kind() == FrameKind::Headers) {
+        let decoded = decoder.decode(&frame.payload, usize::MAX, |field| {
+            if field.is_never_indexed {
+                names.push(String::from_utf8_lossy(field.name).into_owned());
+            }
+        });
+        decoded.expect("a block of the machine");
+    }
+    names
+}
+
+#[test]
+fn fields_that_no_table_may_hold_are_marked_on_the_next_hop_too() {
+    // Of a client, through a gateway, to an origin.
+    let (mut from, mut to) = (Peer::of_server(), Peer::of_client());
+    let mut block = from.block(&head("POST"));
+    from.encoder.field_never_indexed(&mut block, b"x-secret", b"some secret of a user");
+    from.encoder.field(&mut block, b"x-open", b"some other value");
+    from.encoder.field(&mut block, b"cookie", b"a=0123456789abcdef0123456789");
+    from.encoder.field_never_indexed(&mut block, b"cookie", b"b=0123456789abcdef0123456789");
+    from.raw(1, flags::END_HEADERS, 1, &block);
+    let (id, request) = only_request(from.events());
+    let request = request.expect("legal").head;
+    to.machine.send_request(&request, crate::pair::TARGET, false).expect("room");
+    assert_eq!(never_indexed(&to.sent()), ["x-secret", "cookie"]);
+    // And back again, with its trailers.
+    let mut block = to.block(&[(":status", "200")]);
+    to.encoder.field_never_indexed(&mut block, b"set-cookie", b"b=fedcba9876543210");
+    to.raw(1, flags::END_HEADERS, 1, &block);
+    let mut trailers = Vec::new();
+    to.encoder.field_never_indexed(&mut trailers, b"x-sum", b"7");
+    to.raw(1, flags::END_HEADERS | flags::END_STREAM, 1, &trailers);
+    let events = to.events();
+    let Some(Event::Response { stream, head, .. }) = events.first() else { panic!("{events:?}") };
+    let trailers = to.machine.take_trailers(*stream);
+    from.machine.send_response(id, head, None, false).expect("open");
+    from.machine.send_end(id, trailers.as_ref()).expect("open");
+    assert_eq!(never_indexed(&from.sent()), ["set-cookie", "x-sum"]);
 }
 
 #[test]
