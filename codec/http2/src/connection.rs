@@ -71,8 +71,10 @@ impl Drain {
 /// **Streams.** A stream belongs to the shell from its event (or from [`Connection::send_request`]) until [`Connection::forget`], which
 /// also resets what is not over. Calls with a stream that is over or forgotten have no effect: no call panics.
 ///
-/// **Memory.** An idle connection holds no buffer besides the tables of HPACK. Received data is at most the windows; queued data is as
-/// much as the shell sends beyond [`Connection::send_capacity`].
+/// **Memory.** An idle connection holds no buffer besides the tables of HPACK. Received data is at most the windows, and a header block that
+/// is not whole [`crate::config::HEADER_BLOCK_BYTES_MAX`]; heads and trailers of streams that the shell has are at most
+/// [`ConnectionConfig::head_limits`] each. Queued data is as much as the shell sends beyond [`Connection::send_capacity`]. Output is
+/// [`OUTPUT_CONGESTED_BYTES`] where the driver keeps to [`Connection::is_congested`], and heads and trailers of open streams beyond it.
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) config: ConnectionConfig,
@@ -187,8 +189,8 @@ impl Connection {
         }
     }
 
-    /// Moves the frames to be sent to the end of `into`: about 64 KiB at most, and without a copy if `into` is empty. False: there were
-    /// none. Call it again until then, or until `into` is full: DATA beyond stays in the queues of its streams, which share the
+    /// Moves the frames to be sent to the end of `into`: about 64 KiB of DATA at most, with all heads, trailers and answers that wait, and
+    /// without a copy if `into` is empty. False: there were none. Call it again until then, or until `into` is full: DATA beyond stays in the queues of its streams, which share the
     /// connection's window in turn.
     pub fn take_output(&mut self, into: &mut Vec<u8>) -> bool {
         self.fill_output();
@@ -420,20 +422,20 @@ impl Connection {
 
     /// Bytes that wait in the queue of the stream, for windows or for room in the output.
     pub fn queued(&self, stream: StreamId) -> usize {
-        self.streams.get(stream).map_or(0, |stream| stream.queued())
+        self.streams.get(stream).filter(|stream| !stream.is_forgotten).map_or(0, |stream| stream.queued())
     }
 
     /// Resets the stream, unless it is over in both directions, and drops what is queued. Nothing more arrives on it. Not counted as a
     /// refusal.
     pub fn reset(&mut self, stream: StreamId, code: ErrorCode) {
-        if self.streams.get(stream).is_some_and(|stream| !stream.is_closed()) {
-            write::rst_stream(&mut self.output.bytes, stream.number, code);
-            self.close_stream(stream, ResetCause::Local(code));
+        if self.streams.get(stream).is_some_and(|stream| !stream.is_closed() && !stream.is_forgotten) {
+            self.reset_here(stream, code);
         }
     }
 
-    /// Gives the stream up; data that was not released is given back to the connection's window. A stream that this side has ended goes on
-    /// sending what is queued; behind it the peer gets RST_STREAM with NO_ERROR if it still sends. Else RST_STREAM with CANCEL.
+    /// Gives the stream up; data that was not released is given back to the connection's window. A response that this side has ended goes on
+    /// sending what is queued; behind it the peer gets RST_STREAM with NO_ERROR if it still sends. In all other cases, and for a request
+    /// that is queued, RST_STREAM with CANCEL goes out at once unless the stream is over.
     pub fn forget(&mut self, stream: StreamId) {
         let Some(forgotten) = self.streams.get_mut(stream).filter(|stream| !stream.is_forgotten) else { return };
         forgotten.is_forgotten = true;
@@ -447,7 +449,7 @@ impl Connection {
             SendStage::Ended => self.settle(stream),
             // A response goes on to its end. A request does not: its windows may never open, and the stream would stay.
             SendStage::Ending if !self.is_client => {}
-            SendStage::Ending | SendStage::Head | SendStage::Body => self.reset(stream, ErrorCode::CANCEL),
+            SendStage::Ending | SendStage::Head | SendStage::Body => self.reset_here(stream, ErrorCode::CANCEL),
         }
         self.renew_connection_window();
     }

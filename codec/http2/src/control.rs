@@ -146,6 +146,12 @@ impl Connection {
         }
     }
 
+    /// This side ends a stream, which is not closed.
+    pub(crate) fn reset_here(&mut self, id: StreamId, code: ErrorCode) {
+        write::rst_stream(&mut self.output.bytes, id.number, code);
+        self.close_stream(id, ResetCause::Local(code));
+    }
+
     /// A stream ends before its time.
     pub(crate) fn close_stream(&mut self, id: StreamId, cause: ResetCause) {
         let Some(stream) = self.streams.get_mut(id).filter(|stream| !stream.is_closed()) else { return };
@@ -190,8 +196,7 @@ impl Connection {
             _ if is_sent && stream.is_forgotten => {
                 // A response is complete without the rest of its request (RFC 9113 section 8.1).
                 let code = if self.is_client { ErrorCode::CANCEL } else { ErrorCode::NO_ERROR };
-                write::rst_stream(&mut self.output.bytes, id.number, code);
-                self.close_stream(id, ResetCause::Local(code));
+                self.reset_here(id, code);
             }
             _ => {}
         }

@@ -50,7 +50,8 @@ pub enum Event {
         /// Nothing follows.
         is_end: bool,
     },
-    /// Data, trailers or the end have arrived: see [`crate::Connection::received`]. Not repeated before the data was taken.
+    /// Data, trailers or the end have arrived: see [`crate::Connection::received`]. What arrives before the event was seen is in it; what
+    /// arrives later makes another one, whether the data was taken or not.
     Readable(StreamId),
     /// Queued data of the stream has left, so that its queue has room: see [`crate::Connection::send_capacity`].
     Writable(StreamId),

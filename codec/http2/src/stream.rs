@@ -219,7 +219,9 @@ impl Streams {
     /// Takes a stream out, which is closed.
     pub(crate) fn remove(&mut self, id: StreamId) -> Option<Stream> {
         let stream = self.slots.get_mut(id.slot as usize)?.take_if(|stream| stream.number == id.number)?;
-        if let Ok(at) = self.index.binary_search_by_key(&id.number, |entry| entry.0) {
+        if self.index.back().is_some_and(|last| last.0 == id.number) {
+            self.index.pop_back();
+        } else if let Ok(at) = self.index.binary_search_by_key(&id.number, |entry| entry.0) {
             self.index.remove(at);
         }
         self.free.push(id.slot);

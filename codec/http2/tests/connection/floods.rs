@@ -125,7 +125,8 @@ fn h2_2_streams_beyond_the_limit_are_refused_and_counted_too() {
 fn honest_cancels_count_for_nothing_over_time() {
     let mut peer = Peer::of_server();
     for number in 0..2_000 {
-        peer.now = peer.now.saturating_add(Duration::from_millis(20));
+        // 100 resets of the client a second, and as many of the gateway.
+        peer.now = peer.now.saturating_add(Duration::from_millis(5));
         let id = peer.request(2 * number + 1, "GET", true);
         match number % 2 {
             0 => peer.write(|into| write::rst_stream(into, 2 * number + 1, CANCEL)),
@@ -282,12 +283,22 @@ fn h2_15_many_streams_are_reset_in_one_piece() {
 #[test]
 fn frames_of_a_server_are_not_counted_by_a_client_but_answers_are() {
     let mut peer = Peer::of_client();
+    let settings = |into: &mut Vec<u8>| write::settings(into, &[]);
     for _ in 0..2_000 {
         peer.write(|into| write::ping(into, [0; 8]));
+        peer.write(settings);
         peer.raw(2, 0, 1, &[0, 0, 0, 0, 1]);
+        peer.write(|into| write::window_update(into, 0, 1));
         peer.sent();
     }
     peer.is_alive();
+    peer.events();
+    let answers = (0..20_000).find(|_| {
+        peer.write(|into| write::ping(into, [0; 8]));
+        peer.machine.is_over()
+    });
+    assert_eq!(answers, Some((ANSWER_BYTES_MAX / 17) as u32), "each is 17 bytes");
+    peer.fails(ProtocolError::AnswerFlood);
 }
 
 /// A server with one stream that it has reset, and that the peer has not ended.

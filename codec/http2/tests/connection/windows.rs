@@ -275,6 +275,9 @@ fn a_forgotten_stream_with_an_end_goes_on_sending_and_gives_its_bytes_back() {
     peer.sent();
     peer.machine.forget(id);
     assert_eq!((peer.machine.held(), peer.machine.open_streams()), (0, 1));
+    // It is not of the shell any more.
+    peer.machine.reset(id, ErrorCode::CANCEL);
+    assert_eq!((peer.machine.queued(id), peer.machine.open_streams()), (0, 1));
     assert_eq!(updates(&mut peer), [(0, 49_152)]);
     peer.data(1, b"dropped", false);
     peer.write(|into| write::window_update(into, 1, 3));
