@@ -1,11 +1,13 @@
 //! Any frames against one HTTP/2 connection, while its shell does what it likes.
 
+use std::collections::HashMap;
+
 use weir_base::{rng::Rng, time::Time};
 use weir_http_codec::{BodyLength, Fields, HeadLimits, RequestHead, ResponseHead, Version};
 use weir_http2_codec::{
     Connection, ConnectionConfig, ErrorCode, Event, PREFACE, RequestTarget, StreamId,
-    frame::{FRAME_HEADER_BYTES, Frame, FrameHeader, FrameKind, write},
-    settings::WINDOW_BYTES_DEFAULT,
+    frame::{FRAME_HEADER_BYTES, Frame, FrameHeader, write},
+    settings::{Setting, WINDOW_BYTES_DEFAULT},
 };
 
 const FRAME_BYTES_MAX: u32 = 1 << 14;
@@ -14,14 +16,29 @@ const STREAMS_MAX: usize = 8;
 /// The output of one call: the limit of the output, a frame beyond it, and the answers to one input.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
+/// The largest window of the connection that its shell grants.
+const WINDOW_BYTES_MAX: u64 = 1 << 20;
+
+/// Bytes of DATA in both directions, and what each side has allowed the other.
+#[derive(Clone, Copy, Default)]
+struct Flow {
+    /// Increments of the peer, and bytes that were sent to it.
+    allowed: u64,
+    sent: u64,
+    /// Increments of the machine, and bytes that it was sent in whole frames.
+    granted: u64,
+    received: u64,
+}
+
 /// The peer's side of what was sent to it.
 #[derive(Default)]
 struct Account {
     /// Bytes of frames that were received and are not whole.
     fed: Vec<u8>,
-    /// Bytes that the peer has allowed on the connection, and those that were sent.
-    allowed: u64,
-    sent: u64,
+    /// By the number of the stream; 0: all of the connection.
+    flows: HashMap<u32, Flow>,
+    /// The largest initial window of streams that the peer has ever allowed.
+    initial_max: u64,
 }
 
 impl Account {
@@ -32,8 +49,23 @@ impl Account {
         while let Ok(Some(header)) = FrameHeader::read(&self.fed[at..], FRAME_BYTES_MAX) {
             let (start, end) = (at + FRAME_HEADER_BYTES, at + FRAME_HEADER_BYTES + header.length as usize);
             let Some(payload) = self.fed.get(start..end) else { break };
-            if let (0, Ok(Frame::WindowUpdate(increment))) = (header.stream_id, Frame::parse(header, payload)) {
-                self.allowed += u64::from(increment);
+            match Frame::parse(header, payload) {
+                Ok(Frame::WindowUpdate(increment)) => {
+                    self.flows.entry(header.stream_id).or_default().allowed += u64::from(increment);
+                }
+                Ok(Frame::Settings(settings)) => {
+                    for setting in settings.iter() {
+                        if let Ok(Setting::InitialWindowSize(bytes)) = setting {
+                            self.initial_max = self.initial_max.max(bytes.into());
+                        }
+                    }
+                }
+                Ok(Frame::Data(_)) => {
+                    for number in [0, header.stream_id] {
+                        self.flows.entry(number).or_default().received += u64::from(header.length);
+                    }
+                }
+                _ => {}
             }
             at = end;
         }
@@ -47,13 +79,28 @@ impl Account {
             let header =
                 FrameHeader::read(output, FRAME_BYTES_MAX).expect("no frame is too long").expect("whole frames");
             let (frame, rest) = output.split_at(FRAME_HEADER_BYTES + header.length as usize);
-            Frame::parse(header, &frame[FRAME_HEADER_BYTES..]).expect("legal frames");
-            if header.kind == FrameKind::Data {
-                self.sent += u64::from(header.length);
+            match Frame::parse(header, &frame[FRAME_HEADER_BYTES..]).expect("legal frames") {
+                Frame::Data(_) => {
+                    for number in [0, header.stream_id] {
+                        self.flows.entry(number).or_default().sent += u64::from(header.length);
+                    }
+                }
+                Frame::WindowUpdate(increment) => {
+                    self.flows.entry(header.stream_id).or_default().granted += u64::from(increment);
+                }
+                _ => {}
             }
             output = rest;
         }
-        assert!(self.sent <= u64::from(WINDOW_BYTES_DEFAULT) + self.allowed, "more than the window of the connection");
+        let first = u64::from(WINDOW_BYTES_DEFAULT);
+        for (number, flow) in &self.flows {
+            let initial = if *number == 0 { first } else { self.initial_max.max(first) };
+            assert!(flow.sent <= initial + flow.allowed, "more than the window of {number}");
+            // A frame counts before it is whole.
+            let received = flow.received + u64::from(FRAME_BYTES_MAX);
+            let window = if *number == 0 { WINDOW_BYTES_MAX } else { first };
+            assert!(flow.granted <= received + window, "more than was received on {number}");
+        }
     }
 }
 

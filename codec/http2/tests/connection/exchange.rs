@@ -120,6 +120,7 @@ enum Step {
     ReadResponse(usize),
     ResetByClient(usize),
     ResetByServer(usize),
+    Forget { of_client: bool, stream: usize },
     StreamWindow { of_client: bool, bytes: u32 },
     ConnectionWindow { of_client: bool, bytes: u32 },
     Move(usize),
@@ -138,7 +139,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => stream.clone().prop_map(Step::ReadRequest),
         4 => stream.clone().prop_map(Step::ReadResponse),
         1 => stream.clone().prop_map(Step::ResetByClient),
-        1 => stream.prop_map(Step::ResetByServer),
+        1 => stream.clone().prop_map(Step::ResetByServer),
+        1 => (any::<bool>(), stream).prop_map(|(of_client, stream)| Step::Forget { of_client, stream }),
         1 => (any::<bool>(), window.clone()).prop_map(|(of_client, bytes)| Step::StreamWindow { of_client, bytes }),
         1 => (any::<bool>(), window).prop_map(|(of_client, bytes)| Step::ConnectionWindow { of_client, bytes }),
         12 => (1..40_000_usize).prop_map(Step::Move),
@@ -192,6 +194,7 @@ impl World {
                     self.sent[stream].is_reset = true;
                 }
             }
+            Step::Forget { of_client, stream } => self.forget(of_client, stream),
             Step::StreamWindow { of_client, bytes } => {
                 self.side(of_client).set_initial_stream_window(bytes);
             }
@@ -202,6 +205,16 @@ impl World {
             }
             Step::Open | Step::ResetByClient(_) => {}
         }
+    }
+
+    /// What arrived before is the rest of the stream; a response goes on to its end.
+    fn forget(&mut self, of_client: bool, stream: usize) {
+        let number = Self::number(stream);
+        let side = if of_client { &mut self.pair.client } else { &mut self.pair.server };
+        let Some(id) = side.streams.get(&number).and_then(|seen| seen.id) else { return };
+        side.read(number);
+        side.machine.forget(id);
+        self.sent[stream].is_reset = true;
     }
 
     fn side(&mut self, of_client: bool) -> &mut weir_http2_codec::Connection {
