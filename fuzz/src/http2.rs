@@ -73,7 +73,7 @@ impl Hop {
                 assert!(account.list_bytes > LIST_EXCESS_MAX * LIST_BYTES_MAX);
                 return Err(HpackError::ListTooLong);
             }
-            // What is wrong behind the end of the work is not found.
+            // The limited decoder stops before it finds the other error.
             (Err(_), Err(HpackError::ListTooLong)) => return Err(HpackError::ListTooLong),
             (Err(error), Err(same)) => {
                 assert_eq!(error, same);

@@ -46,8 +46,8 @@ pub const INTERIM_HEADS_MAX: u8 = 8;
 /// Time for the peer to acknowledge the first SETTINGS.
 pub const SETTINGS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time for the peer to acknowledge later SETTINGS, which may stand behind a download on a slow path. What the socket and the kernel hold of it
-/// takes a few round trips, and 25 s where 256 KiB leave with 10 KiB a second.
+/// Time for the peer to acknowledge later SETTINGS, which may stand behind a download on a slow path. The part that the socket and the kernel
+/// hold takes a few round trips, and 25 s where 256 KiB leave with 10 KiB a second.
 pub const SETTINGS_UPDATE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time for the peer to confirm the first GOAWAY of a drain. The second one follows in any case: requests that it crosses are refused, and can

@@ -66,7 +66,7 @@ impl Drain {
 ///
 /// **Order of calls.** [`Connection::receive`] with what the socket brought; then [`Connection::next_event`] until there is none;
 /// then [`Connection::take_output`] into the socket's output, also after each call that sends. [`Connection::next_deadline`] says when
-/// [`Connection::expire`] is due. When the socket is gone, [`Connection::close`].
+/// [`Connection::expire`] is due, and [`Connection::is_congested`] when not to receive. When the socket is gone, [`Connection::close`].
 ///
 /// **Streams.** A stream belongs to the shell from its event (or from [`Connection::send_request`]) until [`Connection::forget`], which
 /// also resets what is not over. Calls with a stream that is over or forgotten have no effect: no call panics.

@@ -50,8 +50,8 @@ pub enum Event {
         /// Nothing follows.
         is_end: bool,
     },
-    /// Data, trailers or the end have arrived: see [`crate::Connection::received`]. What arrives before the event was seen is in it; what
-    /// arrives later makes another one, whether the data was taken or not.
+    /// Data, trailers or the end have arrived: see [`crate::Connection::received`]. It stands for all that arrives until it was seen;
+    /// later data makes another one, whether the first was taken or not.
     Readable(StreamId),
     /// Queued data of the stream has left, so that its queue has room: see [`crate::Connection::send_capacity`].
     Writable(StreamId),

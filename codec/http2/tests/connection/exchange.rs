@@ -61,7 +61,7 @@ fn never_indexed(sent: &[Sent]) -> Vec<String> {
 
 #[test]
 fn fields_that_no_table_may_hold_are_marked_on_the_next_hop_too() {
-    // Of a client, through a gateway, to an origin.
+    // From a client, through a gateway, to an origin.
     let (mut from, mut to) = (Peer::of_server(), Peer::of_client());
     let mut block = from.block(&head("POST"));
     from.encoder.field_never_indexed(&mut block, b"x-secret", b"some secret of a user");
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// What arrived before is the rest of the stream; a response goes on to its end.
+    /// Nothing is received any more; a response goes on to its end.
     fn forget(&mut self, of_client: bool, stream: usize) {
         let number = Self::number(stream);
         let side = if of_client { &mut self.pair.client } else { &mut self.pair.server };

@@ -90,6 +90,9 @@ fn frames_on_a_half_closed_stream_are_errors_of_the_stream() {
         let cause = ResetCause::Breach(ProtocolError::StreamClosed);
         assert_eq!(peer.machine.received(id).reset, Some(cause));
         assert!(peer.machine.send_response(id, &response(200, &[]), None, true).is_err());
+        // Nothing of it can be in flight.
+        peer.data(1, b"x", true);
+        peer.fails(ProtocolError::StreamClosed);
     }
     // Window updates, PRIORITY and RST_STREAM are in order.
     let mut peer = Peer::of_server();
