@@ -19,13 +19,16 @@ pub fn before_send(work: impl FnOnce() + 'static) {
     DUE.with_borrow_mut(|due| due.push(Box::new(work)));
 }
 
-/// Runs what is due.
+/// Runs what is due; whether there was anything.
 #[inline]
-pub(crate) fn run() {
+pub(crate) fn run() -> bool {
+    let mut has_run = false;
     while let Some(work) = DUE.with_borrow_mut(Vec::pop) {
         // A panic belongs to the work, and not to the connection that happens to send.
         let _ = catch_unwind(AssertUnwindSafe(work));
+        has_run = true;
     }
+    has_run
 }
 
 #[cfg(test)]
@@ -45,9 +48,8 @@ mod tests {
         before_send(count(&runs));
         before_send(move || before_send(next));
         before_send(|| panic!("a test panics here"));
-        for _ in 0..2 {
-            run();
-            assert_eq!(runs.get(), 2);
+        for has_run in [true, false] {
+            assert_eq!((run(), runs.get()), (has_run, 2));
         }
     }
 }

@@ -19,11 +19,12 @@ pub(crate) fn at_end_of_turn(output: Output) {
     DUE.with_borrow_mut(|due| due.push(output));
 }
 
-/// Sends what is due; whether there was anything. That it has left may wake tasks, and these may append more.
+/// Sends what is due; whether there was anything. That it has left may wake tasks, and these may append more. So may work that came before,
+/// even if it left nothing to send.
 pub(crate) fn run() -> bool {
-    before_send::run();
+    let has_run = before_send::run();
     let mut due = DUE.take();
-    let has_some = !due.is_empty();
+    let has_some = has_run || !due.is_empty();
     for output in due.drain(..) {
         // An observer of the flush may panic: as in a task, that costs one connection and not the worker.
         if catch_unwind(AssertUnwindSafe(|| output.flush())).is_err() {
