@@ -228,7 +228,7 @@ impl World {
             }
             4 => {
                 let mut data = Vec::new();
-                let count = self.machine.take_data(id, &mut data);
+                let count = self.machine.take_data(id, &mut data, usize::MAX);
                 assert_eq!(count, data.len());
                 self.machine.release(id, count);
                 drop(self.machine.take_trailers(id));
@@ -238,7 +238,7 @@ impl World {
                 self.machine.forget(id);
                 self.streams.swap_remove(at);
             }
-            _ => drop(self.machine.take_data(id, &mut Vec::new())),
+            _ => drop(self.machine.take_data(id, &mut Vec::new(), usize::MAX)),
         }
     }
 

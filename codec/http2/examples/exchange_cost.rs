@@ -65,7 +65,7 @@ fn answer(server: &mut Connection, input: &[u8], head: &ResponseHead, body: &[u8
     while let Some(event) = server.next_event() {
         let (Event::Request(stream, _) | Event::Readable(stream)) = event else { continue };
         data.clear();
-        let count = server.take_data(stream, &mut data);
+        let count = server.take_data(stream, &mut data, usize::MAX);
         server.release(stream, count);
         if server.received(stream).is_end {
             server.send_response(stream, head, Some(body.len() as u64), false).expect("open");
@@ -84,7 +84,7 @@ fn take(client: &mut Connection, input: &[u8], output: &mut Vec<u8>) {
     while let Some(event) = client.next_event() {
         let (Event::Response { stream, .. } | Event::Readable(stream)) = event else { continue };
         data.clear();
-        let count = client.take_data(stream, &mut data);
+        let count = client.take_data(stream, &mut data, usize::MAX);
         client.release(stream, count);
         if client.received(stream).is_end {
             client.forget(stream);

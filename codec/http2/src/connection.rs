@@ -112,6 +112,8 @@ pub struct Connection {
     pub(crate) budget: FrameBudget,
     /// Streams that were reset for what the peer did wrong.
     pub(crate) refused: u32,
+    /// The peer has acknowledged SETTINGS, and knows how many streams it may open.
+    pub(crate) is_acknowledged: bool,
     /// Streams that the peer has reset before the shell has seen them.
     pub(crate) early_resets: u32,
     /// When SETTINGS must be acknowledged.
@@ -328,20 +330,14 @@ impl Connection {
             return Received { bytes: 0, is_end: false, reset: Some(ResetCause::Closed) };
         };
         let is_end = stream.receive == ReceiveStage::Ended;
-        Received { bytes: stream.data.len(), is_end, reset: stream.reset }
+        Received { bytes: stream.data.len() - stream.data_start, is_end, reset: stream.reset }
     }
 
-    /// Moves the data that has arrived to the end of `into`; gives the number of bytes. Without a copy if `into` is empty, whose memory
-    /// the stream then uses for the next data. The bytes count for the windows until [`Connection::release`].
-    pub fn take_data(&mut self, stream: StreamId, into: &mut Vec<u8>) -> usize {
-        let Some(stream) = self.streams.get_mut(stream) else { return 0 };
-        let count = stream.data.len();
-        if into.is_empty() {
-            std::mem::swap(into, &mut stream.data);
-        } else {
-            into.append(&mut stream.data);
-        }
-        count
+    /// Moves data that has arrived to the end of `into`, `most` bytes of it at most; gives the number of bytes. Without a copy if `into` is
+    /// empty and gets all, whose memory the stream then uses for the next data. The bytes count for the windows until
+    /// [`Connection::release`].
+    pub fn take_data(&mut self, stream: StreamId, into: &mut Vec<u8>, most: usize) -> usize {
+        self.streams.get_mut(stream).map_or(0, |stream| stream.take_data(into, most))
     }
 
     /// The trailers, once the peer has ended the stream. Fields that none may be ([`weir_http_codec::is_trailer`]) are not among them.
@@ -441,7 +437,7 @@ impl Connection {
         forgotten.is_forgotten = true;
         let held = forgotten.receive_window.held() as usize;
         let released = forgotten.receive_window.release(held);
-        (forgotten.data, forgotten.trailers) = (Vec::new(), None);
+        (forgotten.data, forgotten.data_start, forgotten.trailers) = (Vec::new(), 0, None);
         let (is_closed, send) = (forgotten.is_closed(), forgotten.send);
         self.window.release(released);
         match send {
@@ -486,6 +482,7 @@ impl Connection {
             is_pinging: false,
             budget: FrameBudget::default(),
             refused: 0,
+            is_acknowledged: false,
             early_resets: 0,
             settings_deadline: Deadline::after(SETTINGS_TIMEOUT),
             drain_deadline: Deadline::No,

@@ -53,7 +53,7 @@ impl Connection {
 
     pub(crate) fn take_settings_ack(&mut self) -> Result<(), ProtocolError> {
         let Some(window) = self.announced_window.take() else { return Err(ProtocolError::SettingsAck) };
-        self.settings_deadline = Deadline::No;
+        (self.settings_deadline, self.is_acknowledged) = (Deadline::No, true);
         self.stream_window = window;
         for stream in self.streams.iter_mut() {
             stream.receive_window.resize(window);
@@ -207,6 +207,9 @@ impl Connection {
         if let Some(stream) = self.streams.remove(id) {
             self.window.release(stream.receive_window.held() as usize);
             self.renew_connection_window();
+            if self.streams.len() == 0 {
+                self.output.rest();
+            }
         }
     }
 

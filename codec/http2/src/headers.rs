@@ -183,7 +183,8 @@ impl Connection {
         let max = self.config.streams_max as usize;
         // Streams that are over, and that the shell has still to give up, cost as much as open ones.
         if self.streams.open() >= max || self.streams.len() >= max.saturating_mul(2) {
-            self.refused += 1;
+            // A client may open more at first: the limit is on its way (RFC 9113 section 6.5.3).
+            self.refused += u32::from(self.is_acknowledged);
             return Ok(Place::Refused);
         }
         Ok(Place::New)

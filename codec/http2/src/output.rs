@@ -121,10 +121,17 @@ impl Output {
             into.extend_from_slice(&self.bytes);
             self.bytes.clear();
         }
-        if is_idle && self.bytes.capacity() > KEPT_BYTES {
+        (self.tail, self.answers) = (None, 0);
+        if is_idle {
+            self.rest();
+        }
+    }
+
+    /// The connection has no stream: an empty buffer keeps little memory.
+    pub(crate) fn rest(&mut self) {
+        if self.bytes.is_empty() && self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
         }
-        (self.tail, self.answers) = (None, 0);
     }
 }
 

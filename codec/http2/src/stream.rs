@@ -61,8 +61,9 @@ pub(crate) struct Stream {
     pub(crate) expected: Option<u64>,
     pub(crate) receive_window: ReceiveWindow,
     pub(crate) send_window: SendWindow,
-    /// Data that has arrived and was not taken.
+    /// Data that has arrived; from `data_start` on it was not taken.
     pub(crate) data: Vec<u8>,
+    pub(crate) data_start: usize,
     pub(crate) trailers: Option<Box<Fields>>,
     /// Data to be sent, from `queue_start` on.
     pub(crate) queue: Vec<u8>,
@@ -71,6 +72,28 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// See [`crate::Connection::take_data`].
+    pub(crate) fn take_data(&mut self, into: &mut Vec<u8>, most: usize) -> usize {
+        let left = self.data.len() - self.data_start;
+        let count = left.min(most);
+        if count == 0 {
+            return 0;
+        }
+        if into.is_empty() && self.data_start == 0 && count == left {
+            std::mem::swap(into, &mut self.data);
+            return count;
+        }
+        into.extend_from_slice(&self.data[self.data_start..self.data_start + count]);
+        self.data_start += count;
+        if count == left {
+            (self.data, self.data_start) = (Vec::new(), 0);
+        } else if self.data_start * 2 >= self.data.len() {
+            // Each byte moves once at most for each that has left.
+            self.data.drain(..std::mem::take(&mut self.data_start));
+        }
+        count
+    }
+
     /// A stream on which the head of a request was received, or sent.
     pub(crate) fn new(
         number: u32,
@@ -96,6 +119,7 @@ impl Stream {
             receive_window: windows.0,
             send_window: windows.1,
             data: Vec::new(),
+            data_start: 0,
             trailers: None,
             queue: Vec::new(),
             queue_start: 0,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_http2_codec::{
-    ConnectionConfig, ErrorCode, Event, ProtocolError,
+    Connection, ConnectionConfig, ErrorCode, Event, ProtocolError,
     config::{
         ANSWER_BYTES_MAX, EARLY_RESETS_MAX, OUTPUT_CONGESTED_BYTES, OUTPUT_WAITING_BYTES_MAX, REFUSED_STREAMS_MAX,
         SETTINGS_TIMEOUT,
@@ -111,6 +111,20 @@ fn h2_2_streams_that_the_gateway_is_made_to_reset_are_counted_for_life() {
         });
         assert_eq!(failed, (REFUSED_STREAMS_MAX + 1, ProtocolError::StreamFlood));
     }
+}
+
+#[test]
+fn h2_2_streams_that_a_client_opens_before_it_knows_the_limit_are_not_counted() {
+    let config = ConnectionConfig { streams_max: 1, ..ConnectionConfig::default() };
+    let mut peer = Peer::before_settings(Connection::server(config));
+    peer.send(write::PREFACE);
+    peer.write(|into| write::settings(into, &[]));
+    for number in 0..=REFUSED_STREAMS_MAX + 1 {
+        peer.headers(2 * number + 1, &head("GET"), true);
+        peer.sent();
+    }
+    peer.write(write::settings_ack);
+    assert!(!peer.events().iter().any(|event| matches!(event, Event::Failed(_))));
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl Side {
     pub fn read(&mut self, number: u32) {
         let Some(seen) = self.streams.get_mut(&number) else { return };
         let Some(id) = seen.id else { return };
-        let count = self.machine.take_data(id, &mut seen.data);
+        let count = self.machine.take_data(id, &mut seen.data, usize::MAX);
         self.machine.release(id, count);
         let received = self.machine.received(id);
         seen.is_end |= received.is_end;

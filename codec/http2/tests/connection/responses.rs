@@ -140,7 +140,7 @@ fn a_refused_request_says_so_and_a_complete_response_survives_a_reset() {
     assert_eq!(received.reset, Some(ResetCause::Peer(ErrorCode::NO_ERROR)));
     assert!(peer.machine.send_data(id, b"x").is_err() && peer.machine.send_end(id, None).is_err());
     let mut data = Vec::new();
-    assert_eq!((peer.machine.take_data(id, &mut data), &data[..]), (8, &b"too long"[..]));
+    assert_eq!((peer.machine.take_data(id, &mut data, usize::MAX), &data[..]), (8, &b"too long"[..]));
     peer.machine.forget(id);
     assert!(peer.sent().is_empty());
 }

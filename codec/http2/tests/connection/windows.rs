@@ -37,6 +37,25 @@ fn data(sent: &[Sent]) -> Vec<(u32, usize, bool)> {
 }
 
 #[test]
+fn data_is_taken_in_pieces_and_a_pause_swaps_no_buffer() {
+    let mut peer = small(40_000);
+    let id = peer.request(1, "POST", false);
+    let body: Vec<u8> = (0..30_000_u32).map(|number| (number / 100) as u8).collect();
+    let (first, second) = body.split_at(16_000);
+    peer.data(1, first, false);
+    let mut taken = Vec::new();
+    for left in [11_000, 6_000, 1_000] {
+        assert_eq!(peer.machine.take_data(id, &mut taken, 5_000), 5_000);
+        assert_eq!(peer.machine.received(id).bytes, left);
+    }
+    peer.data(1, second, false);
+    while peer.machine.take_data(id, &mut taken, 5_000) > 0 {}
+    assert_eq!((taken == body, peer.machine.received(id).bytes, peer.machine.held()), (true, 0, 30_000));
+    let mut empty = Vec::with_capacity(100);
+    assert_eq!((peer.machine.take_data(id, &mut empty, usize::MAX), empty.capacity()), (0, 100));
+}
+
+#[test]
 fn windows_are_renewed_when_half_of_them_was_released_and_not_before() {
     let mut peer = small(40_000);
     let id = peer.request(1, "POST", false);
@@ -44,7 +63,7 @@ fn windows_are_renewed_when_half_of_them_was_released_and_not_before() {
     peer.data(1, &PIECE, false);
     assert_eq!((peer.machine.held(), peer.machine.held_by(id)), (32_768, 32_768));
     let mut taken = Vec::new();
-    assert_eq!(peer.machine.take_data(id, &mut taken), 32_768);
+    assert_eq!(peer.machine.take_data(id, &mut taken, usize::MAX), 32_768);
     assert_eq!(peer.machine.held(), 32_768, "taken is not released");
     assert!(updates(&mut peer).is_empty());
     peer.machine.release(id, 5_000);
@@ -192,7 +211,7 @@ fn h2_7_a_million_bytes_one_by_one_are_one_event_and_hold_what_they_are() {
     assert!(matches!(peer.events()[..], [Event::Readable(readable)] if readable == id));
     assert_eq!((peer.machine.held(), peer.machine.received(id).bytes), (1_000_000, 1_000_000));
     let mut data = Vec::new();
-    peer.machine.take_data(id, &mut data);
+    peer.machine.take_data(id, &mut data, usize::MAX);
     assert!(data.len() == 1_000_000 && data.capacity() <= 1 << 20, "{}", data.capacity());
     assert_eq!(updates(&mut peer), []);
 }
