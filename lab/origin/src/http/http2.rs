@@ -91,7 +91,7 @@ impl<'a> Client<'a> {
 
     /// Drops what has arrived of the body of a request.
     fn upload(&mut self, stream: StreamId) {
-        let count = self.codec.take_data(stream, &mut Vec::new());
+        let count = self.codec.take_data(stream, &mut Vec::new(), usize::MAX);
         self.codec.release(stream, count);
         if self.codec.received(stream).is_end
             && let Some(head) = self.uploads.remove(&stream)
@@ -133,10 +133,9 @@ impl<'a> Client<'a> {
     }
 
     fn send(&mut self, output: &Output) {
-        while !output.is_congested()
-            && self.codec.has_output()
-            && output.with(|into| self.codec.take_output(into))
-        {}
+        while !output.is_congested() && self.codec.has_output() {
+            output.with(|into| self.codec.take_output(into));
+        }
         self.take_events();
     }
 
@@ -154,7 +153,11 @@ impl<'a> Client<'a> {
             if stream.output.is_congested() && stream.output.poll_relieved(context).is_ready() {
                 return Poll::Ready(None);
             }
-            stream.reader.poll_receive(context).map(Some)
+            // A client that does not read is not read.
+            match self.codec.is_congested() && !stream.output.is_closed() {
+                true => Poll::Pending,
+                false => stream.reader.poll_receive(context).map(Some),
+            }
         })
         .await
     }
