@@ -70,7 +70,8 @@ pub const RETRY_PAUSE: Duration = Duration::from_millis(25);
 /// The longest pause before any attempt. As Envoy's: ten times the first.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Bytes of a body in memory that are sent before the receiver is checked for room. Default 64 KiB: so much more than its mark may wait for a slow one.
+/// Bytes of a body in memory, or of one in HTTP/2, that are sent before the receiver is checked for room. Default 64 KiB: so much more than
+/// its mark may wait for a slow one.
 pub(crate) const BODY_PIECE_BYTES: usize = 64 * 1024;
 
 /// Bytes of a request body that are buffered for a retry. Default 64 KiB, as many as a connection's window.

@@ -15,10 +15,10 @@ use super::{
     flow::{SHORT_TIMEOUT, StreamAccount},
     stream_handle::StreamHandle,
 };
-use crate::body::{BodyError, Sink};
-
-/// Memory for data that stays with a stream while its body is on the move.
-const KEPT_BYTES_MAX: usize = 64 * 1024;
+use crate::{
+    body::{BodyError, Sink},
+    limits::BODY_PIECE_BYTES,
+};
 
 /// A body on its way in, as far as it has come.
 pub(super) struct Incoming {
@@ -30,6 +30,8 @@ pub(super) struct Incoming {
     data: Vec<u8>,
     /// Spent of `data`.
     at: usize,
+    /// Bytes that were passed on, and not given back to the windows: the receiver may have no room behind them.
+    passed: usize,
     trailers: Option<Fields>,
     /// It is over, except for `data`.
     is_over: bool,
@@ -40,8 +42,8 @@ impl Incoming {
     pub(super) fn new(stream: Rc<StreamHandle>, length: BodyLength, is_over: bool, idle_timeout: Duration) -> Self {
         let length = if let BodyLength::Exact(length) = length { Some(length) } else { None };
         let account = StreamAccount::new(stream.machine.account.clone(), length, is_over);
-        let (is_request, data, at, trailers) = (false, Vec::new(), 0, None);
-        Self { stream, account, is_request, idle_timeout, data, at, trailers, is_over }
+        let (is_request, data, at, passed, trailers) = (false, Vec::new(), 0, 0, None);
+        Self { stream, account, is_request, idle_timeout, data, at, passed, trailers, is_over }
     }
 
     /// The body of a request, which may wait long before it is wanted.
@@ -77,6 +79,8 @@ impl Incoming {
             return Poll::Pending;
         }
         self.account.enter(self.stream.id);
+        // In any case: to be given up wakes it too.
+        self.stream.register_reader(context);
         if self.account.is_given_up() {
             return Poll::Ready(BodyError::Evicted);
         }
@@ -125,10 +129,12 @@ impl Incoming {
         .await
     }
 
-    /// Waits for more, behind the bytes that are not spent; 0 at the end of the body.
+    /// Waits for more, behind the bytes that are not spent; 0 at the end of the body. It is a piece at most: the codec has the rest, as part
+    /// of the windows, until the receiver has room.
     pub(super) fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, BodyError>> {
         self.forget_spent();
-        let count = self.stream.take_data(&mut self.data);
+        self.release_passed();
+        let count = self.stream.take_data(&mut self.data, BODY_PIECE_BYTES);
         if count > 0 {
             return Poll::Ready(Ok(count));
         }
@@ -158,6 +164,12 @@ impl Incoming {
         self.data.drain(..std::mem::take(&mut self.at));
     }
 
+    /// The receiver of what was passed on has room for more.
+    fn release_passed(&mut self) {
+        let passed = std::mem::take(&mut self.passed);
+        self.release(passed);
+    }
+
     /// Returns `count` bytes to the windows.
     fn release(&mut self, count: usize) {
         if count > 0 {
@@ -168,8 +180,11 @@ impl Incoming {
 
     /// See [`crate::body::Source::pass`].
     pub(super) fn pass(&mut self, sink: &mut impl Sink) -> Result<(), BodyError> {
-        self.release(self.data.len());
-        match (self.take_end(), &self.trailers) {
+        self.passed += self.data.len();
+        if self.take_end() {
+            self.release_passed();
+        }
+        match (self.is_over, &self.trailers) {
             (false, _) => sink.data(&self.data),
             (true, None) => sink.last(&self.data),
             (true, trailers) => {
@@ -178,7 +193,7 @@ impl Incoming {
             }
         }
         self.data.clear();
-        if self.data.capacity() > KEPT_BYTES_MAX {
+        if self.data.capacity() > BODY_PIECE_BYTES {
             self.data = Vec::new();
         }
         Ok(())

@@ -38,8 +38,8 @@ impl StreamHandle {
     }
 
     /// See [`Connection::take_data`].
-    pub(super) fn take_data(&self, into: &mut Vec<u8>) -> usize {
-        self.with(|codec, id| codec.take_data(id, into))
+    pub(super) fn take_data(&self, into: &mut Vec<u8>, most: usize) -> usize {
+        self.with(|codec, id| codec.take_data(id, into, most))
     }
 
     /// See [`Connection::take_trailers`].
