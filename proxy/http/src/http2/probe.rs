@@ -5,7 +5,7 @@ use std::io;
 use weir_base::{Secret, time::turn};
 use weir_engine::Stream;
 use weir_http_codec::{Fields, HeadLimits, RequestHead, ResponseHead, Version};
-use weir_http2_codec::{Connection, Event, RequestTarget};
+use weir_http2_codec::{Connection, Event, RequestTarget, ResetCause};
 
 use super::origin::{check_agreement, config};
 use crate::{grpc, http2::windows::WindowSettings, probe::check};
@@ -87,7 +87,7 @@ async fn exchange(
                 _ => {}
             }
         }
-        let count = codec.take_data(id, &mut body);
+        let count = codec.take_data(id, &mut body, usize::MAX);
         codec.release(id, count);
         body.truncate(RESPONSE_BYTES_MAX);
         let received = codec.received(id);
@@ -95,9 +95,21 @@ async fn exchange(
             Some(head) if upload.is_none() || received.is_end => {
                 return Ok(Response { head, body, trailers: codec.take_trailers(id) });
             }
-            _ if received.reset.is_some() => return Err(io::ErrorKind::UnexpectedEof.into()),
             head => final_head = head,
         }
+        if let Some(cause) = received.reset {
+            return Err(error_of(cause));
+        }
+    }
+}
+
+/// The error of an exchange that ended early.
+fn error_of(cause: ResetCause) -> io::Error {
+    match cause {
+        ResetCause::Peer(code) => io::Error::other(format!("reset with {code}")),
+        ResetCause::Breach(error) | ResetCause::Connection(error) => io::Error::other(error),
+        ResetCause::Unprocessed => io::Error::other("the connection takes no request"),
+        ResetCause::Local(_) | ResetCause::Closed => io::ErrorKind::UnexpectedEof.into(),
     }
 }
 
@@ -142,7 +154,20 @@ fn serving_status(payload: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use weir_http2_codec::{ErrorCode, ProtocolError};
+
     use super::*;
+
+    #[test]
+    fn a_check_that_ends_early_gives_the_cause() {
+        let said = |cause| error_of(cause).to_string();
+        assert_eq!(said(ResetCause::Peer(ErrorCode::INTERNAL_ERROR)), "reset with INTERNAL_ERROR");
+        let error = ProtocolError::WindowOverflow;
+        for cause in [ResetCause::Breach(error), ResetCause::Connection(error)] {
+            assert_eq!(said(cause), error.to_string());
+        }
+        assert_eq!(error_of(ResetCause::Closed).kind(), io::ErrorKind::UnexpectedEof);
+    }
 
     #[test]
     fn health_checks_are_encoded_and_decoded_by_the_protocol() {
