@@ -82,6 +82,7 @@ impl WindowControl {
     pub(super) fn measured(&mut self) {
         if let Some(since) = self.measured_since.take() {
             self.windows.measured(turn::now().since(since));
+            self.account.is_measured.set(true);
         }
     }
 

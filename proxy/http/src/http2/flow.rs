@@ -41,6 +41,8 @@ pub(super) struct FlowAccount {
     pub(super) since: Cell<Time>,
     /// Something may come for which a round trip should be known.
     pub(super) wants_measure: Cell<bool>,
+    /// A round trip is known.
+    pub(super) is_measured: Cell<bool>,
     holders: RefCell<BTreeMap<StreamId, Rc<BufferingStream>>>,
     /// Bodies that are on their way in.
     pub(super) bodies: Cell<usize>,
@@ -96,6 +98,10 @@ impl FlowAccount {
     /// A body may come: how far the peer is should be known by then.
     pub(super) fn expect_body(&self) {
         self.wants_measure.set(true);
+        if !self.is_measured.get() {
+            // The PING leaves with what announces the body: nothing else of the connection may be due.
+            self.wake();
+        }
     }
 
     /// One stream has passed on `taken` bytes in this round, of a body of `length`.
@@ -116,9 +122,8 @@ impl FlowAccount {
     /// and hold something still are not counted again: perhaps no task polls them.
     pub(super) fn give_up(&self, mut bytes: u64, now: Time, held_by: impl Fn(StreamId) -> usize) -> Vec<StreamId> {
         let holders = self.holders.borrow();
-        let is_stale = |holder: &BufferingStream| {
-            !holder.is_given_up.get() && now.since(holder.last_taken.get()) >= SHORT_TIMEOUT
-        };
+        let is_stale =
+            |holder: &BufferingStream| !holder.is_given_up.get() && now.since(holder.last_taken.get()) >= SHORT_TIMEOUT;
         let stale = holders.iter().filter(|(_, holder)| is_stale(holder));
         let mut stale: Vec<_> = stale.map(|(stream, holder)| (held_by(*stream) as u64, *stream, holder)).collect();
         stale.sort_by_key(|(held, ..)| std::cmp::Reverse(*held));
@@ -205,8 +210,6 @@ impl StreamAccount {
     pub(super) fn taken(&mut self, count: usize) {
         if count > 0 && std::mem::take(&mut self.is_unmeasured) {
             self.account.expect_body();
-            // So few bytes give no window back, and would not move a frame.
-            self.account.wake();
         }
         let (account, count) = (&self.account, count as u64);
         account.released.set(account.released.get() + count);
