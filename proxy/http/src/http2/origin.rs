@@ -100,12 +100,17 @@ struct Shared {
     /// No exchange will come on it.
     is_unused: Cell<bool>,
     /// Woken when the connection takes another number of streams than this.
-    watch: Cell<Option<(u32, Waker)>>,
+    watch: Cell<Option<(Option<u32>, Waker)>>,
 }
 
 impl Shared {
-    fn exchanges_max(&self) -> u32 {
-        self.streams_max.min(self.machine.look(Connection::streams_max))
+    fn exchanges_max(&self) -> Option<u32> {
+        self.machine.look(|codec| match codec.streams_max() {
+            0 => None,
+            // An origin may allow none for a while.
+            _ if !codec.can_open() => Some(0),
+            streams_max => Some(streams_max.min(self.streams_max)),
+        })
     }
 
     fn wake_watcher(&self) {
@@ -173,7 +178,7 @@ pub struct Http2Connection {
 }
 
 impl Carrier for Http2Connection {
-    fn exchanges_max(&self) -> u32 {
+    fn exchanges_max(&self) -> Option<u32> {
         self.shared.exchanges_max()
     }
 
