@@ -11,6 +11,7 @@ pub(crate) mod origin;
 pub(crate) mod preface;
 pub(crate) mod probe;
 mod response_stream;
+mod stall;
 mod stream;
 mod stream_handle;
 mod tunnel;
@@ -30,10 +31,17 @@ use weir_http_codec::WireError;
 use weir_http2_codec::{Connection as Codec, ConnectionConfig, Event, ProtocolError, Request, ResetCause, StreamId};
 use weir_listener::CloseReason;
 
-use self::{control::WindowControl, machine::Machine, stream_handle::StreamHandle, windows::CREDIT_BYTES};
+use self::{
+    control::WindowControl,
+    machine::{DrivenMachine, Machine},
+    stall::StallWatch,
+    stream_handle::StreamHandle,
+    windows::CREDIT_BYTES,
+};
 use crate::{
     connection::Connection,
-    limits::{HTTP2_SEND_BUFFER_BYTES, LINGER_TIMEOUT},
+    failure::{STALLED, STALLED_TEXT},
+    limits::LINGER_TIMEOUT,
 };
 
 /// Serves a connection whose first bytes are `received`. Returns the reason of its end, and the stream.
@@ -41,8 +49,9 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: Stream, received: &
     connection.handle.entry().details().version = "HTTP/2";
     let mut driver = Driver::new(connection, stream);
     let reason = driver.run(received).await;
-    driver.machine.close();
-    (reason, Some(driver.stream))
+    let Driver { machine, stream, .. } = driver;
+    drop(machine);
+    (reason, Some(stream))
 }
 
 fn config(connection: &Connection) -> ConnectionConfig {
@@ -51,7 +60,6 @@ fn config(connection: &Connection) -> ConnectionConfig {
         streams_max: http.http2_streams_max,
         stream_window: http.http2_windows.initial,
         connection_window: CREDIT_BYTES as u32,
-        send_queue_bytes: HTTP2_SEND_BUFFER_BYTES,
         connect_protocol: connection.service.routing().offers_websocket,
         ..ConnectionConfig::default()
     }
@@ -72,7 +80,7 @@ enum Stage {
 struct Driver<'a> {
     connection: &'a Rc<Connection>,
     stream: Stream,
-    machine: Rc<Machine>,
+    machine: DrivenMachine,
     control: WindowControl,
     stage: Stage,
     /// Streams with a response under way.
@@ -80,6 +88,7 @@ struct Driver<'a> {
     was_busy: bool,
     /// Deadline of the preface, and of a connection without a stream.
     deadline: Deadline,
+    stall: StallWatch,
 }
 
 impl<'a> Driver<'a> {
@@ -91,7 +100,8 @@ impl<'a> Driver<'a> {
         let deadline = weir_engine::deadline();
         deadline.set(turn::now().saturating_add(sessions.settings().head_timeout));
         let (stage, open_streams, was_busy) = (Stage::Preface, Rc::default(), false);
-        Self { connection, stream, machine, control, stage, open_streams, was_busy, deadline }
+        let (machine, stall) = (DrivenMachine::new(machine), StallWatch::new());
+        Self { connection, stream, machine, control, stage, open_streams, was_busy, deadline, stall }
     }
 
     /// Reads, and begins the streams that come, until there is a reason to end.
@@ -103,6 +113,7 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// Ready with the reason of the end.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<CloseReason> {
         if let Some(reason) = self.connection.handle.poll_ending(context) {
             return Poll::Ready(reason);
@@ -112,9 +123,10 @@ impl<'a> Driver<'a> {
         }
         self.machine.poll_driven(context);
         self.control.poll(context);
-        let received = self.stream.reader.poll_receive(context);
-        if let Poll::Ready(Ok(Some(chunk))) = &received {
-            self.machine.receive(chunk);
+        let received = self.poll_receive(context);
+        // Until the preface is here, the time for that counts.
+        if self.stage != Stage::Preface {
+            self.machine.poll_deadlines(context);
         }
         if let Some(reason) = self.take_events() {
             return Poll::Ready(reason);
@@ -126,9 +138,22 @@ impl<'a> Driver<'a> {
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
-            Poll::Ready(ended) => Poll::Ready(reason_of(ended)),
+            Poll::Ready(ended) => Poll::Ready(self.reason_of(ended)),
+            Poll::Pending if self.poll_stalled(context).is_ready() => Poll::Ready(self.stalled()),
             Poll::Pending => self.poll_idle(context),
         }
+    }
+
+    /// Reads. A client that sends requests and does not read the responses is not read.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
+        if self.machine.is_congested() {
+            return Poll::Pending;
+        }
+        let received = self.stream.reader.poll_receive(context);
+        if let Poll::Ready(Ok(Some(chunk))) = &received {
+            self.machine.receive(chunk);
+        }
+        received
     }
 
     /// Takes all events; gives the reason if the connection ends with one.
@@ -156,9 +181,22 @@ impl<'a> Driver<'a> {
         self.connection.handle.ending().unwrap_or_else(|| self.connection.violated(error.class(), error.text()))
     }
 
+    /// The reason of a connection whose client does not read.
+    fn stalled(&self) -> CloseReason {
+        self.connection.handle.ending().unwrap_or_else(|| self.connection.violated(STALLED, STALLED_TEXT))
+    }
+
     /// The reason of a connection that ends in order.
     fn reason(&self) -> CloseReason {
         if let Stage::GoingAway(reason) = self.stage { reason } else { CloseReason::ClientClosed }
+    }
+
+    /// The reason of a connection that the client has ended.
+    fn reason_of(&self, ended: io::Result<Option<Chunk>>) -> CloseReason {
+        match ended {
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => CloseReason::ClientReset,
+            _ => self.reason(),
+        }
     }
 
     fn go_away(&mut self, reason: CloseReason) {
@@ -176,8 +214,15 @@ impl<'a> Driver<'a> {
         self.deadline.set(turn::now().saturating_add(timeout));
     }
 
+    /// Ready if the client takes nothing. While there are streams, and it is read, each of them has a deadline for that.
+    fn poll_stalled(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let is_alone = self.open_streams.get() == 0 && self.machine.is_waiting();
+        self.stall.poll_stalled(&self.stream.output, is_alone || self.machine.is_congested(), context)
+    }
+
+    /// Ready if the time without a stream is over.
     fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<CloseReason> {
-        let is_busy = self.open_streams.get() > 0;
+        let is_busy = self.open_streams.get() > 0 || self.machine.is_waiting();
         if std::mem::replace(&mut self.was_busy, is_busy) && !is_busy {
             self.start_idle_time();
         }
@@ -196,7 +241,9 @@ impl<'a> Driver<'a> {
     }
 
     /// Serves one stream in a task of its own.
-    fn serve(&self, stream: StreamId, request: Result<Request, WireError>) {
+    fn serve(&mut self, stream: StreamId, request: Result<Request, WireError>) {
+        // Its response may be over before the driver looks again.
+        self.was_busy = true;
         let (connection, open) = (self.connection.clone(), StreamGuard::new(&self.open_streams, self.connection));
         let stream = StreamHandle::new(&self.machine, stream);
         // The future has some kilobytes: in a box it moves once, and not through each layer of the runtime.
@@ -230,13 +277,5 @@ impl Drop for StreamGuard {
             // Its time without a stream begins.
             self.connection.handle.wake();
         }
-    }
-}
-
-/// The reason of a connection that the client has ended.
-fn reason_of(ended: io::Result<Option<Chunk>>) -> CloseReason {
-    match ended {
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => CloseReason::ClientReset,
-        _ => CloseReason::ClientClosed,
     }
 }

@@ -49,9 +49,6 @@ pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// connections within `limits.buffered_bytes`.
 pub const HTTP2_STREAM_WINDOW_BYTES_MAX: u32 = 32 << 20;
 
-/// Bytes of responses that wait on one stream for the client's window.
-pub const HTTP2_SEND_BUFFER_BYTES: usize = 64 * 1024;
-
 /// Interim responses (1xx) to one request; an origin that sends more is broken.
 pub const INTERIM_RESPONSES_MAX: u32 = 8;
 

@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    ops::Deref,
     rc::Rc,
     task::{Context, Waker},
 };
@@ -10,7 +11,7 @@ use std::{
 use weir_base::time::{Time, turn};
 use weir_engine::{Deadline, Output, before_send};
 use weir_http_codec::ResponseHead;
-use weir_http2_codec::{Connection, Event, StreamId};
+use weir_http2_codec::{Connection, Event, ProtocolError, StreamId};
 
 use super::flow::FlowAccount;
 
@@ -32,6 +33,30 @@ pub(super) struct ReceivedHead {
     pub(super) is_end: bool,
 }
 
+/// The connection as its task has it. Dropped, it ends: the last frames are sent, as far as there is room, and all streams are over. A task
+/// that panics leaves none of them behind.
+pub(super) struct DrivenMachine(Rc<Machine>);
+
+impl DrivenMachine {
+    pub(super) fn new(machine: Rc<Machine>) -> Self {
+        Self(machine)
+    }
+}
+
+impl Deref for DrivenMachine {
+    type Target = Rc<Machine>;
+
+    fn deref(&self) -> &Rc<Machine> {
+        &self.0
+    }
+}
+
+impl Drop for DrivenMachine {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// One connection. The frames of all streams that become ready in a turn leave in one send, at its end.
 ///
 /// No borrow is held while a waker is woken or dropped: that may end a task, and with it a stream.
@@ -46,6 +71,8 @@ pub(super) struct Machine {
     /// When the codec has to look at its deadlines.
     deadline: Deadline,
     deadline_at: Cell<Option<Time>>,
+    /// The rule by which the peer has ended the connection, until it is counted.
+    pub(super) uncounted: Cell<Option<ProtocolError>>,
 }
 
 impl Machine {
@@ -59,6 +86,7 @@ impl Machine {
             is_due: Cell::new(false),
             deadline: weir_engine::deadline(),
             deadline_at: Cell::new(None),
+            uncounted: Cell::new(None),
         };
         let machine = Rc::new(machine);
         machine.send_later();
@@ -81,6 +109,16 @@ impl Machine {
     pub(super) fn receive(self: &Rc<Self>, bytes: &[u8]) {
         self.account.received(bytes.len());
         self.with(|codec| codec.receive(bytes, turn::now()));
+    }
+
+    /// Frames wait that the output of the connection has no room for.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.output.is_congested() && !self.output.is_closed() && self.look(Connection::has_output)
+    }
+
+    /// So many frames wait that the peer has to take some of them first.
+    pub(super) fn is_congested(&self) -> bool {
+        self.is_waiting() && self.look(Connection::is_congested)
     }
 
     /// The next event of the connection. Tasks of streams are woken by theirs.
@@ -127,19 +165,29 @@ impl Machine {
         }
     }
 
-    /// Sends frames that waited for room, and looks at the codec's deadlines. The task of the connection does this first in each poll, and is
-    /// woken for it.
-    pub(super) fn poll_driven(self: &Rc<Self>, context: &mut Context<'_>) {
+    /// Sends frames that waited for room. The task of the connection does this first in each poll, and is woken for it.
+    pub(super) fn poll_driven(&self, context: &mut Context<'_>) {
         self.account.register(context);
         if self.output.poll_relieved(context).is_ready() {
             self.send();
         }
-        let due = self.look(Connection::next_deadline);
-        if self.deadline_at.replace(due) != due {
-            self.deadline.set(due.unwrap_or(Time::NEVER));
-        }
-        if due.is_some() && self.deadline.poll_expired(context).is_ready() {
+    }
+
+    /// Looks at the codec's deadlines. The task of the connection does this behind what it has received: that may be what they wait for.
+    pub(super) fn poll_deadlines(self: &Rc<Self>, context: &mut Context<'_>) {
+        while let Some(due) = self.look(Connection::next_deadline) {
+            if self.deadline_at.replace(Some(due)) != Some(due) {
+                self.deadline.set(due);
+            }
+            if self.deadline.poll_expired(context).is_pending() {
+                return;
+            }
+            // One that is due at once begins to count with this.
             self.with(|codec| codec.expire(turn::now()));
+            self.deadline_at.set(None);
+        }
+        if self.deadline_at.take().is_some() {
+            self.deadline.clear();
         }
     }
 
@@ -148,9 +196,10 @@ impl Machine {
         self.look(|codec| codec.is_over() && !codec.has_output())
     }
 
-    /// The connection ends: sends the last frames, as far as there is room, and ends all streams.
-    pub(super) fn close(&self) {
-        self.send();
+    fn close(&self) {
+        if !std::thread::panicking() {
+            self.send();
+        }
         self.codec.borrow_mut().close();
         let wakers = |waiters: &mut StreamWaiters| [waiters.reader.take(), waiters.writer.take()];
         let wakers: Vec<_> = self.waiters.borrow_mut().iter_mut().flat_map(wakers).flatten().collect();

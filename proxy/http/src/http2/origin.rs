@@ -15,14 +15,20 @@ use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead};
 use weir_http2_codec::{Connection, ConnectionConfig, ErrorCode, Event, OpenError, RequestTarget, ResetCause};
 use weir_upstream::{Carrier, LossCause, Multiplexer, Remains};
 
-use super::{body::Incoming, control::WindowControl, machine::{Machine, ReceivedHead}, stream_handle::StreamHandle, windows::CREDIT_BYTES};
+use super::{
+    body::Incoming,
+    control::WindowControl,
+    machine::{DrivenMachine, Machine, ReceivedHead},
+    stall::StallWatch,
+    stream_handle::StreamHandle,
+    windows::CREDIT_BYTES,
+};
 use crate::{
     body::{BodyError, Sink, Source},
     failure::AttemptFailure,
     http2::windows::WindowSettings,
     input::Input,
-    limits::{HTTP2_SEND_BUFFER_BYTES, LINGER_TIMEOUT},
-    metrics::ListenerMetrics,
+    limits::LINGER_TIMEOUT,
     origin::{AttemptContext, Download, Origin},
     refusal::Refusal,
 };
@@ -66,7 +72,14 @@ impl Multiplexer for Http2Multiplexer {
         });
         let is_tls = !stream.is_plain();
         let control = WindowControl::new(&shared.machine, windows, self.bytes.clone());
-        let driver = Driver { stream, control, shared: shared.clone(), deadline: weir_engine::deadline() };
+        let driver = Driver {
+            machine: DrivenMachine::new(shared.machine.clone()),
+            stream,
+            control,
+            shared: shared.clone(),
+            deadline: weir_engine::deadline(),
+            stall: StallWatch::new(),
+        };
         weir_engine::spawn(driver.run()).detach();
         Ok(Http2Connection { is_tls, shared })
     }
@@ -86,7 +99,6 @@ pub(super) fn config(windows: WindowSettings) -> ConnectionConfig {
     ConnectionConfig {
         stream_window: windows.initial,
         connection_window: CREDIT_BYTES as u32,
-        send_queue_bytes: HTTP2_SEND_BUFFER_BYTES,
         ..ConnectionConfig::default()
     }
 }
@@ -123,33 +135,40 @@ impl Shared {
 
 /// Reads a connection until it has ended.
 struct Driver {
+    machine: DrivenMachine,
     stream: Stream,
     control: WindowControl,
     shared: Rc<Shared>,
     /// Deadline of the last bytes.
     deadline: Deadline,
+    stall: StallWatch,
 }
 
 impl Driver {
     async fn run(mut self) {
         poll_fn(|context| self.poll(context)).await;
+        let Self { machine, stream, shared, .. } = self;
         // Its streams see why.
-        self.shared.machine.close();
-        self.shared.wake_watcher();
-        self.stream.close(LINGER_TIMEOUT).await;
+        drop(machine);
+        shared.wake_watcher();
+        stream.close(LINGER_TIMEOUT).await;
     }
 
+    /// Ready once the connection ends. An origin that does not read is read all the same: it may wait for the gateway to do so.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let machine = &self.shared.machine;
+        let machine = &self.machine;
         machine.poll_driven(context);
         self.control.poll(context);
         let received = self.stream.reader.poll_receive(context);
         if let Poll::Ready(Ok(Some(chunk))) = &received {
             machine.receive(chunk);
         }
+        machine.poll_deadlines(context);
         while let Some(event) = machine.next_event() {
-            if let Event::Pong = event {
-                self.control.measured();
+            match event {
+                Event::Pong => self.control.measured(),
+                Event::Failed(error) => machine.uncounted.set(Some(error)),
+                _ => {}
             }
         }
         self.shared.wake_watcher();
@@ -161,6 +180,7 @@ impl Driver {
                 Poll::Pending
             }
             Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending if self.poll_stalled(context).is_ready() => Poll::Ready(()),
             Poll::Pending => {
                 if self.shared.is_unused.get() && self.deadline.at().is_none() {
                     self.deadline.set(turn::now().saturating_add(LINGER_TIMEOUT));
@@ -168,6 +188,11 @@ impl Driver {
                 self.deadline.poll_expired(context)
             }
         }
+    }
+
+    /// Ready if the origin takes nothing of many heads. Bodies have a deadline of their own.
+    fn poll_stalled(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.stall.poll_stalled(&self.stream.output, self.machine.is_congested(), context)
     }
 }
 
@@ -276,13 +301,33 @@ pub(crate) struct Http2Download<'a> {
     attempt: AttemptContext<'a>,
 }
 
+impl Http2Download<'_> {
+    /// Counts the rule that the origin broke, if its stream ended for one: that of a connection once for all its streams.
+    fn count_violation(&self, cause: ResetCause) {
+        let error = match cause {
+            ResetCause::Breach(error) => Some(error),
+            ResetCause::Connection(_) => self.stream.machine.uncounted.take(),
+            _ => None,
+        };
+        if let Some(error) = error {
+            self.attempt.metrics.violation(&error.violation(Culprit::Upstream));
+        }
+    }
+}
+
 impl Source for Http2Download<'_> {
     fn is_done(&self) -> bool {
         self.body.as_ref().is_some_and(Incoming::is_done)
     }
 
     async fn fill(&mut self) -> Result<(), BodyError> {
-        self.body.as_mut().ok_or(BodyError::Truncated)?.fill(self.attempt.origin_deadline).await
+        let filled = self.body.as_mut().ok_or(BodyError::Truncated)?.fill(self.attempt.origin_deadline).await;
+        if filled.is_err()
+            && let Some(cause) = self.stream.received().reset
+        {
+            self.count_violation(cause);
+        }
+        filled
     }
 
     fn pass(&mut self, sink: &mut impl Sink) -> Result<(), BodyError> {
@@ -296,13 +341,14 @@ impl Source for Http2Download<'_> {
 
 impl Download for Http2Download<'_> {
     async fn head(&mut self) -> Result<ResponseHead, AttemptFailure> {
-        let AttemptContext { origin_deadline, answer_idle_timeout, metrics, .. } = self.attempt;
+        let AttemptContext { origin_deadline, answer_idle_timeout, .. } = self.attempt;
         let received = poll_fn(|context| {
             if let Some(received) = self.stream.take_head() {
                 return Poll::Ready(Ok(received));
             }
             if let Poll::Ready(cause) = self.stream.poll_reset(context) {
-                return Poll::Ready(Err(failure(cause, metrics)));
+                self.count_violation(cause);
+                return Poll::Ready(Err(failure(cause)));
             }
             origin_deadline
                 .poll_expired(context)
@@ -343,16 +389,13 @@ impl Download for Http2Download<'_> {
 }
 
 /// The reason why there is no response.
-fn failure(cause: ResetCause, metrics: &ListenerMetrics) -> AttemptFailure {
+fn failure(cause: ResetCause) -> AttemptFailure {
     match cause {
         // Neither was begun (RFC 9113 section 8.7).
         ResetCause::Peer(ErrorCode::REFUSED_STREAM) => AttemptFailure::NotProcessed,
         ResetCause::Unprocessed => AttemptFailure::Drained,
         ResetCause::Peer(_) => AttemptFailure::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
-        ResetCause::Breach(error) => {
-            metrics.violation(&error.violation(Culprit::Upstream));
-            AttemptFailure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation)
-        }
+        ResetCause::Breach(_) => AttemptFailure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
         // The gateway ends the connection for an error. All exchanges on it fail, for this one reason.
         ResetCause::Connection(_) => AttemptFailure::Connection,
         ResetCause::Closed | ResetCause::Local(_) => AttemptFailure::NoResponse,
