@@ -111,6 +111,8 @@ protocol_errors! {
     TrailersTooLong = "http2_trailers_too_long", ENHANCE_YOUR_CALM, "trailers are longer than allowed";
     /// The head of a response above its limits.
     HeadTooLong = "http2_head_too_long", ENHANCE_YOUR_CALM, "a head is longer than allowed";
+    /// A scheme that is none (RFC 3986 section 3.1).
+    Scheme = "http2_scheme", PROTOCOL_ERROR, "the scheme of a request is malformed";
     /// A status that is no number from 100 to 599, or 101.
     Status = "http2_status", PROTOCOL_ERROR, "the status of a response is malformed";
     /// An interim response that ends its stream (section 8.1).

@@ -207,8 +207,10 @@ impl<'a> FieldCollector<'a> {
         let known = Pseudo::of(field).filter(|known| known.belongs_to(self.part));
         let known = known.ok_or(ProtocolError::PseudoFieldUnknown)?;
         // The others are judged with the head.
-        if matches!(known, Pseudo::Scheme | Pseudo::Protocol) {
-            check_value(field.value)?;
+        match known {
+            Pseudo::Scheme if !is_scheme(field.value) => return Err(ProtocolError::Scheme),
+            Pseudo::Protocol => check_value(field.value)?,
+            _ => {}
         }
         let bit = 1 << known as u8;
         if self.seen & bit != 0 {
@@ -402,6 +404,12 @@ fn may_have_control(value: &[u8]) -> bool {
     };
     let Some(last) = value.last_chunk() else { return true };
     value.as_chunks().0.iter().fold(of_word(last), |found, word| found | of_word(word)) != 0
+}
+
+/// A letter, then letters, digits and three signs (RFC 3986 section 3.1). An empty one is missing, which is judged with the head.
+fn is_scheme(value: &[u8]) -> bool {
+    let is_of_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    value.first().is_none_or(u8::is_ascii_alphabetic) && value.iter().all(is_of_scheme)
 }
 
 /// A value without control characters, and without blanks at its ends (section 8.2.1).

@@ -55,7 +55,10 @@ fn h2_11_malformed_heads_are_errors_of_their_stream() {
         (with(&[("x", "a\0")]), Rule::FieldValue),
         (with(&[("x", " a")]), Rule::FieldValue),
         (with(&[("x", "a\t")]), Rule::FieldValue),
-        (swapped(":scheme", "a\nb"), Rule::FieldValue),
+        (swapped(":scheme", "a\nb"), Rule::Scheme),
+        (swapped(":scheme", "http://b/?"), Rule::Scheme),
+        (swapped(":scheme", "1a"), Rule::Scheme),
+        (swapped(":scheme", ""), Rule::PseudoFieldMissing),
         (swapped(":method", "CONNECT"), Rule::Connect),
         (with(&[("content-length", "5")]), Rule::ContentLength),
     ];
