@@ -18,11 +18,10 @@
 //! | `socket` | a data socket: direct calls, and the epoll instance that says when |
 //! | `datagram` | a UDP socket of one worker |
 //! | `chunk` | received bytes, in a warm buffer |
-//! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
+//! | `reader` / `output` / `stream` | a connection: receive a chunk, append to the output |
 //! | `before_send` | work that precedes the next bytes which leave a worker |
 //! | `flush` | the sends of all outputs at the end of a turn |
 //! | `traffic` | the bytes that a connection moves, counted as they flow |
-//! | `poll_face` | the same two queues as tokio's `AsyncRead`/`AsyncWrite` |
 //! | `tls` | rustls between the wire and the two queues |
 //! | `wheel` | coarse deadlines |
 //! | `timers` | precise timers of single tasks |
@@ -51,7 +50,6 @@ mod names;
 pub mod net;
 pub mod occupant;
 pub mod output;
-pub mod poll_face;
 pub mod reader;
 mod recycled;
 pub mod settings;

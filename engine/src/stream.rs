@@ -28,7 +28,7 @@ pub struct StreamOptions {
     pub marks: Watermarks,
 }
 
-/// The native face of a connection. Dropping the stream ends both directions.
+/// A connection. Dropping the stream ends both directions.
 pub struct Stream {
     /// The input side.
     pub reader: Reader,

@@ -18,8 +18,8 @@ use weir_analysis::http::path::{PathRules, normalise};
 use weir_http::filter::{Caller, ExchangeSummary, FilterFactory, HttpFilter, Inspect, Tap};
 use weir_http_codec::{
     BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, Known, RequestHead, RequestParser, ResponseParser,
-    frames::PREFACE,
 };
+use weir_http2_codec::PREFACE;
 
 use crate::gateway::{Gateway, Setup, route, upstream};
 

@@ -12,6 +12,8 @@ mod differential;
 #[expect(dead_code, reason = "the tests use more of it")]
 mod gateway;
 mod http;
+mod http2;
+mod http2_connection;
 mod http_exchange;
 mod mcp;
 mod postgres;
@@ -30,6 +32,8 @@ pub use ai_translate::ai_translate;
 pub use differential::redis_differential_reply;
 pub use http::{http_answer, http_chunks, http_request};
 pub use http_exchange::http_exchange;
+pub use http2::http2_header_block;
+pub use http2_connection::http2_connection;
 pub use mcp::mcp_session;
 pub use postgres::{postgres_messages, postgres_startup};
 pub use postgres_session::postgres_session;
@@ -59,6 +63,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_answer", http_answer),
     ("http_chunks", http_chunks),
     ("http_exchange", http_exchange),
+    ("http2_header_block", http2_header_block),
+    ("http2_connection", http2_connection),
     ("postgres_sql", postgres_sql),
     ("tcp_client_hello", tcp_client_hello),
     ("postgres_session", postgres_session),

@@ -53,6 +53,7 @@ const FUZZED: &[&str] = &[
     "weir-engine",
     "weir-resp",
     "weir-http-codec",
+    "weir-http2-codec",
     "weir-websocket-codec",
     "weir-postgres-codec",
     "weir-sasl",

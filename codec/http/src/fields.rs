@@ -12,6 +12,7 @@ const LINE_BYTES: usize = b": \r\n".len();
 #[derive(Clone, Copy, Debug)]
 struct Span {
     known: Known,
+    is_never_indexed: bool,
     start: u32,
     name_end: u32,
     value_start: u32,
@@ -34,6 +35,8 @@ pub struct Field<'a> {
     pub name: &'a [u8],
     /// Without the blanks around it.
     pub value: &'a [u8],
+    /// Its sender forbids tables of compression for it on all further hops: see [`Fields::never_index_last`].
+    pub is_never_indexed: bool,
 }
 
 /// Header fields in order, each stored as its line on the wire (`Name: value CRLF`): forwarding unchanged fields is one copy.
@@ -83,8 +86,9 @@ impl Fields {
         self.push_known(Known::of(name), name, value);
     }
 
-    pub(crate) fn push_known(&mut self, known: Known, name: &[u8], value: &[u8]) {
-        debug_assert!(token::is_token(name) && token::is_field_value(value));
+    /// Adds a field at the end whose name the caller knows: `known` is [`Known::of`] of it. The same holds as for [`Fields::push`].
+    pub fn push_known(&mut self, known: Known, name: &[u8], value: &[u8]) {
+        debug_assert!(token::is_token(name) && token::is_field_value(value) && known == Known::of(name));
         self.bytes.reserve(name.len() + value.len() + LINE_BYTES);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name);
@@ -110,12 +114,21 @@ impl Fields {
         let name_end = start + name_bytes;
         self.spans.push(Span {
             known,
+            is_never_indexed: false,
             start: start as u32,
             name_end: name_end as u32,
             value_start: (name_end + 2) as u32,
             value_end: (self.bytes.len() - 2) as u32,
         });
         self.names.insert(known);
+    }
+
+    /// Marks the last field as one that no table of compression may hold, on this hop and those behind it (RFC 7541 section 6.2.3): its value
+    /// could be guessed by the lengths of messages. HTTP/1.1 knows no such mark.
+    pub fn never_index_last(&mut self) {
+        if let Some(last) = self.spans.last_mut() {
+            last.is_never_indexed = true;
+        }
     }
 
     /// Adds a field of a known name in lower case.
@@ -225,6 +238,7 @@ fn field(bytes: &[u8], span: Span) -> Field<'_> {
         known: span.known,
         name: &bytes[span.start as usize..span.name_end as usize],
         value: &bytes[span.value_start as usize..span.value_end as usize],
+        is_never_indexed: span.is_never_indexed,
     }
 }
 

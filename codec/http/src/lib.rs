@@ -4,7 +4,6 @@
 //!   refused (RFC 9112; the desync rules of section 11.2 in particular).
 //! - [`BodyDecoder`]: the body behind a head: by length, chunked, or until the connection closes.
 //! - [`encode`]: heads and bodies appended to a `Vec<u8>`.
-//! - [`frames`]: HTTP/2's frames as they arrive, so that floods of them are seen.
 //! - [`Fields`]: header fields in order, stored as on the wire, so that forwarding them is one copy.
 //!
 //! [`RequestHead`] and [`ResponseHead`] are also how the gateway holds messages of other HTTP versions.
@@ -29,7 +28,6 @@ mod connection;
 pub mod encode;
 mod error;
 mod fields;
-pub mod frames;
 mod known;
 pub mod limits;
 mod line;

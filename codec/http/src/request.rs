@@ -101,6 +101,7 @@ impl RequestHead {
 
     fn set_line(&mut self, method: &[u8], target: &[u8], authority: &[u8]) {
         self.line.clear();
+        self.line.reserve(method.len() + target.len() + authority.len());
         let mut add = |part: &[u8]| {
             let start = self.line.len();
             self.line.extend_from_slice(part);
@@ -267,11 +268,8 @@ impl RequestParser {
         let (Some(method), Some(target), Some(version), None) = (method, target, version, parts.next()) else {
             return Err(WireError::RequestLine);
         };
-        if !is_token(method) || method == b"PRI" {
-            return Err(WireError::Method);
-        }
-        self.head.version = version_of(version)?;
         check_method(method)?;
+        self.head.version = version_of(version)?;
         if target.len() > limits.target_bytes {
             return Err(WireError::TargetTooLong);
         }
@@ -295,6 +293,8 @@ impl RequestParser {
 fn check_method(method: &[u8]) -> Result<(), WireError> {
     match method {
         b"CONNECT" | b"TRACE" => Err(WireError::MethodRefused),
+        // The preface of HTTP/2 is no request (RFC 9113 section 3.4).
+        b"PRI" => Err(WireError::Method),
         method if !is_token(method) => Err(WireError::Method),
         _ => Ok(()),
     }

@@ -12,8 +12,8 @@ use crate::{endpoint::Endpoint, exclusive_lane::Open};
 
 /// A connection that carries several exchanges at once. Dropped, it ends once nothing is under way on it.
 pub trait Carrier: 'static {
-    /// Exchanges that it takes at once, as both ends have agreed by now; 0: none any more.
-    fn exchanges_max(&self) -> u32;
+    /// Exchanges that it takes at once, as both ends have agreed by now; 0: none just now. `None`: none any more.
+    fn exchanges_max(&self) -> Option<u32>;
 
     /// Wakes `waker` once [`Carrier::exchanges_max`] is another number than now. A later call replaces an earlier one.
     fn watch(&self, waker: &Waker);
@@ -49,7 +49,7 @@ impl Multiplexer for NoMultiplexer {
 pub enum NoCarrier {}
 
 impl Carrier for NoCarrier {
-    fn exchanges_max(&self) -> u32 {
+    fn exchanges_max(&self) -> Option<u32> {
         match *self {}
     }
 
@@ -101,12 +101,12 @@ impl<C: Carrier> CarrierEntry<C> {
 
     /// It takes another exchange.
     pub(crate) fn has_room(&self) -> bool {
-        self.lent.get() < self.carrier.exchanges_max()
+        self.carrier.exchanges_max().is_some_and(|most| self.lent.get() < most)
     }
 
     /// It takes none any more.
     pub(crate) fn is_over(&self) -> bool {
-        self.carrier.exchanges_max() == 0
+        self.carrier.exchanges_max().is_none()
     }
 
     /// Since when it has carried nothing.

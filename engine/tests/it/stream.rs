@@ -2,21 +2,17 @@
 
 use std::{
     cell::RefCell,
-    future::poll_fn,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
-    pin::Pin,
     rc::Rc,
     sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 
-use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use weir_base::permit::{Budget, ByteLease};
 use weir_engine::{
     Stream, StreamOptions, Watermarks, Worker,
-    poll_face::PollStream,
     settings::{DriverChoice, RuntimeSettings},
 };
 
@@ -127,46 +123,6 @@ fn an_output_is_charged_for_the_bytes_that_wait() {
     client.read_to_end(&mut received).expect("no reset");
     assert_eq!(received.len(), 4 * PIECE + 2 * MARKS.high);
     worker.join().expect("no panic");
-}
-
-/// Echoes through the poll face: `AsyncRead` and `AsyncWrite` over the same two queues.
-fn the_poll_face_echoes(driver: DriverChoice) {
-    let (mut client, worker) = on_worker(driver, |stream| async move {
-        let mut face = PollStream::new(stream, b"", |_| true);
-        let mut buffer = vec![0; 3_001];
-        loop {
-            let mut read = ReadBuf::new(&mut buffer);
-            poll_fn(|context| Pin::new(&mut face).poll_read(context, &mut read)).await.expect("no reset");
-            let count = read.filled().len();
-            if count == 0 {
-                break;
-            }
-            let mut at = 0;
-            while at < count {
-                let wrote = poll_fn(|context| Pin::new(&mut face).poll_write(context, &buffer[at..count])).await;
-                at += wrote.expect("the peer reads");
-            }
-        }
-        face.into_inner().expect("the only handle").close(Duration::from_secs(60)).await;
-    });
-    let mut sender = client.try_clone().expect("one socket, two handles");
-    let sending = thread::spawn(move || {
-        let bytes: Vec<u8> = (0..BYTES / 4).map(pattern).collect();
-        sender.write_all(&bytes).expect("the server reads");
-        sender.shutdown(std::net::Shutdown::Write).expect("half closed");
-    });
-    let mut echoed = Vec::new();
-    client.read_to_end(&mut echoed).expect("no reset");
-    assert_eq!(echoed.len(), BYTES / 4);
-    assert!(echoed.iter().enumerate().all(|(at, &byte)| byte == pattern(at)));
-    sending.join().expect("all was sent");
-    worker.join().expect("no panic");
-}
-
-#[test]
-fn the_poll_face_echoes_on_both_drivers() {
-    the_poll_face_echoes(DriverChoice::IoUring);
-    the_poll_face_echoes(DriverChoice::Polling);
 }
 
 #[test]

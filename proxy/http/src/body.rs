@@ -44,7 +44,7 @@ pub(crate) trait Source {
     /// Waits until something can be passed on, or the body is over.
     async fn fill(&mut self) -> Result<(), BodyError>;
 
-    /// Passes on all that is there, and the end of the body if it is.
+    /// Passes on what is there, or a piece of it, and the end of the body if nothing is left.
     fn pass(&mut self, sink: &mut impl Sink) -> Result<(), BodyError>;
 
     /// Looks at what arrives while the sink has no room; ready if the body is given up for it.

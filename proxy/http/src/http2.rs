@@ -1,16 +1,19 @@
 //! A client that speaks HTTP/2: its connection, on which every stream is one exchange.
 //!
-//! Frames, HPACK and flow control are the `h2` crate's, over the poll face of the stream. Floods are detected before it sees them
-//! ([`weir_http_codec::frames`]).
+//! Frames, header compression, flow control and the rules of the protocol are those of [`weir_http2_codec`]. The task of the connection
+//! reads; each stream has a task of its own. They share the codec by [`machine::Machine`], on the clients' side and on the origins'.
 
 mod body;
+mod control;
 mod flow;
-mod message;
+mod machine;
 pub(crate) mod origin;
 pub(crate) mod preface;
 pub(crate) mod probe;
 mod response_stream;
+mod stall;
 mod stream;
+mod stream_handle;
 mod tunnel;
 pub(crate) mod windows;
 
@@ -18,273 +21,238 @@ use std::{
     cell::Cell,
     future::poll_fn,
     io,
-    pin::pin,
     rc::Rc,
-    task::{Context, Poll},
-    time::Duration,
+    task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
-use h2::{Reason, RecvStream, server::SendResponse};
-use http::Request;
 use weir_base::time::turn;
-use weir_engine::{Stream, poll_face::PollStream};
-use weir_http_codec::{
-    HeadLimits,
-    frames::{Flood, FrameBudget},
-};
+use weir_engine::{Chunk, Deadline, Stream};
+use weir_http_codec::WireError;
+use weir_http2_codec::{Connection as Codec, ConnectionConfig, Event, ProtocolError, Request, ResetCause, StreamId};
 use weir_listener::CloseReason;
 
 use self::{
-    flow::{FlowAccount, WindowControl},
+    control::WindowControl,
+    machine::{DrivenMachine, Machine},
+    stall::StallWatch,
+    stream_handle::StreamHandle,
     windows::CREDIT_BYTES,
 };
 use crate::{
     connection::Connection,
-    limits::{HTTP2_SEND_BUFFER_BYTES, LINGER_TIMEOUT},
-    settings::HttpListenerSettings,
+    failure::{STALLED, STALLED_TEXT},
+    limits::LINGER_TIMEOUT,
 };
-
-/// Streams of one connection that clients have reset and the gateway has not forgotten, and those reset before they were
-/// accepted. The defaults of `h2`, said here because much hangs on them (CVE-2023-44487).
-const RESET_STREAMS_MAX: usize = 50;
-const PENDING_RESET_STREAMS_MAX: usize = 20;
-/// Streams that the gateway itself resets for what the client did wrong, in the life of a connection (CVE-2025-8671).
-const REFUSED_STREAMS_MAX: usize = 500;
-
-/// Cost of small DATA frames of a client beyond their bytes, as `h2` counts: 256 bytes less the frame, until it is read; then it ends the
-/// connection. Allows a stream's whole first window of messages of 4 bytes at once. Streams that stall take their frames out
-/// (`Incoming::poll_arrived`). Worst case 65,536 frames of about 150 bytes.
-const FRAME_OVERHEAD_BYTES_MAX: usize = 16 << 20;
-
-const FLOOD: &str = "too many frames of a kind that costs the client nothing";
-
-/// Empty SETTINGS, and GOAWAY with ENHANCE_YOUR_CALM: to who floods before `h2` has read a word.
-const CALM_DOWN_FRAMES: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0B";
-
-type Server = h2::server::Connection<PollStream, Bytes>;
 
 /// Serves a connection whose first bytes are `received`. Returns the reason of its end, and the stream.
 pub(crate) async fn run(connection: &Rc<Connection>, stream: Stream, received: &[u8]) -> (CloseReason, Option<Stream>) {
     connection.handle.entry().details().version = "HTTP/2";
-    let flood = Rc::new(Cell::new(None));
-    let account = Rc::<FlowAccount>::default();
-    let io = {
-        let (flood, account, mut budget) = (flood.clone(), account.clone(), FrameBudget::default());
-        let watch = move |bytes: &[u8]| {
-            account.received(bytes.len());
-            budget.observe(bytes, turn::now()).map_err(|found| flood.set(Some(found))).is_ok()
-        };
-        PollStream::new(stream, received, watch)
-    };
-    let handle = io.handle();
-    let begun = begin(connection, io, &flood, account).await;
-    let has_begun = begun.is_ok();
-    let reason = match begun {
-        Ok(mut driver) => {
-            let reason = driver.run().await;
-            driver.closed().await;
-            reason
-        }
-        Err(reason) => reason,
-    };
-    let stream = handle.into_inner();
-    if let (Some(stream), Some(_), false) = (&stream, flood.get(), has_begun) {
-        stream.output.append(CALM_DOWN_FRAMES);
-    }
-    (reason, stream)
+    let mut driver = Driver::new(connection, stream);
+    let reason = driver.run(received).await;
+    let Driver { machine, stream, .. } = driver;
+    drop(machine);
+    (reason, Some(stream))
 }
 
-/// Exchanges the prefaces.
-///
-/// # Errors
-/// The reason of the connection's end.
-async fn begin<'a>(
-    connection: &'a Rc<Connection>,
-    io: PollStream,
-    flood: &'a Cell<Option<Flood>>,
-    account: Rc<FlowAccount>,
-) -> Result<Driver<'a>, CloseReason> {
-    let service = &connection.service;
-    let http = service.http();
-    let mut builder = builder(&http);
-    if service.routing().offers_websocket {
-        builder.enable_connect_protocol();
-    }
-    let mut handshake = pin!(builder.handshake::<_, Bytes>(io));
-    let deadline = weir_engine::deadline();
-    deadline.set(turn::now().saturating_add(service.sessions.settings().head_timeout));
-    let begun = poll_fn(|context| {
-        if connection.handle.poll_ending(context).is_some() || flood.get().is_some() {
-            return Poll::Ready(None);
-        }
-        match handshake.as_mut().poll(context) {
-            Poll::Ready(begun) => Poll::Ready(Some(begun)),
-            Poll::Pending => deadline.poll_expired(context).map(|()| None),
-        }
-    });
-    match (begun.await, flood.get()) {
-        (None, Some(flood)) => Err(connection.violated(flood.reason(), FLOOD)),
-        (Some(Ok(mut server)), _) => {
-            let control = WindowControl::new(
-                &mut server,
-                account.clone(),
-                http.http2_windows,
-                service.sessions.core().bytes.clone(),
-            );
-            Ok(Driver {
-                connection,
-                server,
-                account,
-                control,
-                flood,
-                open_streams: Rc::default(),
-                has_sent_goaway: false,
-                deadline,
-            })
-        }
-        (Some(Err(error)), _) => Err(reason_of(connection, &error)),
-        (None, None) => {
-            Err(connection.handle.ending().unwrap_or_else(|| connection.violated("head_timeout", "no preface in time")))
-        }
+fn config(connection: &Connection) -> ConnectionConfig {
+    let http = connection.service.http();
+    ConnectionConfig {
+        streams_max: http.http2_streams_max,
+        stream_window: http.http2_windows.initial,
+        connection_window: CREDIT_BYTES as u32,
+        connect_protocol: connection.service.routing().offers_websocket,
+        ..ConnectionConfig::default()
     }
 }
 
-fn builder(http: &HttpListenerSettings) -> h2::server::Builder {
-    let mut builder = h2::server::Builder::new();
-    builder
-        .initial_window_size(http.http2_windows.initial)
-        .initial_connection_window_size(CREDIT_BYTES as u32)
-        .data_frame_budget(FRAME_OVERHEAD_BYTES_MAX)
-        .max_concurrent_streams(http.http2_streams_max)
-        .max_header_list_size(HeadLimits::default().bytes as u32)
-        .max_send_buffer_size(HTTP2_SEND_BUFFER_BYTES)
-        .max_concurrent_reset_streams(RESET_STREAMS_MAX)
-        .max_pending_accept_reset_streams(PENDING_RESET_STREAMS_MAX)
-        .max_local_error_reset_streams(Some(REFUSED_STREAMS_MAX));
-    builder
+/// How far a connection is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The preface is to come.
+    Preface,
+    /// Streams are taken.
+    Open,
+    /// No further stream is taken, for this reason.
+    GoingAway(CloseReason),
 }
 
-/// Moves the frames of one connection.
+/// Reads one connection.
 struct Driver<'a> {
     connection: &'a Rc<Connection>,
-    server: Server,
-    account: Rc<FlowAccount>,
+    stream: Stream,
+    machine: DrivenMachine,
     control: WindowControl,
-    flood: &'a Cell<Option<Flood>>,
+    stage: Stage,
     /// Streams with a response under way.
     open_streams: Rc<Cell<usize>>,
-    /// The client has a GOAWAY.
-    has_sent_goaway: bool,
-    /// Deadline of a connection without a stream.
-    deadline: weir_engine::Deadline,
+    was_busy: bool,
+    /// Deadline of the preface, and of a connection without a stream.
+    deadline: Deadline,
+    stall: StallWatch,
 }
 
-impl Driver<'_> {
-    /// Takes one stream after the other, until there is none any more; gives why.
-    async fn run(&mut self) -> CloseReason {
-        let mut was_busy = true;
-        let mut reason = CloseReason::ClientClosed;
-        loop {
-            let event = poll_fn(|context| {
-                let is_busy = self.open_streams.get() > 0;
-                if was_busy && !is_busy {
-                    self.deadline.set(turn::now().saturating_add(self.idle_timeout()));
+impl<'a> Driver<'a> {
+    fn new(connection: &'a Rc<Connection>, stream: Stream) -> Self {
+        let sessions = &connection.service.sessions;
+        let machine = Machine::new(Codec::server(config(connection)), stream.output.clone());
+        let windows = connection.service.http().http2_windows;
+        let control = WindowControl::new(&machine, windows, sessions.core().bytes.clone());
+        let deadline = weir_engine::deadline();
+        deadline.set(turn::now().saturating_add(sessions.settings().head_timeout));
+        let (stage, open_streams, was_busy) = (Stage::Preface, Rc::default(), false);
+        let (machine, stall) = (DrivenMachine::new(machine), StallWatch::new());
+        Self { connection, stream, machine, control, stage, open_streams, was_busy, deadline, stall }
+    }
+
+    /// Reads, and begins the streams that come, until there is a reason to end.
+    async fn run(&mut self, received: &[u8]) -> CloseReason {
+        self.machine.receive(received);
+        match self.take_events() {
+            Some(reason) => reason,
+            None => poll_fn(|context| self.poll(context)).await,
+        }
+    }
+
+    /// Ready with the reason of the end.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<CloseReason> {
+        if let Some(reason) = self.connection.handle.poll_ending(context) {
+            return Poll::Ready(reason);
+        }
+        if self.stage == Stage::Open && self.connection.is_draining() {
+            self.go_away(CloseReason::Drained);
+        }
+        self.machine.poll_driven(context);
+        self.control.poll(context);
+        let received = self.poll_receive(context);
+        // Until the preface is here, the time for that counts.
+        if self.stage != Stage::Preface {
+            self.machine.poll_deadlines(context);
+        }
+        if let Some(reason) = self.take_events() {
+            return Poll::Ready(reason);
+        }
+        match received {
+            _ if self.machine.is_over() => Poll::Ready(self.reason()),
+            Poll::Ready(Ok(Some(_))) => {
+                // The streams have their turn before more is read.
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Poll::Ready(ended) => Poll::Ready(self.reason_of(ended)),
+            Poll::Pending if self.poll_stalled(context).is_ready() => Poll::Ready(self.stalled()),
+            Poll::Pending => self.poll_idle(context),
+        }
+    }
+
+    /// Reads. A client that sends requests and does not read the responses is not read.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
+        if self.machine.is_congested() {
+            return Poll::Pending;
+        }
+        let received = self.stream.reader.poll_receive(context);
+        if let Poll::Ready(Ok(Some(chunk))) = &received {
+            self.machine.receive(chunk);
+        }
+        received
+    }
+
+    /// Takes all events; gives the reason if the connection ends with one.
+    fn take_events(&mut self) -> Option<CloseReason> {
+        while let Some(event) = self.machine.next_event() {
+            match event {
+                Event::Request(stream, request) => self.serve(stream, request),
+                Event::Reset(_, ResetCause::Breach(error)) | Event::Refused(error) => {
+                    self.connection.violated(error.reason(), error.text());
                 }
-                was_busy = is_busy;
-                self.poll_event(context)
-            });
-            match event.await {
-                Event::Stream(request, respond) => self.serve(request, respond),
-                Event::Closed => return reason,
-                Event::Ended(reason) => return reason,
-                Event::Failed(error) => return reason_of(self.connection, &error),
-                Event::GoAway(why) => {
-                    reason = why;
-                    self.has_sent_goaway = true;
-                    self.server.graceful_shutdown();
-                    self.deadline.set(turn::now().saturating_add(self.idle_timeout()));
+                Event::Failed(error) => return Some(self.failed(error)),
+                Event::Settings if self.stage == Stage::Preface => {
+                    self.stage = Stage::Open;
+                    self.start_idle_time();
                 }
-                Event::Flood(flood) => {
-                    self.server.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-                    return self.connection.violated(flood.reason(), FLOOD);
-                }
+                Event::Pong => self.control.measured(),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The reason of a connection that ends for a rule that the client broke: of one of a few kinds.
+    fn failed(&self, error: ProtocolError) -> CloseReason {
+        self.connection.handle.ending().unwrap_or_else(|| self.connection.violated(error.class(), error.text()))
+    }
+
+    /// The reason of a connection whose client does not read.
+    fn stalled(&self) -> CloseReason {
+        self.connection.handle.ending().unwrap_or_else(|| self.connection.violated(STALLED, STALLED_TEXT))
+    }
+
+    /// The reason of a connection that ends in order.
+    fn reason(&self) -> CloseReason {
+        if let Stage::GoingAway(reason) = self.stage { reason } else { CloseReason::ClientClosed }
+    }
+
+    /// The reason of a connection that the client has ended.
+    fn reason_of(&self, ended: io::Result<Option<Chunk>>) -> CloseReason {
+        match ended {
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => CloseReason::ClientReset,
+            _ => self.reason(),
+        }
+    }
+
+    fn go_away(&mut self, reason: CloseReason) {
+        self.stage = Stage::GoingAway(reason);
+        self.machine.with(Codec::shut_down);
+        self.start_idle_time();
+    }
+
+    /// The time without a stream begins: after a GOAWAY, a client only has to close.
+    fn start_idle_time(&self) {
+        let timeout = match self.stage {
+            Stage::GoingAway(_) => LINGER_TIMEOUT,
+            Stage::Preface | Stage::Open => self.connection.service.keep_alive_timeout(),
+        };
+        self.deadline.set(turn::now().saturating_add(timeout));
+    }
+
+    /// Ready if the client takes nothing. While there are streams, and it is read, each of them has a deadline for that.
+    fn poll_stalled(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let is_alone = self.open_streams.get() == 0 && self.machine.is_waiting();
+        self.stall.poll_stalled(&self.stream.output, is_alone || self.machine.is_congested(), context)
+    }
+
+    /// Ready if the time without a stream is over.
+    fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<CloseReason> {
+        let is_busy = self.open_streams.get() > 0 || self.machine.is_waiting();
+        if std::mem::replace(&mut self.was_busy, is_busy) && !is_busy {
+            self.start_idle_time();
+        }
+        if is_busy {
+            return Poll::Pending;
+        }
+        ready!(self.deadline.poll_expired(context));
+        match self.stage {
+            Stage::Preface => Poll::Ready(self.connection.violated("head_timeout", "no preface in time")),
+            Stage::GoingAway(reason) => Poll::Ready(reason),
+            Stage::Open => {
+                self.go_away(CloseReason::IdleTimeout);
+                self.deadline.poll_expired(context).map(|()| CloseReason::IdleTimeout)
             }
         }
     }
 
-    /// Timeout without a stream: after a GOAWAY, a client only has to close.
-    fn idle_timeout(&self) -> Duration {
-        if self.has_sent_goaway { LINGER_TIMEOUT } else { self.connection.service.keep_alive_timeout() }
-    }
-
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
-        if let Some(reason) = self.connection.handle.poll_ending(context) {
-            return Poll::Ready(Event::Ended(reason));
-        }
-        if let Some(flood) = self.flood.get() {
-            return Poll::Ready(Event::Flood(flood));
-        }
-        if !self.has_sent_goaway && self.connection.is_draining() {
-            return Poll::Ready(Event::GoAway(CloseReason::Drained));
-        }
-        self.control.poll(&mut self.server, context);
-        let mut accepted = self.server.poll_accept(context);
-        while accepted.is_pending() && self.control.poll(&mut self.server, context) {
-            accepted = self.server.poll_accept(context);
-        }
-        match accepted {
-            Poll::Ready(Some(Ok((request, respond)))) => return Poll::Ready(Event::Stream(request, respond)),
-            Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::Failed(error)),
-            Poll::Ready(None) => return Poll::Ready(Event::Closed),
-            Poll::Pending => {}
-        }
-        if self.open_streams.get() > 0 {
-            return Poll::Pending;
-        }
-        match self.deadline.poll_expired(context) {
-            Poll::Ready(()) if self.has_sent_goaway => Poll::Ready(Event::Closed),
-            Poll::Ready(()) => Poll::Ready(Event::GoAway(CloseReason::IdleTimeout)),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-
     /// Serves one stream in a task of its own.
-    fn serve(&self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    fn serve(&mut self, stream: StreamId, request: Result<Request, WireError>) {
+        // Its response may be over before the driver looks again.
+        self.was_busy = true;
         let (connection, open) = (self.connection.clone(), StreamGuard::new(&self.open_streams, self.connection));
-        let account = self.account.clone();
+        let stream = StreamHandle::new(&self.machine, stream);
         // The future has some kilobytes: in a box it moves once, and not through each layer of the runtime.
         weir_engine::spawn(Box::pin(async move {
             let _open = open;
-            stream::serve(&connection, account, request, respond).await;
+            stream::serve(&connection, stream, request).await;
         }))
         .detach();
     }
-
-    /// Sends what is left to be said, within a moment.
-    async fn closed(&mut self) {
-        if self.connection.handle.ending().is_none() {
-            // A client that does not take it in time loses it.
-            let _ = weir_engine::timeout(LINGER_TIMEOUT, poll_fn(|context| self.server.poll_closed(context))).await;
-        }
-    }
-}
-
-/// The next event of a connection.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one lives at a time, and the large one is the usual one: a box would cost more"
-)]
-enum Event {
-    Stream(Request<RecvStream>, SendResponse<Bytes>),
-    /// The client closed it, or both sides have said all.
-    Closed,
-    /// It ends now.
-    Ended(CloseReason),
-    Failed(h2::Error),
-    /// No further stream is taken.
-    GoAway(CloseReason),
-    Flood(Flood),
 }
 
 /// One open stream, counted until it is dropped.
@@ -309,28 +277,5 @@ impl Drop for StreamGuard {
             // Its time without a stream begins.
             self.connection.handle.wake();
         }
-    }
-}
-
-/// The reason why a connection failed, counted if the client broke a rule.
-fn reason_of(connection: &Connection, error: &h2::Error) -> CloseReason {
-    if let Some(reason) = connection.handle.ending() {
-        return reason;
-    }
-    if error.is_io() {
-        let is_end = error.get_io().is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
-        return if is_end { CloseReason::ClientClosed } else { CloseReason::ClientReset };
-    }
-    if error.is_remote() {
-        return CloseReason::ClientClosed;
-    }
-    match error.reason() {
-        Some(Reason::ENHANCE_YOUR_CALM) => {
-            connection.violated("http2_flood", "more streams or frames than are bearable")
-        }
-        Some(Reason::COMPRESSION_ERROR) => connection.violated("http2_compression", "malformed header compression"),
-        Some(Reason::FLOW_CONTROL_ERROR) => connection.violated("http2_flow_control", "more bytes than were allowed"),
-        Some(Reason::FRAME_SIZE_ERROR) => connection.violated("http2_frame_size", "a frame of the wrong size"),
-        _ => connection.violated("http2_protocol", "a rule of HTTP/2 was broken"),
     }
 }

@@ -49,9 +49,6 @@ pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// connections within `limits.buffered_bytes`.
 pub const HTTP2_STREAM_WINDOW_BYTES_MAX: u32 = 32 << 20;
 
-/// Bytes of responses that wait on one stream for the client's window.
-pub const HTTP2_SEND_BUFFER_BYTES: usize = 64 * 1024;
-
 /// Interim responses (1xx) to one request; an origin that sends more is broken.
 pub const INTERIM_RESPONSES_MAX: u32 = 8;
 
@@ -70,7 +67,8 @@ pub const RETRY_PAUSE: Duration = Duration::from_millis(25);
 /// The longest pause before any attempt. As Envoy's: ten times the first.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Bytes of a body in memory that are sent before the receiver is checked for room. Default 64 KiB: so much more than its mark may wait for a slow one.
+/// Bytes of a body in memory, or of one in HTTP/2, that are sent before the receiver is checked for room. Default 64 KiB: so much more than
+/// its mark may wait for a slow one.
 pub(crate) const BODY_PIECE_BYTES: usize = 64 * 1024;
 
 /// Bytes of a request body that are buffered for a retry. Default 64 KiB, as many as a connection's window.

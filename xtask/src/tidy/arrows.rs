@@ -27,7 +27,8 @@ const ROOMS: &[Room] = &[
     Room { folder: "weir", may_use: PRODUCT, besides: &[] },
     Room { folder: "base", may_use: &[], besides: &[] },
     Room { folder: "engine", may_use: &["base"], besides: &[] },
-    Room { folder: "codec", may_use: &["base"], besides: &[] },
+    // Messages of HTTP/2 are those of HTTP.
+    Room { folder: "codec", may_use: &["base"], besides: &[("weir-http2-codec", "weir-http-codec")] },
     Room { folder: "telemetry", may_use: &["base"], besides: &[] },
     // Policy judges what analysis found, and routes are chosen by it: facts come before a verdict.
     Room {
@@ -100,14 +101,13 @@ const POSTGRES_SESSION_USES: &[&str] = &["weir-base", "weir-postgres-codec", "we
 const REDIS_SESSION_USES: &[&str] =
     &["weir-base", "weir-resp", "weir-telemetry", "weir-analysis", "weir-placement", "weir-policy"];
 
-/// External crates that only some rooms may name as a normal dependency. From tokio the engine takes the I/O traits alone.
+/// External crates that only some rooms may name as a normal dependency.
 const EXTERNAL_ONLY_IN: &[(&str, &[&str])] = &[
-    ("tokio", &["control", "weir", "engine"]),
+    ("tokio", &["control", "weir"]),
     ("axum", &["control"]),
     ("hyper", &["control"]),
     ("compio", &["engine"]),
     ("compio-executor", &["engine"]),
-    ("h2", &["proxy", "lab"]),
 ];
 
 /// External crates that `base` may use: it stands on the standard library.

@@ -25,26 +25,26 @@ struct Script {
     made: Rc<RefCell<Vec<Rc<Connection>>>>,
     /// A connection is made only while this is false.
     is_held: Rc<Cell<bool>>,
-    /// Exchanges that a new one takes.
+    /// Exchanges that a new one takes; 0: none any more.
     exchanges_max: u32,
 }
 
 struct Connection {
-    exchanges_max: Cell<u32>,
+    exchanges_max: Cell<Option<u32>>,
     watch: Cell<Option<std::task::Waker>>,
     is_cut: Cell<bool>,
     _stream: Stream,
 }
 
 impl Connection {
-    fn set_exchanges_max(&self, exchanges_max: u32) {
+    fn set_exchanges_max(&self, exchanges_max: Option<u32>) {
         self.exchanges_max.set(exchanges_max);
         self.watch.take().expect("one that waits watches").wake();
     }
 }
 
 impl Carrier for Rc<Connection> {
-    fn exchanges_max(&self) -> u32 {
+    fn exchanges_max(&self) -> Option<u32> {
         self.exchanges_max.get()
     }
 
@@ -64,7 +64,7 @@ impl Multiplexer for Script {
         while self.is_held.get() {
             weir_engine::sleep(Duration::from_millis(1)).await;
         }
-        let exchanges_max = Cell::new(self.exchanges_max);
+        let exchanges_max = Cell::new(Some(self.exchanges_max).filter(|most| *most > 0));
         let made = Connection { exchanges_max, watch: Cell::default(), is_cut: Cell::default(), _stream: stream };
         self.made.borrow_mut().push(Rc::new(made));
         Ok(self.made.borrow().last().expect("one").clone())
@@ -139,13 +139,13 @@ fn a_worker_whose_connections_drain_has_another_one_and_the_number_is_bounded() 
         let mut lanes = Vec::new();
         for number in 0..=DRAINING_MAX {
             if let Some(last) = script.made.borrow().last() {
-                last.exchanges_max.set(0);
+                last.exchanges_max.set(None);
             }
             lanes.push(lane(any(&pool)).await);
             assert_eq!(script.made.borrow().len(), number + 1, "the one before takes no exchanges any more");
         }
         let made = script.made.borrow().clone();
-        made.last().expect("several").exchanges_max.set(0);
+        made.last().expect("several").exchanges_max.set(None);
         let refused: Acquired<_> = any(&pool).await;
         assert!(matches!(refused, Err((Refusal::QueueTimeout, _))), "all of them drain, and not for long");
         let member = pool.member(0);
@@ -217,11 +217,13 @@ fn the_first_that_waits_sees_that_a_connection_drains_or_takes_more() {
         let mut second = any(&pool);
         assert!(waits(&mut second).await, "the only connection is full");
         let made = script.made.borrow()[0].clone();
-        made.set_exchanges_max(2);
+        made.set_exchanges_max(Some(2));
         let second = lane(second).await;
         let mut third = any(&pool);
         assert!(waits(&mut third).await && script.made.borrow().len() == 1);
-        made.set_exchanges_max(0);
+        made.set_exchanges_max(Some(0));
+        assert!(waits(&mut third).await && script.made.borrow().len() == 1, "it takes none just now, and may later");
+        made.set_exchanges_max(None);
         let third = lane(third).await;
         assert_eq!(script.made.borrow().len(), 2, "a connection for the third");
         drop((first, second, third));
@@ -258,7 +260,7 @@ fn a_connection_that_is_over_gives_its_permit_back_with_its_last_exchange() {
     on_worker(1, async |server| {
         let (script, pool) = server.carriers(8, WAIT);
         let lanes = [lane(any(&pool)).await, lane(any(&pool)).await];
-        script.made.borrow()[0].exchanges_max.set(0);
+        script.made.borrow()[0].exchanges_max.set(None);
         for lane in lanes {
             assert!(server.share.quota.is_used_up());
             lane.give_back(Remains::Nothing);

@@ -5,7 +5,7 @@ use std::{io, rc::Rc, time::Duration};
 use socket2::Socket;
 use weir_base::{Time, limits};
 use weir_engine::{Stream, StreamOptions, Watermarks, spawn};
-use weir_http_codec::frames::PREFACE;
+use weir_http2_codec::PREFACE;
 
 use super::{
     http2,
@@ -38,7 +38,10 @@ async fn serve(replies: Rc<Replies>, mut stream: Stream) {
         return stream.close(CLOSE_TIMEOUT).await;
     }
     match first(&mut stream).await {
-        Ok(First { is_http2: true, received }) => http2::serve(replies, stream, &received).await,
+        Ok(First { is_http2: true, received }) => {
+            http2::serve(&replies, &mut stream, &received).await;
+            stream.close(CLOSE_TIMEOUT).await;
+        }
         Ok(First { received, .. }) => {
             // An error means that the client is gone: no one is left to report it to.
             drop(match replies.delay.is_zero() {

@@ -1,105 +1,97 @@
-//! Bodies as HTTP/2 has them, in either direction.
+//! Bodies on their way in.
 
 use std::{
-    collections::VecDeque,
     future::poll_fn,
     rc::Rc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
-use h2::{Reason, RecvStream, SendStream};
-use http::HeaderMap;
-use weir_base::{limits, time::turn};
+use weir_base::time::turn;
 use weir_engine::Deadline;
 use weir_http_codec::{BodyLength, Fields};
 
 use super::{
-    flow::{FlowAccount, SHORT_TIMEOUT, StreamAccount},
-    message,
+    flow::{SHORT_TIMEOUT, StreamAccount},
+    stream_handle::StreamHandle,
 };
-use crate::body::{BodyError, Sink, TAKEN_BYTES_MIN};
-
-/// Smaller pieces are joined. Default 4 KiB, a quarter of the frames of most senders.
-const SMALL_BYTES: usize = 4 * 1024;
+use crate::{
+    body::{BodyError, Sink},
+    limits::BODY_PIECE_BYTES,
+};
 
 /// A body on its way in, as far as it has come.
 pub(super) struct Incoming {
-    body: RecvStream,
-    part: StreamAccount,
+    stream: Rc<StreamHandle>,
+    account: StreamAccount,
     is_request: bool,
     /// Longest pause.
     pub(super) idle_timeout: Duration,
-    pub(super) current: Bytes,
-    /// Pieces behind it that arrived while no sink took them.
-    queued: QueuedPieces,
+    data: Vec<u8>,
+    /// Spent of `data`.
+    at: usize,
+    /// Bytes that were passed on, and not given back to the windows: the receiver may have no room behind them.
+    passed: usize,
     trailers: Option<Fields>,
-    /// It is over, except for `current`.
+    /// It is over, except for `data`.
     is_over: bool,
 }
 
 impl Incoming {
-    /// The body of a message; `length`, if that is known.
-    pub(super) fn new(body: RecvStream, length: BodyLength, idle_timeout: Duration, account: Rc<FlowAccount>) -> Self {
+    /// The body of a message; `length`, if that is known. `is_over`: there is none.
+    pub(super) fn new(stream: Rc<StreamHandle>, length: BodyLength, is_over: bool, idle_timeout: Duration) -> Self {
         let length = if let BodyLength::Exact(length) = length { Some(length) } else { None };
-        // Each look at the stream takes the lock of its connection.
-        let is_over = body.is_end_stream();
-        let part = StreamAccount::new(account, length, is_over);
-        let (current, queued) = (Bytes::new(), QueuedPieces::default());
-        Self { body, part, is_request: false, idle_timeout, current, queued, trailers: None, is_over }
+        let account = StreamAccount::new(stream.machine.account.clone(), length, is_over);
+        let (is_request, data, at, passed, trailers) = (false, Vec::new(), 0, 0, None);
+        Self { stream, account, is_request, idle_timeout, data, at, passed, trailers, is_over }
     }
 
-    /// The body of a request, which may wait long before anybody wants it.
+    /// The body of a request, which may wait long before it is wanted.
     pub(super) fn of_request(
-        body: RecvStream,
+        stream: Rc<StreamHandle>,
         length: BodyLength,
+        is_over: bool,
         idle_timeout: Duration,
-        account: Rc<FlowAccount>,
     ) -> Self {
-        let mut incoming = Self::new(body, length, idle_timeout, account);
+        let mut incoming = Self::new(stream, length, is_over, idle_timeout);
         incoming.is_request = true;
-        if !incoming.is_over {
-            incoming.part.enter(&mut incoming.body);
-            incoming.part.expect_body();
+        if !is_over {
+            incoming.account.enter(incoming.stream.id);
+            incoming.account.expect_body();
         }
         incoming
     }
 
-    /// See [`crate::body::Source::poll_arrived`]. Takes small frames together: `h2` ends a connection on which too many of them wait. The
-    /// queue stays within the window of the stream, which is not renewed before the bytes are passed on.
+    /// Bytes that were received and not spent.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.data[self.at..]
+    }
+
+    /// The first `count` bytes are spent: they are given back to the windows.
+    pub(super) fn spend(&mut self, count: usize) {
+        self.at += count;
+        self.release(count);
+    }
+
+    /// See [`crate::body::Source::poll_arrived`].
     pub(super) fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<BodyError> {
         if self.is_done() {
             return Poll::Pending;
         }
-        if self.part.enter(&mut self.body).poll_given_up(context).is_ready() {
+        self.account.enter(self.stream.id);
+        // In any case: to be given up wakes it too.
+        self.stream.register_reader(context);
+        if self.account.is_given_up() {
             return Poll::Ready(BodyError::Evicted);
         }
-        while !self.queued.is_end && !self.is_over && !self.body.is_end_stream() {
-            match self.body.poll_data(context) {
-                Poll::Ready(Some(Ok(data))) => {
-                    self.queued.add(data);
-                    // The end may stand in an empty frame: the sink has yet to get it.
-                    self.queued.is_end = self.body.is_end_stream();
-                }
-                // A client that has reset the stream wants no response.
-                Poll::Ready(Some(Err(_))) if self.is_request => return Poll::Ready(BodyError::Cancelled),
-                // The error shows again when the queue is passed on.
-                Poll::Ready(Some(Err(_)) | None) => self.queued.is_end = true,
-                Poll::Pending => break,
-            }
-        }
-        Poll::Pending
-    }
-
-    /// Nothing more will arrive. [`Incoming::fill`] passes on an end that is in the queue.
-    fn is_received(&self) -> bool {
-        self.queued.is_empty() && !self.queued.is_end && self.body.is_end_stream()
+        let reset = self.stream.poll_reset(context);
+        // A client that has reset the stream wants no response. Bytes that an origin has sent before go on.
+        if self.is_request && reset.is_ready() { Poll::Ready(BodyError::Cancelled) } else { Poll::Pending }
     }
 
     /// See [`crate::body::Source::is_held_back`].
     pub(super) fn is_held_back(&self) -> bool {
-        self.part.is_short()
+        self.account.is_short()
     }
 
     /// The trailers behind it.
@@ -109,19 +101,19 @@ impl Incoming {
 
     /// See [`crate::body::Source::is_done`].
     pub(super) fn is_done(&self) -> bool {
-        self.current.is_empty() && (self.is_over || self.is_received())
+        self.is_over && self.bytes().is_empty()
     }
 
     /// See [`crate::body::Source::fill`].
     pub(super) async fn fill(&mut self, deadline: &Deadline) -> Result<(), BodyError> {
-        if !self.current.is_empty() {
+        if self.is_over || !self.bytes().is_empty() {
             return Ok(());
         }
         deadline.set(turn::now().saturating_add(self.idle_timeout));
         let mut was_held_back = false;
         poll_fn(|context| {
-            if let Poll::Ready(filled) = self.poll_fill(context) {
-                return Poll::Ready(filled);
+            if let Poll::Ready(filled) = self.poll_more(context) {
+                return Poll::Ready(filled.map(drop));
             }
             was_held_back |= self.is_request && self.is_held_back();
             if deadline.poll_expired(context).is_pending() {
@@ -137,57 +129,72 @@ impl Incoming {
         .await
     }
 
-    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
-        while self.current.is_empty() && !self.is_over {
-            match ready!(self.poll_data(context)) {
-                Some(Ok(data)) => self.current = data,
-                Some(Err(_)) => return Poll::Ready(Err(BodyError::Cancelled)),
-                None => {
-                    let Ok(trailers) = ready!(self.body.poll_trailers(context)) else {
-                        return Poll::Ready(Err(BodyError::Cancelled));
-                    };
-                    self.trailers = trailers.as_ref().map(message::trailers);
-                    self.is_over = true;
-                }
-            }
+    /// Waits for more, behind the bytes that are not spent; 0 at the end of the body. It is a piece at most: the codec has the rest, as part
+    /// of the windows, until the receiver has room.
+    pub(super) fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, BodyError>> {
+        self.forget_spent();
+        self.release_passed();
+        let count = self.stream.take_data(&mut self.data, BODY_PIECE_BYTES);
+        if count > 0 {
+            return Poll::Ready(Ok(count));
         }
-        Poll::Ready(Ok(()))
+        if self.take_end() {
+            return Poll::Ready(Ok(0));
+        }
+        if self.data.is_empty() {
+            // A body that pauses holds no buffer.
+            self.data = Vec::new();
+        }
+        let _ = ready!(self.stream.poll_reset(context));
+        Poll::Ready(Err(BodyError::Cancelled))
     }
 
-    /// The next piece, apart from the ways of a body with an end; `None`: there is no more.
-    pub(super) fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
-        match self.queued.take() {
-            Some(data) => Poll::Ready(Some(Ok(data))),
-            None if self.body.is_end_stream() => {
-                self.part.over();
-                Poll::Ready(None)
-            }
-            None => self.body.poll_data(context),
+    /// The peer has ended the stream, and all of it was taken.
+    fn take_end(&mut self) -> bool {
+        let received = self.stream.received();
+        if !self.is_over && received.is_end && received.bytes == 0 {
+            self.trailers = self.stream.take_trailers();
+            self.is_over = true;
+            self.account.over();
         }
+        self.is_over
+    }
+
+    fn forget_spent(&mut self) {
+        self.data.drain(..std::mem::take(&mut self.at));
+    }
+
+    /// The receiver of what was passed on has room for more.
+    fn release_passed(&mut self) {
+        let passed = std::mem::take(&mut self.passed);
+        self.release(passed);
     }
 
     /// Returns `count` bytes to the windows.
-    pub(super) fn release(&mut self, count: usize) {
-        self.part.taken(count);
-        // A stream that is gone needs no window.
-        let _ = self.body.flow_control().release_capacity(count);
+    fn release(&mut self, count: usize) {
+        if count > 0 {
+            self.account.taken(count);
+            self.stream.with(|codec, stream| codec.release(stream, count));
+        }
     }
 
     /// See [`crate::body::Source::pass`].
     pub(super) fn pass(&mut self, sink: &mut impl Sink) -> Result<(), BodyError> {
-        let data = std::mem::take(&mut self.current);
-        self.release(data.len());
-        self.is_over |= self.is_received();
-        if self.is_over {
-            self.part.over();
+        self.passed += self.data.len();
+        if self.take_end() {
+            self.release_passed();
         }
         match (self.is_over, &self.trailers) {
-            (false, _) => sink.data(&data),
-            (true, None) => sink.last(&data),
+            (false, _) => sink.data(&self.data),
+            (true, None) => sink.last(&self.data),
             (true, trailers) => {
-                sink.data(&data);
+                sink.data(&self.data);
                 sink.end(trailers.as_ref());
             }
+        }
+        self.data.clear();
+        if self.data.capacity() > BODY_PIECE_BYTES {
+            self.data = Vec::new();
         }
         Ok(())
     }
@@ -197,151 +204,6 @@ impl Incoming {
 /// waited for the gateway.
 fn grace(idle_timeout: Duration, was_held_back: bool) -> Option<Duration> {
     was_held_back.then(|| idle_timeout.max(SHORT_TIMEOUT))
-}
-
-/// Pieces of a body that wait.
-#[derive(Default)]
-struct QueuedPieces {
-    pieces: VecDeque<Bytes>,
-    /// Small ones together, behind `pieces`: each would keep what it was received in.
-    small: BytesMut,
-    is_end: bool,
-}
-
-impl QueuedPieces {
-    fn is_empty(&self) -> bool {
-        self.pieces.is_empty() && self.small.is_empty()
-    }
-
-    fn add(&mut self, data: Bytes) {
-        if data.len() < SMALL_BYTES {
-            self.small.extend_from_slice(&data);
-            return;
-        }
-        if !self.small.is_empty() {
-            self.pieces.push_back(self.small.split().freeze());
-        }
-        self.pieces.push_back(data);
-    }
-
-    fn take(&mut self) -> Option<Bytes> {
-        let piece = self.pieces.pop_front();
-        piece.or_else(|| (!self.small.is_empty()).then(|| std::mem::take(&mut self.small).freeze()))
-    }
-}
-
-/// A body on its way out. Bytes beyond the peer's window wait here, and their sender waits with them.
-pub(super) struct Outgoing {
-    stream: SendStream<Bytes>,
-    pending: BytesMut,
-    /// The end behind `pending`.
-    ending: Option<Ending>,
-    is_over: bool,
-}
-
-/// The end of a body.
-enum Ending {
-    Data,
-    Trailers(HeaderMap),
-}
-
-impl Outgoing {
-    pub(super) fn new(stream: SendStream<Bytes>) -> Self {
-        Self { stream, pending: BytesMut::new(), ending: None, is_over: false }
-    }
-
-    /// A piece of it. Nothing is sent before [`Outgoing::poll_flush`], so that small pieces go together.
-    pub(super) fn data(&mut self, data: &[u8]) {
-        self.pending.extend_from_slice(data);
-    }
-
-    /// There is no more of it.
-    pub(super) fn end(&mut self, trailers: Option<&Fields>) {
-        self.ending = Some(match trailers {
-            Some(trailers) => Ending::Trailers(message::map(trailers)),
-            None => Ending::Data,
-        });
-    }
-
-    /// Sends what is there as the peer takes it; false if it takes nothing any more.
-    pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        while !self.is_over {
-            let is_sent = if self.pending.is_empty() {
-                match self.ending.take() {
-                    None => break,
-                    Some(ending) => {
-                        self.is_over = true;
-                        match ending {
-                            Ending::Data => self.stream.send_data(Bytes::new(), true),
-                            Ending::Trailers(trailers) => self.stream.send_trailers(trailers),
-                        }
-                    }
-                }
-            } else {
-                self.stream.reserve_capacity(self.pending.len());
-                let room = self.stream.capacity().min(self.pending.len());
-                if room == 0 {
-                    match ready!(self.stream.poll_capacity(context)) {
-                        Some(Ok(_)) => continue,
-                        Some(Err(_)) | None => return Poll::Ready(false),
-                    }
-                }
-                let piece = self.pending.split_to(room).freeze();
-                self.is_over = self.pending.is_empty() && matches!(self.ending, Some(Ending::Data));
-                self.stream.send_data(piece, self.is_over)
-            };
-            if is_sent.is_err() {
-                return Poll::Ready(false);
-            }
-        }
-        Poll::Ready(true)
-    }
-
-    pub(super) fn reset(&mut self, reason: Reason) {
-        if !self.is_over {
-            self.is_over = true;
-            self.stream.send_reset(reason);
-        }
-    }
-
-    /// Ready once the peer has reset the stream, or is gone.
-    pub(super) fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        match self.is_over {
-            true => Poll::Pending,
-            false => self.stream.poll_reset(context).map(drop),
-        }
-    }
-}
-
-/// Sends everything. Gives up a peer that takes less than [`TAKEN_BYTES_MIN`] in [`limits::WRITE_IDLE_TIMEOUT`].
-pub(super) async fn flush(
-    outgoing: impl Fn(&mut dyn FnMut(&mut Outgoing) -> Poll<bool>) -> Poll<bool>,
-    deadline: &Deadline,
-) -> Result<(), BodyError> {
-    let (mut left, mut has_stalled) = (usize::MAX, false);
-    deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
-    let is_sent = poll_fn(|context| {
-        let flushed = outgoing(&mut |outgoing| {
-            let flushed = outgoing.poll_flush(context);
-            if outgoing.pending.len() as u64 + TAKEN_BYTES_MIN <= left as u64 {
-                left = outgoing.pending.len();
-                deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
-            }
-            flushed
-        });
-        match flushed {
-            Poll::Ready(is_sent) => Poll::Ready(is_sent),
-            Poll::Pending => deadline.poll_expired(context).map(|()| {
-                has_stalled = true;
-                false
-            }),
-        }
-    });
-    match is_sent.await {
-        true => Ok(()),
-        false if has_stalled => Err(BodyError::ReceiverStalled),
-        false => Err(BodyError::ReceiverGone),
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The preface, by which a connection of HTTP/2 begins.
 
-use weir_http_codec::frames::PREFACE;
+use weir_http2_codec::PREFACE;
 
 /// The part of HTTP/2's preface that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

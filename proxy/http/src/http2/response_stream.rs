@@ -1,41 +1,30 @@
 //! A response on its way out on a stream.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::Cell,
     rc::Rc,
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
-use h2::{Reason, server::SendResponse};
 use weir_engine::Deadline;
 use weir_http_codec::{BodyLength, Fields, ResponseHead};
+use weir_http2_codec::ErrorCode;
 
-use super::{
-    body::{self, Outgoing},
-    message,
-};
+use super::stream_handle::StreamHandle;
 use crate::{access_notes::SentBytes, body::BodyError, client::DisconnectWatch};
 
-/// The response on its way to the client.
+/// The response on its way to the client. A stream that is gone takes nothing of it, which [`ResponseStream::flush`] tells.
 pub(crate) struct ResponseStream {
-    stage: SendStage,
+    stream: Rc<StreamHandle>,
+    /// It has got its end.
+    is_ended: Cell<bool>,
     /// Bytes of its body.
     sent: Rc<Cell<u64>>,
 }
 
-enum SendStage {
-    /// Nothing of the final response was sent.
-    BeforeHead(SendResponse<Bytes>),
-    /// Its head was.
-    Body(Outgoing),
-    /// There is no more than a head.
-    Over,
-}
-
 impl ResponseStream {
-    pub(super) fn new(respond: SendResponse<Bytes>) -> Self {
-        Self { stage: SendStage::BeforeHead(respond), sent: Rc::default() }
+    pub(super) fn new(stream: Rc<StreamHandle>) -> Self {
+        Self { stream, is_ended: Cell::new(false), sent: Rc::default() }
     }
 
     /// See [`Client::sent_bytes`](crate::client::Client::sent_bytes).
@@ -44,28 +33,14 @@ impl ResponseStream {
         Box::new(move || sent.get())
     }
 
-    /// An interim head.
-    pub(super) fn interim(&mut self, head: &ResponseHead) {
-        if let SendStage::BeforeHead(respond) = &mut self.stage {
-            // See `ResponseStream::head`.
-            let _ = respond.send_informational(message::response(head));
-        }
+    /// A head, an interim one or the last. `is_whole`: no body follows.
+    pub(super) fn head(&self, head: &ResponseHead, length: Option<BodyLength>, is_whole: bool) {
+        let length = if let Some(BodyLength::Exact(length)) = length { Some(length) } else { None };
+        let _ = self.stream.with(|codec, stream| codec.send_response(stream, head, length, is_whole));
+        self.is_ended.set(is_whole && !head.is_interim());
     }
 
-    /// The final head. It is not sent to a client that is gone, which is seen elsewhere.
-    pub(super) fn head(&mut self, head: &ResponseHead, length: Option<BodyLength>, is_whole: bool) {
-        let SendStage::BeforeHead(respond) = &mut self.stage else { return };
-        let mut response = message::response(head);
-        if let Some(BodyLength::Exact(length)) = length {
-            response.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
-        }
-        self.stage = match respond.send_response(response, is_whole) {
-            Ok(stream) if !is_whole => SendStage::Body(Outgoing::new(stream)),
-            _ => SendStage::Over,
-        };
-    }
-
-    pub(super) fn whole(&mut self, head: &ResponseHead, length: Option<BodyLength>, body: &[u8]) {
+    pub(super) fn whole(&self, head: &ResponseHead, length: Option<BodyLength>, body: &[u8]) {
         self.head(head, length, body.is_empty());
         if !body.is_empty() {
             self.data(body);
@@ -73,55 +48,45 @@ impl ResponseStream {
         }
     }
 
-    pub(super) fn data(&mut self, data: &[u8]) {
-        let SendStage::Body(outgoing) = &mut self.stage else { return };
+    pub(super) fn data(&self, data: &[u8]) {
         self.sent.set(self.sent.get() + data.len() as u64);
-        outgoing.data(data);
+        self.stream.data(data);
     }
 
-    pub(super) fn end(&mut self, trailers: Option<&Fields>) {
-        if let SendStage::Body(outgoing) = &mut self.stage {
-            outgoing.end(trailers);
+    pub(super) fn end(&self, trailers: Option<&Fields>) {
+        self.is_ended.set(true);
+        self.stream.end(trailers);
+    }
+
+    /// All of it was sent.
+    fn is_sent(&self) -> bool {
+        self.is_ended.get() && self.stream.queued() == 0
+    }
+
+    /// Some of it has to wait, or the stream is gone.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.stream.queued() > 0 || self.stream.received().reset.is_some()
+    }
+
+    /// Breaks it off, behind the bytes that the client's window lets through.
+    pub(super) fn reset(&self, code: ErrorCode) {
+        if !self.is_sent() {
+            self.stream.reset(code);
         }
     }
 
-    pub(super) fn reset(&mut self, reason: Reason) {
-        match &mut self.stage {
-            SendStage::BeforeHead(respond) => respond.send_reset(reason),
-            SendStage::Body(outgoing) => outgoing.reset(reason),
-            SendStage::Over => {}
-        }
+    /// Sends all that is there.
+    pub(super) async fn flush(&self, deadline: &Deadline) -> Result<(), BodyError> {
+        self.stream.flush(deadline).await
     }
+}
 
-    /// Sends what the client's window takes now.
-    pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        match &mut self.stage {
-            SendStage::Body(outgoing) => outgoing.poll_flush(context),
-            SendStage::BeforeHead(_) | SendStage::Over => Poll::Ready(true),
-        }
-    }
-
+impl DisconnectWatch for &ResponseStream {
     /// Ready once the client has reset the stream, or is gone.
-    pub(super) fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        match &mut self.stage {
-            SendStage::BeforeHead(respond) => respond.poll_reset(context).map(drop),
-            SendStage::Body(outgoing) => outgoing.poll_disconnected(context),
-            SendStage::Over => Poll::Pending,
+    fn poll_disconnected(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self.is_sent() {
+            true => Poll::Pending,
+            false => self.stream.poll_reset(context).map(drop),
         }
     }
-}
-
-impl DisconnectWatch for &RefCell<ResponseStream> {
-    fn poll_disconnected(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.borrow_mut().poll_disconnected(context)
-    }
-}
-
-/// Sends all that is there.
-pub(super) async fn flush(out: &RefCell<ResponseStream>, deadline: &Deadline) -> Result<(), BodyError> {
-    let flush = |poll: &mut dyn FnMut(&mut Outgoing) -> Poll<bool>| match &mut out.borrow_mut().stage {
-        SendStage::Body(outgoing) => poll(outgoing),
-        SendStage::BeforeHead(_) | SendStage::Over => Poll::Ready(true),
-    };
-    body::flush(flush, deadline).await
 }

@@ -1,30 +1,25 @@
 //! One stream of HTTP/2: one exchange.
 
 use std::{
-    cell::RefCell,
-    future::poll_fn,
     panic::AssertUnwindSafe,
     rc::Rc,
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
-use h2::{Reason, RecvStream, server::SendResponse};
-use http::Request;
 use weir_engine::Deadline;
-use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead};
+use weir_http_codec::{BodyLength, Fields, Known, RequestHead, ResponseHead, WireError};
+use weir_http2_codec::{ErrorCode, Request};
 
 use super::{
     body::Incoming,
-    flow::FlowAccount,
-    message,
-    response_stream::{ResponseStream, flush},
+    response_stream::ResponseStream,
+    stream_handle::StreamHandle,
     tunnel::{self, Http2TunnelReader, Http2TunnelWriter},
 };
 use crate::{
     access_notes::SentBytes,
     body::{BodyError, DiscardSink, RequestBody, Sink, Source},
-    client::{AfterExchange, Client, ExchangeIo, ResponseSink},
+    client::{AfterExchange, Client, DisconnectWatch as _, ExchangeIo, ResponseSink},
     connection::Connection,
     exchange, grpc,
     limits::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT},
@@ -37,89 +32,64 @@ use crate::{
 };
 
 /// Serves one stream.
-pub(super) async fn serve(
-    connection: &Rc<Connection>,
-    account: Rc<FlowAccount>,
-    request: Request<RecvStream>,
-    respond: SendResponse<Bytes>,
-) {
-    let out = RefCell::new(ResponseStream::new(respond));
-    let exchange = AssertUnwindSafe(exchange(connection, account, request, &out));
+pub(super) async fn serve(connection: &Rc<Connection>, stream: Rc<StreamHandle>, request: Result<Request, WireError>) {
+    let out = ResponseStream::new(stream.clone());
+    let exchange = AssertUnwindSafe(exchange(connection, stream, request, &out));
     let after = futures_util::FutureExt::catch_unwind(exchange).await;
     match after {
-        Ok(AfterExchange::Abort(grpc::EXPIRED)) => {
-            out.borrow_mut().end(Some(&grpc::deadline_exceeded()));
-            let _ = flush(&out, &weir_engine::deadline()).await;
-        }
-        Ok(AfterExchange::Abort(_)) => {
-            // Sent bytes go out first: a reset drops those that wait in the queue.
-            turn_over().await;
-            out.borrow_mut().reset(Reason::INTERNAL_ERROR);
-        }
-        // An unfinished stream is cancelled when it is dropped.
-        Ok(AfterExchange::KeepAlive | AfterExchange::Close(_)) => drop(flush(&out, &weir_engine::deadline()).await),
+        Ok(AfterExchange::Abort(grpc::EXPIRED)) => out.end(Some(&grpc::deadline_exceeded())),
+        Ok(AfterExchange::Abort(_)) => return out.reset(ErrorCode::INTERNAL_ERROR),
+        Ok(AfterExchange::KeepAlive | AfterExchange::Close(_)) => {}
         Err(_) => {
             connection.service.sessions.panicked(&connection.handle, "the exchange of a stream panicked");
-            out.borrow_mut().reset(Reason::INTERNAL_ERROR);
+            return out.reset(ErrorCode::INTERNAL_ERROR);
         }
     }
-}
-
-/// Lets the other tasks that are ready have their turn.
-async fn turn_over() {
-    let mut is_over = false;
-    poll_fn(|context| match std::mem::replace(&mut is_over, true) {
-        true => Poll::Ready(()),
-        false => {
-            context.waker().wake_by_ref();
-            Poll::Pending
-        }
-    })
-    .await;
+    if out.flush(&weir_engine::deadline()).await.is_err() {
+        out.reset(ErrorCode::CANCEL);
+    }
 }
 
 async fn exchange(
     connection: &Rc<Connection>,
-    account: Rc<FlowAccount>,
-    request: Request<RecvStream>,
-    out: &RefCell<ResponseStream>,
+    stream: Rc<StreamHandle>,
+    request: Result<Request, WireError>,
+    out: &ResponseStream,
 ) -> AfterExchange {
-    let (parts, body) = request.into_parts();
-    let upgrade = tunnel::requested_upgrade(&parts, || connection.service.sessions.chance());
-    let head = message::request(&parts, body.is_end_stream(), &upgrade);
-    drop(parts);
-    match head {
-        Ok(mut head) => {
-            let idle_timeout = connection.service.http().body_idle_timeout;
-            let mut client = Http2Client {
-                connection,
-                out,
-                body: Incoming::of_request(body, head.body(), idle_timeout, account),
-                upgrade,
-                deadline: weir_engine::deadline(),
-                origin_deadline: weir_engine::deadline(),
-            };
-            let after = exchange::run(&mut client, &mut head).await;
-            if matches!(after, AfterExchange::KeepAlive) {
-                client.discard_body().await;
-            }
-            after
-        }
+    let Request { mut head, protocol, is_end } = match request {
+        Ok(request) => request,
         Err(error) => {
             let refusal = Refusal::malformed(error);
             connection.violated(refusal.reason, refusal.text);
             let response = respond::malformed(connection, &refusal);
-            out.borrow_mut().whole(&response.head, response.length(), response.body(false));
-            connection.log_malformed("HTTP/2", &refusal, out.borrow().sent()());
-            AfterExchange::KeepAlive
+            out.whole(&response.head, response.length(), response.body(false));
+            connection.log_malformed("HTTP/2", &refusal, out.sent()());
+            return AfterExchange::KeepAlive;
         }
+    };
+    let upgrade = tunnel::requested_upgrade(&head, protocol.as_deref(), || connection.service.sessions.chance());
+    if let RequestedUpgrade::WebSocket(key) = &upgrade {
+        head.fields.set(Known::SecWebsocketKey, key);
     }
+    let mut client = Http2Client {
+        connection,
+        out,
+        body: Incoming::of_request(stream, head.body(), is_end, connection.service.http().body_idle_timeout),
+        upgrade,
+        deadline: weir_engine::deadline(),
+        origin_deadline: weir_engine::deadline(),
+    };
+    let after = exchange::run(&mut client, &mut head).await;
+    if matches!(after, AfterExchange::KeepAlive) {
+        client.discard_body().await;
+    }
+    after
 }
 
 /// The client's side of one exchange.
 struct Http2Client<'a> {
     connection: &'a Rc<Connection>,
-    out: &'a RefCell<ResponseStream>,
+    out: &'a ResponseStream,
     body: Incoming,
     upgrade: RequestedUpgrade,
     deadline: Deadline,
@@ -131,8 +101,6 @@ impl Http2Client<'_> {
     /// they have, whatever the reset means.
     async fn discard_body(&mut self) {
         let mut left = DISCARD_BYTES_MAX;
-        // The response first: bytes without a window wait for the end.
-        let _ = poll_fn(|context| Poll::Ready(self.out.borrow_mut().poll_flush(context))).await;
         if self.body.is_done() {
             return;
         }
@@ -140,7 +108,7 @@ impl Http2Client<'_> {
         let mut body = Body { incoming: &mut self.body, out: self.out, deadline: &self.deadline };
         let rest = async {
             while !body.is_done() && body.fill().await.is_ok() {
-                let count = body.incoming.current.len() as u64;
+                let count = body.incoming.bytes().len() as u64;
                 if count > left || body.pass(&mut DiscardSink).is_err() {
                     return;
                 }
@@ -162,7 +130,7 @@ impl Client for Http2Client<'_> {
     where
         Self: 'a;
     type DisconnectWatch<'a>
-        = &'a RefCell<ResponseStream>
+        = &'a ResponseStream
     where
         Self: 'a;
     type TunnelReader<'a>
@@ -184,7 +152,7 @@ impl Client for Http2Client<'_> {
     }
 
     fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.out.borrow_mut().poll_disconnected(context)
+        self.out.poll_disconnected(context)
     }
 
     fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<BodyError> {
@@ -198,7 +166,7 @@ impl Client for Http2Client<'_> {
     fn exchange_io<'a>(
         &'a mut self,
         request: &'a RequestContext,
-    ) -> ExchangeIo<'a, Body<'a>, Http2ResponseSink<'a>, &'a RefCell<ResponseStream>> {
+    ) -> ExchangeIo<'a, Body<'a>, Http2ResponseSink<'a>, &'a ResponseStream> {
         let Http2Client { out, body, deadline, origin_deadline, .. } = self;
         body.idle_timeout = request.body_idle_timeout;
         ExchangeIo {
@@ -211,7 +179,7 @@ impl Client for Http2Client<'_> {
     }
 
     fn sent_bytes(&self) -> SentBytes {
-        self.out.borrow().sent()
+        self.out.sent()
     }
 
     fn requested_upgrade(&self, _: &RequestHead) -> RequestedUpgrade {
@@ -229,10 +197,9 @@ impl Client for Http2Client<'_> {
     }
 
     fn reply(&mut self, request: &RequestContext, response: &LocalResponse, _: bool, _: &'static str) -> AfterExchange {
-        let mut out = self.out.borrow_mut();
         match request.is_grpc {
-            true => out.whole(&grpc::trailers_only(response), None, b""),
-            false => out.whole(&response.head, response.length(), response.body(request.is_head)),
+            true => self.out.whole(&grpc::trailers_only(response), None, b""),
+            false => self.out.whole(&response.head, response.length(), response.body(request.is_head)),
         }
         AfterExchange::KeepAlive
     }
@@ -241,7 +208,7 @@ impl Client for Http2Client<'_> {
 /// The body of a request.
 struct Body<'a> {
     incoming: &'a mut Incoming,
-    out: &'a RefCell<ResponseStream>,
+    out: &'a ResponseStream,
     deadline: &'a Deadline,
 }
 
@@ -269,37 +236,37 @@ impl Source for Body<'_> {
 
 impl RequestBody for Body<'_> {
     fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.out.borrow_mut().poll_disconnected(context)
+        self.out.poll_disconnected(context)
     }
 }
 
 /// The sink of responses to the client.
 struct Http2ResponseSink<'a> {
-    out: &'a RefCell<ResponseStream>,
+    out: &'a ResponseStream,
     deadline: &'a Deadline,
 }
 
 impl ResponseSink for Http2ResponseSink<'_> {
     fn interim(&mut self, head: &ResponseHead) {
-        self.out.borrow_mut().interim(head);
+        self.out.head(head, None, false);
     }
 
     fn head(&mut self, head: &ResponseHead, length: BodyLength, _: bool) -> bool {
-        self.out.borrow_mut().head(head, None, length == BodyLength::Exact(0));
+        self.out.head(head, None, length == BodyLength::Exact(0));
         true
     }
 }
 
 impl Sink for Http2ResponseSink<'_> {
     fn data(&mut self, data: &[u8]) {
-        self.out.borrow_mut().data(data);
+        self.out.data(data);
     }
 
     fn end(&mut self, trailers: Option<&Fields>) {
-        self.out.borrow_mut().end(trailers);
+        self.out.end(trailers);
     }
 
     async fn ready(&mut self) -> Result<(), BodyError> {
-        flush(self.out, self.deadline).await
+        self.out.flush(self.deadline).await
     }
 }

@@ -1,6 +1,8 @@
-//! A scripted client of HTTP/2, for one connection.
+//! A scripted client of HTTP/2, and a scripted origin, for one connection each.
 
-use crate::support::Client;
+use std::io::{Read, Write};
+
+use crate::support::{Client, OriginEnd, Talk};
 
 /// A client of HTTP/2.
 pub struct Http2Client(pub Client);
@@ -14,13 +16,76 @@ pub struct Http2Response {
     pub is_reset: bool,
 }
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RESET: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
+pub const RESET: u8 = 3;
+pub const SETTINGS: u8 = 4;
+pub const PING: u8 = 6;
+pub const GOAWAY: u8 = 7;
+pub const WINDOW_UPDATE: u8 = 8;
+pub const ACK: u8 = 1;
+pub const END_STREAM: u8 = 1;
+pub const END_HEADERS: u8 = 4;
+
+/// A frame that has come. Streams have numbers below 256.
+#[derive(Debug)]
+pub struct Frame {
+    pub kind: u8,
+    pub flags: u8,
+    pub stream: u8,
+    pub payload: Vec<u8>,
+}
+
+impl Frame {
+    /// The next one.
+    pub fn read(talk: &mut Talk<impl Read + Write>) -> Self {
+        let head = talk.bytes(9);
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        Self { kind: head[3], flags: head[4], stream: head[8], payload: talk.bytes(length as usize) }
+    }
+
+    /// It is one of this kind, and no acknowledgement.
+    pub fn is(&self, kind: u8) -> bool {
+        self.kind == kind && !(matches!(kind, SETTINGS | PING) && self.flags & ACK != 0)
+    }
+}
+
+/// An origin that speaks HTTP/2.
+pub struct Http2Origin(pub OriginEnd);
+
+impl Http2Origin {
+    /// Takes the preface, and sends SETTINGS with `settings`.
+    pub fn new(mut end: OriginEnd, settings: &[u8]) -> Self {
+        end.0.until("SM\r\n\r\n");
+        let mut origin = Self(end);
+        origin.send(SETTINGS, 0, 0, settings);
+        origin
+    }
+
+    pub fn send(&mut self, kind: u8, flags: u8, stream: u8, payload: &[u8]) {
+        self.0.0.send_bytes(&frame(kind, flags, stream, payload));
+    }
+
+    /// The next frame that `is` one; SETTINGS and PING before it are answered, and it too if it is one.
+    pub fn until(&mut self, is: impl Fn(&Frame) -> bool) -> Frame {
+        loop {
+            let frame = Frame::read(&mut self.0.0);
+            if frame.is(SETTINGS) {
+                self.send(SETTINGS, ACK, 0, b"");
+            } else if frame.is(PING) {
+                self.send(PING, ACK, 0, &frame.payload);
+            }
+            if is(&frame) {
+                return frame;
+            }
+        }
+    }
+
+    /// Responds with 200 and an empty body.
+    pub fn respond(&mut self, stream: u8) {
+        self.send(HEADERS, END_HEADERS | END_STREAM, stream, &[0x88]);
+    }
+}
 
 impl Http2Client {
     pub fn new(mut client: Client) -> Self {
@@ -49,21 +114,28 @@ impl Http2Client {
     pub fn response(&mut self, stream: u8) -> Http2Response {
         let mut answer = Http2Response::default();
         loop {
-            let head = self.0.0.bytes(9);
-            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-            let payload = self.0.0.bytes(length as usize);
-            match (head[3], head[8]) {
-                (DATA, number) if number == stream => answer.body.extend(payload),
-                (HEADERS, number) if number == stream && answer.status == 0 => answer.status = status(&payload),
-                (RESET, number) if number == stream => return Http2Response { is_reset: true, ..answer },
-                (SETTINGS, _) if head[4] & 1 == 0 => self.0.0.send_bytes(&frame(SETTINGS, 1, 0, b"")),
-                (PING, _) if head[4] & 1 == 0 => self.0.0.send_bytes(&frame(PING, 1, 0, &payload)),
+            let Frame { kind, flags, stream: number, payload } = self.frame();
+            match kind {
+                DATA if number == stream => answer.body.extend(payload),
+                HEADERS if number == stream && answer.status == 0 => answer.status = status(&payload),
+                RESET if number == stream => return Http2Response { is_reset: true, ..answer },
                 _ => {}
             }
-            if matches!(head[3], DATA | HEADERS) && head[8] == stream && head[4] & END_STREAM != 0 {
+            if matches!(kind, DATA | HEADERS) && number == stream && flags & END_STREAM != 0 {
                 return answer;
             }
         }
+    }
+
+    /// The next frame; SETTINGS and PING are answered.
+    pub fn frame(&mut self) -> Frame {
+        let next = Frame::read(&mut self.0.0);
+        if next.is(SETTINGS) {
+            self.0.0.send_bytes(&frame(SETTINGS, ACK, 0, b""));
+        } else if next.is(PING) {
+            self.0.0.send_bytes(&frame(PING, ACK, 0, &next.payload));
+        }
+        next
     }
 }
 
@@ -76,7 +148,7 @@ pub fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A head; each field is written out.
-fn head(stream: u8, fields: &[(&str, &str)], is_whole: bool) -> Vec<u8> {
+pub fn head(stream: u8, fields: &[(&str, &str)], is_whole: bool) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in [(":scheme", "http"), (":authority", "a")].iter().chain(fields) {
         block.extend([0, name.len() as u8]);

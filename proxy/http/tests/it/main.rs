@@ -11,6 +11,7 @@ mod formats;
 mod handlers;
 mod heads;
 mod http2;
+mod http2_connection;
 mod inspection;
 mod leaving;
 mod messages;

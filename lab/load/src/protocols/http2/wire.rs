@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use weir_engine::Stream;
-use weir_http_codec::frames::PREFACE;
+use weir_http2_codec::PREFACE;
 
 use super::http::reply;
 use crate::reply::Reply;

@@ -69,6 +69,8 @@ pub struct Setup {
     pub panics: u64,
     /// Origins speak HTTP/2.
     pub is_multiplexed: bool,
+    /// Connections to each endpoint; `None`: as many as usual.
+    pub connections_max: Option<u32>,
     /// Makes the listener, if it is another one.
     pub make: Option<MakeService>,
 }
@@ -88,7 +90,8 @@ impl Setup {
     pub fn of(routes: Vec<Route<Action>>) -> Self {
         let (change, upstreams) = (Box::new(|_: &mut HttpListenerSettings| {}), Vec::new());
         let (in_flight, buffered_bytes) = (64, 64 << 20);
-        Self { routes, change, upstreams, in_flight, buffered_bytes, panics: 0, is_multiplexed: false, make: None }
+        let (panics, is_multiplexed, connections_max, make) = (0, false, None, None);
+        Self { routes, change, upstreams, in_flight, buffered_bytes, panics, is_multiplexed, connections_max, make }
     }
 }
 
@@ -152,8 +155,15 @@ impl Gateway {
 
     /// A client that has just connected.
     pub fn client(&self) -> Client {
+        self.client_behind(128 << 10)
+    }
+
+    /// The same; the gateway's socket has a buffer of about `send_buffer` bytes for it.
+    pub fn client_behind(&self, send_buffer: usize) -> Client {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        // The kernel holds next to nothing for a client that does not read.
+        socket2::SockRef::from(&theirs).set_send_buffer_size(send_buffer).expect("a size");
         let number = self.clients.get() + 1;
         self.clients.set(number);
         self.messages.send(Message::Client(theirs, number));
@@ -242,6 +252,7 @@ fn service(core: &CoreShare, setup: Setup) -> Rc<dyn Service> {
     lanes.balancing.balance = Balance::RoundRobin;
     // No endpoint is left out: tests choose what fails.
     lanes.balancing.ejection.failures = 0;
+    lanes.pool.connections_max = setup.connections_max.unwrap_or(lanes.pool.connections_max);
     let names = (b'a'..).map(|letter| Arc::<str>::from(char::from(letter).to_string()));
     let named: Vec<_> = names.zip(setup.upstreams).collect();
     let made = named.iter().map(|(name, endpoints)| {
