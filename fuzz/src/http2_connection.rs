@@ -158,7 +158,7 @@ fn cuts_change_nothing(is_client: bool, input: &[u8], size: usize) {
     let outcome = |size: usize| {
         let mut machine = machine(is_client);
         if is_client {
-            (0..3).for_each(|_| drop(machine.send_request(&request(), TARGET, false)));
+            (0..3).for_each(|_| _ = machine.send_request(&request(), TARGET, false));
         }
         input.chunks(size).for_each(|piece| machine.receive(piece, Time::from_nanos(1)));
         let events: Vec<_> = std::iter::from_fn(|| machine.next_event()).map(|event| format!("{event:?}")).collect();

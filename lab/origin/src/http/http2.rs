@@ -150,7 +150,7 @@ impl<'a> Client<'a> {
                     return Poll::Ready(None);
                 }
             }
-            if stream.output.is_congested() && stream.output.poll_relieved(context).is_ready() {
+            if self.codec.has_output() && stream.output.poll_relieved(context).is_ready() {
                 return Poll::Ready(None);
             }
             // A client that does not read is not read.

@@ -12,8 +12,8 @@ use weir_telemetry::catalog;
 
 use crate::{
     http2::{
-        ACK, DATA, END_HEADERS, Frame, GOAWAY, HEADERS, Http2Client, Http2Origin, PING, RESET, SETTINGS, WINDOW_UPDATE,
-        frame, head,
+        ACK, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, Http2Client, Http2Origin, PING, RESET, SETTINGS,
+        WINDOW_UPDATE, frame, head,
     },
     support::{Gateway, Setup, route, upstream},
 };
@@ -115,18 +115,42 @@ fn a_client_that_does_not_read_its_responses_is_not_read() {
 fn a_slow_reader_gets_the_end_of_its_response_on_a_connection_without_a_stream() {
     let change = Box::new(|http: &mut HttpListenerSettings| http.keep_alive_timeout = Duration::from_millis(10));
     let gateway = Gateway::start(Setup { change, ..Setup::plain(|_| {}) });
-    let mut client = Http2Client::new(gateway.client_behind(4 << 10));
     let (streams, connection) = (setting(INITIAL_WINDOW, 1 << 20), u32::to_be_bytes(1 << 20));
-    client.0.0.send_bytes(&[frame(SETTINGS, 0, 0, &streams), frame(WINDOW_UPDATE, 0, 0, &connection)].concat());
-    client.request(1, &[(":method", "GET"), (":path", "/")]);
-    let mut origin = gateway.origin.accept();
-    origin.request();
-    let body = "x".repeat(120_000);
-    origin.send(&format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+    let windows = [frame(SETTINGS, 0, 0, &streams), frame(WINDOW_UPDATE, 0, 0, &connection)].concat();
+    const LENGTH: usize = 300_000;
+    let ask = |rest| {
+        let mut client = Http2Client::new(gateway.client_behind(4 << 10));
+        client.0.0.send_bytes(&windows);
+        client.request(1, &[(":method", "GET"), (":path", "/")]);
+        let mut origin = gateway.origin.accept();
+        origin.request();
+        let body = "x".repeat(LENGTH);
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\nConnection: close\r\n\r\n{body}");
+        let sending = thread::spawn(move || origin.send(&response));
+        let read = read_body(&mut client, LENGTH - rest);
+        sending.join().expect("the gateway reads");
+        (client, read)
+    };
+    // Where the end waits then is a matter of the buffers before it.
+    let clients: Vec<_> = (60_000..160_000).step_by(10_000).map(ask).collect();
     // Longer than the gateway waits for the end of an idle client.
     thread::sleep(Duration::from_millis(1_500));
-    let response = client.response(1);
-    assert_eq!((response.status, response.body.len(), response.is_reset), (200, body.len(), false));
+    for (mut client, read) in clients {
+        assert_eq!(read + read_body(&mut client, LENGTH - read), LENGTH);
+    }
+}
+
+/// Reads at least so many bytes of the body of the first stream, but no more than to its end.
+fn read_body(client: &mut Http2Client, least: usize) -> usize {
+    let (mut read, mut is_end) = (0, false);
+    while read < least && !is_end {
+        let frame = client.frame();
+        if frame.is(DATA) {
+            read += frame.payload.len();
+            is_end = frame.flags & END_STREAM != 0;
+        }
+    }
+    read
 }
 
 #[test]
