@@ -73,7 +73,7 @@ impl Scene {
         let last = client.rest().into_iter().rfind(|frame| frame.kind == kind::GOAWAY);
         let last = last.unwrap_or_else(|| panic!("{reason}: no GOAWAY came"));
         assert_eq!(last.code(), code::ENHANCE_YOUR_CALM, "{reason}");
-        // Streams that are reset before anybody has looked at them: the library's own limit may come first.
+        // Streams that are reset before a task has looked at them: their own limit may come first.
         let names = if reason == "http2_reset_flood" { vec![reason, "http2_flood"] } else { vec![reason] };
         until_true("the close to be counted", || {
             let metrics = self.gateway.metrics();
