@@ -270,7 +270,7 @@ impl Coalesce {
         Self { longest, last: Time::ZERO, clients: 0 }
     }
 
-    /// Pauses if that pays. `look` tells whether events are there already. Returns what it says: then there is no pause.
+    /// Pauses if that pays. Returns true instead if `look` has found events.
     fn wait(&mut self, turn: Time, look: impl FnOnce() -> bool) -> bool {
         let is_busy = turn.since(self.last) < COALESCE_GAP;
         self.last = turn;

@@ -12,11 +12,11 @@ use crate::session::{Attachment, End, Session};
 /// A time limit of a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Limit {
-    /// Of a request.
+    /// The time of a request.
     Query,
-    /// Of a client's silence within its transaction.
+    /// The silence of a client within its transaction.
     IdleTransaction,
-    /// Of its silence outside of one.
+    /// Its silence outside of one.
     ClientIdle,
 }
 
