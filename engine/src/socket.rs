@@ -69,9 +69,8 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Wakes the tasks that wait for what has happened to their sockets. `sleeps`: waits until something happens. Returns whether the
-    /// driver may have completions.
-    pub(crate) fn wait(&self, sleeps: bool) -> bool {
+    /// Wakes the tasks that wait for what has happened to their sockets. `sleeps`: waits until something happens.
+    pub(crate) fn wait(&self, sleeps: bool) -> Found {
         let mut events = self.events.borrow_mut();
         events.clear();
         let (limit, mask) = (if sleeps { -1 } else { 0 }, std::ptr::null::<libc::sigset_t>());
@@ -89,7 +88,7 @@ impl Sockets {
             )
         };
         // Completions that the kernel finishes on the thread of the ring interrupt the wait; others make the ring readable.
-        let Ok(count) = usize::try_from(count) else { return true };
+        let Ok(count) = usize::try_from(count) else { return Found { has_some: true, has_completions: true } };
         // SAFETY: the kernel has initialised `count` entries of the spare capacity, which is all of it.
         unsafe { events.set_len(count) };
         let registered = self.registered.borrow();
@@ -101,7 +100,7 @@ impl Sockets {
                 socket.on_event(event.events as i32);
             }
         }
-        has_completions
+        Found { has_some: count > 0, has_completions }
     }
 
     fn control(&self, operation: i32, socket: RawFd, interest: i32, key: u64) -> io::Result<()> {
@@ -110,6 +109,14 @@ impl Sockets {
         let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, socket, &mut event) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
+}
+
+/// The outcome of a wait for events.
+pub(crate) struct Found {
+    /// There were events.
+    pub(crate) has_some: bool,
+    /// The driver may have completions.
+    pub(crate) has_completions: bool,
 }
 
 /// One direction's side of readiness.

@@ -226,7 +226,7 @@ where
             state.turned_at.store(now.as_nanos(), Ordering::Relaxed);
             state.turns.store(state.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             deadlines.expire(now);
-            let has_more = run_tasks(&tasks, now);
+            let mut has_more = run_tasks(&tasks, now);
             if is_done.get() {
                 break;
             }
@@ -236,7 +236,7 @@ where
             }
             state.is_parked.store(true, Ordering::Relaxed);
             if !has_more {
-                coalesce.wait(now);
+                has_more = coalesce.wait(now, || waiting.look());
             }
             let timer = first_timer.due(&waiting.runtime, now);
             let due = deadlines.next_deadline().map_or(timer, |deadline| deadline.min(timer));
@@ -252,6 +252,9 @@ where
 /// On a machine with cores to spare each request wakes the worker by itself, and its upstream write and its reply's read
 /// serve only that request. While many clients wait anyway, a pause of tens of microseconds lets one write carry dozens of
 /// requests; the server behind saves as much as the gateway. It never happens with few clients or between sparse requests.
+///
+/// Requests to slow upstreams, each of which has a connection of its own there, save nothing but the wakes. There a pause stands only in
+/// place of a sleep: where events have come during the turn, as on a core that the worker shares, it would be one more sleep.
 struct Coalesce {
     longest: Duration,
     last: Time,
@@ -267,15 +270,20 @@ impl Coalesce {
         Self { longest, last: Time::ZERO, clients: 0 }
     }
 
-    fn wait(&mut self, turn: Time) {
+    /// Pauses if that pays. Returns true instead if `look` has found events.
+    fn wait(&mut self, turn: Time, look: impl FnOnce() -> bool) -> bool {
         let is_busy = turn.since(self.last) < COALESCE_GAP;
         self.last = turn;
         let of_late = if is_busy { self.clients - self.clients.div_ceil(COALESCE_DECAY) } else { 0 };
         self.clients = of_late.max(WAITING_CLIENTS.get());
         if is_busy && self.clients >= COALESCE_CLIENTS_MIN && !self.longest.is_zero() {
             let by_reply = Duration::from_nanos(u64::from(REPLY_TIME.get() / COALESCE_REPLY_SHARE));
+            if !by_reply.is_zero() && look() {
+                return true;
+            }
             thread::sleep(self.longest.min(by_reply.max(COALESCE_PER_CLIENT * self.clients)));
         }
+        false
     }
 }
 
@@ -335,11 +343,20 @@ impl Waiting {
             self.alarm.set(due, turn);
         }
         let sleeps = sleeps_until.is_some() && self.wakes.begin_sleep();
-        let has_completions = self.sockets.wait(sleeps);
+        let found = self.sockets.wait(sleeps);
         self.wakes.end_sleep();
-        if has_completions {
+        if found.has_completions {
             self.poll_driver();
         }
+    }
+
+    /// Wakes the tasks that waited for events that are there. Returns whether there were any.
+    fn look(&self) -> bool {
+        let found = self.sockets.wait(false);
+        if found.has_completions {
+            self.poll_driver();
+        }
+        found.has_some
     }
 
     /// Wakes the tasks whose operations and timers are over.
