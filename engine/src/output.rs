@@ -242,11 +242,12 @@ impl Output {
         if self.is_writer_busy() || self.unsent() == 0 || link.is_handshaking() {
             return;
         }
+        // It may append more, and begin a segment with it.
+        before_send::run();
         if link.is_tls() || self.0.segments_bytes.get() > 0 {
             return self.flush_batch(&socket, &link);
         }
         // One plain buffer, as most batches are.
-        before_send::run();
         let bytes = std::mem::take(&mut *self.0.buffer.borrow_mut());
         let plain_bytes = bytes.len();
         self.0.in_flight.set(plain_bytes);
