@@ -65,7 +65,7 @@ pub enum UnknownFields {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Context<'a> {
     fields: [Option<Cow<'a, str>>; ContextField::ALL.len()],
-    /// Of equal names the first counts.
+    /// The first of equal names counts.
     properties: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Names and values of the properties. Of equal names the first counts.
+    /// Names and values of the properties. The first of equal names counts.
     pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
         self.properties.iter().map(|(name, value)| (&**name, &**value))
     }
@@ -123,8 +123,8 @@ impl<'a> Context<'a> {
         self.properties().find(|(other, _)| *other == name).map(|(_, value)| value)
     }
 
-    /// Reads the query of `GET /api/frontend`: `userId=7&properties[plan]=pro`, with brackets as they are or escaped. Of equal keys the
-    /// first counts. Objects within properties are left out.
+    /// Reads the query of `GET /api/frontend`: `userId=7&properties[plan]=pro`, with brackets as they are or escaped. The first of equal
+    /// keys counts. Objects within properties are left out.
     ///
     /// # Errors
     /// It is too large, no UTF-8, or a bracket is missing.
@@ -149,7 +149,7 @@ impl<'a> Context<'a> {
         Ok(context.with_fields_of_properties())
     }
 
-    /// Reads the body of `POST /api/frontend`: a context, or an object with it as its member `context`. Of equal keys the last counts, as
+    /// Reads the body of `POST /api/frontend`: a context, or an object with it as its member `context`. The last of equal keys counts, as
     /// readers of JSON have it. Values that are no string, number or truth value are left out.
     ///
     /// # Errors

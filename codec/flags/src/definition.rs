@@ -1,4 +1,4 @@
-//! What a flag and a segment mean: the fields that an evaluation reads.
+//! The meaning of a flag and of a segment: the fields that an evaluation reads.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@
 //! | file | concept |
 //! |---|---|
 //! | [`features`] | [`FeaturesDocument`]: the flags and segments of an environment, each as its original text |
-//! | [`definition`] | [`FeatureDefinition`]: what a flag and a segment mean |
+//! | [`definition`] | [`FeatureDefinition`]: the meaning of a flag and of a segment |
 //! | [`delta`] | [`DeltaEvent`]: a change of flags and segments by an event |
 //! | [`context`] | [`Context`]: the values that an evaluation looks at, from a query or from JSON |
 //! | `query.rs` | the form of a query string |

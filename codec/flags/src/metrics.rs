@@ -26,7 +26,7 @@ pub struct SdkFields {
     /// Its version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub platform_version: Option<String>,
-    /// What stands on the SDK, for example an OpenFeature provider.
+    /// The library that stands on the SDK, for example an OpenFeature provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sdk_flavor: Option<String>,
     /// Its version.

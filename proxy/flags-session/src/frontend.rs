@@ -172,9 +172,9 @@ pub(crate) struct Texts {
     all: Box<[u8]>,
     /// Those of each flag: off, on, then on with each variant.
     spans: Box<[Span]>,
-    /// Of each flag, the place of its first among the spans.
+    /// For each flag, the place of its first among the spans.
     firsts: Box<[u32]>,
-    /// Of all texts.
+    /// The hash of all texts.
     hash: u64,
 }
 

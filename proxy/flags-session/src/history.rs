@@ -16,7 +16,7 @@ pub struct History {
     revision: u64,
 }
 
-/// What a client with a revision lacks.
+/// The changes that a client with a revision lacks.
 #[derive(Debug)]
 pub(crate) enum Lacking<'a> {
     /// Nothing.
@@ -58,7 +58,7 @@ impl History {
         self.revision
     }
 
-    /// What a client lacks. `None`: it has no revision.
+    /// The changes that a client lacks. `None`: it has no revision.
     pub(crate) fn lacking(&self, client: Option<u64>) -> Lacking<'_> {
         match client {
             Some(client) if client == self.revision => Lacking::Nothing,

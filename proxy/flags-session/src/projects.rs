@@ -71,7 +71,7 @@ impl Projects {
 /// The fewest of the tokens that together see everything: one upstream poll with each serves all.
 pub fn minimal<'a>(tokens: &[&'a Token]) -> Vec<&'a Token> {
     let is_needed = |at: usize, token: &Token| {
-        // Of equal ones the first stays.
+        // The first of equal ones stays.
         let others = tokens.iter().enumerate().filter(|(other, _)| *other != at);
         !others.into_iter().any(|(other, it)| it.subsumes(token) && (other < at || !token.subsumes(it)))
     };

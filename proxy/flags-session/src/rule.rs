@@ -113,7 +113,7 @@ fn activation(strategy: &Strategy, name: &str, compiler: &mut Compiler<'_>) -> R
             };
             sticky(sticks_to, parameter("groupId").unwrap_or(name), percent("rollout"))
         }
-        // Of the application's own: only its SDK can know it.
+        // A strategy of the application's own: only its SDK can know it.
         _ => Ok(Activation::Never),
     }
 }

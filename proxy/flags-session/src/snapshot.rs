@@ -22,7 +22,7 @@ pub struct Snapshot {
     /// In the order of their numbers.
     pub(crate) segments: Box<[SegmentText]>,
     pub(crate) history: History,
-    /// Of each of the features.
+    /// One for each of the features.
     pub(crate) flags: Box<[Flag]>,
     /// The project of each of the features, by its place in `project_names`.
     projects: Box<[u32]>,

@@ -10,7 +10,7 @@ use crate::projects::Projects;
 
 /// The flags and segments of one environment.
 ///
-/// Several tokens may feed it, each with the part that it sees: its scope. What a document of a scope lacks is gone. Each change raises the
+/// Several tokens may feed it, each with the part that it sees: its scope. A flag that a document of its scope lacks is gone. Each change raises the
 /// revision and leads to events, whatever it came from, so clients may follow a gateway that polls.
 #[derive(Clone, Debug)]
 pub struct FlagState {

@@ -11,11 +11,11 @@ use crate::projects::Projects;
 /// The type of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenType {
-    /// Of programs that evaluate flags themselves.
+    /// A token of programs that evaluate flags themselves.
     Backend,
-    /// Of browsers and apps, which get results.
+    /// A token of browsers and apps, which get results.
     Frontend,
-    /// Of the server's own API: no client of an edge has one.
+    /// A token of the server's own API: no client of an edge has one.
     Admin,
 }
 

@@ -19,7 +19,7 @@ use crate::token::Token;
 /// and hands the answer to [`on_answer`](Self::on_answer). Only a definite answer makes a token good or bad: SDKs that get a 403 give up for ever.
 #[derive(Clone, Debug)]
 pub struct TokenTable {
-    /// Of the hash: strangers cannot choose texts of one hash.
+    /// The seed of the hash: strangers cannot choose texts of one hash.
     seed: u64,
     entries: HashMap<u64, Vec<Entry>>,
     /// Hashes of bad tokens, from the oldest.
@@ -48,7 +48,7 @@ enum State {
     },
 }
 
-/// What is known of a token.
+/// The knowledge of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing<'a> {
     /// The upstream or an operator has named its rights.
@@ -59,7 +59,7 @@ pub enum Standing<'a> {
     Unknown,
 }
 
-/// What an answer has changed.
+/// The tokens that an answer has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Tokens that are good now and were not, or have other rights.
@@ -87,7 +87,7 @@ impl TokenTable {
         self.set(hash, Entry { secret, state: State::Valid { token: Arc::new(token), validated: None } });
     }
 
-    /// What is known of the token of a request.
+    /// The knowledge of the token of a request.
     pub fn find(&self, text: &str, now: Time) -> Standing<'_> {
         let text = text.trim();
         match self.entry(self.hash(text.as_bytes()), text).map(|entry| &entry.state) {

@@ -52,7 +52,7 @@ impl Names {
         if !self.0.is_empty() {
             for (name, value) in context.properties() {
                 if let Ok(at) = self.0.binary_search_by(|(other, _)| (**other).cmp(name)) {
-                    // Of equal names the first counts.
+                    // The first of equal names counts.
                     values[self.0[at].1.0 as usize].get_or_insert(value);
                 }
             }

@@ -21,8 +21,8 @@ const DEFAULT_INSTANCE: &str = "default";
 
 /// The sums that wait for the next upload.
 ///
-/// A sum has a key: environment, hour, application and flag. Past the bound the hour that is farthest from now goes, of all environments. What
-/// is new in the present hour does not come in then, so a flood of names cannot push out the sums of honest clients.
+/// A sum has a key: environment, hour, application and flag. Past the bound the hour that is farthest from now goes, of all environments. A new
+/// sum of the present hour does not come in then, so a flood of names cannot push out the sums of honest clients.
 #[derive(Debug)]
 pub struct Aggregates {
     environments: BTreeMap<Box<str>, Waiting>,
@@ -48,7 +48,7 @@ pub(super) struct Waiting {
     pub(super) seen_tokens: BTreeSet<String>,
 }
 
-/// What has been left out since the start.
+/// Items that have been left out since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Sums of hours that were the farthest from now when room was needed.
@@ -78,7 +78,7 @@ impl Aggregates {
         self.bytes
     }
 
-    /// What has been left out.
+    /// Items that have been left out.
     pub const fn dropped(&self) -> Dropped {
         self.dropped
     }
@@ -135,7 +135,7 @@ impl Aggregates {
         self.add_application(environment, through(application, via), false);
     }
 
-    /// Takes what an environment has to send, as bodies that its upstream takes, in the order in which they must arrive.
+    /// Takes all that an environment has to send, as bodies that its upstream takes, in the order in which they must arrive.
     pub fn take(&mut self, environment: &str) -> Vec<Batch> {
         let Some((name, waiting)) = self.environments.remove_entry(environment) else { return Vec::new() };
         self.bytes -= waiting.bytes();

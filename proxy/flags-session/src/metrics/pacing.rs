@@ -13,7 +13,7 @@ pub enum Upload {
     Lost,
 }
 
-/// What becomes of the body.
+/// The fate of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The upstream has it.
