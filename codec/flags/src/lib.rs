@@ -6,6 +6,7 @@
 //! | file | concept |
 //! |---|---|
 //! | [`features`] | [`FeaturesDocument`]: the flags and segments of an environment, each as its original text |
+//! | `bootstrap.rs` | the file of a gateway without an upstream: the same, or a short form |
 //! | [`definition`] | [`FeatureDefinition`]: the meaning of a flag and of a segment |
 //! | [`delta`] | [`DeltaEvent`]: a change of flags and segments by an event |
 //! | [`context`] | [`Context`]: the values that an evaluation looks at, from a query or from JSON |
@@ -22,6 +23,7 @@
 //! breaks are left out: an event of a stream has one line.
 #![forbid(unsafe_code)]
 
+mod bootstrap;
 pub mod context;
 pub mod definition;
 pub mod delta;
