@@ -7,6 +7,7 @@
 mod ai;
 mod ai_translate;
 mod differential;
+mod flags;
 /// The gateway between scripted peers, as the tests of `weir-http` have it.
 #[path = "../../proxy/http/tests/it/support/mod.rs"]
 #[expect(dead_code, reason = "the tests use more of it")]
@@ -30,6 +31,7 @@ mod websocket;
 pub use ai::{ai_events, ai_request, ai_usage};
 pub use ai_translate::ai_translate;
 pub use differential::redis_differential_reply;
+pub use flags::{flags_context, flags_evaluation};
 pub use http::{http_answer, http_chunks, http_request};
 pub use http_exchange::http_exchange;
 pub use http2::http2_header_block;
@@ -78,4 +80,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ai_translate", ai_translate),
     ("mcp_session", mcp_session),
     ("spend_journal", spend_journal),
+    ("flags_context", flags_context),
+    ("flags_evaluation", flags_evaluation),
 ];

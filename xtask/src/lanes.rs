@@ -62,6 +62,8 @@ const FUZZED: &[&str] = &[
     "weir-ai-session",
     "weir-ai-translate",
     "weir-mcp-session",
+    "weir-flags-codec",
+    "weir-flags-session",
     "weir-postgres-session",
     "weir-postgres-simulation",
     "weir-redis-session",

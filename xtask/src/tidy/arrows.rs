@@ -49,6 +49,7 @@ const ROOMS: &[Room] = &[
             ("weir-ai", "weir-http"),
             ("weir-ai", "weir-mcp-session"),
             ("weir-ai-translate", "weir-ai-session"),
+            ("weir-flags", "weir-flags-session"),
             ("weir-flags", "weir-http"),
             ("weir-postgres", "weir-postgres-session"),
             ("weir-postgres-simulation", "weir-postgres-session"),
@@ -82,6 +83,7 @@ pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-sasl", &["weir-base"]),
     ("weir-sse-codec", &["weir-base"]),
     ("weir-json-codec", &["weir-base"]),
+    ("weir-flags-codec", &["weir-base"]),
     ("weir-analysis", &["weir-base", "weir-json-codec"]),
     // In its tests alone.
     ("weir-import", &["weir-config"]),
@@ -89,6 +91,7 @@ pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-ai-session", &["weir-base", "weir-sse-codec", "weir-json-codec", "weir-analysis"]),
     ("weir-ai-translate", &["weir-ai-session", "weir-sse-codec", "weir-json-codec"]),
     ("weir-mcp-session", &["weir-sse-codec", "weir-json-codec"]),
+    ("weir-flags-session", &["weir-base", "weir-flags-codec"]),
     ("weir-postgres-session", POSTGRES_SESSION_USES),
     ("weir-postgres-simulation", &["weir-base", "weir-postgres-codec", "weir-postgres-session"]),
     ("weir-redis-session", REDIS_SESSION_USES),

@@ -1,0 +1,4 @@
+//! Tests of contexts, definitions and metrics.
+
+mod contexts;
+mod metrics;

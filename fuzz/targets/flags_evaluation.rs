@@ -1,0 +1,4 @@
+//! libFuzzer entry of `weir_fuzz::flags_evaluation`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::flags_evaluation(data));

@@ -1,0 +1,236 @@
+//! The flags of an environment, from documents and events of an upstream.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use weir_flags_codec::{DeltaChange, DeltaEvent, FeatureText, FeaturesDocument, SegmentText};
+
+use crate::projects::Projects;
+
+/// The flags and segments of one environment.
+///
+/// Several tokens may feed it, each with the part that it sees: its scope. A flag that a document of its scope lacks is gone. Each change raises the
+/// revision and leads to events, whatever it came from, so clients may follow a gateway that polls.
+#[derive(Clone, Debug)]
+pub struct FlagState {
+    /// The revision of the first change, unless the upstream names one.
+    first_revision: u64,
+    revision: u64,
+    version: u32,
+    features: BTreeMap<Arc<str>, FeatureText>,
+    /// In the order of their last documents: of equal segments the last counts.
+    scopes: Vec<ScopeState>,
+    meta: Option<Arc<str>>,
+}
+
+/// The part of an environment that one token sees.
+#[derive(Clone, Debug)]
+struct ScopeState {
+    projects: Projects,
+    /// The last revision that the upstream has named.
+    revision: Option<u64>,
+    segments: BTreeMap<i64, SegmentText>,
+}
+
+/// An answer of the upstream that changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It has no flags, and the one of the same revision before it has some.
+    SuddenlyEmpty,
+    /// An event is older than one before it: the whole state is to be fetched again.
+    OutOfOrder,
+    /// An event without a state before it: the whole state is to be fetched first.
+    NoState,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SuddenlyEmpty => "the upstream's flags are gone without a new revision; the last ones stay",
+            Self::OutOfOrder => "an event of the upstream is older than one before it; the state is fetched again",
+            Self::NoState => "the upstream's first event has no state; the state is fetched",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl FlagState {
+    /// An environment without flags. `first_revision` is the revision of the first change if the upstream names none. A value that grows from
+    /// one start of the program to the next, such as the seconds since 1970, lets no client take a new state for one that it has.
+    pub const fn new(first_revision: u64) -> Self {
+        Self { first_revision, revision: 0, version: 2, features: BTreeMap::new(), scopes: Vec::new(), meta: None }
+    }
+
+    /// The revision: 0 before the first document.
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The version of the form of documents.
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The object `meta` of the newest document.
+    pub const fn meta(&self) -> Option<&Arc<str>> {
+        self.meta.as_ref()
+    }
+
+    /// The flags in the order of their names.
+    pub fn features(&self) -> impl Iterator<Item = &FeatureText> {
+        self.features.values()
+    }
+
+    /// The segments in the order of their numbers.
+    pub fn segments(&self) -> BTreeMap<i64, SegmentText> {
+        let all = self.scopes.iter().flat_map(|scope| scope.segments.iter());
+        all.map(|(id, segment)| (*id, segment.clone())).collect()
+    }
+
+    /// The last revision that the upstream has named for a scope: `Last-Event-ID` of the next connection, or `If-None-Match` of a delta.
+    pub fn upstream_revision(&self, scope: &Projects) -> Option<u64> {
+        self.scopes.iter().find(|it| it.projects == *scope)?.revision
+    }
+
+    /// Takes the whole state of a scope. The events lead from the state before to this one.
+    ///
+    /// # Errors
+    /// The document is refused, and the state stays.
+    pub fn apply_document(&mut self, scope: &Projects, document: FeaturesDocument) -> Result<Vec<DeltaEvent>, Refused> {
+        let before = self.scopes.iter().find(|it| it.projects == *scope);
+        let is_same_revision = before.is_some_and(|it| it.revision.is_some() && it.revision == document.revision);
+        if document.features.is_empty() && is_same_revision && self.features.values().any(|it| scope.has(&it.project)) {
+            return Err(Refused::SuddenlyEmpty);
+        }
+        self.version = document.version.max(1);
+        self.meta = document.meta.or(self.meta.take());
+        Ok(self.change(document.revision, |state, changes| {
+            state.replace(scope, document.revision, document.features, document.segments, changes);
+        }))
+    }
+
+    /// Takes changes of a scope, in the order of their revisions. Kinds that are not known change nothing.
+    ///
+    /// # Errors
+    /// An event is refused, and the state stays.
+    pub fn apply_events(&mut self, scope: &Projects, events: Vec<DeltaEvent>) -> Result<Vec<DeltaEvent>, Refused> {
+        let mut last = self.upstream_revision(scope);
+        for event in &events {
+            let is_whole = matches!(event.change, DeltaChange::Hydration { .. });
+            match last {
+                _ if is_whole => {}
+                None => return Err(Refused::NoState),
+                Some(last) if event.id < last => return Err(Refused::OutOfOrder),
+                Some(_) => {}
+            }
+            last = Some(event.id);
+        }
+        Ok(self.change(last, |state, changes| {
+            for event in events {
+                state.apply(scope, event, changes);
+            }
+        }))
+    }
+
+    fn apply(&mut self, scope: &Projects, event: DeltaEvent, changes: &mut Vec<DeltaChange>) {
+        match event.change {
+            DeltaChange::Hydration { features, segments } => {
+                return self.replace(scope, Some(event.id), features, segments, changes);
+            }
+            DeltaChange::FeatureUpdated(feature) => self.put(feature, changes),
+            DeltaChange::FeatureRemoved { name, .. } => self.remove(&name, changes),
+            DeltaChange::SegmentUpdated(segment) => {
+                self.change_segments(scope, changes, |segments| drop(segments.insert(segment.id, segment)));
+            }
+            DeltaChange::SegmentRemoved(id) => {
+                self.change_segments(scope, changes, |segments| drop(segments.remove(&id)));
+            }
+            DeltaChange::Unknown => {}
+        }
+        if let Some(state) = self.scopes.iter_mut().find(|it| it.projects == *scope) {
+            state.revision = Some(event.id);
+        }
+    }
+
+    /// Makes changes, and events of a new revision if there are any.
+    fn change(
+        &mut self,
+        upstream: Option<u64>,
+        make: impl FnOnce(&mut Self, &mut Vec<DeltaChange>),
+    ) -> Vec<DeltaEvent> {
+        let mut changes = Vec::new();
+        make(self, &mut changes);
+        // The first document leads to a revision even if it is empty: clients may then know that they have it.
+        if !changes.is_empty() || self.revision == 0 {
+            let next = if self.revision == 0 { self.first_revision.max(1) } else { self.revision + 1 };
+            self.revision = upstream.filter(|named| *named > self.revision).unwrap_or(next);
+        }
+        changes.into_iter().map(|change| DeltaEvent { id: self.revision, change }).collect()
+    }
+
+    /// Puts the whole state of a scope in place of the one before.
+    fn replace(
+        &mut self,
+        scope: &Projects,
+        revision: Option<u64>,
+        features: Vec<FeatureText>,
+        segments: Vec<SegmentText>,
+        changes: &mut Vec<DeltaChange>,
+    ) {
+        let before = self.segments();
+        self.scopes.retain(|it| !scope.include(&it.projects));
+        let segments = segments.into_iter().map(|segment| (segment.id, segment)).collect();
+        self.scopes.push(ScopeState { projects: scope.clone(), revision, segments });
+        self.compare_segments(&before, changes);
+        let named: BTreeMap<Arc<str>, FeatureText> = features.into_iter().map(|it| (it.name.clone(), it)).collect();
+        let is_gone = |it: &&FeatureText| scope.has(&it.project) && !named.contains_key(&it.name);
+        let gone: Vec<Arc<str>> = self.features.values().filter(is_gone).map(|it| it.name.clone()).collect();
+        gone.iter().for_each(|name| self.remove(name, changes));
+        named.into_values().for_each(|feature| self.put(feature, changes));
+    }
+
+    fn put(&mut self, feature: FeatureText, changes: &mut Vec<DeltaChange>) {
+        match self.features.get(&feature.name) {
+            Some(before) if *before == feature => return,
+            // Clients of its former project see it no longer.
+            Some(before) if before.project != feature.project => {
+                changes.push(DeltaChange::FeatureRemoved { name: before.name.clone(), project: before.project.clone() })
+            }
+            _ => {}
+        }
+        changes.push(DeltaChange::FeatureUpdated(feature.clone()));
+        self.features.insert(feature.name.clone(), feature);
+    }
+
+    fn remove(&mut self, name: &str, changes: &mut Vec<DeltaChange>) {
+        if let Some(FeatureText { name, project, .. }) = self.features.remove(name) {
+            changes.push(DeltaChange::FeatureRemoved { name, project });
+        }
+    }
+
+    fn change_segments(
+        &mut self,
+        scope: &Projects,
+        changes: &mut Vec<DeltaChange>,
+        make: impl FnOnce(&mut BTreeMap<i64, SegmentText>),
+    ) {
+        let before = self.segments();
+        if let Some(at) = self.scopes.iter().position(|it| it.projects == *scope) {
+            let mut state = self.scopes.remove(at);
+            make(&mut state.segments);
+            self.scopes.push(state);
+        }
+        self.compare_segments(&before, changes);
+    }
+
+    /// Notes how the segments differ from those before. Segments come in front of the flags that use them.
+    fn compare_segments(&self, before: &BTreeMap<i64, SegmentText>, changes: &mut Vec<DeltaChange>) {
+        let now = self.segments();
+        let gone = before.keys().filter(|id| !now.contains_key(id));
+        changes.extend(gone.map(|id| DeltaChange::SegmentRemoved(*id)));
+        let changed = now.values().filter(|segment| before.get(&segment.id) != Some(segment));
+        changes.extend(changed.cloned().map(DeltaChange::SegmentUpdated));
+    }
+}

@@ -1,0 +1,236 @@
+//! States from documents and events, and what their clients get.
+
+use serde_json::{Value, json};
+use weir_flags_codec::DeltaEvent;
+use weir_flags_session::delta::{Follower, StreamEvent};
+use weir_flags_session::{FlagState, History, Projects, Refused, Snapshot};
+
+use crate::support::{document, with};
+
+/// A gateway's environment.
+struct Environment {
+    state: FlagState,
+    history: History,
+}
+
+impl Environment {
+    fn new() -> Self {
+        Self { state: FlagState::new(100), history: History::default() }
+    }
+
+    fn poll(&mut self, projects: &[&str], value: Value) -> Result<usize, Refused> {
+        let events = self.state.apply_document(&Projects::new(projects), document(&value))?;
+        Ok(self.record(events))
+    }
+
+    fn push(&mut self, events: Value) -> Result<usize, Refused> {
+        let events = DeltaEvent::read_all(json!({"events": events}).to_string().as_bytes()).expect("events");
+        let events = self.state.apply_events(&Projects::All, events)?;
+        Ok(self.record(events))
+    }
+
+    fn record(&mut self, events: Vec<DeltaEvent>) -> usize {
+        let count = events.len();
+        self.history.record(self.state.revision(), events);
+        count
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot::new(&self.state, self.history.clone(), None)
+    }
+
+    /// Types and names of the events for a client, in short.
+    fn delta(&self, projects: &[&str], prefix: &str, client: Option<u64>) -> Option<Vec<String>> {
+        let (snapshot, projects) = (self.snapshot(), Projects::new(projects));
+        let follower = Follower { projects: &projects, scope: &snapshot.scope(&projects), name_prefix: prefix };
+        let mut out = b"x".to_vec();
+        if !snapshot.delta(&follower, client, &mut out) {
+            assert_eq!(out, b"x");
+            return None;
+        }
+        let document: Value = serde_json::from_slice(&out[1..]).expect("JSON");
+        let events = document["events"].as_array().expect("events");
+        assert!(events.iter().all(|event| event["eventId"].as_u64() <= Some(snapshot.revision())));
+        Some(events.iter().map(short).collect())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.state.features().map(|feature| feature.name.to_string()).collect()
+    }
+}
+
+fn short(event: &Value) -> String {
+    let names = |value: &Value| {
+        let names: Vec<&str> = value.as_array().into_iter().flatten().filter_map(|it| it["name"].as_str()).collect();
+        names.join(",")
+    };
+    match event["type"].as_str().expect("a type") {
+        "hydration" => format!("all {}", names(&event["features"])),
+        "feature-updated" => format!("+{}", event["feature"]["name"].as_str().expect("a name")),
+        "feature-removed" => {
+            format!(
+                "-{} of {}",
+                event["featureName"].as_str().expect("a name"),
+                event["project"].as_str().expect("a project")
+            )
+        }
+        "segment-updated" => format!("+#{}", event["segment"]["id"]),
+        "segment-removed" => format!("-#{}", event["segmentId"]),
+        other => panic!("{other}"),
+    }
+}
+
+fn features(names: &[(&str, &str)]) -> Value {
+    let features: Vec<Value> = names.iter().map(|(name, project)| with(json!({"project": project}), name)).collect();
+    json!({"version": 2, "features": features})
+}
+
+#[test]
+fn clients_follow_a_gateway_that_polls() {
+    let mut environment = Environment::new();
+    environment.poll(&["*"], features(&[("a", "p"), ("b", "q")])).expect("taken");
+    assert_eq!(environment.state.revision(), 100, "the gateway's own");
+    for client in [None, Some(0), Some(99), Some(101)] {
+        assert_eq!(environment.delta(&["*"], "", client).expect("news"), ["all a,b"], "{client:?}");
+    }
+    assert_eq!(environment.delta(&["*"], "", Some(100)), None);
+    assert_eq!(environment.delta(&["p"], "", None).expect("news"), ["all a"]);
+    assert_eq!(environment.poll(&["*"], features(&[("a", "p"), ("b", "q")])), Ok(0), "nothing new");
+    let mut changed = features(&[("b", "p"), ("c", "q")]);
+    changed["segments"] = json!([{"id": 4, "constraints": []}]);
+    environment.poll(&["*"], changed).expect("taken");
+    assert_eq!(environment.state.revision(), 101);
+    assert_eq!(environment.delta(&["*"], "", Some(100)).expect("news"), ["+#4", "-a of p", "-b of q", "+b", "+c"]);
+    assert_eq!(environment.delta(&["q"], "", Some(100)).expect("news"), ["+#4", "-b of q", "+c"], "b has moved");
+    assert_eq!(environment.delta(&["p"], "c", Some(100)).expect("news"), ["+#4"], "segments concern all");
+    environment.poll(&["*"], features(&[("b", "p"), ("c", "q")])).expect("taken");
+    assert_eq!(environment.delta(&["*"], "", Some(101)).expect("news"), ["-#4"]);
+    assert_eq!(environment.delta(&["*"], "", Some(100)).expect("news").len(), 6, "of both changes");
+}
+
+#[test]
+fn revisions_of_the_upstream_are_kept_and_grow() {
+    let mut environment = Environment::new();
+    let of = |names: &[(&str, &str)], revision: u64| {
+        let mut document = features(names);
+        document["meta"] = json!({"revisionId": revision});
+        document
+    };
+    environment.poll(&["*"], of(&[("a", "p")], 7)).expect("taken");
+    assert_eq!(environment.state.revision(), 7);
+    environment.poll(&["*"], of(&[("b", "p")], 7)).expect("taken");
+    assert_eq!(environment.state.revision(), 8, "a change has a revision of its own");
+    environment.poll(&["*"], of(&[("c", "p")], 20)).expect("taken");
+    assert_eq!(environment.state.revision(), 20);
+    environment.poll(&["*"], of(&[("d", "p")], 3)).expect("taken");
+    assert_eq!(environment.state.revision(), 21, "the upstream began again");
+}
+
+#[test]
+fn f2_flags_that_are_suddenly_gone_stay() {
+    let mut environment = Environment::new();
+    let empty = |revision: Value| json!({"features": [], "meta": {"revisionId": revision}});
+    let mut full = features(&[("a", "p")]);
+    full["meta"] = json!({"revisionId": 7});
+    environment.poll(&["*"], full).expect("taken");
+    assert_eq!(environment.poll(&["*"], empty(json!(7))), Err(Refused::SuddenlyEmpty));
+    assert_eq!(environment.names(), ["a"]);
+    assert_eq!(environment.poll(&["*"], empty(json!(8))), Ok(1), "a new revision may be empty");
+    assert!(environment.names().is_empty());
+    assert_eq!(environment.poll(&["*"], empty(json!(8))), Ok(0), "and stay so");
+}
+
+#[test]
+fn each_token_feeds_its_own_projects() {
+    let mut environment = Environment::new();
+    environment.poll(&["p"], features(&[("a", "p"), ("b", "p")])).expect("taken");
+    environment.poll(&["q", "r"], features(&[("c", "q")])).expect("taken");
+    assert_eq!(environment.names(), ["a", "b", "c"]);
+    environment.poll(&["p"], features(&[("a", "p")])).expect("taken");
+    assert_eq!(environment.names(), ["a", "c"], "b is gone, c is another's");
+    let with_segment = |names: &[(&str, &str)], id: i64, text: &str| {
+        let mut document = features(names);
+        document["segments"] = json!([{"id": id, "constraints": [], "text": text}]);
+        document
+    };
+    environment.poll(&["p"], with_segment(&[("a", "p")], 1, "old")).expect("taken");
+    environment.poll(&["q", "r"], with_segment(&[("c", "q")], 1, "new")).expect("taken");
+    assert!(environment.state.segments()[&1].json.contains("new"), "the newest answer");
+    environment.poll(&["q", "r"], features(&[("c", "q")])).expect("taken");
+    assert!(environment.state.segments()[&1].json.contains("old"));
+    environment.poll(&["p"], features(&[("a", "p")])).expect("taken");
+    assert!(environment.state.segments().is_empty(), "no token sees it any more");
+    environment.poll(&["*"], features(&[("d", "q")])).expect("taken");
+    assert_eq!(environment.names(), ["d"]);
+}
+
+fn updated(id: u64, name: &str) -> Value {
+    json!({"eventId": id, "type": "feature-updated", "feature": with(json!({"project": "p"}), name)})
+}
+
+#[test]
+fn events_of_the_upstream_change_the_state() {
+    let mut environment = Environment::new();
+    let whole = json!({"eventId": 5, "type": "hydration", "features": [with(json!({"project": "p"}), "a")],
+        "segments": [{"id": 1}]});
+    environment.push(json!([whole])).expect("taken");
+    assert_eq!((environment.state.revision(), environment.names()), (5, vec!["a".to_owned()]));
+    environment
+        .push(json!([
+            updated(6, "b"),
+            {"eventId": 7, "type": "segment-updated", "segment": {"id": 2}},
+            {"eventId": 7, "type": "segment-removed", "segmentId": 1},
+            {"eventId": 8, "type": "later"},
+            {"eventId": 9, "type": "feature-removed", "featureName": "a", "project": "p"},
+        ]))
+        .expect("taken");
+    assert_eq!((environment.state.revision(), environment.names()), (9, vec!["b".to_owned()]));
+    assert_eq!(environment.delta(&["*"], "", Some(5)).expect("news"), ["+b", "+#2", "-#1", "-a of p"]);
+    assert_eq!(environment.state.upstream_revision(&Projects::All), Some(9));
+    assert_eq!(environment.push(json!([updated(9, "b")])), Ok(0), "a duplicate");
+    assert_eq!(environment.delta(&["*"], "", Some(9)), None);
+}
+
+#[test]
+fn f4_events_out_of_order_or_without_a_state_are_refused_whole() {
+    let mut environment = Environment::new();
+    assert_eq!(environment.push(json!([updated(1, "a")])), Err(Refused::NoState));
+    environment.push(json!([{"eventId": 5, "type": "hydration", "features": []}])).expect("taken");
+    assert_eq!(environment.push(json!([updated(7, "a"), updated(6, "b")])), Err(Refused::OutOfOrder));
+    assert_eq!(environment.push(json!([updated(4, "a")])), Err(Refused::OutOfOrder));
+    assert!(environment.names().is_empty());
+    environment.push(json!([updated(7, "a")])).expect("taken");
+    let reset = json!([{"eventId": 2, "type": "hydration", "features": [with(json!({}), "z")]}]);
+    environment.push(reset).expect("an upstream may begin again");
+    assert_eq!((environment.names(), environment.state.revision()), (vec!["z".to_owned()], 8));
+    assert_eq!(environment.state.upstream_revision(&Projects::All), Some(2));
+}
+
+#[test]
+fn a_stream_begins_with_the_state_and_goes_on_with_changes() {
+    let mut environment = Environment::new();
+    environment.poll(&["*"], features(&[("a", "p")])).expect("taken");
+    let text = |environment: &Environment, event, client| {
+        let snapshot = environment.snapshot();
+        let follower = Follower { projects: &Projects::All, scope: &snapshot.scope(&Projects::All), name_prefix: "" };
+        let mut out = Vec::new();
+        snapshot.stream_event(event, &follower, client, &mut out);
+        String::from_utf8(out).expect("UTF-8")
+    };
+    let first = text(&environment, StreamEvent::Connected, None);
+    assert!(
+        first.starts_with(
+            "event: unleash-connected\nid: 100\ndata: {\"events\":[{\"eventId\":100,\"type\":\"hydration\","
+        ),
+        "{first}"
+    );
+    assert!(first.ends_with("]}\n\n") && first.lines().count() == 4);
+    let again = text(&environment, StreamEvent::Connected, Some(100));
+    assert_eq!(again, "event: unleash-connected\nid: 100\ndata: {\"events\":[]}\n\n");
+    assert_eq!(text(&environment, StreamEvent::Updated, Some(100)), "");
+    environment.poll(&["*"], features(&[])).expect("taken");
+    assert_eq!(
+        text(&environment, StreamEvent::Updated, Some(100)),
+        "event: unleash-updated\nid: 101\ndata: {\"events\":[{\"eventId\":101,\"type\":\"feature-removed\",\"featureName\":\"a\",\"project\":\"p\"}]}\n\n"
+    );
+}

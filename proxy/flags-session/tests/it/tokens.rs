@@ -1,0 +1,240 @@
+//! Tokens, their rights, and the fewest that see everything.
+
+use std::time::Duration;
+
+use weir_base::Time;
+use weir_flags_codec::tokens::{ValidatedToken, ValidatedTokens};
+use weir_flags_session::limits::TOKENS_INVALID_MAX;
+use weir_flags_session::{Api, Projects, Standing, Token, TokenError, TokenTable, TokenType, minimal};
+
+fn token(text: &str) -> Token {
+    Token::parse(text).expect(text)
+}
+
+#[test]
+fn a_token_has_projects_an_environment_and_a_secret() {
+    for (text, environment, projects) in [
+        ("demo-app:production.614a75cf68bef", "production", Projects::new(&["demo-app"])),
+        (" *:default.5fa5ac2580c7 ", "default", Projects::All),
+        ("[]:dev.s.with:more.parts", "dev", Projects::Some(Box::default())),
+        ("a.b:dev.s", "dev", Projects::new(&["a.b"])),
+        ("*:*.admin-secret", "*", Projects::All),
+    ] {
+        let token = token(text);
+        assert_eq!((token.environment(), token.projects()), (Some(environment), &projects), "{text}");
+        assert!(token.matches(text) && token.matches(text.trim()) && !token.matches(&format!("{}x", text.trim())));
+        assert_eq!(token.kind(), None);
+    }
+}
+
+#[test]
+fn other_texts_are_no_token() {
+    for text in ["a", "a:b", "a.b", "a:b:c.d", "secret.env:project", ":dev.s", "a:.s", "a:dev."] {
+        assert_eq!(Token::parse(text), Err(TokenError::Form), "{text}");
+    }
+    for text in ["a:de v.s", "a:dev.s\u{7f}s", "a:dev.s\ns"] {
+        assert_eq!(Token::parse(text), Err(TokenError::Character), "{text:?}");
+    }
+    for text in [String::new(), " ".to_owned(), format!("a:b.{}", "c".repeat(600))] {
+        assert_eq!(Token::parse(&text), Err(TokenError::Length), "{text}");
+    }
+}
+
+#[test]
+fn older_forms_are_taken_from_an_operator() {
+    let legacy = Token::parse_trusted("some-secret@development").expect("a token");
+    assert!(legacy.matches("some-secret") && !legacy.matches("some-secret@development"));
+    assert_eq!((legacy.environment(), legacy.projects()), (Some("development"), &Projects::All));
+    assert_eq!(legacy.kind(), Some(TokenType::Frontend));
+    assert_eq!(Token::parse_trusted("*:dev.s").expect("a token").kind(), Some(TokenType::Frontend));
+    for text in ["secret", "@dev", "secret@", "a@b@c"] {
+        assert_eq!(Token::parse_trusted(text), Err(TokenError::Form), "{text}");
+    }
+    let offline = Token::parse_offline("secret-123", None).expect("a token");
+    assert!(offline.matches("secret-123") && offline.projects() == &Projects::All && offline.environment().is_none());
+    assert!(offline.may_use(Api::Client) && offline.may_use(Api::Frontend), "both without a type");
+    assert_eq!(Token::parse_offline("[]:dev.s", None).expect("a token").projects(), &Projects::All);
+    assert_eq!(Token::parse_offline("two words", None), Err(TokenError::Character));
+}
+
+#[test]
+fn f3_each_type_has_its_own_paths() {
+    let of = |kind| token("*:dev.s").with_type(kind);
+    let rights = |token: &Token| [Api::Client, Api::Frontend].map(|api| token.may_use(api));
+    assert_eq!(rights(&of(TokenType::Backend)), [true, false]);
+    assert_eq!(rights(&of(TokenType::Frontend)), [false, true]);
+    assert_eq!(rights(&of(TokenType::Admin)), [false, false]);
+    for (word, kind) in [
+        ("client", Some(TokenType::Backend)),
+        ("CLIENT", Some(TokenType::Backend)),
+        ("Backend", Some(TokenType::Backend)),
+        ("frontend", Some(TokenType::Frontend)),
+        ("ADMIN", Some(TokenType::Admin)),
+        ("invalid", None),
+    ] {
+        assert_eq!(TokenType::parse(word), kind, "{word}");
+    }
+}
+
+#[test]
+fn the_upstream_decides_about_the_rights() {
+    let answer = ValidatedTokens::read(
+        br#"{"tokens":[{"token":"[]:dev.s","type":"client","environment":"dev","projects":["b","a"]},{"token":"*:dev.t","type":"none"}]}"#,
+    )
+    .expect("an answer");
+    let token = Token::validated(&answer.tokens[0]).expect("a token");
+    assert_eq!((token.kind(), token.projects()), (Some(TokenType::Backend), &Projects::new(&["a", "b"])));
+    assert_eq!(Token::validated(&answer.tokens[1]), Err(TokenError::Form));
+    let without_projects = ValidatedToken { projects: Vec::new(), ..answer.tokens[0].clone() };
+    assert!(Token::validated(&without_projects).expect("a token").projects().is_empty(), "it sees nothing");
+}
+
+#[test]
+fn a_token_subsumes_those_that_see_no_more() {
+    let of = |text: &str, kind| token(text).with_type(kind);
+    let (backend, frontend) = (TokenType::Backend, TokenType::Frontend);
+    let all = of("*:dev.1", backend);
+    assert!(all.subsumes(&of("a:dev.2", backend)) && !of("a:dev.2", backend).subsumes(&all));
+    assert!(!all.subsumes(&of("a:prod.2", backend)), "another environment");
+    assert!(!all.subsumes(&of("a:dev.2", frontend)) && all.covers(&of("a:dev.2", frontend)));
+}
+
+#[test]
+fn the_fewest_tokens_see_everything() {
+    let texts = ["a:dev.1", "*:dev.2", "a:prod.3", "b:prod.4", "a:prod.5", "*:dev.6"];
+    let tokens = texts.map(|text| token(text).with_type(TokenType::Backend));
+    let fewest = minimal(&tokens.iter().collect::<Vec<_>>());
+    let fewest: Vec<&str> = fewest.iter().filter_map(|token| token.secret().expose_str()).collect();
+    assert_eq!(fewest, ["*:dev.2", "a:prod.3", "b:prod.4"]);
+    assert!(minimal(&[]).is_empty());
+}
+
+#[test]
+fn a_token_that_is_shown_shows_no_secret() {
+    for (text, shown) in [
+        ("*:env.abcdefghijklmnopqrstuvwxyz123456", "*:env.abcdef****123456"),
+        ("*:env.short-secret", "*:env.****"),
+        ("*:env.v2_selector_0123456789abcdef0123456789", "*:env.v2_selector"),
+        ("*:env.ßßßßßßßßßßßßßßßß€€€€", "*:env.ßßß****€€"),
+        ("*:env.aßßßßßßßßßßßßßßßß€€€€", "*:env.****"),
+    ] {
+        let token = token(text);
+        assert_eq!(token.to_string(), shown);
+        let debugged = format!("{token:?}");
+        assert!(debugged.contains(shown) && !debugged.contains(&text[6..]), "{debugged}");
+    }
+    let offline = Token::parse_offline("abcdefghijklmnopqrstuvwxyz123456", None).expect("a token");
+    assert_eq!(offline.to_string(), "****");
+}
+
+/// A table with the answers of its upstream.
+struct Upstream {
+    table: TokenTable,
+    now: Time,
+}
+
+impl Upstream {
+    fn new() -> Self {
+        Self { table: TokenTable::new(7), now: Time::from_nanos(1) }
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.now = self.now.saturating_add(Duration::from_secs(seconds));
+    }
+
+    /// Sends the next batch. The upstream knows tokens with these projects.
+    fn answer(&mut self, known: &[(&str, &str)]) -> Option<(usize, usize)> {
+        let batch = self.table.next_batch(self.now)?;
+        let tokens = known.iter().map(|(token, project)| ValidatedToken {
+            token: (*token).to_owned(),
+            kind: Some("backend".to_owned()),
+            environment: Some("dev".to_owned()),
+            projects: vec![(*project).to_owned()],
+            status: None,
+        });
+        let changes = self.table.on_answer(&batch, &ValidatedTokens { tokens: tokens.collect() }, self.now);
+        Some((changes.added.len(), changes.removed.len()))
+    }
+
+    fn standing(&self, text: &str) -> &'static str {
+        match self.table.find(text, self.now) {
+            Standing::Valid(_) => "valid",
+            Standing::Invalid => "invalid",
+            Standing::Unknown => "unknown",
+        }
+    }
+}
+
+#[test]
+fn a_token_is_unknown_until_the_upstream_has_answered() {
+    let mut upstream = Upstream::new();
+    for text in ["*:dev.a", "*:dev.b", " *:dev.a "] {
+        assert_eq!(upstream.standing(text), "unknown");
+        assert!(upstream.table.want(text, upstream.now));
+    }
+    assert_eq!(upstream.table.next_batch(upstream.now).map(|batch| batch.tokens.len()), Some(2));
+    assert_eq!(upstream.table.next_batch(upstream.now), None, "one at a time");
+    upstream.table.on_failure();
+    assert_eq!(upstream.table.next_batch(upstream.now), None, "at most one per second");
+    assert_eq!(upstream.standing("*:dev.a"), "unknown", "no answer says nothing");
+    upstream.pass(1);
+    assert_eq!(upstream.answer(&[("*:dev.a", "*")]), Some((1, 0)));
+    assert_eq!(
+        ["*:dev.a", " *:dev.a", "*:dev.b", "*:dev.c"].map(|text| upstream.standing(text)),
+        ["valid", "valid", "invalid", "unknown"]
+    );
+    upstream.pass(1);
+    assert_eq!(upstream.answer(&[]), None, "nothing is due");
+}
+
+#[test]
+fn a_bad_token_may_become_good_and_a_good_one_bad() {
+    let mut upstream = Upstream::new();
+    assert!(upstream.table.want("*:dev.a", upstream.now));
+    assert_eq!(upstream.answer(&[]), Some((0, 0)));
+    upstream.pass(299);
+    assert_eq!(upstream.standing("*:dev.a"), "invalid");
+    upstream.pass(1);
+    assert_eq!(upstream.standing("*:dev.a"), "unknown");
+    assert!(upstream.table.want("*:dev.a", upstream.now));
+    assert_eq!(upstream.answer(&[("*:dev.a", "p")]), Some((1, 0)));
+    upstream.pass(3_599);
+    assert_eq!(upstream.answer(&[]), None);
+    upstream.pass(1);
+    assert_eq!(upstream.answer(&[("*:dev.a", "p")]), Some((0, 0)), "as it was");
+    upstream.pass(3_600);
+    assert_eq!(upstream.answer(&[("*:dev.a", "q")]), Some((1, 1)), "other projects");
+    upstream.pass(3_600);
+    assert_eq!(upstream.answer(&[]), Some((0, 1)));
+    assert_eq!((upstream.standing("*:dev.a"), upstream.table.valid().count()), ("invalid", 0));
+}
+
+#[test]
+fn a_trusted_token_needs_no_upstream() {
+    let mut upstream = Upstream::new();
+    upstream.table.trust(Token::parse_trusted("secret@dev").expect("a token"));
+    assert_eq!((upstream.standing("secret"), upstream.standing("secret@dev")), ("valid", "unknown"));
+    upstream.pass(1_000_000);
+    assert_eq!((upstream.standing("secret"), upstream.answer(&[])), ("valid", None));
+}
+
+#[test]
+fn f8_a_flood_of_random_tokens_is_bounded() {
+    let mut upstream = Upstream::new();
+    upstream.table.trust(token("*:dev.good"));
+    let mut refused = 0;
+    for at in 0..40_000 {
+        refused += u32::from(!upstream.table.want(&format!("*:dev.{at}"), upstream.now));
+        if at % 1_000 == 999 {
+            upstream.pass(1);
+            upstream.answer(&[]);
+        }
+    }
+    assert!(refused > 0 && upstream.table.invalid_count() <= TOKENS_INVALID_MAX);
+    assert_eq!((upstream.standing("*:dev.good"), upstream.standing("*:dev.39000")), ("valid", "invalid"));
+    assert_eq!(upstream.standing("*:dev.0"), "unknown", "pushed out");
+    upstream.pass(300);
+    assert!(upstream.table.want("*:dev.x", upstream.now));
+    upstream.answer(&[]);
+    assert_eq!(upstream.table.invalid_count(), 1, "the others are too old");
+}
