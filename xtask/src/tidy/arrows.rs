@@ -82,6 +82,7 @@ pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-sasl", &["weir-base"]),
     ("weir-sse-codec", &["weir-base"]),
     ("weir-json-codec", &["weir-base"]),
+    ("weir-mongodb-codec", &["weir-base"]),
     ("weir-analysis", &["weir-base", "weir-json-codec"]),
     // In its tests alone.
     ("weir-import", &["weir-config"]),
