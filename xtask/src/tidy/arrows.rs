@@ -92,7 +92,7 @@ pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-ai-translate", &["weir-ai-session", "weir-sse-codec", "weir-json-codec"]),
     ("weir-mcp-session", &["weir-sse-codec", "weir-json-codec"]),
     ("weir-mongodb-session", &["weir-base", "weir-mongodb-codec", "weir-sasl", "weir-analysis"]),
-    ("weir-mongodb-simulation", &["weir-base", "weir-mongodb-codec", "weir-mongodb-session"]),
+    ("weir-mongodb-simulation", &["weir-base", "weir-mongodb-codec", "weir-mongodb-session", "weir-sasl"]),
     ("weir-postgres-session", POSTGRES_SESSION_USES),
     ("weir-postgres-simulation", &["weir-base", "weir-postgres-codec", "weir-postgres-session"]),
     ("weir-redis-session", REDIS_SESSION_USES),
