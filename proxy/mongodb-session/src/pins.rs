@@ -108,14 +108,14 @@ impl Pins {
         self.cursors.note(key, place, now.saturating_add(self.limits.cursor_idle))
     }
 
-    /// A server has ended the cursor.
-    pub fn end_cursor(&mut self, key: &CursorKey) {
-        self.cursors.remove(key);
+    /// This server has ended the cursor.
+    pub fn end_cursor(&mut self, key: &CursorKey, server: ServerId) {
+        self.cursors.take(key, server);
     }
 
-    /// Takes cursors of killCursors out, to be killed by the gateway. Those that are not there are left out.
-    pub fn take_cursors(&mut self, keys: impl IntoIterator<Item = CursorKey>) -> Vec<Cleanup> {
-        keys.into_iter().filter_map(|key| self.cursors.take(&key)).collect()
+    /// The cursor must be killed at this server, if it is still the one of this key.
+    pub fn take_cursor(&mut self, key: &CursorKey, server: ServerId) -> Option<Cleanup> {
+        self.cursors.take(key, server)
     }
 
     /// Whether the owner of this key may begin another transaction.

@@ -78,7 +78,7 @@ pub(crate) enum Way {
     /// To a server.
     Take(Want),
     /// The gateway kills these cursors itself, and answers: some of the ids are unknown, or they live at several servers.
-    Kill { found: Vec<CursorKey>, unknown: Vec<i64> },
+    Kill { found: Vec<(CursorKey, ServerId)>, unknown: Vec<i64> },
 }
 
 /// Finds the way of a command, and notes in the exchange what its reply may change.
@@ -105,14 +105,14 @@ pub(crate) fn way(command: &Command<'_>, owner: &Owner, pins: &Pins, exchange: &
                 match pins.cursor(&key(id)) {
                     Some(place) => {
                         is_one &= *server.get_or_insert(place) == place;
-                        found.push(key(id));
+                        found.push((key(id), place));
                     }
                     None => unknown.push(id),
                 }
             }
             match server.filter(|_| is_one && unknown.is_empty()) {
                 Some(server) => {
-                    exchange.killed = found;
+                    exchange.killed = found.into_iter().map(|(key, _)| key).collect();
                     Ok(Way::Take(Want::Server(server)))
                 }
                 None => Ok(Way::Kill { found, unknown }),

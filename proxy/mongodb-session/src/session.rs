@@ -282,13 +282,13 @@ impl Session {
     /// A reply may open a cursor, keep it, or end it. One that no client has heard of is killed at once.
     fn note_cursor<I: Io>(&mut self, exchange: &Exchange, server: ServerId, reply: &Reply, is_left: bool, io: &I) {
         for key in &exchange.killed {
-            self.with_pins(io, |pins| pins.end_cursor(key));
+            self.with_pins(io, |pins| pins.end_cursor(key, server));
         }
         let key = |id: i64| CursorKey { owner: self.owner(), session: exchange.session, id };
         match (reply.cursor.filter(|_| reply.is_ok), exchange.cursor) {
             (Some(0), Some(known)) => {
                 let key = key(known);
-                self.with_pins(io, |pins| pins.end_cursor(&key));
+                self.with_pins(io, |pins| pins.end_cursor(&key, server));
             }
             (Some(0), None) => {}
             (Some(id), known) => {
@@ -297,7 +297,7 @@ impl Session {
                 let cleanups = self.with_pins(io, |pins| {
                     let mut cleanups = pins.note_cursor(key.clone(), place, io.now());
                     if is_new && is_left {
-                        cleanups.extend(pins.take_cursors([key]));
+                        cleanups.extend(pins.take_cursor(&key, server));
                     }
                     cleanups
                 });
@@ -305,7 +305,7 @@ impl Session {
             }
             (None, Some(known)) if reply.code == Some(CURSOR_NOT_FOUND) => {
                 let key = key(known);
-                self.with_pins(io, |pins| pins.end_cursor(&key));
+                self.with_pins(io, |pins| pins.end_cursor(&key, server));
             }
             (None, _) => {}
         }

@@ -86,14 +86,13 @@ impl Cursors {
         }
     }
 
-    pub(super) fn remove(&mut self, key: &CursorKey) {
-        self.take(key);
-    }
-
-    pub(super) fn take(&mut self, key: &CursorKey) -> Option<Cleanup> {
-        let cursor = self.all.remove(key)?;
+    /// The one at this server. Another server may have one of the same key meanwhile, and a mark stays.
+    pub(super) fn take(&mut self, key: &CursorKey, server: ServerId) -> Option<Cleanup> {
+        if self.get(key) != Some(server) {
+            return None;
+        }
         self.counts.sub(&key.owner);
-        cursor.place.map(|place| place.kill(key.id))
+        self.all.remove(key)?.place.map(|place| place.kill(key.id))
     }
 
     /// Those that a test takes for over. Each is taken out.

@@ -36,7 +36,7 @@ fn l3_a_cursor_is_found_by_its_owner_in_its_session_alone() {
     }
     let without = CursorKey { session: None, ..cursor("ann", 1, 7) };
     assert_eq!(pins.cursor(&without), None, "a session of its own");
-    pins.end_cursor(&cursor("ann", 1, 7));
+    pins.end_cursor(&cursor("ann", 1, 7), ServerId(3));
     assert!(pins.is_empty());
 }
 
@@ -48,7 +48,10 @@ fn cursors_of_two_servers_with_one_key_are_both_given_back() {
     assert_eq!(both.iter().map(Cleanup::server).collect::<Vec<_>>(), [ServerId(3), ServerId(4)]);
     assert_eq!(pins.cursor(&cursor("ann", 1, 7)), None);
     assert_eq!(pins.note_cursor(cursor("ann", 1, 7), place(4), at(0)).len(), 1, "a third one as well");
-    pins.end_cursor(&cursor("ann", 1, 7));
+    // A getMore that was under way ends one of them: the other's client must not get a third one.
+    pins.end_cursor(&cursor("ann", 1, 7), ServerId(3));
+    assert_eq!(pins.note_cursor(cursor("ann", 1, 7), place(5), at(0)), [place(5).kill(7)]);
+    assert_eq!(pins.expire(at(600)), []);
     assert!(pins.is_empty());
 }
 
@@ -124,8 +127,8 @@ fn the_pins_of_an_owner_are_bounded_and_counted() {
     assert!(!pins.has_room_for_cursor(&owner("ann")) && pins.has_room_for_cursor(&owner("bob")));
     assert_eq!(pins.note_cursor(cursor("ann", 1, 3), place(3), at(0)), [place(3).kill(3)], "no room");
     assert_eq!(pins.note_cursor(cursor("ann", 1, 2), place(3), at(0)), [], "one that is there");
-    pins.end_cursor(&cursor("ann", 1, 1));
-    pins.end_cursor(&cursor("ann", 1, 1));
+    pins.end_cursor(&cursor("ann", 1, 1), ServerId(3));
+    pins.end_cursor(&cursor("ann", 1, 1), ServerId(3));
     assert!(pins.has_room_for_cursor(&owner("ann")));
     pins.begin_transaction(session("ann", 1), 1, ServerId(3), at(0));
     assert!(pins.has_room_for_transaction(&session("ann", 1)) && !pins.has_room_for_transaction(&session("ann", 2)));

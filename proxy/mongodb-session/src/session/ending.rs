@@ -59,7 +59,7 @@ impl Session {
         }
         let id = exchange.cursor?;
         let key = CursorKey { owner: self.owner(), session: exchange.session, id };
-        self.with_pins(io, |pins| pins.end_cursor(&key));
+        self.with_pins(io, |pins| pins.cursor(&key).map(|server| pins.end_cursor(&key, server)));
         Some(Refusal::cursor_not_found(id))
     }
 
@@ -67,8 +67,8 @@ impl Session {
     /// If the whole server is gone, [`Session::on_server_gone`] follows.
     pub fn on_server_lost<I: Io>(&mut self, is_reply_begun: bool, io: &I, out: &mut Vec<u8>) -> Lost {
         match std::mem::replace(&mut self.state, State::Idle) {
-            State::Open(exchange, _) => {
-                let refusal = self.lost(&exchange, io);
+            State::Open(exchange, server) => {
+                let refusal = self.lost(&exchange, server, io);
                 // An unacknowledged write is lost without a word, as at a server that loses its place as primary: it closes.
                 if is_reply_begun || exchange.replies > 0 || exchange.is_unacknowledged {
                     self.state = State::End;
@@ -77,8 +77,8 @@ impl Session {
                 self.refuse_exchange(&exchange, &refusal, out);
                 Lost::Answered
             }
-            State::Left(exchange, _) => {
-                self.lost(&exchange, io);
+            State::Left(exchange, server) => {
+                self.lost(&exchange, server, io);
                 self.finish();
                 Lost::Answered
             }
@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// The refusal of a command whose reply is lost. It may have happened.
-    fn lost<I: Io>(&mut self, exchange: &Exchange, io: &I) -> Refusal {
+    fn lost<I: Io>(&mut self, exchange: &Exchange, server: ServerId, io: &I) -> Refusal {
         match exchange.transaction.map(|transaction| transaction.part) {
             Some(Part::Start | Part::Inside) => return Refusal::host_unreachable(Labels::TRANSIENT_TRANSACTION),
             Some(Part::Commit | Part::Abort) => return Refusal::host_unreachable(Labels::RETRYABLE_WRITE),
@@ -99,8 +99,8 @@ impl Session {
         // A batch may be lost with the reply: the cursor must not go on behind it.
         if let Some(id) = exchange.cursor {
             let key = CursorKey { owner: self.owner(), session: exchange.session, id };
-            let cleanups = self.with_pins(io, |pins| pins.take_cursors([key]));
-            self.cleanups.extend(cleanups);
+            let cleanup = self.with_pins(io, |pins| pins.take_cursor(&key, server));
+            self.cleanups.extend(cleanup);
             return Refusal::cursor_not_found(id);
         }
         let labels = if exchange.may_repeat == Repeat::Write { Labels::RETRYABLE_WRITE } else { Labels::empty() };
@@ -124,8 +124,8 @@ impl Session {
                 self.state = State::Left(exchange, server);
                 Leave::Drain
             }
-            State::Open(exchange, _) | State::Left(exchange, _) => {
-                self.lost(&exchange, io);
+            State::Open(exchange, server) | State::Left(exchange, server) => {
+                self.lost(&exchange, server, io);
                 self.finish();
                 Leave::Close
             }

@@ -10,7 +10,7 @@ use super::handshake::write_step;
 use super::{Next, Session, State};
 use crate::io::Io;
 use crate::login::LoginStep;
-use crate::pins::CursorKey;
+use crate::pins::{CursorKey, ServerId};
 use crate::refusal::Refusal;
 use crate::request::{Asker, Request};
 
@@ -130,13 +130,16 @@ impl Session {
     pub(super) fn kill<I: Io>(
         &mut self,
         request: &Request<'_>,
-        found: Vec<CursorKey>,
+        found: Vec<(CursorKey, ServerId)>,
         unknown: &[i64],
         io: &I,
         out: &mut Vec<u8>,
     ) -> Next {
-        let killed: Vec<i64> = found.iter().map(|key| key.id).collect();
-        let cleanups = self.with_pins(io, |pins| pins.take_cursors(found));
+        let killed: Vec<i64> = found.iter().map(|(key, _)| key.id).collect();
+        let cleanups = self.with_pins(io, |pins| {
+            let taken = found.iter().filter_map(|(key, server)| pins.take_cursor(key, *server));
+            taken.collect::<Vec<_>>()
+        });
         self.cleanups.extend(cleanups);
         self.answer(request, out, |body| {
             let lists = [
