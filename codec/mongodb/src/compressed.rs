@@ -1,4 +1,4 @@
-//! OP_COMPRESSED: another message behind a head of nine bytes. Weir relays it as it came; whoever needs the body inflates it.
+//! OP_COMPRESSED: another message behind a head of nine bytes. Weir relays it as it came; only a caller that needs the body inflates it.
 //!
 //! Source: "OP_COMPRESSED" of the driver specifications. Every bound is known before the first byte is inflated: the size that the
 //! head claims, a ratio to the bytes that are there, and the size of a message.

@@ -21,8 +21,8 @@ pub enum OpCode {
     Query,
     /// OP_REPLY: the answer to OP_QUERY.
     Reply,
-    /// OP_UPDATE, OP_INSERT, OP_GET_MORE, OP_DELETE, OP_KILL_CURSORS, and those between servers (2010, 2011). Servers have had none of
-    /// them since 5.1.
+    /// OP_UPDATE, OP_INSERT, OP_GET_MORE, OP_DELETE, OP_KILL_CURSORS, and those between servers (2010, 2011). Servers since 5.1 have
+    /// none of them.
     Retired(i32),
 }
 

@@ -15,7 +15,7 @@
 //! | [`limits`] | every bound with its reason |
 //! | `error.rs` | the rules that a peer can break |
 //!
-//! Views borrow from the input and read headers of elements alone: a value that nobody needs is skipped by its length. Names
+//! Views borrow from the input and read headers of elements alone: a value that is not needed is skipped by its length. Names
 //! and texts are bytes. Encoders append to a `Vec<u8>`. Wire rules and the test for each: `PROTOCOL.md`.
 //!
 //! ```

@@ -181,7 +181,7 @@ impl SectionFramer {
     fn turn(&mut self) -> Result<(), MessageError> {
         match self.at {
             At::Section { kind, size } => self.at = self.section(kind, size)?,
-            At::Header { left: 0 } => self.at = At::Flags(Number::default()),
+            At::Header { left: 0 } if self.left > 0 => self.at = At::Flags(Number::default()),
             At::Skip { left: 0 } if self.left > self.trailer() => self.at = At::Kind,
             At::Skip { left: 0 } if self.left < self.trailer() => return Err(MessageError::Short),
             At::Skip { left: 0 } if !self.has_body => return Err(MessageError::NoBody),
@@ -238,6 +238,13 @@ mod tests {
             // Documents are the reader's alone.
             let (read, followed) = (read.err(), follow(&broken, 1).err());
             assert!(followed.is_some() == read.is_some(), "at {at}: {read:?} {followed:?}");
+        }
+    }
+    #[test]
+    fn a_message_that_is_shorter_than_its_flags_is_refused() {
+        for length in 16..20_u32 {
+            let head = [&length.to_le_bytes()[..], &[0; 8], &2013_u32.to_le_bytes(), &[0; 3]].concat();
+            assert_eq!(follow(&head[..length as usize], 5), Err(MessageError::Short), "{length}");
         }
     }
 }

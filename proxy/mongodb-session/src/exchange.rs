@@ -12,7 +12,7 @@ use crate::request::{Asker, Request};
 /// A request that a server gets, and what its reply may change.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
-    /// Whom a refusal is for.
+    /// The request that a refusal answers.
     pub(crate) asker: Asker,
     /// No reply will come.
     pub(crate) is_unacknowledged: bool,

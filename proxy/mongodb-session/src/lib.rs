@@ -12,10 +12,10 @@
 //! | `face` | the server that clients see |
 //! | `hello` | hello: its fields, its answer |
 //! | `monitor` | a hello that waits for a change |
-//! | `users` | users, and to whom cursors and transactions belong |
+//! | `users` | users, and the owners of cursors and transactions |
 //! | `login` | the login of a client |
 //! | `server_login` | the gateway's own login at a server |
-//! | `server_hello` | what a server says about itself |
+//! | `server_hello` | facts of a server, from its answer to hello |
 //! | `route` | which server a command may have |
 //! | `exchange` | one request and its replies |
 //! | `pins` | cursors and transactions, and their servers |

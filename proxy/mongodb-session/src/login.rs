@@ -84,7 +84,7 @@ impl Login {
         self.policy.mechanisms().filter(has).collect()
     }
 
-    /// `speculativeAuthenticate` of a hello. A failure is no answer: the client logs in as if it had not tried.
+    /// `speculativeAuthenticate` of a hello. A failure is no answer: the client logs in from the beginning.
     pub fn on_speculation(&mut self, document: Document<'_>, users: &impl Users) -> Option<LoginStep> {
         if self.user.is_some() || self.policy.methods.is_empty() {
             return None;

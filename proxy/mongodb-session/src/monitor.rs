@@ -19,7 +19,7 @@ pub const AWAIT_MAX: Duration = Duration::from_secs(60);
 /// A hello that waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Awaited {
-    /// Whom the next answer is for. In a stream each answer answers the one before.
+    /// The message that the next answer answers: the request, or in a stream the answer before.
     pub(crate) asker: Asker,
     /// The answer has `ismaster`.
     pub(crate) is_legacy: bool,
@@ -34,7 +34,7 @@ impl Awaited {
     /// Whether an answer has to wait; `None`: it is due now.
     ///
     /// # Errors
-    /// The client knows a version that this run has not had.
+    /// The client knows a version that is ahead of this run's.
     pub(crate) fn new(
         request: &Request<'_>,
         hello: &HelloRequest<'_>,
@@ -70,7 +70,7 @@ impl Awaited {
         if self.is_stream { Flags::MORE_TO_COME } else { Flags::empty() }
     }
 
-    /// What is awaited behind an answer with this id; `None`: nothing any more.
+    /// The wait that goes on behind an answer with this id; `None`: nothing any more.
     pub(crate) fn after(self, answer: i32, present: Option<TopologyVersion>, now: Time) -> Option<Awaited> {
         let known = present.filter(|_| self.is_stream)?;
         let asker = Asker { id: answer, ..self.asker };

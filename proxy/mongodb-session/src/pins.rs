@@ -49,14 +49,14 @@ pub struct PinLimits {
 }
 
 impl PinLimits {
-    /// Of a client connection in load-balanced mode.
+    /// Bounds of a client connection in load-balanced mode.
     pub const CONNECTION: PinLimits = PinLimits {
         cursors_max: 1_000,
         transactions_max: 10,
         cursor_idle: Duration::from_secs(600),
         transaction_idle: Duration::from_secs(60),
     };
-    /// Of all connections of an owner behind the face of a mongos.
+    /// Bounds of all connections of an owner behind the face of a mongos.
     pub const SHARED: PinLimits = PinLimits { cursors_max: 10_000, transactions_max: 1_000, ..PinLimits::CONNECTION };
 }
 

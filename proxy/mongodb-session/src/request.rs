@@ -18,7 +18,7 @@ pub enum Form {
     Legacy,
 }
 
-/// A request: its header, flags and body. Of a long message the body is enough.
+/// A request: its header, flags and body. The body of a long message is enough.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The id that its reply must name.

@@ -20,7 +20,7 @@ pub const ENDED_SESSIONS_MAX: usize = 10_000;
 pub enum Want {
     /// One that the read preference fits: tags and staleness are in the command.
     Any(ReadMode),
-    /// This one: a cursor or a transaction lives there. If no connection to it can be had, call
+    /// This one: a cursor or a transaction lives there. Without a connection to it, call
     /// [`Session::on_no_server`](crate::Session::on_no_server).
     Server(ServerId),
 }
@@ -54,7 +54,7 @@ impl ReadMode {
         }
     }
 
-    /// Of a command: only plain reads may leave the primary, and none that a linearizable read concern binds to it.
+    /// The mode of a command: only plain reads may leave the primary, and none that a linearizable read concern binds to it.
     #[must_use]
     pub fn of(command: &Command<'_>) -> ReadMode {
         if command.read_preference.is_none() || command.is_in_transaction || classify(command).1 != Class::Read {

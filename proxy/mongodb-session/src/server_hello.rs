@@ -1,4 +1,4 @@
-//! What a server says about itself in its answer to hello.
+//! The facts of a server, from its answer to hello.
 //!
 //! Source: "Server Discovery and Monitoring" of the driver specifications: the type of a server, and the members of its set.
 

@@ -83,7 +83,7 @@ enum State {
     End,
 }
 
-/// What the shell does next.
+/// The next task of the shell.
 #[derive(Debug)]
 pub enum Next {
     /// The answer, if there is one, is written: go on with the next request.
@@ -98,7 +98,7 @@ pub enum Next {
     Close(Violation),
 }
 
-/// What happens to the server's connection behind a reply.
+/// The fate of the server's connection behind a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterReply {
     /// It may serve another client.

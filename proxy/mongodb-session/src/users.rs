@@ -32,13 +32,13 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// To whom cursors and transactions belong; `None`: the listener has no logins, and all clients are one.
+/// The owner of cursors and transactions; `None`: the listener has no logins, and all clients are one.
 pub type Owner = Option<Arc<Identity>>;
 
 /// A user and its verifiers.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// Who it is.
+    /// Its name and database.
     pub identity: Arc<Identity>,
     verifiers: Vec<ScramVerifier>,
 }

@@ -7,7 +7,7 @@ use weir_mongodb_codec::message::Message;
 use weir_mongodb_codec::reply::Reply;
 use weir_mongodb_session::login::{LoginPolicy, Peer};
 use weir_mongodb_session::pins::{PinLimits, ServerId};
-use weir_mongodb_session::{AfterReply, Leave, Next, Refusal, Request, Session};
+use weir_mongodb_session::{AfterReply, Leave, Lost, Next, Refusal, Request, Session};
 
 use crate::io::SimulatedIo;
 
@@ -69,9 +69,8 @@ fn on_reply(session: &mut Session, io: &SimulatedIo, message: &[u8], is_waiting:
     let accepted = read.filter(|(found, _)| session.on_reply_head(&found.header).is_ok());
     let Some((found, reply)) = accepted else {
         let mut out = Vec::new();
-        session.on_server_lost(false, io, &mut out);
         *is_waiting = false;
-        return true;
+        return session.on_server_lost(false, io, &mut out) == Lost::Answered;
     };
     match session.on_reply(&found.header, found.flags, &reply, io) {
         Ok(after) => {

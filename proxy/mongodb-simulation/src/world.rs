@@ -19,7 +19,7 @@ use crate::server::ModelServer;
 /// Connections of a driver.
 const CONNECTIONS: usize = 3;
 
-/// What a run has done: one that compares nothing proves nothing.
+/// Counts of a run: one that compares nothing proves nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Batches whose tag was compared.
@@ -316,7 +316,7 @@ impl World {
         self.take_cleanups(at);
     }
 
-    /// A server starts again, without what it had.
+    /// A server starts again, and has lost everything.
     fn restart(&mut self) {
         let server = self.rng.below(self.servers.len() as u64) as usize;
         while let Some(lane) = self.lanes.iter().position(|lane| lane.server == server) {

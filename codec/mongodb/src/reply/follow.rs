@@ -12,7 +12,7 @@ use crate::reply::{Reply, is_cursor};
 /// A reply has one section, the body: this is the form in which every server answers drivers.
 #[derive(Clone, Debug)]
 pub struct ReplyFollower {
-    /// Bytes of the message that are still to come, and those of the present value that nobody needs.
+    /// Bytes of the message that are still to come, and those of the present value, which is not needed.
     left: usize,
     skip: usize,
     /// Bytes that are left of the body, and of `cursor` if it is open.
@@ -93,7 +93,7 @@ impl ReplyFollower {
                         input = &input[more..];
                     }
                     Step::Took(count, skip) => {
-                        // Of a value that is skipped, the beginning may have been held.
+                        // The beginning of a value that is skipped may have been held.
                         let skipped = before.saturating_sub(count);
                         input = &input[count.saturating_sub(before)..];
                         self.pass(count + skipped)?;
@@ -193,7 +193,7 @@ impl ReplyFollower {
             Some(_) => name == b"id",
             None => matches!(name, b"ok" | b"code" | b"errorLabels" | b"writeErrors" | b"writeConcernError"),
         };
-        // Of these two the name suffices.
+        // The name of these two suffices.
         let is_name_enough = matches!(name, b"writeErrors" | b"writeConcernError");
         if !is_wanted || is_name_enough || length > REPLY_ELEMENT_BYTES_MAX {
             self.reply.has_write_errors |= self.cursor.is_none() && name == b"writeErrors";

@@ -13,7 +13,7 @@ use crate::users::Owner;
 /// The name of a cursor. A getMore must have the session of the command that has opened it: servers demand the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CursorKey {
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
     /// Its logical session, if it has one.
     pub session: Option<[u8; 16]>,
@@ -42,7 +42,7 @@ impl CursorPlace {
 
 #[derive(Debug)]
 struct Cursor {
-    /// `None`: several servers have or had one of this key, and none of them can be meant.
+    /// `None`: several servers have, or did have, one of this key, and none of them can be meant.
     place: Option<CursorPlace>,
     expires: Time,
 }

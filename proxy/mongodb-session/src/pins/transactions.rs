@@ -12,7 +12,7 @@ use crate::users::Owner;
 /// A logical session of an owner. Two owners with one session id have two sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey {
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
     /// `lsid.id`.
     pub session: [u8; 16],

@@ -10,16 +10,16 @@ use crate::io::Io;
 use crate::pins::{CursorKey, ServerId, SessionKey};
 use crate::refusal::Refusal;
 
-/// What a client gets when its server's connection breaks.
+/// The consequence for a client when its server's connection breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// An error was written, or none was due: go on with the next request.
     Answered,
-    /// The reply had begun, or others were to follow: close the client's connection.
+    /// The reply has begun, or others were to follow: close the client's connection.
     Close,
 }
 
-/// What happens to the server's connection of a client that leaves.
+/// The fate of the server's connection of a client that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// There is none. If one was wanted, do not wait for it.
@@ -32,7 +32,7 @@ pub enum Leave {
 }
 
 impl Session {
-    /// No connection could be had: every server is busy, or the one that is needed is gone. `refusal` is what a plain command gets.
+    /// There is no connection: every server is busy, or the one that is needed is gone. `refusal` is what a plain command gets.
     pub fn on_no_server<I: Io>(&mut self, refusal: &Refusal, io: &I, out: &mut Vec<u8>) {
         let State::Routed(exchange) = std::mem::replace(&mut self.state, State::Idle) else {
             debug_assert!(false, "no connection was wanted");

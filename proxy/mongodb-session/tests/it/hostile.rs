@@ -178,3 +178,22 @@ fn an_answer_in_any_pieces_is_one_answer() {
         assert_eq!(login.on_bytes(&whole, &mut out).consumed, whole.len());
     }
 }
+
+#[test]
+fn a_server_that_does_not_know_hello_gets_its_older_name() {
+    let (mut login, mut out) = login();
+    let unknown = answer(1, |body| {
+        body.double("ok", 0.0);
+        body.int32("code", 59);
+    });
+    out.clear();
+    assert!(matches!(login.on_bytes(&unknown, &mut out).step, Step::More));
+    let command = Request::read(&out).expect("a request");
+    assert_eq!((command.id, command.command().expect("a command").name), (2, &b"isMaster"[..]));
+    let again = answer(2, |body| {
+        body.double("ok", 0.0);
+        body.int32("code", 59);
+    });
+    let Step::Failed(failure) = login.on_bytes(&again, &mut out).step else { panic!("it knows neither") };
+    assert_eq!(failure.reason(), "mongodb_server_refused");
+}
