@@ -44,4 +44,4 @@ pub use monitor::AWAIT_MAX;
 pub use refusal::Refusal;
 pub use request::{Asker, Form, Request};
 pub use route::{ENDED_SESSIONS_MAX, KILLED_CURSORS_MAX, ReadMode, Want};
-pub use session::{AfterReply, Leave, Lost, Next, Session};
+pub use session::{AfterRelay, AfterReply, Leave, Lost, Next, Session};

@@ -8,9 +8,11 @@
 //! | `policy` | decisions of a listener, and facts of a connection that the shell knows |
 //! | `sasl` | fields of saslStart and saslContinue; their answers |
 //! | `conversation` | one exchange of SASL |
+//! | `relay` | a login that a server checks |
 
 mod conversation;
 mod policy;
+mod relay;
 mod sasl;
 
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use crate::io::Users;
 use crate::refusal::Refusal;
 use crate::users::{EXTERNAL, Identity};
 use conversation::Conversation;
+use relay::Relay;
 use sasl::{Continue, Start};
 
 /// The login of one client connection.
@@ -35,6 +38,7 @@ pub struct Login {
     tls: Option<TlsFacts>,
     user: Option<Arc<Identity>>,
     conversation: Option<Conversation>,
+    relay: Relay,
     /// The number of the last conversation.
     number: i32,
     failures: u32,
@@ -55,7 +59,7 @@ impl Login {
     /// A new connection.
     #[must_use]
     pub fn new(policy: Arc<LoginPolicy>, tls: Option<TlsFacts>) -> Login {
-        Login { policy, tls, user: None, conversation: None, number: 0, failures: 0 }
+        Login { policy, tls, user: None, conversation: None, relay: Relay::default(), number: 0, failures: 0 }
     }
 
     /// The client may send any command.
@@ -126,6 +130,31 @@ impl Login {
         self.may_begin()?;
         let step = self.certificate(command.body, command.db);
         self.count(step)
+    }
+
+    /// A server checks the login.
+    #[must_use]
+    pub fn is_relayed(&self) -> bool {
+        self.policy.methods.contains(Methods::RELAYED)
+    }
+
+    /// A message of a login that a server checks.
+    ///
+    /// # Errors
+    /// It may not pass.
+    pub(crate) fn relay(&mut self, command: &Command<'_>) -> Result<(), Refusal> {
+        if self.user.is_some() {
+            return Err(Refusal::second_login());
+        }
+        self.relay.on_request(command)
+    }
+
+    /// The server's answer to it; `true`: the client is logged in, `Err`: it has failed.
+    pub(crate) fn on_relayed(&mut self, is_ok: bool, body: Document<'_>) -> Result<bool, ()> {
+        let user =
+            self.relay.on_reply(is_ok, body).inspect_err(|()| self.failures = self.failures.saturating_add(1))?;
+        self.user = user;
+        Ok(self.user.is_some())
     }
 
     /// The keys of a derivation.

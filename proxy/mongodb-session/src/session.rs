@@ -9,11 +9,13 @@
 //! |---|---|
 //! | `handshake` | hello, also one that waits |
 //! | `local` | commands that the gateway answers itself |
+//! | `relay` | logins that a server checks |
 //! | `ending` | lost servers, and clients that leave |
 
 mod ending;
 mod handshake;
 mod local;
+mod relay;
 
 use std::sync::Arc;
 
@@ -29,6 +31,7 @@ use weir_mongodb_codec::reply::Reply;
 use weir_sasl::Derivation;
 
 pub use ending::{Leave, Lost};
+pub use relay::AfterRelay;
 
 use crate::exchange::{Exchange, Part, Repeat};
 use crate::face::Face;
@@ -74,6 +77,8 @@ enum State {
     Awaiting(Awaited),
     /// The shell derives keys.
     Deriving(Asker),
+    /// A server answers a part of a login.
+    Relaying(relay::Relayed),
     /// The shell gets a connection.
     Routed(Box<Exchange>),
     /// The request goes to the server, or its reply comes.
@@ -94,6 +99,9 @@ pub enum Next {
     Wait,
     /// Find the keys in a cache or derive them, then call [`Session::on_keys`].
     Derive(Box<Derivation>),
+    /// Send these bytes, or the request as it is, on the client's own connection to a server, which is not logged in, and call
+    /// [`Session::on_relayed`] with the answer.
+    Relay(Option<Vec<u8>>),
     /// Send what is written, count the violation, close.
     Close(Violation),
 }

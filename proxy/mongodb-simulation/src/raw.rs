@@ -56,7 +56,7 @@ fn on_request(session: &mut Session, io: &SimulatedIo, message: &[u8], choice: u
             *is_waiting = !session.on_sent();
             return true;
         }
-        Next::Wait | Next::Derive(_) | Next::Close(_) => return false,
+        Next::Wait | Next::Derive(_) | Next::Relay(_) | Next::Close(_) => return false,
     }
     assert!(out.is_empty() == request.is_unacknowledged(), "one answer, if one is wanted");
     let answer = Framer::default().next(&out).expect("a message");

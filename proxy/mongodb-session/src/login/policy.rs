@@ -17,6 +17,9 @@ impl Methods {
     /// PLAIN, which needs TLS.
     pub const PLAIN: Methods = Methods(8);
 
+    /// SCRAM that a server checks, with the passwords of its users. It goes with no other method.
+    pub const RELAYED: Methods = Methods(16);
+
     /// These and those.
     #[must_use]
     pub const fn and(self, those: Methods) -> Methods {

@@ -129,7 +129,12 @@ impl Session {
                 self.finish();
                 Leave::Close
             }
-            State::Idle | State::Awaiting(_) | State::Deriving(_) | State::Routed(_) | State::End => {
+            State::Idle
+            | State::Awaiting(_)
+            | State::Deriving(_)
+            | State::Relaying(_)
+            | State::Routed(_)
+            | State::End => {
                 self.finish();
                 Leave::Nothing
             }

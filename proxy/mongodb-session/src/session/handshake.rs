@@ -4,6 +4,7 @@ use weir_mongodb_codec::bson::Writer;
 use weir_mongodb_codec::command::Command;
 use weir_mongodb_codec::message::Flags;
 
+use super::relay::write_mechanisms;
 use super::{Next, Session, State};
 use crate::face::Presentation;
 use crate::hello::{HelloAnswer, HelloRequest};
@@ -39,6 +40,9 @@ impl Session {
             }
             Err(refusal) => return self.refuse(request, &refusal, out),
         }
+        if let Some(next) = self.relay_hello(request, &hello, io) {
+            return next;
+        }
         let mechanisms = hello.mechanisms_of.map(|of| self.login.mechanisms(of, io));
         let speculative = hello.speculative.and_then(|document| self.login.on_speculation(document, io));
         if request.is_unacknowledged() {
@@ -50,8 +54,7 @@ impl Session {
         request.asker().answer(out, id, |body| {
             answer.write(body);
             if let Some(mechanisms) = mechanisms {
-                let names = mechanisms.iter().map(|mechanism| mechanism.name());
-                body.array("saslSupportedMechs", names, |writer, name, mechanism| writer.string(name, mechanism));
+                write_mechanisms(&mechanisms, body);
             }
             if let Some(step) = &speculative {
                 body.document("speculativeAuthenticate", |inner| write_step(step, inner));
@@ -61,7 +64,7 @@ impl Session {
         Next::Answered
     }
 
-    fn hello_answer<'p>(
+    pub(super) fn hello_answer<'p>(
         &self,
         presentation: &'p Presentation,
         compressors: &'p [weir_mongodb_codec::compressed::Compressor],

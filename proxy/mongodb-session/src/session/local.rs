@@ -26,6 +26,9 @@ impl Session {
         let asker = request.asker();
         let is_logged_in = self.login.is_done();
         match command.name {
+            b"saslStart" | b"saslContinue" if self.login.is_relayed() => {
+                return Some(self.relay(request, command, out));
+            }
             b"saslStart" => {
                 let step = self.login.on_start(command, io);
                 return Some(self.on_step(asker, step, out));

@@ -6,7 +6,7 @@ use weir_mongodb_session::login::{Methods, TlsFacts};
 use weir_mongodb_session::server_hello::ServerHello;
 use weir_mongodb_session::server_login::{Credential, Failure, ServerIdentity, ServerLogin, Step};
 use weir_mongodb_session::users::EXTERNAL;
-use weir_mongodb_session::{Next, Request, Session};
+use weir_mongodb_session::{AfterRelay, Next, Request, Session};
 use weir_sasl::Nonce;
 
 use crate::support::{PASSWORD, Shell, all_methods, session};
@@ -129,4 +129,62 @@ fn no_secret_is_in_a_message_or_a_debug_text() {
     client.start(&mut out);
     assert!(Message::read(&out).is_ok() && !out.windows(9).any(|bytes| bytes == b"hush-hush"));
     assert!(!format!("{client:?}").contains("hush"));
+}
+
+/// A login through the gateway that the server behind it checks.
+fn log_in_through(
+    client: &mut ServerLogin,
+    gateway: &mut Session,
+    server: &mut Session,
+) -> Result<ServerHello, Failure> {
+    let shell = Shell::with_users();
+    let (mut to_gateway, mut to_client) = (Vec::new(), Vec::new());
+    client.start(&mut to_gateway);
+    loop {
+        let request = Request::read(&to_gateway).expect("one request");
+        match gateway.on_request(&request, &shell, &mut to_client) {
+            Next::Answered => {}
+            Next::Relay(own) => {
+                let bytes = own.unwrap_or_else(|| to_gateway.clone());
+                let mut answer = Vec::new();
+                let request = Request::read(&bytes).expect("one request");
+                assert!(matches!(server.on_request(&request, &shell, &mut answer), Next::Answered));
+                let body = Message::read(&answer).expect("an answer").body;
+                match gateway.on_relayed(body, &shell, &mut to_client).expect("whole") {
+                    AfterRelay::Answered => {}
+                    AfterRelay::Pass | AfterRelay::LoggedIn | AfterRelay::Close => to_client = answer,
+                }
+            }
+            next => panic!("{next:?}"),
+        }
+        to_gateway.clear();
+        let mut step = client.on_bytes(&std::mem::take(&mut to_client), &mut to_gateway).step;
+        if let Step::Derive(derivation) = step {
+            step = client.on_keys(&derivation.run(), &mut to_gateway);
+        }
+        match step {
+            Step::More => assert!(!to_gateway.is_empty(), "both wait"),
+            Step::Done(hello) => return Ok(*hello),
+            Step::Failed(failure) => return Err(*failure),
+            Step::Derive(_) => unreachable!("keys are derived once"),
+        }
+    }
+}
+
+#[test]
+fn a_login_that_the_server_checks_ends_with_the_servers_user() {
+    for user in ["both", "old"] {
+        let mut client = ServerLogin::new(identity(user, password(PASSWORD)), Nonce::from_random(&[9; 18]));
+        let (mut gateway, mut server) = (session(Methods::RELAYED, None), session(all_methods(), None));
+        let hello = log_in_through(&mut client, &mut gateway, &mut server).expect("a login");
+        assert!(hello.mechanisms.is_some_and(|mechanisms| !mechanisms.is_empty()));
+        for side in [&gateway, &server] {
+            assert_eq!(&*side.login().user().expect("a user").name, user.as_bytes());
+        }
+    }
+    let mut client = ServerLogin::new(identity("both", password("pen")), Nonce::from_random(&[9; 18]));
+    let (mut gateway, mut server) = (session(Methods::RELAYED, None), session(all_methods(), None));
+    let failed = log_in_through(&mut client, &mut gateway, &mut server);
+    assert!(matches!(failed, Err(Failure::Refused { code: 18, .. })), "{failed:?}");
+    assert!(gateway.login().user().is_none() && !gateway.login().is_done());
 }
