@@ -86,7 +86,7 @@ impl<'a> Request<'a> {
 
     /// The address of its answer.
     pub fn asker(&self) -> Asker {
-        Asker { id: self.id, form: self.form }
+        Asker { id: self.id, form: self.form, wants_answer: !self.is_unacknowledged() }
     }
 }
 
@@ -97,6 +97,8 @@ pub struct Asker {
     pub id: i32,
     /// Its form.
     pub form: Form,
+    /// Otherwise nothing is written (L2).
+    pub wants_answer: bool,
 }
 
 impl Asker {
@@ -108,6 +110,9 @@ impl Asker {
     /// The same with flags. An OP_REPLY has none of them.
     pub fn answer_with(self, out: &mut Vec<u8>, id: i32, flags: Flags, body: impl FnOnce(&mut Writer<'_>)) {
         let ids = Ids { request: id, response_to: self.id };
+        if !self.wants_answer {
+            return;
+        }
         match self.form {
             Form::Msg => message::write(out, ids, flags, body),
             Form::Legacy => legacy::write_reply(out, ids, false, body),

@@ -377,10 +377,8 @@ impl Session {
 
     /// Answers with an error, unless the request wants no answer (L2).
     fn refuse(&mut self, request: &Request<'_>, refusal: &Refusal, out: &mut Vec<u8>) -> Next {
-        if !request.is_unacknowledged() {
-            let id = self.next_id();
-            request.asker().refuse(out, id, refusal);
-        }
+        let id = self.next_id();
+        request.asker().refuse(out, id, refusal);
         Next::Answered
     }
 

@@ -108,10 +108,8 @@ impl Session {
     }
 
     fn refuse_exchange(&mut self, exchange: &Exchange, refusal: &Refusal, out: &mut Vec<u8>) {
-        if !exchange.is_unacknowledged {
-            let id = self.next_id();
-            exchange.asker.refuse(out, id, refusal);
-        }
+        let id = self.next_id();
+        exchange.asker.refuse(out, id, refusal);
     }
 
     /// The client is gone. `is_sent`: its last request was given to the server's connection whole.

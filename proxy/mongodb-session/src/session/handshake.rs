@@ -45,9 +45,6 @@ impl Session {
         }
         let mechanisms = hello.mechanisms_of.map(|of| self.login.mechanisms(of, io));
         let speculative = hello.speculative.and_then(|document| self.login.on_speculation(document, io));
-        if request.is_unacknowledged() {
-            return Next::Answered;
-        }
         let compressors = presentation.common_compressors(hello.compressors.iter().copied());
         let id = self.next_id();
         let answer = self.hello_answer(presentation, &compressors, hello.is_legacy, hello.is_hello_known, io.unix_ms());

@@ -81,9 +81,6 @@ impl Session {
 
     /// Answers with success, unless the request wants no answer (L2).
     fn answer(&mut self, request: &Request<'_>, out: &mut Vec<u8>, fields: impl FnOnce(&mut Writer<'_>)) {
-        if request.is_unacknowledged() {
-            return;
-        }
         let id = self.next_id();
         request.asker().answer(out, id, |body| {
             fields(body);

@@ -197,3 +197,13 @@ fn a_server_that_does_not_know_hello_gets_its_older_name() {
     let Step::Failed(failure) = login.on_bytes(&again, &mut out).step else { panic!("it knows neither") };
     assert_eq!(failure.reason(), "mongodb_server_refused");
 }
+
+#[test]
+fn l2_a_login_without_an_answer_has_none() {
+    let (mut session, shell) = scram();
+    for payload in [FIRST, b"x"] {
+        let bytes = written(40, Flags::MORE_TO_COME, sasl("saslStart", payload, 0));
+        let (next, out) = send(&mut session, &shell, &bytes);
+        assert!(matches!(next, Next::Answered) && out.is_empty());
+    }
+}
