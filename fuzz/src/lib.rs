@@ -17,6 +17,7 @@ mod http2;
 mod http2_connection;
 mod http_exchange;
 mod mcp;
+mod mongodb;
 mod postgres;
 mod postgres_session;
 mod postgres_sql;
@@ -37,6 +38,7 @@ pub use http_exchange::http_exchange;
 pub use http2::http2_header_block;
 pub use http2_connection::http2_connection;
 pub use mcp::mcp_session;
+pub use mongodb::{mongodb_bson, mongodb_inflate, mongodb_messages, mongodb_session};
 pub use postgres::{postgres_messages, postgres_startup};
 pub use postgres_session::postgres_session;
 pub use postgres_sql::postgres_sql;
@@ -72,6 +74,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("postgres_session", postgres_session),
     ("postgres_startup", postgres_startup),
     ("postgres_messages", postgres_messages),
+    ("mongodb_messages", mongodb_messages),
+    ("mongodb_bson", mongodb_bson),
+    ("mongodb_inflate", mongodb_inflate),
+    ("mongodb_session", mongodb_session),
     ("sasl_scram_server", sasl_scram_server),
     ("sasl_scram_client", sasl_scram_client),
     ("ai_events", ai_events),

@@ -1,4 +1,5 @@
-//! Proofs of a password: SCRAM (RFC 5802, 7677) for both sides, and the MD5 passwords of PostgreSQL.
+//! Proofs of a password: SCRAM (RFC 5802, 7677) for both sides, in the dialects of PostgreSQL and MongoDB; the MD5 passwords of
+//! PostgreSQL; PLAIN.
 //!
 //! Bytes in, bytes out: no sockets, no clock. Randomness is an argument ([`Nonce`]), so that a test repeats an exchange byte
 //! for byte. Every comparison with a secret takes the same time for each candidate. The two slow steps have a type of their
@@ -18,6 +19,8 @@
 //! | `error` | mistakes of a message |
 //! | `prepare` | SASLprep, as PostgreSQL applies it |
 //! | `md5` | MD5 passwords of PostgreSQL |
+//! | `mongodb` | the password below SCRAM-SHA-1 in MongoDB, and its counts of iterations |
+//! | `plain` | PLAIN |
 //!
 //! `PROTOCOL.md` names the rule and the test of each.
 //!
@@ -51,7 +54,9 @@ mod keys;
 pub mod limits;
 pub mod md5;
 mod mechanism;
+pub mod mongodb;
 mod nonce;
+mod plain;
 mod prepare;
 mod server;
 mod verifier;
@@ -64,6 +69,7 @@ pub use key_cache::KeyCache;
 pub use keys::{Key, ScramKeys};
 pub use mechanism::Mechanism;
 pub use nonce::Nonce;
+pub use plain::Plain;
 pub use prepare::prepare;
 pub use server::{ClientFirst, Proven, ScramServer};
 pub use verifier::ScramVerifier;

@@ -37,7 +37,8 @@ pub fn password(user: &[u8], password: &Secret, salt: [u8; 4]) -> [u8; HASH_BYTE
     response(&stored(user, password), salt)
 }
 
-fn hash(parts: &[&[u8]]) -> [u8; HASH_BYTES] {
+/// `md5` and the digest of `parts`, one after another.
+pub(crate) fn hash(parts: &[&[u8]]) -> [u8; HASH_BYTES] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut context = ::md5::Context::new();
     parts.iter().for_each(|part| context.consume(part));

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`redis`] | command name and arguments | command, class, access, arity, keys |
 //! | [`postgres`] | text of a query | statements: class, effects on the session, tables, functions, fingerprint |
+//! | [`mongodb`] | body of a MongoDB command | command, class, collections, JavaScript, shape |
 //! | [`ai`] | body of an AI request | model, limits, attribution, tools, prompts |
 //! | [`http`] | path, authority, query and Cookie of a request | the one form of each that is matched and forwarded |
 //!
@@ -18,5 +19,6 @@
 
 pub mod ai;
 pub mod http;
+pub mod mongodb;
 pub mod postgres;
 pub mod redis;

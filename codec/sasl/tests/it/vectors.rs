@@ -108,3 +108,30 @@ fn the_text_form_is_that_of_postgresql() {
     );
     assert_eq!(ScramVerifier::parse(text.expose()), Ok(verifier));
 }
+
+/// SCRAM-SHA-1 of "Driver Authentication": user `user`, password `pencil`.
+#[test]
+fn the_exchange_of_mongodb_is_written() {
+    let mechanism = Mechanism::ScramSha1;
+    let password = weir_sasl::mongodb::password(mechanism, b"user", &Secret::from("pencil"));
+    let nonce = Nonce::from_text("fyko+d2lbbFgONRv9qkxdawL").expect("a nonce");
+    let client = ScramClient::new(mechanism, b"user", ChannelBinding::None, nonce);
+    assert_eq!(client.first_message(), b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL");
+    let challenge = b"r=fyko+d2lbbFgONRv9qkxdawLHo+Vgk7qvUOKUwuWLIWg4l/9SraGMHEE,s=rQ9ZY3MntBeuP3E1TDVC4w==,i=10000";
+    let (waiting, wanted) = client.on_challenge(challenge).expect("legal");
+    assert_eq!(wanted.iterations, weir_sasl::mongodb::iterations(mechanism));
+    let keys = Derivation::new(mechanism, &password, wanted.clone()).run();
+    let (client, proof) = waiting.prove(&keys);
+    let expected = b"c=biws,r=fyko+d2lbbFgONRv9qkxdawLHo+Vgk7qvUOKUwuWLIWg4l/9SraGMHEE,p=MC2T8BvbmWRckDw8oWl5IVghwCY=";
+    assert_eq!(proof, expected);
+    assert_eq!(client.finish(b"v=UMWeI25JD1yNYZRMpZ4VHvhZ9e0="), Ok(()));
+
+    // The server's side, with the nonce that the specification gives it.
+    let verifier = ScramVerifier::from_password(mechanism, &password, &wanted.salt, wanted.iterations);
+    let first = b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL";
+    let first = ClientFirst::read(first, mechanism, &ChannelBinding::None).expect("legal");
+    let nonce = Nonce::from_text("Ho+Vgk7qvUOKUwuWLIWg4l/9SraGMHEE").expect("a nonce");
+    let (server, message) = first.challenge(verifier, &nonce);
+    assert_eq!(message, challenge);
+    assert_eq!(server.finish(expected).expect("the password").message, b"v=UMWeI25JD1yNYZRMpZ4VHvhZ9e0=");
+}

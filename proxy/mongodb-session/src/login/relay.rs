@@ -1,0 +1,46 @@
+//! A login that a server checks: messages of SASL pass through, on a connection that belongs to this client until the login is over.
+//!
+//! Behind it the connection is logged in as the client's user and may serve every client of this user, and no other.
+
+use std::sync::Arc;
+
+use weir_mongodb_codec::bson::{Document, Value};
+use weir_mongodb_codec::command::Command;
+use weir_sasl::{ChannelBinding, ClientFirst, Mechanism};
+
+use super::sasl::Start;
+use crate::refusal::Refusal;
+use crate::users::Identity;
+
+/// The user that is about to log in.
+#[derive(Debug, Default)]
+pub(super) struct Relay {
+    user: Option<Arc<Identity>>,
+}
+
+impl Relay {
+    /// A message of the client may pass. The first one names the user: SCRAM alone, for other mechanisms carry secrets.
+    pub(super) fn on_request(&mut self, command: &Command<'_>) -> Result<(), Refusal> {
+        if command.name == b"saslContinue" {
+            return if self.user.is_some() { Ok(()) } else { Err(Refusal::no_conversation()) };
+        }
+        self.user = None;
+        let start = Start::read(command).ok_or_else(Refusal::login_failed)?;
+        let mechanism = Mechanism::from_name(start.mechanism).filter(|mechanism| !mechanism.is_bound());
+        let mechanism = mechanism.ok_or_else(Refusal::mechanism)?;
+        let first = ClientFirst::read(start.payload, mechanism, &ChannelBinding::None);
+        let first = first.map_err(|_| Refusal::login_failed())?;
+        self.user = Some(Arc::new(Identity::new(start.db, first.user())));
+        Ok(())
+    }
+
+    /// The server's answer: the user if the login is over, or nothing; `Err`: the login has failed, in the server's words.
+    pub(super) fn on_reply(&mut self, is_ok: bool, body: Document<'_>) -> Result<Option<Arc<Identity>>, ()> {
+        if !is_ok {
+            self.user = None;
+            return Err(());
+        }
+        let is_done = body.get(b"done").ok().flatten().is_some_and(Value::is_true);
+        Ok(if is_done { self.user.take() } else { None })
+    }
+}

@@ -1,0 +1,3 @@
+//! Random runs, each from a seed of its own.
+
+mod swarm;
