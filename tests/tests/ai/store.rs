@@ -16,6 +16,7 @@ use weir_tests::stream::{Address, Stream};
 
 mod ends;
 mod failover;
+mod first;
 mod script;
 
 /// Clients of each gateway at a time.
