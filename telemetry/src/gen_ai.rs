@@ -1,12 +1,14 @@
 //! Names of OpenTelemetry for requests to language models, as data: the convention is in development, and renames.
 //!
-//! Source: semantic conventions for generative AI, `gen-ai-spans`. Members without a row keep the names of the usage log.
+//! Source: OpenTelemetry semantic conventions 1.41.1, `model/gen-ai/registry.yaml`. Version 1.40.0 is the first that has tokens of the cache,
+//! 1.41.0 the first that has tokens of reasoning and `gen_ai.request.stream`. Later versions only say that the names have moved to the
+//! repository `semantic-conventions-genai`, which has published no version. Members without a row keep the names of the usage log.
 
 /// The version of [`ATTRIBUTES`]. It grows when a row changes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
-/// The schema in which the names are.
-pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.40.0";
+/// The schema in which the names are: the last one that defines them.
+pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.41.1";
 
 /// A member of a request as the usage log names it, and the attribute that it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,16 +23,18 @@ const fn row(member: &'static str, name: &'static str) -> Attribute {
     Attribute { member, name }
 }
 
-/// Every member that is an attribute. Input tokens include cached ones, in the log as in the convention.
-pub const ATTRIBUTES: [Attribute; 10] = [
+/// Every member that is an attribute. Input tokens include cached ones, and output tokens those of reasoning, in the log as in the convention.
+pub const ATTRIBUTES: [Attribute; 12] = [
     row("operation", "gen_ai.operation.name"),
     row("dialect", "gen_ai.provider.name"),
     row("model", "gen_ai.request.model"),
+    row("stream", "gen_ai.request.stream"),
     row("model_served", "gen_ai.response.model"),
     row("input_tokens", "gen_ai.usage.input_tokens"),
     row("cached_input_tokens", "gen_ai.usage.cache_read.input_tokens"),
     row("cache_write_tokens", "gen_ai.usage.cache_creation.input_tokens"),
     row("output_tokens", "gen_ai.usage.output_tokens"),
+    row("reasoning_tokens", "gen_ai.usage.reasoning.output_tokens"),
     row("conversation", "gen_ai.conversation.id"),
     row("error", "error.type"),
 ];

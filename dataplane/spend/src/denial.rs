@@ -22,12 +22,7 @@ pub enum Exhausted {
     Store,
 }
 
-impl Exhausted {
-    /// Nothing is used up: the right to spend is elsewhere for a moment.
-    fn is_passing(self) -> bool {
-        matches!(self, Self::Lease | Self::Store)
-    }
-}
+use Exhausted::{Lease, Store};
 
 /// Why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,8 +109,7 @@ impl Denial {
             Self::NoKey | Self::UnknownKey | Self::DisabledKey | Self::ExpiredKey | Self::SupersededKey => 401,
             Self::Source | Self::Model | Self::UnpricedModel | Self::Tool => 403,
             Self::Tools { .. } | Self::Prompt { .. } | Self::Output { .. } => 400,
-            Self::Journal => 503,
-            Self::Budget { exhausted } if exhausted.is_passing() => 503,
+            Self::Journal | Self::Budget { exhausted: Lease | Store } => 503,
             Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } => 429,
             Self::ToolCalls { .. } | Self::Budget { .. } => 429,
         }
@@ -126,8 +120,7 @@ impl Denial {
         match self {
             Self::Concurrency { .. } | Self::Requests { .. } | Self::ToolCalls { .. } => "requests",
             Self::Tokens { .. } => "tokens",
-            Self::Journal => "server_error",
-            Self::Budget { exhausted } if exhausted.is_passing() => "server_error",
+            Self::Journal | Self::Budget { exhausted: Lease | Store } => "server_error",
             Self::Budget { .. } => "insufficient_quota",
             _ => INVALID,
         }
@@ -145,8 +138,7 @@ impl Denial {
             Self::Prompt { .. } => "context_length_exceeded",
             Self::Tools { .. } | Self::Output { .. } => return None,
             Self::Concurrency { .. } | Self::Requests { .. } | Self::Tokens { .. } => "rate_limit_exceeded",
-            Self::Journal => "overloaded",
-            Self::Budget { exhausted } if exhausted.is_passing() => "overloaded",
+            Self::Journal | Self::Budget { exhausted: Lease | Store } => "overloaded",
             Self::ToolCalls { .. } => "rate_limit_exceeded",
             Self::Budget { .. } => "insufficient_quota",
         })
@@ -178,7 +170,7 @@ impl Denial {
                 Some(*retry_after)
             }
             Self::Concurrency { .. } => Some(CONCURRENCY_RETRY),
-            Self::Budget { exhausted } if exhausted.is_passing() => Some(LEASE_RETRY),
+            Self::Budget { exhausted: Lease | Store } => Some(LEASE_RETRY),
             Self::Journal => Some(JOURNAL_RETRY),
             _ => None,
         }
@@ -238,8 +230,6 @@ impl fmt::Display for Denial {
             Self::Tokens { retry_after } => {
                 write!(f, "Rate limit of tokens per minute reached. Try again in {}.", seconds(*retry_after))
             }
-            Self::Journal => f.write_str(CANNOT_ACCOUNT),
-            Self::Budget { exhausted } if exhausted.is_passing() => f.write_str(CANNOT_ACCOUNT),
             Self::ToolCalls { retry_after } => {
                 write!(f, "Rate limit of tool calls per minute reached. Try again in {}.", seconds(*retry_after))
             }
@@ -248,10 +238,13 @@ impl fmt::Display for Denial {
                     Exhausted::DayTokens => "tokens of the day",
                     Exhausted::DayMoney => "money of the day",
                     Exhausted::MonthTokens => "tokens of the month",
-                    Exhausted::MonthMoney | Exhausted::Lease | Exhausted::Store => "money of the month",
+                    Exhausted::MonthMoney => "money of the month",
+                    // Nothing is used up: the right to spend is elsewhere for a moment.
+                    Lease | Store => return f.write_str(CANNOT_ACCOUNT),
                 };
                 write!(f, "The budget of the API key has not enough {window} left for this request.")
             }
+            Self::Journal => f.write_str(CANNOT_ACCOUNT),
         }
     }
 }

@@ -13,12 +13,13 @@ use weir_base::{Permit, Time};
 
 use crate::{
     amount::Amount,
-    budget::{Account, Day, Grant, LEVELS_MAX, Ledger, Level},
+    budget::{Account, Day, Grant, LEVELS_MAX, Ledger, Level, Supply},
     denial::{Denial, Exhausted},
     journal::{JournalWriter, record::Charge},
     keys::{Key, KeyLevel},
     policy::{Facts, Mode, Verdict, judge},
     rate::{Pace, RateState, TokenCharge},
+    shared::{CLAIM_WAIT, GRACE_WAIT},
     usage::open_record::crash_line,
 };
 
@@ -177,6 +178,21 @@ impl Meter {
             [Some(one), Some(two), Some(three)] => self.ledger.reserve(&[one, two, three], estimate, today),
         };
         reserved.map(|reserved| (reserved.grant, reserved.observed)).map_err(|exhausted| Denial::Budget { exhausted })
+    }
+
+    /// How long a request of a key may wait for [news](Ledger::news_after) after this refusal, in all: the store of budgets may grant what
+    /// it lacks. Zero: nothing of that kind was lacking, the store is out of contact, or this process may not spend.
+    pub fn claim_wait(&self, key: Option<&Key>, denial: Denial) -> Duration {
+        if denial != (Denial::Budget { exhausted: Exhausted::Store }) {
+            return Duration::ZERO;
+        }
+        let mut accounts = levels(key).iter().map(|level| &level.account);
+        match self.ledger.supply() {
+            Supply::ClaimsAwaited => GRACE_WAIT,
+            Supply::Claims if accounts.any(|account| account.position().is_held_back()) => GRACE_WAIT,
+            Supply::Claims => CLAIM_WAIT,
+            Supply::Own | Supply::ClaimsOutOfContact | Supply::Refused => Duration::ZERO,
+        }
     }
 
     /// The rates of a key at present.

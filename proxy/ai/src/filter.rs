@@ -1,16 +1,20 @@
 //! One exchange: the order of its key, its body, its targets, its response and its bill.
 
 mod cached;
+mod claim;
 mod remember;
 mod response_head;
 mod settle;
 
-use std::{net::IpAddr, rc::Rc, sync::Arc};
+use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use weir_ai_session::{Dialect, Splice, UsageChunk, estimate::PromptSample};
 use weir_analysis::ai::{BodyReader, Endpoint, Facts, Wanted};
-use weir_base::{connection::ConnectionEntry, time::turn};
+use weir_base::{
+    connection::ConnectionEntry,
+    time::{Time, turn},
+};
 use weir_http::filter::{
     AfterFailure, BodyAborted, BodyChange, BrokenEnd, Caller, Deadlines, ExchangeSummary, ExchangeTiming,
     FailedAttempt, HttpFilter, Inspect, OwnResponse, RemainderLimits, ReplacedResponse, RequestChoice, SeenBody,
@@ -18,7 +22,7 @@ use weir_http::filter::{
 };
 use weir_http::refusal_format::{FormattedRefusal, RefusalFacts};
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead};
-use weir_spend::keys::Key;
+use weir_spend::{Denial, keys::Key};
 
 use self::{cached::CacheUse, settle::LostAttempt};
 use crate::{
@@ -60,6 +64,8 @@ pub(crate) struct AiFilter {
     /// The body, and the targets that follow from it.
     planned: Option<(Box<Facts>, Plan)>,
     admitted: Option<Box<Admitted>>,
+    /// The beginning and the most of a wait for a part of a shared budget.
+    claim_wait: Option<(Time, Duration)>,
     /// For a provider that reports no tokens of the prompt.
     prompt: PromptSample,
     /// Attempts at providers.
@@ -108,6 +114,7 @@ impl AiFilter {
             body_bytes: 0,
             planned: None,
             admitted: None,
+            claim_wait: None,
             prompt: PromptSample::default(),
             tries: 0,
             attempt: None,
@@ -206,17 +213,22 @@ impl AiFilter {
         Ok(())
     }
 
+    /// Judges a request with facts, and reserves the most that it may cost, unless that is done.
+    fn admit(&mut self, seen: SeenBody<'_>) -> Result<(), Denial> {
+        let (Some((facts, plan)), None) = (&self.planned, &self.admitted) else { return Ok(()) };
+        let clocks = Clocks { now: turn::now(), unix: unix_time() };
+        let candidate = Candidate { source: self.source, facts, is_free: self.is_free() };
+        let admitted = admit(&self.worker, self.key.as_deref(), candidate, plan, &self.identity, clocks)?;
+        self.admitted = Some(Box::new(admitted));
+        let prompt = PromptSample::of(facts, seen.bytes);
+        self.prompt = if facts.options.is_stream() { prompt.counted() } else { prompt };
+        Ok(())
+    }
+
     /// The next target, with the head and the body that it gets.
     fn choose(&mut self, head: &mut RequestHead, seen: SeenBody<'_>) -> Result<RequestChoice, ApiError> {
         let worker = self.worker.clone();
-        if let (Some((facts, plan)), None) = (&self.planned, &self.admitted) {
-            let clocks = Clocks { now: turn::now(), unix: unix_time() };
-            let candidate = Candidate { source: self.source, facts, is_free: self.is_free() };
-            let admitted = admit(&worker, self.key.as_deref(), candidate, plan, &self.identity, clocks);
-            self.admitted = Some(Box::new(admitted.map_err(|denial| ApiError::of_denial(&denial))?));
-            let prompt = PromptSample::of(facts, seen.bytes);
-            self.prompt = if facts.options.is_stream() { prompt.counted() } else { prompt };
-        }
+        self.admit(seen).map_err(|denial| ApiError::of_denial(&denial))?;
         (self.response, self.provider_status) = (Response::None, None);
         let (target, translated) = self.next_target(seen)?;
         self.tries += 1;
@@ -370,7 +382,16 @@ impl HttpFilter for AiFilter {
     }
 
     fn own_response(&mut self, head: &RequestHead, seen: SeenBody<'_>) -> Result<OwnResponse, WholeResponse> {
-        self.serve_cached(head, seen).map_err(|error| self.refusal(&error))
+        let own = match self.claim_wait {
+            None => self.serve_cached(head, seen),
+            // The cache was looked at before the wait.
+            Some(_) => Ok(OwnResponse::None),
+        };
+        let own = own.and_then(|own| match own {
+            OwnResponse::None => self.admit_or_wait(seen),
+            own => Ok(own),
+        });
+        own.map_err(|error| self.refusal(&error))
     }
 
     fn choose_upstream(&mut self, head: &mut RequestHead, seen: SeenBody<'_>) -> Result<RequestChoice, WholeResponse> {

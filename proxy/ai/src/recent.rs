@@ -2,7 +2,6 @@
 
 use std::{cell::RefCell, collections::VecDeque, sync::Arc, time::Duration};
 
-use weir_analysis::ai::Endpoint;
 use weir_spend::usage::LINE_BYTES_MAX;
 
 use crate::settings::ProviderDialect;
@@ -67,15 +66,6 @@ impl RecentRequests {
             let Some(oldest) = ring.requests.pop_front() else { return };
             ring.bytes -= oldest.line.len();
         }
-    }
-}
-
-/// The value of `gen_ai.operation.name`.
-pub(crate) fn operation(endpoint: Endpoint) -> &'static str {
-    match endpoint {
-        Endpoint::Chat | Endpoint::Responses | Endpoint::Messages => "chat",
-        Endpoint::Completions => "text_completion",
-        Endpoint::Embeddings => "embeddings",
     }
 }
 

@@ -383,6 +383,7 @@ fn the_last_requests_and_the_connections_have_keys_and_models() {
         ("gen_ai.response.model", "model_served"),
         ("gen_ai.usage.input_tokens", "input_tokens"),
         ("gen_ai.usage.output_tokens", "output_tokens"),
+        ("gen_ai.usage.reasoning.output_tokens", "reasoning_tokens"),
         ("request", "request"),
         ("cost_micro", "cost_micro"),
         ("first_token_us", "first_token_us"),
@@ -394,7 +395,7 @@ fn the_last_requests_and_the_connections_have_keys_and_models() {
         (&streamed["gen_ai.operation.name"], &streamed["gen_ai.provider.name"]),
         (&"chat".into(), &"openai".into())
     );
-    assert_eq!(streamed["stream"], true);
+    assert_eq!(streamed["gen_ai.request.stream"], true);
     assert!(!all.to_string().contains("[weir ") && !all.to_string().contains(&text), "a prompt or a text");
     gateway.finish();
 }

@@ -15,6 +15,8 @@ use weir_tests::server::{Kind, Options, Server};
 use weir_tests::stream::{Address, Stream};
 
 mod ends;
+mod failover;
+mod first;
 mod script;
 
 /// Clients of each gateway at a time.
@@ -62,10 +64,15 @@ impl Stand {
     }
 
     fn add(&mut self, day_tokens: u64, more: &str) {
+        let table = store_table(&self.store, more);
+        self.add_with(day_tokens, &table);
+    }
+
+    /// With this table of the store.
+    fn add_with(&mut self, day_tokens: u64, table: &str) {
         let state = tempfile::tempdir().expect("a folder");
         let key = format!("day_tokens = {day_tokens}\n");
-        let table = store_table(&self.store, more);
-        self.gateways.push(gateway_with_key(&self.origin, state.path(), &key, &table));
+        self.gateways.push(gateway_with_key(&self.origin, state.path(), &key, table));
         self.states.push(state);
     }
 

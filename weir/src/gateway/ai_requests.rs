@@ -114,7 +114,7 @@ mod tests {
             ("gen_ai.response.model", json!("gpt")),
             ("gen_ai.usage.input_tokens", json!(7)),
             ("key", json!("a")),
-            ("stream", json!(true)),
+            ("gen_ai.request.stream", json!(true)),
             ("listener", json!("ai")),
         ] {
             assert_eq!(first[member], value, "{member}");

@@ -259,6 +259,11 @@ impl Position {
         is_low
     }
 
+    /// A claim of it is held back.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.allowance.claims.iter().any(|claim| claim.is_held_back)
+    }
+
     /// Used of a measure: settled and reserved.
     pub fn used_of(&self, measure: Measure) -> u64 {
         measure.of()(&self.used())

@@ -78,6 +78,8 @@ pub enum Supply {
     Own,
     /// Other gateways have them, too: claims count.
     Claims,
+    /// The same, and the store has not answered since the start, which was a moment ago.
+    ClaimsAwaited,
     /// The same, and the store does not answer: nothing is known about what is left elsewhere.
     ClaimsOutOfContact,
     /// The same, and keys with a budget are refused meanwhile, whatever is claimed for them.
@@ -95,7 +97,8 @@ impl Supply {
         match number {
             0 => Self::Own,
             1 => Self::Claims,
-            2 => Self::ClaimsOutOfContact,
+            2 => Self::ClaimsAwaited,
+            3 => Self::ClaimsOutOfContact,
             _ => Self::Refused,
         }
     }
@@ -110,6 +113,8 @@ pub struct Claim {
     pub is_known: bool,
     /// The store has not answered for so long that others may soon have the claim: nothing of it is spent before the next answer.
     pub is_stopped: bool,
+    /// The store has enough, and granted nothing: other gateways may have to put back what they hold first.
+    pub is_held_back: bool,
     /// Left elsewhere when the store last answered: unclaimed, and claimed by others who have not used it. `None`: not known.
     pub elsewhere: Option<u64>,
     /// Used by others at that moment.
@@ -202,7 +207,8 @@ mod tests {
 
     #[test]
     fn a_supply_is_found_by_its_number() {
-        for supply in [Supply::Own, Supply::Claims, Supply::ClaimsOutOfContact, Supply::Refused] {
+        let claims = [Supply::Claims, Supply::ClaimsAwaited, Supply::ClaimsOutOfContact];
+        for supply in [Supply::Own, Supply::Refused].into_iter().chain(claims) {
             assert_eq!(Supply::of(supply.number()), supply);
         }
     }

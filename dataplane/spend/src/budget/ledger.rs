@@ -2,16 +2,19 @@
 
 use std::{
     collections::HashMap,
+    future::poll_fn,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU8, AtomicU32, Ordering},
     },
+    task::Context,
     thread::Thread,
 };
 
 use super::{
     account::{Account, AccountId, AccountKind, Budgets, Totals},
     allowance::Supply,
+    news::News,
     window::Day,
 };
 use crate::{amount::Amount, denial::Exhausted};
@@ -52,6 +55,7 @@ struct Shared {
     /// A [`Supply`].
     supply: AtomicU8,
     calls: Calls,
+    news: News,
 }
 
 /// Accounts that need more of a shared budget, for the thread that claims.
@@ -169,17 +173,35 @@ impl Ledger {
     /// The accounts of the process have claims of a shared store from now on. `thread` is woken when one needs more.
     pub fn share_with(&self, thread: Thread) {
         let _ = self.0.calls.thread.set(thread);
-        self.set_supply(Supply::ClaimsOutOfContact);
+        self.set_supply(Supply::ClaimsAwaited);
     }
 
     /// Sets where the right to spend comes from.
     pub fn set_supply(&self, supply: Supply) {
-        self.0.supply.store(supply.number(), Ordering::Relaxed);
+        if self.0.supply.swap(supply.number(), Ordering::Relaxed) != supply.number() {
+            self.0.news.announce();
+        }
     }
 
     /// Where the right to spend comes from.
     pub fn supply(&self) -> Supply {
         Supply::of(self.0.supply.load(Ordering::Relaxed))
+    }
+
+    /// The number of the latest news about claims, for [`Self::news_after`]. To be read before an account is looked at.
+    pub fn news(&self) -> u64 {
+        self.0.news.number()
+    }
+
+    /// Waits for news behind those of this number: what was refused may have room now.
+    pub fn news_after(&self, number: u64) -> impl Future<Output = ()> + use<> {
+        let shared = Arc::clone(&self.0);
+        poll_fn(move |context: &mut Context<'_>| shared.news.poll_after(number, context))
+    }
+
+    /// Wakes the requests that wait for news. For the thread that claims.
+    pub(crate) fn announce(&self) {
+        self.0.news.announce();
     }
 
     /// The accounts that need more, each once. They may call again when they were looked at.

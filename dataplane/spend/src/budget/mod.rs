@@ -24,6 +24,7 @@
 mod account;
 mod allowance;
 mod ledger;
+mod news;
 mod stance;
 mod window;
 

@@ -7,7 +7,7 @@ use weir_base::Time;
 
 use super::{
     AHEAD, AMOUNT_MAX, CONTACT_MAX, ClaimAnswer, ClaimRequest, ClaimSettings, Hunger, Item, LOOK_INTERVAL,
-    OnStoreFailure,
+    OnStoreFailure, PARTS,
 };
 use crate::budget::{Account, Budgets, Day, Ledger, Measure, Position, Supply};
 
@@ -55,6 +55,8 @@ pub struct Claimant {
     is_refusing: bool,
     /// The process ends: nothing is wanted any more.
     is_ending: bool,
+    /// Something was granted since the last round: requests may wait for it.
+    has_granted: bool,
     tally: Tally,
 }
 
@@ -72,6 +74,7 @@ impl Claimant {
             is_settled: false,
             is_refusing: false,
             is_ending: false,
+            has_granted: false,
             tally: Tally::default(),
         }
     }
@@ -188,7 +191,8 @@ impl Claimant {
             let _ = account.change_claim(measure, item.window, |claim, _| claim.largest -= claim.largest / 16);
         }
         let is_low = claim.allowed.saturating_sub(used) < claim.low && claim.elsewhere != Some(0);
-        let is_wanting = !self.is_ending && (position.claim(measure).denied > 0 || is_low || !claim.is_known);
+        let is_lacking = position.claim(measure).denied > 0 || is_low || !claim.is_known || claim.is_held_back;
+        let is_wanting = !self.is_ending && is_lacking;
         let is_news = self.is_ending
             || known.is_none_or(|known| {
                 let is_changed = known.used != used && age >= LOOK_INTERVAL;
@@ -236,6 +240,8 @@ impl Claimant {
         for (request, answer) in requests.iter().zip(answers) {
             let ClaimRequest { item, held, is_wanting, .. } = *request;
             let account = self.ledger.account(item.account);
+            let is_granted = answer.allowed > held.unwrap_or(0);
+            let lack = request.need.saturating_sub(answer.allowed.saturating_sub(request.used));
             let is_present = account.change_claim(item.measure, item.window, |claim, used| {
                 claim.allowed = answer.allowed;
                 claim.elsewhere = Some(answer.rest.saturating_add(answer.idle_elsewhere));
@@ -243,12 +249,14 @@ impl Claimant {
                 (claim.is_known, claim.is_stopped) = (true, false);
                 if is_wanting {
                     claim.low = claim.allowed.saturating_sub(used) / 2;
+                    // A store that has so much grants something.
+                    claim.is_held_back = !is_granted && answer.rest >= lack.max(PARTS);
                 }
             });
             if is_present.is_none() {
                 account.set_next_claim(item.measure, item.window, answer.allowed);
             }
-            let is_granted = answer.allowed > held.unwrap_or(0);
+            self.has_granted |= is_granted;
             self.tally.granted += u64::from(is_wanting && is_granted);
             self.tally.refused += u64::from(is_wanting && !is_granted);
             // A claim that the store has lowered is noted by the next call.
@@ -271,6 +279,9 @@ impl Claimant {
         self.contact = self.contact.max(now);
         self.is_settled = true;
         self.ledger.set_supply(if self.is_refusing { Supply::Refused } else { Supply::Claims });
+        if std::mem::take(&mut self.has_granted) || self.is_looking {
+            self.ledger.announce();
+        }
     }
 
     /// The store has not answered these. It may have carried them out.

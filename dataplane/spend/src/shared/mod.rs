@@ -7,8 +7,8 @@
 //!
 //! A **claim** is a part of a budget that one gateway may spend alone. It is a sum since the beginning of the window, for each
 //! account, window and unit ([`Item`]). The store has the claims of all gateways, and their sum stays within the budget. A gateway
-//! claims ahead of need, from a thread of its own. A worker compares what is used with the local claim, and waits for nothing. The
-//! journal of the gateway is as durable as ever: `kill -9` loses no settlement.
+//! claims ahead of need, from a thread of its own. A worker compares what is used with the local claim. A request for which too little is
+//! claimed waits for that thread, within [`CLAIM_WAIT`]. The journal of the gateway is as durable as ever: `kill -9` loses no settlement.
 //!
 //! **Absolute.** Each call says what a gateway has used and what it holds, as sums. The store replaces what it knew, so a call
 //! that is sent again changes nothing. A lost answer leaves the gateway with less than the store has noted, which the next call
@@ -26,7 +26,8 @@
 //!
 //! **The store loses data.** A new epoch begins if the store is empty, if another process of the server has the data (a restart, a
 //! failover: they may be older), or if their revision, which grows with each call, is less than one that a gateway has seen. Each
-//! gateway then puts back what it has used and what it holds. For a time of grace nothing new is granted, so that all can do so.
+//! gateway then puts back what it has used and what it holds. For a time of grace nothing new is granted, so that all can do so. A gateway
+//! that wants something meanwhile says so with each look, and its requests wait ([`GRACE_WAIT`]).
 //!
 //! **The store does not answer.** [`OnStoreFailure`] decides.
 //!
@@ -63,6 +64,14 @@ pub const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The use of other gateways, which operators see, is at most this old. Default 60 s: with 65,536 keys some 2,000 budgets a second.
 pub const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long a request waits for a claim. Default 1 s: two looks, in which another gateway gives back what it does not use.
+pub const CLAIM_WAIT: Duration = Duration::from_secs(1);
+
+/// The same while the store grants nothing, or has not answered yet. Default 6 s: the grace, and a look behind it.
+pub const GRACE_WAIT: Duration = Duration::from_secs(6);
+
+const _: () = assert!(GRACE_WAIT.as_millis() >= GRACE.as_millis() + LOOK_INTERVAL.as_millis());
 
 /// Without an answer for so long the store is out of contact. Four looks.
 pub const CONTACT_MAX: Duration = Duration::from_secs(2);

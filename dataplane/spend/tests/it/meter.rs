@@ -1,6 +1,10 @@
 //! Admission as a worker does it.
 
-use std::time::Duration;
+use std::{
+    pin::pin,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use weir_base::Time;
 use weir_spend::{
@@ -9,6 +13,7 @@ use weir_spend::{
     meter::{Clock, Meter},
     policy::{CacheRule, Mode, Policy},
     rate::Pace,
+    shared::{CLAIM_WAIT, CONTACT_MAX, ClaimAnswer, ClaimSettings, Claimant, GRACE_WAIT},
 };
 
 use crate::support::{Keys, NOON, amount, day_tokens, noon, reserve, settle, used};
@@ -161,4 +166,37 @@ fn the_version_of_a_policy_changes_with_it_and_the_strictest_cache_rule_counts()
     }
     let (_, without, _) = meter(Policy::default(), Policy::default());
     assert_eq!(without.get("a").cache(), None);
+}
+
+#[test]
+fn a_request_waits_for_a_claim_as_long_as_the_store_may_grant_one() {
+    let budgets = Budgets { day_tokens: Some(800), ..Budgets::default() };
+    let (ledger, keys, meter) = meter(Policy { budgets, ..Policy::default() }, Policy::default());
+    ledger.share_with(std::thread::current());
+    let key = Some(&**keys.get("a"));
+    let denial = meter.reserve(key, amount(10), noon(), |_, _| ()).expect_err("nothing is claimed");
+    assert_eq!(meter.claim_wait(key, denial), GRACE_WAIT, "the store has not answered yet");
+    assert_eq!(meter.claim_wait(key, Denial::Journal), Duration::ZERO);
+    let (now, news) = (noon().now, ledger.news());
+    let mut claimant = Claimant::new(ledger.clone(), ClaimSettings::default(), now);
+    let requests = claimant.requests(now, NOON);
+    let mut answer = |allowed, rest| {
+        let answer = ClaimAnswer { allowed, rest, ..ClaimAnswer::default() };
+        claimant.on_answers(&requests, &vec![answer; requests.len()], now);
+        claimant.on_round(now);
+        meter.claim_wait(key, denial)
+    };
+    let has_news = |number| {
+        let mut context = Context::from_waker(Waker::noop());
+        pin!(ledger.news_after(number)).poll(&mut context).is_ready()
+    };
+    assert!(!has_news(news));
+    assert_eq!(answer(0, 800), GRACE_WAIT, "the store grants nothing of what it has");
+    let news = ledger.news();
+    assert_eq!(answer(100, 700), CLAIM_WAIT);
+    assert!(has_news(news) && !has_news(ledger.news()));
+    meter.reserve(key, amount(10), noon(), |_, _| ()).expect("it is claimed").release(now, |_, _| ());
+    claimant.on_failure(&[], now.saturating_add(CONTACT_MAX));
+    assert_eq!(meter.claim_wait(key, denial), Duration::ZERO, "the store is out of contact");
+    assert!(has_news(ledger.news() - 1));
 }

@@ -6,7 +6,7 @@ use weir_spend::usage::UsageRecord;
 use super::AiFilter;
 use crate::{
     account::first_token,
-    recent::{RecentRequest, operation, provider_name},
+    recent::{RecentRequest, provider_name},
     spend::unix_time,
 };
 
@@ -21,7 +21,7 @@ impl AiFilter {
         recent.push(RecentRequest {
             ended: unix_time(),
             listener: self.worker.listener.clone(),
-            operation: facts.map_or("", |facts| operation(facts.endpoint)),
+            operation: facts.map_or("", |facts| facts.endpoint.operation()),
             provider: self.provider.as_ref().map(|provider| provider_name(provider.dialect)),
             is_stream: facts.is_some_and(|facts| facts.options.is_stream()),
             refusal: self.refused,

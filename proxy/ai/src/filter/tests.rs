@@ -1,7 +1,5 @@
 //! One exchange, by hand.
 
-use std::time::Duration;
-
 use weir_analysis::ai::{Endpoint, read};
 use weir_base::{Budget, ByteLease};
 use weir_http::filter::{CompletionStatus, ExchangeSummary};
@@ -115,6 +113,7 @@ fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
         body_bytes: 0,
         planned: Some((Box::new(facts), plan)),
         admitted: Some(Box::new(admitted)),
+        claim_wait: None,
         prompt: PromptSample::of_tokens(5),
         tries: 1,
         attempt: None,

@@ -83,7 +83,7 @@ impl SharedStore {
     pub(crate) fn start(settings: &StoreSettings, state: &Path, ledger: &Ledger) -> io::Result<Self> {
         let identity = Identity::open(state)?;
         // Before the first answer nothing may be spent.
-        ledger.set_supply(Supply::ClaimsOutOfContact);
+        ledger.set_supply(Supply::ClaimsAwaited);
         let shared = Arc::new(Shared::default());
         let mut claims = Claims {
             claimant: Claimant::new(ledger.clone(), settings.claims, Time::now()),

@@ -19,7 +19,7 @@ pub(super) fn claims(store: &Server) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_gateway_that_ends_leaves_in_the_store_what_it_has_used() {
-    let mut stand = Stand::new(Kind::Valkey, Options::default(), 2, 20_000);
+    let mut stand = Stand::new(Kind::Valkey, Options::default(), 2, 60_000);
     stand.load_for(Duration::from_millis(200));
     let gateway = stand.gateways.remove(0);
     gateway.wait_at_rest();
@@ -30,7 +30,7 @@ fn a_gateway_that_ends_leaves_in_the_store_what_it_has_used() {
     assert!(claims(&stand.store).contains(&(charged, charged)), "{charged}: {:?}", claims(&stand.store));
     // All that it did not use is in reach of the other one at once.
     stand.use_up();
-    stand.finish_used_up(20_000);
+    stand.finish_used_up(60_000);
 }
 
 #[test]

@@ -119,3 +119,23 @@ fn the_next_day_is_claimed_before_it_begins() {
     let third = today(&mut gateway, DAY + 3).expect("it is claimed");
     [first, second, third].into_iter().for_each(|grant| gateway.ledger.settle(grant, Amount::ZERO));
 }
+
+#[test]
+fn a_gateway_that_starts_in_the_grace_of_the_store_claims_behind_it_without_a_request() {
+    let budgets = Budgets { day_tokens: Some(8_000), ..Budgets::default() };
+    let mut world = World { budgets, ..World::new(1, Faults::default()) };
+    // Data of an earlier process of the server: others may be about to say what they hold.
+    let before = Caller { gateway: "h", session: "h", epoch: "", revision: 0 };
+    let _ = world.store.open(&before, false, "before", ms(GRACE), world.now);
+    world.gateways = vec![Gateway::start("g".to_owned(), Totals::default(), &budgets, world.now)];
+    let start = world.now;
+    world.turn(0);
+    assert_eq!(world.gateways[0].held(), 0);
+    assert_eq!(world.gateways[0].reserve(100, &budgets), Err(Exhausted::Store));
+    while world.now < start + ms(GRACE + LOOK_INTERVAL) {
+        world.now += TURN_MS;
+        world.turn(0);
+    }
+    assert!(world.gateways[0].held() > 0, "nothing is claimed");
+    world.gateways[0].reserve(100, &budgets).expect("its first request has room");
+}
