@@ -6,13 +6,14 @@ use weir_analysis::postgres::Effect;
 use weir_postgres_codec::{
     TransactionStatus,
     backend::{self, ErrorFields, Severity},
-    frontend,
+    frontend, sqlstate,
 };
 
 use crate::facts::Facts;
 use crate::io::Io;
 use crate::outstanding::{Expected, Note, Request};
 use crate::pin::PinReasons;
+use crate::refusal::Refusal;
 use crate::replies::Delivery;
 use crate::retry::is_outdated;
 use crate::server::ServerState;
@@ -60,6 +61,11 @@ impl<I: Io> Delivery<'_, I> {
                 return false;
             }
             Note::Effects(facts) => self.apply_failed(&facts, server),
+            Note::OtherRowType if fields.sqlstate() == Some(sqlstate::INVALID_SQL_STATEMENT_NAME) => {
+                self.show_held();
+                self.io.encode_to_client(|out| backend::error(out, &Refusal::OTHER_ROW_TYPE.report()));
+                return false;
+            }
             Note::Bound(_) if is_missing(&fields) => {
                 // A function of some client has dropped it, and perhaps others.
                 server.dirt |= PinReasons::OPAQUE;

@@ -255,7 +255,7 @@ impl Session {
         }
     }
 
-    fn prepare<I: Io>(
+    pub(crate) fn prepare<I: Io>(
         &mut self,
         statement: &Rc<Statement>,
         turn: &mut Turn<'_, '_, I>,
@@ -368,7 +368,15 @@ impl Session {
         if let Some(waits) = self.is_of_other_encoding(bind.statement, server) {
             return self.on_other_encoding(waits, head, turn, server);
         }
+        let named = if bind.statement.is_empty() { None } else { self.names.get(bind.statement).cloned() };
+        let of_protocol = of_protocol(named.as_ref());
+        if let Some((named, statement)) = &of_protocol
+            && !Self::has_row_type(named, statement, server)
+        {
+            return self.compare_row_types(statement, head, turn, server);
+        }
         turn.io.count(Event::Bind);
+        self.note_bound(bind.portal, of_protocol.as_ref().map(|(named, _)| named));
         let missing = head.body - here.len();
         if bind.statement.is_empty() {
             self.ensure_unnamed(turn, server);
@@ -381,8 +389,7 @@ impl Session {
             self.pass(head, turn, server);
             return None;
         }
-        let named = self.names.get(bind.statement).cloned();
-        let Some((named, statement)) = of_protocol(named.as_ref()) else {
+        let Some((named, statement)) = of_protocol else {
             return self.bind_other(&bind, named.as_ref(), head, turn, server);
         };
         self.record(turn, server);
@@ -459,8 +466,11 @@ impl Session {
             Ok(describe) => describe,
             Err(error) => return self.refuse_body(error, head, turn, server),
         };
-        if !self.is_multiplexed() || describe.kind == Kind::Portal {
+        if !self.is_multiplexed() {
             return self.pass_unchanged(Request::Describe, head, turn, server);
+        }
+        if describe.kind == Kind::Portal {
+            return self.describe_portal(describe.name, head, turn, server);
         }
         let server = match self.ready(false, head, turn, server) {
             Ok(server) => server,
@@ -506,6 +516,23 @@ impl Session {
             retry.note(&out[start..]);
         });
         turn.feed.skip(head.whole(), &mut self.retry, turn.io);
+        None
+    }
+
+    fn describe_portal<I: Io>(
+        &mut self,
+        portal: &[u8],
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) -> Option<Next> {
+        let server = match self.ready(false, head, turn, server) {
+            Ok(server) => server,
+            Err(next) => return next,
+        };
+        let note = self.note_of_portal(portal);
+        server.queue.push(Expected::forward(Request::Describe, note));
+        self.pass(head, turn, server);
         None
     }
 

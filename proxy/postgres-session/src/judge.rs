@@ -7,6 +7,7 @@ use weir_postgres_codec::frame::Head;
 
 use crate::client::Turn;
 use crate::facts::Facts;
+use crate::feed::Feed;
 use crate::io::Io;
 use crate::refusal::Refusal;
 use crate::server::ServerState;
@@ -44,7 +45,7 @@ impl Session {
         server: Option<&mut ServerState>,
     ) -> bool {
         let Some(judge) = &self.judge else { return false };
-        let place = self.taken_bytes + turn.feed.consumed() as u64;
+        let place = self.place(turn.feed);
         if self.judged_at == Some(place) {
             return false;
         }
@@ -61,6 +62,11 @@ impl Session {
             }
             None => false,
         }
+    }
+
+    /// The place of the next message in all that the client has sent.
+    pub(crate) fn place(&self, feed: &Feed<'_>) -> u64 {
+        self.taken_bytes + feed.consumed() as u64
     }
 
     /// Other rules hold from now on. Statements that the client prepared before are judged again at a Bind or an EXECUTE. In session

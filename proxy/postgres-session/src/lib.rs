@@ -72,6 +72,7 @@ mod refusal;
 mod replies;
 mod retry;
 mod route;
+mod row_type;
 mod scan;
 mod server;
 pub mod server_login;

@@ -113,8 +113,12 @@ pub(crate) enum Note {
     Aligned(Box<[u8]>, Option<Rc<[u8]>>),
     /// The server counts the advisory locks of the session.
     LocksCounted,
-    /// A Bind or Describe of a shared statement.
+    /// A Bind or Describe of a shared statement, or a Describe of its portal.
     Bound(Rc<Named>),
+    /// The gateway has a statement described.
+    Described(Rc<Statement>),
+    /// A Bind that must fail, because the client knows another row type of its statement.
+    OtherRowType,
     /// Bytes of the gateway's own reply.
     Reply(Rc<[u8]>),
 }

@@ -10,6 +10,7 @@ use crate::checkin::Verdict;
 use crate::io::ToServer;
 use crate::outstanding::{Expected, Note, Request};
 use crate::pin::PinReasons;
+use crate::row_type::RowType;
 use crate::scan::Replies;
 use crate::server::{CopyIn, ServerState};
 use crate::share::WorkerShare;
@@ -172,6 +173,8 @@ impl Replies for Silence<'_> {
     fn interleaves(&self) -> bool {
         false
     }
+
+    fn on_row_type(&mut self, _: &mut ServerState, _: RowType) {}
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
         // A Parse behind a Query that ends nothing has set it already.

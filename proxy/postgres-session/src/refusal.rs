@@ -60,6 +60,8 @@ impl Refusal {
         "the prepared statement was prepared with another client_encoding: prepare it again",
         false,
     );
+    pub(crate) const OTHER_ROW_TYPE: Self =
+        Self::fixed(sqlstate::FEATURE_NOT_SUPPORTED, "cached plan must not change result type", false);
     pub(crate) const RESERVED_NAME: Self = Self::fixed(
         sqlstate::DUPLICATE_PREPARED_STATEMENT,
         "names of prepared statements that begin with \"weir_\" are the gateway's",

@@ -12,6 +12,7 @@ use crate::listening::{Change, LISTEN};
 use crate::outstanding::{Expected, Fate, Note, Request};
 use crate::pin::PinReasons;
 use crate::retry::Batch;
+use crate::row_type::RowType;
 use crate::scan::Replies;
 use crate::server::ServerState;
 use crate::session::{Attachment, End, Session};
@@ -80,6 +81,21 @@ impl<I: Io> Replies for Delivery<'_, I> {
     #[inline]
     fn interleaves(&self) -> bool {
         self.session.listening.is_some()
+    }
+
+    fn on_row_type(&mut self, server: &mut ServerState, row_type: RowType) {
+        let statement = match server.queue.front().map(|front| front.note.clone()) {
+            Some(Note::Bound(named)) => {
+                named.row_type.set(Some(row_type));
+                match &named.meaning {
+                    Meaning::Protocol(statement) => statement.clone(),
+                    Meaning::Sql(_) => return,
+                }
+            }
+            Some(Note::Described(statement)) => statement,
+            _ => return,
+        };
+        server.statements.set_row_type(&statement, row_type);
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {

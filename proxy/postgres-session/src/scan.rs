@@ -4,6 +4,7 @@ use weir_base::{error::Culprit, violation::Violation};
 use weir_postgres_codec::{MessageError, backend, backend::tag, frame, frame::HEAD_BYTES};
 
 use crate::outstanding::{BegunCopy, Expected, Fate, Note, Request};
+use crate::row_type::RowType;
 use crate::server::{CopyIn, ServerState, unexpected};
 
 /// Longest reply that is read whole. Rows, and what else has no bound, pass in pieces.
@@ -21,6 +22,8 @@ pub(crate) trait Replies {
     fn on_command(&mut self, server: &mut ServerState, note: &Note, tag: &[u8], step: u32) -> bool;
     /// The client gets something else in front of CommandComplete or ReadyForQuery, or in its place.
     fn interleaves(&self) -> bool;
+    /// The first request describes a statement, whose row type is this.
+    fn on_row_type(&mut self, server: &mut ServerState, row_type: RowType);
     /// A request has its reply.
     fn on_done(&mut self, server: &mut ServerState, entry: Expected);
     /// It is the turn of a reply of the gateway's own.
@@ -178,7 +181,7 @@ impl ServerState {
             tag::PARSE_COMPLETE => self.on_end(tag, Request::Parse, replies),
             tag::BIND_COMPLETE => self.on_end(tag, Request::Bind, replies),
             tag::CLOSE_COMPLETE => self.on_end(tag, Request::Close, replies),
-            tag::ROW_DESCRIPTION | tag::NO_DATA => self.on_end(tag, Request::Describe, replies),
+            tag::ROW_DESCRIPTION | tag::NO_DATA => self.on_row_type(tag, body, replies),
             tag::ERROR => self.on_error(backend::ErrorFields::read(body).map_err(of_server)?, replies),
             tag::NOTICE => Ok(!self.is_swallowing()),
             tag::PARAMETER_STATUS => {
@@ -200,6 +203,14 @@ impl ServerState {
 
     fn is_swallowing(&self) -> bool {
         self.queue.front().is_some_and(|front| front.fate == Fate::Swallow)
+    }
+
+    fn on_row_type(&mut self, tag: u8, body: &[u8], replies: &mut impl Replies) -> Result<bool, Violation> {
+        let is_wanted = |front: &Expected| matches!(front.note, Note::Bound(_) | Note::Described(_));
+        if self.queue.front().is_some_and(is_wanted) {
+            replies.on_row_type(self, RowType::read(tag, body).map_err(of_server)?);
+        }
+        self.on_end(tag, Request::Describe, replies)
     }
 
     fn on_end(&mut self, tag: u8, request: Request, replies: &mut impl Replies) -> Result<bool, Violation> {

@@ -16,7 +16,7 @@ use crate::route::Access;
 use crate::server::ServerState;
 use crate::settings::{PoolMode, SessionSettings};
 use crate::share::WorkerShare;
-use crate::statements::{Names, Statement};
+use crate::statements::{Named, Names, Statement};
 use crate::variables::Variables;
 
 /// The shell's next action for a session.
@@ -199,6 +199,10 @@ pub struct Session {
     /// Bytes of the client that are done with, and the place of the message among them that was judged last.
     pub(crate) taken_bytes: u64,
     pub(crate) judged_at: Option<u64>,
+    /// The place of the Bind for which a statement was prepared again and described last; see `row_type.rs`.
+    pub(crate) described_at: Option<u64>,
+    /// The portal of the last Bind and its statement, if the client does not know the row type.
+    pub(crate) last_bound: Option<(Box<[u8]>, Rc<Named>)>,
     /// The pool of its servers.
     pub(crate) pool: Option<Rc<str>>,
     /// `None`: nothing is too slow.
@@ -256,6 +260,8 @@ impl Session {
             old_unnamed: None,
             taken_bytes: 0,
             judged_at: None,
+            described_at: None,
+            last_bound: None,
             pool: None,
         };
         session.note_first_encoding();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use weir_postgres_codec::{backend::ErrorFields, sqlstate};
 
 use crate::facts::{Facts, Known, Prepare};
+use crate::row_type::RowType;
 use crate::variables::Variables;
 
 /// Texts of a worker that are kept although nothing uses them.
@@ -198,13 +199,22 @@ pub(crate) struct Named {
     pub(crate) effects: Option<Rc<Facts>>,
     /// The client has bound or described it: it may know the row type.
     pub(crate) is_seen: Cell<bool>,
+    /// The row type that the client has learned; see `row_type.rs`.
+    pub(crate) row_type: Cell<Option<RowType>>,
     /// The rules by which the client may run it; see `judge.rs`.
     pub(crate) rules_generation: Cell<u32>,
 }
 
 impl Named {
     pub(crate) fn new(name: &[u8], meaning: Meaning) -> Self {
-        Self { name: name.into(), meaning, effects: None, is_seen: Cell::new(false), rules_generation: Cell::new(0) }
+        Self {
+            name: name.into(),
+            meaning,
+            effects: None,
+            is_seen: Cell::new(false),
+            row_type: Cell::new(None),
+            rules_generation: Cell::new(0),
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -280,6 +290,8 @@ struct Slot {
     used: u64,
     /// The batch of its Parse, while that has no reply.
     since: Option<u64>,
+    /// With which it was prepared, as far as a Describe has shown it.
+    row_type: Option<RowType>,
 }
 
 /// The statements of one server.
@@ -327,7 +339,21 @@ impl ServerStatements {
     /// Enters a statement that the server has under this number after all.
     pub(crate) fn restore(&mut self, statement: Rc<Statement>, number: u64) {
         self.clock += 1;
-        self.slots.insert(statement.id, Slot { statement, number, used: self.clock, since: None });
+        let slot = Slot { statement, number, used: self.clock, since: None, row_type: None };
+        self.slots.insert(slot.statement.id, slot);
+    }
+
+    /// The row type with which the server has prepared the statement, if a Describe has shown it.
+    #[inline]
+    pub(crate) fn row_type(&self, statement: &Statement) -> Option<RowType> {
+        self.slots.get(&statement.id)?.row_type
+    }
+
+    /// A Describe has shown the row type.
+    pub(crate) fn set_row_type(&mut self, statement: &Statement, row_type: RowType) {
+        if let Some(slot) = self.slots.get_mut(&statement.id) {
+            slot.row_type = Some(row_type);
+        }
     }
 
     /// The server does not have the statement.
@@ -359,16 +385,30 @@ impl ServerStatements {
 
     /// Texts and numbers, for another worker.
     pub(crate) fn pack(self) -> PackedStatements {
-        let slots =
-            self.slots.into_values().map(|slot| (slot.number, slot.used, slot.statement.rest.clone())).collect();
+        let packed = |slot: Slot| PackedSlot {
+            number: slot.number,
+            used: slot.used,
+            row_type: slot.row_type,
+            rest: slot.statement.rest.clone(),
+        };
+        let slots = self.slots.into_values().map(packed).collect();
         PackedStatements { slots, last_number: self.last_number, clock: self.clock }
     }
+}
+
+/// A statement of a server on its way to another worker.
+#[derive(Debug)]
+struct PackedSlot {
+    number: u64,
+    used: u64,
+    row_type: Option<RowType>,
+    rest: Arc<[u8]>,
 }
 
 /// The statements of a server on its way to another worker.
 #[derive(Debug)]
 pub(crate) struct PackedStatements {
-    slots: Vec<(u64, u64, Arc<[u8]>)>,
+    slots: Vec<PackedSlot>,
     last_number: u64,
     clock: u64,
 }
@@ -376,9 +416,9 @@ pub(crate) struct PackedStatements {
 impl PackedStatements {
     pub(crate) fn unpack(self, texts: &mut Texts, mut known: impl FnMut(&[u8]) -> Known) -> ServerStatements {
         let mut slots = ByNumber::default();
-        for (number, used, rest) in self.slots {
+        for PackedSlot { number, used, row_type, rest } in self.slots {
             let statement = texts.adopt(rest.clone(), || known(&rest));
-            slots.insert(statement.id, Slot { statement, number, used, since: None });
+            slots.insert(statement.id, Slot { statement, number, used, since: None, row_type });
         }
         ServerStatements { slots, last_number: self.last_number, clock: self.clock }
     }

@@ -322,7 +322,9 @@ impl ModelServer {
             Sql::CountLocks => return backend::row_description(&mut self.out, []),
             _ => {}
         }
-        backend::row_description(&mut self.out, [backend::Column::text(b"?column?", 25, -1)]);
+        let type_modifier = self.version_for(Some(sql)) as i32 - 1;
+        let column = backend::Column { type_modifier, ..backend::Column::text(b"?column?", 25, -1) };
+        backend::row_description(&mut self.out, [column]);
     }
 
     fn copy_message(&mut self, tag: u8, body: &[u8]) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_tests::deadline::until_true;
 use weir_tests::gateway::{Config, Gateway, secret_file};
-use weir_tests::postgres::torture::wire::{Wire, cancel, query};
+use weir_tests::postgres::torture::wire::{SYNC, Wire, cancel, message, parse, query, run};
 use weir_tests::postgres::{Fault, Major, PASSWORD, Postgres, Relay, USER};
 
 use crate::gateway::before;
@@ -169,6 +169,63 @@ fn a_cancel_request_reaches_a_client_of_the_process_before_an_upgrade() {
 }
 
 /// SSLRequest, and the response of a gateway without TLS.
+/// The driver reads rows by the description that it has. A server of its own would refuse the Bind; another server knows nothing of it.
+#[test]
+fn a_client_gets_rows_as_described_or_an_error_at_whichever_server() {
+    let server = Postgres::start(Major::Fifteen);
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start(before(&server, folder.path(), "", "pool_size = 4"));
+    let (mut client, mut holder, mut late) = (login(&gateway), login(&gateway), login(&gateway));
+    let changes = |client: &mut Wire, text: &str| {
+        let reply = client.query(text).expect("its session goes on");
+        assert_eq!(reply.errors, [], "{text}");
+    };
+    changes(&mut late, "create table changing (a int); insert into changing values (1)");
+    let learn = |name: &str| {
+        let describe = message(b'D', format!("S{name}\0").as_bytes());
+        [&parse(name, "select * from changing")[..], &describe, SYNC].concat()
+    };
+    let exchange = |client: &mut Wire, bytes: &[u8]| {
+        client.send(bytes).expect("sent");
+        let reply = client.reply().expect("its session goes on");
+        (reply.rows, reply.errors.into_iter().next().map(|(state, text)| format!("{state} {text}")))
+    };
+    let used = |name: &str| [&run(name, &[])[..], SYNC].concat();
+    let changed = || Some("0A000 cached plan must not change result type".to_owned());
+    // All use the one server, until it is kept from them.
+    assert_eq!(exchange(&mut client, &learn("first")), (vec![], None));
+    value(&mut holder, "begin");
+    value(&mut holder, "select 1");
+    assert_eq!(
+        exchange(&mut client, &used("first")),
+        (vec![vec!["1".to_owned()]], None),
+        "another server, and no change"
+    );
+    changes(&mut late, "alter table changing add column b int default 2");
+    value(&mut late, "begin");
+    value(&mut late, "select 1");
+    assert_eq!(
+        exchange(&mut client, &used("first")),
+        (vec![], changed()),
+        "a third server prepares it after the change"
+    );
+    assert_eq!(exchange(&mut client, &learn("second")), (vec![], None));
+    let rows = vec![vec!["1".to_owned(), "2".to_owned()]];
+    assert_eq!(exchange(&mut client, &used("second")), (rows.clone(), None));
+    // Back at the servers that prepared the statement before the change: they get it again.
+    value(&mut holder, "commit");
+    value(&mut late, "commit");
+    for _ in 0..3 {
+        value(&mut client, "begin");
+        assert_eq!(exchange(&mut client, &used("second")), (rows.clone(), None));
+        assert_eq!(exchange(&mut client, &used("first")).1, changed());
+        value(&mut client, "rollback");
+        assert_eq!(exchange(&mut client, &used("second")), (rows.clone(), None));
+    }
+    drop((client, holder, late));
+    gateway.finish();
+}
+
 fn begin_login(gateway: &Gateway) -> TcpStream {
     let mut stream = TcpStream::connect(gateway.address.tcp()).expect("connected");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");

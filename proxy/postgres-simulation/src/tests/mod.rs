@@ -14,6 +14,7 @@ mod listening;
 mod losses;
 mod raw;
 mod refusals;
+mod row_types;
 mod rules;
 mod scene;
 mod scenes;

@@ -43,13 +43,13 @@ impl Scene {
         }
     }
 
-    /// Another client takes the place of the first. The server stays as it is.
-    pub(super) fn next_client(&mut self, parameters: &[(&[u8], &[u8])]) {
+    /// Another client takes the place of the first, which is returned. The server stays as it is.
+    pub(super) fn next_client(&mut self, parameters: &[(&[u8], &[u8])]) -> Session {
         assert!(!self.is_attached, "the first still has the server");
         self.held.clear();
-        self.session =
-            Session::new(parameters.iter().copied(), self.settings.clone(), self.share.clone(), self.io.now.get())
-                .with_pool("pool");
+        let next =
+            Session::new(parameters.iter().copied(), self.settings.clone(), self.share.clone(), self.io.now.get());
+        std::mem::replace(&mut self.session, next.with_pool("pool"))
     }
 
     /// The pool has another server for the next message.

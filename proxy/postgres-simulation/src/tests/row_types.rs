@@ -1,0 +1,155 @@
+//! Clients that know the row type of a statement, and servers that prepare it after a change.
+
+use weir_postgres_codec::{frontend, frontend::Kind};
+use weir_postgres_session::Cleanliness;
+
+use super::scene::{Scene, tags};
+use super::{bytes, prepare, query, run, scene};
+
+const CHANGED: &str = "cached plan must not change result type";
+
+/// Parse and Describe of a statement that reads `t`, and Sync.
+fn learn(name: &str) -> Vec<u8> {
+    bytes(|out| {
+        frontend::parse(out, name.as_bytes(), b"SELECT 'a'", &[]);
+        frontend::describe(out, Kind::Statement, name.as_bytes());
+        frontend::sync(out);
+    })
+}
+
+/// Bind, Execute and Sync, as a driver sends them that knows the row type.
+fn use_known(name: &str) -> Vec<u8> {
+    bytes(|out| {
+        frontend::bind(out, b"", name.as_bytes(), []);
+        frontend::execute(out, b"", 0);
+        frontend::sync(out);
+    })
+}
+
+/// The pool has another server for the next message, of which the table has this version.
+fn exchange(scene: &mut Scene, version: u64) {
+    scene.exchange_server();
+    scene.model.versions.insert("t".into(), version);
+}
+
+fn closed(name: &str) -> Vec<u8> {
+    bytes(|out| frontend::close(out, Kind::Statement, name.as_bytes()))
+}
+
+#[test]
+fn rows_of_another_type_at_another_server_are_refused_as_at_one_of_its_own() {
+    for piece in [1, usize::MAX] {
+        let mut scene = scene();
+        scene.ask(&learn("s"));
+        exchange(&mut scene, 1);
+        for _ in 0..2 {
+            scene.send(&use_known("s"));
+            let reply = scene.turn(piece);
+            assert_eq!(tags(&reply), "EZ");
+            assert!(String::from_utf8_lossy(&reply).contains(CHANGED));
+        }
+        assert_eq!(scene.releases.last(), Some(&Cleanliness::Clean));
+        assert_eq!(tags(&scene.ask(&[closed("s"), learn("s")].concat())), "31tTZ");
+        assert_eq!(tags(&scene.ask(&use_known("s"))), "2DCZ");
+        assert_eq!(scene.model.statements(), 1);
+    }
+}
+
+#[test]
+fn the_same_row_type_at_another_server_is_no_error() {
+    for piece in [1, usize::MAX] {
+        let mut scene = scene();
+        scene.ask(&learn("s"));
+        exchange(&mut scene, 0);
+        scene.send(&[use_known("s"), use_known("s")].concat());
+        assert_eq!(tags(&scene.turn(piece)), "2DCZ2DCZ");
+        assert_eq!(scene.model.statements(), 1);
+        assert_eq!(scene.releases.last(), Some(&Cleanliness::Clean));
+    }
+}
+
+/// A driver such as that of Java describes the first portal, and keeps the result for the statement.
+#[test]
+fn a_client_learns_the_row_type_from_a_portal_as_well() {
+    let mut scene = scene();
+    scene.ask(&prepare("s", "SELECT 'a'"));
+    assert_eq!(tags(&scene.ask(&run("s"))), "2TDCZ");
+    exchange(&mut scene, 1);
+    assert_eq!(tags(&scene.ask(&use_known("s"))), "EZ");
+}
+
+/// The portal that is described was bound to another statement.
+#[test]
+fn a_portal_says_nothing_of_a_statement_that_was_bound_to_another() {
+    let mut scene = scene();
+    scene.ask(&[prepare("s", "SELECT 'a'"), prepare("other", "SELECT 'b'")].concat());
+    let both = bytes(|out| {
+        frontend::bind(out, b"one", b"s", []);
+        frontend::bind(out, b"two", b"other", []);
+        frontend::describe(out, Kind::Portal, b"one");
+        frontend::sync(out);
+    });
+    assert_eq!(tags(&scene.ask(&both)), "22TZ");
+    exchange(&mut scene, 1);
+    assert_eq!(tags(&scene.ask(&use_known("other"))), "2DCZ");
+}
+
+/// Nobody has described it there, so it may be of before or after the change.
+#[test]
+fn a_statement_of_another_client_is_prepared_again_before_it_is_used() {
+    for (version, expected) in [(0, "2DCZ"), (1, "EZ")] {
+        let mut scene = scene();
+        scene.ask(&learn("s"));
+        let knows = scene.next_client(&[]);
+        exchange(&mut scene, version);
+        scene.ask(&prepare("mine", "SELECT 'a'"));
+        scene.session = knows;
+        assert_eq!(tags(&scene.ask(&use_known("s"))), expected);
+        assert_eq!(scene.model.statements(), 1, "the first is closed");
+    }
+}
+
+/// It was described at the server after the change, by a client that may use it.
+#[test]
+fn a_statement_that_another_client_has_described_serves_those_with_the_same_row_type() {
+    let mut scene = scene();
+    exchange(&mut scene, 1);
+    scene.ask(&learn("s"));
+    scene.move_to_worker();
+    scene.next_client(&[]);
+    scene.ask(&learn("mine"));
+    scene.io.to_server.take();
+    scene.send(&use_known("mine"));
+    assert!(scene.to_server().starts_with(b"B"), "no Parse is needed");
+    assert_eq!(tags(&scene.turn(usize::MAX)), "2DCZ");
+}
+
+#[test]
+fn the_error_of_another_row_type_ends_its_block_and_what_its_batch_has_done() {
+    let mut scene = scene();
+    scene.ask(&[learn("s"), prepare("other", "SELECT 'b'")].concat());
+    exchange(&mut scene, 1);
+    assert_eq!(scene.ask(&query("BEGIN")).last(), Some(&b'T'));
+    let reply = scene.ask(&use_known("s"));
+    assert_eq!((tags(&reply).as_str(), reply.last()), ("EZ", Some(&b'E')));
+    assert_eq!(tags(&scene.ask(&use_known("s"))), "EZ");
+    assert_eq!(scene.ask(&query("ROLLBACK")).last(), Some(&b'I'));
+    let batch = bytes(|out| {
+        for name in ["other", "s", "other"] {
+            frontend::bind(out, b"", name.as_bytes(), []);
+            frontend::execute(out, b"", 0);
+        }
+        frontend::sync(out);
+    });
+    assert_eq!(tags(&scene.ask(&batch)), "2DCEZ", "the last is skipped");
+}
+
+/// Whether the block has failed is not known when the Bind comes.
+#[test]
+fn a_bind_behind_an_error_that_is_on_its_way_gets_the_error_of_the_block() {
+    let mut scene = scene();
+    scene.ask(&learn("s"));
+    exchange(&mut scene, 0);
+    let input = [query("BEGIN"), query("SELECT 1/0"), use_known("s"), query("ROLLBACK"), use_known("s")].concat();
+    assert_eq!(tags(&scene.ask(&input)), "CZEZEZCZ2DCZ");
+}
