@@ -196,7 +196,8 @@ impl Ledger {
     /// Waits for news behind those of this number: what was refused may have room now.
     pub fn news_after(&self, number: u64) -> impl Future<Output = ()> + use<> {
         let shared = Arc::clone(&self.0);
-        poll_fn(move |context: &mut Context<'_>| shared.news.poll_after(number, context))
+        let mut registered = None;
+        poll_fn(move |context: &mut Context<'_>| shared.news.poll_after(number, &mut registered, context))
     }
 
     /// Wakes the requests that wait for news. For the thread that claims.

@@ -34,14 +34,16 @@ impl News {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits for news behind those of `number`.
-    pub(super) fn poll_after(&self, number: u64, context: &Context<'_>) -> Poll<()> {
+    /// Waits for news behind those of `number`. `registered` is the waker of this wait, at first none.
+    pub(super) fn poll_after(&self, number: u64, registered: &mut Option<Waker>, context: &Context<'_>) -> Poll<()> {
         let mut waiting = self.lock();
         if self.number() != number {
             return Poll::Ready(());
         }
-        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+        // Many wait at a time: a search for the waker would make each poll as long as all of them.
+        if !registered.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             waiting.push(context.waker().clone());
+            *registered = Some(context.waker().clone());
         }
         Poll::Pending
     }
@@ -59,12 +61,13 @@ mod tests {
     #[test]
     fn news_wake_each_task_once_and_are_not_missed_in_between() {
         let (news, context) = (News::default(), Context::from_waker(Waker::noop()));
-        let number = news.number();
-        assert!((0..3).all(|_| news.poll_after(number, &context).is_pending()));
+        let (number, mut registered) = (news.number(), None);
+        assert!((0..3).all(|_| news.poll_after(number, &mut registered, &context).is_pending()));
         assert_eq!(news.lock().len(), 1);
         news.announce();
         assert!(news.lock().is_empty());
-        assert!(news.poll_after(number, &context).is_ready());
-        assert!(news.poll_after(news.number(), &context).is_pending());
+        assert!(news.poll_after(number, &mut registered, &context).is_ready());
+        assert!(news.poll_after(news.number(), &mut None, &context).is_pending());
+        assert_eq!(news.lock().len(), 1);
     }
 }
