@@ -18,6 +18,7 @@ mod http2_connection;
 mod http_exchange;
 mod mcp;
 mod mongodb;
+mod pieces;
 mod postgres;
 mod postgres_session;
 mod postgres_sql;

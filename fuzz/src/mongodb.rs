@@ -13,6 +13,8 @@ use weir_mongodb_codec::reply::{Reply, ReplyFollower};
 use weir_mongodb_codec::sections::SectionFramer;
 use weir_mongodb_codec::{MessageError, OpCode};
 
+use crate::pieces::{Followed, follow};
+
 /// The messages of a stream do not depend on where it is cut, only the beginning of one header is held back, and each message is read in one
 /// piece as in many.
 pub fn mongodb_messages(data: &[u8]) {
@@ -23,34 +25,16 @@ pub fn mongodb_messages(data: &[u8]) {
         assert_eq!(followed(stream, piece), whole, "pieces of {piece}");
     }
     let mut at = 0;
-    for end in whole.0 {
+    for end in whole.ends {
         look(&stream[at..end], piece);
         at = end;
     }
 }
 
-/// Where each whole message ends, the bytes behind the last one that a gateway would have sent on, and the error.
-fn followed(stream: &[u8], piece: usize) -> (Vec<usize>, usize, Option<MessageError>) {
+fn followed(stream: &[u8], piece: usize) -> Followed<MessageError> {
     let mut framer = Framer::default();
-    let (mut ends, mut at, mut seen) = (Vec::new(), 0, 0);
-    while seen < stream.len() {
-        seen = (seen + piece).min(stream.len());
-        loop {
-            match framer.next(&stream[at..seen]) {
-                Ok(Some(piece)) => {
-                    assert!(piece.bytes > 0 && piece.bytes <= seen - at);
-                    at += piece.bytes;
-                    if piece.is_end() {
-                        ends.push(at);
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => return (ends, at, Some(error)),
-            }
-        }
-        assert!(seen - at < HEADER_BYTES);
-    }
-    (ends, at, None)
+    let next = |input: &[u8]| Ok(framer.next(input)?.map(|piece| (piece.bytes, piece.is_end())));
+    follow(stream, piece, HEADER_BYTES, next)
 }
 
 /// One whole message.

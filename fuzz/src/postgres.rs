@@ -4,6 +4,8 @@ use weir_postgres_codec::frame::{Framer, HEAD_BYTES};
 use weir_postgres_codec::startup::{self, Startup};
 use weir_postgres_codec::{FrameError, backend, frontend};
 
+use crate::pieces::{Followed, follow};
+
 /// A packet is read as soon as its last byte is there and not before, bytes behind it change nothing, and it is written as it was read.
 pub fn postgres_startup(data: &[u8]) {
     let longer = [data, b"\0more"].concat();
@@ -51,8 +53,8 @@ pub fn postgres_messages(data: &[u8]) {
     for piece in [1, 2, 7, 1 + usize::from(*choice)] {
         assert_eq!(followed(stream, piece), whole, "pieces of {piece}");
     }
-    let (mut at, ends, _) = (0, whole.0, whole.1);
-    for end in ends {
+    let mut at = 0;
+    for end in whole.ends {
         let message = &stream[at..end];
         client(message);
         server(message);
@@ -60,28 +62,10 @@ pub fn postgres_messages(data: &[u8]) {
     }
 }
 
-/// Where each whole message ends, the bytes behind the last one that a gateway would have sent on, and the error.
-fn followed(stream: &[u8], piece: usize) -> (Vec<usize>, usize, Option<FrameError>) {
+fn followed(stream: &[u8], piece: usize) -> Followed<FrameError> {
     let mut framer = Framer::default();
-    let (mut ends, mut at, mut seen) = (Vec::new(), 0, 0);
-    while seen < stream.len() {
-        seen = (seen + piece).min(stream.len());
-        loop {
-            match framer.next(&stream[at..seen]) {
-                Ok(Some(piece)) => {
-                    assert!(piece.bytes > 0 && piece.bytes <= seen - at);
-                    at += piece.bytes;
-                    if piece.is_end {
-                        ends.push(at);
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => return (ends, at, Some(error)),
-            }
-        }
-        assert!(seen - at < HEAD_BYTES);
-    }
-    (ends, at, None)
+    let next = |input: &[u8]| Ok(framer.next(input)?.map(|piece| (piece.bytes, piece.is_end)));
+    follow(stream, piece, HEAD_BYTES, next)
 }
 
 /// A message that `write` produces is this one.
