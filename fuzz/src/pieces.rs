@@ -1,6 +1,6 @@
 //! A stream that a framer gets in pieces.
 
-/// What a framer made of a stream.
+/// The result of a framer for a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Followed<E> {
     /// Where each whole message ends.

@@ -67,7 +67,8 @@ pub fn failed_test(runner: Runner, line: &str) -> Option<&str> {
         Runner::Pytest => line.strip_prefix("FAILED ")?.split(" - ").next(),
         Runner::Go => line.strip_prefix("--- FAIL: ")?.split(" (").next(),
         Runner::Node => line.strip_prefix("not ok ")?.split_once(" - ").map(|(_, name)| name),
-        Runner::Maven | Runner::Suite | Runner::LibFuzzer | Runner::None => None,
+        Runner::Suite => line.strip_prefix("suite failed: "),
+        Runner::Maven | Runner::LibFuzzer | Runner::None => None,
     }
 }
 
@@ -237,6 +238,8 @@ mod tests {
                 Some("checks/test_keys.py::test_scan"),
             ),
             (Runner::Go, "    --- FAIL: TestScan/weir (0.01s)", Some("TestScan/weir")),
+            (Runner::Suite, "suite failed: unit/scan: SCAN COUNT", Some("unit/scan: SCAN COUNT")),
+            (Runner::Suite, "suite redis:    12 left out by name", None),
             (Runner::Node, "not ok 3 - scan returns each key", Some("scan returns each key")),
         ];
         for (runner, line, name) in cases {

@@ -130,6 +130,9 @@ fn print(suite: Suite, verdict: &Verdict) {
     for problem in &verdict.problems {
         println!("suite {name}: {}", problem.text);
     }
+    for problem in &verdict.problems {
+        println!("suite failed: {}", problem.test.as_ref().unwrap_or(&problem.text));
+    }
     for kind in Kind::ALL {
         println!("suite {name}: {:>5} differ, {kind}", verdict.listed.get(&kind).unwrap_or(&0));
     }

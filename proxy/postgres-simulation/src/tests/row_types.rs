@@ -94,7 +94,7 @@ fn a_portal_says_nothing_of_a_statement_that_was_bound_to_another() {
     assert_eq!(tags(&scene.ask(&use_known("other"))), "2DCZ");
 }
 
-/// Nobody has described it there, so it may be of before or after the change.
+/// No client has described it there, so it may be of before or after the change.
 #[test]
 fn a_statement_of_another_client_is_prepared_again_before_it_is_used() {
     for (version, expected) in [(0, "2DCZ"), (1, "EZ")] {
