@@ -138,7 +138,9 @@ impl Session {
         }
         self.portals.clear();
         self.fail_outstanding(server, hides_error, io);
-        if was_preparing {
+        // A Bind may wait for the description of its statement, and has gone nowhere either.
+        let was_describing = self.described_at.take_if(|place| *place == self.taken_bytes).is_some();
+        if was_preparing || was_describing {
             self.lose_unused();
         }
         Next::More

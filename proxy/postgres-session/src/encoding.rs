@@ -296,7 +296,7 @@ impl Session {
     }
 
     /// The replies that are due can tell whether the text can be read.
-    fn awaits_encoding(&self, server: &ServerState) -> bool {
+    pub(crate) fn awaits_encoding(&self, server: &ServerState) -> bool {
         !self.encoding.is_unreadable && !server.queue.is_empty()
     }
 

@@ -16,6 +16,7 @@ use crate::pin::PinReasons;
 use crate::refusal::Refusal;
 use crate::replies::Delivery;
 use crate::retry::is_outdated;
+use crate::row_type::awaits_known_rows;
 use crate::server::ServerState;
 use crate::session::{Attachment, End};
 use crate::statements::{Meaning, is_missing};
@@ -77,7 +78,8 @@ impl<I: Io> Delivery<'_, I> {
                 server.statements.clear();
             }
             Note::Bound(named) if is_outdated(&fields) => {
-                if !named.is_seen.get() && self.may_repeat(server) {
+                // A client would misread the rows of another statement that it knows, and that is prepared again with this one.
+                if !named.is_seen.get() && self.may_repeat(server) && !awaits_known_rows(&server.queue) {
                     self.fail_batch(server);
                     return false;
                 }

@@ -232,7 +232,7 @@ impl Session {
             turn.feed.flush(&mut self.retry, turn.io);
             self.retry.forget();
             self.write_close(number, turn.io);
-            server.queue.push(Expected::swallow(Request::Close, Note::None));
+            server.queue.push(Expected::swallow(Request::Close, Note::Stale(number)));
         }
     }
 
@@ -376,7 +376,7 @@ impl Session {
             return self.compare_row_types(statement, head, turn, server);
         }
         turn.io.count(Event::Bind);
-        self.note_bound(bind.portal, of_protocol.as_ref().map(|(named, _)| named));
+        self.note_bound(bind.portal, of_protocol.as_ref().map(|(named, _)| named), server);
         let missing = head.body - here.len();
         if bind.statement.is_empty() {
             self.ensure_unnamed(turn, server);
@@ -530,7 +530,7 @@ impl Session {
             Ok(server) => server,
             Err(next) => return next,
         };
-        let note = self.note_of_portal(portal);
+        let note = self.note_of_portal(portal, server);
         server.queue.push(Expected::forward(Request::Describe, note));
         self.pass(head, turn, server);
         None

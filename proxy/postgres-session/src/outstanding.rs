@@ -115,6 +115,8 @@ pub(crate) enum Note {
     LocksCounted,
     /// A Bind or Describe of a shared statement, or a Describe of its portal.
     Bound(Rc<Named>),
+    /// The gateway closes a statement whose plan is outdated, and which has this number.
+    Stale(u64),
     /// The gateway has a statement described.
     Described(Rc<Statement>),
     /// A Bind that must fail, because the client knows another row type of its statement.
@@ -201,6 +203,10 @@ impl Outstanding {
     #[inline]
     pub(crate) fn front(&self) -> Option<&Expected> {
         self.entries.front()
+    }
+
+    pub(crate) fn notes(&self) -> impl Iterator<Item = &Note> {
+        self.entries.iter().map(|entry| &entry.note)
     }
 
     #[inline]

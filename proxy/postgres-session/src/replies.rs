@@ -173,6 +173,7 @@ impl<I: Io> Replies for Delivery<'_, I> {
             Note::Aligned(name, Some(before)) => drop(server.sql_names.insert(name, before)),
             Note::Aligned(name, None) => drop(server.sql_names.remove(&name)),
             Note::Evicted(statement, number) => server.statements.restore(statement, number),
+            Note::Stale(number) => server.stale.push(number),
             _ => {}
         }
     }
@@ -295,6 +296,7 @@ impl<I: Io> Delivery<'_, I> {
         for statement in statements {
             // Under the same number: the bytes of the batch have it.
             let Some(number) = server.statements.use_number(&statement) else { continue };
+            server.statements.forget_row_type(&statement);
             self.session.write_close(number, self.io);
             server.queue.push(Expected::swallow(Request::Close, Note::None));
             self.io.count(Event::ServerParse);

@@ -181,7 +181,8 @@ impl ServerState {
             tag::PARSE_COMPLETE => self.on_end(tag, Request::Parse, replies),
             tag::BIND_COMPLETE => self.on_end(tag, Request::Bind, replies),
             tag::CLOSE_COMPLETE => self.on_end(tag, Request::Close, replies),
-            tag::ROW_DESCRIPTION | tag::NO_DATA => self.on_row_type(tag, body, replies),
+            tag::ROW_DESCRIPTION => self.on_row_type(body, replies),
+            tag::NO_DATA => self.on_end(tag, Request::Describe, replies),
             tag::ERROR => self.on_error(backend::ErrorFields::read(body).map_err(of_server)?, replies),
             tag::NOTICE => Ok(!self.is_swallowing()),
             tag::PARAMETER_STATUS => {
@@ -205,12 +206,12 @@ impl ServerState {
         self.queue.front().is_some_and(|front| front.fate == Fate::Swallow)
     }
 
-    fn on_row_type(&mut self, tag: u8, body: &[u8], replies: &mut impl Replies) -> Result<bool, Violation> {
+    fn on_row_type(&mut self, body: &[u8], replies: &mut impl Replies) -> Result<bool, Violation> {
         let is_wanted = |front: &Expected| matches!(front.note, Note::Bound(_) | Note::Described(_));
         if self.queue.front().is_some_and(is_wanted) {
-            replies.on_row_type(self, RowType::read(tag, body).map_err(of_server)?);
+            replies.on_row_type(self, RowType::read(body).map_err(of_server)?);
         }
-        self.on_end(tag, Request::Describe, replies)
+        self.on_end(tag::ROW_DESCRIPTION, Request::Describe, replies)
     }
 
     fn on_end(&mut self, tag: u8, request: Request, replies: &mut impl Replies) -> Result<bool, Violation> {

@@ -16,7 +16,7 @@ use crate::route::Access;
 use crate::server::ServerState;
 use crate::settings::{PoolMode, SessionSettings};
 use crate::share::WorkerShare;
-use crate::statements::{Named, Names, Statement};
+use crate::statements::{Names, Statement};
 use crate::variables::Variables;
 
 /// The shell's next action for a session.
@@ -201,8 +201,8 @@ pub struct Session {
     pub(crate) judged_at: Option<u64>,
     /// The place of the Bind for which a statement was prepared again and described last; see `row_type.rs`.
     pub(crate) described_at: Option<u64>,
-    /// The portal of the last Bind and its statement, if the client does not know the row type.
-    pub(crate) last_bound: Option<(Box<[u8]>, Rc<Named>)>,
+    /// The last Bind, if the client does not know the row type of its statement.
+    pub(crate) last_bound: Option<crate::row_type::LastBound>,
     /// The pool of its servers.
     pub(crate) pool: Option<Rc<str>>,
     /// `None`: nothing is too slow.

@@ -290,7 +290,7 @@ struct Slot {
     used: u64,
     /// The batch of its Parse, while that has no reply.
     since: Option<u64>,
-    /// With which it was prepared, as far as a Describe has shown it.
+    /// The row type with which the server has prepared it. `None`: no Describe has shown it.
     row_type: Option<RowType>,
 }
 
@@ -347,6 +347,13 @@ impl ServerStatements {
     #[inline]
     pub(crate) fn row_type(&self, statement: &Statement) -> Option<RowType> {
         self.slots.get(&statement.id)?.row_type
+    }
+
+    /// The server prepares the statement again.
+    pub(crate) fn forget_row_type(&mut self, statement: &Statement) {
+        if let Some(slot) = self.slots.get_mut(&statement.id) {
+            slot.row_type = None;
+        }
     }
 
     /// A Describe has shown the row type.

@@ -322,8 +322,8 @@ impl ModelServer {
             Sql::CountLocks => return backend::row_description(&mut self.out, []),
             _ => {}
         }
-        let type_modifier = self.version_for(Some(sql)) as i32 - 1;
-        let column = backend::Column { type_modifier, ..backend::Column::text(b"?column?", 25, -1) };
+        let type_oid = 25 + self.version_for(Some(sql)) as u32;
+        let column = backend::Column::text(b"?column?", type_oid, -1);
         backend::row_description(&mut self.out, [column]);
     }
 

@@ -168,7 +168,6 @@ fn a_cancel_request_reaches_a_client_of_the_process_before_an_upgrade() {
     assert!(old.wait(Duration::from_secs(20)).success(), "{}", old.log());
 }
 
-/// SSLRequest, and the response of a gateway without TLS.
 /// The driver reads rows by the description that it has. A server of its own would refuse the Bind; another server knows nothing of it.
 #[test]
 fn a_client_gets_rows_as_described_or_an_error_at_whichever_server() {
@@ -201,6 +200,9 @@ fn a_client_gets_rows_as_described_or_an_error_at_whichever_server() {
         (vec![vec!["1".to_owned()]], None),
         "another server, and no change"
     );
+    let has_servers =
+        |count: f64| until_true("so many servers are open", || gateway.metric("weir_lanes_open") == count);
+    has_servers(2.0);
     changes(&mut late, "alter table changing add column b int default 2");
     value(&mut late, "begin");
     value(&mut late, "select 1");
@@ -209,6 +211,7 @@ fn a_client_gets_rows_as_described_or_an_error_at_whichever_server() {
         (vec![], changed()),
         "a third server prepares it after the change"
     );
+    has_servers(3.0);
     assert_eq!(exchange(&mut client, &learn("second")), (vec![], None));
     let rows = vec![vec!["1".to_owned(), "2".to_owned()]];
     assert_eq!(exchange(&mut client, &used("second")), (rows.clone(), None));
@@ -226,6 +229,7 @@ fn a_client_gets_rows_as_described_or_an_error_at_whichever_server() {
     gateway.finish();
 }
 
+/// SSLRequest, and the response of a gateway without TLS.
 fn begin_login(gateway: &Gateway) -> TcpStream {
     let mut stream = TcpStream::connect(gateway.address.tcp()).expect("connected");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");

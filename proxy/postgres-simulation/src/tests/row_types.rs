@@ -1,7 +1,8 @@
 //! Clients that know the row type of a statement, and servers that prepare it after a change.
 
 use weir_postgres_codec::{frontend, frontend::Kind};
-use weir_postgres_session::Cleanliness;
+use weir_postgres_session::io::Event;
+use weir_postgres_session::{Cleanliness, Next};
 
 use super::scene::{Scene, tags};
 use super::{bytes, prepare, query, run, scene};
@@ -149,7 +150,115 @@ fn the_error_of_another_row_type_ends_its_block_and_what_its_batch_has_done() {
 fn a_bind_behind_an_error_that_is_on_its_way_gets_the_error_of_the_block() {
     let mut scene = scene();
     scene.ask(&learn("s"));
-    exchange(&mut scene, 0);
     let input = [query("BEGIN"), query("SELECT 1/0"), use_known("s"), query("ROLLBACK"), use_known("s")].concat();
-    assert_eq!(tags(&scene.ask(&input)), "CZEZEZCZ2DCZ");
+    for (version, last) in [(0, "2DCZ"), (1, "EZ")] {
+        exchange(&mut scene, version);
+        assert_eq!(tags(&scene.ask(&input)), format!("CZEZEZCZ{last}"));
+        exchange(&mut scene, version);
+        assert_eq!(tags(&scene.ask(&[query("BEGIN"), query("SELECT 1/0")].concat())), "CZEZ");
+        assert_eq!(tags(&scene.ask(&[query("ROLLBACK"), use_known("s")].concat())), format!("CZ{last}"));
+    }
+}
+
+/// Each piece of an earlier reply brings the Bind to the machine again.
+#[test]
+fn a_bind_that_waits_has_its_statement_prepared_once() {
+    let mut scene = scene();
+    scene.ask(&learn("s"));
+    exchange(&mut scene, 0);
+    let before = scene.io.count_of(Event::ServerParse);
+    scene.send(&[query("SELECT 'b'"), query("SELECT 'c'"), use_known("s")].concat());
+    assert_eq!(tags(&scene.turn(1)), "TDCZTDCZ2DCZ");
+    assert_eq!(scene.io.count_of(Event::ServerParse), before + 1);
+}
+
+/// The server skips the Close of the outdated statement, and has to get it later.
+#[test]
+fn a_statement_whose_close_was_skipped_is_closed_later() {
+    let mut scene = scene();
+    scene.ask(&learn("s"));
+    let knows = scene.next_client(&[]);
+    exchange(&mut scene, 0);
+    scene.ask(&prepare("mine", "SELECT 'a'"));
+    scene.session = knows;
+    let fails = bytes(|out| frontend::bind(out, b"", b"none", []));
+    assert_eq!(tags(&scene.ask(&[fails, use_known("s")].concat())), "EZ");
+    assert_eq!(tags(&scene.ask(&use_known("s"))), "2DCZ");
+    assert_eq!(scene.model.statements(), 1);
+}
+
+/// Another client, which does not know the row type, has its batch repeated.
+#[test]
+fn a_statement_that_was_healed_for_another_client_is_described_again() {
+    let mut scene = scene();
+    scene.ask(&learn("s"));
+    scene.ask(&query("ALTER TABLE t ADD b INT"));
+    let knows = scene.next_client(&[]);
+    assert_eq!(tags(&scene.ask(&[prepare("mine", "SELECT 'a'"), use_known("mine")].concat())), "1Z2DCZ");
+    assert_eq!(scene.io.count_of(Event::Heal), 1);
+    scene.session = knows;
+    assert_eq!(tags(&scene.ask(&use_known("s"))), "EZ");
+}
+
+/// To repeat the batch would prepare both again.
+#[test]
+fn a_batch_with_a_statement_whose_row_type_is_known_is_not_repeated() {
+    let mut scene = scene();
+    scene.ask(&[learn("s"), prepare("new", "SELECT 'b'")].concat());
+    scene.ask(&query("ALTER TABLE t ADD b INT"));
+    let both = bytes(|out| {
+        for name in ["new", "s"] {
+            frontend::bind(out, b"", name.as_bytes(), []);
+            frontend::execute(out, b"", 0);
+        }
+        frontend::sync(out);
+    });
+    assert_eq!(tags(&scene.ask(&both)), "EZ");
+    assert_eq!(scene.io.count_of(Event::Heal), 0);
+    assert_eq!(tags(&scene.ask(&use_known("s"))), "EZ");
+}
+
+/// The text may not be sent in an encoding in which it reads as another.
+#[test]
+fn k5_a_text_of_another_encoding_is_not_prepared_again_to_learn_its_row_type() {
+    let mut scene = scene();
+    let text = "SELECT '\u{e9}'";
+    let learn = bytes(|out| {
+        frontend::parse(out, b"s", text.as_bytes(), &[]);
+        frontend::describe(out, Kind::Statement, b"s");
+        frontend::sync(out);
+    });
+    assert_eq!(tags(&scene.ask(&learn)), "1tTZ");
+    let knows = scene.next_client(&[]);
+    exchange(&mut scene, 0);
+    scene.ask(&prepare("mine", text));
+    scene.session = knows;
+    scene.ask(&query("SET client_encoding = 'GBK'"));
+    assert_eq!(tags(&scene.ask(&use_known("s"))), "EZ");
+    scene.ask(&query("SET client_encoding = 'UTF8'"));
+    assert_eq!(tags(&scene.ask(&use_known("s"))), "2DCZ");
+}
+
+/// Only what the gateway itself has sent is lost with the server.
+#[test]
+fn a_bind_that_waits_when_its_server_is_lost_goes_to_another_a_few_times() {
+    let mut scene = scene();
+    scene.ask(&learn("s"));
+    exchange(&mut scene, 0);
+    scene.send(&use_known("s"));
+    for _ in 0..3 {
+        assert_eq!(scene.session.on_server_lost(&mut scene.state, &scene.io), Next::More);
+        scene.is_attached = false;
+        exchange(&mut scene, 0);
+        scene.io.to_server.take();
+        scene.pump();
+        assert_eq!(tags(&scene.to_server()), "PDH");
+    }
+    scene.session.on_server_lost(&mut scene.state, &scene.io);
+    scene.is_attached = false;
+    exchange(&mut scene, 0);
+    scene.io.to_server.take();
+    scene.pump();
+    assert_eq!(tags(&scene.ask(b"")), "EZ");
+    assert_eq!(tags(&scene.ask(&use_known("s"))), "2DCZ");
 }
