@@ -87,10 +87,9 @@ impl Session {
             if !server.queue.is_empty() {
                 return Some(self.wait_for_replies(turn, server));
             }
-            if server.statements.row_type(statement).is_some() {
-                self.refuse_row_type(head, turn, server);
-                return None;
-            }
+            // The server has described it, with another row type or without rows (a FETCH whose cursor is not there).
+            self.refuse_row_type(head, turn, server);
+            return None;
         }
         if self.is_unreadable(statement.text()) {
             let waits = self.awaits_encoding(server);

@@ -1,6 +1,6 @@
 //! Clients that know the row type of a statement, and servers that prepare it after a change.
 
-use weir_postgres_codec::{frontend, frontend::Kind};
+use weir_postgres_codec::{backend, frontend, frontend::Kind};
 use weir_postgres_session::io::Event;
 use weir_postgres_session::{Cleanliness, Next};
 
@@ -237,6 +237,26 @@ fn k5_a_text_of_another_encoding_is_not_prepared_again_to_learn_its_row_type() {
     assert_eq!(tags(&scene.ask(&use_known("s"))), "EZ");
     scene.ask(&query("SET client_encoding = 'UTF8'"));
     assert_eq!(tags(&scene.ask(&use_known("s"))), "2DCZ");
+}
+
+/// PostgreSQL describes a FETCH of a cursor that is not there without an error. The statement would be prepared again without end.
+#[test]
+fn a_statement_that_has_no_rows_at_another_server_is_refused_once() {
+    let mut scene = scene();
+    scene.ask(&learn("s"));
+    exchange(&mut scene, 0);
+    scene.send(&use_known("s"));
+    assert_eq!(tags(&scene.io.to_server.take()), "PDH");
+    let replies = bytes(|out| {
+        backend::parse_complete(out);
+        backend::parameter_description(out, []);
+        backend::no_data(out);
+    });
+    scene.reply(&replies);
+    assert_eq!(tags(&scene.to_server()), "BES", "a Bind that fails, and the rest of the batch");
+    let reply = scene.turn(usize::MAX);
+    assert_eq!(tags(&reply), "EZ");
+    assert!(String::from_utf8_lossy(&reply).contains(CHANGED));
 }
 
 /// Only what the gateway itself has sent is lost with the server.
