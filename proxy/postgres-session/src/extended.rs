@@ -470,7 +470,8 @@ impl Session {
             return self.pass_unchanged(Request::Describe, head, turn, server);
         }
         if describe.kind == Kind::Portal {
-            return self.describe_portal(describe.name, head, turn, server);
+            let note = |session: &mut Self, server: &ServerState| session.note_of_portal(describe.name, server);
+            return self.pass_noted(Request::Describe, note, head, turn, server);
         }
         let server = match self.ready(false, head, turn, server) {
             Ok(server) => server,
@@ -519,23 +520,6 @@ impl Session {
         None
     }
 
-    fn describe_portal<I: Io>(
-        &mut self,
-        portal: &[u8],
-        head: Head,
-        turn: &mut Turn<'_, '_, I>,
-        server: Option<&mut ServerState>,
-    ) -> Option<Next> {
-        let server = match self.ready(false, head, turn, server) {
-            Ok(server) => server,
-            Err(next) => return next,
-        };
-        let note = self.note_of_portal(portal, server);
-        server.queue.push(Expected::forward(Request::Describe, note));
-        self.pass(head, turn, server);
-        None
-    }
-
     /// The message goes to the server as it is, and its reply comes back as it is.
     pub(crate) fn pass_unchanged<I: Io>(
         &mut self,
@@ -544,11 +528,24 @@ impl Session {
         turn: &mut Turn<'_, '_, I>,
         server: Option<&mut ServerState>,
     ) -> Option<Next> {
+        self.pass_noted(request, |_, _| Note::None, head, turn, server)
+    }
+
+    /// The same with a note for the reply.
+    fn pass_noted<I: Io>(
+        &mut self,
+        request: Request,
+        note: impl FnOnce(&mut Self, &ServerState) -> Note,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: Option<&mut ServerState>,
+    ) -> Option<Next> {
         let server = match self.ready(false, head, turn, server) {
             Ok(server) => server,
             Err(next) => return next,
         };
-        server.queue.push(Expected::forward(request, Note::None));
+        let note = note(self, server);
+        server.queue.push(Expected::forward(request, note));
         self.pass(head, turn, server);
         None
     }

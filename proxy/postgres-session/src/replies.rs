@@ -95,7 +95,7 @@ impl<I: Io> Replies for Delivery<'_, I> {
             Some(Note::Described(statement)) => statement,
             _ => return,
         };
-        server.statements.set_row_type(&statement, row_type);
+        server.statements.set_row_type(&statement, Some(row_type));
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
@@ -296,7 +296,7 @@ impl<I: Io> Delivery<'_, I> {
         for statement in statements {
             // Under the same number: the bytes of the batch have it.
             let Some(number) = server.statements.use_number(&statement) else { continue };
-            server.statements.forget_row_type(&statement);
+            server.statements.set_row_type(&statement, None);
             self.session.write_close(number, self.io);
             server.queue.push(Expected::swallow(Request::Close, Note::None));
             self.io.count(Event::ServerParse);

@@ -7,7 +7,8 @@
 //! statement is prepared again and described there first. If that does not give the row type of the client, the Bind fails as it
 //! would at a server of the client's own.
 //!
-//! A statement without rows (NoData) is not compared: a change of a table does not give rows to it.
+//! A statement without rows (NoData) is not compared: a change of a table does not give rows to it. A change of a procedure may give some to
+//! a CALL, which then passes.
 
 use std::{
     hash::{BuildHasher, Hash, Hasher},

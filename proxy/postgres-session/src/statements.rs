@@ -349,17 +349,10 @@ impl ServerStatements {
         self.slots.get(&statement.id)?.row_type
     }
 
-    /// The server prepares the statement again.
-    pub(crate) fn forget_row_type(&mut self, statement: &Statement) {
+    /// A Describe has shown the row type, or (`None`) the server prepares the statement again.
+    pub(crate) fn set_row_type(&mut self, statement: &Statement, row_type: Option<RowType>) {
         if let Some(slot) = self.slots.get_mut(&statement.id) {
-            slot.row_type = None;
-        }
-    }
-
-    /// A Describe has shown the row type.
-    pub(crate) fn set_row_type(&mut self, statement: &Statement, row_type: RowType) {
-        if let Some(slot) = self.slots.get_mut(&statement.id) {
-            slot.row_type = Some(row_type);
+            slot.row_type = row_type;
         }
     }
 
