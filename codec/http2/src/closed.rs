@@ -65,6 +65,11 @@ impl ClosedStreams {
         self.reset.binary_search_by_key(&number, |reset| reset >> 1)
     }
 
+    /// True if this side has reset the stream, also if the peer has ended it since.
+    pub(crate) fn is_reset_here(&self, number: u32) -> bool {
+        self.find_reset(number).is_ok()
+    }
+
     /// The peer has ended a stream that this side has reset: no more frames of it are in flight.
     pub(crate) fn end(&mut self, number: u32) {
         if let Ok(at) = self.find_reset(number) {

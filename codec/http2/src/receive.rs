@@ -184,7 +184,9 @@ impl Connection {
         }
         match self.streams.find(number) {
             Some(stream) => self.breach(stream, error.into()),
-            None => Ok(()),
+            // The frame may have crossed the end of the stream. Its sender gets the same error as before that end.
+            None if self.is_client || self.closed.is_reset_here(number) => Ok(()),
+            None => self.refuse(number, error.into()),
         }
     }
 

@@ -42,6 +42,7 @@ fn failures(gateway: &Gateway, words: &[&str]) -> Vec<String> {
         value.map(|(value, _)| value.to_owned()).unwrap_or_default()
     };
     let failed = cases.iter().filter(|case| case.contains("<error>") || case.contains("<failure"));
+    let failed = failed.inspect(|case| println!("{case}"));
     failed.map(|case| format!("{}: {}", attribute(case, "package"), attribute(case, "classname"))).collect()
 }
 

@@ -258,6 +258,32 @@ fn frames_of_a_wrong_length_or_place_end_the_connection() {
 }
 
 #[test]
+fn a_malformed_frame_behind_the_end_of_its_stream_has_the_error_of_a_stream() {
+    let cases: [(u8, &[u8], FrameError); 3] = [
+        (2, &[0; 4], FrameError::PriorityLength),
+        (2, &[0, 0, 0, 1, 7], FrameError::SelfDependency),
+        (8, &[0; 4], FrameError::StreamIncrement),
+    ];
+    for (kind, payload, error) in cases {
+        let mut peer = Peer::of_server();
+        let id = peer.request(1, "GET", true);
+        peer.machine.send_response(id, &response(204, &[]), None, true).expect("open");
+        peer.machine.forget(id);
+        peer.sent();
+        peer.raw(kind, 0, 1, payload);
+        peer.resets(1, error.into());
+        // A stream that this side has reset gets no second reset.
+        let id = peer.request(3, "GET", true);
+        let payload: Vec<u8> = payload.iter().map(|byte| if *byte == 1 { 3 } else { *byte }).collect();
+        peer.raw(kind, 0, 3, &payload);
+        peer.resets(3, error.into());
+        peer.machine.forget(id);
+        peer.raw(kind, 0, 3, &payload);
+        assert!(peer.sent_of(FrameKind::RstStream).is_empty(), "{error:?}");
+    }
+}
+
+#[test]
 fn pushed_streams_are_refused_by_both_sides() {
     for mut peer in [Peer::of_server(), Peer::of_client()] {
         peer.raw(5, flags::END_HEADERS, 1, &[0, 0, 0, 2]);
