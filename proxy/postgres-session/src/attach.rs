@@ -17,7 +17,7 @@ use crate::variables::{Difference, Variables, difference};
 /// Takes back all parameters, the role included.
 const CLEAR: &[u8] = b"SET SESSION AUTHORIZATION DEFAULT;RESET ALL";
 
-/// Servers in a row that a statement may lose before one has it.
+/// Servers in a row that a message may lose before one has it.
 const LOST_UNUSED_MAX: u8 = 4;
 
 /// Sends the statements that make a server like `wanted`: its `difference`, and behind it `names` to deallocate. A text of several
@@ -137,6 +137,7 @@ impl Session {
             return Next::Close(End::ServerLost);
         }
         self.portals.clear();
+        self.last_bound = None;
         self.fail_outstanding(server, hides_error, io);
         // A Bind may wait for the description of its statement, and has gone nowhere either.
         let was_describing = self.described_at.take_if(|place| *place == self.taken_bytes).is_some();
@@ -149,9 +150,10 @@ impl Session {
     /// The next statement has gone nowhere, and another server may take it. A server that never does would be tried without end.
     #[cold]
     pub(crate) fn lose_unused(&mut self) {
-        self.lost_unused += 1;
-        if self.lost_unused >= LOST_UNUSED_MAX {
-            self.lost_unused = 0;
+        let lost = if self.lost_unused.0 == self.taken_bytes { self.lost_unused.1 + 1 } else { 1 };
+        self.lost_unused = (self.taken_bytes, lost);
+        if lost >= LOST_UNUSED_MAX {
+            self.lost_unused.1 = 0;
             self.refuse_next(Refusal::SERVER_LOST_UNUSED);
         }
     }

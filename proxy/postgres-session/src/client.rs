@@ -11,6 +11,7 @@ use crate::outstanding::{Expected, Note, Request};
 use crate::refusal::Refusal;
 use crate::server::{CopyIn, ServerState};
 use crate::session::{Attachment, End, Next, Session, Want, Way};
+use crate::statements::ServerName;
 
 /// The client of one message, and its server.
 pub(crate) struct Turn<'t, 'i, I> {
@@ -218,11 +219,16 @@ impl Session {
     ) {
         turn.io.count(Event::Refusal);
         let is_batch = !matches!(head.tag, tag::QUERY | tag::FUNCTION_CALL);
+        let is_open = |server: &ServerState| server.queue.needs_sync() && !server.queue.is_skipping();
+        let server = match server {
+            Some(server) if is_batch && is_open(server) => return self.refuse_at_server(refusal, head, turn, server),
+            server => server,
+        };
         self.is_skipping = is_batch;
         self.drop_message(head, turn.feed, turn.io);
         match server {
             Some(server) if !server.queue.is_quiet() => {
-                if !is_batch && server.queue.needs_sync() && !server.queue.is_skipping() {
+                if is_open(server) {
                     // A Query ends the transaction of an open batch, and its portals.
                     turn.io.encode_to_server(frontend::sync);
                     server.queue.push(Expected::swallow(Request::Sync, Note::None));
@@ -245,6 +251,24 @@ impl Session {
                 });
             }
         }
+    }
+
+    /// Refuses a message of a batch, of which the server has a part: the error ends the transaction. The server gets a Bind that it
+    /// refuses, and the client the error of the gateway.
+    #[cold]
+    pub(crate) fn refuse_at_server<I: Io>(
+        &mut self,
+        refusal: &Refusal,
+        head: Head,
+        turn: &mut Turn<'_, '_, I>,
+        server: &mut ServerState,
+    ) {
+        self.drop_message(head, turn.feed, turn.io);
+        self.retry.forget();
+        turn.io.encode_to_server(|out| frontend::bind(out, b"", ServerName::none().bytes(), []));
+        let mut error = Vec::new();
+        backend::error(&mut error, &refusal.report());
+        server.queue.push(Expected::forward(Request::Bind, Note::Refused(error.into())));
     }
 
     /// The body of a message is not what its type has.

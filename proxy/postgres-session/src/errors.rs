@@ -13,7 +13,6 @@ use crate::facts::Facts;
 use crate::io::Io;
 use crate::outstanding::{Expected, Note, Request};
 use crate::pin::PinReasons;
-use crate::refusal::Refusal;
 use crate::replies::Delivery;
 use crate::retry::is_outdated;
 use crate::row_type::awaits_known_rows;
@@ -62,12 +61,12 @@ impl<I: Io> Delivery<'_, I> {
                 return false;
             }
             Note::Effects(facts) => self.apply_failed(&facts, server),
-            Note::OtherRowType if fields.sqlstate() == Some(sqlstate::INVALID_SQL_STATEMENT_NAME) => {
+            Note::Refused(error) if fields.sqlstate() == Some(sqlstate::INVALID_SQL_STATEMENT_NAME) => {
                 self.show_held();
-                self.io.encode_to_client(|out| backend::error(out, &Refusal::OTHER_ROW_TYPE.report()));
+                self.io.encode_to_client(|out| out.extend_from_slice(&error));
                 return false;
             }
-            Note::Bound(_) if is_missing(&fields) => {
+            Note::Bound(..) if is_missing(&fields) => {
                 // A function of some client has dropped it, and perhaps others.
                 server.dirt |= PinReasons::OPAQUE;
                 if self.may_repeat(server) {
@@ -77,7 +76,7 @@ impl<I: Io> Delivery<'_, I> {
                 }
                 server.statements.clear();
             }
-            Note::Bound(named) if is_outdated(&fields) => {
+            Note::Bound(named, _) if is_outdated(&fields) => {
                 // A client would misread the rows of another statement that it knows, and that is prepared again with this one.
                 if !named.is_seen.get() && self.may_repeat(server) && !awaits_known_rows(&server.queue) {
                     self.fail_batch(server);

@@ -376,8 +376,8 @@ impl Session {
             return self.compare_row_types(statement, head, turn, server);
         }
         turn.io.count(Event::Bind);
-        self.note_bound(bind.portal, of_protocol.as_ref().map(|(named, _)| named), server);
         let missing = head.body - here.len();
+        self.last_bound = None;
         if bind.statement.is_empty() {
             self.ensure_unnamed(turn, server);
             if let Some(statement) = self.unnamed.clone() {
@@ -397,7 +397,8 @@ impl Session {
         self.note_running(&statement, server);
         self.bind_portal(bind.portal, statement.facts().cloned(), server, turn.io);
         self.retry.note_statement(&statement);
-        server.queue.push(Expected::forward(Request::Bind, Note::Bound(named)));
+        self.note_bound(bind.portal, &named, number, server);
+        server.queue.push(Expected::forward(Request::Bind, Note::Bound(named, number)));
         turn.feed.flush(&mut self.retry, turn.io);
         self.write_bind(&bind, number, missing, turn.io);
         self.replaced(head, turn, server);
@@ -493,7 +494,7 @@ impl Session {
                 self.record(turn, server);
                 let number = self.ensure(&statement, turn, server);
                 self.retry.note_statement(&statement);
-                (Some(number), Note::Bound(named))
+                (Some(number), Note::Bound(named, number))
             }
             None => (None, Note::None),
         };

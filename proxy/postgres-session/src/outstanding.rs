@@ -113,14 +113,14 @@ pub(crate) enum Note {
     Aligned(Box<[u8]>, Option<Rc<[u8]>>),
     /// The server counts the advisory locks of the session.
     LocksCounted,
-    /// A Bind or Describe of a shared statement, or a Describe of its portal.
-    Bound(Rc<Named>),
+    /// A Bind or Describe of a shared statement, or a Describe of its portal; and the number of the statement at the server.
+    Bound(Rc<Named>, u64),
     /// The gateway closes a statement whose plan is outdated, and which has this number.
     Stale(u64),
-    /// The gateway has a statement described.
-    Described(Rc<Statement>),
-    /// A Bind that must fail, because the client knows another row type of its statement.
-    OtherRowType,
+    /// The gateway has a statement described, which has this number.
+    Described(Rc<Statement>, u64),
+    /// A Bind that must fail in place of a message that the gateway refuses; and the error of that.
+    Refused(Rc<[u8]>),
     /// Bytes of the gateway's own reply.
     Reply(Rc<[u8]>),
 }

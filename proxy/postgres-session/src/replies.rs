@@ -84,18 +84,18 @@ impl<I: Io> Replies for Delivery<'_, I> {
     }
 
     fn on_row_type(&mut self, server: &mut ServerState, row_type: RowType) {
-        let statement = match server.queue.front().map(|front| front.note.clone()) {
-            Some(Note::Bound(named)) => {
-                named.row_type.set(Some(row_type));
-                match &named.meaning {
-                    Meaning::Protocol(statement) => statement.clone(),
-                    Meaning::Sql(_) => return,
+        let (statement, number) = match server.queue.front().map(|front| front.note.clone()) {
+            Some(Note::Bound(named, number)) => match &named.meaning {
+                Meaning::Protocol(statement) if statement.is_revalidated() => {
+                    named.row_type.set(Some(row_type));
+                    (statement.clone(), number)
                 }
-            }
-            Some(Note::Described(statement)) => statement,
+                _ => return,
+            },
+            Some(Note::Described(statement, number)) => (statement, number),
             _ => return,
         };
-        server.statements.set_row_type(&statement, Some(row_type));
+        server.statements.set_row_type(&statement, number, row_type);
     }
 
     fn on_done(&mut self, server: &mut ServerState, entry: Expected) {
@@ -123,7 +123,7 @@ impl<I: Io> Replies for Delivery<'_, I> {
                 }
             }
             Note::Prepared(statement) => self.on_prepared(&statement, server),
-            Note::Bound(named) => named.is_seen.set(true),
+            Note::Bound(named, _) => named.is_seen.set(true),
             _ => {}
         }
     }
@@ -296,9 +296,9 @@ impl<I: Io> Delivery<'_, I> {
         for statement in statements {
             // Under the same number: the bytes of the batch have it.
             let Some(number) = server.statements.use_number(&statement) else { continue };
-            server.statements.set_row_type(&statement, None);
+            server.statements.forget_row_type(&statement);
             self.session.write_close(number, self.io);
-            server.queue.push(Expected::swallow(Request::Close, Note::None));
+            server.queue.push(Expected::swallow(Request::Close, Note::Stale(number)));
             self.io.count(Event::ServerParse);
             self.io.encode_to_server(|out| {
                 let rest = statement.at_server(self.session.shares_listen());

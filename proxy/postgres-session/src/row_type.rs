@@ -26,6 +26,7 @@ use weir_postgres_codec::{
 use crate::client::Turn;
 use crate::io::Io;
 use crate::outstanding::{Expected, Note, Outstanding, Request};
+use crate::refusal::Refusal;
 use crate::server::ServerState;
 use crate::session::{Next, Session};
 use crate::statements::{Named, ServerName, Statement};
@@ -58,6 +59,8 @@ impl RowType {
 pub(crate) struct LastBound {
     portal: Box<[u8]>,
     named: Rc<Named>,
+    /// The number of the statement at the server.
+    number: u64,
     /// The batch of the Bind: its portal is another one after a Sync or Query.
     batch: u64,
 }
@@ -88,8 +91,8 @@ impl Session {
             if !server.queue.is_empty() {
                 return Some(self.wait_for_replies(turn, server));
             }
-            // The server has described it, with another row type or without rows (a FETCH whose cursor is not there).
-            self.refuse_row_type(head, turn, server);
+            // The server has described it, with another row type or without rows.
+            self.refuse_at_server(&Refusal::OTHER_ROW_TYPE, head, turn, server);
             return None;
         }
         if self.is_unreadable(statement.text()) {
@@ -98,33 +101,27 @@ impl Session {
         }
         self.described_at = Some(place);
         server.stale.extend(server.statements.remove(statement));
-        let name = ServerName::new(self.prepare(statement, turn, server));
-        turn.io.encode_to_server(|out| frontend::describe(out, Kind::Statement, name.bytes()));
-        server.queue.push(Expected::swallow(Request::Describe, Note::Described(statement.clone())));
+        let number = self.prepare(statement, turn, server);
+        turn.io.encode_to_server(|out| frontend::describe(out, Kind::Statement, ServerName::new(number).bytes()));
+        server.queue.push(Expected::swallow(Request::Describe, Note::Described(statement.clone(), number)));
         Some(self.wait_for_replies(turn, server))
     }
 
-    /// The server has to fail too, because the error ends a transaction: it gets a Bind that it refuses, and the client another error.
-    fn refuse_row_type<I: Io>(&mut self, head: Head, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
-        turn.feed.flush(&mut self.retry, turn.io);
-        self.retry.forget();
-        turn.io.encode_to_server(|out| frontend::bind(out, b"", ServerName::none().bytes(), []));
-        server.queue.push(Expected::forward(Request::Bind, Note::OtherRowType));
-        self.drop_message(head, turn.feed, turn.io);
-    }
-
-    /// The portal of this name is about to be bound to the statement.
+    /// The portal of this name is about to be bound to the statement, which has this number.
     #[inline]
-    pub(crate) fn note_bound(&mut self, portal: &[u8], named: Option<&Rc<Named>>, server: &ServerState) {
-        let unknown = named.filter(|named| named.row_type.get().is_none());
-        self.last_bound =
-            unknown.map(|named| LastBound { portal: portal.into(), named: named.clone(), batch: server.queue.batch() });
+    pub(crate) fn note_bound(&mut self, portal: &[u8], named: &Rc<Named>, number: u64, server: &ServerState) {
+        if named.row_type.get().is_none() {
+            let (portal, named) = (portal.into(), named.clone());
+            self.last_bound = Some(LastBound { portal, named, number, batch: server.queue.batch() });
+        }
     }
 
     /// The note of a Describe of a portal. It shows the row type of the statement that was bound just before.
     pub(crate) fn note_of_portal(&mut self, portal: &[u8], server: &ServerState) -> Note {
         match self.last_bound.take() {
-            Some(last) if *last.portal == *portal && last.batch == server.queue.batch() => Note::Bound(last.named),
+            Some(last) if *last.portal == *portal && last.batch == server.queue.batch() => {
+                Note::Bound(last.named, last.number)
+            }
             _ => Note::None,
         }
     }
@@ -132,7 +129,7 @@ impl Session {
 
 /// A request without a reply is of a statement whose row type the client knows.
 pub(crate) fn awaits_known_rows(queue: &Outstanding) -> bool {
-    queue.notes().any(|note| matches!(note, Note::Bound(named) if named.row_type.get().is_some()))
+    queue.notes().any(|note| matches!(note, Note::Bound(named, _) if named.row_type.get().is_some()))
 }
 
 #[cfg(test)]

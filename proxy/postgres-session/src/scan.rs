@@ -207,7 +207,7 @@ impl ServerState {
     }
 
     fn on_row_type(&mut self, body: &[u8], replies: &mut impl Replies) -> Result<bool, Violation> {
-        let is_wanted = |front: &Expected| matches!(front.note, Note::Bound(_) | Note::Described(_));
+        let is_wanted = |front: &Expected| matches!(front.note, Note::Bound(..) | Note::Described(..));
         if self.queue.front().is_some_and(is_wanted) {
             replies.on_row_type(self, RowType::read(body).map_err(of_server)?);
         }

@@ -172,8 +172,8 @@ pub struct Session {
     pub(crate) busy_since: Option<Time>,
     /// Since when none is due.
     pub(crate) idle_since: Time,
-    /// Servers in a row that were lost before they had the client's parameters.
-    pub(crate) lost_unused: u8,
+    /// The place of the message for which servers were lost that had not taken it, and how many in a row.
+    pub(crate) lost_unused: (u64, u8),
     /// When the client last sent something.
     pub(crate) heard_at: Time,
     /// More bytes of the client would be taken: it is silent if none come.
@@ -244,7 +244,7 @@ impl Session {
             listening: None,
             busy_since: None,
             idle_since: now,
-            lost_unused: 0,
+            lost_unused: (0, 0),
             heard_at: now,
             is_listening: true,
             is_waiting: false,
@@ -383,7 +383,6 @@ impl Session {
             }
             Attachment::Preparing => {
                 self.attachment = Attachment::Fresh;
-                self.lost_unused = 0;
                 return ServerStep::Continue;
             }
             Attachment::Clearing => {
@@ -452,6 +451,7 @@ impl Session {
         }
         self.names_since = None;
         self.has_barrier = false;
+        self.last_bound = None;
         server.unnamed_since = None;
         self.end_own_news();
         self.attachment = Attachment::None;

@@ -63,6 +63,14 @@ impl Statement {
         &self.rest[..memchr::memchr(0, &self.rest).unwrap_or(self.rest.len())]
     }
 
+    /// A server checks its row type before each use. It does not for statements that run another one (`StmtPlanRequiresRevalidation` in
+    /// plancache.c): their rows are of whatever that is at the time.
+    pub(crate) fn is_revalidated(&self) -> bool {
+        let text = self.text().trim_ascii_start();
+        let is = |word: &[u8]| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+        !is(b"fetch") && !is(b"execute")
+    }
+
     /// A server of this pool has taken it, with these parameters.
     pub(crate) fn prove(&self, pool: &Rc<str>, variables: &Rc<Variables>) {
         *self.proof.borrow_mut() = Some(Proof { pool: pool.clone(), variables: Rc::downgrade(variables) });
@@ -349,10 +357,17 @@ impl ServerStatements {
         self.slots.get(&statement.id)?.row_type
     }
 
-    /// A Describe has shown the row type, or (`None`) the server prepares the statement again.
-    pub(crate) fn set_row_type(&mut self, statement: &Statement, row_type: Option<RowType>) {
+    /// A Describe has shown the row type of the statement that has this number.
+    pub(crate) fn set_row_type(&mut self, statement: &Statement, number: u64, row_type: RowType) {
+        if let Some(slot) = self.slots.get_mut(&statement.id).filter(|slot| slot.number == number) {
+            slot.row_type = Some(row_type);
+        }
+    }
+
+    /// The server prepares the statement again, under the same number.
+    pub(crate) fn forget_row_type(&mut self, statement: &Statement) {
         if let Some(slot) = self.slots.get_mut(&statement.id) {
-            slot.row_type = row_type;
+            slot.row_type = None;
         }
     }
 

@@ -1,6 +1,6 @@
 //! Clients that know the row type of a statement, and servers that prepare it after a change.
 
-use weir_postgres_codec::{backend, frontend, frontend::Kind};
+use weir_postgres_codec::{TransactionStatus, backend, frontend, frontend::Kind};
 use weir_postgres_session::io::Event;
 use weir_postgres_session::{Cleanliness, Next};
 
@@ -239,7 +239,7 @@ fn k5_a_text_of_another_encoding_is_not_prepared_again_to_learn_its_row_type() {
     assert_eq!(tags(&scene.ask(&use_known("s"))), "2DCZ");
 }
 
-/// PostgreSQL describes a FETCH of a cursor that is not there without an error. The statement would be prepared again without end.
+/// A CALL of a procedure that gives no rows any more, for example. The statement would be prepared again without end.
 #[test]
 fn a_statement_that_has_no_rows_at_another_server_is_refused_once() {
     let mut scene = scene();
@@ -257,6 +257,55 @@ fn a_statement_that_has_no_rows_at_another_server_is_refused_once() {
     let reply = scene.turn(usize::MAX);
     assert_eq!(tags(&reply), "EZ");
     assert!(String::from_utf8_lossy(&reply).contains(CHANGED));
+}
+
+/// Its rows are those of the cursor at the time, at a server of the client's own as well.
+#[test]
+fn a_fetch_is_not_compared() {
+    let mut scene = scene();
+    let text = "FETCH 1 FROM c1";
+    let learn = bytes(|out| {
+        frontend::parse(out, b"s", text.as_bytes(), &[]);
+        frontend::describe(out, Kind::Statement, b"s");
+        frontend::sync(out);
+    });
+    scene.send(&learn);
+    scene.io.to_server.take();
+    let replies = bytes(|out| {
+        backend::parse_complete(out);
+        backend::parameter_description(out, []);
+        backend::row_description(out, [backend::Column::text(b"a", 23, 4)]);
+        backend::ready_for_query(out, TransactionStatus::Idle);
+    });
+    scene.reply(&replies);
+    exchange(&mut scene, 1);
+    scene.send(&use_known("s"));
+    assert_eq!(tags(&scene.to_server()), "PBES");
+}
+
+/// Each server takes the parameters of the client before it is lost.
+#[test]
+fn a_bind_whose_servers_take_the_parameters_and_are_lost_goes_to_another_a_few_times() {
+    let mut scene = scene();
+    scene.ask(&[learn("s"), query("SET app.tenant = 'a'")].concat());
+    exchange(&mut scene, 0);
+    scene.send(&use_known("s"));
+    for round in 0..4 {
+        assert_eq!(tags(&scene.to_server()), "Q", "round {round}");
+        scene.reply(&bytes(|out| {
+            backend::command_complete(out, b"SET");
+            backend::ready_for_query(out, TransactionStatus::Idle);
+        }));
+        scene.io.to_server.take();
+        scene.pump();
+        scene.session.on_server_lost(&mut scene.state, &scene.io);
+        scene.is_attached = false;
+        exchange(&mut scene, 0);
+        scene.io.to_server.take();
+        scene.pump();
+    }
+    let error = scene.io.to_client.take();
+    assert!(tags(&error).starts_with('E'), "{}", tags(&error));
 }
 
 /// Only what the gateway itself has sent is lost with the server.
