@@ -24,6 +24,8 @@ pub struct LoadFailure {
     pub client: String,
     /// The statement that failed: `connect`, `setting`, `begin`, `block`, `commit`, or `statement` without a block.
     pub phase: String,
+    /// The connection ended with it.
+    pub is_over: bool,
     /// Its SQLSTATE; `closed` if the driver has none for the end of its connection.
     pub state: String,
     /// The words of the driver.

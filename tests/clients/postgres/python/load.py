@@ -2,7 +2,7 @@
 
 Each client inserts numbers of its own into the table `done`, every second one within a transaction block, and checks a setting of its
 session. A client whose connection has ended connects again. At the end the numbers in the table are compared with the acknowledged
-ones. The output is a JSON object: `acknowledged`, `lives` (connections), `failures` (phase, SQLSTATE, text), `problems`.
+ones. The output is a JSON object: `acknowledged`, `lives` (connections), `failures` (phase, end of the connection, SQLSTATE, text), `problems`.
 """
 
 import asyncio
@@ -107,8 +107,9 @@ class Client:
                 self.acknowledged.add(number)
             except Exception as error:
                 self.uncertain.add(number)
-                failures.append({"client": self.name, "phase": self.phase, **described(error)})
-                if self.connection is not None and self.connection.is_closed():
+                is_over = self.connection is None or self.connection.is_closed()
+                failures.append({"client": self.name, "phase": self.phase, "is_over": is_over, **described(error)})
+                if is_over:
                     self.connection = None
                 await asyncio.sleep(0.1)
             await asyncio.sleep(random.random() / 50)
