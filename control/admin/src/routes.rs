@@ -174,6 +174,10 @@ const KEY_PARAMETERS: &[Parameter] = &[
 const REQUEST_PARAMETERS: &[Parameter] = &[
     Parameter { name: "limit", about: "Requests, 1 to 1000; 100 if absent.", schema: schema_of::<u32> },
     Parameter { name: "key", about: "Only those of the key of this name.", schema: schema_of::<String> },
+    Parameter { name: "user", about: "Only those of this end user.", schema: schema_of::<String> },
+    Parameter { name: "agent", about: "Only those of this agent.", schema: schema_of::<String> },
+    Parameter { name: "conversation", about: "Only those of this conversation.", schema: schema_of::<String> },
+    Parameter { name: "tag", about: "Only those with this tag.", schema: schema_of::<String> },
     Parameter {
         name: "model",
         about: "Only those for this model, by the name of clients or of the provider.",

@@ -12,7 +12,7 @@ use weir_spend::{
     usage::{Flags, UsageRecord},
 };
 
-use crate::response::Found;
+use crate::{attribution::Attribution, response::Found};
 
 /// Bytes of a whole response for which one token is counted if it broke off without a report: nothing of it was kept.
 const TOKEN_BYTES: u64 = 4;
@@ -23,8 +23,7 @@ pub(crate) struct Identity {
     pub(crate) request: String,
     pub(crate) key: Option<Arc<str>>,
     pub(crate) model: Box<str>,
-    pub(crate) user: Option<Box<str>>,
-    pub(crate) conversation: Option<Box<str>>,
+    pub(crate) attribution: Attribution,
 }
 
 /// The side that ended a request before its response was complete.
@@ -232,14 +231,8 @@ impl Identity {
     }
 
     pub(crate) fn record(&self) -> UsageRecord<'_> {
-        UsageRecord {
-            request: &self.request,
-            key: self.key.as_deref(),
-            model: &self.model,
-            user: self.user.as_deref(),
-            conversation: self.conversation.as_deref(),
-            ..UsageRecord::default()
-        }
+        let common = self.attribution.record();
+        UsageRecord { request: &self.request, key: self.key.as_deref(), model: &self.model, ..common }
     }
 }
 

@@ -28,6 +28,7 @@ use self::{cached::CacheUse, settle::LostAttempt};
 use crate::{
     account::Identity,
     admission::{Admitted, Candidate, Clocks, admit, key},
+    attribution::Attribution,
     balance::Attempt,
     connection::ShownConnection,
     credentials,
@@ -143,6 +144,7 @@ impl AiFilter {
         let sent = credentials::of_client(&head.fields);
         self.key = key(&self.worker, sent, unix_time()).map_err(|denial| ApiError::of_denial(&denial))?;
         self.identity.key = self.key.as_ref().map(|key| key.name.clone());
+        self.identity.attribution = Attribution::of(&self.worker.settings.attribution, &head.fields);
         match self.surface {
             Surface::Body(endpoint) | Surface::Count(endpoint) => {
                 let most = self.worker.settings.body_bytes_max;
@@ -202,8 +204,7 @@ impl AiFilter {
         }
         self.identity.model = options.model.as_ref().map(|model| model.text.clone()).unwrap_or_default();
         let user = options.user.as_ref().or(options.safety_identifier.as_ref());
-        self.identity.user = user.map(|user| user.text.clone());
-        self.identity.conversation = options.conversation.as_ref().map(|conversation| conversation.text.clone());
+        self.identity.attribution.add(user, options.conversation.as_ref());
         let (plan, is_searching) = Plan::of(&self.worker, &facts, &self.identity, self.is_free())?;
         self.is_searching = is_searching;
         if let Some(connection) = &self.connection {
@@ -246,6 +247,7 @@ impl AiFilter {
         let body = self.forward(head, (provider, &target), translated);
         credentials::swap(&mut head.fields, provider, worker.ring.is_some());
         credentials::hide_client(&mut head.fields);
+        worker.settings.attribution.hide(&mut head.fields);
         let host = Some(provider.host.as_bytes().into());
         let upstream = UpstreamChoice::Upstream { name: name.clone(), host };
         Ok(RequestChoice { upstream, body })

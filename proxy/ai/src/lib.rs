@@ -15,6 +15,7 @@
 //! | `filter`, `filter/settle` | one exchange: the order of all the rest; its bill |
 //! | `surface` | the paths and methods of the APIs |
 //! | `credentials` | the key of a client, and the key of a provider in its place |
+//! | `attribution` | user, agent, conversation and tags of a request by fields of its head |
 //! | `ring` | the keys of a listener, those that the admin API has issued among them |
 //! | `plan` | the targets of a model, in the order in which they are tried |
 //! | `balance` | that order by the time to the first token, or by price |
@@ -42,6 +43,7 @@ mod account;
 mod added_fields;
 mod admission;
 mod agents;
+mod attribution;
 mod balance;
 mod cache;
 mod connection;

@@ -10,6 +10,7 @@ use weir_engine::settings::{Address, TlsClientSettings};
 use weir_spend::{Glob, keys::KeySettings, policy::CacheRule, prices::PriceTable, shared::ClaimSettings};
 
 pub use crate::{
+    attribution::{AGENT_FIELD, AttributionFields, CONVERSATION_FIELD, TAGS_FIELD, USER_FIELD},
     cache::settings::{BYTES_MAX as CACHE_BYTES_MAX, CacheSettings, RESPONSE_BYTES_MAX as CACHE_RESPONSE_BYTES_MAX},
     ring::SharedRing,
 };
@@ -78,6 +79,8 @@ pub struct AiListenerSettings {
     pub body_bytes_max: u64,
     /// See [`RESERVED_OUTPUT_TOKENS`].
     pub reserved_output_tokens: u64,
+    /// The fields by which clients attribute requests.
+    pub attribution: AttributionFields,
     /// Requests are refused that a page of a foreign site makes a browser send. For a listener of this machine without keys.
     pub refuses_web_pages: bool,
     /// Responses are cached by this rule, if clients need no key. With keys it is in their policies.

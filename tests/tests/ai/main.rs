@@ -11,6 +11,7 @@ mod load;
 mod mcp;
 mod mcp_federation;
 mod prompts;
+mod requests;
 mod sdks;
 mod store;
 mod through;

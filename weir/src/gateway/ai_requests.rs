@@ -39,7 +39,10 @@ fn search(mut all: Vec<RecentRequest>, query: &AiRequestQuery) -> Vec<Map<String
 fn members(request: &RecentRequest, query: &AiRequestQuery) -> Option<Map<String, Value>> {
     let Ok(Value::Object(line)) = serde_json::from_slice(&request.line) else { return None };
     let is = |member: &str, wanted: &str| line.get(member).and_then(Value::as_str) == Some(wanted);
-    let matches = query.key.as_deref().is_none_or(|key| is("key", key))
+    let has_tag =
+        |tag: &str| line.get("tags").and_then(Value::as_str).is_some_and(|tags| tags.split(',').any(|one| one == tag));
+    let matches = query.members.iter().all(|(member, text)| is(member, text))
+        && query.tag.as_deref().is_none_or(has_tag)
         && query.model.as_deref().is_none_or(|model| is("model", model) || is("model_served", model))
         && query
             .status
@@ -87,7 +90,10 @@ mod tests {
                     r#"{"request":"1","key":"a","model":"fast","model_served":"gpt","status":200,"input_tokens":7}"#,
                 ),
                 request(3, r#"{"request":"3","key":"b","model":"fast","status":429}"#),
-                request(2, r#"{"request":"2","key":"a","model":"other","status":0,"conversation":"c"}"#),
+                request(
+                    2,
+                    r#"{"request":"2","key":"a","model":"other","status":0,"conversation":"c","tags":"eu,prod"}"#,
+                ),
             ]
         };
         let search = |change: fn(&mut AiRequestQuery)| {
@@ -98,14 +104,18 @@ mod tests {
         };
         assert_eq!(search(|_| ()), "3 2 1", "the newest first");
         assert_eq!(search(|query| query.limit = 2), "3 2");
-        assert_eq!(search(|query| query.key = Some("a".into())), "2 1");
+        assert_eq!(search(|query| query.members = vec![("key", "a".into())]), "2 1");
+        assert_eq!(search(|query| query.members = vec![("key", "a".into()), ("conversation", "c".into())]), "2");
+        assert_eq!(search(|query| query.members = vec![("user", "a".into())]), "");
+        assert_eq!(search(|query| query.tag = Some("prod".into())), "2");
+        assert_eq!(search(|query| query.tag = Some("eu,prod".into())), "");
         assert_eq!(search(|query| query.model = Some("fast".into())), "3 1");
         assert_eq!(search(|query| query.model = Some("gpt".into())), "1");
         assert_eq!(search(|query| query.status = Some(StatusFilter::Class(4))), "3");
         assert_eq!(search(|query| query.status = Some(StatusFilter::One(0))), "2");
         assert_eq!(search(|query| query.since = Some(Duration::from_secs(2))), "3 2");
-        let found =
-            super::search(all(), &AiRequestQuery { limit: 10, key: Some("a".into()), ..AiRequestQuery::default() });
+        let members = vec![("key", "a".to_owned())];
+        let found = super::search(all(), &AiRequestQuery { limit: 10, members, ..AiRequestQuery::default() });
         let [second, first] = &found[..] else { panic!("{found:?}") };
         for (member, value) in [
             ("gen_ai.operation.name", json!("chat")),

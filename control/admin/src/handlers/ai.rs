@@ -31,7 +31,7 @@ pub(crate) struct KeyPage {
 }
 
 const KEY_PARAMETERS: &str = " and after, each at most once";
-const REQUEST_PARAMETERS: &str = ", key, model, status and since, each at most once";
+const REQUEST_PARAMETERS: &str = ", key, user, agent, conversation, tag, model, status and since, each at most once";
 
 pub(crate) async fn keys(
     State(shared): State<Shared>,
@@ -155,6 +155,10 @@ fn bad_key(status: StatusCode, detail: impl Into<String>) -> Problem {
 pub(crate) struct RequestPage {
     limit: Option<usize>,
     key: Option<String>,
+    user: Option<String>,
+    agent: Option<String>,
+    conversation: Option<String>,
+    tag: Option<String>,
     model: Option<String>,
     status: Option<String>,
     since: Option<String>,
@@ -168,8 +172,10 @@ pub(crate) async fn requests(
     let Query(page) = query.map_err(|rejection| wrong(rejection.body_text()))?;
     let status = page.status.map(|text| text.parse::<StatusFilter>()).transpose().map_err(wrong)?;
     let since = page.since.map(|text| since(&text)).transpose().map_err(wrong)?;
-    let (key, model) = (page.key, page.model);
-    let query = AiRequestQuery { limit: limit(page.limit, REQUEST_PARAMETERS)?, key, model, status, since };
+    let texts = [("key", page.key), ("user", page.user), ("agent", page.agent), ("conversation", page.conversation)];
+    let members = texts.into_iter().filter_map(|(member, text)| Some((member, text?))).collect();
+    let (limit, tag, model) = (limit(page.limit, REQUEST_PARAMETERS)?, page.tag, page.model);
+    let query = AiRequestQuery { limit, members, tag, model, status, since };
     Ok(Json(shared.gateway.ai_requests(query).await).into_response())
 }
 

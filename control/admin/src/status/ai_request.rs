@@ -12,8 +12,10 @@ use serde_json::{Map, Value};
 pub struct AiRequestQuery {
     /// Entries wanted, 1 to [`PAGE_MAX`](crate::limits::PAGE_MAX).
     pub limit: usize,
-    /// Only those of the key of this name.
-    pub key: Option<String>,
+    /// Only those whose members have these texts. The members have the names of the usage log.
+    pub members: Vec<(&'static str, String)>,
+    /// Only those with this tag among `tags`.
+    pub tag: Option<String>,
     /// Only those for this model, by the name of clients or of the provider.
     pub model: Option<String>,
     /// Only those with such a status.

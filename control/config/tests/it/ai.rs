@@ -37,6 +37,17 @@ fn finds_one(bind: &str, listener: &str, upstream: &str, words: &str) {
 }
 
 #[test]
+fn each_mistake_of_an_attribution_has_a_line_and_a_remedy() {
+    for (fields, words) in [
+        ("user = \"authorization\"", "is no name of a field"),
+        ("tags = \"x(tags)\"", "is no name of a field"),
+        ("agent = \"X-Weir-User\"", "has the field of another key"),
+    ] {
+        finds_one("127.0.0.1:8000", &format!("[listener.ai.attribution]\n{fields}\n"), "", words);
+    }
+}
+
+#[test]
 fn each_mistake_of_a_federation_has_a_line_and_a_remedy() {
     let mcp = |name: &str| format!("[[listener.ai.mcp]]\nname = \"{name}\"\nupstream = \"u\"\n");
     let joint = |name: &str, servers: &str| {

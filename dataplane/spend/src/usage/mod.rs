@@ -14,4 +14,4 @@ pub mod record;
 
 pub use file::{UsageFile, UsageSettings};
 pub use reconcile::{Difference, LogSum, reconcile};
-pub use record::{Flags, LINE_BYTES_MAX, UsageRecord};
+pub use record::{Flags, LINE_BYTES_MAX, TEXT_BYTES_MAX, UsageRecord};

@@ -11,6 +11,7 @@ use weir_telemetry::{
 };
 
 use super::settings::{AgentProtocol, AgentServer};
+use crate::attribution::Attribution;
 
 /// Methods of MCP that are labels (revisions 2025-03-26 to 2026-07-28). Others are `other`.
 const MCP_METHODS: [&str; 18] = [
@@ -92,6 +93,7 @@ pub(crate) struct MessageRecord {
     pub(crate) tool: Option<Box<str>>,
     /// `None`: it has no line in the log.
     pub(crate) call: Option<Call>,
+    pub(crate) attribution: Attribution,
 }
 
 impl MessageRecord {
@@ -113,7 +115,8 @@ impl MessageRecord {
     }
 
     fn record(&self) -> UsageRecord<'_> {
-        let common = UsageRecord { request: &self.request, key: self.key.as_deref(), ..UsageRecord::default() };
+        let common = self.attribution.record();
+        let common = UsageRecord { request: &self.request, key: self.key.as_deref(), ..common };
         match self.call {
             Some(Call::Agent) => UsageRecord { agent: Some(&self.server), tags: Some(&self.method), ..common },
             _ => UsageRecord { server: Some(&self.server), tool: self.tool.as_deref(), ..common },

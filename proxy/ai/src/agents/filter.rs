@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     admission::{key, source},
+    attribution::Attribution,
     credentials,
     metrics::Treatment,
     spend::unix_time,
@@ -48,6 +49,7 @@ pub(crate) struct AgentFilter {
     source: IpAddr,
     request: String,
     key: Option<Arc<Key>>,
+    attribution: Attribution,
     /// The server by its position, and the meaning of the request.
     target: Option<(usize, AgentRequest)>,
     /// The federation of the request. Its target is the server of a call.
@@ -73,6 +75,7 @@ impl AgentFilter {
             source,
             request: String::new(),
             key: None,
+            attribution: Attribution::default(),
             target: None,
             federated: None,
             own: None,
@@ -94,6 +97,7 @@ impl AgentFilter {
         }
         let sent = credentials::of_client(&head.fields);
         self.key = key(&worker, sent, unix_time()).map_err(|denial| AgentRefusal::of_denial(&denial))?;
+        self.attribution = Attribution::of(&worker.settings.attribution, &head.fields);
         let key = self.key.as_deref();
         source(&worker, key, self.source).map_err(|denial| AgentRefusal::of_denial(&denial))?;
         let (path, _) = split_query(std::str::from_utf8(head.target()).unwrap_or_default());
@@ -225,6 +229,7 @@ impl AgentFilter {
             method: Box::default(),
             tool: None,
             call: None,
+            attribution: self.attribution.clone(),
         }
     }
 
@@ -250,6 +255,7 @@ impl AgentFilter {
     fn forward(&self, head: &mut RequestHead, server: &AgentServer, request: AgentRequest) {
         let below = if let AgentRequest::Card(path) = request { path } else { "" };
         make_head(head, server, below);
+        self.worker.settings.attribution.hide(&mut head.fields);
         if let Some(named) = &self.session {
             head.fields.remove_named(SESSION);
             head.fields.push(SESSION, &named.session.own_id);

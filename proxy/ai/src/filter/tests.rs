@@ -67,6 +67,7 @@ pub(crate) fn settings() -> AiListenerSettings {
         drain_on_disconnect: Duration::ZERO,
         body_bytes_max: 1_000,
         reserved_output_tokens: 100,
+        attribution: Default::default(),
         refuses_web_pages: false,
         cache: None,
         ring: Default::default(),

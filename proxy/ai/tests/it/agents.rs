@@ -538,3 +538,28 @@ fn without_agents_their_paths_are_unknown_to_the_api() {
     let (status, _, body) = refused(&gateway, &post(LIST));
     assert_eq!((status, &body["error"]["code"]), (404, &json!("unknown_url")));
 }
+
+#[test]
+fn calls_are_attributed_and_servers_do_not_see_by_whom() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = gateway_with(everything(), Some(folder.path()), None);
+    let mut client = gateway.client();
+    let fields = "X-Weir-User: u\r\nX-Weir-Agent: coder\r\nX-Weir-Conversation: c\r\nX-Weir-Tags: t\r\n";
+    let send = r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{}}"#;
+    for (path, body) in [("/mcp/git", &*call("\"add\"")), ("/a2a/git", send)] {
+        client.send(&request("POST", path, fields, body));
+        let request = respond(&mut gateway.origin.accept(), &ok("{}"));
+        assert!(!request.to_ascii_lowercase().contains("x-weir-"), "{request}");
+        client.response();
+    }
+    let lines = usage(folder.path(), 2);
+    for line in &lines {
+        assert_eq!((&line["user"], &line["conversation"]), (&json!("u"), &json!("c")), "{line}");
+    }
+    assert_eq!((&lines[0]["agent"], &lines[0]["tags"]), (&json!("coder"), &json!("t")), "the agent that calls");
+    assert_eq!(
+        (&lines[1]["agent"], &lines[1]["tags"]),
+        (&json!("git"), &json!("message/send")),
+        "the one that is called"
+    );
+}

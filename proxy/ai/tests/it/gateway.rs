@@ -47,6 +47,7 @@ pub fn settings() -> AiListenerSettings {
         drain_on_disconnect: Duration::ZERO,
         body_bytes_max: 1 << 20,
         reserved_output_tokens: 100,
+        attribution: Default::default(),
         refuses_web_pages: false,
         cache: None,
         ring: Default::default(),

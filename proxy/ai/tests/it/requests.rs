@@ -1,10 +1,14 @@
 //! Requests: paths, bodies, keys of providers, edits.
 
-use weir_ai::settings::{AiListenerSettings, Provider, ProviderDialect};
+use weir_ai::settings::{AiListenerSettings, AttributionFields, Provider, ProviderDialect};
+use weir_spend::policy::Policy;
 use weir_telemetry::catalog;
 
 use crate::{
-    gateway::{CHAT, KEY, model, ok, plain, post, provider, read, refused, respond, settings, start},
+    gateway::{
+        CHAT, KEY, model, ok, plain, post, provider, read, refused, respond, settings, start, start_with, usage,
+        with_key,
+    },
     support::Gateway,
 };
 
@@ -177,4 +181,49 @@ fn the_probe_needs_no_provider() {
     client.send("GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(read(&mut client).1["status"], "ok");
     assert!(gateway.origin.is_untouched());
+}
+
+/// A POST with fields that attribute it.
+fn attributed(path: &str, body: &str, fields: &str) -> String {
+    post(path, body).replacen("Content-Type", &format!("{fields}Content-Type"), 1)
+}
+
+#[test]
+fn fields_attribute_a_request_in_the_usage_log_and_do_not_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let openai = vec![provider(ProviderDialect::OpenAi)];
+    let gateway = start_with(with_key(Policy::default()), openai, Some(folder.path()), |_| {});
+    let mut client = gateway.client();
+    let sent = "X-Weir-User: u-1\r\nx-weir-agent: planner\r\nX-Weir-Conversation: c-1\r\nx-weir-tags: eu, prod\r\n";
+    let body = CHAT.replace("\"m\"", "\"m\",\"user\":\"of the body\"");
+    client.send(&attributed("/v1/chat/completions", &body, sent));
+    let request = respond(&mut gateway.origin.accept(), &ok("{}"));
+    assert!(request.ends_with(&body) && !request.to_ascii_lowercase().contains("x-weir-"), "{request}");
+    client.response();
+    client.send(&post("/v1/chat/completions", &body));
+    respond(&mut gateway.origin.accept(), &ok("{}"));
+    client.response();
+    let lines = usage(folder.path(), 2);
+    for (member, text) in [("user", "u-1"), ("agent", "planner"), ("conversation", "c-1"), ("tags", "eu,prod")] {
+        assert_eq!(lines[0][member], text, "{}", lines[0]);
+    }
+    assert_eq!((&lines[1]["user"], lines[1].get("tags")), (&"of the body".into(), None), "{}", lines[1]);
+}
+
+#[test]
+fn attribution_has_names_of_its_own_and_goes_on_where_it_is_wanted() {
+    let attribution = AttributionFields { user: "x-person".into(), are_forwarded: true, ..Default::default() };
+    let gateway = plain(AiListenerSettings { attribution, ..settings() });
+    let mut client = gateway.client();
+    client.send(&attributed("/v1/chat/completions", CHAT, "X-Person: p\r\nX-Weir-Tags: t\r\n"));
+    let request = respond(&mut gateway.origin.accept(), &ok("{}"));
+    assert!(request.contains("\r\nX-Person: p\r\n") && request.contains("\r\nX-Weir-Tags: t\r\n"), "{request}");
+    client.response();
+    // Requests without facts lose them, too.
+    let gateway = plain(settings());
+    let mut client = gateway.client();
+    client.send("GET /v1/files HTTP/1.1\r\nHost: a\r\nX-Weir-User: u\r\n\r\n");
+    let request = respond(&mut gateway.origin.accept(), &ok("{}"));
+    assert!(!request.to_ascii_lowercase().contains("x-weir-"), "{request}");
+    client.response();
 }

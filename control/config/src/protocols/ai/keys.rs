@@ -123,6 +123,8 @@ section! {
         default cache_sampled: bool = false;
         /// Version of the prices, for the usage log.
         default price_version: u32 = 1 => 0..=COUNT_MAX;
+        /// Header fields by which clients attribute requests.
+        table attribution: AttributionSection;
         /// Keys of clients.
         tables key: KeySection;
         /// Models by the names that clients use. With one or more, other names get 404, and the list of models has these; without any,
@@ -136,6 +138,22 @@ section! {
         tables a2a: A2aSection;
         /// Prices of tokens, for budgets in money and the usage log. The most specific row counts.
         tables price: PriceSection;
+    }
+}
+
+section! {
+    /// Header fields by which clients attribute requests, for `usage.log` and `/api/v1/ai/requests`. A text has up to 128 bytes.
+    pub(crate) struct AttributionSection {
+        /// The end user; before `user`, `safety_identifier` and `metadata.user_id` of the body.
+        default user: Word = Word(ai::USER_FIELD.to_owned());
+        /// The agent that makes the request.
+        default agent: Word = Word(ai::AGENT_FIELD.to_owned());
+        /// The conversation; before `conversation` of the body.
+        default conversation: Word = Word(ai::CONVERSATION_FIELD.to_owned());
+        /// Further words, separated by commas.
+        default tags: Word = Word(ai::TAGS_FIELD.to_owned());
+        /// Pass these fields on to providers, servers and agents, such as another gateway that reads them. Otherwise they are removed.
+        default forward: bool = false;
     }
 }
 

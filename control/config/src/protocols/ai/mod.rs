@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `keys` | the declarations |
 //! | `agents` | servers of MCP and agents of A2A |
+//! | `attribution` | header fields by which clients attribute requests |
 //! | `clients` | the keys of clients and their policies |
 //! | `cache` | the exact cache |
 //! | `models` | models and their targets |
@@ -12,6 +13,7 @@
 //! | `store` | the store of budgets that several gateways share |
 
 mod agents;
+mod attribution;
 mod cache;
 mod clients;
 mod keys;
@@ -107,6 +109,7 @@ impl Protocol for Ai {
             drain_on_disconnect: section.drain_on_disconnect.value.0,
             body_bytes_max: section.body_bytes_max.value.bytes(),
             reserved_output_tokens: section.reserved_output_tokens.value.into(),
+            attribution: attribution::fields(&section.attribution, &path, reader),
             refuses_web_pages: is_for_this_machine(of),
             cache: cache::of_listener(section, &path, reader),
             ring: Default::default(),
