@@ -170,6 +170,17 @@ pub(crate) fn first_token(timing: &ExchangeTiming) -> Duration {
     timing.policy + timing.request + timing.queue + timing.upstream
 }
 
+/// From the first event of a stream to its end, for each output token behind the first. `None`: it is no stream that came whole, or has no
+/// second token.
+///
+/// Source: `gen_ai.server.time_per_output_token` of OpenTelemetry, for successful responses. Tokens of hidden reasoning count, too.
+pub(crate) fn per_output_token(ending: &Ending<'_>, bill: &Bill) -> Option<Duration> {
+    let is_stream = ending.found.is_some_and(|found| found.progress.events > 0);
+    let is_whole = (200..300).contains(&ending.status) && !bill.flags.partial;
+    let behind = u32::try_from(bill.tokens.output.saturating_sub(1)).ok()?;
+    ending.timing.response.checked_div(behind).filter(|_| is_stream && is_whole)
+}
+
 impl Identity {
     /// Appends the usage record of a request that is over.
     pub(crate) fn write(
@@ -282,6 +293,23 @@ mod tests {
         let lying = Usage { doubts: Doubts::PART, ..usage };
         let found = bill(ending(200, CompletionStatus::Completed, seen(40, true, Some(lying)))).expect("a bill");
         assert!(found.flags.implausible);
+    }
+
+    #[test]
+    fn the_time_per_output_token_is_that_behind_the_first_of_whole_streams() {
+        let timing = ExchangeTiming { response: Duration::from_millis(90), ..ExchangeTiming::default() };
+        let usage = |output| Some(Usage { input: 9, output, ..Usage::default() });
+        let of = |ending: Ending<'_>| {
+            let ending = Ending { timing: ExchangeTiming { upstream: Duration::from_secs(1), ..timing }, ..ending };
+            per_output_token(&ending, &bill(ending).unwrap_or_default())
+        };
+        let completed = CompletionStatus::Completed;
+        assert_eq!(of(ending(200, completed, seen(4, true, usage(10)))), Some(Duration::from_millis(10)));
+        assert_eq!(of(ending(200, completed, seen(4, true, usage(1)))), None, "there is no second token");
+        assert_eq!(of(ending(200, CompletionStatus::ClientGone, seen(40, false, None))), None, "it is no whole one");
+        assert_eq!(of(ending(429, completed, None)), None);
+        let whole = Some(Found { usage: usage(10), is_done: true, ..Found::default() });
+        assert_eq!(of(ending(200, completed, whole)), None, "it is no stream");
     }
 
     #[test]

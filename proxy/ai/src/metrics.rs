@@ -40,6 +40,7 @@ struct ModelCells {
     tokens: [Counter; KINDS.len()],
     cost: Counter,
     first_token: Histogram,
+    per_output_token: Histogram,
 }
 
 /// A request that is over.
@@ -48,6 +49,7 @@ pub(crate) struct Completed {
     pub(crate) tokens: Tokens,
     pub(crate) money: u64,
     pub(crate) first_token: Option<Duration>,
+    pub(crate) per_output_token: Option<Duration>,
     pub(crate) is_partial: bool,
     pub(crate) is_estimated: bool,
 }
@@ -81,6 +83,9 @@ impl Metrics {
         cells.cost.add(completed.money);
         if let Some(first_token) = completed.first_token {
             cells.first_token.record(first_token.as_nanos() as u64);
+        }
+        if let Some(per_output_token) = completed.per_output_token {
+            cells.per_output_token.record(per_output_token.as_nanos() as u64);
         }
     }
 
@@ -127,6 +132,7 @@ impl Metrics {
             tokens: KINDS.map(tokens),
             cost: core.counter(&catalog::AI_COST, &labels),
             first_token: core.histogram(&catalog::AI_FIRST_TOKEN, &labels),
+            per_output_token: core.histogram(&catalog::AI_PER_OUTPUT_TOKEN, &labels),
         }
     }
 }

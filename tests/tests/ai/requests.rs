@@ -45,3 +45,19 @@ fn requests_are_found_by_the_fields_that_attribute_them() {
     let users: Vec<Value> = usage(state.path()).iter().map(|line| line["user"].clone()).collect();
     assert_eq!(users, ["ada", "bob"]);
 }
+
+#[test]
+fn streams_have_a_time_per_output_token() {
+    let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
+    let gateway = gateway(&origin, "openai", state.path(), "");
+    assert_eq!(status(&gateway, &chat("bytes=40 events=5 gap=50ms", ",\"stream\":true")), 200);
+    assert_eq!(status(&gateway, &chat("bytes=40", "")), 200);
+    gateway.wait_at_rest();
+    let metrics = gateway.metrics();
+    let tokens = search(&gateway, "").last().expect("the stream")["gen_ai.usage.output_tokens"].as_f64();
+    let behind_first = tokens.expect("tokens") - 1.0;
+    let sum = |part: &str| metrics.sum(&format!("weir_ai_time_per_output_token_seconds_{part}"));
+    assert_eq!(sum("count"), 1.0, "the stream alone");
+    assert!((0.2..5.0).contains(&(sum("sum") * behind_first)), "four pauses of 50 ms: {}", sum("sum") * behind_first);
+    gateway.finish();
+}

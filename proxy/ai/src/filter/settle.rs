@@ -9,7 +9,7 @@ use weir_spend::Amount;
 
 use super::AiFilter;
 use crate::{
-    account::{Bill, Ending, Side, first_token},
+    account::{Bill, Ending, Side, first_token, per_output_token},
     metrics::Completed,
     plan::served,
     response::{Found, Response},
@@ -132,6 +132,7 @@ impl AiFilter {
             tokens: bill.tokens,
             money: charged.money,
             first_token: (summary.status != 0).then(|| first_token(&summary.timing)),
+            per_output_token: per_output_token(&ending, &bill),
             is_partial: bill.flags.partial,
             is_estimated: bill.flags.estimated,
         };

@@ -46,6 +46,9 @@ fn usage_is_requested_for_a_client_that_did_not_and_dropped_again() {
     gateway.rests();
     assert_eq!((tokens(&gateway, "input"), tokens(&gateway, "output")), (9, 4));
     assert_eq!((flagged(&gateway, "partial"), flagged(&gateway, "estimated")), (0, 0));
+    let labels = [("listener", "test"), ("model", "any")];
+    let timed = |name| gateway.count(name, &labels);
+    assert_eq!((timed(catalog::AI_FIRST_TOKEN.name), timed(catalog::AI_PER_OUTPUT_TOKEN.name)), (1, 1));
 }
 
 #[test]
