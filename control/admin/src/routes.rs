@@ -193,6 +193,11 @@ const REQUEST_PARAMETERS: &[Parameter] = &[
         about: "Only those that have ended since this time: RFC 3339 in UTC, or seconds since 1970.",
         schema: schema_of::<String>,
     },
+    Parameter {
+        name: "bodies",
+        about: "`true`: their bodies too, of listeners with `recent_body_bytes_max`, without the secrets that are known by their form.",
+        schema: schema_of::<bool>,
+    },
 ];
 
 const NO_SUCH_KEY: RouteResponse = problem(404, "There is no such key.");

@@ -7,7 +7,7 @@ use crate::snapshot::Snapshot;
 
 /// Keys whose change takes effect only at the next start, or tables of such keys: threads, the memory of requests, the access log and
 /// the journal of budgets, and the exact cache, are laid out once, and the admin server must stay reachable where it is.
-const RESTART: [&str; 15] = [
+const RESTART: [&str; 16] = [
     "runtime",
     "admin.bind",
     "telemetry.log_format",
@@ -22,6 +22,7 @@ const RESTART: [&str; 15] = [
     "ai.cache_bytes_max",
     "ai.cache_response_bytes_max",
     "ai.recent_requests",
+    "ai.recent_bodies_bytes_max",
     "ai.store",
 ];
 

@@ -6,7 +6,7 @@ mod remember;
 mod response_head;
 mod settle;
 
-use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use weir_ai_session::{Dialect, Splice, UsageChunk, estimate::PromptSample};
@@ -37,6 +37,7 @@ use crate::{
     model_list::ModelList,
     models,
     plan::{self, DEFAULT, Plan},
+    recent::BodyCapture,
     response::Response,
     retry_after,
     settings::{Provider, Target},
@@ -94,6 +95,8 @@ pub(crate) struct AiFilter {
     /// The rest of the response is read without its client.
     is_draining: bool,
     cache: CacheUse,
+    /// The bodies, if the listener keeps them.
+    bodies: Cell<Option<Box<BodyCapture>>>,
 }
 
 /// The allocator keeps pieces of up to 1,032 bytes for the next request, and searches for larger ones.
@@ -131,6 +134,7 @@ impl AiFilter {
             is_searching: false,
             is_draining: false,
             cache: CacheUse::default(),
+            bodies: Cell::default(),
         }
     }
 
@@ -384,6 +388,7 @@ impl HttpFilter for AiFilter {
     }
 
     fn own_response(&mut self, head: &RequestHead, seen: SeenBody<'_>) -> Result<OwnResponse, WholeResponse> {
+        self.begin_bodies(head, seen);
         let own = match self.claim_wait {
             None => self.serve_cached(head, seen),
             // The cache was looked at before the wait.
@@ -467,7 +472,7 @@ impl HttpFilter for AiFilter {
         if tap != Tap::Edit {
             self.first_token();
         }
-        tap
+        self.begin_response_body(tap)
     }
 
     fn response_head(&mut self, _: u16, fields: &mut Fields, timing: &ExchangeTiming) {
@@ -478,6 +483,7 @@ impl HttpFilter for AiFilter {
         self.note_id(piece);
         self.record(piece);
         self.response.follow(piece);
+        self.keep_body(piece);
         Ok(())
     }
 
@@ -485,7 +491,10 @@ impl HttpFilter for AiFilter {
         self.first_token();
         self.note_id(piece);
         self.record(piece);
-        self.response.edit(piece, out)
+        let begin = out.len();
+        let edited = self.response.edit(piece, out);
+        self.keep_body(&out[begin..]);
+        edited
     }
 
     fn flush(&mut self, _: &mut Vec<u8>) -> Result<(), BodyAborted> {
@@ -494,18 +503,26 @@ impl HttpFilter for AiFilter {
 
     fn replace_response(&mut self, status: u16, fields: &mut Fields, body: &[u8]) -> ReplacedResponse {
         let replaced = self.response.replace(status, fields, body);
-        replaced.unwrap_or_else(|| ReplacedResponse { status, body: Bytes::copy_from_slice(body) })
+        let replaced = replaced.unwrap_or_else(|| ReplacedResponse { status, body: Bytes::copy_from_slice(body) });
+        // The pieces of the held one have not reached the client.
+        self.begin_response_body(Tap::No);
+        self.keep_body(&replaced.body);
+        replaced
     }
 
     fn response_end(&mut self, out: &mut Vec<u8>) -> Result<(), BodyAborted> {
+        let begin = out.len();
         self.response.end(out)?;
+        self.keep_body(&out[begin..]);
         self.end_recording();
         Ok(())
     }
 
     fn broken_off(&mut self, reason: &str, out: &mut Vec<u8>) -> BrokenEnd {
         self.leave_cache();
+        let begin = out.len();
         self.response.break_off(reason, out);
+        self.keep_body(&out[begin..]);
         BrokenEnd::Finish
     }
 

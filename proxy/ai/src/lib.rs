@@ -29,7 +29,7 @@
 //! | `agents` | servers of MCP and agents of A2A, with filters of their own |
 //! | `account` | settlement and usage record of a request that is over |
 //! | [`store`] | budgets that several gateways share in a Redis server |
-//! | `recent` | the last requests, for the admin API |
+//! | `recent` | the last requests, for the admin API, and their bodies if an operator wants so |
 //! | `connection` | the connection as the admin API shows it |
 //! | `error` | refusals in the form of the dialect |
 //! | `models`, `model_list` | the list of models: the gateway's own, and that of a provider without those that a key may not use |
@@ -72,7 +72,7 @@ mod web_page;
 mod worker;
 
 pub use cache::{Evictions, ResponseCache};
-pub use recent::{RecentRequest, RecentRequests};
+pub use recent::{RecentBodies, RecentBody, RecentRequest, RecentRequests};
 pub use service::{AiUpstream, Service};
 pub use share::WorkerShare;
 pub use spend::{Spend, SpendError};

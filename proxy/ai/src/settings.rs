@@ -81,6 +81,9 @@ pub struct AiListenerSettings {
     pub reserved_output_tokens: u64,
     /// The fields by which clients attribute requests.
     pub attribution: AttributionFields,
+    /// Bytes of each body of a request and of its response that are remembered; at most [`RECENT_BODY_BYTES_MAX`]. Default 0: none, since bodies
+    /// have prompts.
+    pub recent_body_bytes_max: usize,
     /// Requests are refused that a page of a foreign site makes a browser send. For a listener of this machine without keys.
     pub refuses_web_pages: bool,
     /// Responses are cached by this rule, if clients need no key. With keys it is in their policies.
@@ -231,6 +234,13 @@ pub const RECENT_REQUESTS: usize = 1_000;
 /// The most of them. 10,000: with at most 1 KiB each on average, 10 MiB.
 pub const RECENT_REQUESTS_MAX: usize = 10_000;
 
+/// Memory of the process for their bodies, those of exchanges under way included. Default 16 MiB: the last 1,000 exchanges of 8 KiB each way.
+/// Used by listeners with `recent_body_bytes_max` alone.
+pub const RECENT_BODIES_BYTES_MAX: usize = 16 << 20;
+
+/// The most of each body. 64 KiB: a long conversation with its tools.
+pub const RECENT_BODY_BYTES_MAX: u64 = 64 << 10;
+
 /// Budgets, usage and cache of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpendSettings {
@@ -241,6 +251,8 @@ pub struct SpendSettings {
     pub cache: CacheSettings,
     /// See [`RECENT_REQUESTS`]; 0: none.
     pub recent_requests: usize,
+    /// See [`RECENT_BODIES_BYTES_MAX`].
+    pub recent_bodies_bytes_max: usize,
     /// The store that budgets are shared in with other gateways; only with `state`. `None`: they are those of this process.
     pub store: Option<StoreSettings>,
 }
@@ -270,7 +282,13 @@ pub struct StoreSettings {
 
 impl Default for SpendSettings {
     fn default() -> Self {
-        Self { state: None, cache: CacheSettings::default(), recent_requests: RECENT_REQUESTS, store: None }
+        Self {
+            state: None,
+            cache: CacheSettings::default(),
+            recent_requests: RECENT_REQUESTS,
+            recent_bodies_bytes_max: RECENT_BODIES_BYTES_MAX,
+            store: None,
+        }
     }
 }
 

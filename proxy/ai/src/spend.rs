@@ -157,12 +157,13 @@ impl Spend {
         if let Some(writer) = &writer {
             writer.defer(|writer| before_send(move || writer.commit()));
         }
-        let recent = self.settings.recent_requests.div_ceil(self.workers.max(1));
+        let share = |of: usize| of.div_ceil(self.workers.max(1));
+        let (recent, bodies) = (share(self.settings.recent_requests), share(self.settings.recent_bodies_bytes_max));
         Some(WorkerShare {
             meter: Meter::new(opened.ledger.clone(), writer),
             cache: opened.cache.clone(),
             issued: opened.issued.clone(),
-            recent: Rc::new(RecentRequests::new(recent)),
+            recent: Rc::new(RecentRequests::new(recent, bodies)),
             stored: opened.stored.clone(),
         })
     }

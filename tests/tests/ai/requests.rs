@@ -1,7 +1,8 @@
 //! The last requests in the admin API, over the real program: by whom they are, what they took, and what is kept of them.
 
 use serde_json::Value;
-use weir_tests::ai::{AiOrigin, gateway, usage};
+use weir_tests::ai::{AiOrigin, KEY, PROVIDER_KEY, gateway, usage};
+use weir_tests::deadline::until_true;
 use weir_tests::gateway::Gateway;
 use weir_tests::http::HttpClient;
 
@@ -60,4 +61,67 @@ fn streams_have_a_time_per_output_token() {
     assert_eq!(sum("count"), 1.0, "the stream alone");
     assert!((0.2..5.0).contains(&(sum("sum") * behind_first)), "four pauses of 50 ms: {}", sum("sum") * behind_first);
     gateway.finish();
+}
+
+/// Requests with prompts: whole, as a stream, and one that the provider refuses.
+fn prompts() -> [String; 3] {
+    [
+        chat("bytes=5000", ",\"user\":\"first\""),
+        chat("bytes=40 events=3", ",\"stream\":true,\"user\":\"second\""),
+        chat("status=429 code=slow", ",\"user\":\"third\""),
+    ]
+}
+
+#[test]
+fn no_prompt_and_no_response_is_kept_by_default() {
+    let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
+    let gateway = gateway(&origin, "openai", state.path(), "");
+    assert_eq!(prompts().map(|request| status(&gateway, &request)), [200, 200, 429]);
+    gateway.wait_at_rest();
+    let found = search(&gateway, "bodies=true");
+    assert_eq!(found.len(), 3);
+    for request in found {
+        let members = request.as_object().expect("an object");
+        assert!(!members.keys().any(|member| member.contains("body")), "{request}");
+        assert!(!request.to_string().contains("[weir "), "{request}");
+    }
+}
+
+#[test]
+fn bodies_are_kept_by_an_explicit_setting_without_keys() {
+    let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
+    let gateway = gateway(&origin, "openai", state.path(), "recent_body_bytes_max = \"4KiB\"");
+    let secrets = format!(
+        "\"metadata\":{{\"password\":\"p-1\",\"a\":\"{KEY}\",\"b\":\"{PROVIDER_KEY}\",\"c\":\"ghp_0123456789abcdefghij\"}}"
+    );
+    let requests = prompts().map(|request| {
+        let (head, body) = request.split_once("\r\n\r\n").expect("a head");
+        let body = body.replacen('{', &format!("{{{secrets},"), 1);
+        let head = head.rsplit_once("Content-Length: ").expect("a length").0;
+        format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())
+    });
+    assert_eq!(requests.map(|request| status(&gateway, &request)), [200, 200, 429]);
+    gateway.wait_at_rest();
+    let find = |query: &str| search(&gateway, query).remove(0);
+    assert!(find("user=first").get("request_body").is_none(), "a list has no bodies unless it is wanted");
+    let [whole, stream, refused] = ["first", "second", "third"].map(|user| find(&format!("user={user}&bodies=true")));
+    for request in [&whole, &stream, &refused] {
+        let text = request["request_body"].as_str().expect("a body");
+        assert!(text.contains("[weir ") && text.contains("\"password\":\"[redacted]\""), "{text}");
+        for secret in ["p-1", KEY, PROVIDER_KEY, "ghp_"] {
+            assert!(!request.to_string().contains(secret), "{secret}: {request}");
+        }
+    }
+    let text = |request: &Value| request["response_body"].as_str().expect("a body").to_owned();
+    assert!(text(&whole).starts_with('{') && text(&whole).len() <= 4_096, "{whole}");
+    assert!(whole["response_body_bytes"].as_u64().is_some_and(|bytes| bytes > 5_000), "{whole}");
+    assert!(text(&stream).starts_with("data: ") && text(&stream).ends_with("data: [DONE]\n\n"), "{stream}");
+    assert!(text(&refused).contains("slow") && refused["status"] == 429, "{refused}");
+    gateway.rewrite(|text| text.replace("recent_body_bytes_max = \"4KiB\"\n", ""));
+    let reloaded = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!(reloaded.json()["outcome"], "applied", "{}", reloaded.json());
+    until_true("bodies to be forgotten", || find("user=first&bodies=true").get("request_body").is_none());
+    let log = gateway.log();
+    gateway.finish();
+    assert!(!log.contains("[weir ") && !usage(state.path()).iter().any(|line| line.to_string().contains("[weir ")));
 }

@@ -5,7 +5,7 @@ use weir_admin::{
     BoxFuture,
     status::{AiRequestList, AiRequestQuery},
 };
-use weir_ai::RecentRequest;
+use weir_ai::{RecentBody, RecentRequest};
 use weir_telemetry::gen_ai;
 
 use super::Gateway;
@@ -57,7 +57,16 @@ fn members(request: &RecentRequest, query: &AiRequestQuery) -> Option<Map<String
         ("stream", Some(request.is_stream.into())),
         ("error", request.refusal.map(Value::from)),
     ];
-    let own = own.into_iter().filter_map(|(member, value)| Some((member.to_owned(), value?)));
+    let bodies = request.bodies.iter().filter(|_| query.has_bodies).flat_map(|bodies| {
+        let text = |body: &RecentBody| Some(String::from_utf8_lossy(&body.text).into());
+        [
+            ("request_body", text(&bodies.request)),
+            ("request_body_bytes", Some(bodies.request.length.into())),
+            ("response_body", text(&bodies.response)),
+            ("response_body_bytes", Some(bodies.response.length.into())),
+        ]
+    });
+    let own = own.into_iter().chain(bodies).filter_map(|(member, value)| Some((member.to_owned(), value?)));
     Some(line.into_iter().chain(own).map(|(member, value)| (gen_ai::name(&member).to_owned(), value)).collect())
 }
 
@@ -66,6 +75,7 @@ mod tests {
     use std::time::Duration;
 
     use weir_admin::status::StatusFilter;
+    use weir_ai::RecentBodies;
 
     use super::*;
 
@@ -78,7 +88,22 @@ mod tests {
             is_stream: true,
             refusal: None,
             line: line.as_bytes().into(),
+            bodies: None,
         }
+    }
+
+    #[test]
+    fn bodies_are_shown_to_those_who_request_them() {
+        let body = |text: &[u8]| RecentBody { text: text.into(), length: 99 };
+        let bodies = Some(RecentBodies { request: body(b"{\"a\""), response: body(b"\xffb") }.into());
+        let search = |has_bodies| {
+            let all = vec![RecentRequest { bodies: bodies.clone(), ..request(1, "{}") }];
+            super::search(all, &AiRequestQuery { limit: 1, has_bodies, ..AiRequestQuery::default() }).remove(0)
+        };
+        assert!(!search(false).keys().any(|member| member.contains("body")));
+        let found = search(true);
+        assert_eq!((&found["request_body"], &found["response_body"]), (&json!("{\"a\""), &json!("\u{fffd}b")));
+        assert_eq!(found["request_body_bytes"], 99);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) struct KeyPage {
 }
 
 const KEY_PARAMETERS: &str = " and after, each at most once";
-const REQUEST_PARAMETERS: &str = ", key, user, agent, conversation, tag, model, status and since, each at most once";
+const REQUEST_PARAMETERS: &str = ", key, user, agent, conversation, tag, model, status, since and bodies, each at most once";
 
 pub(crate) async fn keys(
     State(shared): State<Shared>,
@@ -162,6 +162,8 @@ pub(crate) struct RequestPage {
     model: Option<String>,
     status: Option<String>,
     since: Option<String>,
+    #[serde(default)]
+    bodies: bool,
 }
 
 pub(crate) async fn requests(
@@ -175,7 +177,7 @@ pub(crate) async fn requests(
     let texts = [("key", page.key), ("user", page.user), ("agent", page.agent), ("conversation", page.conversation)];
     let members = texts.into_iter().filter_map(|(member, text)| Some((member, text?))).collect();
     let (limit, tag, model) = (limit(page.limit, REQUEST_PARAMETERS)?, page.tag, page.model);
-    let query = AiRequestQuery { limit, members, tag, model, status, since };
+    let query = AiRequestQuery { limit, members, tag, model, status, since, has_bodies: page.bodies };
     Ok(Json(shared.gateway.ai_requests(query).await).into_response())
 }
 

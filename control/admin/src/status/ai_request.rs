@@ -20,6 +20,8 @@ pub struct AiRequestQuery {
     pub model: Option<String>,
     /// Only those with such a status.
     pub status: Option<StatusFilter>,
+    /// Their bodies, too, as far as they are kept.
+    pub has_bodies: bool,
     /// Only those that have ended at this Unix time or later.
     pub since: Option<Duration>,
 }

@@ -135,14 +135,15 @@ fn orders_wait_for_each_other_and_probes_answer_meanwhile() {
 fn requests_are_searched_by_key_model_status_and_time() {
     let gateway = FakeGateway::new();
     let server = start(&gateway);
-    let path = "/api/v1/ai/requests?key=a&user=u&tag=eu&model=gpt-4o&status=4xx&since=1970-01-01T00:01:00Z&limit=7";
+    let path = "/api/v1/ai/requests?key=a&user=u&tag=eu&model=gpt-4o&status=4xx&since=1970-01-01T00:01:00Z&limit=7&bodies=true";
     assert_eq!(fetch(&server, path).json()["schema_url"], "https://schemas.example/1");
     let queries = gateway.request_queries.lock().unwrap().clone();
     let [query] = &queries[..] else { panic!("{queries:?}") };
     assert_eq!(query.members, [("key", "a".to_owned()), ("user", "u".to_owned())]);
     assert_eq!((query.limit, query.tag.as_deref(), query.model.as_deref()), (7, Some("eu"), Some("gpt-4o")));
     assert_eq!((query.status, query.since), (Some(StatusFilter::Class(4)), Some(Duration::from_secs(60))));
-    for wrong in ["status=abc", "since=now", "limit=1001", "prompt=a", "key=a&key=b"] {
+    assert!(query.has_bodies);
+    for wrong in ["bodies=1", "status=abc", "since=now", "limit=1001", "prompt=a", "key=a&key=b"] {
         assert_eq!(fetch(&server, &format!("/api/v1/ai/requests?{wrong}")).problem(400), "query", "{wrong}");
     }
 }

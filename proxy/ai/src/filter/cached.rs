@@ -148,6 +148,7 @@ impl AiFilter {
             false => Replay::whole(entry.body()),
         };
         let response = entry.response(replay, clocks.now);
+        self.keep_body(&entry.body());
         self.show(HIT);
         self.worker.metrics.saved(entry.tokens);
         self.cache.state = State::Served(entry);

@@ -1,16 +1,44 @@
-//! The last call of an exchange for the admin API: its request as the worker remembers it.
+//! An exchange for the admin API: its bodies, if they are kept, and its request as the worker remembers it.
 
-use weir_http::filter::ExchangeSummary;
+use weir_http::filter::{ExchangeSummary, SeenBody, Tap};
+use weir_http_codec::RequestHead;
+use weir_base::Secret;
 use weir_spend::usage::UsageRecord;
 
 use super::AiFilter;
 use crate::{
     account::first_token,
-    recent::{RecentRequest, provider_name},
+    credentials,
+    recent::{BodyCapture, RecentRequest, provider_name},
     spend::unix_time,
 };
 
 impl AiFilter {
+    /// Keeps the body of the request, if the listener wants so, and no call before this one has.
+    pub(super) fn begin_bodies(&mut self, head: &RequestHead, seen: SeenBody<'_>) {
+        let (worker, most) = (&self.worker, self.worker.settings.recent_body_bytes_max);
+        if most == 0 || self.planned.is_none() || worker.recent.is_off() || self.bodies.get_mut().is_some() {
+            return;
+        }
+        let key = credentials::of_client(&head.fields);
+        let capture = BodyCapture::begin(&worker.recent, most, seen.bytes, key);
+        self.bodies.set(capture.map(Box::new));
+    }
+
+    /// A response begins: how it is tapped, so that its body is seen.
+    pub(super) fn begin_response_body(&mut self, tap: Tap) -> Tap {
+        let Some(bodies) = self.bodies.get_mut() else { return tap };
+        bodies.begin_response();
+        if tap == Tap::No { Tap::Follow } else { tap }
+    }
+
+    /// Keeps a piece of the response, as the client gets it.
+    pub(super) fn keep_body(&mut self, piece: &[u8]) {
+        if let Some(bodies) = self.bodies.get_mut() {
+            bodies.push(piece);
+        }
+    }
+
     /// Remembers a request with the line that the usage log gets.
     pub(super) fn remember(&self, line: &[u8]) {
         let recent = &self.worker.recent;
@@ -18,6 +46,8 @@ impl AiFilter {
             return;
         }
         let facts = self.planned.as_ref().map(|(facts, _)| facts);
+        let provider_key = self.provider.as_ref().and_then(|provider| provider.api_key.as_ref());
+        let provider_key = provider_key.map_or(&[][..], Secret::expose);
         recent.push(RecentRequest {
             ended: unix_time(),
             listener: self.worker.listener.clone(),
@@ -26,6 +56,7 @@ impl AiFilter {
             is_stream: facts.is_some_and(|facts| facts.options.is_stream()),
             refusal: self.refused,
             line: line.into(),
+            bodies: self.bodies.take().map(|bodies| bodies.finish(provider_key)),
         });
     }
 

@@ -31,7 +31,7 @@ fn worker() -> Rc<Worker> {
     let issued = IssuedKeys::open(None).expect("no file").into();
     let meter = Meter::new(Ledger::default(), None);
     let cache = ResponseCache::new(CacheSettings::default());
-    let (recent, stored) = (Rc::new(RecentRequests::new(10)), StoredResponses::default());
+    let (recent, stored) = (Rc::new(RecentRequests::new(10, 0)), StoredResponses::default());
     let share = WorkerShare { meter, cache, issued, recent, stored };
     let bytes = ByteLease::new(Budget::new(1 << 20));
     Rc::new(Worker::new("test".into(), with_key(), Vec::new(), share, (metrics, bytes), 1))
@@ -68,6 +68,7 @@ pub(crate) fn settings() -> AiListenerSettings {
         body_bytes_max: 1_000,
         reserved_output_tokens: 100,
         attribution: Default::default(),
+        recent_body_bytes_max: 0,
         refuses_web_pages: false,
         cache: None,
         ring: Default::default(),
@@ -130,6 +131,7 @@ fn ends(worker: &Rc<Worker>, end: CompletionStatus, reason: &str) {
         is_searching: false,
         is_draining: false,
         cache: CacheUse::default(),
+        bodies: Cell::default(),
     };
     let caller = Caller { route: "ai".into(), client: source, identity: None, request_id: None };
     filter.on_complete(&ExchangeSummary {

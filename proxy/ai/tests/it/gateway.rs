@@ -48,6 +48,7 @@ pub fn settings() -> AiListenerSettings {
         body_bytes_max: 1 << 20,
         reserved_output_tokens: 100,
         attribution: Default::default(),
+        recent_body_bytes_max: 0,
         refuses_web_pages: false,
         cache: None,
         ring: Default::default(),

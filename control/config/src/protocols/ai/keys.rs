@@ -63,6 +63,10 @@ section! {
         /// Requests that the process remembers for `/api/v1/ai/requests`, with what the usage log says of them; at most 1 KiB each on
         /// average. 0: none.
         default recent_requests: u32 = ai::RECENT_REQUESTS as u32 => 0..=ai::RECENT_REQUESTS_MAX as u32;
+        /// Memory for the bodies of these requests, those of exchanges under way included; the oldest bodies make room. Used by listeners with
+        /// `recent_body_bytes_max` alone.
+        default recent_bodies_bytes_max: ByteSize = ByteSize::new(ai::RECENT_BODIES_BYTES_MAX as u64)
+            => ByteSize::kib(64)..=ByteSize::mib(256);
         /// A Redis server in which several gateways share the budgets of their keys. Absent: the budgets are those of this gateway.
         optional_table store: AiStoreSection;
     }
@@ -121,6 +125,10 @@ section! {
         optional cache_ttl: Period => Period::secs(1)..=CACHE_TTL_MAX;
         /// Cache also requests that want different answers: with `temperature` above 0, `n` or `best_of` above 1.
         default cache_sampled: bool = false;
+        /// Bytes of the body of each request, and of its response, that the process remembers for `/api/v1/ai/requests?bodies=true`. They have
+        /// prompts and answers; known forms of keys and passwords in them are replaced. `0B`: none.
+        default recent_body_bytes_max: ByteSize = ByteSize::new(0)
+            => ByteSize::new(0)..=ByteSize::new(ai::RECENT_BODY_BYTES_MAX);
         /// Version of the prices, for the usage log.
         default price_version: u32 = 1 => 0..=COUNT_MAX;
         /// Header fields by which clients attribute requests.

@@ -109,6 +109,7 @@ impl Protocol for Ai {
             drain_on_disconnect: section.drain_on_disconnect.value.0,
             body_bytes_max: section.body_bytes_max.value.bytes(),
             reserved_output_tokens: section.reserved_output_tokens.value.into(),
+            recent_body_bytes_max: section.recent_body_bytes_max.value.bytes() as usize,
             attribution: attribution::fields(&section.attribution, &path, reader),
             refuses_web_pages: is_for_this_machine(of),
             cache: cache::of_listener(section, &path, reader),
@@ -132,6 +133,7 @@ impl Protocol for Ai {
         let section = &file.own.ai.ai;
         let cache = cache::bounds(section, reader);
         let recent_requests = section.recent_requests.value as usize;
+        let recent_bodies_bytes_max = section.recent_bodies_bytes_max.value.bytes() as usize;
         let is_idle =
             !listeners.is_empty() && !listeners.iter().any(|listener| listener.protocol_name == ProtocolName::Ai);
         let (what, help) =
@@ -141,7 +143,7 @@ impl Protocol for Ai {
         }
         let store = store::settings(section, listeners, reader);
         let Some(state) = &section.state else {
-            return ProcessSettings { state: None, cache, recent_requests, store: None };
+            return ProcessSettings { state: None, cache, recent_requests, recent_bodies_bytes_max, store: None };
         };
         if !state.value.0.starts_with('/') {
             error_at(
@@ -156,7 +158,8 @@ impl Protocol for Ai {
         if is_idle {
             warn_at(state, "ai", "state", what, help, reader);
         }
-        ProcessSettings { state: Some(PathBuf::from(&state.value.0)), cache, recent_requests, store }
+        let state = Some(PathBuf::from(&state.value.0));
+        ProcessSettings { state, cache, recent_requests, recent_bodies_bytes_max, store }
     }
 }
 
