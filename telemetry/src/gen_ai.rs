@@ -5,7 +5,7 @@
 //! repository `semantic-conventions-genai`, which has published no version. Members without a row keep the names of the usage log.
 
 /// The version of [`ATTRIBUTES`]. It grows when a row changes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The schema in which the names are: the last one that defines them.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.41.1";
@@ -24,7 +24,7 @@ const fn row(member: &'static str, name: &'static str) -> Attribute {
 }
 
 /// Every member that is an attribute. Input tokens include cached ones, and output tokens those of reasoning, in the log as in the convention.
-pub const ATTRIBUTES: [Attribute; 12] = [
+pub const ATTRIBUTES: [Attribute; 14] = [
     row("operation", "gen_ai.operation.name"),
     row("dialect", "gen_ai.provider.name"),
     row("model", "gen_ai.request.model"),
@@ -36,6 +36,8 @@ pub const ATTRIBUTES: [Attribute; 12] = [
     row("output_tokens", "gen_ai.usage.output_tokens"),
     row("reasoning_tokens", "gen_ai.usage.reasoning.output_tokens"),
     row("conversation", "gen_ai.conversation.id"),
+    row("agent", "gen_ai.agent.name"),
+    row("tool", "gen_ai.tool.name"),
     row("error", "error.type"),
 ];
 

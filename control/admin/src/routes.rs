@@ -183,6 +183,9 @@ const REQUEST_PARAMETERS: &[Parameter] = &[
         about: "Only those for this model, by the name of clients or of the provider.",
         schema: schema_of::<String>,
     },
+    Parameter { name: "server", about: "Only messages to this server of MCP, or to this federation.", schema: schema_of::<String> },
+    Parameter { name: "tool", about: "Only calls of this tool.", schema: schema_of::<String> },
+    Parameter { name: "method", about: "Only messages with this method of MCP or A2A.", schema: schema_of::<String> },
     Parameter {
         name: "status",
         about: "Only those with this status, or class such as 4xx.",
@@ -398,7 +401,7 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/ai/requests",
             "aiRequests",
-            "The last requests to language models: keys, models, tokens, cost and times, without prompts.",
+            "The last requests to language models, servers of MCP and agents: keys, models, tools, tokens, cost and times.",
             &[json::<AiRequestList>(200, "The newest first.")],
             || get(handlers::ai::requests),
         )

@@ -72,7 +72,7 @@ mod web_page;
 mod worker;
 
 pub use cache::{Evictions, ResponseCache};
-pub use recent::{RecentBodies, RecentBody, RecentRequest, RecentRequests};
+pub use recent::{RecentBodies, RecentBody, RecentMessage, RecentRequest, RecentRequests};
 pub use service::{AiUpstream, Service};
 pub use share::WorkerShare;
 pub use spend::{Spend, SpendError};

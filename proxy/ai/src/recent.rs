@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use weir_spend::usage::LINE_BYTES_MAX;
+use weir_spend::usage::{LINE_BYTES_MAX, TEXT_BYTES_MAX};
 
 pub(crate) use self::bodies::BodyCapture;
 use self::bodies::BodyRoom;
@@ -37,10 +37,27 @@ pub struct RecentRequest {
     pub is_stream: bool,
     /// The reason of the gateway's refusal, as metrics have it.
     pub refusal: Option<&'static str>,
+    /// Its message, if it is one of MCP or A2A.
+    pub message: Option<RecentMessage>,
     /// The members of its line in the usage log, as one object of JSON.
     pub line: Arc<[u8]>,
     /// Its bodies. `None`: they are not kept, or have made room for later ones.
     pub bodies: Option<Arc<RecentBodies>>,
+}
+
+/// A message of MCP or A2A, or a request without one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecentMessage {
+    /// `mcp` or `a2a`.
+    pub protocol: &'static str,
+    /// Its method, cut as texts of the usage log are; without a message the word of the metrics.
+    pub method: Box<str>,
+}
+
+impl RecentMessage {
+    pub(crate) fn new(protocol: &'static str, method: &str) -> Self {
+        Self { protocol, method: method[..method.floor_char_boundary(TEXT_BYTES_MAX)].into() }
+    }
 }
 
 /// A ring of them on one worker.
@@ -80,12 +97,12 @@ impl RecentRequests {
     pub(crate) fn push(&self, request: RecentRequest) {
         debug_assert!(request.line.len() <= LINE_BYTES_MAX);
         let ring = &mut *self.ring.borrow_mut();
-        ring.bytes += request.line.len();
+        ring.bytes += request.bytes();
         ring.body_bytes += request.body_bytes();
         ring.requests.push_back(request);
         while ring.requests.len() > self.requests_max || ring.bytes > self.requests_max * BYTES_EACH {
             let Some(oldest) = ring.requests.pop_front() else { return };
-            ring.bytes -= oldest.line.len();
+            ring.bytes -= oldest.bytes();
             ring.body_bytes -= oldest.body_bytes();
         }
         ring.limit_bodies(self.bodies_bytes_max.saturating_sub(self.reserved.get()));
@@ -127,6 +144,11 @@ impl Ring {
 }
 
 impl RecentRequest {
+    /// Bytes of its texts, apart from bodies.
+    fn bytes(&self) -> usize {
+        self.line.len() + self.message.as_ref().map_or(0, |message| message.method.len())
+    }
+
     fn body_bytes(&self) -> usize {
         self.bodies.as_ref().map_or(0, |bodies| bodies.bytes())
     }
@@ -153,6 +175,7 @@ mod tests {
             provider: None,
             is_stream: false,
             refusal: None,
+            message: None,
             line: vec![b' '; bytes].into(),
             bodies: None,
         }

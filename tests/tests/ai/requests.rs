@@ -1,12 +1,12 @@
 //! The last requests in the admin API, over the real program: by whom they are, what they took, and what is kept of them.
 
 use serde_json::Value;
-use weir_tests::ai::{AiOrigin, KEY, PROVIDER_KEY, gateway, usage};
+use weir_tests::ai::{AiOrigin, KEY, PROVIDER_KEY, gateway, gateway_with_key, usage};
 use weir_tests::deadline::until_true;
 use weir_tests::gateway::Gateway;
 use weir_tests::http::HttpClient;
 
-use crate::through::chat;
+use crate::through::{chat, post};
 
 /// The requests that the admin API finds.
 fn search(gateway: &Gateway, query: &str) -> Vec<Value> {
@@ -124,4 +124,47 @@ fn bodies_are_kept_by_an_explicit_setting_without_keys() {
     let log = gateway.log();
     gateway.finish();
     assert!(!log.contains("[weir ") && !usage(state.path()).iter().any(|line| line.to_string().contains("[weir ")));
+}
+
+#[test]
+fn messages_to_servers_and_agents_are_found_by_tool_method_and_outcome() {
+    let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
+    let servers = "mcp_tools = [\"git/get_*\"]\n[[listener.ai.mcp]]\nname = \"git\"\nupstream = \"provider\"\n\
+                   [[listener.ai.a2a]]\nname = \"planner\"\nupstream = \"provider\"\n";
+    let gateway = gateway_with_key(&origin, state.path(), servers, "");
+    let message = |method: &str, name: &str| {
+        let params = format!("{{\"name\":\"{name}\",\"arguments\":{{\"x\":\"an argument\"}}}}");
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\",\"params\":{params}}}")
+    };
+    for (path, method, name) in [
+        ("/mcp/git", "tools/call", "get_issue"),
+        ("/mcp/git", "tools/call", "delete_issue"),
+        ("/mcp/git", "tools/list", "none"),
+        ("/mcp/other", "tools/list", "none"),
+        ("/a2a/planner", "message/send", "none"),
+    ] {
+        status(&gateway, &post(path, &message(method, name)));
+    }
+    gateway.wait_at_rest();
+    let find = |query: &str| {
+        let mut found = search(&gateway, query);
+        assert_eq!(found.len(), 1, "{query}: {found:?}");
+        found.remove(0)
+    };
+    let call = find("server=git&tool=get_issue&method=tools/call&key=sdk");
+    assert_eq!((&call["protocol"], &call["gen_ai.operation.name"]), (&"mcp".into(), &"execute_tool".into()), "{call}");
+    // The origin is none of MCP: the outcome is its status.
+    assert_eq!((&call["status"], &call["provider"]), (&404.into(), &"provider".into()), "{call}");
+    assert!(call["total_us"].as_u64().is_some_and(|took| took > 0), "{call}");
+    let refused = find("tool=delete_issue");
+    assert!(refused["error.type"].is_string() && refused["provider"].is_null(), "{refused}");
+    assert_eq!(find("method=tools/list&status=404&server=git")["gen_ai.tool.name"], Value::Null);
+    assert_eq!(search(&gateway, "method=tools/list").len(), 1, "the message to a server that is not there is not read");
+    assert_eq!(find("status=404&limit=1000&key=sdk&method=message/send")["gen_ai.agent.name"], "planner");
+    let sent = find("agent=planner&method=message/send");
+    assert_eq!((&sent["protocol"], &sent["gen_ai.operation.name"]), (&"a2a".into(), &"invoke_agent".into()), "{sent}");
+    let all = search(&gateway, "bodies=true");
+    assert!(all.len() == 5 && !all.iter().any(|one| one.to_string().contains("an argument")), "{all:?}");
+    gateway.finish();
+    assert_eq!(usage(state.path()).len(), 2, "the log has the calls that a server got");
 }

@@ -1,11 +1,11 @@
-//! The last requests to language models for the admin server, with the names of OpenTelemetry.
+//! The last requests to language models, servers of MCP and agents for the admin server, with the names of OpenTelemetry.
 
 use serde_json::{Map, Value, json};
 use weir_admin::{
     BoxFuture,
     status::{AiRequestList, AiRequestQuery},
 };
-use weir_ai::{RecentBody, RecentRequest};
+use weir_ai::RecentRequest;
 use weir_telemetry::gen_ai;
 
 use super::Gateway;
@@ -37,37 +37,42 @@ fn search(mut all: Vec<RecentRequest>, query: &AiRequestQuery) -> Vec<Map<String
 
 /// The members of a request, if it matches.
 fn members(request: &RecentRequest, query: &AiRequestQuery) -> Option<Map<String, Value>> {
-    let Ok(Value::Object(line)) = serde_json::from_slice(&request.line) else { return None };
-    let is = |member: &str, wanted: &str| line.get(member).and_then(Value::as_str) == Some(wanted);
-    let has_tag =
-        |tag: &str| line.get("tags").and_then(Value::as_str).is_some_and(|tags| tags.split(',').any(|one| one == tag));
-    let matches = query.members.iter().all(|(member, text)| is(member, text))
-        && query.tag.as_deref().is_none_or(has_tag)
-        && query.model.as_deref().is_none_or(|model| is("model", model) || is("model_served", model))
-        && query
-            .status
-            .is_none_or(|status| line.get("status").and_then(Value::as_u64).is_some_and(|is| status.matches(is)));
-    if !matches {
-        return None;
+    let Ok(Value::Object(mut all)) = serde_json::from_slice(&request.line) else { return None };
+    // Servers and agents have none.
+    if all.get("model").is_some_and(|model| model == "") {
+        all.remove("model");
     }
+    let message = request.message.as_ref();
     let own = [
         ("listener", Some(json!(*request.listener))),
         ("operation", Some(request.operation).filter(|text| !text.is_empty()).map(Value::from)),
         ("dialect", request.provider.map(Value::from)),
-        ("stream", Some(request.is_stream.into())),
+        ("stream", Some(Value::from(request.is_stream)).filter(|_| message.is_none())),
+        ("protocol", message.map(|message| message.protocol.into())),
+        ("method", message.filter(|message| !message.method.is_empty()).map(|message| json!(*message.method))),
         ("error", request.refusal.map(Value::from)),
     ];
-    let bodies = request.bodies.iter().filter(|_| query.has_bodies).flat_map(|bodies| {
-        let text = |body: &RecentBody| Some(String::from_utf8_lossy(&body.text).into());
-        [
-            ("request_body", text(&bodies.request)),
-            ("request_body_bytes", Some(bodies.request.length.into())),
-            ("response_body", text(&bodies.response)),
-            ("response_body_bytes", Some(bodies.response.length.into())),
-        ]
-    });
-    let own = own.into_iter().chain(bodies).filter_map(|(member, value)| Some((member.to_owned(), value?)));
-    Some(line.into_iter().chain(own).map(|(member, value)| (gen_ai::name(&member).to_owned(), value)).collect())
+    all.extend(own.into_iter().filter_map(|(member, value)| Some((member.to_owned(), value?))));
+    if !is_match(&all, query) {
+        return None;
+    }
+    if let Some(bodies) = request.bodies.as_ref().filter(|_| query.has_bodies) {
+        for (name, body) in [("request_body", &bodies.request), ("response_body", &bodies.response)] {
+            all.insert(name.to_owned(), String::from_utf8_lossy(&body.text).into());
+            all.insert(format!("{name}_bytes"), body.length.into());
+        }
+    }
+    Some(all.into_iter().map(|(member, value)| (gen_ai::name(&member).to_owned(), value)).collect())
+}
+
+/// Whether a request with these members matches.
+fn is_match(members: &Map<String, Value>, query: &AiRequestQuery) -> bool {
+    let text = |member: &str| members.get(member).and_then(Value::as_str);
+    let status = members.get("status").and_then(Value::as_u64);
+    query.members.iter().all(|(member, wanted)| text(member) == Some(wanted))
+        && query.tag.as_deref().is_none_or(|tag| text("tags").is_some_and(|tags| tags.split(',').any(|one| one == tag)))
+        && query.model.as_deref().is_none_or(|model| [text("model"), text("model_served")].contains(&Some(model)))
+        && query.status.is_none_or(|wanted| status.is_some_and(|status| wanted.matches(status)))
 }
 
 #[cfg(test)]
@@ -75,7 +80,7 @@ mod tests {
     use std::time::Duration;
 
     use weir_admin::status::StatusFilter;
-    use weir_ai::RecentBodies;
+    use weir_ai::{RecentBodies, RecentBody, RecentMessage};
 
     use super::*;
 
@@ -87,9 +92,34 @@ mod tests {
             provider: Some("openai"),
             is_stream: true,
             refusal: None,
+            message: None,
             line: line.as_bytes().into(),
             bodies: None,
         }
+    }
+
+    #[test]
+    fn messages_have_their_server_tool_and_method() {
+        let line = r#"{"request":"1","key":"a","model":"","server":"git","tool":"add","status":200,"total_us":5}"#;
+        let message = RecentMessage { protocol: "mcp", method: "tools/call".into() };
+        let one = RecentRequest { operation: "execute_tool", message: Some(message), ..request(1, line) };
+        let search = |members: &[(&'static str, &str)]| {
+            let members = members.iter().map(|(member, text)| (*member, (*text).to_owned())).collect();
+            super::search(vec![one.clone()], &AiRequestQuery { limit: 1, members, ..AiRequestQuery::default() })
+        };
+        assert_eq!(search(&[("tool", "sub")]).len() + search(&[("method", "tools/list")]).len(), 0);
+        let found = search(&[("server", "git"), ("tool", "add"), ("method", "tools/call")]).remove(0);
+        for (member, value) in [
+            ("gen_ai.operation.name", "execute_tool"),
+            ("gen_ai.tool.name", "add"),
+            ("protocol", "mcp"),
+            ("method", "tools/call"),
+            ("server", "git"),
+            ("key", "a"),
+        ] {
+            assert_eq!(found[member], value, "{member}");
+        }
+        assert!(!found.contains_key("gen_ai.request.model") && !found.contains_key("gen_ai.request.stream"), "{found:?}");
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub(crate) struct KeyPage {
 }
 
 const KEY_PARAMETERS: &str = " and after, each at most once";
-const REQUEST_PARAMETERS: &str = ", key, user, agent, conversation, tag, model, status, since and bodies, each at most once";
+const REQUEST_PARAMETERS: &str =
+    ", key, user, agent, conversation, tag, model, server, tool, method, status, since and bodies, each at most once";
 
 pub(crate) async fn keys(
     State(shared): State<Shared>,
@@ -160,6 +161,9 @@ pub(crate) struct RequestPage {
     conversation: Option<String>,
     tag: Option<String>,
     model: Option<String>,
+    server: Option<String>,
+    tool: Option<String>,
+    method: Option<String>,
     status: Option<String>,
     since: Option<String>,
     #[serde(default)]
@@ -174,7 +178,15 @@ pub(crate) async fn requests(
     let Query(page) = query.map_err(|rejection| wrong(rejection.body_text()))?;
     let status = page.status.map(|text| text.parse::<StatusFilter>()).transpose().map_err(wrong)?;
     let since = page.since.map(|text| since(&text)).transpose().map_err(wrong)?;
-    let texts = [("key", page.key), ("user", page.user), ("agent", page.agent), ("conversation", page.conversation)];
+    let texts = [
+        ("key", page.key),
+        ("user", page.user),
+        ("agent", page.agent),
+        ("conversation", page.conversation),
+        ("server", page.server),
+        ("tool", page.tool),
+        ("method", page.method),
+    ];
     let members = texts.into_iter().filter_map(|(member, text)| Some((member, text?))).collect();
     let (limit, tag, model) = (limit(page.limit, REQUEST_PARAMETERS)?, page.tag, page.model);
     let query = AiRequestQuery { limit, members, tag, model, status, since, has_bodies: page.bodies };

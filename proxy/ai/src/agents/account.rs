@@ -70,6 +70,14 @@ pub(crate) enum Call {
 }
 
 impl Call {
+    /// The operation in the words of OpenTelemetry.
+    pub(crate) const fn operation(self) -> &'static str {
+        match self {
+            Self::Tool => "execute_tool",
+            Self::Agent => "invoke_agent",
+        }
+    }
+
     /// Whether a method is a call.
     pub(crate) fn of(protocol: AgentProtocol, method: &str) -> Option<Self> {
         match (protocol, method) {
@@ -87,6 +95,8 @@ impl Call {
 pub(crate) struct MessageRecord {
     pub(crate) request: String,
     pub(crate) key: Option<Arc<str>>,
+    pub(crate) protocol: AgentProtocol,
+    /// Empty: it is not known.
     pub(crate) server: Arc<str>,
     pub(crate) method: Box<str>,
     /// The name of the tool.
@@ -98,13 +108,18 @@ pub(crate) struct MessageRecord {
 
 impl MessageRecord {
     /// Appends the record of a message that is over, if it has one.
-    pub(crate) fn write(&self, summary: &ExchangeSummary<'_>, (time, day): (Duration, Day), out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, summary: &ExchangeSummary<'_>, at: (Duration, Day), out: &mut Vec<u8>) {
+        if self.call.is_some() {
+            self.write_line(summary, at, out);
+        }
+    }
+
+    /// Appends the record of a message that is over, whether or not the log has it.
+    pub(crate) fn write_line(&self, summary: &ExchangeSummary<'_>, (time, day): (Duration, Day), out: &mut Vec<u8>) {
         let provider = Some(summary.upstream).filter(|name| !name.is_empty());
         let (status, queue, total) = (summary.status, summary.timing.queue, summary.timing.total);
         let tries = u32::from(provider.is_some());
-        if self.call.is_some() {
-            UsageRecord { time, day, provider, status, tries, queue, total, ..self.record() }.write(out);
-        }
+        UsageRecord { time, day, provider, status, tries, queue, total, ..self.record() }.write(out);
     }
 
     /// Appends the record of a message that is open in the short form, if it has one.
@@ -117,9 +132,10 @@ impl MessageRecord {
     fn record(&self) -> UsageRecord<'_> {
         let common = self.attribution.record();
         let common = UsageRecord { request: &self.request, key: self.key.as_deref(), ..common };
-        match self.call {
-            Some(Call::Agent) => UsageRecord { agent: Some(&self.server), tags: Some(&self.method), ..common },
-            _ => UsageRecord { server: Some(&self.server), tool: self.tool.as_deref(), ..common },
+        let server = Some(&*self.server).filter(|server| !server.is_empty());
+        match self.protocol {
+            AgentProtocol::A2a => UsageRecord { agent: server, tags: Some(&self.method), ..common },
+            AgentProtocol::Mcp => UsageRecord { server, tool: self.tool.as_deref(), ..common },
         }
     }
 }

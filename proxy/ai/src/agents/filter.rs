@@ -1,6 +1,7 @@
 //! One exchange with a server of MCP or an agent of A2A: the order of its key, its message, its session and its record.
 
 mod federated;
+mod remember;
 
 use std::{net::IpAddr, rc::Rc, sync::Arc};
 
@@ -50,6 +51,8 @@ pub(crate) struct AgentFilter {
     request: String,
     key: Option<Arc<Key>>,
     attribution: Attribution,
+    /// That of the path.
+    protocol: AgentProtocol,
     /// The server by its position, and the meaning of the request.
     target: Option<(usize, AgentRequest)>,
     /// The federation of the request. Its target is the server of a call.
@@ -65,6 +68,8 @@ pub(crate) struct AgentFilter {
     endpoint: Option<usize>,
     admitted: Option<(Reservation, MessageRecord)>,
     listed: Listed,
+    /// The reason for which the gateway has refused the request.
+    refused: Option<&'static str>,
 }
 
 impl AgentFilter {
@@ -76,6 +81,7 @@ impl AgentFilter {
             request: String::new(),
             key: None,
             attribution: Attribution::default(),
+            protocol: AgentProtocol::Mcp,
             target: None,
             federated: None,
             own: None,
@@ -86,6 +92,7 @@ impl AgentFilter {
             endpoint: None,
             admitted: None,
             listed: Listed::No,
+            refused: None,
         }
     }
 
@@ -101,6 +108,7 @@ impl AgentFilter {
         let key = self.key.as_deref();
         source(&worker, key, self.source).map_err(|denial| AgentRefusal::of_denial(&denial))?;
         let (path, _) = split_query(std::str::from_utf8(head.target()).unwrap_or_default());
+        self.protocol = surface::protocol(path).unwrap_or(AgentProtocol::Mcp);
         let permits = |server: &AgentServer| admission::permits_server(&worker, key, server);
         let permits_one = |all: &Federation| {
             all.servers.iter().any(|number| {
@@ -189,7 +197,7 @@ impl AgentFilter {
         } else if server.protocol == AgentProtocol::Mcp {
             // An open stream holds a connection for long, so it counts as a request as long as it lasts.
             let method = request.word().unwrap_or_default().into();
-            self.admitted = Some(self.reserve(MessageRecord { method, ..self.record(&server.name) })?);
+            self.admitted = Some(self.reserve(MessageRecord { method, ..self.record(server.protocol, &server.name) })?);
         }
         worker.metrics.agents.sent(server.protocol, &server.name, self.word(server.protocol, request));
         self.forward(head, server, request);
@@ -215,16 +223,22 @@ impl AgentFilter {
         if message.kind == MessageKind::Notification && call.is_none() {
             return Ok(None);
         }
+        self.reserve(self.message_record(self.record(server.protocol, &server.name), message)).map(Some)
+    }
+
+    /// The record of a message that may be a call.
+    fn message_record(&self, record: MessageRecord, message: &Message) -> MessageRecord {
+        let call = Call::of(record.protocol, &message.method).filter(|_| message.kind != MessageKind::Response);
         let tool = message.name.clone().filter(|_| call == Some(Call::Tool));
-        self.reserve(MessageRecord { method: message.method.clone(), tool, call, ..self.record(&server.name) })
-            .map(Some)
+        MessageRecord { method: message.method.clone(), tool, call, ..record }
     }
 
     /// The record of a request that is no call. `name`: that of the server, or of the federation.
-    fn record(&self, name: &Arc<str>) -> MessageRecord {
+    fn record(&self, protocol: AgentProtocol, name: &Arc<str>) -> MessageRecord {
         MessageRecord {
             request: self.request.clone(),
             key: self.key.as_ref().map(|key| key.name.clone()),
+            protocol,
             server: name.clone(),
             method: Box::default(),
             tool: None,
@@ -281,6 +295,7 @@ impl AgentFilter {
     /// Counts a refusal, and gives its response.
     fn refusal(&mut self, refusal: &AgentRefusal) -> WholeResponse {
         self.worker.metrics.denied(refusal.reason, Treatment::Refused);
+        self.refused = Some(refusal.reason);
         refusal.response(self.message.as_ref())
     }
 }
@@ -423,11 +438,20 @@ impl HttpFilter for AgentFilter {
             // A panic: the reservation is dropped with the filter, and its line has the flag `crash`.
             return;
         }
-        let Some((reservation, record)) = self.admitted.take() else { return };
+        let Some((reservation, record)) = self.admitted.take() else { return self.remember_refused(summary) };
         if let Some(server) = self.server().filter(|_| record.call.is_some()) {
             self.worker.metrics.agents.called(server, summary.timing.total);
         }
-        let time = unix_time();
-        reservation.release(turn::now(), |day, out| record.write(summary, (time, day), out));
+        let (time, mut line) = (unix_time(), Vec::new());
+        let is_remembered = !self.worker.recent.is_off();
+        reservation.release(turn::now(), |day, out| {
+            record.write(summary, (time, day), out);
+            if is_remembered {
+                record.write_line(summary, (time, day), &mut line);
+            }
+        });
+        if is_remembered {
+            self.remember(&record, line);
+        }
     }
 }

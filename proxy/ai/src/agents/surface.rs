@@ -41,7 +41,12 @@ pub(crate) enum NoRequest {
 
 /// Whether a path may be that of a server or an agent. The filter that is created for it looks again.
 pub(crate) fn is_agent_path(path: &str) -> bool {
-    [AgentProtocol::Mcp, AgentProtocol::A2a].into_iter().any(|protocol| below(path, protocol).is_some())
+    protocol(path).is_some()
+}
+
+/// The protocol of a path.
+pub(super) fn protocol(path: &str) -> Option<AgentProtocol> {
+    [AgentProtocol::Mcp, AgentProtocol::A2a].into_iter().find(|protocol| below(path, *protocol).is_some())
 }
 
 /// The part of a path behind that of a protocol.

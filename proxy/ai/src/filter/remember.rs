@@ -55,6 +55,7 @@ impl AiFilter {
             provider: self.provider.as_ref().map(|provider| provider_name(provider.dialect)),
             is_stream: facts.is_some_and(|facts| facts.options.is_stream()),
             refusal: self.refused,
+            message: None,
             line: line.into(),
             bodies: self.bodies.take().map(|bodies| bodies.finish(provider_key)),
         });

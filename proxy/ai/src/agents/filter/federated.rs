@@ -68,6 +68,11 @@ pub(super) struct Federated {
 }
 
 impl Federated {
+    /// The meaning of the request.
+    pub(super) fn request(&self) -> AgentRequest {
+        self.request
+    }
+
     /// The requests under way are over.
     pub(super) fn done(&mut self, outcomes: Vec<FilterRequestOutcome>) {
         self.outcomes = outcomes;
@@ -142,7 +147,7 @@ impl AgentFilter {
         }
     }
 
-    fn federation(&self) -> Option<&Federation> {
+    pub(super) fn federation(&self) -> Option<&Federation> {
         self.worker.settings.federations.get(self.federated.as_ref()?.number)
     }
 
@@ -245,7 +250,7 @@ impl AgentFilter {
             Some(message) => message.method.clone(),
             None => request.word().unwrap_or_default().into(),
         };
-        self.admitted = Some(self.reserve(MessageRecord { method, ..self.record(&federation.name) })?);
+        self.admitted = Some(self.reserve(MessageRecord { method, ..self.record(AgentProtocol::Mcp, &federation.name) })?);
         self.count(request);
         Ok(())
     }
