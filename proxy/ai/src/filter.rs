@@ -388,6 +388,9 @@ impl HttpFilter for AiFilter {
     }
 
     fn own_response(&mut self, head: &RequestHead, seen: SeenBody<'_>) -> Result<OwnResponse, WholeResponse> {
+        if let Some((facts, plan)) = &mut self.planned {
+            plan.choose_by_prompt(&self.worker, facts, &self.identity.model, seen.bytes);
+        }
         self.begin_bodies(head, seen);
         let own = match self.claim_wait {
             None => self.serve_cached(head, seen),

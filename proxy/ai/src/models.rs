@@ -138,6 +138,7 @@ mod tests {
 
     fn models() -> Vec<Model> {
         let model = |name: &str| Model {
+            sticky_prefix_bytes: None,
             name: Glob::new(name).expect("a pattern"),
             balance: Balance::default(),
             targets: Vec::new(),

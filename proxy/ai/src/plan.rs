@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) label: usize,
     /// At least one.
     pub(crate) targets: Vec<Target>,
+    /// So many bytes at the beginning of the prompt decide on the first target: [`Self::choose_by_prompt`].
+    pub(crate) prefix_bytes: Option<usize>,
 }
 
 /// The target of a listener without models, and of requests that name none.
@@ -49,7 +51,12 @@ impl Plan {
         }
         let mut is_searching = false;
         match stickiness {
-            Stickiness::None => plan.balance(worker, facts, &identity.model),
+            Stickiness::None => {
+                plan.prefix_bytes = plan.sticky_bytes(worker, facts).filter(|_| !is_free);
+                if plan.prefix_bytes.is_none() {
+                    plan.balance(worker, facts, &identity.model);
+                }
+            }
             Stickiness::Preferred(_) => {}
             Stickiness::Bound(_) => {
                 let id = facts.options.previous_response.as_ref().map(|id| &*id.text);
@@ -85,18 +92,30 @@ impl Plan {
         targets[..=first].rotate_right(1);
         // Stable: among those that may be used, the order stays.
         targets.sort_by_key(|target| is_cooling(target.upstream));
-        Ok(Self { label, targets })
+        Ok(Self { label, targets, prefix_bytes: None })
     }
 }
 
-/// The number of a text, as uniform as one by chance: the same in each process and version. FNV-1a, whose high bits a step of
-/// SplitMix64 makes uniform.
+/// The number of a text, as uniform as one by chance: the same in each process and version.
 pub(crate) fn number(text: &str) -> u64 {
+    number_of(text.bytes())
+}
+
+/// The number of bytes: FNV-1a, whose high bits a step of SplitMix64 makes uniform.
+fn number_of(bytes: impl Iterator<Item = u8>) -> u64 {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, fnv);
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ (hash >> 31)
+}
+
+/// The number of the first bytes of a prompt: tools, instructions, messages, in the order in which caches of providers have them. `None`: it
+/// has fewer.
+fn prefix_number(facts: &Facts, body: &[u8], bytes: usize) -> Option<u64> {
+    let parts = [facts.tools.span, facts.tools.more_span, facts.instructions, facts.messages].map(|span| span.of(body));
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    (length >= bytes).then(|| number_of(parts.into_iter().flatten().copied().take(bytes)))
 }
 
 /// A provider keeps the response: it does so unless the client forbids it.
@@ -175,6 +194,25 @@ impl Plan {
 }
 
 impl Plan {
+    /// The bytes of the prompt by which requests of this model stay at one target.
+    fn sticky_bytes(&self, worker: &Worker, facts: &Facts) -> Option<usize> {
+        let has_choice = self.targets.len() > 1 && facts.endpoint != Endpoint::Embeddings;
+        worker.settings.models.get(self.label)?.sticky_prefix_bytes.filter(|_| has_choice)
+    }
+
+    /// Chooses the first target by the beginning of the prompt in `body`, if the model wants so, and leaves a shorter one to the balance. Once,
+    /// before the first attempt. `name`: that of the client for the model.
+    pub(crate) fn choose_by_prompt(&mut self, worker: &Worker, facts: &Facts, name: &str, body: &[u8]) {
+        let Some(bytes) = self.prefix_bytes.take() else { return };
+        let Some(number) = prefix_number(facts, body, bytes) else { return self.balance(worker, facts, name) };
+        let Worker { settings, providers, .. } = worker;
+        let is_cooling = |upstream| worker.is_cooling(upstream);
+        // The same models and providers have given this plan its targets.
+        if let Ok(plan) = Self::new(&settings.models, providers, facts.endpoint, name, number, is_cooling) {
+            *self = plan;
+        }
+    }
+
     /// Puts the targets into the order of the model's balance. `name`: that of the client for the model.
     fn balance(&mut self, worker: &Worker, facts: &Facts, name: &str) {
         let settings = &worker.settings;
@@ -238,7 +276,8 @@ mod tests {
     }
 
     fn model(name: &str, targets: &[Target]) -> Model {
-        Model { name: Glob::new(name).expect("a pattern"), balance: Balance::Weight, targets: targets.to_vec() }
+        let name = Glob::new(name).expect("a pattern");
+        Model { name, balance: Balance::Weight, sticky_prefix_bytes: None, targets: targets.to_vec() }
     }
 
     fn order(models: &[Model], endpoint: Endpoint, name: &str, random: u64) -> Result<Vec<usize>, ApiError> {
@@ -308,6 +347,31 @@ mod tests {
         assert_eq!([responses(forgotten, Some("team")), responses(forgotten, None)], [Stickiness::None; 2]);
         assert_eq!(of(Endpoint::Chat, "{}", Some("team")), Stickiness::None);
         assert_eq!(of(Endpoint::Chat, r#"{"prompt_cache_key":"k"}"#, None), cached);
+    }
+
+    #[test]
+    fn prompts_with_the_same_beginning_have_the_same_number() {
+        let number = |endpoint, body: &str, bytes| {
+            let facts = read(endpoint, body.as_bytes(), Wanted::default()).expect("valid");
+            prefix_number(&facts, body.as_bytes(), bytes)
+        };
+        let chat = |system: &str, text: &str, more: &str| {
+            let messages = format!(r#"[{{"role":"system","content":"{system}"}},{{"role":"user","content":"{text}"}}]"#);
+            number(Endpoint::Chat, &format!(r#"{{"model":"m"{more},"messages":{messages}}}"#), 64)
+        };
+        let system = "You answer questions about one product. ".repeat(2);
+        let first = chat(&system, "a", "");
+        assert!(first.is_some());
+        assert_eq!(chat(&system, "another", r#","temperature":1"#), first, "what follows the first bytes is of no account");
+        assert_ne!(chat(&system.replacen("You", "We", 1), "a", ""), first);
+        let tools = r#","tools":[{"type":"function","function":{"name":"f"}}]"#;
+        assert_ne!(chat(&system, "a", tools), first, "tools come first");
+        assert_eq!(number(Endpoint::Chat, r#"{"model":"m","messages":[]}"#, 64), None, "it is shorter");
+        let of_claude = |system: &str, text: &str| {
+            let messages = format!(r#""messages":[{{"role":"user","content":"{text}"}}]"#);
+            number(Endpoint::Messages, &format!(r#"{{"model":"m",{messages},"system":"{system}"}}"#), 32)
+        };
+        assert_eq!(of_claude(&system, "a"), of_claude(&system, "b"), "wherever the instructions stand");
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub const DRAIN_BYTES_MAX: u64 = 8 << 20;
 /// Targets of one model. 8: as many attempts may follow each other.
 pub const TARGETS_MAX: usize = weir_http::filter::ATTEMPTS_MAX as usize;
 
+/// The most bytes of a prompt that decide on its target. 64 KiB: some 16,000 tokens, and 0.1 ms of work.
+pub const STICKY_PREFIX_BYTES_MAX: u64 = 64 << 10;
+
 /// Whether clients need a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyMode {
@@ -99,6 +102,9 @@ pub struct Model {
     pub name: Glob,
     /// How the first target of a request is chosen.
     pub balance: Balance,
+    /// Requests whose prompts begin with the same bytes, so many, go first to the same target; at most [`STICKY_PREFIX_BYTES_MAX`]. `None`: the
+    /// balance decides.
+    pub sticky_prefix_bytes: Option<usize>,
     /// Where it is. At most [`TARGETS_MAX`].
     pub targets: Vec<Target>,
 }

@@ -110,6 +110,7 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, two(cheapest, "model = \"x\"\n") + price, "", "has no price for `x`"),
         (here, two("balance = \"latency\"", "weight = 3\n"), "", "has no share"),
         (here, model("m").replace("\"m\"", "\"m\"\nbalance = \"latency\""), "", "has no effect with one target"),
+        (here, model("m").replace("\"m\"", "\"m\"\nsticky_prefix_bytes = 64"), "", "has no effect with one target"),
         (here, String::new(), "default_max_tokens = 4096", "has no effect"),
         (here, String::new(), "reasoning_effort = false", "has no effect"),
         (here, String::new(), "dialect = \"anthropic\"\nmax_completion_tokens = false", "has no effect"),

@@ -11,7 +11,7 @@ fn at(millis: u64) -> Time {
 fn model(balance: Balance, weights: &[u32]) -> Model {
     let target = |(upstream, weight): (usize, &u32)| Target { upstream, model: None, weight: *weight };
     let targets = weights.iter().enumerate().map(target).collect();
-    Model { name: Glob::new("m").expect("a name"), balance, targets }
+    Model { name: Glob::new("m").expect("a name"), balance, sticky_prefix_bytes: None, targets }
 }
 
 /// A model with its measures.

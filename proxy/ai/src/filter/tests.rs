@@ -80,7 +80,7 @@ fn admitted(worker: &Worker) -> Result<(Admitted, Facts, Plan), Denial> {
     let key = key(worker, KEY, Duration::ZERO)?;
     let body = br#"{"model":"m","messages":[]}"#;
     let facts = read(Endpoint::Chat, body, Wanted::default()).expect("valid");
-    let plan = Plan { label: 0, targets: vec![DEFAULT.clone()] };
+    let plan = Plan { label: 0, targets: vec![DEFAULT.clone()], prefix_bytes: None };
     let candidate = Candidate { source: IpAddr::from([127, 0, 0, 1]), facts: &facts, is_free: false };
     let clocks = Clocks { now: turn::now(), unix: Duration::ZERO };
     let admitted = admit(worker, key.as_deref(), candidate, &plan, &Identity::default(), clocks)?;

@@ -77,7 +77,7 @@ pub fn model(name: &str, targets: &[(usize, Option<&str>)]) -> Model {
         weight: u32::from(*upstream == 0),
     };
     let targets = targets.iter().map(target).collect();
-    Model { name: Glob::new(name).expect("a pattern"), balance: Balance::Weight, targets }
+    Model { name: Glob::new(name).expect("a pattern"), balance: Balance::Weight, sticky_prefix_bytes: None, targets }
 }
 
 /// A provider with a key.

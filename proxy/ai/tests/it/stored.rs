@@ -18,7 +18,7 @@ const MISSING: &str = "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Le
 fn pair(other: &Origin) -> Gateway {
     let target = |upstream| Target { upstream, model: None, weight: 1 };
     let (name, targets) = (Glob::new("m").expect("a name"), vec![target(0), target(1)]);
-    let model = Model { name, balance: Balance::Weight, targets };
+    let model = Model { name, balance: Balance::Weight, sticky_prefix_bytes: None, targets };
     let own = AiListenerSettings {
         models: vec![model].into(),
         upstreams: vec!["a".into(), "b".into()],

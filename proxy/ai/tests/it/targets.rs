@@ -1,6 +1,6 @@
 //! Several targets of one model.
 
-use weir_ai::settings::{AiListenerSettings, ProviderDialect};
+use weir_ai::settings::{AiListenerSettings, Model, ProviderDialect, Target};
 
 use crate::{
     gateway::{CHAT, EVENTS, STREAM, chunk, model, ok, post, provider, read, respond, settings, start},
@@ -77,4 +77,44 @@ fn a10_nothing_is_tried_again_once_the_client_has_a_part() {
     drop(end);
     client.0.until("upstream_bad_response");
     assert!(other.is_untouched());
+}
+
+#[test]
+fn prompts_with_the_same_beginning_stay_at_one_target_and_short_ones_do_not() {
+    let target = |upstream| Target { upstream, model: None, weight: 1 };
+    let sticky = Model {
+        sticky_prefix_bytes: Some(100),
+        targets: vec![target(0), target(1)],
+        ..model("m", &[(0, None), (1, None)])
+    };
+    let other = Origin::new();
+    let settings =
+        AiListenerSettings { models: [sticky].into(), upstreams: vec!["a".into(), "b".into()], ..settings() };
+    let providers = [ProviderDialect::OpenAi; 2].map(provider).to_vec();
+    let gateway = start(settings, providers, |setup| setup.upstreams = vec![Vec::new(), vec![other.address]]);
+    // The origin that gets a chat with this system prompt and question.
+    let served = |system: &str, question: usize| {
+        let mut client = gateway.client();
+        let system = format!(r#"{{"role":"system","content":"{system}"}},"#);
+        client.send(&post("/v1/chat/completions", &CHAT.replace("[{", &format!("[{system}{{")).replace("hi", &question.to_string())));
+        loop {
+            for (number, origin) in [&gateway.origin, &other].into_iter().enumerate() {
+                if let Some(mut end) = origin.waiting() {
+                    respond(&mut end, &ok("{}"));
+                    client.response();
+                    return number;
+                }
+            }
+            std::thread::yield_now();
+        }
+    };
+    let prompts: Vec<String> = (0..8).map(|number| format!("prompt {number} ").repeat(12)).collect();
+    let first: Vec<usize> = prompts.iter().map(|prompt| served(prompt, 0)).collect();
+    assert!(first.contains(&0) && first.contains(&1), "prompts are spread: {first:?}");
+    for question in 1..4 {
+        let again: Vec<usize> = prompts.iter().map(|prompt| served(prompt, question)).collect();
+        assert_eq!(again, first, "each stays");
+    }
+    let short: Vec<usize> = (0..24).map(|_| served("short", 0)).collect();
+    assert!(short.contains(&0) && short.contains(&1), "chance decides: {short:?}");
 }

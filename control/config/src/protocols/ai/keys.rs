@@ -235,6 +235,10 @@ section! {
         /// of late (`latency`, each worker measures its own), or by the lowest price for the request (`price`, which needs
         /// `[[listener.ai.price]]`). A `prompt_cache_key`, and responses that the provider keeps, go by weight in any case.
         default balance: Balance = Balance::Weight;
+        /// Send requests whose prompts begin with the same bytes, so many, first to the same target, by weight, so that they find the
+        /// beginning in its provider's cache: tools, instructions, messages, in this order. A shorter prompt goes by `balance`, and a
+        /// `prompt_cache_key` counts before. Absent: prompts decide nothing.
+        optional sticky_prefix_bytes: ByteSize => ByteSize::new(64)..=ByteSize::new(ai::STICKY_PREFIX_BYTES_MAX);
         /// Where it is, up to eight; one at the least.
         tables target: TargetSection;
     }

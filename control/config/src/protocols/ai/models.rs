@@ -27,7 +27,12 @@ pub(super) fn models(of: &ListenerContext<'_>, path: &str, reader: &mut Reader<'
             let what = "is never reached: a table before it takes the name";
             error_at(name, &path, "name", what, "move it up, or remove one of them", reader);
         }
-        models.push(Model { name: glob, balance: table.balance.value, targets });
+        let sticky_prefix_bytes = table.sticky_prefix_bytes.as_ref().map(|bytes| bytes.value.bytes() as usize);
+        if let (Some(bytes), 1) = (&table.sticky_prefix_bytes, targets.len()) {
+            let help = "add another [[listener.ai.model.target]], or remove it";
+            warn_at(bytes, &path, "sticky_prefix_bytes", "has no effect with one target", help, reader);
+        }
+        models.push(Model { name: glob, balance: table.balance.value, sticky_prefix_bytes, targets });
     }
     (upstreams, models)
 }

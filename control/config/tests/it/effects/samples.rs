@@ -94,6 +94,10 @@ pub const COMPANY: &[(&str, &str)] = &[
         "listener.ai.model.balance",
         "ai.model = [{ name = \"a\", target = [{ upstream = \"u\" }, { upstream = \"v\" }] }]",
     ),
+    (
+        "listener.ai.model.sticky_prefix_bytes",
+        "ai.model = [{ name = \"a\", target = [{ upstream = \"u\" }, { upstream = \"v\" }] }]",
+    ),
     ("upstream.ai.default_max_tokens", "ai.dialect = \"anthropic\""),
     ("upstream.ai.reasoning_effort", "ai.dialect = \"anthropic\""),
     ("listener.redis.user", "redis.password = { env = \"ADMIN_TOKEN\" }"),
