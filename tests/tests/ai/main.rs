@@ -5,6 +5,7 @@
 mod cache;
 mod faults;
 mod health;
+mod idle_streams;
 mod isolation;
 mod keys;
 mod load;

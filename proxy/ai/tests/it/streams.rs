@@ -179,3 +179,29 @@ fn an_error_of_the_provider_passes_as_it_is_and_is_free() {
     gateway.rests();
     assert_eq!((tokens(&gateway, "input"), tokens(&gateway, "output")), (0, 0));
 }
+
+#[test]
+fn a_comment_passes_at_once_and_is_a_sign_of_life() {
+    let limit = Duration::from_millis(400);
+    let gateway =
+        plain(AiListenerSettings { first_token_timeout: limit, token_gap_timeout: limit, ..settings() });
+    let mut client = gateway.client();
+    client.send(&post("/v1/chat/completions", STREAM));
+    let mut end = gateway.origin.accept();
+    respond(&mut end, &format!("{EVENTS}{}", chunk(": beat 0\n\n")));
+    assert!(client.head().contains("text/event-stream"), "the wait for the first event is over");
+    client.0.until(": beat 0\n\n");
+    for beat in 1..6 {
+        std::thread::sleep(limit / 2); // the pace of the provider: in all longer than each limit
+        end.send(&chunk(&format!(": beat {beat}\n\n")));
+        // It is there before the provider sends anything else.
+        client.0.until(&format!(": beat {beat}\n\n"));
+    }
+    // Within an event, a comment belongs to it.
+    end.send(&format!("{}0\r\n\r\n", chunk(&format!(": within\n{TEXT}{USAGE}{DONE}"))));
+    let rest = body(&mut client);
+    assert!(rest.contains(&format!(": within\n{TEXT}{DONE}")), "{rest}");
+    drop(client);
+    gateway.rests();
+    assert_eq!((tokens(&gateway, "output"), flagged(&gateway, "estimated")), (4, 0), "a comment costs nothing");
+}
