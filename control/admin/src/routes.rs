@@ -183,7 +183,11 @@ const REQUEST_PARAMETERS: &[Parameter] = &[
         about: "Only those for this model, by the name of clients or of the provider.",
         schema: schema_of::<String>,
     },
-    Parameter { name: "server", about: "Only messages to this server of MCP, or to this federation.", schema: schema_of::<String> },
+    Parameter {
+        name: "server",
+        about: "Only messages to this server of MCP, or to this federation.",
+        schema: schema_of::<String>,
+    },
     Parameter { name: "tool", about: "Only calls of this tool.", schema: schema_of::<String> },
     Parameter { name: "method", about: "Only messages with this method of MCP or A2A.", schema: schema_of::<String> },
     Parameter {

@@ -356,13 +356,18 @@ mod tests {
             prefix_number(&facts, body.as_bytes(), bytes)
         };
         let chat = |system: &str, text: &str, more: &str| {
-            let messages = format!(r#"[{{"role":"system","content":"{system}"}},{{"role":"user","content":"{text}"}}]"#);
+            let messages =
+                format!(r#"[{{"role":"system","content":"{system}"}},{{"role":"user","content":"{text}"}}]"#);
             number(Endpoint::Chat, &format!(r#"{{"model":"m"{more},"messages":{messages}}}"#), 64)
         };
         let system = "You answer questions about one product. ".repeat(2);
         let first = chat(&system, "a", "");
         assert!(first.is_some());
-        assert_eq!(chat(&system, "another", r#","temperature":1"#), first, "what follows the first bytes is of no account");
+        assert_eq!(
+            chat(&system, "another", r#","temperature":1"#),
+            first,
+            "what follows the first bytes is of no account"
+        );
         assert_ne!(chat(&system.replacen("You", "We", 1), "a", ""), first);
         let tools = r#","tools":[{"type":"function","function":{"name":"f"}}]"#;
         assert_ne!(chat(&system, "a", tools), first, "tools come first");

@@ -31,8 +31,8 @@ fn all_idle(gateway: &Gateway, count: usize) -> Vec<HttpClient> {
 #[test]
 fn idle_streams_keep_little_memory_and_others_are_served() {
     let (origin, state) = (AiOrigin::start(), tempfile::tempdir().expect("a folder"));
-    let gateway = gateway(&origin, "openai", state.path(), "");
-    // What the first streams make grow stays for the others.
+    let mut gateway = gateway(&origin, "openai", state.path(), "");
+    // Some memory grows with the first streams and stays for the others.
     drop(all_idle(&gateway, STREAMS / 8));
     gateway.wait_at_rest();
     let before = gateway.process().resident();

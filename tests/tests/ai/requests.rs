@@ -160,7 +160,7 @@ fn messages_to_servers_and_agents_are_found_by_tool_method_and_outcome() {
     assert!(refused["error.type"].is_string() && refused["provider"].is_null(), "{refused}");
     assert_eq!(find("method=tools/list&status=404&server=git")["gen_ai.tool.name"], Value::Null);
     assert_eq!(search(&gateway, "method=tools/list").len(), 1, "the message to a server that is not there is not read");
-    assert_eq!(find("status=404&limit=1000&key=sdk&method=message/send")["gen_ai.agent.name"], "planner");
+    assert_eq!(find("status=405&limit=1000&key=sdk&method=message/send")["gen_ai.agent.name"], "planner");
     let sent = find("agent=planner&method=message/send");
     assert_eq!((&sent["protocol"], &sent["gen_ai.operation.name"]), (&"a2a".into(), &"invoke_agent".into()), "{sent}");
     let all = search(&gateway, "bodies=true");

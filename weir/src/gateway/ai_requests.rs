@@ -119,7 +119,10 @@ mod tests {
         ] {
             assert_eq!(found[member], value, "{member}");
         }
-        assert!(!found.contains_key("gen_ai.request.model") && !found.contains_key("gen_ai.request.stream"), "{found:?}");
+        assert!(
+            !found.contains_key("gen_ai.request.model") && !found.contains_key("gen_ai.request.stream"),
+            "{found:?}"
+        );
     }
 
     #[test]

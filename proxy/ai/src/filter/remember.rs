@@ -1,8 +1,8 @@
 //! An exchange for the admin API: its bodies, if they are kept, and its request as the worker remembers it.
 
+use weir_base::Secret;
 use weir_http::filter::{ExchangeSummary, SeenBody, Tap};
 use weir_http_codec::RequestHead;
-use weir_base::Secret;
 use weir_spend::usage::UsageRecord;
 
 use super::AiFilter;

@@ -118,8 +118,9 @@ mod tests {
     #[test]
     fn bodies_are_cut_and_lose_the_keys() {
         let recent = Rc::new(RecentRequests::new(10, 1_000));
-        let mut capture = BodyCapture::begin(&recent, 40, b"use client-key-1234 and more than that", b"client-key-1234")
-            .expect("room");
+        let mut capture =
+            BodyCapture::begin(&recent, 40, b"use client-key-1234 and more than that", b"client-key-1234")
+                .expect("room");
         capture.push(b"of another attempt");
         capture.begin_response();
         capture.push(b"a password is provider-key, ");

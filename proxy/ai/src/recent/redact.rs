@@ -14,8 +14,26 @@ const MARK: &[u8] = b"[redacted]";
 /// The beginnings of keys and tokens: of OpenAI, Anthropic and Stripe, GitHub, GitLab, Slack, AWS, Google, Hugging Face, JWT, and of
 /// header fields.
 const BEGINNINGS: [&[u8]; 20] = [
-    b"sk-", b"sk_", b"rk_", b"pk_", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"github_pat_", b"glpat-", b"xoxb-", b"xoxp-",
-    b"xapp-", b"AKIA", b"ASIA", b"AIza", b"ya29.", b"hf_", b"eyJ", b"Bearer ",
+    b"sk-",
+    b"sk_",
+    b"rk_",
+    b"pk_",
+    b"ghp_",
+    b"gho_",
+    b"ghu_",
+    b"ghs_",
+    b"github_pat_",
+    b"glpat-",
+    b"xoxb-",
+    b"xoxp-",
+    b"xapp-",
+    b"AKIA",
+    b"ASIA",
+    b"AIza",
+    b"ya29.",
+    b"hf_",
+    b"eyJ",
+    b"Bearer ",
 ];
 
 /// Characters of a token behind its beginning. Default 16; the keys of providers have 30 and more.
@@ -51,16 +69,19 @@ const DEPTH_MAX: usize = 7;
 pub(super) fn redacted(text: &[u8], known: &[&[u8]], is_cut: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
+    // The value of the member whose name has begun: a secret may stand in the name as well.
+    let mut value = None;
     while at < text.len() {
         let rest = &text[at..];
-        if let Some(length) = known_secret(rest, known, is_cut).or_else(|| token(text, at, is_cut)) {
+        if let Some((_, end)) = value.take_if(|(begin, _)| *begin <= at) {
+            out.extend_from_slice(MARK);
+            at = at.max(end);
+        } else if let Some(length) = known_secret(rest, known, is_cut).or_else(|| token(text, at, is_cut)) {
             out.extend_from_slice(MARK);
             at += length;
-        } else if let Some((begin, length)) = member(rest) {
-            out.extend_from_slice(&rest[..begin]);
-            out.extend_from_slice(MARK);
-            at += begin + length;
         } else {
+            let of_member = || member(rest).map(|(begin, length)| (at + begin, at + begin + length));
+            value = value.or_else(of_member);
             out.push(rest[0]);
             at += 1;
         }
@@ -175,7 +196,10 @@ mod tests {
             (r#"{"X-Api-Key":"a \" b"}"#, r#"{"X-Api-Key":"[redacted]"}"#),
             (r#"{"secret":"a\\","x":"y"}"#, r#"{"secret":"[redacted]","x":"y"}"#),
             (r#"{"db_password" : ""}"#, r#"{"db_password" : "[redacted]"}"#),
-            (r#"{"arguments":"{\"password\":\"a\\\"b\",\"y\":2}"}"#, r#"{"arguments":"{\"password\":\"[redacted]\",\"y\":2}"}"#),
+            (
+                r#"{"arguments":"{\"password\":\"a\\\"b\",\"y\":2}"}"#,
+                r#"{"arguments":"{\"password\":\"[redacted]\",\"y\":2}"}"#,
+            ),
             (r#"{"client_secret":"cut he"#, r#"{"client_secret":"[redacted]"#),
             (r#"{"password":{"type":"string"}}"#, r#"{"password":{"type":"string"}}"#),
         ] {
@@ -199,7 +223,20 @@ mod tests {
 
     #[test]
     fn no_text_keeps_a_known_secret_or_stops_the_worker() {
-        let parts = ["\\", "\"", ":", " ", "password", "sk-", "Bearer ", "known-secret", "{", "}", "\u{e4}", "abcdefghijklmnopq"];
+        let parts = [
+            "\\",
+            "\"",
+            ":",
+            " ",
+            "password",
+            "sk-",
+            "Bearer ",
+            "known-secret",
+            "{",
+            "}",
+            "\u{e4}",
+            "abcdefghijklmnopq",
+        ];
         let mut rng = weir_base::Rng::new(7);
         for _ in 0..20_000 {
             let count = 1 + rng.below(12);

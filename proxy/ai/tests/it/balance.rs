@@ -46,7 +46,8 @@ fn server(id: &'static str, status: u16, delay: Duration) -> SocketAddr {
 fn gateway(balance: Balance, prices: Vec<PriceRow>, servers: [SocketAddr; 2]) -> Gateway {
     let target = |(upstream, name): (usize, &str)| Target { upstream, model: Some(name.into()), weight: 1 };
     let targets = [(1, "first"), (2, "second")].map(target).to_vec();
-    let models = Arc::new([Model { name: Glob::new("m").expect("a name"), balance, sticky_prefix_bytes: None, targets }]);
+    let models =
+        Arc::new([Model { name: Glob::new("m").expect("a name"), balance, sticky_prefix_bytes: None, targets }]);
     let prices = Arc::new(PriceTable::new(1, prices, None).expect("a table"));
     let upstreams = ["a", "b", "c"].map(Into::into).to_vec();
     let providers = [ProviderDialect::OpenAi; 3].map(provider).to_vec();

@@ -183,8 +183,7 @@ fn an_error_of_the_provider_passes_as_it_is_and_is_free() {
 #[test]
 fn a_comment_passes_at_once_and_is_a_sign_of_life() {
     let limit = Duration::from_millis(400);
-    let gateway =
-        plain(AiListenerSettings { first_token_timeout: limit, token_gap_timeout: limit, ..settings() });
+    let gateway = plain(AiListenerSettings { first_token_timeout: limit, token_gap_timeout: limit, ..settings() });
     let mut client = gateway.client();
     client.send(&post("/v1/chat/completions", STREAM));
     let mut end = gateway.origin.accept();

@@ -96,7 +96,10 @@ fn prompts_with_the_same_beginning_stay_at_one_target_and_short_ones_do_not() {
     let served = |system: &str, question: usize| {
         let mut client = gateway.client();
         let system = format!(r#"{{"role":"system","content":"{system}"}},"#);
-        client.send(&post("/v1/chat/completions", &CHAT.replace("[{", &format!("[{system}{{")).replace("hi", &question.to_string())));
+        client.send(&post(
+            "/v1/chat/completions",
+            &CHAT.replace("[{", &format!("[{system}{{")).replace("hi", &question.to_string()),
+        ));
         loop {
             for (number, origin) in [&gateway.origin, &other].into_iter().enumerate() {
                 if let Some(mut end) = origin.waiting() {

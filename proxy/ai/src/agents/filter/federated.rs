@@ -250,7 +250,8 @@ impl AgentFilter {
             Some(message) => message.method.clone(),
             None => request.word().unwrap_or_default().into(),
         };
-        self.admitted = Some(self.reserve(MessageRecord { method, ..self.record(AgentProtocol::Mcp, &federation.name) })?);
+        self.admitted =
+            Some(self.reserve(MessageRecord { method, ..self.record(AgentProtocol::Mcp, &federation.name) })?);
         self.count(request);
         Ok(())
     }

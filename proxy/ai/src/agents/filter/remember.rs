@@ -40,7 +40,8 @@ impl AgentFilter {
 
     /// The record of a request that may have no server, and no message that could be read.
     fn refused_record(&self) -> MessageRecord {
-        let request = self.target.map(|(_, request)| request).or_else(|| self.federated.as_ref().map(|all| all.request()));
+        let request =
+            self.target.map(|(_, request)| request).or_else(|| self.federated.as_ref().map(|all| all.request()));
         let record = match (self.server(), self.federation()) {
             (Some(server), _) => self.record(server.protocol, &server.name),
             (None, Some(federation)) => self.record(self.protocol, &federation.name),
