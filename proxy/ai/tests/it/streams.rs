@@ -189,12 +189,12 @@ fn a_comment_passes_at_once_and_is_a_sign_of_life() {
     let mut end = gateway.origin.accept();
     respond(&mut end, &format!("{EVENTS}{}", chunk(": beat 0\n\n")));
     assert!(client.head().contains("text/event-stream"), "the wait for the first event is over");
-    client.0.until(": beat 0\n\n");
+    client.0.until(": beat 0\n\n\r\n");
     for beat in 1..6 {
         std::thread::sleep(limit / 2); // the pace of the provider: in all longer than each limit
         end.send(&chunk(&format!(": beat {beat}\n\n")));
         // It is there before the provider sends anything else.
-        client.0.until(&format!(": beat {beat}\n\n"));
+        client.0.until(&format!(": beat {beat}\n\n\r\n"));
     }
     // Within an event, a comment belongs to it.
     end.send(&format!("{}0\r\n\r\n", chunk(&format!(": within\n{TEXT}{USAGE}{DONE}"))));

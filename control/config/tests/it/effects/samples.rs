@@ -2,6 +2,7 @@
 
 /// Values of keys whose form is narrower than their type, by the end of their path. The longest end counts.
 pub const SAMPLES: &[(&str, &str)] = &[
+    ("model.sticky_prefix_bytes", "64"),
     ("allow_origin_regexes", r#"["https://[a-z]+\\.example"]"#),
     ("allow_origins", r#"["https://other.example"]"#),
     ("audiences", r#"["other"]"#),
