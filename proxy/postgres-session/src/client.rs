@@ -221,18 +221,15 @@ impl Session {
         let is_batch = !matches!(head.tag, tag::QUERY | tag::FUNCTION_CALL);
         let is_open = |server: &ServerState| server.queue.needs_sync() && !server.queue.is_skipping();
         let server = match server {
-            Some(server) if is_batch && is_open(server) => return self.refuse_at_server(refusal, head, turn, server),
+            Some(server) if is_open(server) => return self.refuse_at_server(refusal, head, turn, server),
             server => server,
         };
         self.is_skipping = is_batch;
         self.drop_message(head, turn.feed, turn.io);
         match server {
             Some(server) if !server.queue.is_quiet() => {
-                if is_open(server) {
-                    // A Query ends the transaction of an open batch, and its portals.
-                    turn.io.encode_to_server(frontend::sync);
-                    server.queue.push(Expected::swallow(Request::Sync, Note::None));
-                }
+                // The Sync behind it has to wait for its turn, too.
+                self.attachment = Attachment::Used;
                 let mut bytes = Vec::new();
                 backend::error(&mut bytes, &refusal.report());
                 server.queue.push(Expected::fake(Request::LocalError, Note::Reply(bytes.into())));
@@ -253,8 +250,8 @@ impl Session {
         }
     }
 
-    /// Refuses a message of a batch, of which the server has a part: the error ends the transaction. The server gets a Bind that it
-    /// refuses, and the client the error of the gateway.
+    /// Refuses a message in a batch of which the server has a part: the error ends the transaction. The server gets a Bind that it refuses,
+    /// and the client the error of the gateway. A Query or FunctionCall also ends the batch.
     #[cold]
     pub(crate) fn refuse_at_server<I: Io>(
         &mut self,
@@ -263,12 +260,17 @@ impl Session {
         turn: &mut Turn<'_, '_, I>,
         server: &mut ServerState,
     ) {
+        self.is_skipping = !matches!(head.tag, tag::QUERY | tag::FUNCTION_CALL);
         self.drop_message(head, turn.feed, turn.io);
         self.retry.forget();
         turn.io.encode_to_server(|out| frontend::bind(out, b"", ServerName::none().bytes(), []));
         let mut error = Vec::new();
         backend::error(&mut error, &refusal.report());
         server.queue.push(Expected::forward(Request::Bind, Note::Refused(error.into())));
+        if !self.is_skipping {
+            turn.io.encode_to_server(frontend::sync);
+            server.queue.push(Expected::forward(Request::Sync, Note::None));
+        }
     }
 
     /// The body of a message is not what its type has.

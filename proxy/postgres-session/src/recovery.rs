@@ -198,7 +198,7 @@ impl Replies for Silence<'_> {
 
     fn on_undone(&mut self, server: &mut ServerState, entry: Expected, _: bool) {
         // The names at the server are uncertain.
-        if !matches!(entry.note, Note::None) {
+        if !matches!(entry.note, Note::None | Note::Refused(_)) {
             server.dirt |= PinReasons::OPAQUE;
         }
     }

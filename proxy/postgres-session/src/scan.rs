@@ -216,7 +216,8 @@ impl ServerState {
 
     fn on_end(&mut self, tag: u8, request: Request, replies: &mut impl Replies) -> Result<bool, Violation> {
         match self.queue.front() {
-            Some(front) if front.request == request => {}
+            // Nothing may run in place of what the gateway has refused.
+            Some(front) if front.request == request && !matches!(front.note, Note::Refused(_)) => {}
             _ => return Err(unexpected(tag)),
         }
         let entry = self.queue.pop().expect("it was just seen");
@@ -242,6 +243,8 @@ impl ServerState {
             _ => return Err(unexpected(tag)),
         };
         self.copy = CopyIn::No;
+        // A COPY that has come to its end has ignored them.
+        self.late_syncs = 0;
         Ok(passes && is_kept)
     }
 

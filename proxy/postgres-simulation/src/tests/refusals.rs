@@ -86,6 +86,11 @@ fn a_query_that_is_refused_in_an_open_batch_gets_its_error_and_ends_the_batch() 
         let reply = scene.ask(&[&batch[..batch.len() - 5], &message].concat());
         assert!(tags(&reply) == "12DCEZ" && is_denied(&reply), "{}", tags(&reply));
         assert!(!scene.is_attached);
+        // The error ends the block that the batch has begun.
+        let reply = scene.ask(&[flushed("BEGIN"), message].concat());
+        assert_eq!((tags(&reply).as_str(), reply.last()), ("12CEZ", Some(&b'E')));
+        assert_eq!(tags(&scene.ask(&query("ROLLBACK"))).replace('N', ""), "CZ");
+        assert!(!scene.is_attached);
     }
 }
 

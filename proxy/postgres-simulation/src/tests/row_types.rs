@@ -253,7 +253,7 @@ fn a_statement_that_has_no_rows_at_another_server_is_refused_once() {
         backend::no_data(out);
     });
     scene.reply(&replies);
-    assert_eq!(tags(&scene.to_server()), "BES", "a Bind that fails, and the rest of the batch");
+    assert_eq!(tags(&scene.to_server()), "BS", "a Bind that fails; the rest of the batch is skipped");
     let reply = scene.turn(usize::MAX);
     assert_eq!(tags(&reply), "EZ");
     assert!(String::from_utf8_lossy(&reply).contains(CHANGED));
