@@ -1,7 +1,7 @@
 //! The attribution of a request by fields of its head: user, agent, conversation and tags, in the words of the client.
 //!
-//! They go to the usage log and to the last requests. They are no labels of metrics, and no rule reads them: a client may write what it
-//! likes. Providers do not get them, since they name people and are meant for the operator.
+//! They go to the usage log and to the last requests. They are no labels of metrics, and no rule reads them: a client may write any
+//! text. Providers do not get them, since they name people and are meant for the operator.
 
 use weir_analysis::ai::Named;
 use weir_http_codec::{Fields, Known, token::is_token};
@@ -20,7 +20,7 @@ pub const CONVERSATION_FIELD: &str = "x-weir-conversation";
 pub const TAGS_FIELD: &str = "x-weir-tags";
 
 /// Fields besides those of [`Known`] that have a meaning of their own on the way to a provider.
-const OTHER_MEANINGS: [&str; 8] = [
+const OTHER_MEANINGS: [&str; 11] = [
     "x-api-key",
     "api-key",
     "openai-organization",
@@ -29,6 +29,9 @@ const OTHER_MEANINGS: [&str; 8] = [
     "anthropic-version",
     "anthropic-beta",
     "last-event-id",
+    "a2a-version",
+    "a2a-extensions",
+    "x-a2a-extensions",
 ];
 
 /// The beginning of the names of MCP.

@@ -419,6 +419,7 @@ impl HttpFilter for AiFilter {
     }
 
     fn attempt_failed(&mut self, failed: &FailedAttempt<'_>) -> AfterFailure {
+        self.drop_response_body();
         let pause = failed.fields.and_then(|fields| retry_after::pause(fields, unix_time()));
         if let (Some(pause), Some((_, plan))) = (pause, &self.planned)
             && let Some(target) = plan.targets.get((self.tries as usize).saturating_sub(1))

@@ -6,7 +6,7 @@ mod redact;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -68,6 +68,8 @@ pub struct RecentRequests {
     bodies_bytes_max: usize,
     /// Memory for bodies of exchanges that are under way.
     reserved: Cell<usize>,
+    /// Listeners that keep no bodies any more, while exchanges from before may be under way.
+    without_bodies: RefCell<BTreeSet<Box<str>>>,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +83,13 @@ impl RecentRequests {
     /// A ring of so many requests, whose lines have 1 KiB each on average at most, and of so many bytes of bodies, those of exchanges under
     /// way included. 0: it remembers none.
     pub fn new(requests_max: usize, bodies_bytes_max: usize) -> Self {
-        Self { requests_max, ring: RefCell::default(), bodies_bytes_max, reserved: Cell::default() }
+        Self {
+            requests_max,
+            ring: RefCell::default(),
+            bodies_bytes_max,
+            reserved: Cell::default(),
+            without_bodies: RefCell::default(),
+        }
     }
 
     /// All, the oldest first.
@@ -94,7 +102,10 @@ impl RecentRequests {
         self.requests_max == 0
     }
 
-    pub(crate) fn push(&self, request: RecentRequest) {
+    pub(crate) fn push(&self, mut request: RecentRequest) {
+        if self.without_bodies.borrow().contains(&*request.listener) {
+            request.bodies = None;
+        }
         debug_assert!(request.line.len() <= LINE_BYTES_MAX);
         let ring = &mut *self.ring.borrow_mut();
         ring.bytes += request.bytes();
@@ -108,8 +119,13 @@ impl RecentRequests {
         ring.limit_bodies(self.bodies_bytes_max.saturating_sub(self.reserved.get()));
     }
 
-    /// Drops the bodies of a listener that keeps none any more.
-    pub(crate) fn forget_bodies(&self, listener: &str) {
+    /// Whether a listener keeps bodies from now on. If not, its bodies are dropped, and those of its exchanges under way are not kept.
+    pub(crate) fn keep_bodies(&self, listener: &str, are_kept: bool) {
+        if are_kept {
+            self.without_bodies.borrow_mut().remove(listener);
+            return;
+        }
+        self.without_bodies.borrow_mut().insert(listener.into());
         let ring = &mut *self.ring.borrow_mut();
         for request in ring.requests.iter_mut().filter(|request| *request.listener == *listener) {
             ring.body_bytes -= request.body_bytes();
@@ -206,10 +222,15 @@ mod tests {
         (0..3).for_each(|_| ring.push(request_of(1)));
         assert_eq!(ring.ring.borrow().body_bytes, 0, "they have left with their requests");
         ring.push(with_body(5));
-        ring.forget_bodies("other");
+        ring.keep_bodies("other", false);
         assert_eq!(body_sizes(&ring), [0, 0, 5]);
-        ring.forget_bodies("ai");
+        ring.keep_bodies("ai", false);
         assert_eq!((body_sizes(&ring), ring.ring.borrow().body_bytes), (vec![0, 0, 0], 0));
+        ring.push(with_body(5));
+        assert_eq!(body_sizes(&ring), [0, 0, 0], "an exchange that was under way");
+        ring.keep_bodies("ai", true);
+        ring.push(with_body(5));
+        assert_eq!(body_sizes(&ring), [0, 0, 5]);
         assert!(Rc::new(RecentRequests::new(3, 0)).room(1).is_none());
     }
 

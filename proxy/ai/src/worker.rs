@@ -62,9 +62,7 @@ impl Worker {
         seed: u64,
     ) -> Self {
         let ring = settings.ring(&listener, meter.ledger(), &issued);
-        if settings.recent_body_bytes_max == 0 {
-            recent.forget_bodies(&listener);
-        }
+        recent.keep_bodies(&listener, settings.recent_body_bytes_max > 0);
         let cooling = RefCell::new(vec![Time::ZERO; providers.len()]);
         let (rng, balancer) = (RefCell::new(Rng::new(seed)), Rc::new(Balancer::new(&settings.models)));
         Self {

@@ -1,4 +1,4 @@
-//! Streams that are silent for long, over the real program: what they keep, what bounds them, and that others are served meanwhile.
+//! Streams that are silent for long, over the real program: their memory, their bounds, and the service of others meanwhile.
 
 use serde_json::Value;
 use weir_tests::ai::{AiOrigin, gateway, gateway_with_one_worker};

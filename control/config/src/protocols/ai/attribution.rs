@@ -17,7 +17,7 @@ pub(super) fn fields(section: &AttributionSection, path: &str, reader: &mut Read
         let name = &*field.value.0;
         if !AttributionFields::may_be(name) {
             let help = "write the name of a field of your own, as in \"x-weir-user\"";
-            error_at(field, &path, key, "is no name of a field, or of one with another meaning", help, reader);
+            error_at(field, &path, key, "is no name of a field, or has another meaning", help, reader);
         }
         if all[..index].iter().any(|(_, before)| before.value.0.eq_ignore_ascii_case(name)) {
             error_at(field, &path, key, "has the field of another key", "give each a field of its own", reader);

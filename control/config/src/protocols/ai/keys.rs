@@ -63,8 +63,8 @@ section! {
         /// Requests that the process remembers for `/api/v1/ai/requests`, with what the usage log says of them; at most 1 KiB each on
         /// average. 0: none.
         default recent_requests: u32 = ai::RECENT_REQUESTS as u32 => 0..=ai::RECENT_REQUESTS_MAX as u32;
-        /// Memory for the bodies of these requests, those of exchanges under way included; the oldest bodies make room. Used by listeners with
-        /// `recent_body_bytes_max` alone.
+        /// Memory for the bodies of these requests, those of exchanges under way included; the oldest bodies make room. Each worker has an
+        /// equal share. Used by listeners with `recent_body_bytes_max` alone.
         default recent_bodies_bytes_max: ByteSize = ByteSize::new(ai::RECENT_BODIES_BYTES_MAX as u64)
             => ByteSize::kib(64)..=ByteSize::mib(256);
         /// A Redis server in which several gateways share the budgets of their keys. Absent: the budgets are those of this gateway.
@@ -160,7 +160,8 @@ section! {
         default conversation: Word = Word(ai::CONVERSATION_FIELD.to_owned());
         /// Further words, separated by commas.
         default tags: Word = Word(ai::TAGS_FIELD.to_owned());
-        /// Pass these fields on to providers, servers and agents, such as another gateway that reads them. Otherwise they are removed.
+        /// Pass these fields on to providers, servers (except those of a federation) and agents, such as another gateway that reads them.
+        /// Otherwise they are removed.
         default forward: bool = false;
     }
 }

@@ -32,7 +32,7 @@ pub(crate) use self::AiUpstreamSettings as UpstreamSettings;
 use crate::checks::{error_at, warn_at};
 use crate::document::At;
 use crate::protocols::http::{Http, HttpUpstreamSettings};
-use crate::protocols::{ListenerContext, NoKeys, Protocol, ProtocolName, Unfit, UpstreamContext};
+use crate::protocols::{ListenerContext, ListenerProtocol, NoKeys, Protocol, ProtocolName, Unfit, UpstreamContext};
 use crate::reader::Reader;
 use crate::sections::FileSection;
 use crate::snapshot::{Listener, Upstream};
@@ -141,6 +141,7 @@ impl Protocol for Ai {
         if is_idle && section.recent_requests.is_given {
             warn_at(&section.recent_requests, "ai", "recent_requests", what, help, reader);
         }
+        check_bodies(file, listeners, reader);
         let store = store::settings(section, listeners, reader);
         let Some(state) = &section.state else {
             return ProcessSettings { state: None, cache, recent_requests, recent_bodies_bytes_max, store: None };
@@ -160,6 +161,26 @@ impl Protocol for Ai {
         }
         let state = Some(PathBuf::from(&state.value.0));
         ProcessSettings { state, cache, recent_requests, recent_bodies_bytes_max, store }
+    }
+}
+
+/// Bodies that listeners keep need memory on each worker, and requests to which they belong.
+fn check_bodies(file: &FileSection, listeners: &[Listener], reader: &mut Reader<'_>) {
+    let section = &file.own.ai.ai;
+    let bytes_max = |listener: &Listener| match &listener.protocol {
+        ListenerProtocol::Ai(own) => Some(own.recent_body_bytes_max),
+        _ => None,
+    };
+    let most = listeners.iter().filter_map(bytes_max).max().unwrap_or(0);
+    let workers = file.runtime.workers.as_ref().map_or(1, |workers| workers.value.max(1) as usize);
+    let all = &section.recent_bodies_bytes_max;
+    if 2 * most > all.value.bytes() as usize / workers {
+        let help = "raise it, or lower recent_body_bytes_max of the listeners";
+        error_at(all, "ai", "recent_bodies_bytes_max", "has no room for one exchange on each worker", help, reader);
+    }
+    if most > 0 && section.recent_requests.value == 0 {
+        let help = "raise it, or remove recent_body_bytes_max of the listeners";
+        warn_at(&section.recent_requests, "ai", "recent_requests", "keeps no request, and so no body", help, reader);
     }
 }
 

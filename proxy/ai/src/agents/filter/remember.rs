@@ -1,4 +1,4 @@
-//! The last call of an exchange for the admin API: its message as the worker remembers it.
+//! A request to a server or an agent for the admin API, as the worker remembers it.
 
 use weir_http::filter::ExchangeSummary;
 use weir_spend::budget::Day;
