@@ -11,8 +11,13 @@ const CHANGED: &str = "cached plan must not change result type";
 
 /// Parse and Describe of a statement that reads `t`, and Sync.
 fn learn(name: &str) -> Vec<u8> {
+    learn_text(name, "SELECT 'a'")
+}
+
+/// The same of any text.
+fn learn_text(name: &str, text: &str) -> Vec<u8> {
     bytes(|out| {
-        frontend::parse(out, name.as_bytes(), b"SELECT 'a'", &[]);
+        frontend::parse(out, name.as_bytes(), text.as_bytes(), &[]);
         frontend::describe(out, Kind::Statement, name.as_bytes());
         frontend::sync(out);
     })
@@ -223,12 +228,7 @@ fn a_batch_with_a_statement_whose_row_type_is_known_is_not_repeated() {
 fn k5_a_text_of_another_encoding_is_not_prepared_again_to_learn_its_row_type() {
     let mut scene = scene();
     let text = "SELECT '\u{e9}'";
-    let learn = bytes(|out| {
-        frontend::parse(out, b"s", text.as_bytes(), &[]);
-        frontend::describe(out, Kind::Statement, b"s");
-        frontend::sync(out);
-    });
-    assert_eq!(tags(&scene.ask(&learn)), "1tTZ");
+    assert_eq!(tags(&scene.ask(&learn_text("s", text))), "1tTZ");
     let knows = scene.next_client(&[]);
     exchange(&mut scene, 0);
     scene.ask(&prepare("mine", text));
@@ -263,13 +263,7 @@ fn a_statement_that_has_no_rows_at_another_server_is_refused_once() {
 #[test]
 fn a_fetch_is_not_compared() {
     let mut scene = scene();
-    let text = "FETCH 1 FROM c1";
-    let learn = bytes(|out| {
-        frontend::parse(out, b"s", text.as_bytes(), &[]);
-        frontend::describe(out, Kind::Statement, b"s");
-        frontend::sync(out);
-    });
-    scene.send(&learn);
+    scene.send(&learn_text("s", "FETCH 1 FROM c1"));
     scene.io.to_server.take();
     let replies = bytes(|out| {
         backend::parse_complete(out);
