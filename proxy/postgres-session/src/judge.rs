@@ -76,6 +76,8 @@ impl Session {
         self.rules_generation = self.rules_generation.wrapping_add(1);
         self.old_unnamed = self.unnamed.clone();
         self.judged_at = None;
+        // If the Query that waits for a server is denied now, its facts are not those of the next one.
+        self.awaiting_server = None;
     }
 
     /// A name for a statement that the rules of now let the client prepare.

@@ -127,3 +127,15 @@ fn a_refusal_of_the_pool_is_for_the_message_that_waited() {
     );
     assert_eq!(tags(&scene.ask(b"")), "TDCZ");
 }
+
+/// The rules change while a Query waits for its server, and deny it: its facts are not those of the next one.
+#[test]
+fn a_query_that_is_denied_after_its_wait_leaves_no_facts_to_the_next() {
+    let mut scene = scene();
+    assert!(matches!(scene.send_unserved(&query("SELECT 'forbidden'")), Next::NeedServer(_)));
+    scene.session.set_judge(Some(Rc::new(Rule)));
+    let reply = scene.ask(b"");
+    assert!(tags(&reply) == "EZ" && is_denied(&reply), "{}", tags(&reply));
+    scene.ask(&query("SELECT pg_advisory_lock(1)"));
+    assert!(scene.is_attached, "the lock keeps the server with its client");
+}
