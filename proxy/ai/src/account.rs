@@ -170,8 +170,8 @@ pub(crate) fn first_token(timing: &ExchangeTiming) -> Duration {
     timing.policy + timing.request + timing.queue + timing.upstream
 }
 
-/// From the first bytes of a stream, a comment included, to its end, for each output token behind the first. `None`: it is no stream that came whole, or has no
-/// second token.
+/// From the first bytes of a stream, a comment included, to its end, for each output token behind the first. `None`: it is no stream that
+/// came whole, or has no second token.
 ///
 /// Source: `gen_ai.server.time_per_output_token` of OpenTelemetry, for successful responses. Tokens of hidden reasoning count, too.
 pub(crate) fn per_output_token(ending: &Ending<'_>, bill: &Bill) -> Option<Duration> {

@@ -577,8 +577,5 @@ fn of_protocol(named: Option<&Rc<Named>>) -> Option<(Rc<Named>, Rc<Statement>)> 
 
 /// COMMIT or ROLLBACK, which a failed block accepts.
 fn ends_block(statement: &Statement) -> bool {
-    let text = statement.rest().trim_ascii_start();
-    [&b"commit"[..], b"rollback", b"end", b"abort"]
-        .iter()
-        .any(|word| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
+    statement.begins_with([b"commit", b"rollback", b"end", b"abort"])
 }

@@ -66,9 +66,13 @@ impl Statement {
     /// A server checks its row type before each use. It does not for statements that run another one (`StmtPlanRequiresRevalidation` in
     /// plancache.c): their rows are of whatever that is at the time.
     pub(crate) fn is_revalidated(&self) -> bool {
+        !self.begins_with([b"fetch", b"execute"])
+    }
+
+    /// The text begins with one of these words, in lower or upper case; a comment in front hides them.
+    pub(crate) fn begins_with<const COUNT: usize>(&self, words: [&[u8]; COUNT]) -> bool {
         let text = self.text().trim_ascii_start();
-        let is = |word: &[u8]| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-        !is(b"fetch") && !is(b"execute")
+        words.iter().any(|word| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
     }
 
     /// A server of this pool has taken it, with these parameters.
