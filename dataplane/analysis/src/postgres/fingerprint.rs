@@ -148,9 +148,6 @@ impl Form<'_> {
         if self.here.is_list {
             self.end_element();
         }
-        if self.here.is_list || self.here.has_rows {
-            self.here.start = self.out.len();
-        }
         self.write(b",");
     }
 
@@ -165,6 +162,8 @@ impl Form<'_> {
             Some(kept) if bare(kept) == bare(&element) => self.out.truncate(element.start),
             _ => self.here.kept = Some(element),
         }
+        // One place can end two elements, as in `IN (a VALUES (b), 1)`: a kept element stays in front of the next.
+        self.here.start = self.out.len();
     }
 }
 

@@ -31,6 +31,8 @@ fn the_normal_form_of_a_text() {
         ("select E'a\\'b', $$c$$, U&'d' UESCAPE '!', B'1', date '2020-01-01'", "select ? , ? , ? , ? , date ?"),
         ("select 1; ; set x = 'y';", "select ? ; set x = ?"),
         ("select a || -1, a @- 1", "select a || ? , a @- ?"),
+        // No valid statement: rows in a list end two elements in one place.
+        ("select x in (a values (long_name), 1)", "select x in ( a values ( long_name ) , ? )"),
     ] {
         assert_eq!(form(text), expected, "{text}");
     }
