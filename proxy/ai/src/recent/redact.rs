@@ -69,6 +69,10 @@ const DEPTH_MAX: usize = 7;
 pub(super) fn redacted(text: &[u8], known: &[&[u8]], is_cut: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
+    // There may be a key of each provider, and few begin with the letter at a place.
+    let mut begins_known = [false; 256];
+    known.iter().filter_map(|secret| secret.first()).for_each(|byte| begins_known[usize::from(*byte)] = true);
+    let known_from = |byte: u8| if begins_known[usize::from(byte)] { known } else { &[] };
     // The value of the member whose name has begun: a secret may stand in the name as well.
     let mut value = None;
     while at < text.len() {
@@ -76,7 +80,7 @@ pub(super) fn redacted(text: &[u8], known: &[&[u8]], is_cut: bool) -> Vec<u8> {
         if let Some((_, end)) = value.take_if(|(begin, _)| *begin <= at) {
             out.extend_from_slice(MARK);
             at = at.max(end);
-        } else if let Some(length) = known_secret(rest, known, is_cut).or_else(|| token(text, at, is_cut)) {
+        } else if let Some(length) = secret(text, at, known_from(rest[0]), is_cut) {
             out.extend_from_slice(MARK);
             at += length;
         } else {
@@ -89,11 +93,16 @@ pub(super) fn redacted(text: &[u8], known: &[&[u8]], is_cut: bool) -> Vec<u8> {
     out
 }
 
-/// The length of one of these secrets at the beginning of a text, or of its part in front of a cut.
+/// The length of the longest secret at this place: a short one can be the beginning of another.
+fn secret(text: &[u8], at: usize, known: &[&[u8]], is_cut: bool) -> Option<usize> {
+    known_secret(&text[at..], known, is_cut).max(token(text, at, is_cut))
+}
+
+/// The length of the longest of these secrets at the beginning of a text, or of its part in front of a cut.
 fn known_secret(text: &[u8], known: &[&[u8]], is_cut: bool) -> Option<usize> {
     let is_part = |secret: &[u8]| is_cut && text.len() >= PART_BYTES_MIN && secret.starts_with(text);
-    let found = known.iter().find(|secret| !secret.is_empty() && (text.starts_with(secret) || is_part(secret)))?;
-    Some(found.len().min(text.len()))
+    let found = known.iter().filter(|secret| !secret.is_empty() && (text.starts_with(secret) || is_part(secret)));
+    found.map(|secret| secret.len().min(text.len())).max()
 }
 
 /// The length of a token at this place.
@@ -186,6 +195,18 @@ mod tests {
             ("\"eyJhbGciOiJIUzI1NiJ9.e30.x\"", "\"[redacted]\""),
         ] {
             assert_eq!(shown(text, false), wanted);
+        }
+    }
+
+    #[test]
+    fn a_short_secret_hides_no_longer_one_that_begins_like_it() {
+        let known: &[&[u8]] = &[b"x", b"key-a", b"key-a-of-another"];
+        for (text, wanted) in [
+            ("a xoxb-0123456789abcdefghij b", "a [redacted] b"),
+            ("a key-a-of-another b", "a [redacted] b"),
+            ("a key-a b", "a [redacted] b"),
+        ] {
+            assert_eq!(redacted(text.as_bytes(), known, false), wanted.as_bytes(), "{text}");
         }
     }
 
