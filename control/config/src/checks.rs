@@ -243,6 +243,14 @@ pub(crate) fn find_upstream<'f>(
     None
 }
 
+/// The workers of the process that takes the file. `None`: they are as many as its machine has cores, and it is another one.
+pub(crate) fn workers(file: &FileSection, reader: &Reader<'_>) -> Option<usize> {
+    let written = file.runtime.workers.as_ref().map(|written| written.value as usize);
+    let cores = || (!reader.surroundings.is_offline()).then(|| reader.surroundings.cores());
+    // The number of a running process does not change.
+    reader.surroundings.running().map(|running| running.workers).or(written).or_else(cores)
+}
+
 /// `listener[0].tls` as a header in a remedy.
 pub(crate) fn table_header(path: &str) -> String {
     format!("[{}]", header(path))

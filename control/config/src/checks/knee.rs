@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_telemetry::Level;
 
-use crate::checks::{error_at, unfit::titles};
+use crate::checks::{error_at, unfit::titles, workers};
 use crate::document::At;
 use crate::knee::{KneeFile, Measured};
 use crate::protocols::ProtocolName;
@@ -92,23 +92,17 @@ fn check_protocol(section: &ListenerSection, knee: &At<KneeFile>, path: &str, re
 
 fn check_workers(file: &FileSection, knee: &At<KneeFile>, path: &str, reader: &mut Reader<'_>) -> bool {
     let budget = knee.value.measured.budget_vcpu;
-    let running = reader.surroundings.running().map(|running| running.workers);
-    let workers = match (running, &file.runtime.workers) {
-        (Some(running), _) => running,
-        // As many as the machine has cores, and it is another one.
-        (None, None) if reader.surroundings.is_offline() => return true,
-        (None, Some(written)) => written.value as usize,
-        (None, None) => reader.surroundings.cores(),
-    };
+    let is_running = reader.surroundings.running().is_some();
+    let Some(workers) = workers(file, reader) else { return true };
     if budget == workers as f64 {
         return true;
     }
     let plural = if workers == 1 { "" } else { "s" };
-    let verb = if running.is_some() { "runs with" } else { "will run with" };
+    let verb = if is_running { "runs with" } else { "will run with" };
     let what = format!("was found with {budget} vCPU, and the gateway {verb} {workers} worker{plural}");
     let mut help = format!("measure with weir lab knee --budget {workers}");
     if budget >= 1.0 && budget.fract() == 0.0 {
-        let restart = if running.is_some() { " and restart" } else { "" };
+        let restart = if is_running { " and restart" } else { "" };
         help += &format!(", or set runtime.workers = {budget}{restart}");
     }
     error_at(knee, path, "knee", &what, help, reader);

@@ -37,6 +37,20 @@ fn finds_one(bind: &str, listener: &str, upstream: &str, words: &str) {
 }
 
 #[test]
+fn bodies_that_are_kept_need_room_for_an_exchange_on_each_worker() {
+    // The machine has two cores, so that a worker has a half.
+    let upstream = |kept: &str, runtime: &str| {
+        format!("dialect = \"openai\"\n[ai]\nrecent_bodies_bytes_max = \"{kept}\"\n{runtime}")
+    };
+    let listener = "keys = \"none\"\nrecent_body_bytes_max = \"64KiB\"";
+    let found = |kept: &str, runtime: &str| findings("127.0.0.1:1", listener, &upstream(kept, runtime)).to_string();
+    assert_eq!(found("256KiB", ""), "");
+    assert!(found("255KiB", "").contains("has no room for one exchange on each worker"));
+    assert_eq!(found("128KiB", "[runtime]\nworkers = 1"), "");
+    assert!(found("256KiB", "[runtime]\nworkers = 3").contains("has no room for one exchange on each worker"));
+}
+
+#[test]
 fn each_mistake_of_an_attribution_has_a_line_and_a_remedy() {
     for (fields, words) in [
         ("user = \"authorization\"", "is no name of a field"),

@@ -29,7 +29,7 @@ use weir_ai::settings::{KeyMode, Provider};
 use weir_engine::settings::Address;
 
 pub(crate) use self::AiUpstreamSettings as UpstreamSettings;
-use crate::checks::{error_at, warn_at};
+use crate::checks::{error_at, warn_at, workers};
 use crate::document::At;
 use crate::protocols::http::{Http, HttpUpstreamSettings};
 use crate::protocols::{ListenerContext, ListenerProtocol, NoKeys, Protocol, ProtocolName, Unfit, UpstreamContext};
@@ -172,9 +172,10 @@ fn check_bodies(file: &FileSection, listeners: &[Listener], reader: &mut Reader<
         _ => None,
     };
     let most = listeners.iter().filter_map(bytes_max).max().unwrap_or(0);
-    let workers = file.runtime.workers.as_ref().map_or(1, |workers| workers.value.max(1) as usize);
     let all = &section.recent_bodies_bytes_max;
-    if 2 * most > all.value.bytes() as usize / workers {
+    // A worker has its share, as `Spend::share` divides them.
+    let share = workers(file, reader).map(|workers| (all.value.bytes() as usize).div_ceil(workers.max(1)));
+    if share.is_some_and(|share| 2 * most > share) {
         let help = "raise it, or lower recent_body_bytes_max of the listeners";
         error_at(all, "ai", "recent_bodies_bytes_max", "has no room for one exchange on each worker", help, reader);
     }
