@@ -17,8 +17,12 @@
 //! | JSON, indented and compact | 0.64 to 0.90 | 0.94 to 1.08 | 0.97 to 1.00 |
 //! | Russian, Japanese, Korean | 0.87 to 1.15 | 0.91 to 1.16 | |
 //! | Spanish, Italian, Dutch, French, German, Turkish, Ukrainian, Vietnamese | 0.77 to 0.97 | 0.84 to 0.90 | 0.82 to 0.98 |
-//! | Polish, Czech | 0.66 to 0.71 | | 0.74 to 0.75 |
-//! | Greek | 0.65 | 0.63 | |
+//!
+//! Languages whose letters have weights of their own, by the interface texts of Django 5.2 (13 to 33 KB each) and `cl100k_base`,
+//! `o200k_base` and the vocabulary of Qwen: Polish 0.86, Czech 0.78, Slovak 0.74, Turkish 0.93, Romanian 0.88, Latvian 0.81, Lithuanian
+//! 0.73, Greek 0.99, Hebrew 0.87, Arabic 1.08, Persian 0.94. There the languages whose words look like English ones and weigh more
+//! stay low: Finnish 0.62, Danish 0.70, Hungarian 0.70, Dutch 0.73. For Russian it is 1.32, and for Vietnamese 1.19. The vocabularies
+//! themselves lie apart: Greek costs 0.52 of the mean in `o200k_base` and 1.25 in `cl100k_base`.
 //!
 //! Escapes of JSON count as the characters that they stand for: a Chinese text in `\u` escapes has twice the bytes and the same tokens.
 //!
@@ -242,6 +246,10 @@ mod tests {
             ("{\"a\":[]}", 3),
             ("\u{4f60}\u{597d}\u{4e16}\u{754c}\u{4f60}", 4),
             ("\u{1f600}", 2),
+            ("\u{142}\u{105}\u{10d}\u{219}", 6),
+            ("\u{3b1}\u{3bb}\u{3c6}\u{3b1}", 4),
+            ("\u{5d0}\u{5d1}\u{5d2}\u{62f}\u{575}", 3),
+            ("\u{e4}\u{e9}\u{434}\u{456}", 2),
         ] {
             assert_eq!(tokens(text), wanted, "{text}");
         }

@@ -10,8 +10,13 @@ const PUNCTUATION: u16 = 200;
 const GAP: u16 = 1_750;
 /// Ideographs, kana, hangul.
 const IDEOGRAPH: u16 = 800;
-/// Letters of two bytes: Latin ones with marks, Greek, Cyrillic.
+/// Letters of two bytes: Latin ones of the west, Cyrillic.
 const TWO_BYTES: u16 = 480;
+/// Latin letters of Central Europe, the Baltic and Turkish. The words around them weigh more than English ones, and these letters show it.
+const CENTRAL_LATIN: u16 = 1_500;
+const GREEK: u16 = 820;
+/// Armenian, Hebrew, Arabic and other letters of two bytes.
+const EASTERN: u16 = 600;
 const THREE_BYTES: u16 = 600;
 /// Mostly emoji.
 const FOUR_BYTES: u16 = 2_000;
@@ -26,6 +31,9 @@ pub(super) enum Class {
     Break,
     Punctuation,
     TwoBytes,
+    CentralLatin,
+    Greek,
+    Eastern,
     ThreeBytes,
     Ideograph,
     FourBytes,
@@ -46,7 +54,10 @@ static OF_BYTES: [Class; 256] = {
             b'\n' | b'\r' | b'\t' => Class::Break,
             0..0x80 => Class::Punctuation,
             0x80..0xC0 => Class::Rest,
-            0xC0..0xE0 => Class::TwoBytes,
+            0xC4 | 0xC5 | 0xC8 | 0xC9 => Class::CentralLatin,
+            0xCE | 0xCF => Class::Greek,
+            0xD5..0xE0 => Class::Eastern,
+            0xC0..0xD5 => Class::TwoBytes,
             0xE3..=0xED | 0xEF => Class::Ideograph,
             0xE0..0xF0 => Class::ThreeBytes,
             0xF0.. => Class::FourBytes,
@@ -204,6 +215,9 @@ impl Run {
                 if matches!(self, Self::Punctuation) { PUNCTUATION } else { PUNCTUATION_RUN + PUNCTUATION },
             ),
             (Self::None, TWO_BYTES),
+            (Self::None, CENTRAL_LATIN),
+            (Self::None, GREEK),
+            (Self::None, EASTERN),
             (Self::None, THREE_BYTES),
             (Self::None, IDEOGRAPH),
             (Self::None, FOUR_BYTES),
