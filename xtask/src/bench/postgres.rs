@@ -46,6 +46,12 @@ const PARTS: &[Part] = &[
         words: &["--peers", "pgbouncer,floor,direct", "--load", "pgbench"],
     },
     Part {
+        name: "matched",
+        kind: Kind::Compare,
+        scenario: "postgres-matched",
+        words: &["--peers", "pgbouncer,floor,direct"],
+    },
+    Part {
         name: "logins",
         kind: Kind::Compare,
         scenario: "postgres-closed-logins",
