@@ -154,6 +154,10 @@ impl Form<'_> {
     /// Drops the element that ends here, with its comma, if the one before it is the same.
     fn end_element(&mut self) {
         let element = self.here.start..self.out.len();
+        // The row in front of this comma has ended.
+        if element.is_empty() {
+            return;
+        }
         let bare = |range: &Range<usize>| {
             let bytes = &self.out[range.clone()];
             bytes.strip_prefix(b" ,").unwrap_or(bytes)
@@ -162,7 +166,7 @@ impl Form<'_> {
             Some(kept) if bare(kept) == bare(&element) => self.out.truncate(element.start),
             _ => self.here.kept = Some(element),
         }
-        // One place can end two elements, as in `IN (a VALUES (b), 1)`: a kept element stays in front of the next.
+        // What is kept stays in front of what can be dropped.
         self.here.start = self.out.len();
     }
 }
