@@ -69,10 +69,7 @@ const DEPTH_MAX: usize = 7;
 pub(super) fn redacted(text: &[u8], known: &[&[u8]], is_cut: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
-    // There may be a key of each provider, and few begin with the letter at a place.
-    let mut begins_known = [false; 256];
-    known.iter().filter_map(|secret| secret.first()).for_each(|byte| begins_known[usize::from(*byte)] = true);
-    let known_from = |byte: u8| if begins_known[usize::from(byte)] { known } else { &[] };
+    let secrets = Secrets::new(known, is_cut);
     // The value of the member whose name has begun: a secret may stand in the name as well.
     let mut value = None;
     while at < text.len() {
@@ -80,7 +77,7 @@ pub(super) fn redacted(text: &[u8], known: &[&[u8]], is_cut: bool) -> Vec<u8> {
         if let Some((_, end)) = value.take_if(|(begin, _)| *begin <= at) {
             out.extend_from_slice(MARK);
             at = at.max(end);
-        } else if let Some(length) = secret(text, at, known_from(rest[0]), is_cut) {
+        } else if let Some(length) = secrets.length_at(text, at) {
             out.extend_from_slice(MARK);
             at += length;
         } else {
@@ -93,16 +90,42 @@ pub(super) fn redacted(text: &[u8], known: &[&[u8]], is_cut: bool) -> Vec<u8> {
     out
 }
 
-/// The length of the longest secret at this place: a short one can be the beginning of another.
-fn secret(text: &[u8], at: usize, known: &[&[u8]], is_cut: bool) -> Option<usize> {
-    known_secret(&text[at..], known, is_cut).max(token(text, at, is_cut))
+/// The secrets of an exchange, and the beginnings of others.
+struct Secrets<'a> {
+    known: &'a [&'a [u8]],
+    /// The bytes with which known ones begin: there may be a key of each provider, and few begin with the byte at a place.
+    begins: [bool; 256],
+    is_cut: bool,
 }
 
-/// The length of the longest of these secrets at the beginning of a text, or of its part in front of a cut.
-fn known_secret(text: &[u8], known: &[&[u8]], is_cut: bool) -> Option<usize> {
-    let is_part = |secret: &[u8]| is_cut && text.len() >= PART_BYTES_MIN && secret.starts_with(text);
-    let found = known.iter().filter(|secret| !secret.is_empty() && (text.starts_with(secret) || is_part(secret)));
-    found.map(|secret| secret.len().min(text.len())).max()
+impl<'a> Secrets<'a> {
+    fn new(known: &'a [&'a [u8]], is_cut: bool) -> Self {
+        let mut begins = [false; 256];
+        known.iter().filter_map(|secret| secret.first()).for_each(|byte| begins[usize::from(*byte)] = true);
+        Self { known, begins, is_cut }
+    }
+
+    /// The length of the longest secret at this place. A known one may begin within it and go on behind it, as a key with a colon does
+    /// behind `Bearer`.
+    fn length_at(&self, text: &[u8], at: usize) -> Option<usize> {
+        let mut length = self.known_at(&text[at..]).max(token(text, at, self.is_cut))?;
+        let mut within = 1;
+        while within < length {
+            length = length.max(self.known_at(&text[at + within..]).map_or(0, |known| within + known));
+            within += 1;
+        }
+        Some(length)
+    }
+
+    /// The length of the longest known secret at the beginning of a text, or of its part in front of a cut.
+    fn known_at(&self, text: &[u8]) -> Option<usize> {
+        let begins = text.first().is_some_and(|byte| self.begins[usize::from(*byte)]);
+        begins.then_some(())?;
+        let is_part = |secret: &[u8]| self.is_cut && text.len() >= PART_BYTES_MIN && secret.starts_with(text);
+        let found =
+            self.known.iter().filter(|secret| !secret.is_empty() && (text.starts_with(secret) || is_part(secret)));
+        found.map(|secret| secret.len().min(text.len())).max()
+    }
 }
 
 /// The length of a token at this place.
@@ -200,11 +223,12 @@ mod tests {
 
     #[test]
     fn a_short_secret_hides_no_longer_one_that_begins_like_it() {
-        let known: &[&[u8]] = &[b"x", b"key-a", b"key-a-of-another"];
+        let known: &[&[u8]] = &[b"x", b"key-a", b"key-a-of-another", b"abcdefghijklmnop1234:rest"];
         for (text, wanted) in [
             ("a xoxb-0123456789abcdefghij b", "a [redacted] b"),
             ("a key-a-of-another b", "a [redacted] b"),
             ("a key-a b", "a [redacted] b"),
+            ("Bearer abcdefghijklmnop1234:rest b", "[redacted] b"),
         ] {
             assert_eq!(redacted(text.as_bytes(), known, false), wanted.as_bytes(), "{text}");
         }
