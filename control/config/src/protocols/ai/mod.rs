@@ -173,9 +173,9 @@ fn check_bodies(file: &FileSection, listeners: &[Listener], reader: &mut Reader<
     };
     let most = listeners.iter().filter_map(bytes_max).max().unwrap_or(0);
     let all = &section.recent_bodies_bytes_max;
-    // A worker has its share, as `Spend::share` divides them.
-    let share = workers(file, reader).map(|workers| (all.value.bytes() as usize).div_ceil(workers.max(1)));
-    if share.is_some_and(|share| 2 * most > share) {
+    // A worker has its share, as `SpendState::share` divides them.
+    let share = (all.value.bytes() as usize).div_ceil(workers(file, reader).unwrap_or(1).max(1));
+    if 2 * most > share {
         let help = "raise it, or lower recent_body_bytes_max of the listeners";
         error_at(all, "ai", "recent_bodies_bytes_max", "has no room for one exchange on each worker", help, reader);
     }
