@@ -8,6 +8,7 @@
 //! | `settings` | options that an operator may choose: workers, driver, TLS files, addresses |
 //! | `driver` | io_uring or polling: the flag ladder and the honest answer which one runs |
 //! | `worker` | the thread: loop turns, CPU pinning, heartbeat, mailbox |
+//! | `coalesce` | the pause in which requests gather |
 //! | `host` | kernel and processor, which figures of capacity belong to |
 //! | `attempt` | whether a start would get an address or a log, without a trace |
 //! | `occupant` | the process that listens at an address already |
@@ -39,6 +40,7 @@ mod batch;
 mod before_send;
 pub mod blocking;
 pub mod chunk;
+mod coalesce;
 pub mod datagram;
 pub mod driver;
 mod flush;
@@ -65,6 +67,7 @@ pub mod worker;
 pub use before_send::before_send;
 pub use blocking::run_blocking;
 pub use chunk::Chunk;
+pub use coalesce::{note_reply_time, note_waiting_clients};
 pub use compio_executor::JoinHandle;
 pub use driver::Driver;
 pub use mailbox::{Inbox, Mailbox, mailbox, wake_elsewhere};
@@ -76,4 +79,4 @@ pub use tasks::spawn;
 pub use timers::{sleep, timeout};
 pub use traffic::Traffic;
 pub use wheel::Deadline;
-pub use worker::{Worker, WorkerState, deadline, note_reply_time, note_waiting_clients, yield_now};
+pub use worker::{Worker, WorkerState, deadline, yield_now};

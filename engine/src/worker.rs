@@ -21,6 +21,7 @@ use weir_base::time::{Time, turn};
 use crate::{
     alarm::Alarm,
     chunk::map_large_buffers,
+    coalesce::Coalesce,
     driver,
     driver::Driver,
     flush, net,
@@ -117,7 +118,7 @@ impl Worker {
                 }
             };
             let _ = started.send(Ok(()));
-            run(&waiting, &shared, settings.coalesce, main);
+            run(&waiting, &shared, settings.latency_budget, main);
         })?;
         match outcome.recv() {
             Ok(Ok(())) => Ok(Worker { id, state, thread }),
@@ -142,26 +143,8 @@ impl Worker {
 
 /// Time for tasks in one turn. Tasks still ready then go on after a poll of the sockets and the deadlines.
 const TURN_TIME_MAX: Duration = Duration::from_micros(500);
-/// Clients that must wait for replies before it pays to wait for more of them.
-const COALESCE_CLIENTS_MIN: u32 = 10;
-/// Pause for each of them. Each costs the machine several microseconds of work anyway.
-const COALESCE_PER_CLIENT: Duration = Duration::from_micros(3);
-/// The share of the time to a reply, one part in so many, that a pause may take instead: a server that needs a millisecond for each reply
-/// has enough to do meanwhile.
-const COALESCE_REPLY_SHARE: u32 = 8;
-/// Longest reply that counts: the default of the longest pause is an eighth of it. A few slow statements do not delay the quick ones.
-const REPLY_TIME_MAX: Duration = Duration::from_micros(3_200);
-/// The weight of one reply, one part in so many, in the time to a reply of late.
-const REPLY_TIME_WEIGHT: u32 = 16;
-/// A turn that began longer than this after the one before says that the worker is not busy.
-const COALESCE_GAP: Duration = Duration::from_millis(1);
-/// The share of the clients of late, one in so many, that each turn forgets.
-const COALESCE_DECAY: u32 = 8;
 
 thread_local! {
-    static WAITING_CLIENTS: Cell<u32> = const { Cell::new(0) };
-    /// How long upstreams took of late, in nanoseconds.
-    static REPLY_TIME: Cell<u32> = const { Cell::new(0) };
     static DEADLINES: RefCell<Option<Deadlines>> = const { RefCell::new(None) };
 }
 
@@ -171,20 +154,6 @@ thread_local! {
 /// Outside a worker thread.
 pub fn deadline() -> Deadline {
     DEADLINES.with_borrow(|deadlines| deadlines.as_ref().expect("on a worker thread").deadline())
-}
-
-/// Notes that `change` more clients of this worker wait for a reply now: what the loop judges its load by.
-pub fn note_waiting_clients(change: i32) {
-    WAITING_CLIENTS.with(|waiting| waiting.set(waiting.get().saturating_add_signed(change)));
-}
-
-/// Notes that an upstream needed `time` for a reply. A worker of many clients whose upstreams are slow looks less often.
-pub fn note_reply_time(time: Duration) {
-    let nanos = time.min(REPLY_TIME_MAX).as_nanos() as u32;
-    REPLY_TIME.with(|of_late| {
-        let (before, part) = (of_late.get(), |nanos: u32| nanos / REPLY_TIME_WEIGHT);
-        of_late.set(before - part(before) + part(nanos));
-    });
 }
 
 /// Lets the other ready tasks run first.
@@ -201,7 +170,7 @@ pub async fn yield_now() {
 }
 
 /// The loop. One turn: read the clock once, run what is ready, then wait for the sockets and the driver.
-fn run<F, M>(waiting: &Waiting, state: &WorkerState, coalesce: Duration, main: F)
+fn run<F, M>(waiting: &Waiting, state: &WorkerState, latency_budget: Duration, main: F)
 where
     F: FnOnce() -> M,
     M: Future<Output = ()> + 'static,
@@ -210,7 +179,9 @@ where
     let mut cpu_sampled = turn::refresh();
     let deadlines = Deadlines::new(cpu_sampled);
     DEADLINES.set(Some(deadlines.clone()));
-    let mut coalesce = Coalesce::new(coalesce);
+    let mut coalesce = Coalesce::new(latency_budget);
+    // A pause, or a sleep until a deadline, lasts as long as it says.
+    net::set_timer_slack(Duration::from_nanos(1));
     let mut first_timer = FirstTimer::new();
     waiting.runtime.enter(|| {
         // Dropped before the runtime is left, which its tasks may use.
@@ -236,7 +207,8 @@ where
             }
             state.is_parked.store(true, Ordering::Relaxed);
             if !has_more {
-                has_more = coalesce.wait(now, || waiting.look());
+                let connections = state.connections.load(Ordering::Relaxed);
+                has_more = coalesce.wait(now, connections, || waiting.look());
             }
             let timer = first_timer.due(&waiting.runtime, now);
             let due = deadlines.next_deadline().map_or(timer, |deadline| deadline.min(timer));
@@ -245,46 +217,6 @@ where
         }
         drop(handle);
     });
-}
-
-/// Lets requests of many clients gather before a busy worker looks at them.
-///
-/// On a machine with cores to spare each request wakes the worker by itself, and its upstream write and its reply's read
-/// serve only that request. While many clients wait anyway, a pause of tens of microseconds lets one write carry dozens of
-/// requests; the server behind saves as much as the gateway. It never happens with few clients or between sparse requests.
-///
-/// Requests to slow upstreams, each of which has a connection of its own there, save nothing but the wakes. There a pause stands only in
-/// place of a sleep: where events have come during the turn, as on a core that the worker shares, it would be one more sleep.
-struct Coalesce {
-    longest: Duration,
-    last: Time,
-    /// Clients that waited at the same time of late: right after a round of replies few do, and many are about to.
-    clients: u32,
-}
-
-impl Coalesce {
-    fn new(longest: Duration) -> Self {
-        if !longest.is_zero() {
-            net::set_timer_slack(Duration::from_nanos(1));
-        }
-        Self { longest, last: Time::ZERO, clients: 0 }
-    }
-
-    /// Pauses if that pays. Returns true instead if `look` has found events.
-    fn wait(&mut self, turn: Time, look: impl FnOnce() -> bool) -> bool {
-        let is_busy = turn.since(self.last) < COALESCE_GAP;
-        self.last = turn;
-        let of_late = if is_busy { self.clients - self.clients.div_ceil(COALESCE_DECAY) } else { 0 };
-        self.clients = of_late.max(WAITING_CLIENTS.get());
-        if is_busy && self.clients >= COALESCE_CLIENTS_MIN && !self.longest.is_zero() {
-            let by_reply = Duration::from_nanos(u64::from(REPLY_TIME.get() / COALESCE_REPLY_SHARE));
-            if !by_reply.is_zero() && look() {
-                return true;
-            }
-            thread::sleep(self.longest.min(by_reply.max(COALESCE_PER_CLIENT * self.clients)));
-        }
-        false
-    }
 }
 
 /// Runs what is ready, and what that makes ready, and sends what it appended. Returns whether there is still more.

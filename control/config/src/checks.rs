@@ -78,7 +78,7 @@ fn runtime(section: &RuntimeSection) -> RuntimeSettings {
         workers: section.workers.as_ref().map(|workers| workers.value as usize),
         driver: section.driver.value,
         pin: section.pin.value,
-        coalesce: section.coalesce.value.0,
+        latency_budget: section.latency_budget.value.0,
     }
 }
 
@@ -243,7 +243,7 @@ pub(crate) fn find_upstream<'f>(
     None
 }
 
-/// The workers of the process that takes the file. `None`: they are as many as its machine has cores, and it is another one.
+/// The workers of the process that takes the file. `None`: as many as its machine has cores, and the file is checked on another machine.
 pub(crate) fn workers(file: &FileSection, reader: &Reader<'_>) -> Option<usize> {
     let written = file.runtime.workers.as_ref().map(|written| written.value as usize);
     let cores = || (!reader.surroundings.is_offline()).then(|| reader.surroundings.cores());

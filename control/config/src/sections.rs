@@ -65,10 +65,11 @@ section! {
         default driver: DriverChoice = DriverChoice::Auto;
         /// Bind each worker to one core. Turn it off where another scheduler owns the cores.
         default pin: bool = true;
-        /// The longest pause in which a busy worker lets requests gather, from 10 clients on that wait for a reply: 3 us per
-        /// such client, or an eighth of the time that PostgreSQL servers take to reply if that is longer. `0s`
-        /// turns it off.
-        default coalesce: Period = Period(engine::COALESCE) => Period::secs(0)..=Period::millis(1);
+        /// The latency that a busy worker may add to the median request of Redis so that requests gather, and one write to the server
+        /// carries several. Half of it is the pause of a worker with 20 connections or more, if two requests or more come meanwhile. With
+        /// 10 clients or more that wait for replies, of Redis or PostgreSQL, the pause grows with their number, or with the time to a
+        /// reply, to three budgets or 400 us at most. `0s` turns all pauses off.
+        default latency_budget: Period = Period(engine::LATENCY_BUDGET) => Period::secs(0)..=Period::millis(1);
     }
 }
 

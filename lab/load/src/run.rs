@@ -137,7 +137,7 @@ pub fn run_part(
     Ok(())
 }
 
-/// Niceness of the generator's threads, which may share their core with a server.
+/// Niceness of the generator's threads, which may share their core with a server: the scheduler lets them run when they wake.
 const GENERATOR_NICENESS: i32 = -15;
 
 /// The workers of the shards of this process. Dropped, they end.
@@ -154,15 +154,14 @@ impl WorkerThreads {
             let job = Job { scenario: scenario.clone(), shard, target: target.clone() };
             let (orders, inbox) = mailbox();
             let reporter = Reporter(reporter.clone());
-            // Not pinned: the operator chooses the cores of the generator at its start (taskset, cpuset). The pause
-            // that gathers requests of waiting clients never happens, since a generator notes none of them.
+            // Not pinned: the operator chooses the cores of the generator at its start (taskset, cpuset).
             let id = shard.index() as usize;
             let main = move || {
                 // A generator that comes late measures itself. Without the right to it, the lag decides whether the run counts.
                 let _ = setpriority_process(None, GENERATOR_NICENESS);
                 worker::serve(job, inbox, reporter)
             };
-            let worker = Worker::start(id, None, &RuntimeSettings::default(), Arc::default(), main);
+            let worker = Worker::start(id, None, &RuntimeSettings::without_pauses(), Arc::default(), main);
             crew.members.push((worker.map_err(RunError::Worker)?, orders));
         }
         Ok(crew)

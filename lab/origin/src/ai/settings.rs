@@ -60,7 +60,7 @@ impl Default for AiOriginSettings {
             gap: Duration::ZERO,
             key: None,
             connections_max: CONNECTIONS_MAX,
-            runtime: RuntimeSettings::default(),
+            runtime: RuntimeSettings::without_pauses(),
         }
     }
 }

@@ -47,7 +47,7 @@ impl Default for HttpOriginSettings {
             payload: 128,
             delay: Duration::ZERO,
             connections_max: CONNECTIONS_MAX,
-            runtime: RuntimeSettings::default(),
+            runtime: RuntimeSettings::without_pauses(),
         }
     }
 }

@@ -56,7 +56,7 @@ impl Default for PostgresOriginSettings {
             payload: PAYLOAD_BYTES,
             message_bytes_max: MESSAGE_BYTES_MAX,
             connections_max: CONNECTIONS_MAX,
-            runtime: RuntimeSettings::default(),
+            runtime: RuntimeSettings::without_pauses(),
         }
     }
 }

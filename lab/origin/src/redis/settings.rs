@@ -74,7 +74,7 @@ impl Default for OriginSettings {
             memory_bytes_max: MEMORY_BYTES_MAX,
             message_bytes_max: MESSAGE_BYTES_MAX,
             connections_max: CONNECTIONS_MAX,
-            runtime: RuntimeSettings::default(),
+            runtime: RuntimeSettings::without_pauses(),
         }
     }
 }

@@ -40,7 +40,7 @@ impl Default for TcpOriginSettings {
             cpus: Vec::new(),
             delay: Duration::ZERO,
             connections_max: CONNECTIONS_MAX,
-            runtime: RuntimeSettings::default(),
+            runtime: RuntimeSettings::without_pauses(),
         }
     }
 }
