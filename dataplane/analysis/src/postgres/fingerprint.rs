@@ -166,7 +166,7 @@ impl Form<'_> {
             Some(kept) if bare(kept) == bare(&element) => self.out.truncate(element.start),
             _ => self.here.kept = Some(element),
         }
-        // What is kept stays in front of what can be dropped.
+        // A kept element stays in front of those that can be dropped.
         self.here.start = self.out.len();
     }
 }
