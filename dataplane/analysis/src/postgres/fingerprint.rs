@@ -113,7 +113,9 @@ impl Form<'_> {
                 let start = self.out.len();
                 self.write(bytes);
                 self.out[start..].make_ascii_lowercase();
-                self.here.has_rows |= lexeme.word == Word::Values;
+                // A column may be called values.
+                let is_column = before.is_some_and(|before| before.is_sign(b'.'));
+                self.here.has_rows |= lexeme.word == Word::Values && !is_column;
                 if self.here.has_rows {
                     (self.here.kept, self.here.start) = (None, self.out.len());
                 }

@@ -31,10 +31,11 @@ fn the_normal_form_of_a_text() {
         ("select E'a\\'b', $$c$$, U&'d' UESCAPE '!', B'1', date '2020-01-01'", "select ? , ? , ? , ? , date ?"),
         ("select 1; ; set x = 'y';", "select ? ; set x = ?"),
         ("select a || -1, a @- 1", "select a || ? , a @- ?"),
-        // A column may have this name. Rows in a list, which no statement has, end two elements in one place.
         ("select x in (t.values, (1))", "select x in ( t . values , ( ? ) )"),
-        ("select x in (t.values[1], 2)", "select x in ( t . values [ ? ] , ? )"),
+        ("select x in (t.values[1], t.values[1])", "select x in ( t . values [ ? ] )"),
+        ("select t.values, (1), (1)", "select t . values , ( ? ) , ( ? )"),
         ("select array[x.values, (1), (1)]", "select array [ x . values , ( ? ) ]"),
+        // No statement: rows in a list end two elements in one place.
         ("select x in (a values (long_name), 1)", "select x in ( a values ( long_name ) , ? )"),
     ] {
         assert_eq!(form(text), expected, "{text}");
