@@ -137,6 +137,6 @@ fn the_checks_find_the_leaks_of_pgbouncer_in_transaction_mode() {
     ];
     for name in leaks {
         let outcome = outcomes.tests.get(name);
-        assert!(matches!(outcome, Some(TestOutcome::Failed(_))), "{name}: {outcome:?}");
+        assert!(matches!(outcome, Some(TestOutcome::Failed(_))), "{name}: {outcome:?}; {:?}", outcomes.problems);
     }
 }
