@@ -67,7 +67,7 @@ pub mod worker;
 pub use before_send::before_send;
 pub use blocking::run_blocking;
 pub use chunk::Chunk;
-pub use coalesce::{note_reply_time, note_waiting_clients};
+pub use coalesce::{ClientWait, note_reply_time};
 pub use compio_executor::JoinHandle;
 pub use driver::Driver;
 pub use mailbox::{Inbox, Mailbox, mailbox, wake_elsewhere};

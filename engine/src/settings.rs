@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use weir_base::limits;
 
-/// The latency that a busy worker may add to the median request so that requests gather: it pauses for half of it in front of a look, and
-/// one turn and one write to the upstream then carry several requests. Default 150 us; zero turns all pauses off. ARCHITECTURE.md,
-/// "Coalescing", has what it saves.
+/// The latency that a busy worker may add to the median request so that requests gather, about: it pauses for half of it in front of a look,
+/// and one turn and one write to the upstream then carry several requests. Default 150 us; zero turns all pauses off. ARCHITECTURE.md,
+/// "Coalescing", has figures.
 pub const LATENCY_BUDGET: Duration = Duration::from_micros(150);
 
 /// From the accepted connection to the finished TLS handshake. Default 5 s, see [`limits::TLS_HANDSHAKE_DEADLINE`].

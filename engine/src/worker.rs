@@ -180,7 +180,7 @@ where
     let deadlines = Deadlines::new(cpu_sampled);
     DEADLINES.set(Some(deadlines.clone()));
     let mut coalesce = Coalesce::new(latency_budget);
-    // A pause, or a sleep until a deadline, lasts as long as it says.
+    // A pause lasts as long as it says.
     net::set_timer_slack(Duration::from_nanos(1));
     let mut first_timer = FirstTimer::new();
     waiting.runtime.enter(|| {
@@ -196,6 +196,7 @@ where
             let now = turn::refresh();
             state.turned_at.store(now.as_nanos(), Ordering::Relaxed);
             state.turns.store(state.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            coalesce.note(now);
             deadlines.expire(now);
             let mut has_more = run_tasks(&tasks, now);
             if is_done.get() {
@@ -207,8 +208,7 @@ where
             }
             state.is_parked.store(true, Ordering::Relaxed);
             if !has_more {
-                let connections = state.connections.load(Ordering::Relaxed);
-                has_more = coalesce.wait(now, connections, || waiting.look());
+                has_more = coalesce.wait(|| waiting.look());
             }
             let timer = first_timer.due(&waiting.runtime, now);
             let due = deadlines.next_deadline().map_or(timer, |deadline| deadline.min(timer));

@@ -65,10 +65,10 @@ section! {
         default driver: DriverChoice = DriverChoice::Auto;
         /// Bind each worker to one core. Turn it off where another scheduler owns the cores.
         default pin: bool = true;
-        /// The latency that a busy worker may add to the median request of Redis so that requests gather, and one write to the server
-        /// carries several. Half of it is the pause of a worker with 20 connections or more, if two requests or more come meanwhile. With
-        /// 10 clients or more that wait for replies, of Redis or PostgreSQL, the pause grows with their number, or with the time to a
-        /// reply, to three budgets or 400 us at most. `0s` turns all pauses off.
+        /// About the latency that a busy worker may add to the median request of Redis so that requests gather, and one write to the
+        /// server carries several. Half of it is the pause of a worker if 20 clients or more begin requests, and two of them or more
+        /// meanwhile. With 10 clients or more that wait for replies, of Redis or PostgreSQL, the pause grows with their number, or with
+        /// the time to a reply. No pause is longer than 400 us or three budgets. It stops the whole worker. `0s` turns all pauses off.
         default latency_budget: Period = Period(engine::LATENCY_BUDGET) => Period::secs(0)..=Period::millis(1);
     }
 }

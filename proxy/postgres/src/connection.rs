@@ -13,7 +13,7 @@ use std::{any::Any, cell::RefCell, net::IpAddr, panic::AssertUnwindSafe, rc::Rc,
 
 use futures_util::FutureExt as _;
 use weir_base::violation::Violation;
-use weir_engine::Stream;
+use weir_engine::{ClientWait, Stream};
 use weir_listener::{
     Arrival, CloseReason, ConnectionFuture, ConnectionHandle, Linger, Security, Session as ListedSession, Sessions,
 };
@@ -43,6 +43,8 @@ pub(crate) struct Connection {
     pub(crate) handle: ConnectionHandle,
     /// The upstreams of its session; none before the login.
     pub(crate) upstreams: RefCell<Vec<Rc<PostgresUpstream>>>,
+    /// For a server, or its reply.
+    wait: ClientWait,
 }
 
 impl ListedSession for Connection {
@@ -87,7 +89,8 @@ pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> ConnectionFuture 
         let mut details = handle.entry().details();
         (details.version, details.has_users) = ("PostgreSQL 3", true);
     }
-    let connection = Rc::new(Connection { service, handle, upstreams: RefCell::default() });
+    let connection =
+        Rc::new(Connection { service, handle, upstreams: RefCell::default(), wait: ClientWait::default() });
     Box::pin(async move {
         let sessions = &connection.service.sessions;
         let opened = sessions.open(connection.clone());

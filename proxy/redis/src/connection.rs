@@ -24,7 +24,7 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
-use weir_engine::{Account as _, Chunk, Cutter, Deadline, Output, Stream, deadline};
+use weir_engine::{Account as _, Chunk, ClientWait, Cutter, Deadline, Output, Stream, deadline};
 use weir_listener::{
     Arrival, CloseReason, ConnectionDetails, ConnectionFuture, ConnectionGuard, ConnectionHandle, Drain, Linger,
     Session as ListedSession, SuccessionTicket,
@@ -139,8 +139,7 @@ pub struct Connection {
     is_plain: bool,
     /// Exchanges on their way; while there are any, the client waits.
     on_their_way: Cell<u32>,
-    /// Counted among the clients that wait for this worker.
-    is_waiting: Cell<bool>,
+    wait: ClientWait,
     /// Chunks taken since other tasks had their turn.
     streak: Cell<u32>,
     /// Stands in the core's queue for room.
@@ -324,7 +323,7 @@ impl Connection {
             is_over_budget: Cell::new(false),
             is_over: Cell::new(false),
             on_their_way: Cell::new(0),
-            is_waiting: Cell::new(false),
+            wait: ClientWait::default(),
             streak: Cell::new(0),
             is_queued: Cell::new(false),
             replied_at: Cell::new(Time::ZERO),

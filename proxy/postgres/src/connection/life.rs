@@ -14,7 +14,7 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
-use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream, note_reply_time, note_waiting_clients};
+use weir_engine::{Account as _, Chunk, Deadline, Output, PeerWatch, Stream, note_reply_time};
 use weir_listener::{CloseReason, DRAIN_GAP, Drain};
 use weir_postgres_session::{End, Next, PinReasons, ServerStep, Session};
 use weir_upstream::pooled::{AcquireError, PooledConnection};
@@ -67,7 +67,7 @@ impl<'a> Busy<'a> {
     fn new(connection: &'a Connection) -> Self {
         connection.handle.begins();
         connection.service.metrics.in_flight.add(1);
-        note_waiting_clients(1);
+        connection.wait.begin();
         Self { connection, since: turn::now() }
     }
 }
@@ -76,7 +76,7 @@ impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.connection.handle.ends();
         self.connection.service.metrics.in_flight.add(-1);
-        note_waiting_clients(-1);
+        self.connection.wait.end();
     }
 }
 

@@ -41,8 +41,8 @@ impl Connection {
         self.service.metrics.in_flight.add(count as i64);
         self.on_their_way.set(self.on_their_way.get() + count as u32);
         // A blocked client waits for another client, not for this worker.
-        if has_deadline && !self.is_waiting.replace(true) {
-            weir_engine::note_waiting_clients(1);
+        if has_deadline {
+            self.wait.begin();
         }
         self.handle.entry().in_flight.store(self.on_their_way.get(), Relaxed);
     }
@@ -55,9 +55,7 @@ impl Connection {
         if self.on_their_way.get() == 0 {
             self.give_up_place();
             self.note_unblocked();
-            if self.is_waiting.take() {
-                weir_engine::note_waiting_clients(-1);
-            }
+            self.wait.end();
         }
         self.service.room_freed(count);
     }
