@@ -23,7 +23,7 @@ use weir_base::time::Time;
 /// Clients that must begin requests within a period before a worker pauses for the budget: a few that each wait for a reply send nothing
 /// during a pause, and their requests only take longer.
 const ACTIVE_MIN: u32 = 20;
-/// Clients that must be expected to begin requests in a pause. With fewer it costs more than it saves.
+/// Clients that must be expected to begin requests in a pause. With fewer no saving was shown, and the latency is certain.
 const GATHERED_MIN: f64 = 2.0;
 /// The time over which clients and their requests are counted.
 const PERIOD: Duration = Duration::from_millis(5);

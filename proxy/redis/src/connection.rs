@@ -139,6 +139,7 @@ pub struct Connection {
     is_plain: bool,
     /// Exchanges on their way; while there are any, the client waits.
     on_their_way: Cell<u32>,
+    /// For the replies of these, unless it is blocked.
     wait: ClientWait,
     /// Chunks taken since other tasks had their turn.
     streak: Cell<u32>,
