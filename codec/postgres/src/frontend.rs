@@ -7,7 +7,7 @@ pub use encode::*;
 use crate::body::Body;
 pub use crate::body::{Formats, Oids, Values};
 use crate::error::MessageError;
-use crate::limits::{MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX};
+use crate::limits::{LARGE_MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX};
 
 /// Type bytes.
 #[expect(missing_docs, reason = "the names are those of the protocol")]
@@ -34,7 +34,7 @@ pub mod tag {
 #[inline]
 pub const fn body_bytes_max(tag: u8) -> Option<usize> {
     match tag {
-        tag::QUERY | tag::PARSE | tag::BIND | tag::FUNCTION_CALL | tag::COPY_DATA => Some(MESSAGE_BYTES_MAX),
+        tag::QUERY | tag::PARSE | tag::BIND | tag::FUNCTION_CALL | tag::COPY_DATA => Some(LARGE_MESSAGE_BYTES_MAX),
         tag::DESCRIBE
         | tag::EXECUTE
         | tag::CLOSE

@@ -37,7 +37,7 @@ impl Session {
             // As PostgreSQL: without a word.
             Err(error) => return Some(self.violate(error.violation(Culprit::Client))),
         };
-        match frontend::body_bytes_max(head.tag) {
+        match body_bytes_max(head.tag) {
             None => return Some(self.unknown_type(head.tag, io)),
             Some(max) if head.body > max => return Some(self.violate(too_long(head, max))),
             Some(_) => {}
@@ -470,6 +470,14 @@ fn is_of_large_objects(function: &[u8]) -> bool {
 /// While a server reads the data of a COPY, everything else ends the connection.
 fn may_come_within_copy(tag: u8) -> bool {
     matches!(tag, tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL | tag::SYNC | tag::FLUSH | tag::TERMINATE)
+}
+
+/// Bytes that the body of a client's message may have; `None`: no message has the type.
+#[inline]
+fn body_bytes_max(tag: u8) -> Option<usize> {
+    let max = frontend::body_bytes_max(tag)?;
+    // The server's name of a statement may be longer than the client's, and the server has the same limit.
+    Some(if tag == tag::BIND { max - ServerName::BYTES_MAX } else { max })
 }
 
 #[cold]

@@ -445,16 +445,19 @@ impl PackedStatements {
 
 /// A name at a server, on the stack.
 pub(crate) struct ServerName {
-    bytes: [u8; 25],
+    bytes: [u8; Self::BYTES_MAX],
     len: usize,
 }
 
 impl ServerName {
+    /// Bytes of the longest name: the prefix and the digits of a `u64`.
+    pub(crate) const BYTES_MAX: usize = PREFIX.len() + 20;
+
     #[inline]
     pub(crate) fn new(number: u64) -> Self {
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(number).as_bytes();
-        let mut bytes = [0; 25];
+        let mut bytes = [0; Self::BYTES_MAX];
         bytes[..PREFIX.len()].copy_from_slice(PREFIX);
         let len = PREFIX.len() + digits.len();
         bytes[PREFIX.len()..len].copy_from_slice(digits);
@@ -463,7 +466,7 @@ impl ServerName {
 
     /// A name under which no server has a statement.
     pub(crate) fn none() -> Self {
-        let mut bytes = [0; 25];
+        let mut bytes = [0; Self::BYTES_MAX];
         bytes[..PREFIX.len()].copy_from_slice(PREFIX);
         bytes[PREFIX.len()..PREFIX.len() + 4].copy_from_slice(b"none");
         Self { bytes, len: PREFIX.len() + 4 }

@@ -109,6 +109,9 @@ impl ModelServer {
     /// Processes one message, if one is whole.
     pub fn step(&mut self) -> bool {
         let Some(head) = frame::head(&self.input).expect("the gateway sends lengths") else { return false };
+        if let Some(max) = frontend::body_bytes_max(head.tag) {
+            assert!(head.body <= max, "PostgreSQL ends a session with such a length: {head:?}");
+        }
         if self.input.len() < head.whole() {
             return false;
         }
