@@ -166,12 +166,13 @@ fn serve(
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\
          {fields}\r\n"
     );
-    stream.write_all(answer.as_bytes()).ok()?;
+    // Before the response: a client that has it may look at once.
     let number = {
         let mut all = all.lock().ok()?;
         all.push(ReceivedMessages { head: String::from_utf8_lossy(&head).into_owned(), ..ReceivedMessages::default() });
         all.len() - 1
     };
+    stream.write_all(answer.as_bytes()).ok()?;
     let mut reader = stream.try_clone().ok()?;
     let mut read = |count: usize| {
         let mut bytes = vec![0; count];

@@ -195,7 +195,7 @@ fn pinned_lanes_have_a_limit_with_a_refusal_of_its_own() {
 fn a_client_with_a_lane_does_not_wait_for_another_one() {
     let servers = [Server::start(Kind::Redis), Server::start(Kind::Redis)];
     let config = Config::to_all(servers.iter().map(|server| &server.address))
-        .upstream("sharding = { distribution = \"ketama\" }\npinned_lanes_max = 2\nlane_wait_timeout = \"5s\"");
+        .upstream("sharding = { distribution = \"ketama\" }\npinned_lanes_max = 2\nlane_wait_timeout = \"30s\"");
     let gateway = Gateway::start(config.workers(1));
     let value = vec![b'v'; 200 << 10];
     let mut clients = [gateway.connect(), gateway.connect()];
@@ -204,13 +204,13 @@ fn a_client_with_a_lane_does_not_wait_for_another_one() {
     }
     let started = Instant::now();
     for client in &mut clients {
-        // Some of these keys are on the other server.
+        // Some of these keys are on the other server. With ten of them, one pair of ports in 700 had all on that of `k`.
         let replies: Vec<_> =
-            (0..10).map(|n| shown(&client.call(&[b"SET", format!("{n}:large").as_bytes(), &value]))).collect();
+            (0..20).map(|n| shown(&client.call(&[b"SET", format!("{n}:large").as_bytes(), &value]))).collect();
         let refused = replies.iter().filter(|reply| reply.starts_with("-ERR weir")).count();
         assert!(refused > 0, "{replies:?}");
     }
-    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     for client in &mut clients {
         client.expect(&["MULTI"], b"+OK\r\n");
         client.expect(&["GET", "k"], b"+QUEUED\r\n");
