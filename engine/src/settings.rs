@@ -194,7 +194,7 @@ impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "the address is empty; write host:port or unix:/path",
-            Self::Url => "this is a URL; write host:port (TLS is asked for in the [..tls] table)",
+            Self::Url => "this is a URL; write host:port (TLS is configured in the [..tls] table)",
             Self::BarePath => "a socket path is written with its scheme: unix:/path",
             Self::UnixPath => "unix: is followed by an absolute path of at most 107 bytes",
             Self::NoPort => "the port is missing; write host:port",

@@ -144,7 +144,7 @@ check "it may write its access log" within 10 logged access.log
 check "logrotate moves the log away" logrotate --force /etc/logrotate.d/weir
 redis-cli -p 6380 get a >/dev/null
 again() { redis-cli -p 6380 get a >/dev/null && logged access.log; }
-check "the log begins anew" within 10 again
+check "the log begins again" within 10 again
 check "the moved log is kept" logged access.log.1
 generation() { says /api/v1/version '"generation":2'; }
 sed -i 's/6380/6381/' /etc/weir/weir.toml

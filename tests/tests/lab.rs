@@ -360,7 +360,7 @@ fn a_wrong_peer_is_refused_before_any_load() {
     assert!(refusal("nginx", "1").contains("nginx does not speak redis; it speaks http1"));
     assert!(refusal("./wrong.toml", "1").contains("wrong.toml:2: unknown field `colour`"));
     assert!(refusal("envoy,envoy", "1").contains("envoy is named twice"));
-    assert!(refusal("weir", "1").contains("nobody to compare with"));
+    assert!(refusal("weir", "1").contains("no peer to compare with"));
     fs::write(bench.path("other.toml"), peer("weir", "timeout", "600")).expect("written");
     assert!(
         refusal("./other.toml,envoy", "1").contains("weir is the name of this gateway, and timeout another program")

@@ -30,7 +30,7 @@ pub fn notify(lines: &str) {
 /// Tells lines that may be lost, such as one of many `WATCHDOG=1`. Never waits.
 pub fn mention(lines: &str) {
     if let Err(error) = send(lines, None) {
-        tracing::debug!(%error, lines, "the service manager was not told");
+        tracing::debug!(%error, lines, "the service manager got no notification");
     }
 }
 

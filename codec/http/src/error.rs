@@ -119,7 +119,7 @@ impl WireError {
             Self::Host => "missing, repeated or malformed Host",
             Self::HostMismatch => "Host differs from the authority of the target",
             Self::ContentLength => "malformed or repeated Content-Length",
-            Self::TransferEncoding => "Transfer-Encoding and body length cannot be told apart",
+            Self::TransferEncoding => "Transfer-Encoding leaves the length of the body open",
             Self::TransferCoding => "transfer coding not supported",
             Self::Chunk => "malformed chunk",
             Self::ChunkExtensions => "too many chunk extensions",

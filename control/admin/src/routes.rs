@@ -440,7 +440,7 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/upgrade",
             "upgrade",
-            "Start the program anew, hand it the sockets, and drain once it serves.",
+            "Start the program again, hand over the sockets, and drain once the new process serves.",
             &[
                 json::<UpgradeOutcome>(
                     200,

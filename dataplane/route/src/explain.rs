@@ -56,7 +56,7 @@ impl<T> RouteTable<T> {
 impl<T> fmt::Display for Explanation<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(host) = self.host else { return writeln!(f, "no host matches") };
-        writeln!(f, "host {host}: routes of other hosts are not asked")?;
+        writeln!(f, "host {host}: routes of other hosts are not considered")?;
         for Step { route, failure } in &self.steps {
             match failure {
                 Some(failure) => writeln!(f, "  no   {route}\n         fails: {failure}")?,

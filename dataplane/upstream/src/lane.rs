@@ -356,7 +356,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
 
     fn deliver_unpaired(&self, bytes: &[u8], scan: Scan) -> Result<(), Violation> {
         let Some(owner) = self.owner() else {
-            return Err(Violation::rule("unsolicited_frame", Culprit::Upstream, "a frame that nobody subscribed to"));
+            return Err(Violation::rule("unsolicited_frame", Culprit::Upstream, "a frame without a subscription"));
         };
         owner.on_frame(Frame { bytes, end: scan.end, is_push: scan.is_push });
         Ok(())
@@ -366,7 +366,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     fn deliver_reply(&self, bytes: &[u8], scan: Scan) -> Result<(), Violation> {
         let mut pending = self.pending.borrow_mut();
         let Some(run) = pending.front_mut() else {
-            return Err(Violation::rule("unsolicited_reply", Culprit::Upstream, "a reply that nobody asked for"));
+            return Err(Violation::rule("unsolicited_reply", Culprit::Upstream, "a reply without a request"));
         };
         if run.sent.is_none() {
             return Err(Violation::rule("unsolicited_reply", Culprit::Upstream, "a reply to a request not sent yet"));

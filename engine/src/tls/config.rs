@@ -261,7 +261,7 @@ fn client_verifier(
         return Err(TlsConfigError {
             setting: "client_ca_file",
             file: None,
-            what: "client certificates are asked for, but no authority is named".to_owned(),
+            what: "client certificates are requested, but no authority is named".to_owned(),
             remedy: "set client_ca_file, or set client_auth to \"off\"",
         });
     };

@@ -141,7 +141,7 @@ impl Stop {
                 format!("queues pass the latency target (p99 {value:.0} us) before anything is full")
             }
             StopReason::Unknown => format!("no limit was recognised ({what}); do not plan above the knee"),
-            StopReason::Asked => format!("clean up to {}, where the scenario told the search to stop", short(value)),
+            StopReason::Asked => format!("clean up to {}, where the scenario makes the search stop", short(value)),
         }
     }
 }

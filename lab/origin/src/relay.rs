@@ -261,7 +261,7 @@ impl Relay {
         }
         let mut start = 0;
         while let Some(length) = self.splitter.next(&self.replies[start..]).context("from the server")? {
-            let ticket = self.waiting.pop_front().context("a reply that nobody waits for")?;
+            let ticket = self.waiting.pop_front().context("a reply without a request")?;
             let reply = start..start + length;
             start += length;
             let Some(client) = self.clients[ticket.slot].as_mut().filter(|client| client.id == ticket.id) else {

@@ -333,7 +333,7 @@ impl Peer {
     pub fn start(&self, setting: &Setting<'_>, folder: &Path) -> Result<Running> {
         let name = &self.name;
         if let Some(most) = self.workers_max.filter(|most| *most < setting.workers) {
-            bail!("{name} has at most {most} threads that carry load, and {} were asked for", setting.workers);
+            bail!("{name} has at most {most} threads that carry load, and {} were requested", setting.workers);
         }
         let program = setting.program.map(Path::to_owned).or_else(|| self.find());
         let program = program.with_context(|| format!("{} is not installed: {}", self.program, self.install))?;

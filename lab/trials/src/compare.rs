@@ -129,7 +129,7 @@ pub fn compare(request: &Request, mut report: impl FnMut(&Progress<'_>)) -> Resu
     let arms: Vec<Arm> = fleet.runners.iter().map(Runner::facts).collect();
     report(&Progress::Started { placement: &placement, arms: &arms, missing: &fleet.missing });
     if arms.len() < 2 {
-        return Err(anyhow!("nobody is left to compare with; the reasons stand above").into());
+        return Err(anyhow!("no peer is left to compare with; the reasons stand above").into());
     }
     let mut runs =
         Runs { request, fleet, arms, failed: Vec::new(), direct_ceiling: None, last: None, report: &mut report };
@@ -301,7 +301,7 @@ fn check(request: &Request) -> Result<()> {
         );
     }
     if request.peers.iter().all(is_ours) && !request.is_direct {
-        bail!("there is nobody to compare with; name peers");
+        bail!("there is no peer to compare with; name peers");
     }
     if request.is_direct && request.changes.contains(&Change::Tls) {
         bail!("what stands behind does not speak TLS, so there is no direct arm; name peers without it");

@@ -356,15 +356,12 @@ fn conditions(comparison: &Comparison) -> Vec<String> {
     points.extend(comparison.load.iter().map(|load| {
         format!("load: {}, {}; runs are whole, with their connects, and so is the CPU time", load.name, load.version)
     }));
-    points.extend(comparison.changes.iter().map(|change| {
-        match &**change {
-            "tls" => "clients speak TLS with the gateways, which speak clear text with what stands behind".to_owned(),
-            "routes" => {
-                "each gateway has 100 routes, the one that is asked for last, and a line of access log per request"
-                    .to_owned()
-            }
-            other => other.to_owned(),
+    points.extend(comparison.changes.iter().map(|change| match &**change {
+        "tls" => "clients speak TLS with the gateways, which speak clear text with what stands behind".to_owned(),
+        "routes" => {
+            "each gateway has 100 routes, the requested one last, and a line of access log per request".to_owned()
         }
+        other => other.to_owned(),
     }));
     let gateways = comparison.arms.iter().filter(|arm| !arm.command.is_empty());
     points.extend(gateways.map(|arm| format!("{}: {}, `{}`", arm.name, arm.version, arm.command)));

@@ -297,12 +297,12 @@ fn conditions(sweep: &Sweep) -> Vec<String> {
     ));
     points.extend(
         [
-            "c, users: requests under way, connections times streams (HTTP/2) or pipeline; every answer was checked",
+            "c, users: requests under way, connections times streams (HTTP/2) or pipeline; every response was checked",
             "CPU: accumulated run time of all threads of the gateway over the window, 100 % is one CPU",
-            "limited by: who was full (95 %): the busiest thread of the gateway; or the lab, which is that of what stands \
-             behind, or the generator's CPU, whoever else was on it. Only where it is the gateway the rate is its own; with \
-             nobody full the next request waits for the last",
-            "failed: answers with another status, length or content, lost and refused requests",
+            "limited by: the part at 95 % of a CPU or more: the busiest thread of the gateway; or the lab, which is the back end's \
+             thread, or the CPU of the generator with everything on it. The rate is the gateway's own only if the gateway is \
+             the limit; without a full part, the next request waits for the one before",
+            "failed: responses with another status, length or content, lost and refused requests",
         ]
         .map(str::to_owned),
     );

@@ -85,7 +85,7 @@ pub(crate) const BLOCKED_CLIENTS: &str = "ERR weir: too many blocked clients";
 pub(crate) const HELLO_PINNED: &str =
     "ERR weir: HELLO cannot change the protocol while the session holds server state; RESET first";
 /// A cursor of SCAN that names a shard which is gone.
-pub(crate) const SCAN_OF_LOST_SHARD: &str = "ERR weir: invalid cursor: its shard is gone, begin the scan anew";
+pub(crate) const SCAN_OF_LOST_SHARD: &str = "ERR weir: invalid cursor: its shard is gone, start the scan again";
 /// More subscriptions than one client may have.
 pub(crate) const SUBSCRIPTIONS: &str = "ERR weir: too many subscriptions";
 /// More subscriptions than the clients of one worker may have.

@@ -164,7 +164,7 @@ impl State {
                 self.leave_if_refused(io);
             }
             Frame::Stray => {
-                let text = "a reply that nobody asked for";
+                let text = "a reply without a request";
                 io.report(&Violation::rule("unsolicited_reply", Culprit::Upstream, text));
                 self.drop_pin(io);
                 self.lose_state(io);

@@ -154,7 +154,7 @@ impl Client {
             return self.pubsub_frame(&kind, &elements);
         }
         let Some(sent) = self.sent.pop_front() else {
-            let text = value.as_error().unwrap_or_else(|| panic!("a reply that nobody asked for: {value:?}"));
+            let text = value.as_error().unwrap_or_else(|| panic!("a reply without a request: {value:?}"));
             assert!(self.is_lenient && text == refusal::STATE_LOST.as_bytes(), "{}", text.escape_ascii());
             self.is_dismissed = true;
             return;
@@ -203,7 +203,7 @@ impl Client {
             return;
         }
         let own = &self.subscriptions[set];
-        let oldest = self.sent.front_mut().expect("a confirmation that nobody asked for");
+        let oldest = self.sent.front_mut().expect("a confirmation without a request");
         assert_eq!(upper(&oldest.args), kind.to_uppercase(), "a confirmation in its command's place");
         let expected = oldest.confirmations.get_or_insert_with(|| match &oldest.args[1..] {
             [] if own.is_empty() => VecDeque::from([None]),

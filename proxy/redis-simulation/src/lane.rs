@@ -187,7 +187,7 @@ impl Lane {
         if scan.is_push || self.is_tunnel {
             return Some((Piece::Frame { bytes, end: scan.end, is_push: scan.is_push }, scan.taken));
         }
-        let oldest = self.pending.front_mut().expect("a reply that nobody asked for");
+        let oldest = self.pending.front_mut().expect("a reply without a request");
         if oldest.skip > 0 {
             oldest.skip -= u32::from(scan.end.is_some());
             return Some((Piece::Inner, scan.taken));

@@ -246,7 +246,7 @@ impl<'a> Exchange<'a> {
         let decoded = Value::decode(&self.received, &limits).map_err(invalid)?;
         let (value, taken) = decoded.ok_or_else(|| invalid("half a reply"))?;
         if taken != self.received.len() {
-            return Err(invalid("the server said more than it was asked"));
+            return Err(invalid("the server sent more than its replies"));
         }
         self.received.clear();
         Ok(value)

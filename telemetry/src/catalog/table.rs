@@ -159,7 +159,7 @@ catalog! {
     "Client-side caching" {
         TRACKING_CLIENTS = gauge "weir_redis_tracking_clients" ["listener"] "Clients that have CLIENT TRACKING on now.";
         TRACKED_KEYS = gauge "weir_redis_tracked_keys" ["upstream"] "Keys remembered because clients may have kept their values, counted for each of these clients.";
-        INVALIDATIONS = counter "weir_redis_invalidations_total" ["listener"] "Keys that clients were told to forget, counted for each client; one for all keys at once.";
+        INVALIDATIONS = counter "weir_redis_invalidations_total" ["listener"] "Keys whose invalidation was sent, counted for each client; one for all keys at once.";
         TRACKING_GAPS = counter "weir_redis_tracking_gaps_total" ["upstream", "endpoint"] "Times that a worker did not hear which keys change at an endpoint: clients and the reply cache forgot everything.";
         CACHE_HITS = counter "weir_redis_cache_hits_total" ["listener"] "Requests answered from the reply cache.";
         CACHE_MISSES = counter "weir_redis_cache_misses_total" ["listener"] "Requests that could have been, and were sent to the server. Hit rate: hits / (hits + misses).";
@@ -169,7 +169,7 @@ catalog! {
     }
     "Workers" {
         WORKER_CPU_SECONDS = counter "weir_worker_cpu_seconds_total" ["worker"] "CPU time of the worker thread.";
-        WORKER_BUSY_RATIO = gauge "weir_worker_busy_ratio" ["worker"] "Share of the last second in which the loop was not waiting.";
+        WORKER_BUSY_RATIO = gauge "weir_worker_busy_ratio" ["worker"] "Share of a CPU that the worker used in the last 250 ms.";
         WORKER_LOOP_TURNS = counter "weir_worker_loop_turns_total" ["worker"] "Turns of the event loop.";
         WORKER_CONNECTIONS = gauge "weir_worker_connections" ["worker"] "Client connections the worker owns.";
         WORKER_MAILBOX_DEPTH = gauge "weir_worker_mailbox_depth" ["worker"] "Messages from other threads not yet taken.";
@@ -179,7 +179,7 @@ catalog! {
     }
     "Configuration and drain" {
         CONFIG_GENERATION = gauge "weir_config_generation" [] "Generation of the published configuration; 1 at start.", merged(Merge::Max);
-        CONFIG_RELOADS = counter "weir_config_reloads_total" ["outcome"] "Reloads asked for.";
+        CONFIG_RELOADS = counter "weir_config_reloads_total" ["outcome"] "Reloads that were requested.";
         CONFIG_LAST_SUCCESS = gauge "weir_config_last_success_timestamp_seconds" [] "Unix time of the last configuration that was accepted.", merged(Merge::Max);
         CONFIG_RESTART_REQUIRED = gauge "weir_config_restart_required" [] "1 if the file asks for changes that only a restart can make.", merged(Merge::Max);
         DRAIN_STATE = gauge "weir_drain_state" [] "0 serving, 1 settling, 2 draining, 3 drained.", merged(Merge::Max);

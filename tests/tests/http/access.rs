@@ -233,7 +233,7 @@ fn a_line_has_the_chosen_fields_and_a_full_or_moved_file_is_reopened() {
     std::fs::rename(&file, &moved).expect("moved");
     let begun = Instant::now();
     while !file.exists() {
-        assert!(begun.elapsed() < WAIT, "the file is never begun anew");
+        assert!(begun.elapsed() < WAIT, "the file is never opened again");
         std::thread::sleep(Duration::from_millis(20));
     }
     let mut client = HttpClient::connect(&gateway.address);

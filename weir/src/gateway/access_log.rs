@@ -184,7 +184,7 @@ impl LogFile {
                 (self.is_torn, self.rotated_in_vain) = (false, None);
             }
             Err(error) => {
-                tracing::error!(path = %self.path.display(), %error, "cannot begin the access log anew; the old file goes on");
+                tracing::error!(path = %self.path.display(), %error, "cannot open a new access log; the old file stays in use");
                 self.rotated_in_vain = Some(Instant::now());
             }
         }

@@ -82,7 +82,7 @@ mod tests {
         let mut threshold = Threshold::default();
         assert_eq!(threshold.look(at(0), 1.0, 1.0), Some(Crossing::Up));
         assert_eq!(threshold.look(at(9_000), 0.0, 1.0), None);
-        assert_eq!(threshold.look(at(9_250), 0.91, 1.0), None, "not clearly below: the ten seconds begin anew");
+        assert_eq!(threshold.look(at(9_250), 0.91, 1.0), None, "not clearly below: the ten seconds begin again");
         assert_eq!(threshold.look(at(19_000), 0.0, 1.0), None);
         assert_eq!(threshold.look(at(19_250), 0.89, 1.0), Some(Crossing::Down));
         assert_eq!(threshold.look(at(19_500), 0.99, 1.0), None);

@@ -153,7 +153,7 @@ impl<'a> Successor<'a> {
         // Sequentially consistent, as the gateway's flag of being under way: of a drain and an upgrade that begin at the same
         // moment one sees the other.
         if !self.is_let && self.is_cancelled.load(Ordering::SeqCst) {
-            return Err("this process was told to stop meanwhile".to_owned());
+            return Err("this process got a signal to stop meanwhile".to_owned());
         }
         if Instant::now() >= self.deadline {
             let limit = self.limit;

@@ -16,7 +16,7 @@ pub fn violations(files: &[SourceFile]) -> Vec<String> {
 }
 
 /// Whether the whole file is test code: in such a folder, or as a module of tests beside its subject.
-fn is_test_code(name: &str) -> bool {
+pub(super) fn is_test_code(name: &str) -> bool {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     let is_exempt = folder.split('/').any(|part| EXEMPT_FOLDERS.contains(&part));
     is_exempt || file == "tests.rs" || file.ends_with("_tests.rs")

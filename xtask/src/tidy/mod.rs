@@ -7,7 +7,7 @@
 //! | [`sources`] | file length, `#![forbid(unsafe_code)]`, open promises, bare `#[ignore]`, examples that nothing runs |
 //! | [`functions`] | function length outside of test code |
 //! | [`links`] | every link of a document leads to a file and a heading |
-//! | [`prose`] | documents have short sentences, and documents and comments words that a reader knows at first sight |
+//! | [`prose`] | documents have short sentences; documents, comments and messages have words that a reader knows at first sight |
 //! | [`protocols`] | a protocol of `proxy/` has its life cycle, fuzz target, lab, tests, example, guide and README row |
 //! | [`pure`] | crates without I/O name no clock, socket, file, thread or process |
 //! | [`modules`] | every source file is reached from a crate root; none is dead |

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 
+use crate::tidy::functions::is_test_code;
 use crate::tidy::links::prose;
 use crate::tidy::sources::{SourceFile, collect};
 use crate::workspace::Workspace;
@@ -19,13 +20,16 @@ const AVOIDED: [(&str, &str); 6] = [
     ("whoever", "name the client, the server or the operator"),
 ];
 
+/// Words of a message. A literal with fewer is a name.
+const MESSAGE_WORDS_MIN: usize = 3;
+
 /// Words that no sentence begins with, unless it is a question.
 const BAD_BEGINNINGS: [&str; 3] = ["of", "what", "who"];
 
 /// Documents that a command writes, of results or of declarations.
 const EXEMPT: [&str; 4] = ["docs/results/", "docs/CONFIG.md", "docs/METRICS.md", "lab/trials/src/testdata/"];
 
-/// Sentences of documents that are too long, and words that a document or a comment in `files` does without.
+/// Sentences of documents that are too long, and words that a document, or a comment or message in `files`, does without.
 ///
 /// # Errors
 /// A document cannot be read.
@@ -44,7 +48,12 @@ pub fn violations(workspace: &Workspace, files: &[SourceFile]) -> Result<Vec<Str
     }
     for SourceFile { name, text, .. } in files.iter().filter(|file| file.name.ends_with(".rs") && !file.is_generated())
     {
-        found.extend(mistakes_of_comments(text).into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
+        let mut mistakes = mistakes_of_comments(text);
+        // The table of avoided words has them.
+        if !is_test_code(name) && name != file!() {
+            mistakes.extend(messages(text).flat_map(|(line, words)| avoided(&words, line)));
+        }
+        found.extend(mistakes.into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
     }
     Ok(found)
 }
@@ -77,12 +86,49 @@ fn mistakes(text: &str) -> Vec<(usize, String)> {
         if let Some(first) = words.first().filter(begins_badly) {
             found.push((line, format!("a sentence begins with \"{first}\": begin with its subject")));
         }
-        let all = format!(" {} ", words.join(" "));
-        for (word, instead) in AVOIDED.iter().filter(|(word, _)| all.contains(&format!(" {word} "))) {
-            found.push((line, format!("\"{word}\": {instead}")));
-        }
+        found.extend(avoided(&words, line));
     }
     found
+}
+
+/// The avoided words among `words`.
+fn avoided(words: &[String], line: usize) -> impl Iterator<Item = (usize, String)> + use<> {
+    let all = format!(" {} ", words.join(" "));
+    let is_there = move |(word, _): &&(&str, &str)| all.contains(&format!(" {word} "));
+    AVOIDED.iter().filter(is_there).map(move |(word, instead)| (line, format!("\"{word}\": {instead}")))
+}
+
+/// The words of string literals outside of test modules, with their lines: messages for operators and clients, and help. A literal
+/// over several lines counts line by line.
+fn messages(text: &str) -> impl Iterator<Item = (usize, Vec<String>)> {
+    let mut is_inside = false;
+    let lines = text.lines().enumerate().take_while(|(_, line)| line.trim_start() != "#[cfg(test)]");
+    lines.filter_map(move |(at, line)| {
+        let is_comment = !is_inside && line.trim_start().starts_with("//");
+        // The words of an assertion are for developers.
+        let is_check = ["expect(", "panic!(", "unreachable!(", "assert"].iter().any(|word| line.contains(word));
+        let text = if is_comment { String::new() } else { literals(line, &mut is_inside) };
+        let words: Vec<String> = text.split_whitespace().map(bare).collect();
+        (words.len() >= MESSAGE_WORDS_MIN && !is_check).then_some((at + 1, words))
+    })
+}
+
+/// The text of `line` that string literals enclose; `is_inside` says so for its beginning, and then for its end.
+fn literals(line: &str, is_inside: &mut bool) -> String {
+    let (mut text, mut before) = (String::new(), ' ');
+    for letter in line.chars() {
+        // `'"'` is a letter, and `\"` belongs to its literal.
+        let is_mark = letter == '"' && before != '\\' && (*is_inside || before != '\'');
+        *is_inside ^= is_mark;
+        if *is_inside && !is_mark {
+            text.push(letter);
+        } else if is_mark {
+            text.push(' ');
+        }
+        // The second of two backslashes escapes nothing.
+        before = if before == '\\' && letter == '\\' { ' ' } else { letter };
+    }
+    text
 }
 
 /// A word in lower case, without the marks around it. Code is no word of the language.
@@ -198,6 +244,16 @@ mod tests {
         assert_eq!(found("The server is asked.\nIt was `told` nothing,\nbut for this.").len(), 2);
         assert_eq!(found("```\nasked\n```\n    told\n"), []);
         assert_eq!(found("Nobody knows."), [(1, "\"nobody\"".to_owned())]);
+    }
+
+    #[test]
+    fn words_that_messages_do_without_are_found_in_literals() {
+        let of = |text: &str| messages(text).flat_map(|(line, words)| avoided(&words, line)).count();
+        assert_eq!(of("let it = \"the server was asked\";\n"), 1);
+        assert_eq!(of("let it = \"the server \\\n    was asked twice\";\nlet asked = (told, nobody, anew);\n"), 1);
+        assert_eq!(of("let it = ('\"', asked, nobody, told, '\"');\n"), 0);
+        assert_eq!(of("// \"the server was asked\"\nassert!(x, \"the server was asked\");\n"), 0);
+        assert_eq!(of("fn x() {}\n#[cfg(test)]\nmod tests { const A: &str = \"the server was asked\"; }\n"), 0);
     }
 
     #[test]

@@ -193,7 +193,7 @@ fn examples_that_nobody_runs(file: &SourceFile) -> Vec<String> {
         is_open = !is_open;
         if is_open && language != "text" && language != "sh" && language != "toml" {
             let place = format!("{}:{}", file.name, number + 1);
-            found.push(format!("{place}: nobody runs this example: say ```text, or drop `doctest = false`"));
+            found.push(format!("{place}: nothing runs this example: say ```text, or drop `doctest = false`"));
         }
     }
     found

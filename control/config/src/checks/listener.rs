@@ -150,6 +150,6 @@ fn check_proxy(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
     }
     if trusted.value.is_empty() {
         let help = "name the balancers' networks; leave the key out to believe every peer";
-        error_at(trusted, path, "proxy_trusted", "is empty, so nobody could connect", help, reader);
+        error_at(trusted, path, "proxy_trusted", "is empty, so no client could connect", help, reader);
     }
 }

@@ -112,7 +112,7 @@ impl<'c> Importer<'c> {
             }
             let written = scope.find("ssl_verify_client");
             if let Some(of) = written.filter(|of| !matches!(of.first(), "on" | "off" | "optional")) {
-                self.note(of, "certificates of clients are checked, or not asked for", "client_auth = \"optional\"");
+                self.note(of, "certificates of clients are checked, or not requested", "client_auth = \"optional\"");
             }
             let own = ClientAuth::of(scope)?;
             let why = match own.is_weakened_by(auth) {

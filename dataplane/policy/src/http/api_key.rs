@@ -295,7 +295,7 @@ pub enum ApiKeyError {
 impl fmt::Display for ApiKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoKeys => f.write_str("there is no API key, so nobody would be served: name one"),
+            Self::NoKeys => f.write_str("there is no API key, so no client would be served: name one"),
             Self::TooManyKeys(count) => write!(f, "{count} API keys; the most is {KEYS_MAX}"),
             Self::Places(count) => write!(f, "API keys are looked for in {count} places; it must be 1 to {PLACES_MAX}"),
             Self::Place(KeyPlace::Header { name, scheme }) => {

@@ -339,7 +339,7 @@ impl fmt::Display for BasicError {
         match self {
             Self::NoColon => f.write_str("a line is `name:hash`, as `htpasswd -B` writes it"),
             Self::Password { name, why } => write!(f, "user `{name}`: {why}"),
-            Self::NoUsers => f.write_str("there is no user, so nobody could log in: name one"),
+            Self::NoUsers => f.write_str("there is no user, so no client could log in: name one"),
             Self::TooManyUsers(count) => write!(f, "{count} users; the most is {USERS_MAX}"),
             Self::Name(name) => {
                 write!(f, "user `{name}`: a name has 1 to {USER_BYTES_MAX} bytes, no colon and no control character")

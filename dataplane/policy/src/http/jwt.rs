@@ -243,7 +243,7 @@ impl Jwt {
         let all = self.providers.iter().zip(&shared).filter_map(|(it, shared)| Some((it, it.keys(shared.as_deref())?)));
         let candidates =
             all.flat_map(|(it, keys)| keys.candidates(algorithm, kid.as_deref()).map(move |key| (it, key)));
-        let mut why = ("jwt_unknown_key", "The signature is of nobody known");
+        let mut why = ("jwt_unknown_key", "No known key made the signature");
         for (provider, key) in candidates.take(TRIES_MAX) {
             if !key.verifies(message, &signature) {
                 if why.0 == "jwt_unknown_key" {

@@ -203,16 +203,16 @@ pub enum PasswordError {
 
 impl fmt::Display for PasswordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let anew = "write it anew with `htpasswd -B`";
+        let remedy = "write it again with `htpasswd -B`";
         match self {
-            Self::Md5 => write!(f, "the password is hashed with MD5 (`htpasswd` without an option): {anew}"),
-            Self::ShaCrypt => write!(f, "the password is hashed with SHA-crypt: {anew}"),
-            Self::ClearOrCrypt => write!(f, "the password is in clear or hashed with crypt: {anew}"),
-            Self::Unknown => write!(f, "the password is hashed in a way that is not known: {anew}"),
-            Self::Malformed => write!(f, "the hash is not whole: {anew}"),
+            Self::Md5 => write!(f, "the password is hashed with MD5 (`htpasswd` without an option): {remedy}"),
+            Self::ShaCrypt => write!(f, "the password is hashed with SHA-crypt: {remedy}"),
+            Self::ClearOrCrypt => write!(f, "the password is in clear or hashed with crypt: {remedy}"),
+            Self::Unknown => write!(f, "the password is hashed in a way that is not known: {remedy}"),
+            Self::Malformed => write!(f, "the hash is not whole: {remedy}"),
             Self::TooSlow => write!(
                 f,
-                "checking the password would take seconds: {anew} (the most is cost {BCRYPT_COST_MAX} of bcrypt, \
+                "checking the password would take seconds: {remedy} (the most is cost {BCRYPT_COST_MAX} of bcrypt, \
                  {PBKDF2_ROUNDS_MAX} rounds of PBKDF2)"
             ),
         }

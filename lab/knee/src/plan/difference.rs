@@ -10,7 +10,7 @@ pub(super) fn differences(was: &Shape, options: &Shape) -> Vec<String> {
     let mut all = of_rows(&was.row, &options.row);
     // Budgets are typed as decimals: 0.1, 0.25, 8.
     if (was.budget_vcpu - options.budget_vcpu).abs() > 1e-9 {
-        all.push(format!("budget {} vCPU (asked: {})", was.budget_vcpu, options.budget_vcpu));
+        all.push(format!("budget {} vCPU (requested: {})", was.budget_vcpu, options.budget_vcpu));
     }
     let words = [
         ("budget kind", &was.budget_kind, &options.budget_kind),
@@ -19,7 +19,7 @@ pub(super) fn differences(was: &Shape, options: &Shape) -> Vec<String> {
         ("telemetry", &was.telemetry, &options.telemetry),
     ];
     let others = words.iter().filter(|(_, was, options)| was != options);
-    all.extend(others.map(|(what, was, options)| format!("{what} {was} (asked: {options})")));
+    all.extend(others.map(|(what, was, options)| format!("{what} {was} (requested: {options})")));
     all
 }
 
@@ -31,12 +31,12 @@ fn of_rows(was: &str, options: &str) -> Vec<String> {
     };
     let (was, options) = (only(was, options), only(options, was));
     if was.len() == options.len() {
-        return was.iter().zip(options).map(|(was, options)| format!("{was} (asked: {options})")).collect();
+        return was.iter().zip(options).map(|(was, options)| format!("{was} (requested: {options})")).collect();
     }
     match (was.is_empty(), options.is_empty()) {
         (_, true) => was,
         (true, false) => options.iter().map(|part| format!("no {part}")).collect(),
-        (false, false) => vec![format!("{} (asked: {})", was.join(BETWEEN), options.join(BETWEEN))],
+        (false, false) => vec![format!("{} (requested: {})", was.join(BETWEEN), options.join(BETWEEN))],
     }
 }
 

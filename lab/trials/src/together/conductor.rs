@@ -173,7 +173,7 @@ impl ProcessGroup {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => bail!("no process of the generator tells anything any more"),
+                Err(RecvTimeoutError::Disconnected) => bail!("all processes of the generator are silent"),
             }
         }
         Ok(())

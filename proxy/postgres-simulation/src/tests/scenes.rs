@@ -153,7 +153,7 @@ fn a_client_that_prepares_after_a_change_of_the_row_type_sees_no_error() {
 
 /// It would misread the new rows. PostgreSQL gives it the error, and drivers prepare the statement again.
 #[test]
-fn a_client_that_knows_the_old_row_type_gets_the_error_and_may_prepare_anew() {
+fn a_client_that_knows_the_old_row_type_gets_the_error_and_may_prepare_again() {
     let mut scene = scene();
     scene.ask(&learn("s", frontend::sync));
     assert_eq!(tags(&scene.ask(&run("s"))), "2TDCZ");
@@ -192,7 +192,7 @@ fn in_a_block_the_error_of_a_changed_row_type_reaches_the_client() {
     assert_eq!(tags(&scene.ask(&run("s"))), "EZ");
     assert_eq!(scene.io.count_of(Event::Heal), 0);
     scene.ask(&query("ROLLBACK"));
-    assert_eq!(tags(&scene.ask(&run("s"))), "2TDCZ", "the statement is prepared anew");
+    assert_eq!(tags(&scene.ask(&run("s"))), "2TDCZ", "the statement is prepared again");
     assert_eq!(scene.model.statements(), 1);
 }
 

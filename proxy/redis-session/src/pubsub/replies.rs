@@ -73,7 +73,7 @@ impl Registry {
     }
 
     fn on_subscribed(&mut self, shard: u16, kind: Kind, name: &[u8], io: &impl RegistryIo) -> Result<(), Violation> {
-        let text = "a confirmation that nobody asked for";
+        let text = "a confirmation without a request";
         let Some(feed) = self.feeds.get_mut(&shard) else { return Ok(()) };
         let (of, left) = match feed.expected.front_mut() {
             Some((Expect::Subscribe { kind, left, .. } | Expect::Resubscribe { kind, left, .. }, _)) => (*kind, left),
@@ -124,7 +124,7 @@ impl Registry {
     fn on_error(&mut self, shard: u16, line: &[u8], io: &impl RegistryIo) -> Result<(), Violation> {
         let Some(feed) = self.feeds.get_mut(&shard) else { return Ok(()) };
         let Some((expect, _)) = feed.expected.pop_front() else {
-            return Err(unsolicited("an error that nobody asked for"));
+            return Err(unsolicited("an error without a request"));
         };
         match expect {
             Expect::Subscribe { who, .. } => self.on_refused(shard, who, line, io),
@@ -171,7 +171,7 @@ impl Registry {
         match feed.expected.pop_front() {
             Some((Expect::Fence { who }, _)) => self.note_left(who, io),
             Some((Expect::Publish { who }, _)) => self.answer(who, Some(reply), io),
-            _ => return Err(unsolicited("a reply that nobody asked for")),
+            _ => return Err(unsolicited("a reply without a request")),
         }
         Ok(())
     }

@@ -219,7 +219,7 @@ impl Waiter<RespLane> for Connection {
             let limit = self.service.sessions.settings().output_hard_cap.min(OUTPUT_MAX);
             let count = self.output.buffered() as u64;
             if count > limit {
-                self.evict_subscriber("what MONITOR tells is not read", count, limit);
+                self.evict_subscriber("the output of MONITOR is not read", count, limit);
             }
         });
     }

@@ -88,7 +88,7 @@ impl Protocol for Http {
         const REDIS: &str =
             "remove it, or write [listener.http]; passwords of HTTP clients are basic_auth, api_key and jwt";
         &[
-            Unfit(&["output_hard_cap"], "remove it: a client that reads slowly holds up nobody but itself"),
+            Unfit(&["output_hard_cap"], "remove it: a client that reads slowly delays only itself"),
             Unfit(&["users_file", "user"], USERS),
             Unfit(&["redis"], REDIS),
             Unfit(&["server_name"], "write [[route]] with hosts"),

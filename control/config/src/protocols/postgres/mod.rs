@@ -64,7 +64,7 @@ impl Protocol for Postgres {
 
     fn unfit_at_listener(_: ProtocolName) -> &'static [Unfit] {
         &[
-            Unfit(&["output_hard_cap"], "remove it: a client that reads slowly holds up nobody but itself"),
+            Unfit(&["output_hard_cap"], "remove it: a client that reads slowly delays only itself"),
             Unfit(
                 &["redis", "users_file"],
                 "write [[listener.user]] with name and password, or userlist in [listener.postgres]",

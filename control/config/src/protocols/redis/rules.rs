@@ -69,7 +69,7 @@ fn hashed(text: &str) -> Result<String, BadRule> {
 
 fn remedy(error: RuleError) -> &'static str {
     match error {
-        RuleError::UnknownName => "commands are written +get or +config|get, categories +@read; ACL CAT tells them",
+        RuleError::UnknownName => "commands are written +get or +config|get, categories +@read; ACL CAT lists them",
         RuleError::Syntax => {
             "rules are on, off, nopass, >password, #hash, ~keys, %R~keys, %W~keys, &channels, +command, -command, +@category, (selector)"
         }

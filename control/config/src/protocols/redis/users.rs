@@ -70,7 +70,8 @@ pub(super) fn users(section: &ListenerSection, path: &str, reader: &mut Reader<'
         // A password that could not be read was reported.
         let has_unread = table.password.is_none() && !reader.lacks(table.password.as_ref(), &path, "password");
         if !made.acl.may_log_in() && !says_off && !has_unread {
-            let what = format!("names \"{word}\", as whom nobody can log in: it has {}", missing(&made.acl));
+            let what =
+                format!("names \"{word}\", and no client can log in as that user: it has {}", missing(&made.acl));
             let help = "write on and >PASSWORD, #HASH or nopass in its rules, or password = { env = \"NAME\" }";
             warn_at(name, &path, "name", &what, help, reader);
         }
@@ -79,7 +80,8 @@ pub(super) fn users(section: &ListenerSection, path: &str, reader: &mut Reader<'
     if let Some(file) = &keys.users_file {
         let is_left = |user: &&User| user.is_enabled() && !named.contains(&user.name()) && !user.may_log_in();
         for user in file.value.users.iter().filter(is_left) {
-            let what = format!("has a user \"{}\", as whom nobody can log in: it has no password", user.name());
+            let what =
+                format!("has a user \"{}\" without a password, so no client can log in as that user", user.name());
             warn_at(file, path, "users_file", &what, "add >PASSWORD, #HASH or nopass to its line", reader);
         }
     }
@@ -91,7 +93,7 @@ fn user(table: &ListenerUserSection, mut acl: User, path: &str, reader: &mut Rea
     add_password(&mut acl, table.password.as_ref());
     if let Some(connections) = table.connections_max.as_ref().filter(|_| is_open(&acl)) {
         let help = "set connections_max of the listener, or give the user a password";
-        error_at(connections, path, "connections_max", "limits a user that nobody has to log in as", help, reader);
+        error_at(connections, path, "connections_max", "limits a user as which no client has to log in", help, reader);
     }
     let upstream = match (&table.upstream_user, &table.upstream_password) {
         (Some(user), Some(password)) => {

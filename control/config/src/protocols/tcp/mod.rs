@@ -97,11 +97,10 @@ impl Protocol for Tcp {
     type File<'f> = ();
 
     fn unfit_at_listener(name: ProtocolName) -> &'static [Unfit] {
-        const CAP: Unfit =
-            Unfit(&["output_hard_cap"], "remove it: a client that reads slowly holds up nobody but itself");
+        const CAP: Unfit = Unfit(&["output_hard_cap"], "remove it: a client that reads slowly delays only itself");
         const USERS: Unfit = Unfit(
             &["users_file", "user", "redis"],
-            "remove it: bytes pass as they are, and nobody is asked for a password",
+            "remove it: bytes pass as they are, and no client needs a password",
         );
         const TLS: Unfit = Unfit(&["tls"], "write protocol = \"tcp\" to end TLS here, or remove it");
         const NAMES: Unfit = Unfit(&["server_name"], "write protocol = \"tls\", or remove it");

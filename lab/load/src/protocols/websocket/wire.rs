@@ -72,7 +72,7 @@ impl Messages {
             return Err("its 101 does not answer the key".to_owned());
         }
         let early = self.take(&received[used..], &mut Vec::new(), &mut refuse_early_reply);
-        early.map(drop).map_err(|StreamError| "it sent a message that nobody asked for".to_owned())
+        early.map(drop).map_err(|StreamError| "it sent a message without a request".to_owned())
     }
 
     fn leaving(&self) -> GoAway {

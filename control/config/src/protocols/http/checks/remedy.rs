@@ -139,7 +139,7 @@ impl Remedy for AddressError {
 impl Remedy for BasicError {
     fn remedy(&self) -> String {
         match self {
-            Self::NoColon | Self::Password { .. } => "write the line anew with `htpasswd -B`".to_owned(),
+            Self::NoColon | Self::Password { .. } => "write the line again with `htpasswd -B`".to_owned(),
             Self::NoUsers => "add a user: htpasswd -B users.htpasswd NAME".to_owned(),
             Self::TooManyUsers(_) => "use jwt or ext_auth for that many".to_owned(),
             Self::Name(_) | Self::Twice(_) => "give each user one line, with a name without a colon".to_owned(),
