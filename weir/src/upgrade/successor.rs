@@ -253,7 +253,7 @@ mod tests {
         ready().send(&theirs, &[]).expect("sent");
         new.wait_ready().expect("ready");
         is_cancelled.store(true, Ordering::SeqCst);
-        assert!(new.serves(Vec::new()).is_err_and(|reason| reason.contains("told to stop")));
+        assert!(new.serves(Vec::new()).is_err_and(|reason| reason.contains("signal to stop")));
         assert!(matches!(receive(&theirs), Ok(PeerEvent::End)), "the order to take over was sent");
     }
 

@@ -49,7 +49,7 @@ mod tests {
         let row = "mixed: GET x 80 + SET x 20, 64B, 50 connections, pipeline 1, poisson, real back end";
         assert_eq!(of_rows(&format!("{row}, quick look"), row), ["quick look"]);
         assert_eq!(of_rows(row, &format!("{row}, quick look")), ["no quick look"]);
-        assert_eq!(of_rows(&row.replace("50", "10"), row), ["10 connections (asked: 50 connections)"]);
+        assert_eq!(of_rows(&row.replace("50", "10"), row), ["10 connections (requested: 50 connections)"]);
         assert_eq!(of_rows(row, row), Vec::<String>::new());
     }
 }

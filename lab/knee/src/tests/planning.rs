@@ -96,9 +96,9 @@ fn another_shape_a_peak_and_a_search_without_a_knee_are_refused_by_name() {
     let Refusal::Missing { dimension, instead, command } = &refusal else { panic!("{refusal}") };
     assert_eq!((*dimension, command.as_str()), (Dimension::Requests, "weir lab knee redis.toml"));
     let words = [
-        "differs in: redis-64k (asked: redis-get-set-80-20-64b)",
-        "differs in: budget 4 vCPU (asked: 2)",
-        "differs in: budget kind quota (asked: cpuset)",
+        "differs in: redis-64k (requested: redis-get-set-80-20-64b)",
+        "differs in: budget 4 vCPU (requested: 2)",
+        "differs in: budget kind quota (requested: cpuset)",
         "driver polling",
         "tls on",
         "telemetry off",
