@@ -351,7 +351,7 @@ impl Session {
         turn.io.count(Event::Query);
         self.retry.forget();
         if !function.is_some_and(is_of_large_objects) {
-            self.note_opaque(false, server, turn.io);
+            self.note_opaque(server, turn.io);
         }
         server.queue.push(Expected::forward(Request::FunctionCall, Note::None));
         self.pass(head, turn, server);
@@ -423,10 +423,6 @@ impl Session {
         if self.is_denied(Judged::Unread, head, turn, server.as_deref_mut()) {
             return None;
         }
-        if self.is_multiplexed() && self.settings.opaque == crate::settings::OpaquePolicy::Refuse {
-            self.refuse(&Refusal::OPAQUE, head, turn, server);
-            return None;
-        }
         // A Parse without a name takes the place of the unnamed statement.
         let is_unnamed = self.is_multiplexed() && request == Request::Parse && {
             match turn.feed.rest().get(frame::HEAD_BYTES) {
@@ -444,7 +440,7 @@ impl Session {
         }
         self.retry.forget();
         // Its effects are unknown from its first byte on, whatever the reply says.
-        self.note_opaque(request == Request::Parse, server, turn.io);
+        self.note_opaque(server, turn.io);
         self.has_barrier |= self.is_multiplexed();
         let note = match self.is_multiplexed() {
             true if is_unnamed => self.note_unnamed(server),

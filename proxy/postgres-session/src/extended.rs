@@ -85,7 +85,7 @@ impl Session {
         }
         turn.io.count(Event::ClientParse);
         if statement.facts().is_some_and(|facts| facts.is_opaque) {
-            self.note_opaque(false, server, turn.io);
+            self.note_opaque(server, turn.io);
         }
         if name.is_empty() {
             self.parse_unnamed(statement, head, turn, server);

@@ -97,7 +97,7 @@ pub use refusal::Refusal;
 pub use route::Access;
 pub use server::{CancelTarget, ServerParcel, ServerState};
 pub use session::{Cleanliness, End, Next, ServerStep, Session, Taken, Want};
-pub use settings::{OpaquePolicy, PoolMode, SessionSettings};
+pub use settings::{PoolMode, SessionSettings};
 pub use share::WorkerShare;
 pub use slow::SlowStatement;
 pub use variables::{Value, Variables, reported_name};

@@ -42,11 +42,6 @@ impl Refusal {
         "the connection to the server was lost before it had the statement: it has not been executed",
         false,
     );
-    pub(crate) const OPAQUE: Self = Self::fixed(
-        sqlstate::PROGRAM_LIMIT_EXCEEDED,
-        "the statement is too large or too deep to be checked, or its client_encoding forbids that: this pool refuses it",
-        false,
-    );
     pub(crate) const TOO_MANY_STATEMENTS: Self = Self::fixed(
         sqlstate::INSUFFICIENT_RESOURCES,
         "too many prepared statements, or too many bytes of them: close some that are not needed",

@@ -432,9 +432,7 @@ impl<I: Io> Delivery<'_, I> {
             Effect::DiscardTemp if is_final(facts, server) => self.unpin(PinReasons::TEMPORARY_TABLE, server),
             Effect::DiscardAll => self.discard_all(server),
             Effect::Load => self.pin(PinReasons::LOAD, server),
-            Effect::Opaque if self.session.settings.opaque != crate::settings::OpaquePolicy::Pass => {
-                server.dirt |= PinReasons::OPAQUE;
-            }
+            Effect::Opaque => server.dirt |= PinReasons::OPAQUE,
             Effect::Listen(channel) if self.session.shares_listen() => {
                 self.session.note_change(Change::Listen(channel.clone()), server);
             }

@@ -25,19 +25,6 @@ impl PoolMode {
     }
 }
 
-/// The treatment of a statement whose effects on the session are unknown: its text is larger than the analysis reads, or it
-/// defeats the lexer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OpaquePolicy {
-    /// The client keeps its server until it disconnects; the server is reset afterwards.
-    #[default]
-    Pin,
-    /// SQLSTATE 54000.
-    Refuse,
-    /// As any other statement: the operator knows that it leaves nothing behind.
-    Pass,
-}
-
 /// Bytes of a Query or Parse that are held for the analysis. Larger ones are streamed and opaque.
 /// Default 128 KiB: statements that people and programs write are smaller. Worst case: as much for each client.
 pub const MESSAGE_BYTES: usize = 128 * 1024;
@@ -71,8 +58,6 @@ pub struct SessionSettings {
     pub client_statement_bytes_max: usize,
     /// Prepared statements at one server; see [`SERVER_STATEMENTS_MAX`].
     pub server_statements_max: usize,
-    /// The treatment of statements that are not understood.
-    pub opaque: OpaquePolicy,
     /// LISTEN goes to the hub of server, database and user, and does not pin. In session pooling it stays with the client's server.
     pub shares_listen: bool,
     /// Statements that only read may go to a standby.
@@ -92,7 +77,6 @@ impl Default for SessionSettings {
             client_statements_max: CLIENT_STATEMENTS_MAX,
             client_statement_bytes_max: CLIENT_STATEMENT_BYTES_MAX,
             server_statements_max: SERVER_STATEMENTS_MAX,
-            opaque: OpaquePolicy::Pin,
             shares_listen: true,
             splits_reads: false,
             log_min_duration: None,

@@ -14,7 +14,7 @@ use crate::pin::PinReasons;
 use crate::refusal::Refusal;
 use crate::server::ServerState;
 use crate::session::{Next, Session};
-use crate::settings::{OpaquePolicy, PoolMode};
+use crate::settings::PoolMode;
 use crate::statements::Meaning;
 
 /// The body of a message that is there as a whole.
@@ -144,9 +144,6 @@ impl Session {
 
     /// Why a text is refused although no server has seen it.
     pub(crate) fn policy(&self, facts: &Facts) -> Option<Refusal> {
-        if facts.is_opaque && self.settings.opaque == OpaquePolicy::Refuse {
-            return Some(Refusal::OPAQUE);
-        }
         if facts.names_reserved == Some(Reserved::Taken) {
             return Some(Refusal::RESERVED_NAME);
         }
@@ -178,7 +175,7 @@ impl Session {
     /// Prepares the server for a text.
     fn prepare_for<I: Io>(&mut self, facts: &Rc<Facts>, turn: &mut Turn<'_, '_, I>, server: &mut ServerState) {
         if facts.is_opaque {
-            self.note_opaque(false, server, turn.io);
+            self.note_opaque(server, turn.io);
         }
         self.has_barrier |= self.is_barrier(facts);
         // A failed block refuses everything but its end.
@@ -197,13 +194,10 @@ impl Session {
         self.note_encoding_effects(facts, server);
     }
 
-    /// A text of unknown effects goes to the server. A Parse leaves at least its name there.
-    pub(crate) fn note_opaque(&mut self, is_parse: bool, server: &mut ServerState, io: &impl Io) {
+    /// A text of unknown effects goes to the server.
+    pub(crate) fn note_opaque(&mut self, server: &mut ServerState, io: &impl Io) {
         self.note_encoding_unsure();
-        if !self.is_multiplexed() {
-            return;
-        }
-        if is_parse || self.settings.opaque == OpaquePolicy::Pin {
+        if self.is_multiplexed() {
             self.add_pin(PinReasons::OPAQUE, server, io);
         }
     }

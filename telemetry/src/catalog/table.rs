@@ -58,7 +58,7 @@ catalog! {
         HTTP_TUNNELS_CLOSED = counter "weir_http_tunnels_closed_total" ["listener", "reason"] "WebSockets that have ended, by why.";
         WEBSOCKET_FRAMES = counter "weir_websocket_frames_total" ["listener", "sender"] "WebSocket frames passed on, by who sent them: `client` or `origin`.";
         REPLY_ERRORS = counter "weir_reply_errors_total" ["listener", "kind"] "Error replies sent to clients, by the first word of the error.";
-        REQUEST_DURATION = histogram "weir_request_duration_seconds" ["listener"] "From the last byte of a request's head to its last reply byte handed to the socket. An HTTP request that gets no response is not in it.", buckets(Buckets::REQUEST);
+        REQUEST_DURATION = histogram "weir_request_duration_seconds" ["listener"] "From the last byte of a request's head to its last reply byte handed to the socket; for Redis, from the queue of the request's connection. An HTTP request that gets no response is not in it.", buckets(Buckets::REQUEST);
         REQUEST_UPSTREAM_DURATION = histogram "weir_request_upstream_duration_seconds" ["listener"] "The part of a request spent waiting for the upstream.", buckets(Buckets::REQUEST);
         REQUEST_OVERHEAD_DURATION = histogram "weir_request_overhead_duration_seconds" ["listener"] "The part of a request spent in the gateway: request minus upstream.", buckets(Buckets::REQUEST);
         REDIS_SLOW_REQUESTS = counter "weir_redis_slow_requests_total" ["listener"] "Requests that took `telemetry.slow_log.slower_than` or longer, or were lost after so long; blocking commands and streamed ones do not count.";

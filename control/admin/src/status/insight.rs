@@ -120,7 +120,7 @@ pub struct SlowRequestStatus {
     pub id: u64,
     /// Unix time, in seconds, at which its reply was complete or known to be lost.
     pub ended_at: f64,
-    /// From parsed to the end of the reply.
+    /// From the queue of its connection to the end of the reply. A wait for a dedicated connection comes before.
     pub duration_seconds: f64,
     /// The part of it before the request was sent to the server.
     pub gateway_seconds: f64,

@@ -25,7 +25,7 @@ pub struct SlowRequest {
     pub id: u64,
     /// When its reply was complete, or known to be lost.
     pub ended: SystemTime,
-    /// From parsed to the end of the reply.
+    /// From the queue of its connection to the end of the reply. A wait for a dedicated connection comes before.
     pub duration: Duration,
     /// The part of it before the request was handed to the kernel: for want of a connection, or in the queue of one.
     pub gateway: Duration,
