@@ -4,20 +4,25 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-/// Validate a configuration file: every mistake with file, line, column, what, and how to mend it. Tries what `weir run` needs of
-/// this machine besides: the addresses, the access log, certificates and secrets.
+/// Validate a configuration file, and print each mistake with file, line, column, cause and remedy.
+///
+/// Without --offline, the command also tests what `weir run` needs on this machine: addresses, access log, certificates and secrets.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit status: 0, the file is good; 1, it has mistakes, or with --strict warnings; 2, wrong usage.\n\n\
-Examples:\n  weir check weir.toml\n  weir check --strict weir.toml\n  weir check --offline weir.toml   # in CI, away from the host\n  weir check --schema > weir.schema.json"
+    after_help = "Exit status: 0, the file is valid; 1, it has mistakes, or warnings with --strict; 2, wrong usage.\n\n\
+                  Examples:\n  \
+                  weir check weir.toml\n  \
+                  weir check --strict weir.toml\n  \
+                  weir check --offline weir.toml   # in CI, away from the host\n  \
+                  weir check --schema > weir.schema.json"
 )]
 pub struct CheckArgs {
-    /// The file to validate. Absent: the one that $WEIR_CONFIG names, or weir.toml, as for `weir run`.
+    /// The file to validate [default: the file in $WEIR_CONFIG, or weir.toml].
     #[arg(conflicts_with_all = ["schema", "reference"])]
     file: Option<PathBuf>,
 
-    /// Check syntax, names, values and references alone. Environment variables and files that are not here are noted, and nothing
-    /// is tried.
+    /// Check only syntax, names, values and references, and test nothing on this machine. Missing environment variables and files cause
+    /// notes, not mistakes.
     #[arg(long, conflicts_with_all = ["schema", "reference"])]
     offline: bool,
 
@@ -29,11 +34,11 @@ pub struct CheckArgs {
     #[arg(long, conflicts_with = "schema")]
     reference: bool,
 
-    /// Take warnings for mistakes: exit status 1 if there are any.
+    /// Treat warnings as mistakes: exit with status 1 if there are any.
     #[arg(long, conflicts_with_all = ["schema", "reference"])]
     strict: bool,
 
-    /// Print mistakes as JSON.
+    /// Print mistakes and warnings as JSON.
     #[arg(long)]
     json: bool,
 }

@@ -7,10 +7,11 @@ use clap_complete::shells;
 
 /// Print the completion script of a shell.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  weir completion bash > /etc/bash_completion.d/weir\n  \
+#[command(after_help = "Examples:\n  \
+                  weir completion bash > /etc/bash_completion.d/weir\n  \
                   weir completion zsh > ~/.zfunc/_weir\n  \
                   weir completion fish > ~/.config/fish/completions/weir.fish\n\n\
-                  The Debian package brings all three.")]
+                  The Debian package installs the scripts of all three shells.")]
 pub struct CompletionArgs {
     /// The shell.
     #[arg(value_enum)]

@@ -7,16 +7,17 @@ use serde_json::Value as Json;
 
 use crate::{admin_client::Admin, check, top};
 
-/// The configuration of a running gateway.
+/// Inspect the configuration of a running gateway.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     Diff(DiffArgs),
 }
 
-/// Compare a file with the configuration that a gateway runs: what a reload of the file would apply, and what needs a restart.
+/// Compare a file with the configuration of a running gateway: which changes a reload would apply, and which need a restart.
 ///
-/// Defaults are filled in on both sides. A secret shows where it comes from, so a secret that changed there is no difference. No secret
-/// is needed: environment variables and files that are missing, or that this user may not read, are compared by their names.
+/// Both sides include all defaults. A secret is compared by its source (an environment variable or a file), not by its value, so a
+/// changed value is no difference. Environment variables and files that are missing, or that this user may not read, are compared by
+/// name.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weir config diff weir.toml\n  weir config diff weir.toml --admin http://10.0.0.7:9900 --token-env \

@@ -28,13 +28,16 @@ use self::{
     traffic::{Load, TrafficCounts},
 };
 
-/// Watch Weir at work, in about half a minute: Redis, HTTP and PostgreSQL under load while a server dies and comes back and the gateway
-/// replaces its own process. Then it serves until Ctrl-C.
+/// Show Weir under load for about half a minute, then serve until Ctrl-C.
 ///
-/// Every reply is checked. The exit status is 0 if the counts at the end are 0.
+/// Redis, HTTP and PostgreSQL clients send requests while servers are killed and started again, and while a new process of the gateway
+/// replaces the old one. The clients check every reply.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  weir demo\n  weir demo --once        # ends instead of serving; for scripts\n\n\
-                        Exit status: 0, no request failed and no connection was lost where none should; 1 otherwise.")]
+#[command(after_help = "Examples:\n  \
+                  weir demo\n  \
+                  weir demo --once        # ends instead of serving; for scripts\n\n\
+                  Exit status: 0, no client lost its connection, and only requests for keys of the killed Redis shard failed; 1 \
+                  otherwise.")]
 pub struct DemoArgs {
     /// Exit after the last scene.
     #[arg(long)]

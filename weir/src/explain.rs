@@ -2,14 +2,14 @@
 
 use clap::Args;
 
-/// Explain a key or a table of weir.toml: value, default, where it stands, and whether a reload applies a change.
+/// Explain a key or a table of weir.toml: place in the file, value, default, and whether a reload applies a change.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weir explain listener.idle_timeout\n  weir explain password       # every place that has it\n  \
                         weir explain upstream.sharding   # a table and its keys"
 )]
 pub struct ExplainArgs {
-    /// A path such as listener.redis.password, or the end of one.
+    /// Path of the key, such as listener.redis.password, or the end of a path, such as password.
     key: String,
 }
 

@@ -85,11 +85,11 @@ impl std::fmt::Debug for Protocol {
 
 #[derive(Clone, Debug, Args)]
 struct FrontArgs {
-    /// Where clients connect: :PORT (on 127.0.0.1), HOST:PORT, 0.0.0.0:PORT for every interface, or unix:/path.
+    /// Address for clients: :PORT (on 127.0.0.1), HOST:PORT, 0.0.0.0:PORT for every interface, or unix:/path.
     #[arg(value_parser = address::listen)]
     listen: Address,
 
-    /// The server: HOST:PORT, :PORT (on 127.0.0.1), or unix:/path. HTTP and TCP take several.
+    /// Address of the server: HOST:PORT, :PORT (on 127.0.0.1), or unix:/path. `weir http` and `weir tcp` accept several.
     #[arg(required = true, value_parser = address::upstream)]
     upstream: Vec<Address>,
 
@@ -101,15 +101,15 @@ struct FrontArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
 
-    /// Where the admin server listens [default: 127.0.0.1:9900, or the next free port].
+    /// Address of the admin server [default: 127.0.0.1:9900, or the next free port].
     #[arg(long, value_name = "ADDRESS", value_parser = address::admin)]
     admin: Option<SocketAddr>,
 
-    /// Write the configuration file that this command means and exit; `-` prints it.
+    /// Write the equivalent configuration to FILE and exit; `-` prints it.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 
-    /// Overwrite the file of --write.
+    /// Let --write overwrite an existing file.
     #[arg(long, requires = "write")]
     force: bool,
 }
@@ -131,9 +131,9 @@ impl Subcommand for FrontCommand {
     fn augment_subcommands(command: Command) -> Command {
         PROTOCOLS.iter().fold(command, |command, protocol| {
             let own = FrontArgs::augment_args(Command::new(protocol.word)).about(protocol.about).after_help(format!(
-                "Weir serves until Ctrl-C. It sends one request to each server meanwhile, and prints what it found.\n\nExamples:\n  \
+                "Weir serves until Ctrl-C. It also sends one request to each server, and prints the result.\n\nExamples:\n  \
                  weir {0} :{1} 127.0.0.1:{2}\n  weir {0} 0.0.0.0:{1} {0}.internal:{2} --workers 2\n  \
-                 weir {0} :{1} :{2} --write weir.toml   # the file that this means; then: weir run",
+                 weir {0} :{1} :{2} --write weir.toml   # then: weir run",
                 protocol.word, protocol.listen_port, protocol.server_port
             ));
             command.subcommand(own)

@@ -14,23 +14,25 @@ const INPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Files that are included, those that are included twice counted twice; and files that one pattern may name.
 const INCLUDED_FILES_MAX: usize = 4096;
 
-/// Print a weir.toml for the configuration of another proxy, and what has no counterpart on stderr.
+/// Convert the configuration of another proxy to a weir.toml. Notes on standard error list directives without a counterpart.
 #[derive(Debug, Subcommand)]
 #[command(
-    after_help = "Exit status: 0, the file was imported, notes or not; 1, it has a mistake; 2, wrong usage.\n\nExamples:\n  \
+    after_help = "Exit status: 0, the file was imported, with or without notes; 1, the file has a mistake; 2, wrong usage.\n\n\
+                  Examples:\n  \
                   weir import nginx /etc/nginx/nginx.conf > weir.toml\n  \
-                  weir import haproxy /etc/haproxy/haproxy.cfg --output weir.toml\n  weir check weir.toml"
+                  weir import haproxy /etc/haproxy/haproxy.cfg --output weir.toml\n  \
+                  weir check weir.toml"
 )]
 pub enum ImportCommand {
-    /// nginx.conf, with the files that it includes; or a file with server blocks alone.
+    /// Convert nginx.conf and its included files, or a file with only server blocks.
     Nginx(ImportArgs),
-    /// haproxy.cfg.
+    /// Convert haproxy.cfg.
     Haproxy(ImportArgs),
-    /// A bootstrap of Envoy in YAML or JSON, with static resources.
+    /// Convert an Envoy bootstrap with static resources, in YAML or JSON.
     Envoy(ImportArgs),
-    /// nutcracker.yml of twemproxy.
+    /// Convert nutcracker.yml of twemproxy.
     Twemproxy(ImportArgs),
-    /// pgbouncer.ini, with the files that it includes and the users of its auth_file.
+    /// Convert pgbouncer.ini, its included files, and the users of its auth_file.
     Pgbouncer(ImportArgs),
 }
 
@@ -40,7 +42,7 @@ pub struct ImportArgs {
     /// The file to read.
     file: PathBuf,
 
-    /// Write the result to this file, which must not exist yet. Absent: to stdout.
+    /// Write the result to this file, which must not exist yet [default: standard output].
     #[arg(long, short)]
     output: Option<PathBuf>,
 }

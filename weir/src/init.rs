@@ -13,9 +13,9 @@ use crate::front::{
     probe,
 };
 
-/// Write a first weir.toml: asks for protocol, listen address and upstream, and sends one request to the upstream.
+/// Write a first weir.toml. Prompts for protocol, listen address and upstream, and sends one request to the upstream.
 ///
-/// An empty answer takes the default in brackets. The answers may come from a pipe, one per line.
+/// An empty answer selects the default in brackets. The answers may come from a pipe, one per line.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weir init\n  printf 'redis\\n:6380\\nredis.internal:6379\\n' | weir init --file weir.toml"
@@ -25,7 +25,7 @@ pub struct InitArgs {
     #[arg(long, short, value_name = "FILE", default_value = "weir.toml")]
     file: PathBuf,
 
-    /// Overwrite it if it exists.
+    /// Overwrite the file if it exists.
     #[arg(long)]
     force: bool,
 }

@@ -27,38 +27,38 @@ const LOOK_LIMIT: Duration = Duration::from_secs(2);
 /// The admin address, if none is given.
 const ADMIN: &str = "http://127.0.0.1:9900";
 
-/// Keys of AI clients.
+/// Manage the API keys of AI clients.
 ///
-/// The commands speak to the admin address of a running gateway, whose file has `[ai]` with a state. Keys of its file are listed, and
-/// changed there.
+/// The commands connect to the admin address of a running gateway. To issue and change keys, its configuration file needs `state` in the
+/// table `[ai]`. Keys in the configuration file are listed too, but only an edit of the file changes them.
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
-    /// List the keys of a running gateway: states, limits, use of their budgets. Never a text or a hash.
+    /// List the keys of a running gateway: state, limits and budget use. Secrets and hashes are never shown.
     #[command(after_help = "Example:\n  weir keys list")]
     List(At),
-    /// Issue a key: prints it once. Without a running gateway, prints the table of weir.toml that permits it.
+    /// Issue a key, and print it once. Without a running gateway, print a key and the table that adds it to weir.toml.
     #[command(
         visible_alias = "generate",
         after_help = "Examples:\n  weir keys new search-team\n  weir keys new ci --models gpt-4o-mini --rpm-limit 60 --month-money 20 --duration 30d\n  \
                       weir keys new search-team --offline   # the table for weir.toml"
     )]
     New(NewArgs),
-    /// Show the keys of one name.
+    /// Show a key by its name, or all keys if several listeners have a key of this name.
     #[command(visible_alias = "info", after_help = "Example:\n  weir keys show search-team --json")]
     Show(Named),
-    /// Change the policy or the end of an issued key. Members that are not given stay.
+    /// Change the limits, listener or expiry of an issued key. Absent options leave their settings unchanged.
     #[command(after_help = "Example:\n  weir keys update ci --day-tokens 1000000")]
     Update(UpdateArgs),
-    /// Refuse the requests of an issued key (401). Streams under way finish.
+    /// Refuse new requests with an issued key (401). Open streams finish.
     #[command(visible_alias = "block", after_help = "Example:\n  weir keys disable ci")]
     Disable(Named),
-    /// Let an issued key in again.
+    /// Accept an issued key again after `weir keys disable`.
     #[command(visible_alias = "unblock", after_help = "Example:\n  weir keys enable ci")]
     Enable(Named),
-    /// Give an issued key another text: prints it once. The one before is refused at once, or after a time of grace.
+    /// Replace the secret of an issued key, and print the new key once. The old key is refused at once, or after a grace period.
     #[command(visible_alias = "regenerate", after_help = "Example:\n  weir keys rotate ci --grace-period 24h")]
     Rotate(RotateArgs),
-    /// Remove an issued key. Its use so far counts for the next key of its name.
+    /// Delete an issued key. A later key of the same name continues its budgets.
     #[command(after_help = "Example:\n  weir keys delete ci")]
     Delete(Named),
 }
@@ -74,7 +74,7 @@ pub struct At {
     #[arg(long, value_name = "NAME")]
     token_env: Option<String>,
 
-    /// Print JSON, as the admin API has it.
+    /// Print the JSON of the admin API.
     #[arg(long)]
     json: bool,
 }
@@ -95,7 +95,7 @@ pub struct NewArgs {
     #[command(flatten)]
     named: Named,
 
-    /// Print the table for weir.toml, and speak to no gateway.
+    /// Print a key and its table for weir.toml, without a connection to a gateway.
     #[arg(long, conflicts_with_all = ["admin", "token_env", "json"])]
     offline: bool,
 
@@ -125,11 +125,11 @@ pub struct RotateArgs {
     #[command(flatten)]
     named: Named,
 
-    /// How long the text before stays good, such as 30m, 24h or 7d.
+    /// Time for which the old key stays valid, such as 30m, 24h or 7d.
     #[arg(long, value_name = "SPAN", value_parser = flags::span)]
     grace_period: Option<Duration>,
 
-    /// The same as a time in UTC, such as 2027-01-31T00:00:00Z.
+    /// End of the validity of the old key, a time in UTC such as 2027-01-31T00:00:00Z.
     #[arg(long, value_name = "TIME", conflicts_with = "grace_period")]
     old_until: Option<String>,
 }

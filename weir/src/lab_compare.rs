@@ -29,63 +29,85 @@ const QUICK_WINDOW: Duration = Duration::from_secs(2);
 /// A shorter warm-up than the scenario's, where the window is shorter too.
 const WARMUP_SHORT: Duration = Duration::from_secs(1);
 
-/// Run the same load on several gateways, interleaved on the same CPUs, and print ratios with their intervals. Starts the
-/// origin and every gateway itself.
+/// Run the same load on several gateways, interleaved on the same CPUs, and print ratios with confidence intervals.
+///
+/// The command starts the origin (the test server of the lab) and every gateway.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir lab compare examples/lab/redis-mixed.toml --peers envoy,haproxy,twemproxy,direct\n  weir lab compare examples/lab/http1.toml --peers nginx,haproxy,envoy,direct\n  weir lab compare examples/lab/tcp.toml --peers haproxy,envoy,direct\n  weir lab compare examples/lab/postgres-closed.toml --load pgbench --peers pgbouncer,direct\n  weir lab compare scenario.toml --peers envoy,./my-peer.toml --behind 127.0.0.1:6379 --json results/compared.json\n  weir lab compare scenario.toml --peers direct --quick\n  weir lab compare examples/lab/http1-closed.toml --load wrk --peers nginx,floor,direct\n  weir lab compare examples/lab/http1-closed.toml --load wrk --tls\n\nEach phase of the scenario is a row at its rate. It takes phases x blocks x arms x 2 runs. A peer that is missing is named with how to install it, and the rest still runs. --show-peer prints a built-in peer's file, the pattern for your own.\n\nExit: 0 compared, 1 nothing was or this gateway failed, 2 the command line is wrong."
-)]
+#[command(after_help = "Examples:\n  \
+                  weir lab compare examples/lab/redis-mixed.toml --peers envoy,haproxy,twemproxy,direct\n  \
+                  weir lab compare examples/lab/http1.toml --peers nginx,haproxy,envoy,direct\n  \
+                  weir lab compare examples/lab/tcp.toml --peers haproxy,envoy,direct\n  \
+                  weir lab compare examples/lab/postgres-closed.toml --load pgbench --peers pgbouncer,direct\n  \
+                  weir lab compare scenario.toml --peers envoy,./my-peer.toml --behind 127.0.0.1:6379 --json results/compared.json\n  \
+                  weir lab compare scenario.toml --peers direct --quick\n  \
+                  weir lab compare examples/lab/http1-closed.toml --load wrk --peers nginx,floor,direct\n  \
+                  weir lab compare examples/lab/http1-closed.toml --load wrk --tls\n\n\
+                  Each phase of the scenario is a row of the result, at the rate of the phase. An arm is a gateway, or `direct`. The \
+                  command does phases x blocks x arms x 2 runs.\n\
+                  If a peer is not installed, the output shows how to install it, and the comparison continues with the others.\n\
+                  --show-peer prints the TOML file of a built-in peer, as a template for your own.\n\n\
+                  Default peers, besides direct:\n  \
+                  Redis                   envoy, haproxy, twemproxy\n  \
+                  publish and subscribe   haproxy\n  \
+                  HTTP, WebSocket         nginx, haproxy, envoy\n  \
+                  PostgreSQL              pgbouncer, pgpool\n  \
+                  TCP                     haproxy, envoy\n  \
+                  language models         envoy, litellm, portkey\n\n\
+                  Other peers:\n  \
+                  direct                  no gateway\n  \
+                  floor                   the least that a relay can cost (`weir lab relay`)\n  \
+                  pgbouncer-session       pgbouncer with one server connection per client\n  \
+                  weir-telemetry-off, weir-capture-all, weir-polling, weir-cache (Redis)   Weir with other settings\n\n\
+                  Exit status: 0, compared; 1, nothing was compared, or this gateway failed; 2, wrong usage.")]
 pub struct CompareArgs {
     /// The scenario, a TOML file.
     #[arg(value_name = "SCENARIO.toml", required_unless_present = "show_peer")]
     scenario: Option<PathBuf>,
 
-    /// With whom: nginx, haproxy, envoy, twemproxy, floor (the least that a relay can cost), weir-telemetry-off,
-    /// weir-capture-all, weir-polling, weir-cache (Redis), direct (no gateway), or a peer's TOML file. Without it: envoy, haproxy
-    /// and direct, with twemproxy for Redis and nginx for HTTP and WebSocket; haproxy and direct for
-    /// publish and subscribe.
+    /// Peers to compare with, separated by commas: a name from the list below, or the TOML file of a peer [default: direct and the
+    /// default peers of the protocol].
     #[arg(long, value_name = "NAME|FILE.toml", value_delimiter = ',')]
     peers: Vec<String>,
 
-    /// Generator of the load: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, pgbench, or a load program's TOML file. Without
-    /// it: the lab's own generator. For scenarios with mode = "closed" and integrity = false.
+    /// Load generator: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, pgbench, or the TOML file of a load program [default: the
+    /// generator of the lab]. The scenario must have mode = "closed" and integrity = false.
     #[arg(long, value_name = "NAME|FILE.toml")]
     load: Option<String>,
 
-    /// Clients speak TLS with the gateways. Takes a load program: the lab's own generator does not.
+    /// Use TLS between clients and gateways. Needs --load, because the generator of the lab has no TLS.
     #[arg(long, requires = "load")]
     tls: bool,
 
-    /// Each gateway of HTTP/1.1 has 100 routes, of which the one that is requested comes last, and writes a line of access log for
-    /// every request.
+    /// Configure each HTTP/1.1 gateway with 100 routes, of which all requests match the last, and with an access log line for every
+    /// request.
     #[arg(long)]
     routes: bool,
 
-    /// CPUs of each gateway, one worker each, or a share of one such as 0.5, kept by a quota.
+    /// CPUs of each gateway, with one worker per CPU, or a fraction of one CPU such as 0.5, enforced by a quota.
     #[arg(long, default_value = "1", value_parser = Budget::from_str)]
     budget: Budget,
 
-    /// Servers behind the gateways: origin (the lab's own, without this), nginx (which the lab starts, HTTP/1.1 only), or
-    /// servers that run already. Several are for peers whose file has {each origin}.
+    /// Servers behind the gateways: origin (the test server of the lab, the default), nginx (started by the lab, HTTP/1.1 only), or
+    /// running servers. Several servers need peers with {each origin} in their TOML file.
     #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_delimiter = ',', value_parser = lab_sweep::behind)]
     behind: Vec<UpstreamKind>,
 
-    /// Blocks per row; a claim needs at least 8.
+    /// Blocks per row. In a block, each arm (a gateway or `direct`) runs twice. A verdict of better or worse needs at least 8 blocks.
     #[arg(long, default_value_t = BLOCKS_MIN as u32, value_parser = clap::value_parser!(u32).range(1..=1000))]
     blocks: u32,
 
-    /// Length of each run instead of the phase's own.
+    /// Duration of each run in seconds [default: the duration of the phase].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: Option<u32>,
 
-    /// 2 blocks of 2 s: shows that everything works, not who is better.
+    /// Run 2 blocks with runs of 2 s. This tests the setup, and is not a comparison.
     #[arg(long, conflicts_with_all = ["blocks", "seconds"])]
     quick: bool,
 
     #[command(flatten)]
     result: ResultArgs,
 
-    /// Print the file of a built-in peer and end.
+    /// Print the TOML file of a built-in peer and exit.
     #[arg(long, value_name = "NAME")]
     show_peer: Option<String>,
 }

@@ -21,11 +21,11 @@ use crate::{
 /// [`Telemetry`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum TelemetryName {
-    /// Nothing but gauges.
+    /// Gauges only.
     Off,
-    /// As it is delivered.
+    /// The default level of the gateway.
     On,
-    /// Every stage timed, every request in the access log (written to nowhere).
+    /// Time every stage, and format an access log line for every request (without writing it).
     CaptureAll,
 }
 
@@ -39,26 +39,33 @@ impl TelemetryName {
     }
 }
 
-/// Find the clean knee: the highest load that this build carries without an error, a refusal or a lost request, verified
-/// by repeats, and what stops it there. Starts gateway and origin itself, on CPUs of their own.
+/// Find the clean knee: the highest load that this build carries without an error, a refusal or a lost request.
+///
+/// The command verifies the knee by repeats, and shows what limits the load there. It starts the gateway and the origin (the test server
+/// of the lab) on separate CPUs.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir lab knee examples/lab/redis-mixed.toml\n  weir lab knee examples/lab/redis-mixed.toml --behind 127.0.0.1:6379 --json results/redis-real.json\n  weir lab knee examples/lab/redis-mixed.toml --quick\n\nA whole search takes 15 to 30 minutes, a quick one about two. Size from whole ones: `weir plan`. The phases of the scenario are not used. Exit: 0 a knee was found, 1 none was, 2 the command line is wrong."
-)]
+#[command(after_help = "Examples:\n  \
+                  weir lab knee examples/lab/redis-mixed.toml\n  \
+                  weir lab knee examples/lab/redis-mixed.toml --behind 127.0.0.1:6379 --json results/redis-real.json\n  \
+                  weir lab knee examples/lab/redis-mixed.toml --quick\n\n\
+                  A full search takes 15 to 30 minutes, a search with --quick about two. `weir plan` sizes a deployment from full \
+                  searches.\n\
+                  The search ignores the phases of the scenario.\n\n\
+                  Exit status: 0, a knee was found; 1, no knee was found; 2, wrong usage.")]
 pub struct KneeArgs {
-    /// The scenario, a TOML file; an open loop.
+    /// TOML file of the scenario, which must be an open loop.
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
 
-    /// CPUs of the gateway, one worker each, or a share of one such as 0.5, kept by a quota.
+    /// CPUs of the gateway, with one worker per CPU, or a fraction of one CPU such as 0.5, enforced by a quota.
     #[arg(long, default_value = "1", value_parser = Budget::from_str)]
     budget: Budget,
 
-    /// How much the gateway observes of itself: another level is another row.
+    /// Level of telemetry in the gateway. Reports show each level in a separate row.
     #[arg(long, value_enum, default_value = "on")]
     telemetry: TelemetryName,
 
-    /// A server that runs already, to stand behind the gateway; without it the lab starts its own origin.
+    /// Address of a running server behind the gateway [default: the lab starts its origin].
     #[arg(long, value_name = "HOST:PORT|unix:/path", value_parser = Address::from_str)]
     behind: Option<Address>,
 
@@ -66,7 +73,7 @@ pub struct KneeArgs {
     #[arg(long, value_name = "RATE")]
     rate_max: Option<f64>,
 
-    /// Short trials and 10 % precision: a look. Do not use it for sizing.
+    /// Use short trials and 10 % precision, for a first impression. Do not use the result for sizing.
     #[arg(long)]
     quick: bool,
 

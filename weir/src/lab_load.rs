@@ -33,50 +33,80 @@ const MISSED: u8 = 99;
 /// The figures do not count, so no threshold can be judged.
 const INVALID: u8 = 98;
 
-/// Send a load to a target and report what became of it. In an open loop latency counts from the time at which the schedule
-/// wanted the request sent.
+/// Send a load to a target, and report its throughput, errors and latency.
+///
+/// In an open loop, requests leave on schedule, and latency counts from the scheduled time. In a closed loop, each connection sends its
+/// next request after the reply.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --for 30s\n  weir lab load redis://127.0.0.1:6379 --connections 20   # closed loop, as fast as it answers\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --threshold 'p99<5ms' --threshold 'errors<0.1%'\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --write load.toml   # the scenario, and no load\n  weir lab load load.toml --target 127.0.0.1:8080 --quiet --json results/load.jsonl\n  weir lab load examples/lab/redis-pubsub.toml --target 127.0.0.1:6379   # subscribers, and who publishes\n  weir lab load scenario.toml --target 10.0.0.5:6379 --processes 4\n  weir lab load scenario.toml --target 10.0.0.5:6379 --part 1/2 --start-at 2026-01-02T03:04:05Z --json one.jsonl\n\nURLs: http://, h2c:// (HTTP/2 in clear text), ws:// and tcp:// (a server that sends back what it gets), redis:// (it writes 10,000 keys weir-load:N).\nThresholds: p50, p90, p95, p99, p99.9, p99.99, max, mean (5ms), errors (0.1%: failed, refused, or not sent because the target was behind), rate (completed per second); with < <= > >= ==. slo_p99 of a scenario is one more. Without slo_p99 the lowest upper bound on p99 is the latency target of the run. Each phase must keep all thresholds.\n--json results/load.jsonl writes the page results/load.html too; the path of the page is the last line.\nStandard error has a line per second, standard output a summary per phase.\nExit: 0 the run is complete and every threshold is met, 99 the target missed a threshold (also where it completed too little for a figure), 98 there are thresholds and the run does not judge the target (the generator was the limit, too few requests were intended, or connections were lost and every threshold was met), 1 it did not run to its end or was refused, 2 the command line is wrong."
-)]
+#[command(after_help = "Examples:\n  \
+                  weir lab load http://127.0.0.1:8080/ --rate 2000 --for 30s\n  \
+                  weir lab load redis://127.0.0.1:6379 --connections 20   # closed loop, as fast as the server replies\n  \
+                  weir lab load http://127.0.0.1:8080/ --rate 2000 --threshold 'p99<5ms' --threshold 'errors<0.1%'\n  \
+                  weir lab load http://127.0.0.1:8080/ --rate 2000 --write load.toml   # only write the scenario\n  \
+                  weir lab load load.toml --target 127.0.0.1:8080 --quiet --json results/load.jsonl\n  \
+                  weir lab load examples/lab/redis-pubsub.toml --target 127.0.0.1:6379   # subscribers and publishers\n  \
+                  weir lab load scenario.toml --target 10.0.0.5:6379 --processes 4\n  \
+                  weir lab load scenario.toml --target 10.0.0.5:6379 --part 1/2 --start-at 2026-01-02T03:04:05Z --json one.jsonl\n\n\
+                  URLs:\n  \
+                  http://         HTTP/1.1\n  \
+                  h2c://          HTTP/2 in clear text\n  \
+                  ws://, tcp://   messages that the server must send back\n  \
+                  redis://        GET and SET; first writes 10,000 keys weir-load:N\n  \
+                  postgres://     SELECT from the accounts of pgbench\n\n\
+                  Thresholds, with <, <=, >, >= or ==:\n  \
+                  p50, p90, p95, p99, p99.9, p99.99, max, mean   latency, such as 5ms\n  \
+                  errors   share of requests that failed, were refused, or were not sent because the target was slow, such as 0.1%\n  \
+                  rate     completed requests per second\n\
+                  The scenario's slo_p99 is an additional threshold for p99, and the latency target of the run. Without slo_p99, the \
+                  lowest upper bound for p99 is the latency target. Each phase must meet all thresholds.\n\n\
+                  Standard error has a line per second, standard output a summary per phase.\n\
+                  --json results/load.jsonl also writes the page results/load.html. The last line of the output is the path of the \
+                  page.\n\n\
+                  Exit status:\n  \
+                  0    the run is complete, and every threshold is met\n  \
+                  1    the run did not finish, or was refused\n  \
+                  2    wrong usage\n  \
+                  98   the run cannot judge the thresholds: the generator was the limit, too few requests were intended, or every \
+                  threshold was met but connections were lost\n  \
+                  99   the target missed a threshold, or completed too few requests for its figure")]
 pub struct LoadArgs {
-    /// A URL (http://, h2c://, redis://, ws://, tcp://), or a scenario, a TOML file.
+    /// A URL (http://, h2c://, redis://, postgres://, ws://, tcp://), or the TOML file of a scenario.
     #[arg(value_name = "URL|SCENARIO.toml")]
     what: String,
 
-    /// Where to send the load of a scenario: HOST:PORT or unix:/path.
+    /// Target of a scenario: HOST:PORT or unix:/path.
     #[arg(long, value_name = "HOST:PORT|unix:/path", value_parser = Address::from_str)]
     target: Option<Address>,
 
-    /// Threshold that the exit code reports, such as 'p99<5ms'; as often as needed.
+    /// Threshold for the exit status, such as 'p99<5ms'; may be repeated.
     #[arg(long = "threshold", value_name = "FIGURE<BOUND", conflicts_with = "part")]
     thresholds: Vec<String>,
 
-    /// Write one JSON line per phase, with whole histograms, and the page beside it; - is standard output, without summary and
-    /// page.
+    /// Write one JSON line per phase, with all histograms, to this file, and an HTML page beside it. `-` writes the lines to standard
+    /// output, without summary and page.
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
 
-    /// Write the page of the result to this file instead: tables and latencies, without a network.
+    /// Write the HTML page (tables and latencies) to this file, not beside the file of --json. The page needs no network.
     #[arg(long, value_name = "FILE", conflicts_with = "part")]
     html: Option<PathBuf>,
 
-    /// No line per second.
+    /// Print no line per second.
     #[arg(long)]
     quiet: bool,
 
-    /// Send it from so many processes of this machine, which begin together and end in one record. They share the shards of
-    /// the scenario, at least one each.
+    /// Send the load from this many processes on this machine, and merge their results. The scenario needs at least this many `shards`.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "part",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
     processes: u32,
 
-    /// Send only this part of it, such as 2/4; other machines send the others. `weir lab merge` makes one record of them.
+    /// Send only this part of the load, such as 2/4 (the second of four), while other machines send the other parts. `weir lab merge`
+    /// merges the results.
     #[arg(long, value_name = "PART", requires_all = ["start_at", "json"], value_parser = Part::from_str)]
     part: Option<Part>,
 
-    /// When the first phase of all parts begins, with its warm-up: RFC 3339, or seconds since 1970. The clocks of the machines
-    /// must agree. Until then this part connects and writes its keys.
+    /// Start time of the first phase, including its warm-up, for all parts: RFC 3339, or seconds since 1970. The clocks of the machines
+    /// must agree. Before this time, the part connects and writes its keys.
     #[arg(long, value_name = "TIME", requires = "part", value_parser = instant)]
     start_at: Option<u64>,
 

@@ -22,28 +22,36 @@ use crate::{
     lab_page,
 };
 
-/// Make one record per phase of those that the parts of a run wrote (`weir lab load --part`): counts are summed, histograms
-/// added, and the verdict judged again. Records that do not belong together are refused.
+/// Merge the results of a load that was sent in parts (`weir lab load --part`).
+///
+/// For each phase, the command sums counts and histograms, and computes a new verdict. Results of different runs are refused.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir lab merge one.jsonl two.jsonl\n  weir lab merge part-*.jsonl --json whole.jsonl   # and its page, whole.html\n\nThe files must be of the same run: same scenario, target, build and start, and every part once. Exit: 0 merged and every threshold is met, 99 the target missed a threshold, 98 there are thresholds and the run does not judge the target, 1 refused, 2 the command line is wrong."
-)]
+#[command(after_help = "Examples:\n  \
+                  weir lab merge one.jsonl two.jsonl\n  \
+                  weir lab merge part-*.jsonl --json whole.jsonl   # and its page, whole.html\n\n\
+                  The files must belong to one run: the same scenario, target, build and start, and each part once.\n\n\
+                  Exit status:\n  \
+                  0    merged, and every threshold is met\n  \
+                  1    refused\n  \
+                  2    wrong usage\n  \
+                  98   the run cannot judge the thresholds\n  \
+                  99   the target missed a threshold")]
 pub struct MergeArgs {
     /// The files that the parts wrote with --json.
     #[arg(value_name = "PART.jsonl", required = true)]
     files: Vec<PathBuf>,
 
-    /// Write one JSON line per phase, with whole histograms, and the page beside it; - is standard output, without tables and
-    /// page.
+    /// Write one JSON line per phase, with all histograms, to this file, and an HTML page beside it. `-` writes the lines to standard
+    /// output, without tables and page.
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
 
-    /// Write the page of the result to this file instead: tables and latencies, without a network.
+    /// Write the HTML page (tables and latencies) to this file, not beside the file of --json. The page needs no network.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Threshold that the exit code reports, such as 'p99<5ms'; as often as needed. Parts keep the latency target of their
-    /// scenario, which is one more, and no other threshold.
+    /// Threshold for the exit status, such as 'p99<5ms'; may be repeated. The latency target of the scenario is an additional threshold;
+    /// its other thresholds are ignored.
     #[arg(long = "threshold", value_name = "FIGURE<BOUND")]
     thresholds: Vec<String>,
 }

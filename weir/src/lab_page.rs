@@ -11,11 +11,11 @@ use weir_trials::{Report, file};
 /// Arguments of the commands with one result at their end.
 #[derive(Debug, Default, Args)]
 pub struct ResultArgs {
-    /// Write the result with all its runs to this file, and its page beside it: results/a.json gets results/a.html.
+    /// Write the result with all its runs to this file, and an HTML page beside it, such as results/a.html beside results/a.json.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Write the page of the result to this file instead: charts and tables, without a network.
+    /// Write the HTML page (charts and tables) to this file, not beside the file of --json. The page needs no network.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

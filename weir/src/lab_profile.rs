@@ -11,32 +11,38 @@ use weir_trials::{
 
 use crate::{lab_compare, lab_load, lab_sweep};
 
-/// Sample where a gateway's time goes under the first phase of a scenario: by crate and part of the kernel, then by function. Takes
-/// `perf`. Starts origin and gateway itself, on CPUs of their own.
+/// Show where a gateway spends its time under load: by crate and part of the kernel, then by function.
+///
+/// The load is the first phase of the scenario. The command samples with `perf`, which must be installed. It starts the gateway and the
+/// origin (the test server of the lab) on separate CPUs.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir lab profile examples/lab/redis-matched.toml\n  weir lab profile examples/lab/http1-closed.toml --load wrk\n  weir lab profile examples/lab/http1-closed.toml --load wrk --peer nginx\n\nWithout a processor that counts its cycles perf samples a timer, and the result says so. A release build has fewer names and the right costs.\n\nExit: 0 a profile, 1 none, 2 the command line is wrong."
-)]
+#[command(after_help = "Examples:\n  \
+                  weir lab profile examples/lab/redis-matched.toml\n  \
+                  weir lab profile examples/lab/http1-closed.toml --load wrk\n  \
+                  weir lab profile examples/lab/http1-closed.toml --load wrk --peer nginx\n\n\
+                  If the processor has no cycle counters, perf samples by a timer, and the result says so.\n\
+                  A release build shows the true costs, but fewer function names.\n\n\
+                  Exit status: 0, profile printed; 1, no profile; 2, wrong usage.")]
 pub struct ProfileArgs {
     /// The scenario, a TOML file.
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
 
-    /// Generator of the load: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, pgbench, or a load program's TOML file. Without
-    /// it: the lab's own generator.
+    /// Load generator: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, pgbench, or the TOML file of a load program [default: the
+    /// generator of the lab].
     #[arg(long, value_name = "NAME|FILE.toml")]
     load: Option<String>,
 
-    /// Another gateway than this one: a name that `weir lab compare --peers` knows, or a peer's TOML file.
+    /// Gateway to profile instead of Weir: a name from `weir lab compare --help`, or the TOML file of a peer.
     #[arg(long, value_name = "NAME|FILE.toml")]
     peer: Option<String>,
 
-    /// CPUs of the gateway, one worker each, or a share of one such as 0.5, kept by a quota.
+    /// CPUs of the gateway, with one worker per CPU, or a fraction of one CPU such as 0.5, enforced by a quota.
     #[arg(long, default_value = "1", value_parser = Budget::from_str)]
     budget: Budget,
 
-    /// Servers behind the gateway: origin (the lab's own, without this), nginx (which the lab starts, HTTP/1.1 only), or
-    /// servers that run already.
+    /// Servers behind the gateway: origin (the test server of the lab, the default), nginx (started by the lab, HTTP/1.1 only), or
+    /// running servers.
     #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_delimiter = ',', value_parser = lab_sweep::behind)]
     behind: Vec<UpstreamKind>,
 }

@@ -7,26 +7,28 @@ use weir_origin::relay::{self, PAUSE, Way};
 
 use crate::origin::duration;
 
-/// Relay bytes with as little work as can be: the peer `floor` of `weir lab compare`. One thread; no policy, no limit, no counter,
-/// and clients that it trusts. A measure and no gateway.
+/// Relay bytes with the least possible work, as the peer `floor` of `weir lab compare`.
+///
+/// The relay has one thread and no policies, limits or counters, and it trusts its clients. It shows the least cost of a relay, and is
+/// not a gateway.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weir lab relay --listen 7000 --origin 127.0.0.1:6379\n  weir lab relay --listen 7000 --origin 127.0.0.1:8081 --pairs"
 )]
 pub struct RelayArgs {
-    /// Port on 127.0.0.1.
+    /// Port to listen on, at 127.0.0.1.
     #[arg(long, value_name = "PORT")]
     listen: u16,
 
-    /// The server.
+    /// Address of the server.
     #[arg(long, value_name = "ADDRESS:PORT")]
     origin: SocketAddr,
 
-    /// A connection to the server for each client, whatever they speak. Without it: one for all clients of Redis.
+    /// Open one server connection per client, for any protocol. Without --pairs, all clients share one connection to a Redis server.
     #[arg(long)]
     pairs: bool,
 
-    /// How long a turn waits for more replies while some are due; without it 200us.
+    /// Pause before each poll while replies are due, so that more replies arrive together [default: 200us].
     #[arg(long, value_name = "TIME", conflicts_with = "pairs", value_parser = duration)]
     pause: Option<Duration>,
 }

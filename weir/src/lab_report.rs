@@ -11,17 +11,26 @@ use weir_trials::Report;
 /// Bytes of a result file that is read. 64 MiB: hundreds of trials with whole histograms.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Write one report from the results of a folder: report.md, and report.html with charts, which needs no network.
+/// Write one report from the results in a folder: report.md, and report.html with charts. The HTML page needs no network.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --json results/load.jsonl\n  weir lab knee scenario.toml --json results/synthetic.json\n  weir lab compare scenario.toml --json results/compared.json\n  weir lab ladder scenario.toml --json results/ladder.json\n  weir lab cores scenario.toml --json results/cores.json\n  weir lab report results\n  weir lab report load.jsonl before.jsonl --out page\n\nOf a folder it reads the files that end in .json and .jsonl. A file that is no result of the lab is named, in the report too, and the command fails after it has written the report.\nExit: 0 written, 1 a file is no result or there is none, 2 the command line is wrong."
-)]
+#[command(after_help = "Examples:\n  \
+                  weir lab load http://127.0.0.1:8080/ --rate 2000 --json results/load.jsonl\n  \
+                  weir lab knee scenario.toml --json results/synthetic.json\n  \
+                  weir lab compare scenario.toml --json results/compared.json\n  \
+                  weir lab ladder scenario.toml --json results/ladder.json\n  \
+                  weir lab cores scenario.toml --json results/cores.json\n  \
+                  weir lab report results\n  \
+                  weir lab report load.jsonl before.jsonl --out page\n\n\
+                  In a folder, the command reads the files that end in .json and .jsonl.\n\
+                  If a file is not a result of the lab, standard error and the report name it, and the command fails after writing \
+                  the report.\n\n\
+                  Exit status: 0, report written; 1, a file is not a result, or there is no result; 2, wrong usage.")]
 pub struct ReportArgs {
-    /// Folders with results, or files.
+    /// Folders with results, or result files.
     #[arg(value_name = "DIR|FILE", required = true)]
     sources: Vec<PathBuf>,
 
-    /// Where the report goes, if not into the first folder, or beside the first file.
+    /// Folder for the report [default: the first folder, or the folder of the first file].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -26,15 +26,28 @@ use crate::{
     plan,
 };
 
-/// Find the clean knee of this build in front of a server, and size a deployment from it: knee, headroom, instances, and what
-/// stopped it. `weir lab knee` and `weir plan` in one.
+/// Find the clean knee of this build in front of a server, and size a deployment from it.
+///
+/// This is `weir lab knee` and `weir plan` in one command. It prints the clean knee (the highest load without an error, a refusal or a
+/// lost request), what limits the load there, the headroom, and the number of instances.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir lab size --behind redis://127.0.0.1:6379 --demand 250k\n  weir lab size --behind http://127.0.0.1:3000/ --demand 20k --slo-p99 20ms --json results/size.json\n  weir lab size --behind 127.0.0.1:6379 --demand 250k --scenario examples/lab/redis-mixed.toml\n  weir lab size --behind redis://127.0.0.1:6379 --demand 250k --quick\n\nIt starts the gateway itself, on CPUs of its own, and takes 15 to 30 minutes; --quick takes about two and is not for sizing. It loads the server up to what the server can do, without the gateway too, and before each trial of redis:// it writes 10,000 keys weir-load:N. Where no knee can be verified, it names the bracket.\n--json results/size.json has demand, plan and the search with all its trials, and results/size.html is its page, whose path is the last line. `weir plan` reads it.\nExit: 0 a size, 1 none, 2 the command line is wrong."
-)]
+#[command(after_help = "Examples:\n  \
+                  weir lab size --behind redis://127.0.0.1:6379 --demand 250k\n  \
+                  weir lab size --behind http://127.0.0.1:3000/ --demand 20k --slo-p99 20ms --json results/size.json\n  \
+                  weir lab size --behind 127.0.0.1:6379 --demand 250k --scenario examples/lab/redis-mixed.toml\n  \
+                  weir lab size --behind redis://127.0.0.1:6379 --demand 250k --quick\n\n\
+                  The command starts the gateway on separate CPUs. The search takes 15 to 30 minutes. With --quick it takes about two, \
+                  but do not use that result for sizing.\n\
+                  The search loads the server up to its limit, with and without the gateway. With redis://, it writes 10,000 keys \
+                  weir-load:N before each trial.\n\
+                  If no knee can be verified, the output shows the bracket: the rate up to which every trial was clean, and the rate \
+                  from which no trial was clean.\n\
+                  --json results/size.json writes demand, plan and all trials to this file, which `weir plan` reads, and the page \
+                  results/size.html. The last line of the output is the path of the page.\n\n\
+                  Exit status: 0, a size was found; 1, no size was found; 2, wrong usage.")]
 pub struct SizeArgs {
-    /// The server that stands behind the gateway: a URL (redis://, http://, ws://, tcp://), which also says the load, or
-    /// HOST:PORT or unix:/path with --scenario, which says it then.
+    /// Server behind the gateway: a URL (redis://, http://, postgres://, ws://, tcp://), which also selects the load, or with --scenario,
+    /// HOST:PORT or unix:/path.
     #[arg(long, value_name = "URL|HOST:PORT|unix:/path")]
     behind: String,
 
@@ -42,19 +55,19 @@ pub struct SizeArgs {
     #[arg(long, value_name = "RATE", value_parser = lab_load::source::rate)]
     demand: f64,
 
-    /// The load, a TOML file; an open loop. Without it the load of `weir lab load URL`.
+    /// TOML file of the load, which must be an open loop [default: the load of `weir lab load URL`].
     #[arg(long, value_name = "SCENARIO.toml")]
     scenario: Option<PathBuf>,
 
-    /// The p99 that a clean trial keeps, for a load without a scenario.
+    /// Highest p99 latency of a clean trial, such as 20ms, for a load without --scenario.
     #[arg(long, value_name = "TIME", conflicts_with = "scenario")]
     slo_p99: Option<String>,
 
-    /// Connections of a load without a scenario [default: 50].
+    /// Connections of a load without --scenario [default: 50].
     #[arg(long, value_name = "N", conflicts_with = "scenario")]
     connections: Option<u32>,
 
-    /// Share of the knee that stays free, from 0 to below 1.
+    /// Share of the knee to keep free, from 0 to below 1.
     #[arg(long, default_value_t = HEADROOM_DEFAULT, value_parser = plan::headroom)]
     headroom: f64,
 
@@ -62,7 +75,7 @@ pub struct SizeArgs {
     #[arg(long, default_value_t = FAILOVER_DEFAULT)]
     failover: u32,
 
-    /// CPUs of one instance: a whole number, or a share of one such as 0.5.
+    /// CPUs per instance: a whole number, or a fraction of one CPU such as 0.5.
     #[arg(long, default_value = "1", value_parser = Budget::from_str)]
     budget: Budget,
 
@@ -70,7 +83,7 @@ pub struct SizeArgs {
     #[arg(long, value_name = "RATE", value_parser = lab_load::source::rate)]
     rate_max: Option<f64>,
 
-    /// Short trials and 10 % precision: a look. Do not use it for sizing.
+    /// Use short trials and 10 % precision, for a first impression. Do not use the result for sizing.
     #[arg(long)]
     quick: bool,
 

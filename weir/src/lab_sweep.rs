@@ -23,22 +23,31 @@ use crate::{
     lab_page::{ResultArgs, both},
 };
 
-/// Measure what each protocol costs with 1, 8, 32, 64 and 128 requests under way: rate, latency, CPU, memory, descriptors. Closed
-/// loop. Starts origin and gateways itself, on CPUs of their own.
+/// Measure what each protocol costs with 1, 8, 32, 64 and 128 requests in flight.
+///
+/// The result has rate, latency, CPU, memory and descriptors. The load is a closed loop: each connection sends its next request after the
+/// reply. The command starts the origin (the test server of the lab) and the gateways on separate CPUs.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir lab ladder examples/lab/http1.toml examples/lab/http2.toml examples/lab/websocket.toml --json results/ladder.json\n  weir lab ladder examples/lab/http1.toml --peers nginx,haproxy,envoy,direct\n  weir lab ladder examples/lab/http1.toml --at 64 --seconds 2\n\nMode, connections and phases of the scenarios are not used; `streams`, or `pipeline`, is how many requests share a connection. It takes scenarios x rungs x arms runs. `weir lab report` makes one page of the files.\n\nExit: 0 measured, 1 nothing was or this gateway failed, 2 the command line is wrong."
-)]
+#[command(after_help = "Examples:\n  \
+                  weir lab ladder examples/lab/http1.toml examples/lab/http2.toml examples/lab/websocket.toml --json \
+                  results/ladder.json\n  \
+                  weir lab ladder examples/lab/http1.toml --peers nginx,haproxy,envoy,direct\n  \
+                  weir lab ladder examples/lab/http1.toml --at 64 --seconds 2\n\n\
+                  The command ignores mode, connections and phases of the scenarios. At most `streams` (or `pipeline`) requests share \
+                  a connection.\n\
+                  The command does scenarios x rungs x arms runs. A rung is a number of --at, and an arm is a gateway or `direct`.\n\
+                  `weir lab report` makes one page of several result files.\n\n\
+                  Exit status: 0, measured; 1, nothing was measured, or this gateway failed; 2, wrong usage.")]
 pub struct LadderArgs {
-    /// Scenarios, TOML files: a table for each.
+    /// TOML files of the scenarios. The result has a table for each.
     #[arg(value_name = "SCENARIO.toml", required = true)]
     scenarios: Vec<PathBuf>,
 
-    /// Requests under way: connections times streams or pipeline.
+    /// Requests in flight: connections times streams (HTTP/2) or pipeline.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,8,32,64,128", value_parser = under_way())]
     at: Vec<u32>,
 
-    /// CPUs of each gateway, one worker each, or a share of one such as 0.5, kept by a quota.
+    /// CPUs of each gateway, with one worker per CPU, or a fraction of one CPU such as 0.5, enforced by a quota.
     #[arg(long, default_value = "1", value_parser = Budget::from_str)]
     budget: Budget,
 
@@ -46,23 +55,30 @@ pub struct LadderArgs {
     common: CommonArgs,
 }
 
-/// Measure how much a gateway carries with one CPU after the other, and which share that is of what stands behind it alone.
-/// Closed loop. Starts what stands behind (nginx) and the gateways itself, on CPUs of their own.
+/// Measure the rate of a gateway with 1, 2, 3, ... CPUs, and its share of the rate without a gateway.
+///
+/// The load is a closed loop: each connection sends its next request after the reply. The command starts the server (nginx by default)
+/// and the gateways on separate CPUs.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir lab cores examples/lab/http1.toml --json results/cores.json\n  weir lab cores examples/lab/http1.toml --cores 1,2,4 --users 64,256 --peers envoy,direct\n  weir lab cores examples/lab/http2.toml --behind origin\n\nMode, connections and phases of the scenarios are not used. Cores that this machine does not have are not run: with 1 for the gateway it takes 2. `weir lab report` makes one page of the files.\n\nExit: 0 measured, 1 nothing was or this gateway failed, 2 the command line is wrong."
-)]
+#[command(after_help = "Examples:\n  \
+                  weir lab cores examples/lab/http1.toml --json results/cores.json\n  \
+                  weir lab cores examples/lab/http1.toml --cores 1,2,4 --users 64,256 --peers envoy,direct\n  \
+                  weir lab cores examples/lab/http2.toml --behind origin\n\n\
+                  The command ignores mode, connections and phases of the scenario. It skips numbers of CPUs that this machine does \
+                  not have: one CPU for the gateway needs a machine with two.\n\
+                  `weir lab report` makes one page of several result files.\n\n\
+                  Exit status: 0, measured; 1, nothing was measured, or this gateway failed; 2, wrong usage.")]
 pub struct CoresArgs {
     /// The scenario, a TOML file.
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
 
-    /// CPUs of each gateway, one worker each.
+    /// Numbers of CPUs per gateway to measure, with one worker per CPU.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,3,4,5,6",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     cores: Vec<u32>,
 
-    /// Requests under way: connections times streams or pipeline.
+    /// Requests in flight: connections times streams (HTTP/2) or pipeline.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64", value_parser = under_way())]
     users: Vec<u32>,
 
@@ -73,20 +89,20 @@ pub struct CoresArgs {
 /// The common parts.
 #[derive(Debug, Args)]
 struct CommonArgs {
-    /// Servers behind the gateways: origin (the lab's own), nginx (which the lab starts, HTTP/1.1 only), or a server that runs
-    /// already. Without it: origin for a ladder, nginx for cores.
+    /// Server behind the gateways: origin (the test server of the lab), nginx (started by the lab, HTTP/1.1 only), or a running server
+    /// [default: origin for ladder, nginx for cores].
     #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_parser = behind)]
     behind: Option<UpstreamKind>,
 
-    /// Besides this gateway: nginx, haproxy, envoy, twemproxy, direct (no gateway), or a peer's TOML file.
+    /// Peers besides this gateway: nginx, haproxy, envoy, twemproxy, direct (no gateway), or the TOML file of a peer.
     #[arg(long, value_name = "NAME|FILE.toml", value_delimiter = ',', default_value = DIRECT)]
     peers: Vec<String>,
 
-    /// Load before each run.
+    /// Duration of the load before each run.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::origin::duration)]
     warmup: Duration,
 
-    /// Length of each run.
+    /// Duration of each run in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
 

@@ -80,7 +80,7 @@ enum Command {
     Completion(completion::CompletionArgs),
     #[command(hide = true)]
     Man(man::ManArgs),
-    /// The lab: synthetic back ends, and the tools that measure.
+    /// Measure how much load the gateway carries, and compare it with other gateways.
     #[command(subcommand)]
     Lab(Lab),
 }

@@ -11,7 +11,7 @@ mod postgres;
 mod redis;
 mod tcp;
 
-/// Synthetic back ends.
+/// Start a synthetic server as the back end of a test.
 #[derive(Debug, Subcommand)]
 pub enum OriginCommand {
     Ai(ai::AiArgs),

@@ -26,16 +26,20 @@ use crate::lab_load;
 enum BackendName {
     /// A real server.
     Real,
-    /// The lab's own origin: the gateway's own limit, no deployment's.
+    /// The test server of the lab. The result is the limit of the gateway, not of a deployment.
     Synthetic,
 }
 
-/// Size a deployment from clean knees found by `weir lab knee`, or say which run is missing. Never from a peak, and never
-/// from another workload, budget or back end.
+/// Compute the number of instances for a demand, from results of `weir lab knee`.
+///
+/// A clean knee is the highest load without an error, a refusal or a lost request, verified by repeats. The command uses only clean knees
+/// of the same workload, CPU budget and kind of back end, and never a peak rate. If there is none, it prints the `weir lab knee` command
+/// to run.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir plan --scenario examples/lab/redis-mixed.toml --demand 250000 --results results\n  weir plan --scenario examples/lab/redis-mixed.toml --demand 250000 --headroom 0.4 --failover 2 --budget 4\n\nExit: 0 a plan, 1 none, 2 the command line is wrong."
-)]
+#[command(after_help = "Examples:\n  \
+                  weir plan --scenario examples/lab/redis-mixed.toml --demand 250000 --results results\n  \
+                  weir plan --scenario examples/lab/redis-mixed.toml --demand 250000 --headroom 0.4 --failover 2 --budget 4\n\n\
+                  Exit status: 0, plan printed; 1, no plan; 2, wrong usage.")]
 pub struct PlanArgs {
     /// The workload, a TOML file as for `weir lab knee`.
     #[arg(long, value_name = "SCENARIO.toml")]
@@ -45,7 +49,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "RATE")]
     demand: f64,
 
-    /// Share of the knee that stays free, from 0 to below 1.
+    /// Share of the knee to keep free, from 0 to below 1.
     #[arg(long, default_value_t = HEADROOM_DEFAULT, value_parser = headroom)]
     headroom: f64,
 
@@ -53,7 +57,7 @@ pub struct PlanArgs {
     #[arg(long, default_value_t = FAILOVER_DEFAULT)]
     failover: u32,
 
-    /// CPUs of one instance: a whole number, or a share of one such as 0.5.
+    /// CPUs per instance: a whole number, or a fraction of one CPU such as 0.5.
     #[arg(long, default_value = "1", value_parser = Budget::from_str)]
     budget: Budget,
 

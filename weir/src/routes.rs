@@ -6,7 +6,7 @@ use clap::Args;
 use weir_config::{Listener, ListenerProtocol, Snapshot};
 use weir_http::explain::{self, RouteQuery};
 
-/// The routes of a configuration file in the order in which they are tried, and which of them takes a request.
+/// Show the routes of a configuration file in the order in which they are tried, and the route that matches a request.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weir routes weir.toml\n  weir routes weir.toml http://shop.example/cart?x=1\n  \
                         weir routes weir.toml http://shop.example/cart -X POST -H 'x-beta: yes'")]
@@ -14,10 +14,10 @@ pub struct RoutesArgs {
     /// The configuration file.
     file: PathBuf,
 
-    /// A request: says which route takes it, and why others do not.
+    /// URL of a request: show which route matches it, and why other routes do not.
     url: Option<String>,
 
-    /// Only this listener.
+    /// Show only this listener.
     #[arg(long, short)]
     listener: Option<String>,
 
@@ -25,7 +25,7 @@ pub struct RoutesArgs {
     #[arg(long, short = 'X', default_value = "GET", requires = "url")]
     method: String,
 
-    /// A header field of the request, as `name: value`; may stand several times.
+    /// Header field of the request, as `name: value`; may be repeated.
     #[arg(long, short = 'H', requires = "url")]
     header: Vec<String>,
 }

@@ -28,8 +28,8 @@ const ADMIN_PORTS: u16 = 99;
 
 /// Start the gateway.
 ///
-/// SIGHUP reads the configuration file again; SIGUSR2 starts the program again and hands it the sockets (`weir upgrade`);
-/// SIGTERM and SIGINT drain and exit, a second one exits at once.
+/// SIGHUP reloads the configuration file. SIGUSR2 starts a new process of the program, which takes over the sockets, as with
+/// `weir upgrade`. SIGTERM and SIGINT drain and exit; a second signal exits at once.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weir run --config weir.toml\n  kill -HUP $(pidof weir)   # reload\n  kill -USR2 $(pidof weir)  # upgrade\n  kill -TERM $(pidof weir)  # drain and exit"
@@ -38,8 +38,9 @@ pub struct RunArgs {
     /// The configuration file.
     #[arg(long, short, value_name = "FILE", default_value = "weir.toml", env = "WEIR_CONFIG")]
     config: PathBuf,
-    /// For one start after a clock that was ahead was set right: windows of AI budgets that lie in the future move to today, with all that
-    /// they hold. Without it they stay until the clock has reached them.
+    /// Count the AI usage recorded for future days and months against the budgets of today and this month. Use it for one start, after
+    /// the correction of a clock that was ahead. Without it, budgets stay in the latest recorded day and month until the clock reaches
+    /// them.
     #[arg(long)]
     trust_clock: bool,
 }

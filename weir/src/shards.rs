@@ -9,9 +9,9 @@ use std::{
 use clap::Args;
 use weir_upstream::placement::{Distribution, Placement, PlacementSettings};
 
-/// Show which part of the keys each shard of a Redis upstream gets, and warn if one gets much more than the others.
+/// Show the share of the keys that each shard of a Redis upstream gets, and warn if one share is over 1.2 times an even share.
 ///
-/// Placement depends on the keys: give a sample of your own with --keys-from.
+/// The shares depend on the keys. With --keys-from, the command uses a sample of your own keys.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weir shards weir.toml\n  weir shards weir.toml --prefix session: --keys 1000000\n  \
@@ -22,19 +22,19 @@ pub struct ShardsArgs {
     /// The configuration file.
     file: PathBuf,
 
-    /// Only this upstream.
+    /// Show only this upstream.
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
 
-    /// How many keys to make: the prefix, and a number from 0 on.
+    /// Number of keys to generate, 1 to 10000000. A key is the prefix and a number, counted from 0.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     keys: u32,
 
-    /// The prefix of these keys.
+    /// Prefix of the generated keys.
     #[arg(long, default_value = "user:")]
     prefix: String,
 
-    /// A file with one key per line in their place; `-` reads standard input.
+    /// Read the keys from this file, one per line, instead of generating them; `-` reads standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["keys", "prefix"])]
     keys_from: Option<PathBuf>,
 }

@@ -7,7 +7,7 @@ use super::{Protocol, http::get, probe::ProbeConnection};
 /// The row.
 pub const PROTOCOL: Protocol = Protocol {
     word: "ai",
-    about: "Put the gateway in front of a server of OpenAI's API, without a file",
+    about: "Run the gateway in front of a server with the OpenAI API, without a configuration file",
     listen_port: 8000,
     server_port: 8001,
     listener_table: "",

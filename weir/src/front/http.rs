@@ -10,7 +10,7 @@ use super::{
 /// The row.
 pub const PROTOCOL: Protocol = Protocol {
     word: "http",
-    about: "Put the gateway in front of an HTTP server, without a file",
+    about: "Run the gateway in front of an HTTP server, without a configuration file",
     listen_port: 8080,
     server_port: 3000,
     listener_table: "",

@@ -16,7 +16,7 @@ use super::{
 /// The row.
 pub const PROTOCOL: Protocol = Protocol {
     word: "postgres",
-    about: "Put the gateway in front of a PostgreSQL server, without a file",
+    about: "Run the gateway in front of a PostgreSQL server, without a configuration file",
     listen_port: 6432,
     server_port: 5432,
     listener_table: "\n# Every client is believed, and logs in at the server as the user that it names. For passwords:\n\

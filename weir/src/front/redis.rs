@@ -10,7 +10,7 @@ use super::{
 /// The row.
 pub const PROTOCOL: Protocol = Protocol {
     word: "redis",
-    about: "Put the gateway in front of a Redis or Valkey server, without a file",
+    about: "Run the gateway in front of a Redis or Valkey server, without a configuration file",
     listen_port: 6380,
     server_port: 6379,
     listener_table: "",

@@ -10,7 +10,7 @@ use super::{
 /// The row.
 pub const PROTOCOL: Protocol = Protocol {
     word: "tcp",
-    about: "Put the gateway in front of a server of any TCP protocol, without a file",
+    about: "Run the gateway in front of a server of any TCP protocol, without a configuration file",
     listen_port: 5432,
     server_port: 5433,
     listener_table: "",

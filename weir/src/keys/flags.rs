@@ -10,15 +10,15 @@ use super::from_now;
 // Listener and end of a key.
 #[derive(Debug, Default, Args)]
 pub struct TermFlags {
-    /// The listener that takes the key [default: each one with keys = "required"].
+    /// The listener that accepts the key [default: every listener with keys = "required"].
     #[arg(long, value_name = "NAME")]
     listener: Option<String>,
 
-    /// The end of the key, a time in UTC such as 2027-01-31T00:00:00Z.
+    /// Expiry of the key, a time in UTC such as 2027-01-31T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
 
-    /// The same as a span from now on, such as 12h or 30d.
+    /// Expiry of the key, as a time from now, such as 12h or 30d.
     #[arg(long, value_name = "SPAN", conflicts_with = "expires", value_parser = span)]
     duration: Option<Duration>,
 }
@@ -47,43 +47,43 @@ impl TermFlags {
 // The limits of a key.
 #[derive(Debug, Default, Args)]
 pub struct PolicyFlags {
-    /// Models that it may use, by the names of clients, separated by commas; `*` is any text.
+    /// Models that the key may use, as clients name them, separated by commas; `*` matches any text.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     models: Vec<String>,
 
-    /// Models that it may not use.
+    /// Models that the key may not use.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     models_denied: Vec<String>,
 
-    /// Tools that requests may declare.
+    /// Tools that requests with the key may declare.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tools: Vec<String>,
 
-    /// The most tools of a request.
+    /// Maximum number of tools per request.
     #[arg(long, value_name = "N")]
     tools_max: Option<u32>,
 
-    /// Tools of MCP servers that it may call, such as github/create_issue or github/*.
+    /// Tools of MCP servers that the key may call, such as github/create_issue or github/*.
     #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
     mcp_tools: Vec<String>,
 
-    /// Agents of A2A that it may reach.
+    /// A2A agents that the key may reach.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     a2a_agents: Vec<String>,
 
-    /// Calls of tools and agents per minute.
+    /// Tool and agent calls per minute.
     #[arg(long, value_name = "N")]
     tool_calls_per_minute: Option<u64>,
 
-    /// The most bytes of the prompt.
+    /// Maximum size of a prompt, in bytes.
     #[arg(long, value_name = "BYTES")]
     prompt_bytes_max: Option<u64>,
 
-    /// The most output tokens of each answer.
+    /// Maximum number of output tokens per answer.
     #[arg(long, value_name = "N")]
     output_tokens_max: Option<u64>,
 
-    /// Networks of its clients, such as 10.0.0.0/8.
+    /// Client networks that may use the key, such as 10.0.0.0/8.
     #[arg(long, value_name = "NETWORKS", value_delimiter = ',')]
     sources: Vec<String>,
 
@@ -95,7 +95,7 @@ pub struct PolicyFlags {
     #[arg(long, value_name = "N", visible_alias = "tpm-limit")]
     tokens_per_minute: Option<u64>,
 
-    /// Requests at once.
+    /// Concurrent requests.
     #[arg(long, value_name = "N", visible_alias = "max-parallel-requests")]
     concurrent_max: Option<u32>,
 
@@ -107,23 +107,23 @@ pub struct PolicyFlags {
     #[arg(long, value_name = "N")]
     month_tokens: Option<u64>,
 
-    /// Money per day, such as 2.50, in the currency of the prices.
+    /// Money per day (UTC), such as 2.50, in the currency of the configured prices.
     #[arg(long, value_name = "AMOUNT")]
     day_money: Option<String>,
 
-    /// Money per month.
+    /// Money per month (UTC), in the currency of the configured prices.
     #[arg(long, value_name = "AMOUNT")]
     month_money: Option<String>,
 
-    /// Time for which a response serves equal requests, such as 5m or 1h.
+    /// Time for which a cached response is used for equal requests, such as 5m or 1h.
     #[arg(long, value_name = "SPAN")]
     cache_ttl: Option<String>,
 
-    /// Cache also requests that want different answers; --cache-sampled=false takes it back.
+    /// Cache also sampled requests (temperature above 0, n or best_of above 1); --cache-sampled=false turns this off.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     cache_sampled: Option<bool>,
 
-    /// `enforce`, or `observe`, which refuses nothing and counts.
+    /// Treatment of requests that break the limits: `enforce` refuses them, `observe` only counts them.
     #[arg(long, value_name = "MODE", value_parser = ["enforce", "observe"])]
     mode: Option<String>,
 }

@@ -19,16 +19,15 @@ use super::{LoadArgs, read_with};
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Options of a URL")]
 pub struct UrlArgs {
-    /// Requests per second, such as 2000 or 2k, in an open loop. Without it the loop is closed: each connection sends its next
-    /// request after the reply.
+    /// Requests per second, such as 2000 or 2k, in an open loop [default: closed loop].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate: Option<f64>,
 
-    /// The measured time, such as 30s or 5m [default: 10s].
+    /// Duration of the measurement, such as 30s or 5m [default: 10s].
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub duration: Option<String>,
 
-    /// Time before it, which is not measured [default: 2s].
+    /// Duration of the load before the measurement [default: 2s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub warmup: Option<String>,
 
@@ -36,16 +35,16 @@ pub struct UrlArgs {
     #[arg(long, value_name = "N")]
     pub connections: Option<u32>,
 
-    /// Requests under way on each connection; streams of h2c:// [default: 1].
+    /// Requests in flight per connection; for h2c://, streams per connection [default: 1].
     #[arg(long, value_name = "N")]
     pub pipeline: Option<u32>,
 
-    /// Size of a value (redis://) or a message (tcp://, ws://), such as 64B or 1KiB [default: 64B]. For http:// and h2c:// the
-    /// length that every response must have.
+    /// Size of a value (redis://) or a message (tcp://, ws://), such as 64B or 1KiB [default: 64B]. For http:// and h2c://, the length
+    /// that every response body must have.
     #[arg(long, value_name = "SIZE")]
     pub payload: Option<String>,
 
-    /// Write the scenario that the URL and the options mean, and send nothing; - is standard output.
+    /// Write the equivalent scenario to this file, and send nothing; `-` prints it.
     #[arg(long, value_name = "FILE|-")]
     pub write: Option<PathBuf>,
 }

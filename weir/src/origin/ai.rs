@@ -7,9 +7,11 @@ use weir_base::size::ByteSize;
 use weir_engine::settings::Address;
 use weir_origin::ai::AiOriginSettings;
 
-/// Start a synthetic OpenAI and Anthropic server: chat completions, responses, completions, embeddings, models and messages, whole and as
-/// events. A request chooses its reply by words in its prompt, such as `[weir bytes=65536 events=64 gap=20ms fault=cut at=3]`; what it
-/// costs stands in a ledger.
+/// Start a synthetic OpenAI and Anthropic server.
+///
+/// It serves chat completions, responses, completions, embeddings, models and messages, as whole replies and as streams of events. Words
+/// in a prompt select the reply, such as `[weir bytes=65536 events=64 gap=20ms fault=cut at=3]`. `GET /ledger` shows the billed tokens of
+/// each request.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weir lab origin ai --bind 127.0.0.1:8082\n  curl http://127.0.0.1:8082/v1/chat/completions -d '{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"hi [weir bytes=64]\"}]}'\n  OPENAI_BASE_URL=http://127.0.0.1:8082/v1 OPENAI_API_KEY=x python app.py\n  curl http://127.0.0.1:8082/ledger   # what was billed, request by request\n  weir lab load examples/lab/ai-llm.toml --target 127.0.0.1:8082"
@@ -23,11 +25,11 @@ pub struct AiArgs {
     #[arg(long, default_value_t = 1)]
     workers: usize,
 
-    /// Bytes of the text of a reply that names none.
+    /// Size of the text of a reply, if the request sets no `bytes`.
     #[arg(long, default_value = "1KiB", value_parser = ByteSize::from_str)]
     payload: ByteSize,
 
-    /// Events with text of a stream that names none.
+    /// Number of events with text in a stream, if the request sets no `events`.
     #[arg(long, default_value_t = 16)]
     events: usize,
 
@@ -39,7 +41,7 @@ pub struct AiArgs {
     #[arg(long, value_parser = super::duration)]
     gap: Option<Duration>,
 
-    /// Changes the words of texts whose request names none.
+    /// Seed of the words in texts, if the request sets no `word`.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 

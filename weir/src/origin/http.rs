@@ -7,8 +7,10 @@ use weir_base::size::ByteSize;
 use weir_engine::settings::Address;
 use weir_origin::http::HttpOriginSettings;
 
-/// Start a synthetic HTTP server with fixed replies: `/N` has a body of N bytes. One port speaks HTTP/1.1, HTTP/2 by prior
-/// knowledge, and WebSocket, which echoes.
+/// Start a synthetic HTTP server with fixed replies.
+///
+/// The reply to `/N` has a body of N bytes. The same port speaks HTTP/1.1, HTTP/2 with prior knowledge, and WebSocket. WebSocket messages
+/// are sent back.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weir lab origin http --bind 127.0.0.1:8081\n  curl http://127.0.0.1:8081/1024\n  curl --http2-prior-knowledge http://127.0.0.1:8081/1024/word   # a body that begins with `word`\n  curl http://127.0.0.1:8081/requests   # how many it has answered (with --workers 1)"
@@ -22,7 +24,7 @@ pub struct HttpArgs {
     #[arg(long, default_value_t = 1)]
     workers: usize,
 
-    /// Bytes of the body of `/`.
+    /// Size of the body of `/`.
     #[arg(long, default_value = "128", value_parser = ByteSize::from_str)]
     payload: ByteSize,
 

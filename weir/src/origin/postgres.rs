@@ -7,8 +7,10 @@ use weir_base::size::ByteSize;
 use weir_engine::settings::Address;
 use weir_origin::postgres::PostgresOriginSettings;
 
-/// Start a synthetic PostgreSQL server: the rows of a SELECT follow from its text and parameters, so that a foreign row shows.
-/// Transaction blocks, errors and prepared statements behave as in PostgreSQL 15; writes are confirmed and forgotten.
+/// Start a synthetic PostgreSQL server.
+///
+/// It computes the rows of a SELECT from its text and parameters, so that a client can detect a row of another request. Transaction
+/// blocks, errors and prepared statements behave as in PostgreSQL 15. Writes are confirmed, but not stored.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weir lab origin postgres --bind 127.0.0.1:5433\n  psql -h 127.0.0.1 -p 5433 -c 'SELECT abalance FROM pgbench_accounts WHERE aid = 7'\n  pgbench -h 127.0.0.1 -p 5433 -n -S -c 8 -T 5\n  weir lab load examples/lab/postgres-select.toml --target 127.0.0.1:5433"
@@ -22,7 +24,7 @@ pub struct PostgresArgs {
     #[arg(long, default_value_t = 1)]
     workers: usize,
 
-    /// Bytes of the row of a SELECT that is not of an account.
+    /// Size of the row of a SELECT, except of a SELECT from the pgbench accounts.
     #[arg(long, default_value = "16", value_parser = ByteSize::from_str)]
     payload: ByteSize,
 

@@ -14,11 +14,11 @@ use super::{duration, serve};
 enum ModeName {
     /// A small real store: strings, lists, hashes, sets, expiry, transactions, channels.
     Memory,
-    /// Fixed replies: the cheapest server there is.
+    /// Fixed replies, at the least possible cost.
     Fixed,
 }
 
-/// Start a synthetic Redis server: a small store in memory, or fixed replies with faults on purpose.
+/// Start a synthetic Redis server: a small store in memory, or fixed replies with deliberate faults.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weir lab origin redis --bind 127.0.0.1:6379\n  weir lab origin redis --mode fixed --payload 64KiB --delay 1ms --workers 2"
@@ -36,7 +36,7 @@ pub struct RedisArgs {
     #[arg(long, default_value_t = 1)]
     workers: usize,
 
-    /// Bytes of a value with fixed replies.
+    /// Size of the value in fixed replies.
     #[arg(long, default_value = "64", value_parser = ByteSize::from_str)]
     payload: ByteSize,
 
@@ -52,7 +52,7 @@ pub struct RedisArgs {
     #[arg(long, default_value_t = 0.0)]
     disconnect_ratio: f64,
 
-    /// Stall every so often: EVERY,LASTING, for example 10s,100ms.
+    /// Stall at regular intervals: INTERVAL,DURATION, for example 10s,100ms.
     #[arg(long, value_parser = stall)]
     stall: Option<Stall>,
 

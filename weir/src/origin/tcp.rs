@@ -6,11 +6,12 @@ use clap::Args;
 use weir_engine::settings::Address;
 use weir_origin::tcp::TcpOriginSettings;
 
-/// Start a synthetic TCP server: every byte comes back.
+/// Start a synthetic TCP server that sends back every byte.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir lab origin tcp --bind 127.0.0.1:8082\n  weir lab load examples/lab/tcp.toml --target 127.0.0.1:8082\n\nEach chunk that is received counts as a request."
-)]
+#[command(after_help = "Examples:\n  \
+                  weir lab origin tcp --bind 127.0.0.1:8082\n  \
+                  weir lab load examples/lab/tcp.toml --target 127.0.0.1:8082\n\n\
+                  Each received chunk counts as a request.")]
 pub struct TcpArgs {
     /// Address, or unix:/path; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:8082", value_parser = Address::from_str)]
@@ -20,7 +21,7 @@ pub struct TcpArgs {
     #[arg(long, default_value_t = 1)]
     workers: usize,
 
-    /// Wait before received bytes go back, for example 1ms.
+    /// Wait before sending received bytes back, for example 1ms.
     #[arg(long, value_parser = super::duration)]
     delay: Option<Duration>,
 }

@@ -22,15 +22,15 @@ pub enum Page {
     /// Listeners, upstreams, workers, refusals.
     #[default]
     Overview,
-    /// Keys that most requests name just now.
+    /// Keys with the most requests at the moment.
     HotKeys,
     /// Keys with the largest requests and replies.
     BigKeys,
     /// Slow requests.
     SlowLog,
-    /// Clients that wait for a connection, are pinned, or have a transaction.
+    /// Clients that wait for a server connection, have one to themselves (pinned), or are in a transaction.
     Clients,
-    /// Clients of language models: key, model, stream.
+    /// Clients of language models, with key, model and stream.
     Ai,
 }
 

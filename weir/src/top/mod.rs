@@ -33,9 +33,18 @@ use state::{Flow, State};
 
 /// Watch a running gateway.
 #[derive(Debug, Clone, Args)]
-#[command(
-    after_help = "Examples:\n  weir top\n  weir top --admin http://10.0.0.7:9900 --token-env WEIR_TOKEN\n  weir top --once | head -5\n  weir top --once --view slow-log\n\nKeys: q quit, p pause, o overview, h hot keys, b big keys, l slow log,\nw clients that wait, are pinned or have a transaction,\na clients of language models: key, model, stream,\nn/c/r/t/i/s sort listeners, tab chooses a table, arrows scroll it."
-)]
+#[command(after_help = "Examples:\n  \
+                  weir top\n  \
+                  weir top --admin http://10.0.0.7:9900 --token-env WEIR_TOKEN\n  \
+                  weir top --once | head -5\n  \
+                  weir top --once --view slow-log\n\n\
+                  Keys:\n  \
+                  q  quit                   p  pause\n  \
+                  o  overview               l  slow log\n  \
+                  h  hot keys               b  big keys\n  \
+                  a  AI clients             w  clients that wait, are pinned, or are in a transaction\n  \
+                  Tab  select a table       arrows  scroll the table\n  \
+                  n, c, r, t, i, s  sort listeners by name, connections, requests, p99, requests in flight, shed requests")]
 pub struct TopArgs {
     /// URL of the admin address.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9900", value_parser = admin_url)]
@@ -53,11 +62,11 @@ pub struct TopArgs {
     #[arg(long)]
     pub once: bool,
 
-    /// The page to show first; h, b, l, w, a and o change it.
+    /// First page to show; the keys o, h, b, l, w and a change the page.
     #[arg(long, value_enum, default_value_t)]
     pub view: Page,
 
-    /// Columns of the frame of `--once`, 80 to 400.
+    /// Width of the `--once` frame in columns, 80 to 400.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u16).range(80..=400), requires = "once")]
     pub columns: u16,
 }

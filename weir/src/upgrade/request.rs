@@ -20,8 +20,8 @@ use crate::top;
 
 /// Upgrade a running gateway without a lost connection.
 ///
-/// The running process starts its program again (the file that is now where it was started from), hands it the listening
-/// sockets, and drains once the new one serves. If the new one does not come to serve, the old one goes on.
+/// The running process starts a new process from the file that is now at its program path, and passes the listening sockets to the new
+/// process. When the new process serves, the old one drains. If the new process fails to start, the old one continues.
 ///
 /// Exit status: 0 if the new process serves, 1 if not.
 #[derive(Debug, Args)]
@@ -37,7 +37,8 @@ pub struct UpgradeArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "pid")]
     token_env: Option<String>,
 
-    /// Send SIGUSR2 to this process instead, and wait until it has ended. Why it went on is then in its log only.
+    /// Send SIGUSR2 to this process instead of a request to the admin address, and wait for its end. If the upgrade fails, only the log
+    /// of the process shows the reason.
     #[arg(long, value_name = "PID", conflicts_with = "admin", value_parser = clap::value_parser!(i32).range(2..))]
     pid: Option<i32>,
 
