@@ -168,10 +168,11 @@ fn rules(is_quick: bool) -> Rules {
     if is_quick { Rules { slices_stolen_share_max, steady_share, ..rules } } else { rules }
 }
 
-/// All phases with that window, and a warm-up that goes with it.
+/// All phases with that window, and a warm-up that goes with it. A warm-up longer than its window is that of responses which last longer
+/// too, and stays: with a shorter one, the window would see none of them.
 fn shorten(scenario: &mut Scenario, window: Duration) {
     for phase in &mut scenario.phases {
-        if window < phase.duration {
+        if window < phase.duration && phase.warmup <= phase.duration {
             phase.warmup = phase.warmup.min(WARMUP_SHORT);
         }
         phase.duration = window;
@@ -271,6 +272,14 @@ mod tests {
         let (quick, whole) = (rules(true), rules(false));
         assert!(quick.slices_stolen_share_max >= 0.5 && whole.slices_stolen_share_max < 0.5);
         assert_eq!((quick.lag_p99_slo_share_max, whole.lag_p99_slo_share_max), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_warm_up_that_outlasts_a_long_response_stays() {
+        let source = "name = \"s\"\nprotocol = \"http1\"\nphase = [{ rate = 9, warmup = \"6s\", duration = \"3s\" }]\n";
+        let mut scenario = weir_load::scenario::parse("s.toml", source).expect("right");
+        shorten(&mut scenario, QUICK_WINDOW);
+        assert_eq!((scenario.phases[0].warmup, scenario.phases[0].duration), (Duration::from_secs(6), QUICK_WINDOW));
     }
 
     #[test]
