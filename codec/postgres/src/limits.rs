@@ -24,6 +24,8 @@ pub const SMALL_MESSAGE_BYTES_MAX: usize = 10_000 - 4;
 /// Bytes of the secret of a cancel key: 4 in protocol 3.0, up to 256 in 3.2.
 pub const CANCEL_SECRET_BYTES: RangeInclusive<usize> = 4..=256;
 
+// `MaxAllocSize - 1`, as in `pqcomm.h`.
+const _: () = assert!(LARGE_MESSAGE_BYTES_MAX + 4 == 0x3fff_fffe);
 const _: () = assert!(PREAUTH_MESSAGE_BYTES_MAX < LARGE_MESSAGE_BYTES_MAX);
 // A length field is a positive int32, also of the longest body with a name in place of another.
 const _: () = assert!(MESSAGE_BYTES_MAX + 4 + STARTUP_BYTES_MAX < i32::MAX as usize);

@@ -411,7 +411,7 @@ impl Session {
         self.violate(Violation::rule("postgres_copy_message", Culprit::Client, text))
     }
 
-    /// A text that is too large to be read: it passes in pieces, if the pool lets it.
+    /// A text that is too large to be read: it passes in pieces unless a rule denies it.
     #[cold]
     pub(crate) fn pass_opaque<I: Io>(
         &mut self,

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use crate::tidy::functions::is_test_code;
+use crate::tidy::functions::{end_of_item, is_test_code};
 use crate::tidy::links::prose;
 use crate::tidy::sources::{SourceFile, collect};
 use crate::workspace::Workspace;
@@ -98,12 +98,20 @@ fn avoided(words: &[String], line: usize) -> impl Iterator<Item = (usize, String
     AVOIDED.iter().filter(is_there).map(move |(word, instead)| (line, format!("\"{word}\": {instead}")))
 }
 
-/// The words of string literals outside of test modules, with their lines: messages for operators and clients, and help. A literal
+/// The words of string literals outside of test code, with their lines: messages for operators and clients, and help. A literal
 /// over several lines counts line by line.
 fn messages(text: &str) -> impl Iterator<Item = (usize, Vec<String>)> {
-    let mut is_inside = false;
-    let lines = text.lines().enumerate().take_while(|(_, line)| line.trim_start() != "#[cfg(test)]");
-    lines.filter_map(move |(at, line)| {
+    let lines: Vec<&str> = text.lines().collect();
+    let (mut is_inside, mut next) = (false, 0);
+    (0..lines.len()).filter_map(move |at| {
+        let line = lines[at];
+        if at < next {
+            return None;
+        }
+        if line.trim_start() == "#[cfg(test)]" {
+            next = end_of_item(&lines, at) + 1;
+            return None;
+        }
         let is_comment = !is_inside && line.trim_start().starts_with("//");
         // The words of an assertion are for developers.
         let is_check = ["expect(", "panic!(", "unreachable!(", "assert"].iter().any(|word| line.contains(word));
@@ -253,7 +261,9 @@ mod tests {
         assert_eq!(of("let it = \"the server \\\n    was asked twice\";\nlet asked = (told, nobody, anew);\n"), 1);
         assert_eq!(of("let it = ('\"', asked, nobody, told, '\"');\n"), 0);
         assert_eq!(of("// \"the server was asked\"\nassert!(x, \"the server was asked\");\n"), 0);
-        assert_eq!(of("fn x() {}\n#[cfg(test)]\nmod tests { const A: &str = \"the server was asked\"; }\n"), 0);
+        let test = "#[cfg(test)]\nfn x() {\n    \"the server was asked\"\n}\n";
+        assert_eq!(of(test), 0);
+        assert_eq!(of(&format!("{test}const A: &str = \"the server was asked\";\n")), 1, "behind an item for tests");
     }
 
     #[test]

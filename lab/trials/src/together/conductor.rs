@@ -173,7 +173,7 @@ impl ProcessGroup {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => bail!("all processes of the generator are silent"),
+                Err(RecvTimeoutError::Disconnected) => bail!("the output of all processes of the generator has ended"),
             }
         }
         Ok(())

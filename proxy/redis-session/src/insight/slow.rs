@@ -27,7 +27,7 @@ pub struct SlowRequest {
     pub ended: SystemTime,
     /// From the queue of its connection to the end of the reply. A wait for a dedicated connection comes before.
     pub duration: Duration,
-    /// The part of it before the request was handed to the kernel: for want of a connection, or in the queue of one.
+    /// The part of it before the request was handed to the kernel, in the queue of its connection.
     pub gateway: Duration,
     /// The rest: the server, the network, and those in front of it on the same connection.
     pub upstream: Duration,
