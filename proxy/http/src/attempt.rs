@@ -89,7 +89,7 @@ impl<'a> Attempt<'a> {
             deadline,
             origin_deadline,
             framing: Framing::of(request.body, true, true),
-            answer_idle_timeout: request.pause_max(),
+            response_idle_timeout: request.pause_max(),
         });
         let all = self.upstream_request.ends.map(deadline_at);
         let poll_abort = |context: &mut Context<'_>| {

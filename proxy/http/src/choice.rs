@@ -145,12 +145,12 @@ pub(crate) fn apply_target(
     }
     // A client's word alone that this is gRPC lifts no limit: the origin must be able to speak it.
     request.is_call = request.is_grpc && is_multiplexed && settings.grpc_calls;
-    let (body_idle, answer_idle) = match request.is_call {
+    let (body_idle, response_idle) = match request.is_call {
         true => (settings.grpc_idle_timeout, settings.grpc_idle_timeout),
-        false => (settings.body_idle_timeout, settings.answer_idle_timeout),
+        false => (settings.body_idle_timeout, settings.response_idle_timeout),
     };
     request.body_idle_timeout = action.body_idle_timeout.unwrap_or(body_idle);
-    request.answer_idle_timeout = action.answer_idle_timeout.unwrap_or(answer_idle);
+    request.response_idle_timeout = action.response_idle_timeout.unwrap_or(response_idle);
     match request.upgrade {
         RequestedUpgrade::Malformed if may_tunnel => return Err(Refusal::WEBSOCKET_HANDSHAKE),
         RequestedUpgrade::WebSocket(_) if may_tunnel => request.upgrade.add_headers(head),

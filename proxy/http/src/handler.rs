@@ -49,7 +49,7 @@ pub(crate) async fn run<C: Client>(
     let HandlerRoute { handler, action, caller } = handled;
     request.upgrade = RequestedUpgrade::None;
     request.body_idle_timeout = action.body_idle_timeout.unwrap_or(settings.body_idle_timeout);
-    request.answer_idle_timeout = action.answer_idle_timeout.unwrap_or(settings.answer_idle_timeout);
+    request.response_idle_timeout = action.response_idle_timeout.unwrap_or(settings.response_idle_timeout);
     // The handler may hold the body until its response is over.
     let (body, _permit) = match read(client, request, handler.body_bytes_max(), action, settings).await {
         Ok(read) => read,
@@ -137,7 +137,7 @@ impl Source for HandlerBody<'_> {
     }
 
     async fn fill(&mut self) -> Result<(), BodyError> {
-        self.deadline.set(turn::now().saturating_add(self.request.answer_idle_timeout));
+        self.deadline.set(turn::now().saturating_add(self.request.response_idle_timeout));
         let next = poll_fn(|context| match self.body_stream.poll_next(context) {
             Poll::Ready(next) => Poll::Ready(Ok(next)),
             Poll::Pending => self.deadline.poll_expired(context).map(|()| Err(BodyError::TimedOut)),

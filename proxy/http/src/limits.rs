@@ -17,7 +17,7 @@ pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longest pause in the body of a response: event streams and long polls are silent for a while. Default 5 min, as Envoy's idle timeout
 /// of streams.
-pub const ANSWER_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+pub const RESPONSE_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Longest silence of a gRPC call, in either direction: a stream that waits for news is healthy. Default 5 min, as Envoy's idle timeout
 /// of streams.

@@ -70,7 +70,7 @@ impl MirrorCopy {
         let Some(body) = copy else { return service.metrics.mirrored("body_too_long") };
         let settings = service.http();
         let timeout = routed.action.response_timeout.unwrap_or(settings.response_timeout);
-        let (idle_timeout, is_head) = (request.answer_idle_timeout, request.is_head);
+        let (idle_timeout, is_head) = (request.response_idle_timeout, request.is_head);
         weir_engine::spawn(async move {
             let (head, host, body) = (&self.head, &*self.host, &*body);
             let any = Subrequest::within(timeout, head, host, body);

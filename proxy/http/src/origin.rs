@@ -41,7 +41,7 @@ pub(crate) struct AttemptContext<'a> {
     /// Framing of the request body.
     pub(crate) framing: Framing,
     /// Longest pause in the body of the response.
-    pub(crate) answer_idle_timeout: Duration,
+    pub(crate) response_idle_timeout: Duration,
 }
 
 /// The source of a response: heads, and then the body of the last.
@@ -115,7 +115,7 @@ impl Origin for Http1Origin<'_> {
         Self: 'a;
 
     fn split<'a>(&'a mut self, attempt: AttemptContext<'a>) -> (Http1Sink<'a>, Http1Download<'a>) {
-        let AttemptContext { metrics, deadline, origin_deadline, framing, answer_idle_timeout } = attempt;
+        let AttemptContext { metrics, deadline, origin_deadline, framing, response_idle_timeout } = attempt;
         let Self { stream, input, decoder, parser } = self;
         let Stream { reader, output, .. } = &mut **stream;
         let source = Http1Source {
@@ -123,7 +123,7 @@ impl Origin for Http1Origin<'_> {
             input,
             decoder,
             deadline: origin_deadline,
-            idle_timeout: answer_idle_timeout,
+            idle_timeout: response_idle_timeout,
             is_ended: false,
         };
         let download = Http1Download {

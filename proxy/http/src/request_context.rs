@@ -52,7 +52,7 @@ pub(crate) struct RequestContext {
     /// Longest pause in its body.
     pub(crate) body_idle_timeout: Duration,
     /// Longest pause in the body of its response.
-    pub(crate) answer_idle_timeout: Duration,
+    pub(crate) response_idle_timeout: Duration,
     /// The client's timeout of the whole call.
     pub(crate) call_timeout: Option<Duration>,
     /// Its filter, if its route has one.
@@ -136,7 +136,7 @@ impl RequestContext {
 
     /// Longest pause in the body of its response, by its filter or by its route.
     pub(crate) fn pause_max(&self) -> Duration {
-        self.deadlines().idle.unwrap_or(self.answer_idle_timeout)
+        self.deadlines().idle.unwrap_or(self.response_idle_timeout)
     }
 
     /// An origin has the whole request; `None`: it is sent again.
@@ -171,7 +171,7 @@ impl RequestContext {
             is_call: false,
             grpc_status: Cell::new(None),
             body_idle_timeout: settings.body_idle_timeout,
-            answer_idle_timeout: settings.answer_idle_timeout,
+            response_idle_timeout: settings.response_idle_timeout,
             call_timeout: if is_grpc { grpc::timeout(&head.fields) } else { None },
             body: head.body(),
             policy_fields: OnceCell::new(),

@@ -53,7 +53,7 @@ pub struct Action {
     /// Instead of the listener's.
     pub body_idle_timeout: Option<Duration>,
     /// Instead of the listener's.
-    pub answer_idle_timeout: Option<Duration>,
+    pub response_idle_timeout: Option<Duration>,
     /// Instead of the listener's.
     pub body_rate_min: Option<u64>,
     /// Instead of the listener's.
@@ -93,7 +93,7 @@ impl Action {
             response_timeout: None,
             request_timeout: None,
             body_idle_timeout: None,
-            answer_idle_timeout: None,
+            response_idle_timeout: None,
             body_rate_min: None,
             request_buffer_bytes: None,
             request_body_bytes_max: None,

@@ -22,8 +22,8 @@ pub struct HttpListenerSettings {
     pub response_timeout: Duration,
     /// See [`BODY_IDLE_TIMEOUT`].
     pub body_idle_timeout: Duration,
-    /// See [`ANSWER_IDLE_TIMEOUT`].
-    pub answer_idle_timeout: Duration,
+    /// See [`RESPONSE_IDLE_TIMEOUT`].
+    pub response_idle_timeout: Duration,
     /// See [`GRPC_IDLE_TIMEOUT`].
     pub grpc_idle_timeout: Duration,
     /// Requests of gRPC to an origin of HTTP/2 are calls, which stream in both directions, and for which no filter chooses an upstream.
@@ -78,7 +78,7 @@ impl HttpListenerSettings {
             half_close: false,
             response_timeout: RESPONSE_TIMEOUT,
             body_idle_timeout: BODY_IDLE_TIMEOUT,
-            answer_idle_timeout: ANSWER_IDLE_TIMEOUT,
+            response_idle_timeout: RESPONSE_IDLE_TIMEOUT,
             grpc_idle_timeout: GRPC_IDLE_TIMEOUT,
             grpc_calls: true,
             request_timeout: None,

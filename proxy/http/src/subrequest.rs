@@ -171,7 +171,7 @@ impl<'a> Subrequest<'a> {
             deadline: &deadline,
             origin_deadline: &origin_deadline,
             framing: Framing::Plain,
-            answer_idle_timeout: self.idle_timeout,
+            response_idle_timeout: self.idle_timeout,
         };
         match lane.link() {
             Link::Connection(stream) => {

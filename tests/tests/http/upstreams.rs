@@ -555,10 +555,9 @@ fn answers_are_counted_by_upstream_and_refusals_of_overload_by_reason() {
 #[test]
 fn an_answer_may_pause_for_longer_than_a_request_and_as_long_as_its_route_says() {
     let origin = hasty("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab");
-    let timeouts = "[listener.http]\nhalf_close = true\nbody_idle_timeout = \"50ms\"\nanswer_idle_timeout = \"30s\"";
+    let timeouts = "[listener.http]\nhalf_close = true\nbody_idle_timeout = \"50ms\"\nresponse_idle_timeout = \"30s\"";
     let half_closed = "half_close_timeout = \"200ms\"";
-    let route =
-        "[[route]]\nname = \"short\"\npath_prefix = \"/short\"\nupstream = \"server\"\nanswer_idle_timeout = \"100ms\"";
+    let route = "[[route]]\nname = \"short\"\npath_prefix = \"/short\"\nupstream = \"server\"\nresponse_idle_timeout = \"100ms\"";
     let gateway = Gateway::start(Config::http(&origin).listener(half_closed).listener(timeouts).tables(route));
     let mut client = HttpClient::connect(&gateway.address);
     client.send("GET /short HTTP/1.1\r\nHost: a\r\n\r\n");

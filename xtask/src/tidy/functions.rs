@@ -65,7 +65,7 @@ fn function_name(line: &str) -> Option<&str> {
 
 /// The last line of the item that begins at `start`, its attributes included: the first with its indentation that closes a brace
 /// or ends a declaration.
-pub(super) fn end_of_item(lines: &[&str], start: usize) -> usize {
+fn end_of_item(lines: &[&str], start: usize) -> usize {
     let indentation = |line: &str| line.len() - line.trim_start().len();
     let own = indentation(lines[start]);
     let is_end = |line: &&str| indentation(line) == own && line.ends_with(['}', ';']);

@@ -2,8 +2,9 @@
 
 use anyhow::{Context, Result};
 
-use crate::tidy::functions::{end_of_item, is_test_code};
+use crate::tidy::functions::is_test_code;
 use crate::tidy::links::prose;
+use crate::tidy::messages::messages;
 use crate::tidy::sources::{SourceFile, collect};
 use crate::workspace::Workspace;
 
@@ -19,9 +20,6 @@ const AVOIDED: [(&str, &str); 6] = [
     ("told", "name the response, the message or the log line"),
     ("whoever", "name the client, the server or the operator"),
 ];
-
-/// Words of a message. A literal with fewer is a name.
-const MESSAGE_WORDS_MIN: usize = 3;
 
 /// Words that no sentence begins with, unless it is a question.
 const BAD_BEGINNINGS: [&str; 3] = ["of", "what", "who"];
@@ -51,7 +49,8 @@ pub fn violations(workspace: &Workspace, files: &[SourceFile]) -> Result<Vec<Str
         let mut mistakes = mistakes_of_comments(text);
         // The table of avoided words has them.
         if !is_test_code(name) && name != file!() {
-            mistakes.extend(messages(text).flat_map(|(line, words)| avoided(&words, line)));
+            let messages = messages(text).with_context(|| format!("{name} is not Rust"))?;
+            mistakes.extend(messages.into_iter().flat_map(|(line, text)| mistakes_of_message(&text, line)));
         }
         found.extend(mistakes.into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
     }
@@ -61,6 +60,34 @@ pub fn violations(workspace: &Workspace, files: &[SourceFile]) -> Result<Vec<Str
 /// Mistakes in the comments of a source file, with their lines. A comment may have a long sentence: a list of cases is often one.
 fn mistakes_of_comments(text: &str) -> Vec<(usize, String)> {
     mistakes(&comments(text)).into_iter().filter(|(_, mistake)| !mistake.starts_with("a sentence of")).collect()
+}
+
+/// Mistakes in a message, help or another text that the program shows, whose literal begins on `line`. A clause behind a semicolon
+/// counts as a sentence. A help may have a long sentence.
+fn mistakes_of_message(text: &str, line: usize) -> Vec<(usize, String)> {
+    let clauses = text.split_inclusive("; ").flat_map(sentences_of_line);
+    let found = clauses.flat_map(|clause| {
+        let words = words(&clause);
+        let mut found: Vec<_> = avoided(&words, line).collect();
+        found.extend(begins_badly(&clause, &words).map(|mistake| (line, mistake)));
+        found
+    });
+    found.collect()
+}
+
+/// The sentences of a text without lists and tables.
+fn sentences_of_line(text: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    for word in text.split_whitespace() {
+        if let Some(last) = found.last_mut() {
+            last.push_str(word);
+            last.push(' ');
+        }
+        if ends_sentence(word) {
+            found.push(String::new());
+        }
+    }
+    found
 }
 
 /// The text of the comments of a source file, each on its own line of the file, and nothing else.
@@ -76,19 +103,27 @@ fn comments(text: &str) -> String {
 fn mistakes(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (line, sentence) in sentences(text) {
-        let words: Vec<String> = sentence.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect();
+        let words = words(&sentence);
         if words.len() > SENTENCE_WORDS_MAX {
             let count = words.len();
             found.push((line, format!("a sentence of {count} words; the most is {SENTENCE_WORDS_MAX}: make two")));
         }
-        let is_question = sentence.trim_end().ends_with('?');
-        let begins_badly = |first: &&String| !is_question && BAD_BEGINNINGS.contains(&first.as_str());
-        if let Some(first) = words.first().filter(begins_badly) {
-            found.push((line, format!("a sentence begins with \"{first}\": begin with its subject")));
-        }
+        found.extend(begins_badly(&sentence, &words).map(|mistake| (line, mistake)));
         found.extend(avoided(&words, line));
     }
     found
+}
+
+/// The words of a sentence.
+fn words(sentence: &str) -> Vec<String> {
+    sentence.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect()
+}
+
+/// The mistake of a `sentence` that begins with a word that none begins with.
+fn begins_badly(sentence: &str, words: &[String]) -> Option<String> {
+    let first = words.first().filter(|first| BAD_BEGINNINGS.contains(&first.as_str()))?;
+    let is_question = sentence.trim_end().ends_with('?');
+    (!is_question).then(|| format!("a sentence begins with \"{first}\": begin with its subject"))
 }
 
 /// The avoided words among `words`.
@@ -96,47 +131,6 @@ fn avoided(words: &[String], line: usize) -> impl Iterator<Item = (usize, String
     let all = format!(" {} ", words.join(" "));
     let is_there = move |(word, _): &&(&str, &str)| all.contains(&format!(" {word} "));
     AVOIDED.iter().filter(is_there).map(move |(word, instead)| (line, format!("\"{word}\": {instead}")))
-}
-
-/// The words of string literals outside of test code, with their lines: messages for operators and clients, and help. A literal
-/// over several lines counts line by line.
-fn messages(text: &str) -> impl Iterator<Item = (usize, Vec<String>)> {
-    let lines: Vec<&str> = text.lines().collect();
-    let (mut is_inside, mut next) = (false, 0);
-    (0..lines.len()).filter_map(move |at| {
-        let line = lines[at];
-        if at < next {
-            return None;
-        }
-        if line.trim_start() == "#[cfg(test)]" {
-            next = end_of_item(&lines, at) + 1;
-            return None;
-        }
-        let is_comment = !is_inside && line.trim_start().starts_with("//");
-        // The words of an assertion are for developers.
-        let is_check = ["expect(", "panic!(", "unreachable!(", "assert"].iter().any(|word| line.contains(word));
-        let text = if is_comment { String::new() } else { literals(line, &mut is_inside) };
-        let words: Vec<String> = text.split_whitespace().map(bare).collect();
-        (words.len() >= MESSAGE_WORDS_MIN && !is_check).then_some((at + 1, words))
-    })
-}
-
-/// The text of `line` that string literals enclose; `is_inside` says so for its beginning, and then for its end.
-fn literals(line: &str, is_inside: &mut bool) -> String {
-    let (mut text, mut before) = (String::new(), ' ');
-    for letter in line.chars() {
-        // `'"'` is a letter, and `\"` belongs to its literal.
-        let is_mark = letter == '"' && before != '\\' && (*is_inside || before != '\'');
-        *is_inside ^= is_mark;
-        if *is_inside && !is_mark {
-            text.push(letter);
-        } else if is_mark {
-            text.push(' ');
-        }
-        // The second of two backslashes escapes nothing.
-        before = if before == '\\' && letter == '\\' { ' ' } else { letter };
-    }
-    text
 }
 
 /// A word in lower case, without the marks around it. Code is no word of the language.
@@ -255,15 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn words_that_messages_do_without_are_found_in_literals() {
-        let of = |text: &str| messages(text).flat_map(|(line, words)| avoided(&words, line)).count();
-        assert_eq!(of("let it = \"the server was asked\";\n"), 1);
-        assert_eq!(of("let it = \"the server \\\n    was asked twice\";\nlet asked = (told, nobody, anew);\n"), 1);
-        assert_eq!(of("let it = ('\"', asked, nobody, told, '\"');\n"), 0);
-        assert_eq!(of("// \"the server was asked\"\nassert!(x, \"the server was asked\");\n"), 0);
-        let test = "#[cfg(test)]\nfn x() {\n    \"the server was asked\"\n}\n";
-        assert_eq!(of(test), 0);
-        assert_eq!(of(&format!("{test}const A: &str = \"the server was asked\";\n")), 1, "behind an item for tests");
+    fn a_message_is_judged_clause_by_clause() {
+        let count = |text: &str| mistakes_of_message(text, 1).len();
+        assert_eq!(count("the server was asked twice"), 1);
+        assert_eq!(count("what the server says"), 1);
+        assert_eq!(count("the server says no; what it means is known. Of course"), 2);
+        assert_eq!(count("what is the name of the server?"), 0);
+        assert_eq!(count("the reason is what it says"), 0);
     }
 
     #[test]

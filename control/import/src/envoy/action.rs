@@ -53,7 +53,7 @@ impl<'n> Importer<'n> {
         if let Some(time) = millis(action, "idle_timeout")? {
             let time = duration(if time == 0 { DAY } else { time }, DAY);
             route.more.set("body_idle_timeout", time.clone());
-            route.more.set("answer_idle_timeout", time);
+            route.more.set("response_idle_timeout", time);
         }
         let rewrite = rewrite(action, &route.path);
         if !rewrite.is_empty() {

@@ -264,7 +264,7 @@ fn set_idle_timeout(listener: &mut Listener, millis: u64) {
 fn http_timeouts(config: &Node, listener: &mut Listener) -> Result<(), Mistake> {
     let no_limit = |time: u64, max: u64| duration(if time == 0 { max } else { time }, max);
     let idle = no_limit(millis(config, "stream_idle_timeout")?.unwrap_or(STREAM_IDLE), DAY);
-    for key in ["body_idle_timeout", "answer_idle_timeout", "grpc_idle_timeout"] {
+    for key in ["body_idle_timeout", "response_idle_timeout", "grpc_idle_timeout"] {
         listener.more.set(&format!("http.{key}"), idle.clone());
     }
     // Envoy has no limit unless one is written. Weir's stays then: a head that never ends would hold its connection.

@@ -112,7 +112,7 @@ impl<'s> Importer<'s> {
         let upstream = self.backend(backend, true)?;
         let time = limit(timeout(backend, "server")?, 1_000, DAY);
         more.set("response_timeout", time.clone());
-        more.set("answer_idle_timeout", time);
+        more.set("response_idle_timeout", time);
         self.backend_rules(backend, &mut more);
         Ok(match upstream {
             Some(upstream) => (Target::Upstream(upstream), more),

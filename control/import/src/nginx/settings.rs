@@ -68,7 +68,7 @@ impl<'c> Importer<'c> {
         keys.push(("body_idle_timeout", pause.unwrap_or_else(|| Value::text("60s"))));
         if let Some(of) = scope.find("proxy_read_timeout") {
             keys.push(("response_timeout", timeout(of)?));
-            keys.push(("answer_idle_timeout", timeout(of)?));
+            keys.push(("response_idle_timeout", timeout(of)?));
         }
         let headers = scope.all("proxy_set_header");
         if headers.iter().any(|of| of.first().eq_ignore_ascii_case("upgrade") && of.args.len() > 1) {

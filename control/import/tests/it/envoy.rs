@@ -134,7 +134,7 @@ fn the_strictest_of_several_chains_decides_about_client_certificates() {
 #[test]
 fn zero_is_no_limit_and_the_defaults_of_envoy_are_written_where_they_are_longer() {
     let found = read(Format::Envoy, &front("", "", ALL, ""));
-    for line in ["body_idle_timeout = \"5m\"", "answer_idle_timeout = \"5m\"", "keep_alive_timeout = \"1h\""] {
+    for line in ["body_idle_timeout = \"5m\"", "response_idle_timeout = \"5m\"", "keep_alive_timeout = \"1h\""] {
         assert!(found.toml.contains(line), "{line}: {}", found.toml);
     }
     assert!(!found.toml.contains("head_timeout"), "Weir's own limit of a head stays: {}", found.toml);
@@ -145,7 +145,7 @@ fn zero_is_no_limit_and_the_defaults_of_envoy_are_written_where_they_are_longer(
         assert!(found.toml.contains(line), "{line}: {}", found.toml);
     }
     assert_eq!(
-        found.toml.matches("answer_idle_timeout = \"24h\"").count(),
+        found.toml.matches("response_idle_timeout = \"24h\"").count(),
         2,
         "of the listener and the route: {}",
         found.toml

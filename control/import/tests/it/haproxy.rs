@@ -181,7 +181,7 @@ fn zero_and_nothing_are_no_limit() {
         let found = read(Format::Haproxy, text);
         for line in [
             "response_timeout = \"24h\"",
-            "answer_idle_timeout = \"24h\"",
+            "response_idle_timeout = \"24h\"",
             "body_idle_timeout = \"24h\"",
             "keep_alive_timeout = \"24h\"",
             "idle_timeout = \"24h\"",

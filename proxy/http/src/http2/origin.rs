@@ -341,7 +341,7 @@ impl Source for Http2Download<'_> {
 
 impl Download for Http2Download<'_> {
     async fn head(&mut self) -> Result<ResponseHead, AttemptFailure> {
-        let AttemptContext { origin_deadline, answer_idle_timeout, .. } = self.attempt;
+        let AttemptContext { origin_deadline, response_idle_timeout, .. } = self.attempt;
         let received = poll_fn(|context| {
             if let Some(received) = self.stream.take_head() {
                 return Poll::Ready(Ok(received));
@@ -356,7 +356,7 @@ impl Download for Http2Download<'_> {
         });
         let ReceivedHead { head, is_end } = received.await?;
         if !head.is_interim() {
-            let body = Incoming::new(self.stream.clone(), head.announced(), is_end, answer_idle_timeout);
+            let body = Incoming::new(self.stream.clone(), head.announced(), is_end, response_idle_timeout);
             *self.body = Some(body);
         }
         Ok(head)

@@ -247,7 +247,7 @@ fn a_handler_has_the_time_of_its_route() {
     answered(&gateway, NEVER, 504);
     let (gateway, _heard) = handled(|action| action.body_idle_timeout = short);
     answered(&gateway, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na", 408);
-    let (gateway, events) = handled(|action| action.answer_idle_timeout = short);
+    let (gateway, events) = handled(|action| action.response_idle_timeout = short);
     let mut client = gateway.client();
     client.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     let control = events.streams.recv_timeout(PATIENCE).expect("a stream");

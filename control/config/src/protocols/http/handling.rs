@@ -88,8 +88,8 @@ overridable! {
          take at most half.";
 
     /// How long the body of an answer may pause.
-    optional answer_idle_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
-    listener default = Period(http::ANSWER_IDLE_TIMEOUT),
+    optional response_idle_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
+    listener default = Period(http::RESPONSE_IDLE_TIMEOUT),
         "How long the body of an answer may pause; event streams and long polls have nothing to say for a while. Of routes that \
          do not say.";
 
@@ -127,7 +127,7 @@ impl Handling {
         put(&self.response_timeout, &mut action.response_timeout, |timeout| timeout.0);
         put(&self.request_timeout, &mut action.request_timeout, |timeout| timeout.0);
         put(&self.body_idle_timeout, &mut action.body_idle_timeout, |timeout| timeout.0);
-        put(&self.answer_idle_timeout, &mut action.answer_idle_timeout, |timeout| timeout.0);
+        put(&self.response_idle_timeout, &mut action.response_idle_timeout, |timeout| timeout.0);
         put(&self.body_rate_min, &mut action.body_rate_min, |rate| u64::from(*rate));
         put(&self.request_buffer_bytes, &mut action.request_buffer_bytes, |bytes| bytes.bytes());
         put(&self.request_body_bytes_max, &mut action.request_body_bytes_max, |bytes| bytes.bytes());

@@ -36,7 +36,7 @@ section! {
         /// silence. `false`: they have left, and what is under way for them is cancelled, as by nginx.
         default half_close: bool = false;
         include handling: ListenerHandling;
-        /// How long a gRPC call may be silent in either direction, in place of `body_idle_timeout`, `answer_idle_timeout` and
+        /// How long a gRPC call may be silent in either direction, in place of `body_idle_timeout`, `response_idle_timeout` and
         /// `response_timeout`. How long it may take in all, the client says (`grpc-timeout`).
         default grpc_idle_timeout: Period = Period(http::GRPC_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
         /// `;` and what follows it in a segment of a path: `keep` it as a character like any other, or `reject` the request with 400,
@@ -128,7 +128,7 @@ pub(super) fn settings(
         half_close: section.half_close.value,
         response_timeout: handling.response_timeout.value.0,
         body_idle_timeout: handling.body_idle_timeout.value.0,
-        answer_idle_timeout: handling.answer_idle_timeout.value.0,
+        response_idle_timeout: handling.response_idle_timeout.value.0,
         grpc_calls: true,
         grpc_idle_timeout: section.grpc_idle_timeout.value.0,
         request_timeout: handling.request_timeout.as_ref().map(|timeout| timeout.value.0),
