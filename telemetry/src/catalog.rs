@@ -266,24 +266,24 @@ const INTRODUCTION: &str = "\
 Generated from the catalog in `telemetry/src/catalog/table.rs` (`cargo xtask generate`); do not edit by hand.
 
 Served at `/metrics` on the admin address as Prometheus text 0.0.4. The second name of each row is the OpenTelemetry
-spelling. Every label has a bounded set of values; a family that meets more than 1,024 label sets (with a class of HTTP
-responses: 1,024 of the other labels) counts the rest under `other`. No label ever carries what a client sent.
+spelling. Every label has a bounded set of values. A metric has at most 1,024 label sets, or with a class of HTTP responses
+1,024 sets of the other labels; all further ones are counted under `other`. No label has a value that a client sent.
 
-Values are summed over the workers, except where a `worker` label keeps them apart or the meaning says how they merge.
-The series of a listener or upstream that is removed by a reload disappear once it has drained.
+Values are summed over the workers, unless the metric has a `worker` label or the meaning says otherwise. If a reload
+removes a listener or upstream, its series disappear after it has drained.
 
 ## Histograms
 
-Cells are log-linear: 16 buckets per octave, relative error of a reported quantile at most 2.7 %, from 60 ns to 64 s
-(connection lifetimes: 61 us to 18 h). What is longer is counted in `+Inf`, and `_sum` stays exact.
+Histograms are log-linear: 16 buckets per octave, relative error of a reported quantile at most 2.7 %, from 60 ns to 64 s
+(connection lifetimes: 61 us to 18 h). Longer durations are counted in `+Inf`, and `_sum` stays exact.
 
 The exposed `le` boundaries are those of Prometheus native histograms, so classic and native queries agree: request
 durations use powers of the square root of two (schema 1), stages and lifetimes powers of two (schema 0), in seconds,
-with zero threshold 0. The native bucket with index i of schema 1 ends at `le` = 2^(i/2). The set of boundaries of a
-family never changes at run time, and boundaries fall on cell edges: no count is interpolated.
+with zero threshold 0. The native bucket with index i of schema 1 ends at `le` = 2^(i/2). The boundaries of a metric
+never change at run time. They are boundaries of the internal buckets, too, so no count is interpolated.
 
-For one exchange `request = overhead + upstream`, and the overhead is the sum of the stages `parse`, `policy`,
-`lane_wait`, `encode` and `write`.
+For each request, `request = overhead + upstream`. The overhead is the sum of the stages `parse`, `policy`, `lane_wait`,
+`encode` and `write`.
 ";
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     stage.end().map_err(text)?;
     match outcome.is_clean() {
         true => Ok(()),
-        false => Err("the demo saw what it should not; the counts stand above".to_owned()),
+        false => Err("the demo counted unexpected errors; see the counts above".to_owned()),
     }
 }
 

@@ -76,7 +76,7 @@ impl Ask<'_> {
     /// Asks until the answer can be read. The end of the input is an empty answer.
     fn until<T>(&mut self, title: &str, default: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<T, String> {
         loop {
-            let failed = |error: io::Error| format!("cannot ask: {error}");
+            let failed = |error: io::Error| format!("cannot prompt: {error}");
             write!(self.output, "{title} [{default}]: ").and_then(|()| self.output.flush()).map_err(failed)?;
             let mut line = String::new();
             self.input.read_line(&mut line).map_err(failed)?;

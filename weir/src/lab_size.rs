@@ -119,7 +119,7 @@ fn workload(args: &SizeArgs) -> Result<(Scenario, String, Address), String> {
         let shown = without_user(&args.behind);
         if Url::is_one(&args.behind) {
             return Err(format!(
-                "--behind {shown}: the scenario says protocol and path; write HOST:PORT, or leave out --scenario"
+                "--behind {shown}: the scenario sets protocol and path; write HOST:PORT, or leave out --scenario"
             ));
         }
         let server = args.behind.parse::<Address>().map_err(|error| format!("--behind {shown}: {error}"))?;
@@ -128,7 +128,7 @@ fn workload(args: &SizeArgs) -> Result<(Scenario, String, Address), String> {
     }
     if !Url::is_one(&args.behind) {
         return Err(format!(
-            "--behind {0} does not say the protocol: write redis://{0} or http://{0}/, or name a load with --scenario",
+            "--behind {0} does not name the protocol: write redis://{0} or http://{0}/, or name a load with --scenario",
             without_user(&args.behind)
         ));
     }

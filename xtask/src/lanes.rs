@@ -386,7 +386,7 @@ const LANES: &[Lane] = &[
     },
     Lane {
         name: "isolation",
-        about: "what one client may cost another, S1 to S12 with every protocol",
+        about: "the cost of one client to another, S1 to S12 with every protocol",
         needs: &[Part::Servers, Part::Peers],
         when: covers(
             &["weir-redis", "weir-http", "weir-tcp"],

@@ -95,7 +95,7 @@ pub fn describe(wanted: &LaneSelection<'_>, change: Option<&Change>) -> String {
         (LaneSelection::Everything, _) => "form: full".to_owned(),
         (LaneSelection::Change(_), None) => "form: full, because there is no commit to compare with".to_owned(),
         (LaneSelection::Change(only), Some(change)) => {
-            let lanes = if only.is_empty() { String::new() } else { format!(", of it the lanes {}", only.join(", ")) };
+            let lanes = if only.is_empty() { String::new() } else { format!("; only the lanes {}", only.join(", ")) };
             format!("form: change of {} files since {}{lanes}", change.files.len(), change.base)
         }
     }

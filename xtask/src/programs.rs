@@ -75,7 +75,7 @@ impl Programs {
             .collect();
         let mut programs = Self::default();
         for message in Message::parse_stream(messages) {
-            let Message::CompilerArtifact(artifact) = message.context("what cargo says of the build")? else {
+            let Message::CompilerArtifact(artifact) = message.context("the messages of cargo")? else {
                 continue;
             };
             let Some((path, (package, folder))) = artifact.executable.zip(packages.get(&artifact.package_id)) else {

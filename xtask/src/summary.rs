@@ -9,7 +9,7 @@ use crate::totals::Totals;
 /// Prints what failing lanes said, the form of the run, the table, the problems and the closing line; true if every lane held.
 pub fn print(outcomes: &[LaneResult], form: &str, total: Duration) -> bool {
     for outcome in outcomes.iter().filter(|outcome| !outcome.report.evidence.is_empty()) {
-        println!("\n━━ what {} said of its failure ━━", outcome.name);
+        println!("\n━━ the failure of {} ━━", outcome.name);
         for line in &outcome.report.evidence {
             println!("{line}");
         }

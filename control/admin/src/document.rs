@@ -37,7 +37,7 @@ pub fn openapi_document(version: &str) -> Value {
             "schemas": schemas,
             "responses": {
                 "Problem": {
-                    "description": "What went wrong, and the next step.",
+                    "description": "The error, its cause, and the next step.",
                     "content": { PROBLEM_MEDIA_TYPE: { "schema": problem } },
                 },
             },
@@ -45,7 +45,7 @@ pub fn openapi_document(version: &str) -> Value {
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "Needed if a token is set in the [admin] section.",
+                    "description": "Required if the `[admin]` section sets a token.",
                 },
             },
         },
@@ -82,13 +82,13 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     if let Some(schema_of) = route.body {
         operation["requestBody"] = json!({
             "required": true,
-            "description": "An object; unknown members are refused.",
+            "description": "A JSON object. An unknown member is an error.",
             "content": { "application/json": { "schema": schema_of(generator) } },
         });
     } else if route.verb == Verb::Post {
         operation["requestBody"] = json!({
             "required": false,
-            "description": "Nothing, or an empty object.",
+            "description": "No body, or an empty JSON object.",
             "content": {
                 "application/json": { "schema": { "type": "object", "maxProperties": 0 } },
             },

@@ -56,7 +56,7 @@ impl AdminAccess {
         Err(Problem::new(
             StatusCode::UNAUTHORIZED,
             "token",
-            "this path asks for a token, and the request has none or a wrong one",
+            "this path requires a token, and the request has none or a wrong one",
             "send `Authorization: Bearer <token>` with the token of the [admin] section",
         ))
     }
@@ -128,7 +128,7 @@ fn host_of(request: &Request) -> Result<Option<Authority>, Problem> {
 }
 
 fn bad_host(detail: &str) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "host", detail, "send one Host header, as RFC 9112 section 3.2 asks")
+    Problem::new(StatusCode::BAD_REQUEST, "host", detail, "send one Host header, as RFC 9112 section 3.2 requires")
 }
 
 /// Refuses names that only DNS can have led here: a page whose name was rebound to 127.0.0.1.
@@ -148,8 +148,8 @@ fn check_host(host: Option<&Authority>, hosts: &[String]) -> Result<(), Problem>
     Err(Problem::new(
         StatusCode::FORBIDDEN,
         "host",
-        format!("this server is bound to loopback and does not answer to the name {name:?}"),
-        "ask 127.0.0.1 or localhost, or list the name in the [admin] section if a proxy on this machine sends it",
+        format!("this server is bound to loopback and does not accept the host name {name:?}"),
+        "connect to 127.0.0.1 or localhost; if a proxy on this machine sends the name, add it to admin.hosts",
     ))
 }
 
@@ -171,7 +171,7 @@ fn check_site(request: &Request, host: Option<&Authority>) -> Result<(), Problem
         StatusCode::FORBIDDEN,
         "site",
         "the request comes from a web page of another site",
-        "call the API from a program, not from a page",
+        "call the API from a program, not from a web page",
     ))
 }
 

@@ -259,7 +259,7 @@ pub(crate) async fn reload(State(shared): State<Shared>, request: Request) -> Re
             StatusCode::CONFLICT,
             "reload",
             "a reload is under way",
-            "wait for its answer, then ask again if the file has changed since",
+            "wait until it ends; if the file has changed since, send the request again",
         ));
     };
     let gateway = Arc::clone(&shared.gateway);
@@ -273,8 +273,8 @@ pub(crate) async fn reload(State(shared): State<Shared>, request: Request) -> Re
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "reload",
-            "the reload broke off; the configuration in force stays",
-            "this is a defect of the gateway: the log has the panic message, please report it",
+            "the reload failed; the configuration in force stays",
+            "this is a bug of the gateway: please report it with the panic message in the log",
         )
     })?;
     let status = match outcome.outcome {
@@ -291,7 +291,7 @@ pub(crate) async fn upgrade(State(shared): State<Shared>, request: Request) -> R
             StatusCode::CONFLICT,
             "upgrade",
             "an upgrade is under way",
-            "wait for its answer: the process that serves then can be upgraded again once this one has drained",
+            "wait until it ends; the process that then serves can be upgraded after this process has drained",
         ));
     };
     let gateway = Arc::clone(&shared.gateway);
@@ -304,8 +304,8 @@ pub(crate) async fn upgrade(State(shared): State<Shared>, request: Request) -> R
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "upgrade",
-            "the upgrade broke off; this process goes on serving",
-            "this is a defect of the gateway: the log has the panic message, please report it",
+            "the upgrade failed; this process continues to serve",
+            "this is a bug of the gateway: please report it with the panic message in the log",
         )
     })?;
     let status = match outcome.result {
@@ -321,7 +321,7 @@ pub(crate) async fn upgrade(State(shared): State<Shared>, request: Request) -> R
 async fn expect_no_input(request: Request) -> Result<(), Problem> {
     let is_json = request.headers().get(header::CONTENT_TYPE).map(|value| is_json(value.as_bytes()));
     let body = to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_too_long_or_broken| {
-        bad_body(StatusCode::PAYLOAD_TOO_LARGE, format!("the body broke off or has more than {BODY_BYTES_MAX} bytes"))
+        bad_body(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is cut off or has more than {BODY_BYTES_MAX} bytes"))
     })?;
     if is_json == Some(false) || (is_json.is_none() && !body.is_empty()) {
         return Err(bad_body(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type is not application/json"));
@@ -331,7 +331,7 @@ async fn expect_no_input(request: Request) -> Result<(), Problem> {
     }
     match serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&body) {
         Ok(members) if members.is_empty() => Ok(()),
-        Ok(_) => Err(bad_body(StatusCode::BAD_REQUEST, "the body has members")),
+        Ok(_) => Err(bad_body(StatusCode::BAD_REQUEST, "the body is a JSON object with members")),
         Err(error) => Err(bad_body(StatusCode::BAD_REQUEST, format!("the body is not a JSON object: {error}"))),
     }
 }
@@ -365,7 +365,7 @@ pub(crate) async fn method_not_allowed(request: Request) -> Response {
     let problem = Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method",
-        format!("{path} does not take {}", request.method()),
+        format!("{path} does not support {}", request.method()),
         format!("use {allow}"),
     );
     let mut response = problem.into_response();

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An error answer: what went wrong and what to do about it.
+/// An error response: the error, its cause, and the next step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// Stable name of the problem, `urn:weir:problem:<name>`.
@@ -14,7 +14,7 @@ pub struct Problem {
     pub kind: String,
     /// The problem in a few words; the same for every occurrence.
     pub title: String,
-    /// The HTTP status of this answer.
+    /// The HTTP status of this response.
     pub status: u16,
     /// The cause of this occurrence.
     pub detail: String,

@@ -137,7 +137,7 @@ const fn read(
 
 const VERBOSE: &[Parameter] = &[Parameter {
     name: "verbose",
-    about: "Adds what each check saw; without effect if a token is set and not sent. The value does not matter.",
+    about: "Adds the observation of each check. Ignored if the request lacks the token. Any value is accepted.",
     schema: schema_of::<String>,
 }];
 
@@ -145,72 +145,72 @@ const PROBE_ANSWERS: &[RouteResponse] =
     &[json::<ProbeAnswer>(200, "Every check passes."), json::<ProbeAnswer>(503, "At least one check fails.")];
 
 const CONNECTION_PARAMETERS: &[Parameter] = &[
-    Parameter { name: "limit", about: "Connections on the page, 1 to 1000; 100 if absent.", schema: schema_of::<u32> },
+    Parameter { name: "limit", about: "Connections per page, 1 to 1000. Default 100.", schema: schema_of::<u32> },
     Parameter {
         name: "after",
-        about: "Only ids above this one: `next_after` of the page before.",
+        about: "Only connections with an id above this value: `next_after` of the previous page.",
         schema: schema_of::<u64>,
     },
     Parameter {
         name: "listener",
-        about: "Only connections of the listener of this name.",
+        about: "Only connections of the listener with this name.",
         schema: schema_of::<String>,
     },
-    Parameter { name: "worker", about: "Only connections of the worker of this number.", schema: schema_of::<u32> },
+    Parameter { name: "worker", about: "Only connections of the worker with this number.", schema: schema_of::<u32> },
 ];
 
 const LIST_PARAMETERS: &[Parameter] =
-    &[Parameter { name: "limit", about: "Entries, 1 to 1000; 100 if absent.", schema: schema_of::<u32> }];
+    &[Parameter { name: "limit", about: "Maximum entries, 1 to 1000. Default 100.", schema: schema_of::<u32> }];
 
 const KEY_PARAMETERS: &[Parameter] = &[
-    Parameter { name: "limit", about: "Keys on the page, 1 to 1000; 100 if absent.", schema: schema_of::<u32> },
+    Parameter { name: "limit", about: "Keys per page, 1 to 1000. Default 100.", schema: schema_of::<u32> },
     Parameter {
         name: "after",
-        about: "Only names behind this one: `next_after` of the page before.",
+        about: "Only keys with a name after this one: `next_after` of the previous page.",
         schema: schema_of::<String>,
     },
 ];
 
 const REQUEST_PARAMETERS: &[Parameter] = &[
-    Parameter { name: "limit", about: "Requests, 1 to 1000; 100 if absent.", schema: schema_of::<u32> },
-    Parameter { name: "key", about: "Only those of the key of this name.", schema: schema_of::<String> },
-    Parameter { name: "user", about: "Only those of this end user.", schema: schema_of::<String> },
-    Parameter { name: "agent", about: "Only those of this agent.", schema: schema_of::<String> },
-    Parameter { name: "conversation", about: "Only those of this conversation.", schema: schema_of::<String> },
-    Parameter { name: "tag", about: "Only those with this tag.", schema: schema_of::<String> },
+    Parameter { name: "limit", about: "Maximum requests, 1 to 1000. Default 100.", schema: schema_of::<u32> },
+    Parameter { name: "key", about: "Only requests with the key of this name.", schema: schema_of::<String> },
+    Parameter { name: "user", about: "Only requests of this end user.", schema: schema_of::<String> },
+    Parameter { name: "agent", about: "Only requests of this agent.", schema: schema_of::<String> },
+    Parameter { name: "conversation", about: "Only requests of this conversation.", schema: schema_of::<String> },
+    Parameter { name: "tag", about: "Only requests with this tag.", schema: schema_of::<String> },
     Parameter {
         name: "model",
-        about: "Only those for this model, by the name of clients or of the provider.",
+        about: "Only requests for this model, by the name that clients use or by the name of the provider.",
         schema: schema_of::<String>,
     },
     Parameter {
         name: "server",
-        about: "Only messages to this server of MCP, or to this federation.",
+        about: "Only messages to this MCP server or to this federation.",
         schema: schema_of::<String>,
     },
     Parameter { name: "tool", about: "Only calls of this tool.", schema: schema_of::<String> },
-    Parameter { name: "method", about: "Only messages with this method of MCP or A2A.", schema: schema_of::<String> },
+    Parameter { name: "method", about: "Only messages with this MCP or A2A method.", schema: schema_of::<String> },
     Parameter {
         name: "status",
-        about: "Only those with this status, or class such as 4xx.",
+        about: "Only requests with this status or class of status, such as 429 or 4xx.",
         schema: schema_of::<String>,
     },
     Parameter {
         name: "since",
-        about: "Only those that have ended since this time: RFC 3339 in UTC, or seconds since 1970.",
+        about: "Only requests that ended at or after this time: RFC 3339 in UTC, or seconds since 1970.",
         schema: schema_of::<String>,
     },
     Parameter {
         name: "bodies",
-        about: "`true`: their bodies too, of listeners with `recent_body_bytes_max`, without the secrets that are known by their form.",
+        about: "`true` adds the bodies, if the listener has `recent_body_bytes_max`, without known forms of secrets.",
         schema: schema_of::<bool>,
     },
 ];
 
-const NO_SUCH_KEY: RouteResponse = problem(404, "There is no such key.");
+const NO_SUCH_KEY: RouteResponse = problem(404, "There is no key with this name.");
 const KEY_REFUSED: RouteResponse =
-    problem(409, "The key is of the configuration, there is no `[ai] state`, or another process serves.");
-const BAD_KEY: RouteResponse = problem(400, "The body is no key.");
+    problem(409, "The key is in the configuration file, `[ai] state` is missing, or another process serves.");
+const BAD_KEY: RouteResponse = problem(400, "The body is not a valid key.");
 
 /// Every route of the server.
 pub(crate) const ROUTES: &[Route] = &[
@@ -218,19 +218,19 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         open: true,
         parameters: VERBOSE,
-        ..read("/livez", "livez", "Is the process in order? If not, restart it.", PROBE_ANSWERS, || {
+        ..read("/livez", "livez", "Liveness of the process. Restart it if this check fails.", PROBE_ANSWERS, || {
             get(handlers::livez)
         })
     },
     Route {
         open: true,
         parameters: VERBOSE,
-        ..read("/readyz", "readyz", "Should traffic be sent here now?", PROBE_ANSWERS, || get(handlers::readyz))
+        ..read("/readyz", "readyz", "Readiness of the process for traffic.", PROBE_ANSWERS, || get(handlers::readyz))
     },
     Route {
         open: true,
         parameters: VERBOSE,
-        ..read("/startupz", "startupz", "Has the process finished its start?", PROBE_ANSWERS, || {
+        ..read("/startupz", "startupz", "Completion of the start of the process.", PROBE_ANSWERS, || {
             get(handlers::startupz)
         })
     },
@@ -244,38 +244,38 @@ pub(crate) const ROUTES: &[Route] = &[
     read(
         "/api/v1/version",
         "version",
-        "What runs here and since when.",
-        &[json::<VersionStatus>(200, "Version, build and uptime.")],
+        "Version, build and uptime of the gateway.",
+        &[json::<VersionStatus>(200, "The version, the build and the uptime.")],
         || get(handlers::version),
     ),
     read(
         "/api/v1/config",
         "config",
-        "The configuration in force, secrets redacted.",
+        "The configuration in force, with secrets redacted.",
         &[json::<serde_json::Map<String, serde_json::Value>>(
             200,
-            "The configuration; its shape is that of the file (`weir check --schema`).",
+            "The configuration, with the schema of the file (`weir check --schema`).",
         )],
         || get(handlers::config),
     ),
     read(
         "/api/v1/listeners",
         "listeners",
-        "Listeners with their connections, requests, sheds and times.",
+        "Listeners with their connections, requests, refusals and latencies.",
         &[json::<ListenerList>(200, "Every listener.")],
         || get(handlers::listeners),
     ),
     read(
         "/api/v1/upstreams",
         "upstreams",
-        "Upstreams with health, breaker and lanes per endpoint.",
+        "Upstreams with health, circuit breaker and connections of each endpoint.",
         &[json::<UpstreamList>(200, "Every upstream.")],
         || get(handlers::upstreams),
     ),
     read(
         "/api/v1/routes",
         "routes",
-        "Routes of HTTP listeners, with their state and what is wrong with them.",
+        "Routes of HTTP listeners with their state and their mistakes.",
         &[json::<RouteList>(200, "Every route.")],
         || get(handlers::routes),
     ),
@@ -291,7 +291,7 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/connections",
             "connections",
-            "Client connections, paged by id, and why each is pinned.",
+            "Client connections by id, in pages, with the reason for each pin.",
             &[json::<ConnectionPage>(200, "One page.")],
             || get(handlers::connections),
         )
@@ -301,8 +301,8 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/hot-keys",
             "hotKeys",
-            "Keys that most requests name just now, of all workers.",
-            &[json::<HotKeyList>(200, "The hottest first.")],
+            "Keys with the most requests at the moment, over all workers.",
+            &[json::<HotKeyList>(200, "The keys, most requests first.")],
             || get(handlers::hot_keys),
         )
     },
@@ -312,7 +312,7 @@ pub(crate) const ROUTES: &[Route] = &[
             "/api/v1/big-keys",
             "bigKeys",
             "Keys with the largest requests and replies of the last ten minutes.",
-            &[json::<BigKeyList>(200, "The largest first.")],
+            &[json::<BigKeyList>(200, "The keys, largest first.")],
             || get(handlers::big_keys),
         )
     },
@@ -321,8 +321,8 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/slow-log",
             "slowLog",
-            "Slow requests: what they were, and where the time went.",
-            &[json::<SlowLogList>(200, "The newest first.")],
+            "Slow requests, with their command and the parts of their duration.",
+            &[json::<SlowLogList>(200, "The requests, newest first.")],
             || get(handlers::slow_log),
         )
     },
@@ -331,8 +331,8 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/slow-log/reset",
             "resetSlowLog",
-            "Empty the slow logs of the workers.",
-            &[json::<SlowLogReset>(200, "They are empty.")],
+            "Empty the slow logs of all workers.",
+            &[json::<SlowLogReset>(200, "The slow logs are empty.")],
             || post(handlers::reset_slow_log),
         )
     },
@@ -341,7 +341,7 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/ai/keys",
             "aiKeys",
-            "Keys of AI clients with their policies, states and budgets; never a text or a hash.",
+            "Keys of AI clients with their policies, states and budgets, without secrets and hashes.",
             &[json::<AiKeyList>(200, "One page.")],
             || get(handlers::ai::keys),
         )
@@ -353,16 +353,16 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/ai/keys",
             "createAiKey",
-            "Issue a key; its text is shown once.",
-            &[json::<AiKeyIssued>(201, "It may be used from now on, on every worker."), BAD_KEY, KEY_REFUSED],
+            "Issue a key. Only this response shows its secret.",
+            &[json::<AiKeyIssued>(201, "The key is valid on every worker from now on."), BAD_KEY, KEY_REFUSED],
             || post(handlers::ai::create_key),
         )
     },
     read(
         "/api/v1/ai/keys/{name}",
         "aiKey",
-        "The keys of one name.",
-        &[json::<AiKeyList>(200, "Those of the file, and the issued one."), NO_SUCH_KEY],
+        "The keys with this name.",
+        &[json::<AiKeyList>(200, "The keys in the configuration file, and the issued key."), NO_SUCH_KEY],
         || get(handlers::ai::key),
     ),
     Route {
@@ -372,8 +372,8 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/ai/keys/{name}",
             "changeAiKey",
-            "Change policy, state or end of an issued key.",
-            &[json::<AiKeyStatus>(200, "In force from the next request on."), BAD_KEY, NO_SUCH_KEY, KEY_REFUSED],
+            "Change the policy, the state or the expiry of an issued key.",
+            &[json::<AiKeyStatus>(200, "The change applies to the next request."), BAD_KEY, NO_SUCH_KEY, KEY_REFUSED],
             || patch(handlers::ai::change_key),
         )
     },
@@ -383,8 +383,8 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/ai/keys/{name}",
             "deleteAiKey",
-            "Remove an issued key. Its use so far counts for the next key of its name.",
-            &[json::<AiKeyStatus>(200, "The key as it was."), NO_SUCH_KEY, KEY_REFUSED],
+            "Delete an issued key. A later key with the same name continues its budgets.",
+            &[json::<AiKeyStatus>(200, "The key before its deletion."), NO_SUCH_KEY, KEY_REFUSED],
             || delete(handlers::ai::delete_key),
         )
     },
@@ -395,8 +395,8 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/ai/keys/{name}/rotate",
             "rotateAiKey",
-            "Give an issued key another text; the one before may stay good for a time.",
-            &[json::<AiKeyIssued>(200, "The text is shown once."), BAD_KEY, NO_SUCH_KEY, KEY_REFUSED],
+            "Replace the secret of an issued key. The old secret can stay valid for a limited time.",
+            &[json::<AiKeyIssued>(200, "Only this response shows the new secret."), BAD_KEY, NO_SUCH_KEY, KEY_REFUSED],
             || post(handlers::ai::rotate_key),
         )
     },
@@ -405,8 +405,8 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/ai/requests",
             "aiRequests",
-            "The last requests to language models, servers of MCP and agents: keys, models, tools, tokens, cost and times.",
-            &[json::<AiRequestList>(200, "The newest first.")],
+            "Recent requests to language models, MCP servers and agents, with keys, tokens, cost and latencies.",
+            &[json::<AiRequestList>(200, "The requests, newest first.")],
             || get(handlers::ai::requests),
         )
     },
@@ -415,8 +415,8 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/drain",
             "drain",
-            "Begin to drain, or ask how a drain is doing.",
-            &[json::<DrainStatus>(202, "Draining.")],
+            "Begin to drain, or get the progress of the drain.",
+            &[json::<DrainStatus>(202, "The process drains.")],
             || post(handlers::drain),
         )
     },
@@ -428,8 +428,8 @@ pub(crate) const ROUTES: &[Route] = &[
             "reload",
             "Read the configuration file again and apply it if it is valid.",
             &[
-                json::<ReloadOutcome>(200, "Applied, or nothing to change."),
-                json::<ReloadOutcome>(422, "Rejected: every mistake, and the last good one stays."),
+                json::<ReloadOutcome>(200, "The configuration was applied, or has no changes."),
+                json::<ReloadOutcome>(422, "Rejected, with all mistakes. The last valid configuration stays in force."),
             ],
             || post(handlers::reload),
         )
@@ -440,17 +440,17 @@ pub(crate) const ROUTES: &[Route] = &[
         ..read(
             "/api/v1/upgrade",
             "upgrade",
-            "Start the program again, hand over the sockets, and drain once the new process serves.",
+            "Start a new process of the program, pass the sockets to it, and drain when it serves.",
             &[
                 json::<UpgradeOutcome>(
                     200,
-                    "The new process serves; the next request at this address is answered by it.",
+                    "The new process serves, and will receive the next request to this address.",
                 ),
                 json::<UpgradeOutcome>(
                     409,
-                    "Refused: another upgrade is not over, or this process cannot be upgraded.",
+                    "Refused: another upgrade is in progress, or this process cannot be upgraded.",
                 ),
-                json::<UpgradeOutcome>(422, "The new process does not serve; this one goes on as before."),
+                json::<UpgradeOutcome>(422, "The new process failed to serve. This process continues to serve."),
             ],
             || post(handlers::upgrade),
         )
@@ -505,8 +505,8 @@ async fn bounded(State(deadline): State<Duration>, request: Request, next: Next)
         Err(_elapsed) => Problem::new(
             StatusCode::GATEWAY_TIMEOUT,
             "deadline",
-            format!("no answer within {} s", deadline.as_secs()),
-            "ask again; if it stays like this, /livez?verbose and /api/v1/workers tell whether a worker is stalled",
+            format!("no response within {} s", deadline.as_secs()),
+            "send the request again; if it fails again, /livez?verbose and /api/v1/workers show stalled workers",
         )
         .into_response(),
     }

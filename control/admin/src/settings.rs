@@ -98,7 +98,7 @@ impl fmt::Display for StartError {
         match self {
             Self::Exposed { bind } => write!(
                 f,
-                "admin server: {bind} can be reached from other machines and no token is set; \
+                "admin server: other machines can reach {bind}, and no token is set; \
                  bind 127.0.0.1:{port}, or set a token (for example the output of `openssl rand -hex 32`)",
                 port = bind.port()
             ),

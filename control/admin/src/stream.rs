@@ -79,5 +79,5 @@ impl AsyncWrite for ClientStream {
 }
 
 fn answer_overdue() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answer")
+    io::Error::new(io::ErrorKind::TimedOut, "the client does not read its response")
 }

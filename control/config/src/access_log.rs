@@ -11,22 +11,24 @@ use crate::snapshot::{AccessLogSettings, LogTarget};
 use crate::texts::Choice;
 
 section! {
-    /// One line per exchange. Writing never blocks a worker: what does not fit is dropped and counted.
+    /// The access log, with one line per request. Writing never blocks a worker: lines that do not fit are dropped and counted.
     pub(crate) struct AccessLogSection {
-        /// `off`, `stdout`, `stderr` or `file:/absolute/path`. The gateway does not start if it cannot open the file.
+        /// Destination: `off`, `stdout`, `stderr` or `file:/absolute/path`. The gateway does not start if it cannot open the file.
         default target: LogTarget = LogTarget::Off;
-        /// Form of a line.
+        /// Format of a line.
         default format: AccessFormat = AccessFormat::Json;
-        /// Share of exchanges that are logged, chosen at random; `1.0`: all. `listener.access_log_sample` overrides it for one listener.
+        /// Share of requests that are logged, chosen at random. `1.0` logs all requests. `listener.access_log_sample` overrides the
+        /// share for one listener.
         default sample: Ratio = Ratio(listening::ACCESS_LOG_SAMPLE);
-        /// The fields of a line, in this order: `time`, `listener`, `peer`, `connection`, `command`, `upstream`, `duration_us`, `upstream_us`,
-        /// `request_bytes`, `reply_bytes`, `outcome`; of HTTP also `status`, `method`, `path`, `protocol`, `authority`, `route`,
-        /// `endpoint`, `user`, `user_agent`, `forwarded_for`, `request_id`, `trace_id`. Absent: all.
+        /// Fields of a line, in this order: `time`, `listener`, `peer`, `connection`, `command`, `upstream`, `duration_us`,
+        /// `upstream_us`, `request_bytes`, `reply_bytes`, `outcome`; for HTTP also `status`, `method`, `path`, `protocol`,
+        /// `authority`, `route`, `endpoint`, `user`, `user_agent`, `forwarded_for`, `request_id`, `trace_id`. If absent, all
+        /// fields.
         optional fields: Vec<At<AccessField>>;
-        /// Size from which a file becomes `FILE.1`, the one before it `FILE.2`, and a new one begins. Absent: it grows. A file that
-        /// somebody else has moved away is begun again within a second.
+        /// Size at which a file becomes `FILE.1`, the previous file `FILE.2`, and a new file begins. If absent, the file grows. If
+        /// another program moves the file away, the gateway begins a new file within a second.
         optional rotate_size: ByteSize => ByteSize::kib(1)..=ByteSize::mib(1 << 20);
-        /// Files that are kept besides the one that is written.
+        /// Number of old files that are kept.
         default rotate_keep: u32 = 5 => 1..=1_000;
     }
 }

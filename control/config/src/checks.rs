@@ -121,7 +121,7 @@ fn limits(section: &LimitsSection, reader: &mut Reader<'_>) -> LimitSettings {
             if bytes.value.bytes() > memory {
                 let message =
                     format!("`limits.buffered_bytes` is more than the memory of this process ({memory} bytes)");
-                let help = "lower it, or leave it out for a quarter of the memory";
+                let help = "lower it, or remove it to use the default";
                 reader.problems.warning(&bytes.span, "limits.buffered_bytes", message, help);
             }
             bytes.value.bytes()

@@ -21,11 +21,11 @@ pub(crate) fn parse<'s>(source: &'s str, problems: &mut Problems<'_>) -> Option<
 fn syntax_help(message: &str) -> &'static str {
     let has = |words: &str| message.contains(words);
     if has("duplicate key") {
-        "a key or table stands at most once; further listeners and upstreams are [[listener]] and [[upstream]]"
+        "write each key and table once; further listeners and upstreams are [[listener]] and [[upstream]]"
     } else if has("must be quoted") || has("string values") {
-        "text stands in double quotes: key = \"value\""
+        "write text in double quotes: key = \"value\""
     } else if has("escape") {
-        "write \\\\ for a backslash, or put the text in single quotes, where backslashes stand for themselves"
+        "write \\\\ for a backslash, or put the text in single quotes, where a backslash is an ordinary character"
     } else if has("quote") || has("string") {
         "close the quotes: key = \"value\", on one line"
     } else if has("`]`") || has("array") || has("table header") {
@@ -33,7 +33,7 @@ fn syntax_help(message: &str) -> &'static str {
     } else if has("inline table") || has("`}`") {
         "write it on one line: key = { env = \"NAME\" }"
     } else if has("`=`") || has("missing value") || has("key with no value") {
-        "write key = value; text stands in double quotes"
+        "write key = value, with text in double quotes"
     } else {
         "write one key = value per line, text in double quotes, tables as [name] and lists of tables as [[name]]"
     }

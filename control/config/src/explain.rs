@@ -118,12 +118,12 @@ fn key_text(places: &[&ExplainedKey], text: &mut String) {
     let paths: Vec<&str> = places.iter().map(|found| found.path.as_str()).collect();
     let reload = match first.path.as_str() {
         path if needs_restart(path) => "a change needs a restart",
-        "telemetry.level" => "applies a change; one to or from off needs a restart",
+        "telemetry.level" => "applies a change; a change to or from off needs a restart",
         _ => "applies a change",
     };
     let _ = writeln!(text, "{}", paths.join("\n"));
     let rows = [
-        ("stands in", headers.join(", ")),
+        ("table", headers.join(", ")),
         ("value", value(field).replace('`', "")),
         ("default", plain_default(&field.presence)),
         ("reload", reload.to_owned()),
@@ -208,7 +208,7 @@ fn unknown(wanted: &str, all: &[ExplainedKey]) -> String {
     near.dedup();
     near.truncate(PROPOSALS_MAX);
     match near.is_empty() {
-        true => format!("there is no key `{wanted}`; docs/CONFIG.md and `weir check --reference` have all"),
+        true => format!("there is no key `{wanted}`; docs/CONFIG.md and `weir check --reference` list all keys"),
         false => format!("there is no key `{wanted}`; did you mean {}?", near.join(", ")),
     }
 }

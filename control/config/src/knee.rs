@@ -71,7 +71,7 @@ impl Value for KneeFile {
         let text = string(node, &Self::shape(), reader)?;
         if text.is_empty() || text.contains('\0') {
             let help = "write the path of a result of weir lab knee --json";
-            reader.wrong_value(node, format!("`{}` is no path", node.path), help);
+            reader.wrong_value(node, format!("`{}` is not a path", node.path), help);
             return None;
         }
         let contents = readable_file(node, Path::new(text), KNEE_BYTES_MAX, reader)?;
@@ -108,19 +108,19 @@ impl KneeFileError {
 
 fn measured(bytes: &[u8]) -> Result<Measured, KneeFileError> {
     let file: Json =
-        serde_json::from_slice(bytes).map_err(|error| KneeFileError::new(format!("is no JSON: {error}"), HOW))?;
+        serde_json::from_slice(bytes).map_err(|error| KneeFileError::new(format!("is not JSON: {error}"), HOW))?;
     match file["schema"].as_str() {
         Some(SCHEMA) => {}
         Some(other) => {
             let other: String = other.chars().take(64).collect();
             return Err(KneeFileError::new(format!("has the schema {other:?}, this version reads {SCHEMA:?}"), HOW));
         }
-        None => return Err(KneeFileError::new("names no schema, so it is no result of the lab", HOW)),
+        None => return Err(KneeFileError::new("names no schema, so it is not a result of the lab", HOW)),
     }
     let row = text(&file, "/shape/row")?;
     if row.ends_with(QUICK) {
         return Err(KneeFileError::new(
-            "is of a quick look: there is nothing to size from",
+            "is a result of --quick, which is not exact enough for a knee",
             "run weir lab knee again without --quick",
         ));
     }

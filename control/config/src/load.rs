@@ -66,7 +66,7 @@ fn read(path: &Path, machine: &Machine<'_>) -> Result<Snapshot, Diagnostics> {
         let valid = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
         let message = format!("the configuration is not UTF-8 (line {line})");
-        Diagnostics::whole_file(&name, message, "save it as UTF-8, which TOML demands")
+        Diagnostics::whole_file(&name, message, "save it as UTF-8, which TOML requires")
     })?;
     let directory = path.parent().unwrap_or(Path::new(""));
     check(&source, &name, directory, machine)

@@ -114,7 +114,7 @@ impl Value for ByteSize {
             (Some(text), _) => match text.parse::<ByteSize>() {
                 Ok(size) => size,
                 Err(error) => {
-                    let message = format!("`{}` is no size", node.path);
+                    let message = format!("`{}` is not a size", node.path);
                     reader.wrong_value(node, message, error.to_string());
                     return None;
                 }
@@ -219,7 +219,7 @@ impl Value for Period {
         match text.parse::<Self>() {
             Ok(period) => reader.ranged(node, period, range),
             Err(help) => {
-                reader.wrong_value(node, format!("`{}` is no duration", node.path), help);
+                reader.wrong_value(node, format!("`{}` is not a duration", node.path), help);
                 None
             }
         }

@@ -99,7 +99,7 @@ impl<T: Holds> Value for PemFile<T> {
     fn read(node: &Node<'_>, _: Option<&RangeInclusive<Self>>, reader: &mut Reader<'_>) -> Option<Self> {
         let text = string(node, &Self::shape(), reader)?;
         if text.is_empty() || text.contains('\0') {
-            reader.wrong_value(node, format!("`{}` is no path", node.path), format!("write {}", T::WHAT));
+            reader.wrong_value(node, format!("`{}` is not a path", node.path), format!("write {}", T::WHAT));
             return None;
         }
         let path = Path::new(text);

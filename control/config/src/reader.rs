@@ -33,7 +33,7 @@ pub(crate) struct Reader<'a> {
 impl Reader<'_> {
     /// "expected this, found that".
     pub(crate) fn wrong_kind(&mut self, node: &Node<'_>, shape: &Shape) {
-        let message = format!("`{}` is {}, not {}", node.path, shape.what(), node.kind());
+        let message = format!("`{}` must be {}, not {}", node.path, shape.what(), node.kind());
         let bare = matches!(shape, Shape::Boolean | Shape::Integer | Shape::Ratio);
         let help = match (bare, node.text()) {
             (true, Some(_)) => format!("write it without quotes, for example {}", shape.example()),
@@ -190,7 +190,7 @@ impl<'r, 'n, 'a> TableReader<'r, 'n, 'a> {
         match value {
             DeValue::Table(table) => Some(self.one_section(table, span, path)),
             _ => {
-                let message = format!("`{path}` is a table, not {}", kind(value, &span, &path));
+                let message = format!("`{path}` must be a table, not {}", kind(value, &span, &path));
                 let help = format!("write [{}] and its keys below", header(&path));
                 self.reader.problems.error_cut(&span, &path, message, help);
                 None
@@ -205,7 +205,7 @@ impl<'r, 'n, 'a> TableReader<'r, 'n, 'a> {
         };
         let path = join(&self.path, key);
         let DeValue::Array(items) = value else {
-            let message = format!("`{path}` is a list of tables, not {}", kind(value, &span, &path));
+            let message = format!("`{path}` must be a list of tables, not {}", kind(value, &span, &path));
             let help = format!("write [[{path}]], with two brackets");
             self.reader.problems.error_cut(&span, &path, message, help);
             return Vec::new();
@@ -221,7 +221,7 @@ impl<'r, 'n, 'a> TableReader<'r, 'n, 'a> {
             match item.get_ref() {
                 DeValue::Table(table) => sections.push(self.one_section(table, span, path)),
                 other => {
-                    let message = format!("`{path}` is a table, not {}", kind(other, &span, &path));
+                    let message = format!("`{path}` must be a table, not {}", kind(other, &span, &path));
                     let help = format!("write [[{key}]] and its keys below");
                     self.reader.problems.error_cut(&span, &path, message, help);
                 }

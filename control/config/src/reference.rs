@@ -23,8 +23,8 @@ remedy (`weir check weir.toml`). `weir check --schema` prints a JSON Schema for 
 | secret | `\"env:NAME\"` or `\"file:/path\"`, or as a table `{ env = \"NAME\" }`, `{ file = \"/path\" }`; never in plain text. A file must be readable by its owner only |
 | path | absolute, or relative to the directory of this file |
 
-A reload (SIGHUP, or `POST /api/v1/reload`) applies every change at once without dropping a connection, except of keys that
-are marked \"Needs a restart\". Its outcome names those that changed.
+A reload (SIGHUP, or `POST /api/v1/reload`) applies every change at once without dropping a connection, except changes of keys
+that are marked \"Needs a restart\". The outcome of the reload names the keys that changed.
 
 ";
 
@@ -90,9 +90,9 @@ pub(crate) fn value(field: &FieldInfo) -> String {
         Shape::Ratio => "0.0 to 1.0".to_owned(),
         Shape::Size => "size".to_owned(),
         Shape::Period => "duration".to_owned(),
-        Shape::Text { example, .. } => format!("text, as `\"{example}\"`"),
+        Shape::Text { example, .. } => format!("text, such as `\"{example}\"`"),
         Shape::Choice(words) => words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(" "),
-        Shape::List(inner) => format!("list, as `{}`", inner.example()),
+        Shape::List(inner) => format!("list, such as `{}`", inner.example()),
         Shape::Secret => "secret".to_owned(),
         Shape::Table(_) | Shape::Tables(_) => "table".to_owned(),
     };

@@ -42,7 +42,7 @@ impl Value for SecretRef {
             DeValue::Table(table) => source(node, table, reader)?,
             DeValue::String(text) if short(text).is_some() => short(text)?,
             DeValue::String(_) => {
-                let message = format!("`{}` stands in the file in plain text", node.path);
+                let message = format!("`{}` is in the file in plain text", node.path);
                 let help = format!("put it into the environment or a file and write {}", Shape::Secret.example());
                 reader.problems.error_cut(&(node.span.start..node.span.start), node.path, message, help);
                 return None;
@@ -84,7 +84,7 @@ fn source(node: &Node<'_>, table: &DeTable<'_>, reader: &mut Reader<'_>) -> Opti
             ("env", Some(name)) if !name.contains(['=', '\0']) => sources.push(Source::Env(name.to_owned())),
             ("file", Some(path)) if !path.contains('\0') => sources.push(Source::File(PathBuf::from(path))),
             _ => {
-                let message = format!("`{}` is a reference to a secret, and this part of it is not known", node.path);
+                let message = format!("`{}` is not a valid reference to a secret", node.path);
                 reader.problems.error_cut(
                     &key.span(),
                     node.path,
@@ -96,7 +96,7 @@ fn source(node: &Node<'_>, table: &DeTable<'_>, reader: &mut Reader<'_>) -> Opti
         }
     }
     if sources.len() != 1 {
-        let message = format!("`{}` needs one source, it has {}", node.path, sources.len());
+        let message = format!("`{}` needs one source, but has {}", node.path, sources.len());
         reader.wrong_value(node, message, format!("write {}", Shape::Secret.example()));
         return None;
     }
@@ -158,7 +158,7 @@ pub(crate) fn private_file(
         // The mode of a copy, such as that of version control, says nothing about the file where the gateway runs.
         Some(mode) if mode & forbidden != 0 && !reader.surroundings.is_offline() => {
             let shown = path.display();
-            let message = format!("`{}`: others can read {shown} (mode {mode:03o})", node.path);
+            let message = format!("`{}`: other users can read {shown} (mode {mode:03o})", node.path);
             let mended = if contents.is_root_owned { "640" } else { "600" };
             drop(Secret::new(contents.bytes));
             reader.wrong_value(node, message, format!("run chmod {mended} {shown} (in Kubernetes: defaultMode: 0400)"));

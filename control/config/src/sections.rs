@@ -33,42 +33,43 @@ pub(crate) const PATH_PERIOD_MAX: Period = Period::secs(3_600);
 pub(crate) const DEADLINE_MIN: Period = Period::millis(1);
 
 section! {
-    /// One file holds everything. An unknown key is an error, so a mistyped or removed one never goes unnoticed.
+    /// The configuration file. An unknown key is an error, so that a mistyped or removed key never goes unnoticed.
     pub(crate) struct FileSection {
-        /// Worker threads and their buffers.
+        /// Worker threads and their kernel interface.
         table runtime: RuntimeSection;
         /// The HTTP server for probes, metrics and the API.
         table admin: AdminSection;
         /// Limits of the whole process.
         table limits: LimitsSection;
-        /// The time between SIGTERM and the end of the process.
+        /// The phases of a drain, from SIGTERM to the end of the process.
         table drain: DrainSection;
-        /// A new process of the program in place of this one.
+        /// Replacement of the running process by a new process of the program.
         table upgrade: UpgradeSection;
         /// Metrics and logs.
         table telemetry: TelemetrySection;
-        /// Where clients connect to.
+        /// Addresses that clients connect to.
         tables listener: ListenerSection;
-        /// Where their requests go.
+        /// Servers that the gateway forwards requests to.
         tables upstream: UpstreamSection;
         include own: FileKeys;
     }
 }
 
 section! {
-    /// Worker threads. They are laid out once, so a change needs a restart.
+    /// Worker threads. They are created at start, so a change needs a restart.
     pub(crate) struct RuntimeSection {
-        /// Worker threads, one connection lives on one of them. Absent: as many as the cores this process may use
+        /// Number of worker threads. Each connection belongs to one worker. If absent, the number of cores that the process may use
         /// (affinity mask and CPU quota).
         optional workers: u32 => 1..=1_024;
-        /// Kernel interface: `auto` takes io_uring where the kernel allows it and polling elsewhere.
+        /// Kernel interface for network I/O: `auto` uses io_uring where the kernel allows it, and polling (epoll) elsewhere.
         default driver: DriverChoice = DriverChoice::Auto;
-        /// Bind each worker to one core. Turn it off where another scheduler owns the cores.
+        /// Bind each worker thread to one core. Set `false` if another scheduler assigns the cores.
         default pin: bool = true;
-        /// About the latency that a busy worker may add to the median request of Redis so that requests gather, and one write to the
-        /// server carries several. Half of it is the pause of a worker if 20 clients or more begin requests, and two of them or more
-        /// meanwhile. With 10 clients or more that wait for replies, of Redis or PostgreSQL, the pause grows with their number, or with
-        /// the time to a reply. No pause is longer than 400 us or three budgets. It stops the whole worker. `0s` turns all pauses off.
+        /// Approximate latency that a busy worker may add to the median Redis request, so that one write to the server carries
+        /// several requests. If at least 20 clients send requests, and at least two requests are expected during the pause, the
+        /// worker pauses for half of the budget. If at least 10 clients wait for replies from Redis or PostgreSQL, the pause grows
+        /// with their number or with the time to a reply. A pause stops the whole worker, and is never longer than 400 us or three
+        /// budgets. `0s` disables all pauses.
         default latency_budget: Period = Period(engine::LATENCY_BUDGET) => Period::secs(0)..=Period::millis(1);
     }
 }
@@ -76,51 +77,51 @@ section! {
 section! {
     /// The HTTP server for probes (`/livez`, `/readyz`, `/startupz`), `/metrics` and `/api/v1`.
     pub(crate) struct AdminSection {
-        /// IP address and port. Anything but a loopback address needs `token`.
+        /// IP address and port. An address that is not a loopback address requires `token`.
         default bind: AdminBind = AdminBind(SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), ADMIN_PORT));
-        /// Bearer token for `/metrics` and `/api`, at least 16 visible ASCII characters. Absent: no token is required.
+        /// Bearer token for `/metrics` and `/api`, at least 16 visible ASCII characters. If absent, no token is required.
         optional token: SecretRef;
-        /// Names that a `Host` header may carry on a loopback `bind`, besides `localhost` and loopback addresses: what a
-        /// reverse proxy on this machine sends. Without port.
+        /// Host names (without port) that a reverse proxy on this machine sends in the `Host` header. With a loopback `bind`, only
+        /// these names, `localhost` and loopback addresses are accepted.
         optional hosts: Vec<At<Word>>;
     }
 }
 
 section! {
-    /// Limits of the whole process. Beyond one, the client gets the refusal of its protocol and a counter moves.
+    /// Limits of the whole process. Above a limit, clients are refused in the form of their protocol, and the refusal is counted.
     pub(crate) struct LimitsSection {
-        /// Client connections. Each needs up to two descriptors; the descriptor limit is raised at start as far as the
-        /// system allows.
+        /// Maximum client connections. Each connection needs up to two descriptors; at start, the gateway raises its descriptor
+        /// limit as far as the system allows.
         default connections: u32 = listening::CONNECTIONS_MAX => 1..=COUNT_MAX;
-        /// Client connections from one source address.
+        /// Maximum client connections from one source address.
         default connections_per_source: u32 = listening::CONNECTIONS_PER_SOURCE_MAX => 1..=COUNT_MAX;
-        /// Exchanges in flight per worker, each counted to the end of its reply.
+        /// Maximum requests in flight per worker, each counted until the end of its response.
         default in_flight_per_core: u32 = listening::IN_FLIGHT_PER_CORE_MAX => 1..=COUNT_MAX;
-        /// Bytes held in buffers by the whole process. Absent: 1GiB, or a quarter of the memory limit (of the machine or
-        /// of the container) if that is less.
+        /// Maximum size of all buffers of the process. If absent, 1GiB, or a quarter of the memory limit (of the machine or
+        /// container) if that is less.
         optional buffered_bytes: ByteSize => ByteSize::mib(4)..=ByteSize::mib(1 << 20);
-        /// TLS handshakes in flight per worker. Further ones wait within their `handshake_timeout`; the wait begins with the whole
-        /// client hello, or 16 KiB of it.
+        /// Maximum TLS handshakes in progress per worker. Further clients wait within their `handshake_timeout`, once they have
+        /// sent their whole client hello or 16 KiB of it.
         default handshakes_per_core: u32 = listening::HANDSHAKES_PER_CORE_MAX => 1..=65_536;
     }
 }
 
 section! {
-    /// SIGTERM: readiness turns false, `settle` passes, accepting stops, exchanges finish within `timeout`.
+    /// Drain after SIGTERM: readiness becomes false, `settle` passes, accepting stops, and requests finish within `timeout`.
     pub(crate) struct DrainSection {
-        /// How long connections are still accepted while readiness is already false, so that balancers notice.
+        /// How long the gateway still accepts connections after readiness has become false, so that load balancers react.
         default settle: Period = Period(listening::DRAIN_SETTLE) => Period::secs(0)..=Period::secs(600);
-        /// How long exchanges may take to finish after that; what is left is cut and counted. Keep `settle` + `timeout`
-        /// under the grace period of the process manager.
+        /// How long requests may take to finish after `settle`. Remaining connections are then closed and counted. Keep `settle` +
+        /// `timeout` below the grace period of the process manager.
         default timeout: Period = Period(listening::DRAIN_TIMEOUT) => Period::secs(0)..=PATH_PERIOD_MAX;
     }
 }
 
 section! {
-    /// SIGUSR2 or `weir upgrade`: the program is started again and takes the listening sockets; this process then drains within
-    /// `drain.timeout`, without `drain.settle`.
+    /// Upgrade after SIGUSR2 or `weir upgrade`: a new process of the program takes the listening sockets. The old process then
+    /// drains within `drain.timeout`, without `drain.settle`.
     pub(crate) struct UpgradeSection {
-        /// How long the new process may take until it serves. After that it is killed, and this one goes on.
+        /// How long the new process may take until it serves. Then the old process kills it and goes on serving.
         default timeout: Period = Period(listening::UPGRADE_TIMEOUT) => Period::secs(1)..=Period::secs(300);
     }
 }
@@ -128,179 +129,184 @@ section! {
 section! {
     /// Metrics and logs.
     pub(crate) struct TelemetrySection {
-        /// Content of `/metrics`: `off` (gauges only), `counters`, or `full` (also latency histograms and stages, which are
-        /// measured at this level only). The admin API has the counters at every level. With `off` at the start of the process
-        /// it keeps no hot keys, big keys and slow log until the next start.
+        /// Content of `/metrics`: `off` (gauges only), `counters`, or `full` (also histograms of latency and request stages, which
+        /// only this level measures). The admin API has the counters at every level. A process that starts with `off` records no
+        /// hot keys, big keys and slow log until the next start.
         default level: Level = Level::Full;
-        /// Share of exchanges whose stages (parse, policy, lane wait, encode, write) are timed one by one.
+        /// Share of requests for which each stage (parse, policy, lane wait, encode, write) is timed separately.
         default stage_sample: Ratio = Ratio(STAGE_SAMPLE);
-        /// Least severity of the program's own log. The environment variable `WEIR_LOG` wins.
+        /// Lowest severity in the program's own log. The environment variable `WEIR_LOG` overrides this key.
         default log_level: LogLevel = LogLevel::Info;
-        /// Form of the program's own log.
+        /// Format of the program's own log.
         default log_format: LogFormat = LogFormat::Text;
-        /// One line per sampled exchange.
+        /// The access log, with one line per sampled request.
         table access_log: AccessLogSection;
         include own: TelemetryKeys;
     }
 }
 
 section! {
-    /// A bound address with its protocol. There is at least one.
+    /// An address that clients connect to, with its protocol. At least one is required.
     pub(crate) struct ListenerSection [name = name] {
-        /// Unique among listeners; a label of metrics.
+        /// Unique name of the listener; a label of metrics.
         required name: Name;
-        /// IP address and port, or `unix:/path`. Port 0 lets the kernel choose.
+        /// IP address and port, or `unix:/path`. With port 0, the kernel chooses a port.
         required bind: Bind;
-        /// Let another process listen at `bind` too: the kernel gives each a share of the connections. Both processes need it.
-        /// Without it a gateway does not start where somebody listens already. Workers of one process, a reload and an
-        /// upgrade do not need it.
+        /// Allow other processes to listen at `bind` too; the kernel gives each process a share of the connections. All these
+        /// processes must set this key. Without it, the gateway does not start if another process listens there. Not needed for
+        /// several workers, a reload or an upgrade.
         default reuse_port: bool = false;
-        /// The protocol spoken on it.
+        /// Protocol of the clients.
         required protocol: ProtocolName;
         /// Name of the upstream that requests go to.
         required upstream: Name;
-        /// Connections on this listener. Absent: as `limits.connections`.
+        /// Maximum connections on this listener. If absent, `limits.connections`.
         optional connections_max: u32 => 1..=COUNT_MAX;
-        /// Connections on this listener from one source address. Absent: as `limits.connections_per_source`.
+        /// Maximum connections on this listener from one source address. If absent, `limits.connections_per_source`.
         optional connections_per_source_max: u32 => 1..=COUNT_MAX;
-        /// Whether a PROXY protocol header comes first. If not `off` it is mandatory: guessing would let a client
-        /// forge its own address.
+        /// Version of the PROXY protocol header that begins each connection, `any` version, or `off` for no header. The header is
+        /// mandatory unless `off`: otherwise a client could forge its own address.
         default proxy_protocol: ProxyProtocol = ProxyProtocol::Off;
-        /// Networks whose PROXY headers are accepted; other peers are closed. Absent: those of every peer, for an
-        /// address that only balancers can reach.
+        /// Networks whose PROXY headers are accepted; other peers are disconnected. If absent, headers of all peers are accepted,
+        /// which is safe only if no client can reach the address directly.
         optional proxy_trusted: Vec<At<Net>>;
-        /// Connections that the kernel holds until they are accepted; it cuts this to `net.core.somaxconn`.
+        /// Maximum connections that the kernel holds until the gateway accepts them. The kernel limits this to
+        /// `net.core.somaxconn`.
         default backlog: u32 = listening::BACKLOG => 1..=65_535;
-        /// Output waiting for one client at which reading from it stops.
+        /// Unsent output of one client at which the gateway stops reading data for this client.
         default output_high_water: ByteSize = ByteSize::new(listening::OUTPUT_HIGH_WATER_BYTES) => ByteSize::kib(16)..=ByteSize::mib(1_024);
-        /// Output waiting for one client at which reading from it starts again; below `output_high_water`. Absent: a
-        /// quarter of it.
+        /// Unsent output of one client at which reading for this client starts again; less than `output_high_water`. If absent, a
+        /// quarter of `output_high_water`.
         optional output_low_water: ByteSize => ByteSize::kib(1)..=ByteSize::mib(1_024);
-        /// From the first byte of a message to the end of its head; progress does not extend it.
+        /// Maximum time from the first byte of a request or command to the end of its head. Progress does not extend it.
         default head_timeout: Period = Period(listening::HEAD_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
-        /// A connection without any exchange is closed after this. Absent: never, since connection pools take a close
-        /// for an error; of TCP and TLS listeners 10 min.
+        /// Time after which an idle connection is closed. If absent, Redis connections stay open, because connection pools treat a
+        /// close as an error. TCP and TLS listeners use 10 min, HTTP listeners `keep_alive_timeout`, AI listeners 75 s.
         optional idle_timeout: Period => Period::millis(100)..=Period::secs(30 * 86_400);
-        /// How long a connection may stay open after one direction was closed, and the other is silent.
+        /// Maximum silence on a connection after one side has closed its sending direction. Then the connection is closed.
         default half_close_timeout: Period = Period(listening::HALF_CLOSE_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
-        /// Share of exchanges in the access log. Absent: as `telemetry.access_log.sample`.
+        /// Share of requests in the access log. If absent, `telemetry.access_log.sample`.
         optional access_log_sample: Ratio;
-        /// Result of `weir lab knee --json`, found with as many CPUs as there are workers: how much this listener
-        /// carries. Read at start and at a reload only. A relative path starts at this file's directory. Absent: the knee
-        /// is not known.
+        /// File with a result of `weir lab knee --json`: the load that this listener can carry, measured with as many CPUs as there
+        /// are workers. Read only at start and at a reload. A relative path starts at the configuration file's directory. If
+        /// absent, the knee is unknown.
         optional knee: KneeFile;
-        /// Share of the knee from which the load is warned about, above 0.0.
+        /// Share of the knee at which the gateway warns about the load, above 0.0.
         default knee_warn: Ratio = Ratio(KNEE_WARN);
-        /// The action at the knee: `observe` (report only), `unready` (`/readyz` fails until the load has fallen) or
-        /// `shed` (each worker refuses what is beyond its share; Redis listeners only).
+        /// Action at the knee: `observe` only reports it, `unready` makes `/readyz` fail until the load has fallen, `shed` makes
+        /// each worker refuse requests beyond its share (Redis listeners only).
         default knee_action: KneeAction = KneeAction::Observe;
-        /// TLS towards clients. Absent: clear text.
+        /// TLS to clients. If absent, connections use clear text.
         optional_table tls: ListenerTlsSection;
         include own: ListenerKeys;
     }
 }
 
 section! {
-    /// TLS 1.2 and 1.3 towards clients. Renewed files are picked up by a reload.
+    /// TLS 1.2 and 1.3 to clients. A reload reads renewed files.
     pub(crate) struct ListenerTlsSection {
-        /// The certificate of this listener and then its chain. A relative path starts at this file's directory.
+        /// Certificate of this listener, followed by its chain. A relative path starts at the configuration file's directory.
         required cert_file: PemFile<Certificates>;
-        /// The private key that belongs to it. Others must not be able to read it.
+        /// Private key of `cert_file`. Must not be readable for other users.
         required key_file: PemFile<PrivateKey>;
-        /// Whether clients must show a certificate (mutual TLS): `off`, `optional` (one that is shown must be good) or
+        /// Whether clients must present a certificate (mutual TLS): `off`, `optional` (a presented certificate must be valid) or
         /// `required`.
         default client_auth: ClientAuth = ClientAuth::Off;
-        /// Authorities that client certificates must chain to.
+        /// Certificate authorities that client certificates must chain to.
         optional client_ca_file: PemFile<Certificates>;
-        /// From the accepted connection to the finished handshake. A client that has waited for its turn has up to 1 s more.
+        /// Maximum time from the accepted connection to the end of the TLS handshake. Clients that waited because of
+        /// `limits.handshakes_per_core` have up to 1 s more.
         default handshake_timeout: Period = Period(engine::TLS_HANDSHAKE_TIMEOUT) => Period::millis(100)..=Period::secs(60);
-        /// Certificates for clients that ask for one of their names (SNI). Others get that of `cert_file`.
+        /// Certificates for clients that request one of their names (SNI). Other clients get `cert_file`.
         tables certificate: CertificateSection;
-        /// Application protocols (ALPN), most wanted first. Absent: `["h2", "http/1.1"]` for HTTP, and none for Redis, which is
-        /// what its clients expect.
+        /// Application protocols (ALPN), in order of preference. If absent, `["h2", "http/1.1"]` for HTTP and AI, `["postgresql"]`
+        /// for PostgreSQL, and none for Redis and TCP.
         optional alpn: Vec<At<Word>>;
     }
 }
 
 section! {
-    /// A certificate for some names.
+    /// A certificate for certain host names.
     pub(crate) struct CertificateSection {
-        /// `a.example`, or `*.example` for all names that end so. Absent: the names in the certificate.
+        /// `a.example`, or `*.example` for all names below it. If absent, the names in the certificate.
         optional names: Vec<At<Word>>;
-        /// The certificate and then its chain. A relative path starts at this file's directory.
+        /// Certificate, followed by its chain. A relative path starts at the configuration file's directory.
         required cert_file: PemFile<Certificates>;
-        /// The private key that belongs to it. Others must not be able to read it.
+        /// Private key of `cert_file`. Must not be readable for other users.
         required key_file: PemFile<PrivateKey>;
     }
 }
 
 section! {
-    /// A server that requests go to.
+    /// One or several servers that requests go to.
     pub(crate) struct UpstreamSection [name = name] {
-        /// Unique among upstreams; a label of metrics.
+        /// Unique name of the upstream; a label of metrics.
         required name: Name;
-        /// `host:port` or `unix:/path`. A host name is resolved at a connect if its last result is over 5 s old. Several are
-        /// shards, each with a part of the keys, and need `sharding`, unless `topology` says what they are.
+        /// `host:port` or `unix:/path`. Before a connect, a host name is resolved again if the last result is over 5 s old. Several
+        /// Redis endpoints are shards, each with a part of the keys, and need `sharding`, unless `topology` defines them.
         required endpoints: Vec<At<Endpoint>>;
-        /// To connect, name resolution included.
+        /// Maximum time to connect to an endpoint, including name resolution.
         default connect_timeout: Period = Period(upstreams::CONNECT_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
         include own: UpstreamKeys;
-        /// Clients per worker that may wait for a pinned lane; further ones are refused at once, and so are those that
-        /// have one already. PostgreSQL: per pool and worker, and absent, as many as there are clients.
+        /// Maximum clients per worker that wait for a dedicated connection (pinned lane); further clients are refused at once.
+        /// While no dedicated connection is free, a client that already has one is refused too. HTTP and TCP: requests per worker
+        /// and endpoint. PostgreSQL: clients per worker and pool, by default unlimited.
         default lane_waiters_max: u32 = upstreams::LANE_WAITERS_MAX => 0..=COUNT_MAX;
-        /// How long one waits for a lane.
+        /// Maximum time that a client waits for an upstream connection (a lane).
         default lane_wait_timeout: Period = Period(upstreams::LANE_WAIT_TIMEOUT) => Period::secs(0)..=Period::secs(600);
-        /// TLS towards the endpoints. Absent: clear text.
+        /// TLS to the endpoints. If absent, connections use clear text.
         optional_table tls: UpstreamTlsSection;
         /// Active health checks.
         table health: HealthSection;
-        /// Refuse at once while an endpoint keeps failing.
+        /// Circuit breaker for endpoints whose connections keep failing.
         table breaker: BreakerSection;
     }
 }
 
 section! {
-    /// TLS towards an upstream. An empty table is enough where the server's certificate is from a public authority.
+    /// TLS to an upstream. An empty table is enough if a public authority issued the server's certificate.
     pub(crate) struct UpstreamTlsSection {
-        /// Authorities that the server must chain to. Absent: the bundle of the platform (package `ca-certificates`).
+        /// Certificate authorities that the server certificate must chain to. If absent, the bundle of the operating system
+        /// (package `ca-certificates`).
         optional ca_file: PemFile<Certificates>;
-        /// Our own certificate and then its chain, for mutual TLS; together with `key_file`.
+        /// Certificate of the gateway, followed by its chain, for mutual TLS. Requires `key_file`.
         optional cert_file: PemFile<Certificates>;
-        /// The private key of `cert_file`. Others must not be able to read it.
+        /// Private key of `cert_file`. Must not be readable for other users.
         optional key_file: PemFile<PrivateKey>;
-        /// Name that the server's certificate must carry, also sent as SNI. Absent: the host of the endpoint.
+        /// Name that the server certificate must contain, also sent as SNI. If absent, the host of the endpoint.
         optional server_name: Word;
-        /// Accept whatever certificate the server shows. For tests only: anyone on the path can read the traffic.
+        /// Accept any server certificate. For tests only: anyone on the network path can read the traffic.
         default insecure_skip_verify: bool = false;
-        /// From the connected socket to the finished handshake.
+        /// Maximum time from the established connection to the end of the TLS handshake.
         default handshake_timeout: Period = Period(engine::TLS_HANDSHAKE_TIMEOUT) => Period::millis(100)..=Period::secs(60);
     }
 }
 
 section! {
-    /// Active health checks; for Redis a PING on a connection of its own.
+    /// Active health checks. For Redis, a check is a PING on a separate connection.
     pub(crate) struct HealthSection {
-        /// Off: only what traffic shows counts.
+        /// If `false`, only the traffic of clients shows failures.
         default enabled: bool = true;
-        /// Between two checks.
+        /// Time between two checks.
         default interval: Period = Period(upstreams::HEALTH_INTERVAL) => Period::millis(10)..=PATH_PERIOD_MAX;
-        /// For one check, connect included; not above `interval`.
+        /// Maximum time for one check, including the connect. Must not exceed `interval`.
         default timeout: Period = Period(upstreams::HEALTH_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
-        /// Failed checks in a row that make an endpoint unhealthy.
+        /// Consecutive failed checks after which an endpoint is unhealthy.
         default unhealthy_after: u32 = upstreams::HEALTH_UNHEALTHY_AFTER => 1..=1_000;
-        /// Good checks in a row that make it healthy again.
+        /// Consecutive successful checks after which an unhealthy endpoint is healthy again.
         default healthy_after: u32 = upstreams::HEALTH_HEALTHY_AFTER => 1..=1_000;
     }
 }
 
 section! {
-    /// Refuse at once while an endpoint keeps failing. An error reply of the server is no failure.
+    /// Circuit breaker of each endpoint. While connections to the endpoint keep failing, requests are refused at once or go to
+    /// other endpoints. An error reply of the server is not a failure.
     pub(crate) struct BreakerSection {
-        /// Failures within `window` that open it.
+        /// Failed or lost connections within `window` that open the breaker.
         default failures: u32 = upstreams::BREAKER_FAILURES => 1..=100_000;
-        /// The window in which failures count.
+        /// Time window in which failures are counted.
         default window: Period = Period(upstreams::BREAKER_WINDOW) => Period::millis(10)..=PATH_PERIOD_MAX;
-        /// How long it refuses before it lets one attempt through.
+        /// Time until an open breaker permits one connection attempt.
         default open_for: Period = Period(upstreams::BREAKER_OPEN_FOR) => Period::millis(10)..=PATH_PERIOD_MAX;
     }
 }

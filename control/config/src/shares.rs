@@ -20,7 +20,7 @@ pub(crate) fn weights(
         error_at(weights, path, "weights", &what, "write one number for each endpoint, in their order", reader);
     }
     if weights.value.iter().all(|weight| weight.value == 0) {
-        error_at(weights, path, "weights", "gives no endpoint anything", "write a number above 0", reader);
+        error_at(weights, path, "weights", "gives no endpoint a share", "write a number above 0", reader);
     }
     weights.value.iter().map(|weight| weight.value).collect()
 }

@@ -21,7 +21,7 @@ const FRAMING: [&str; 9] = [
 /// Why a route cannot say it.
 pub(crate) fn change(kind: &str, name: &str, value: Option<String>) -> Result<Value, String> {
     if FRAMING.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-        return Err(format!("{name} is written by Weir itself: it says how messages are read"));
+        return Err(format!("{name} is written by Weir itself, because it controls how messages are read"));
     }
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_token) {

@@ -71,7 +71,7 @@ fn unsettled(rules: &mut [Rule]) {
     }
     let Some(first) = rules.first_mut() else { return };
     let why = format!(
-        "{count} rules are too many to compare them all: of those that match a request the most specific one is taken, not the first"
+        "{count} rules are too many to compare all: among the rules that match a request, the most specific is used, not the first"
     );
     first.route.notes.push(Note::new(&first.place, &first.text, why, "conditions of the [[route]]"));
 }
@@ -250,7 +250,7 @@ fn settle(rules: &mut [Rule], budget: &Budget) -> bool {
                 continue;
             }
             let why = format!(
-                "requests that also match `{}` in line {}, which stands before, go here: the most specific route is tried first",
+                "requests that also match `{}` in line {}, an earlier rule, go here: the most specific route is tried first",
                 rules[earlier].text, rules[earlier].place.line
             );
             let note = Note::new(&rules[later].place, &rules[later].text, why, "conditions of the [[route]]");

@@ -108,7 +108,7 @@ fn read_key(key: &str, value: &Node, listener: &mut Listener, upstream: &mut Ups
             listener.more.set("redis.password", Value::secret("REDIS_PASSWORD"));
             upstream.more.set("redis.password", Value::secret("REDIS_PASSWORD"));
             // The password itself is not repeated.
-            let why = "passwords stand outside of the file: set REDIS_PASSWORD in the environment of Weir";
+            let why = "passwords are not written to the file: set REDIS_PASSWORD in the environment of Weir";
             listener.notes.push(Note::new(&value.place, "redis_auth", why, "password = { file = \"/path\" }"));
         }
         "redis_db" if value.text() != "0" => {
@@ -167,7 +167,7 @@ fn sharding(keys: &Node, servers: &[Server], upstream: &mut Upstream) -> Result<
         Some("modula") => "modula",
         Some("random") => {
             let place = scheme.map_or(&keys.place, |node| &node.place);
-            let why = "a key has one server; with `random` it may be on any of them";
+            let why = "a key has one server; with `random` any server may have the key";
             upstream.notes.push(Note::new(place, "distribution: random", why, "distribution = \"maglev\""));
             "maglev"
         }

@@ -132,7 +132,7 @@ impl Stop {
             StopReason::Box => {
                 format!("the box is the limit ({what} {:.0} %); give the parties their own cores", value * 1e2)
             }
-            StopReason::Backend => format!("what stands behind the gateway is the limit ({what})"),
+            StopReason::Backend => format!("the server behind the gateway is the limit ({what})"),
             StopReason::GatewayCpu => {
                 format!("the gateway's busiest core is full ({:.0} %); more cores may carry more", value * 1e2)
             }

@@ -125,7 +125,7 @@ impl ThreadTimes {
 /// The kernel was built without CONFIG_PROC_CHILDREN, so the children are unknown.
 pub fn family(process: u32) -> Result<Vec<u32>> {
     let known = "/proc/thread-self/children";
-    std::fs::metadata(known).with_context(|| format!("{known}: this kernel does not tell a process's children"))?;
+    std::fs::metadata(known).with_context(|| format!("{known}: this kernel does not list child processes"))?;
     let mut members = vec![process];
     let mut next = 0;
     while let Some(&member) = members.get(next) {

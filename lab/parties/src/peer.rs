@@ -443,7 +443,7 @@ pub(crate) fn read_small(path: &Path) -> Result<String> {
     let length = std::fs::metadata(path).with_context(|| shown.to_string())?.len();
     ensure!(
         length <= FILE_BYTES_MAX,
-        "{shown}: more than {FILE_BYTES_MAX} bytes; what describes a program is a small file"
+        "{shown}: more than {FILE_BYTES_MAX} bytes; the description of a program is a small file"
     );
     std::fs::read_to_string(path).with_context(|| shown.to_string())
 }

@@ -44,7 +44,7 @@ impl Words {
         }
         let filled = self.once(&text);
         match known.iter().find(|word| filled.contains(**word)) {
-            Some(word) => bail!("nothing can stand for {word} here: is what stands behind a Unix socket?"),
+            Some(word) => bail!("{word} has no value here: is the server behind the gateway at a Unix socket?"),
             None => Ok(filled),
         }
     }

@@ -304,7 +304,7 @@ fn check(request: &Request) -> Result<()> {
         bail!("there is no peer to compare with; name peers");
     }
     if request.is_direct && request.changes.contains(&Change::Tls) {
-        bail!("what stands behind does not speak TLS, so there is no direct arm; name peers without it");
+        bail!("the server behind does not speak TLS, so there is no direct arm; name peers without direct");
     }
     for peer in &request.peers {
         if !peer.speaks(&protocol) {

@@ -294,7 +294,7 @@ impl Row {
     /// `high, 20.0k/s`.
     #[must_use]
     pub fn title(&self) -> String {
-        let load = self.offered.map_or("as fast as it answers".to_owned(), |rate| format!("{}/s", cell::short(rate)));
+        let load = self.offered.map_or("as fast as possible".to_owned(), |rate| format!("{}/s", cell::short(rate)));
         format!("{}, {load}", self.phase)
     }
 

@@ -70,11 +70,11 @@ pub(crate) fn check(load: &Load, scenario: &Scenario) -> Result<()> {
     must(has_accounts, "postgres.accounts", "is set, and it takes the accounts of the tables behind; leave it out")?;
     if let Some(keys) = &load.keys {
         let Scenario { keys: wanted, .. } = scenario;
-        let remedy = format!("is not the one of its keys; write prefix = \"{}\"", keys.prefix);
+        let remedy = format!("is not the prefix of its keys; write prefix = \"{}\"", keys.prefix);
         must(wanted.prefix == keys.prefix, "keys.prefix", &remedy)?;
         must(digits(wanted.count) <= keys.digits, "keys.count", &format!("has more than {} digits", keys.digits))?;
         let is_uniform = wanted.distribution == Distribution::Uniform;
-        must(is_uniform, "keys.distribution", "is \"zipf\", and it asks for all keys alike; leave it out")?;
+        must(is_uniform, "keys.distribution", "is \"zipf\", and it uses all keys alike; leave it out")?;
     }
     for phase in &scenario.phases {
         let is_whole = load.counts_requests() || (phase.duration.subsec_nanos() == 0 && !phase.duration.is_zero());
@@ -244,7 +244,7 @@ impl<'a> Program<'a> {
             let (answered, completed) = (after.saturating_sub(before), figures.completed);
             ensure!(
                 answered >= completed,
-                "what stands behind answered {answered} requests, and {} counted {completed} replies",
+                "the server behind responded to {answered} requests, and {} counted {completed} replies",
                 self.load.name
             );
         }
@@ -299,11 +299,11 @@ impl<'a> Program<'a> {
             Event::Step { record, .. } => Some(*record),
             _ => None,
         });
-        let Some(record) = step else { bail!("the lab's own look at {target} ended without a result") };
+        let Some(record) = step else { bail!("the lab's own check of {target} ended without a result") };
         let counts = &record.counts;
         ensure!(
             counts.errors.total() == 0 && counts.shed_total() == 0 && counts.completed > 0,
-            "the lab's own look at {target}: {} requests were answered rightly, {} refused, {:?}",
+            "the lab's own check of {target}: {} requests got correct replies, {} were refused, {:?}",
             counts.completed,
             counts.shed_total(),
             counts.errors

@@ -148,7 +148,7 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
     let mut caveats = Vec::new();
     let blocks = comparison.rows.iter().map(|row| row.blocks.len()).min().unwrap_or(0);
     if blocks < BLOCKS_MIN {
-        caveats.push(format!("{blocks} blocks: a look and no claim, which takes {BLOCKS_MIN}."));
+        caveats.push(format!("{blocks} blocks: no claim, which needs {BLOCKS_MIN} blocks."));
     }
     if comparison.backend == Backend::Synthetic && comparison.placement.is_shared() {
         caveats.push("Origin and generator share a CPU.".to_owned());
@@ -162,7 +162,7 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
     let is_capturing = |arm: &&Arm| arm.name == Telemetry::CaptureAll.peer_name();
     if let Some(arm) = comparison.arms.iter().find(is_capturing) {
         caveats.push(format!(
-            "{}: what the access log cannot take is dropped, as in service; beyond some 20k/s its cost is a lower bound.",
+            "{}: lines that the access log cannot take are dropped, as in service; beyond some 20k/s its cost is a lower bound.",
             arm.name
         ));
     }
@@ -170,7 +170,7 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
         let why = match comparison.host.pmu {
             Some(false) => "not measurable on this host",
             Some(true) => {
-                "this user may not read the processor's counters (kernel.perf_event_paranoid), or others had them"
+                "this user may not read the processor's counters (kernel.perf_event_paranoid), or others use them"
             }
             None => "not recorded",
         };
@@ -357,7 +357,7 @@ fn conditions(comparison: &Comparison) -> Vec<String> {
         format!("load: {}, {}; runs are whole, with their connects, and so is the CPU time", load.name, load.version)
     }));
     points.extend(comparison.changes.iter().map(|change| match &**change {
-        "tls" => "clients speak TLS with the gateways, which speak clear text with what stands behind".to_owned(),
+        "tls" => "clients speak TLS with the gateways, which speak clear text with the server behind".to_owned(),
         "routes" => {
             "each gateway has 100 routes, the requested one last, and a line of access log per request".to_owned()
         }
@@ -368,7 +368,7 @@ fn conditions(comparison: &Comparison) -> Vec<String> {
     let is_open = comparison.rows.iter().all(|row| row.offered.is_some());
     points.push(match is_open {
         true => "open loop; sojourn counts from the instant that the schedule gave to a request until its reply was \
-                 checked; what is late is sent late, and skipped beyond the late limit"
+                 checked; late requests are sent late, and skipped beyond the late limit"
             .to_owned(),
         false => "closed loop: the next request leaves after the reply, so a stall hides".to_owned(),
     });

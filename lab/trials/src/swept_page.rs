@@ -81,7 +81,7 @@ fn caveats(sweep: &Sweep) -> Vec<String> {
     if sweep.backend == Backend::Synthetic && placements().any(|placement| placement.is_shared()) {
         caveats.push("Origin and generator share a CPU.".to_owned());
     } else if placements().any(|placement| placement.is_shared()) {
-        caveats.push("What stands behind the gateways shares a CPU with the generator.".to_owned());
+        caveats.push("The server behind the gateways shares a CPU with the generator.".to_owned());
     }
     let mut told: Vec<String> = Vec::new();
     for group in &sweep.groups {

@@ -16,7 +16,7 @@ const NAME_WIDTH: usize = 18;
 #[must_use]
 pub fn begins(run: &Run) -> String {
     let rate = match run.rate {
-        Rate::Saturate => "as fast as it answers".to_owned(),
+        Rate::Saturate => "as fast as possible".to_owned(),
         Rate::Offered(rate) => format!("{}/s", short(rate)),
     };
     let retry = if run.is_retry { format!(", again, {} shards", run.shards) } else { String::new() };

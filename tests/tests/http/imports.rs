@@ -383,7 +383,7 @@ fn haproxy_and_weir_with_its_configuration_answer_alike() {
     let known = [
         "a redirect keeps the query",
         "before all rules of the listener",
-        "is closed to all",
+        "are refused to all",
         // A prefix in place of another, and a regex that is tried before it.
         "requests that also match `http-request redirect prefix /new if { path_beg /front }`",
         "notes: they are",

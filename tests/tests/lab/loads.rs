@@ -173,7 +173,7 @@ fn a_load_program_that_cannot_send_or_gets_errors_fails_loudly() {
     // The origin knows no such path: the lab sees it before wrk does.
     let lost = scenario("http1", "request.path = \"/none\"");
     let told = refusal(&[], &lost, &["--load", "wrk"]);
-    assert!(told.contains("the lab's own look at") && told.contains("status: "), "{told}");
+    assert!(told.contains("the lab's own check of") && told.contains("status: "), "{told}");
 }
 
 #[test]

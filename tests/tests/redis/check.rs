@@ -107,7 +107,7 @@ fn an_address_that_is_taken_is_found_unless_a_gateway_has_it() {
     let mut gateway = Gateway::before(&server);
     let file = gateway.file.display().to_string();
     let said = weir(gateway.folder(), &["check", &file], &[]);
-    let holder = format!("process {} (weir) listens there, so it was not tried", gateway.process().id());
+    let holder = format!("was not tried: process {} (weir) listens there", gateway.process().id());
     assert!(said.status == Some(0) && said.text.matches(&holder).count() == 2, "{}", said.text);
     gateway.connect().expect(&["PING"], b"+PONG\r\n");
     // The rings of a killed process may hold its listeners for a moment: the unit checks the file before it starts the next one.

@@ -94,5 +94,5 @@ fn a_secret_file_that_others_may_read_is_refused() {
         .output()
         .expect("the gateway can be started");
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("others can read"), "{said}");
+    assert!(!output.status.success() && said.contains("other users can read"), "{said}");
 }

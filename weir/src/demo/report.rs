@@ -23,7 +23,7 @@ pub fn opening(stage: &Stage) {
     };
     println!("servers  redis: {} (each has half of the keys)", list(&stage.redis_servers));
     println!("         http: {} (both have everything)", list(&stage.http_servers));
-    println!("         postgres: {} (answers a SELECT of an account of pgbench)", stage.postgres_server);
+    println!("         postgres: {} (replies to a SELECT from the accounts of pgbench)", stage.postgres_server);
     println!("The load is paced: its counts say nothing about how much this machine carries.");
 }
 

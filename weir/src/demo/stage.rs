@@ -90,8 +90,8 @@ impl fmt::Display for Upgrade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "process {} took over from {} after {:.0} ms; that one ended {:.0} ms later\n  {} Redis connections moved; those of \
-             HTTP end after a response, those of PostgreSQL after a transaction",
+            "process {} took over from {} after {:.0} ms; the old process ended {:.0} ms later\n  {} Redis connections \
+             moved; those of HTTP end after a response, those of PostgreSQL after a transaction",
             self.new,
             self.old,
             self.served.as_secs_f64() * 1e3,

@@ -19,7 +19,7 @@ pub const PROTOCOL: Protocol = Protocol {
     about: "Run the gateway in front of a PostgreSQL server, without a configuration file",
     listen_port: 6432,
     server_port: 5432,
-    listener_table: "\n# Every client is believed, and logs in at the server as the user that it names. For passwords:\n\
+    listener_table: "\n# Every client is trusted, and logs in at the server as the user that it names. For passwords:\n\
                      # auth = \"scram-sha-256\", [[listener.user]], and user and password in [upstream.postgres].\n\
                      [listener.postgres]\nauth = \"trust\"\n",
     tls_request: Some(TlsRequest { request: &[0, 0, 0, 8, 4, 210, 22, 47], agreement: b'S' }),

@@ -169,7 +169,7 @@ impl LogFile {
         }
         if let Err(error) = fs::rename(&self.path, numbered(1)) {
             if self.rotated_in_vain.is_none() {
-                tracing::error!(path = %self.path.display(), %error, "cannot put the access log aside; it grows on");
+                tracing::error!(path = %self.path.display(), %error, "cannot rotate the access log; it keeps growing");
             }
             self.rotated_in_vain = Some(Instant::now());
             return;

@@ -267,7 +267,7 @@ fn usage(key: &KeySettings, ledger: &Ledger, now: Time, unix: u64) -> AiKeyUsage
 fn document(request: AiKeyRequest, snapshot: &Snapshot) -> Result<KeyDocument, IssueError> {
     check_listener(request.listener.as_deref(), snapshot)?;
     let Ok(Value::Object(mut members)) = serde_json::to_value(request) else {
-        return Err(DocumentError::Shape("it is no object".to_owned()).into());
+        return Err(DocumentError::Shape("it is not an object".to_owned()).into());
     };
     members.remove("name");
     Ok(KeyDocument::read(members)?)
@@ -277,11 +277,11 @@ fn document(request: AiKeyRequest, snapshot: &Snapshot) -> Result<KeyDocument, I
 fn check_listener(name: Option<&str>, snapshot: &Snapshot) -> Result<(), DocumentError> {
     match name {
         Some(name) if !listeners(snapshot).any(|(listener, _)| **listener == *name) => {
-            let what = "is none that speaks to models with keys = \"required\"".to_owned();
+            let what = "is not an AI listener with models and keys = \"required\"".to_owned();
             Err(DocumentError::Member("listener", what))
         }
         None if listeners(snapshot).next().is_none() => {
-            let what = "is needed: no listener speaks to models with keys = \"required\"".to_owned();
+            let what = "is needed: there is no AI listener with models and keys = \"required\"".to_owned();
             Err(DocumentError::Member("listener", what))
         }
         _ => Ok(()),
@@ -289,7 +289,7 @@ fn check_listener(name: Option<&str>, snapshot: &Snapshot) -> Result<(), Documen
 }
 
 fn under_way() -> Problem {
-    Problem::refused(409, "process", UPGRADING, "send the order again behind it")
+    Problem::refused(409, "process", UPGRADING, "send the request again after the upgrade")
 }
 
 fn of_configuration(name: &str, listener: &str) -> Problem {
@@ -316,11 +316,11 @@ fn problem(error: &IssueError, name: &str) -> Problem {
         }
         IssueError::Texts => (409, "key_texts", "wait until one of them has ended, or rotate without old_until"),
         IssueError::Name | IssueError::Document(_) | IssueError::Past => {
-            (400, "key", "/api/v1/openapi.json has the members of a key")
+            (400, "key", "/api/v1/openapi.json lists the members of a key")
         }
-        IssueError::NoRandomness => (500, "randomness", "look at the system: getrandom(2) fails"),
+        IssueError::NoRandomness => (500, "randomness", "check the system: getrandom(2) fails"),
         IssueError::Disk(_) => {
-            (503, "disk", "look at the directory of [ai] state: space, rights, and the log of the kernel")
+            (503, "disk", "check the directory of [ai] state: space, permissions, and the kernel log")
         }
     };
     Problem::refused(status, kind, format!("key {}: {error}", name.escape_debug()), remedy)

@@ -127,8 +127,8 @@ fn send(
     is_over: &AtomicBool,
 ) -> io::Result<()> {
     let Departure { socket, id, peer, session } = departure;
-    let session =
-        protocols::encode_session(session).ok_or_else(|| io::Error::other("its protocol has no form of it"))?;
+    let session = protocols::encode_session(session)
+        .ok_or_else(|| io::Error::other("its protocol cannot move this connection"))?;
     let bind = binds.get(listener).cloned().unwrap_or_default();
     send_connection(channel, MovedConnection { bind, id, peer, session }, &socket, is_over)
 }

@@ -169,7 +169,7 @@ impl Gateway {
             tracing::info!(pid = gateway.upgrading.predecessor, "the process before this one has ended");
         });
         if let Err(error) = watch {
-            tracing::error!(%error, "cannot watch the process before this one; it is taken for gone");
+            tracing::error!(%error, "cannot watch the process before this one; the gateway assumes that it has ended");
             self.upgrading.relay.open_gate();
             self.upgrading.is_predecessor_gone.store(true, Ordering::Relaxed);
         }
@@ -205,13 +205,13 @@ impl Gateway {
                 shared.counter(&catalog::UPGRADES, &["done"]).inc();
                 tracing::info!(pid, restart_epoch, "upgraded: the new process serves");
                 if self.upgrading.is_cancelled.load(Ordering::SeqCst) {
-                    tracing::warn!(pid, "the order to stop came when the new process began to serve: stop that one");
+                    tracing::warn!(pid, "a stop order came when the new process began to serve: stop the new process");
                 }
                 self.request_drain();
             }
             UpgradeEnd::Failed(reason) => {
                 shared.counter(&catalog::UPGRADES, &["failed"]).inc();
-                tracing::error!("upgrade failed, this process goes on serving: {reason}");
+                tracing::error!("upgrade failed, this process continues to serve: {reason}");
                 self.notify_ready();
             }
             UpgradeEnd::Refused(reason) => {

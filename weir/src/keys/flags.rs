@@ -37,7 +37,7 @@ impl TermFlags {
         if let Some(text) = &self.expires
             && weir_base::time::from_rfc3339(text).is_none()
         {
-            return Err(format!("--expires {text} is no time in UTC: write it as in 2027-01-31T00:00:00Z"));
+            return Err(format!("--expires {text} is not a time in UTC: write it as in 2027-01-31T00:00:00Z"));
         }
         let expires = self.duration.map(from_now).or_else(|| self.expires.clone());
         Ok(AiKeyChange { listener: self.listener.clone(), expires, ..AiKeyChange::default() })
@@ -79,7 +79,7 @@ pub struct PolicyFlags {
     #[arg(long, value_name = "BYTES")]
     prompt_bytes_max: Option<u64>,
 
-    /// Maximum number of output tokens per answer.
+    /// Maximum number of output tokens per response.
     #[arg(long, value_name = "N")]
     output_tokens_max: Option<u64>,
 

@@ -58,7 +58,7 @@ pub fn one(key: &AiKeyStatus) -> String {
         );
     }
     for listener in &key.shadowed_by {
-        some("no effect at", Some(format!("{listener}, whose file has a key of this name or text")));
+        some("no effect at", Some(format!("{listener}: the file has a key with this name or text")));
     }
     let usage = &key.usage;
     for (name, budget_use, is_money) in [
@@ -83,7 +83,7 @@ pub fn one(key: &AiKeyStatus) -> String {
 fn origin(key: &AiKeyStatus) -> String {
     match (key.source, &key.listener) {
         (AiKeySource::Config, listener) => {
-            format!("of the file, listener {}", listener.as_deref().unwrap_or_default())
+            format!("in the configuration file, listener {}", listener.as_deref().unwrap_or_default())
         }
         (AiKeySource::Api, Some(listener)) => format!("issued, for listener {listener}"),
         (AiKeySource::Api, None) => "issued, for each listener with keys".to_owned(),

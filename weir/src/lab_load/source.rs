@@ -93,7 +93,7 @@ fn of_file(args: &LoadArgs) -> Result<Planned, String> {
     ];
     if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
         return Err(format!(
-            "{option} is for a URL; the scenario file {} says it itself. For a load without a file write \
+            "{option} is for a URL; the scenario file {} sets it itself. For a load without a file write \
              http://HOST:PORT/, redis://HOST:PORT, ...",
             args.what
         ));

@@ -35,7 +35,7 @@ pub fn summary(phase: &str, record: &StepRecord, is_ascii: bool) -> Result<Strin
     rows.extend(advice(verdict).map(|words| ("", words.to_owned())));
     let judged = thresholds.iter().map(|one| judged(one, counts));
     rows.extend(judged.enumerate().map(|(at, text)| (if at == 0 { "thresholds" } else { "" }, text)));
-    let offered = load.offered.map_or("as fast as it answers".to_owned(), |rate| format!("offered {rate}/s"));
+    let offered = load.offered.map_or("as fast as possible".to_owned(), |rate| format!("offered {rate}/s"));
     let (completed, sent, late) = (counts.completed, counts.sent, counts.late);
     rows.extend([
         ("target", format!("{}, {} connections, {offered}", record.identity.arm, load.connections)),

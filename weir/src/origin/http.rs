@@ -13,7 +13,7 @@ use weir_origin::http::HttpOriginSettings;
 /// are sent back.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab origin http --bind 127.0.0.1:8081\n  curl http://127.0.0.1:8081/1024\n  curl --http2-prior-knowledge http://127.0.0.1:8081/1024/word   # a body that begins with `word`\n  curl http://127.0.0.1:8081/requests   # how many it has answered (with --workers 1)"
+    after_help = "Examples:\n  weir lab origin http --bind 127.0.0.1:8081\n  curl http://127.0.0.1:8081/1024\n  curl --http2-prior-knowledge http://127.0.0.1:8081/1024/word   # a body that begins with `word`\n  curl http://127.0.0.1:8081/requests   # number of responses (with --workers 1)"
 )]
 pub struct HttpArgs {
     /// Address, or unix:/path; port 0 takes a free one.

@@ -121,7 +121,7 @@ impl AdminClient {
     fn json<T: DeserializeOwned>(&self, path: &str, statuses: &[u16]) -> Result<T, String> {
         let text = self.text(path, statuses)?;
         serde_json::from_str(&text)
-            .map_err(|error| format!("{path} answers with another shape ({error}); is it a Weir of this version?"))
+            .map_err(|error| format!("{path} responds with an unknown format ({error}); is it a Weir of this version?"))
     }
 
     fn text(&self, path: &str, statuses: &[u16]) -> Result<String, String> {
@@ -142,8 +142,8 @@ impl AdminClient {
             return Ok(body);
         }
         Err(match serde_json::from_str::<weir_admin::Problem>(&body) {
-            Ok(problem) => format!("{path} answers {status}: {}; {}", problem.detail, problem.remedy),
-            Err(_not_ours) => format!("{path} answers {status}; is it the admin address of Weir?"),
+            Ok(problem) => format!("{path} responds with {status}: {}; {}", problem.detail, problem.remedy),
+            Err(_not_ours) => format!("{path} responds with {status}; is it the admin address of Weir?"),
         })
     }
 }

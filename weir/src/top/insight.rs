@@ -118,12 +118,12 @@ fn slow_title(list: &SlowLogList) -> String {
 }
 
 fn clients_title(page: &ConnectionPage) -> String {
-    let part = if page.next_after.is_some() { ", of the first connections" } else { "" };
+    let part = if page.next_after.is_some() { ", only the first connections" } else { "" };
     format!("clients that wait, are pinned or have a transaction, the longest first{part}")
 }
 
 fn ai_title(page: &ConnectionPage) -> String {
-    let part = if page.next_after.is_some() { ", of the first connections" } else { "" };
+    let part = if page.next_after.is_some() { ", only the first connections" } else { "" };
     format!("clients of language models with their last request, the busy ones first{part}")
 }
 
@@ -157,7 +157,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
         Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(area);
     let remembered = state.current.as_ref().and_then(|sample| sample.remembered.clone());
     let Some(remembered) = remembered.filter(|remembered| remembered.page() == state.page) else {
-        frame.render_widget(Paragraph::new("waiting for the answer"), title);
+        frame.render_widget(Paragraph::new("waiting for the response"), title);
         return;
     };
     frame.render_widget(Paragraph::new(Line::styled(remembered.title(), Modifier::BOLD)), title);

@@ -143,10 +143,10 @@ fn alert_line(state: &State, view: Option<&View>, now: Instant) -> Line<'static>
             let age = now.saturating_duration_since(at).as_secs_f64();
             format!(" for {}", format::span(age))
         });
-        return Line::styled(format!("NO DATA{age}, trying on: {failure}"), bad());
+        return Line::styled(format!("NO DATA{age}, retrying: {failure}"), bad());
     }
     let Some(view) = view else {
-        return Line::styled("waiting for the first answer", dim());
+        return Line::styled("waiting for the first response", dim());
     };
     match view.alerts.as_slice() {
         [] => Line::default(),

@@ -83,8 +83,8 @@ fn by_admin(base: &str, token: Option<Secret>) -> Result<(), String> {
     match serde_json::from_str::<UpgradeOutcome>(&body) {
         Ok(outcome) => print_result(&outcome),
         Err(_other) => Err(match serde_json::from_str::<Problem>(&body) {
-            Ok(problem) => format!("{url} answers {status}: {}; {}", problem.detail, problem.remedy),
-            Err(_not_ours) => format!("{url} answers {status}; is it the admin address of a Weir that knows upgrades?"),
+            Ok(problem) => format!("{url} responds with {status}: {}; {}", problem.detail, problem.remedy),
+            Err(_not_ours) => format!("{url} responds with {status}; is it the admin address of a Weir with upgrades?"),
         }),
     }
 }
@@ -115,7 +115,7 @@ fn by_signal(number: i32, limit: Duration) -> Result<(), String> {
                     println!("done: process {child} serves, process {number} has ended");
                     Ok(())
                 }
-                None => Err(format!("process {number} has ended, and no process in its place was seen")),
+                None => Err(format!("process {number} has ended, and no process replaced it")),
             };
         }
         match child {
@@ -128,16 +128,16 @@ fn by_signal(number: i32, limit: Duration) -> Result<(), String> {
             Some(_) => {}
         }
         if child.is_none() && begun.elapsed() > START_TIME {
-            return Err(format!("process {number} started no new one, or one that ended at once; its log says why"));
+            return Err(format!("process {number} started no process, or the new process ended at once; see the log"));
         }
         thread::sleep(LOOK);
     }
     match child {
         Some(child) => Err(format!(
-            "after {} s process {child} runs and process {number} has not ended: it still drains, or waits for the new one",
+            "after {} s process {child} runs and process {number} has not ended: it still drains, or waits for the new process",
             limit.as_secs()
         )),
-        None => Err(format!("process {number} started no new one within {} s; its log says why", limit.as_secs())),
+        None => Err(format!("process {number} started no new process within {} s; its log says why", limit.as_secs())),
     }
 }
 

@@ -189,7 +189,7 @@ impl<'a> Successor<'a> {
                 _ => std::thread::sleep(Duration::from_millis(5)),
             }
         }
-        "the new process closed its channel; is it a Weir that knows upgrades?".to_owned()
+        "the new process closed its channel; is it a Weir that supports upgrades?".to_owned()
     }
 }
 

@@ -25,6 +25,8 @@ fn collect(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
     while let Some(token) = tokens.next() {
         match token {
             TokenTree::Punct(mark) if mark.as_char() == '#' => {
+                // `#![…]`, such as the documentation of a file.
+                tokens.next_if(|next| matches!(next, TokenTree::Punct(mark) if mark.as_char() == '!'));
                 let attribute = tokens.next_if(|next| matches!(next, TokenTree::Group(_)));
                 if attribute.is_some_and(|attribute| is_for_tests(&attribute)) {
                     skip_item(&mut tokens);
@@ -101,6 +103,7 @@ mod tests {
     #[test]
     fn words_for_developers_are_left_out() {
         assert_eq!(found("assert!(x, \"the server was asked\"); x.expect(\"the server was asked\");"), []);
+        assert_eq!(found("//! It has \"words of documents\".\n"), []);
         assert_eq!(found("/// It has \"words of documents\".\nstruct A;"), []);
         let test = "#[cfg(test)]\nfn x() {\n    y(\"the server was asked\")\n}\n";
         assert_eq!(found(test), []);

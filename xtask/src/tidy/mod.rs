@@ -15,6 +15,7 @@
 pub mod arrows;
 pub mod functions;
 pub mod links;
+mod messages;
 pub mod modules;
 pub mod prose;
 pub mod protocols;

@@ -133,12 +133,12 @@ fn avoided(words: &[String], line: usize) -> impl Iterator<Item = (usize, String
     AVOIDED.iter().filter(is_there).map(move |(word, instead)| (line, format!("\"{word}\": {instead}")))
 }
 
-/// A word in lower case, without the marks around it. Code is no word of the language.
+/// A word in lower case, without the marks around it. Code is no word of the language, and neither is the place of a value.
 fn bare(word: &str) -> String {
-    if word.contains('`') {
+    if word.contains(['`', '{']) {
         return "`".to_owned();
     }
-    word.trim_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase()
+    word.trim_matches(|letter: char| !letter.is_alphanumeric() && letter != '%').to_lowercase()
 }
 
 /// The sentences of a document with the lines that they begin on. An item of a list, a heading and a cell of a table end a sentence, whether
@@ -256,6 +256,7 @@ mod tests {
         assert_eq!(count("the server says no; what it means is known. Of course"), 2);
         assert_eq!(count("what is the name of the server?"), 0);
         assert_eq!(count("the reason is what it says"), 0);
+        assert_eq!(count("{what} of {which} server"), 0);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(crate) async fn key(State(shared): State<Shared>, path: NameOfKey) -> Result
     let name = name(path)?;
     let list = shared.gateway.ai_keys(AiKeyQuery { limit: crate::limits::PAGE_MAX, after: None, name: Some(name) });
     if list.keys.is_empty() {
-        let detail = "there is no key of this name";
+        let detail = "there is no key with this name";
         return Err(Problem::new(StatusCode::NOT_FOUND, "key", detail, "GET /api/v1/ai/keys lists the keys"));
     }
     Ok(Json(list).into_response())
@@ -101,8 +101,8 @@ async fn carry_out(shared: &Shared, order: AiKeyOrder) -> Result<AiKeyOutcome, P
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "key",
-            "the order broke off",
-            "this is a defect of the gateway: the log has the panic message, please report it",
+            "the operation failed",
+            "this is a bug of the gateway: please report it with the panic message in the log",
         )
     };
     let permit = Arc::clone(&shared.keys).acquire_owned().await.map_err(|_never_closed| broken())?;
@@ -125,7 +125,7 @@ fn issued(status: StatusCode, outcome: AiKeyOutcome) -> Result<Response, Problem
 async fn body(request: Request) -> Result<Bytes, Problem> {
     let is_typed = has_json_type(request.headers());
     let body = to_bytes(request.into_body(), KEY_BODY_BYTES_MAX).await.map_err(|_too_long_or_broken| {
-        let detail = format!("the body broke off or has more than {KEY_BODY_BYTES_MAX} bytes");
+        let detail = format!("the body is cut off or has more than {KEY_BODY_BYTES_MAX} bytes");
         bad_key(StatusCode::PAYLOAD_TOO_LARGE, detail)
     })?;
     match is_typed {
@@ -147,7 +147,7 @@ fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 }
 
 fn bad_key(status: StatusCode, detail: impl Into<String>) -> Problem {
-    let remedy = "send an object as application/json; /api/v1/openapi.json has its members";
+    let remedy = "send a JSON object as application/json; /api/v1/openapi.json lists its members";
     Problem::new(status, "key", detail, remedy)
 }
 
@@ -197,7 +197,7 @@ pub(crate) async fn requests(
 fn since(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let found = from_rfc3339(text).map(Duration::from_secs).or(seconds);
-    found.ok_or_else(|| format!("{text:?} is no time: write 2027-01-31T00:00:00Z, or seconds since 1970"))
+    found.ok_or_else(|| format!("{text:?} is not a time: write 2027-01-31T00:00:00Z, or seconds since 1970"))
 }
 
 #[cfg(test)]

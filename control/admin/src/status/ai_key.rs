@@ -5,68 +5,68 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use weir_base::secret::Secret;
 
-/// The policy of a key, with the names of `[[listener.ai.key]]`. Absent members do not limit.
+/// The policy of a key, with the names of `[[listener.ai.key]]`. An absent member sets no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AiKeyPolicy {
-    /// Models that it may use, by the names of clients; `*` is any text, `?` a character.
+    /// Models that the key may use, by the names that clients use. `*` matches any text, `?` one character.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub models: Option<Vec<String>>,
-    /// Models that it may not use.
+    /// Models that the key may not use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub models_denied: Option<Vec<String>>,
-    /// Tools that requests may declare; an empty list permits none.
+    /// Tools that requests may declare. An empty list permits no tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// The most tools of a request.
+    /// Maximum number of tools per request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools_max: Option<u32>,
-    /// Tools of MCP servers that it may call, as `server/tool`; an empty list permits none.
+    /// Tools of MCP servers that the key may call, as `server/tool`. An empty list permits no tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_tools: Option<Vec<String>>,
-    /// Agents of A2A that it may reach; an empty list permits none.
+    /// A2A agents that the key may reach. An empty list permits no agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub a2a_agents: Option<Vec<String>>,
-    /// Calls of tools and agents per minute.
+    /// Maximum number of calls of tools and agents per minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls_per_minute: Option<u64>,
-    /// The most bytes of messages, instructions and tools.
+    /// Maximum size of messages, instructions and tools together, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_bytes_max: Option<u64>,
-    /// The most output tokens of each answer: a higher limit of a request is lowered.
+    /// Maximum number of output tokens per response. The gateway lowers a higher limit in a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens_max: Option<u64>,
-    /// Networks of its clients.
+    /// Client networks that may use the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sources: Option<Vec<String>>,
-    /// Requests per minute.
+    /// Maximum number of requests per minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<u64>,
-    /// Tokens per minute.
+    /// Maximum number of tokens per minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u64>,
-    /// Requests at once.
+    /// Maximum number of concurrent requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrent_max: Option<u32>,
-    /// Tokens per day (UTC).
+    /// Maximum number of tokens per day (UTC).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub day_tokens: Option<u64>,
-    /// Tokens per month (UTC).
+    /// Maximum number of tokens per month (UTC).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub month_tokens: Option<u64>,
-    /// Money per day, as a text with up to six decimals.
+    /// Maximum cost per day (UTC), as a string with up to six decimals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub day_money: Option<String>,
-    /// Money per month.
+    /// Maximum cost per month (UTC).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub month_money: Option<String>,
-    /// Time for which a response serves equal requests, 1s to 30d, as `5m`. Absent: nothing is cached.
+    /// Time for which a cached response is used for equal requests, 1s to 30d, such as `5m`. If absent, nothing is cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_ttl: Option<String>,
-    /// True: requests that want different answers are cached, too. It needs `cache_ttl`.
+    /// True: also cache requests with sampling, whose responses normally differ. Needs `cache_ttl`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_sampled: Option<bool>,
-    /// `enforce`, or `observe`, which refuses nothing.
+    /// `enforce` refuses requests that break the policy, `observe` only counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
 }
@@ -75,36 +75,36 @@ pub struct AiKeyPolicy {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AiKeyRequest {
-    /// Unique; 1 to 64 letters, digits, `-`, `_` or `.`.
+    /// Unique name of 1 to 64 letters, digits, `-`, `_` or `.`.
     pub name: String,
-    /// The listener that takes it. Absent: each one with `keys = "required"`.
+    /// The listener that accepts the key. If absent, every listener with `keys = "required"` accepts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listener: Option<String>,
-    /// False: its requests get 401. Absent: true.
+    /// False: requests with the key get 401. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// From this time on (RFC 3339 in UTC) its requests get 401. Absent: never.
+    /// Time (RFC 3339 in UTC) from which requests with the key get 401. If absent, the key does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// Its policy. Absent: it is not limited.
+    /// The policy of the key. If absent, the key is not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<AiKeyPolicy>,
 }
 
-/// Body of `PATCH /api/v1/ai/keys/{name}`, a merge patch (RFC 7396): an absent member stays, and `null` removes one, in `policy` too.
+/// Body of `PATCH /api/v1/ai/keys/{name}`, a merge patch (RFC 7396): absent members stay, `null` removes a member, in `policy` too.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AiKeyChange {
-    /// The listener that takes it.
+    /// The listener that accepts the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listener: Option<String>,
-    /// Whether it may be used.
+    /// Whether the key may be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Its end (RFC 3339 in UTC).
+    /// Expiry of the key (RFC 3339 in UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// The members of its policy that change.
+    /// The members of the policy that change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<AiKeyPolicy>,
 }
@@ -113,7 +113,7 @@ pub struct AiKeyChange {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AiKeyRotation {
-    /// Until this time (RFC 3339 in UTC) the text before is good, too. Absent: it is refused at once.
+    /// Time (RFC 3339 in UTC) until which the old secret stays valid. If absent, the old secret is refused at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_until: Option<String>,
 }
@@ -159,7 +159,7 @@ pub struct AiKeyOutcome {
 pub enum AiKeySource {
     /// A table of the configuration file. The API does not change it.
     Config,
-    /// It was issued by this API.
+    /// This API issued the key.
     Api,
 }
 
@@ -167,53 +167,53 @@ pub enum AiKeySource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AiKeyState {
-    /// It may.
+    /// The key may be used.
     Active,
-    /// An operator has disabled it.
+    /// An operator has disabled the key.
     Disabled,
-    /// It is past its end.
+    /// The key has expired.
     Expired,
 }
 
-/// A text of a key. The gateway does not know it: it has only a hash.
+/// A secret of a key. The gateway stores only its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AiKeyText {
-    /// Its first letters; absent for a key of the configuration.
+    /// The first letters of the secret; absent for a key in the configuration file.
     pub shown: Option<String>,
-    /// Until this time it is good, after a rotation; absent for the present one.
+    /// Time until which the old secret is valid after a rotation; absent for the current secret.
     pub until: Option<String>,
 }
 
-/// The use of a budget in its present window.
+/// The use of a budget in its current window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AiBudgetUse {
-    /// Tokens, or millionths of money, of requests that are over.
+    /// Tokens, or millionths of money, of completed requests.
     pub used: u64,
-    /// Those that requests under way have reserved.
+    /// Tokens, or millionths of money, that requests in progress have reserved.
     pub reserved: u64,
-    /// The budget; absent: there is none.
+    /// The budget; absent if there is none.
     pub limit: Option<u64>,
-    /// Used and reserved at the other gateways that share the budget, when the store last answered; absent: it is not shared.
+    /// Used and reserved by other gateways that share the budget, at the last response of the store; absent if it is not shared.
     pub used_elsewhere: Option<u64>,
-    /// So much of the window this gateway may use, by its claim; absent: the budget is not shared.
+    /// The part of the budget that this gateway has claimed and may use; absent if the budget is not shared.
     pub claimed: Option<u64>,
 }
 
 /// The use of a rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AiRateUse {
-    /// Per minute.
+    /// The rate per minute.
     pub limit: u64,
-    /// May come at once.
+    /// Amount that is available at once.
     pub remaining: u64,
-    /// Seconds until all of it is free again.
+    /// Seconds until the whole rate is available again.
     pub reset_seconds: f64,
 }
 
-/// The account of a key, which belongs to its name: all keys of the name have the same one.
+/// The account of a key. All keys with the same name have the same account.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AiKeyUsage {
-    /// The day in UTC that `day_tokens` and `day_money` are of.
+    /// The day in UTC to which `day_tokens` and `day_money` apply.
     pub day: String,
     /// Tokens of the day.
     pub day_tokens: AiBudgetUse,
@@ -223,54 +223,54 @@ pub struct AiKeyUsage {
     pub month_tokens: AiBudgetUse,
     /// Money of the month, in millionths.
     pub month_money_micro: AiBudgetUse,
-    /// Requests per minute; absent: no limit.
+    /// Requests per minute; absent if there is no limit.
     pub requests_per_minute: Option<AiRateUse>,
-    /// Tokens per minute; absent: no limit.
+    /// Tokens per minute; absent if there is no limit.
     pub tokens_per_minute: Option<AiRateUse>,
-    /// Requests under way; absent: they are not limited, and so not counted.
+    /// Requests in progress; absent if they are not limited and therefore not counted.
     pub concurrent: Option<u64>,
 }
 
-/// A key of AI clients. Neither its text nor its hash is in it.
+/// A key of AI clients, without its secret and hash.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AiKeyStatus {
-    /// Its name.
+    /// Name of the key.
     pub name: String,
-    /// Its origin.
+    /// Origin of the key.
     pub source: AiKeySource,
-    /// The listener that takes it; absent: each one with `keys = "required"`.
+    /// The listener that accepts the key; absent if every listener with `keys = "required"` does.
     pub listener: Option<String>,
-    /// Whether it may be used now.
+    /// Whether the key may be used now.
     pub state: AiKeyState,
-    /// Its end in UTC; absent: never.
+    /// Expiry of the key in UTC; absent if it does not expire.
     pub expires: Option<String>,
-    /// The time in UTC at which it was issued; absent for a key of the configuration.
+    /// Time in UTC at which the key was issued; absent for a key in the configuration file.
     pub created: Option<String>,
-    /// Its texts: the present one, and those before it that are still good.
+    /// The secrets of the key: the current secret, and old secrets that are still valid.
     pub texts: Vec<AiKeyText>,
-    /// Listeners that have a table of its name or of its hash, which counts in its place.
+    /// Listeners with a table of the same name or hash in the configuration file, which replaces this key.
     pub shadowed_by: Vec<String>,
-    /// Its policy.
+    /// The policy of the key.
     pub policy: AiKeyPolicy,
-    /// Its account.
+    /// The account of the key.
     pub usage: AiKeyUsage,
 }
 
-/// Answer of `/api/v1/ai/keys`, by name.
+/// Response of `/api/v1/ai/keys`, by name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AiKeyList {
-    /// The keys. One of the configuration stands once for each listener that has it.
+    /// The keys. A key in the configuration file is listed once for each listener that has it.
     pub keys: Vec<AiKeyStatus>,
-    /// True if keys can be issued here: `[ai]` has a `state`.
+    /// True if this gateway can issue keys: `[ai]` has a `state`.
     pub can_issue: bool,
-    /// Value of `after` for the next page; absent on the last.
+    /// Value of `after` for the next page; absent on the last page.
     pub next_after: Option<String>,
 }
 
-/// Answer with a text, which is shown once.
+/// Response with a secret, which is shown once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AiKeyIssued {
-    /// The text for the client. It is stored nowhere, and cannot be shown again.
+    /// The secret for the client. The gateway does not store it and cannot show it again.
     pub text: String,
     /// The key.
     pub key: AiKeyStatus,

@@ -53,22 +53,22 @@ impl FromStr for StatusFilter {
             text.strip_suffix("xx").and_then(|digit| digit.parse().ok()).filter(|class| (1..=5).contains(class));
         let one = text.parse().ok().filter(|status| *status == 0 || (100..600).contains(status));
         let found = class.map(Self::Class).or(one.map(Self::One));
-        found.ok_or_else(|| format!("{text:?} is no status: write one such as 429, or a class such as 4xx"))
+        found.ok_or_else(|| format!("{text:?} is not a status: write a status such as 429, or a class such as 4xx"))
     }
 }
 
-/// Answer of `/api/v1/ai/requests`, the newest first.
+/// Response of `/api/v1/ai/requests`, newest first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AiRequestList {
-    /// The OpenTelemetry schema of the members whose names begin with `gen_ai.`, and of `error.type`.
+    /// The OpenTelemetry schema of members with a name that begins with `gen_ai.`, and of `error.type`.
     pub schema_url: String,
-    /// Version of the table that gives members these names.
+    /// Version of the table of these names.
     pub attributes_version: u32,
-    /// Requests that the process remembers at most; 0: none.
+    /// Maximum number of requests that the process keeps; 0 if it keeps none.
     pub recent_requests: u64,
-    /// The requests. A member without a name of OpenTelemetry has that of the usage log.
+    /// The requests. Members without an OpenTelemetry name have the name of the usage log.
     pub requests: Vec<Map<String, Value>>,
-    /// Workers that did not answer in time: their requests are missing here.
+    /// Workers that did not respond in time. Their requests are missing.
     pub workers_silent: Vec<u32>,
 }
 

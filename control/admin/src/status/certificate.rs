@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How near the end of a certificate is.
+/// State of a certificate by its expiry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CertificateState {
@@ -13,19 +13,19 @@ pub enum CertificateState {
     Warning,
     /// At most 3 days are left.
     Critical,
-    /// It has expired.
+    /// The certificate has expired.
     Expired,
 }
 
-/// One certificate that a listener shows to clients.
+/// One certificate that a listener presents to clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CertificateStatus {
-    /// Its first host name; without one, its subject.
+    /// First host name of the certificate, or its subject if it has no host name.
     pub name: String,
-    /// The end of its validity, or of an earlier one in its chain: seconds since 1970.
+    /// Expiry of the certificate, or of a certificate in its chain that expires earlier, in seconds since 1970.
     pub expires_at: u64,
-    /// Whole days until then; negative afterwards.
+    /// Whole days until the expiry; negative after it.
     pub days_left: i64,
-    /// How near that is.
+    /// State by the days that are left.
     pub state: CertificateState,
 }

@@ -38,15 +38,15 @@ pub struct ConnectionAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionState {
-    /// TLS or PROXY protocol is not finished.
+    /// The TLS handshake or the PROXY header is not complete.
     Handshake,
     /// Not authenticated yet.
     Unauthenticated,
-    /// Between requests, on shared lanes.
+    /// Between requests, with shared upstream connections.
     Idle,
-    /// Requests are under way on shared lanes.
+    /// Requests are in flight on shared upstream connections.
     Active,
-    /// Commands of a transaction are being collected.
+    /// The gateway collects the commands of a transaction.
     Queuing,
     /// Bound to an upstream connection of its own; `pinned_by` says why.
     Pinned,
@@ -54,7 +54,7 @@ pub enum ConnectionState {
     Waiting,
     /// The client does not read its replies, so its requests are not read either.
     BackPressured,
-    /// Finishing.
+    /// The connection is closing.
     Closing,
 }
 
@@ -63,52 +63,52 @@ pub enum ConnectionState {
 pub struct ConnectionStatus {
     /// Unique in this process; below 2^53, so that every JSON reader keeps it exact.
     pub id: u64,
-    /// Listener it came in on.
+    /// Listener that accepted the connection.
     pub listener: String,
-    /// Protocol of the listener, such as `redis` or `ai`. Empty: the gateway is older than this field, or the listener is removed.
+    /// Protocol of the listener, such as `redis` or `ai`. Empty if the gateway is older than this field or the listener is gone.
     #[serde(default)]
     pub protocol: String,
-    /// Worker that owns it.
+    /// Worker that owns the connection.
     pub worker: u32,
-    /// The client's address, from the PROXY header if one is trusted.
+    /// Address of the client, from the PROXY header if the header is trusted.
     pub peer: String,
-    /// Seconds since it was accepted.
+    /// Seconds since the connection was accepted.
     pub age_seconds: f64,
-    /// Seconds since the client last sent anything.
+    /// Seconds since the client last sent data.
     pub idle_seconds: f64,
-    /// Name that the client gave itself.
+    /// Name that the client set for itself.
     pub name: Option<String>,
-    /// User it authenticated as.
+    /// User as which the client authenticated.
     pub user: Option<String>,
-    /// Number of the database it selected, where databases have numbers.
+    /// Number of the selected database, if databases have numbers.
     pub db: Option<u32>,
-    /// Name of its database, where databases have names.
+    /// Name of the database, if databases have names.
     pub database: Option<String>,
-    /// Version of the protocol it speaks, such as `RESP3` or `HTTP/2`.
+    /// Version of the protocol in use, such as `RESP3` or `HTTP/2`.
     pub protocol_version: String,
-    /// Its present activity.
+    /// Current activity of the session.
     pub state: ConnectionState,
-    /// Why it holds an upstream connection of its own, such as `watch` or `subscribe`; empty if it does not.
+    /// Reasons for an upstream connection of its own, such as `watch` or `subscribe`; empty if it has none.
     pub pinned_by: Vec<String>,
-    /// Seconds since it is bound, without a break in the reasons; absent if it is not.
+    /// Seconds for which it has been pinned without interruption; absent if it is not pinned.
     pub pinned_seconds: Option<f64>,
     /// Seconds for which it has had its pooled upstream connection: the age of its transaction in transaction pooling. Absent if it has none.
     pub transaction_seconds: Option<f64>,
-    /// The pool that it waits for; absent if it does not wait.
+    /// The pool for which the client waits; absent if it does not wait.
     pub waits_for: Option<PoolWait>,
     /// Requests whose reply is not complete yet.
     pub in_flight: u64,
-    /// Bytes that the gateway holds for it.
+    /// Bytes that the gateway buffers for the connection.
     pub buffered_bytes: u64,
     /// Name of the last command, without arguments.
     pub last_command: Option<String>,
-    /// Name of the key of its last request, of an AI listener.
+    /// Name of the key of the last request, on an AI listener.
     #[serde(default)]
     pub key: Option<String>,
-    /// The model of that request, by the name of the client.
+    /// Model of the last request, by the name that clients use.
     #[serde(default)]
     pub model: Option<String>,
-    /// Whether that request is for a stream.
+    /// Whether the last request is for a stream.
     #[serde(default)]
     pub stream: Option<bool>,
 }
@@ -118,7 +118,7 @@ pub struct ConnectionStatus {
 pub struct PoolWait {
     /// User and database of the pool: `app@shop`.
     pub pool: String,
-    /// The upstream of the pool: that of the primary, or that of the standbys. Empty: the gateway is older than this field.
+    /// Upstream of the pool: the upstream of the primary or of the standbys. Empty if the gateway is older than this field.
     #[serde(default)]
     pub upstream: String,
     /// Seconds since the wait began.
@@ -126,18 +126,18 @@ pub struct PoolWait {
     /// Its place among the clients of the listener that wait for the pool, from 1. The pool serves them in this order, except for the few
     /// whose worker has the connection at hand.
     pub position: u64,
-    /// How many clients of the listener wait for the pool.
+    /// Number of clients of the listener that wait for the pool.
     pub waiting: u64,
 }
 
-/// Answer of `/api/v1/connections`, by ascending id.
+/// Response of `/api/v1/connections`, by ascending id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionPage {
     /// The connections on this page.
     pub connections: Vec<ConnectionStatus>,
-    /// Value of `after` for the next page; absent on the last.
+    /// Value of `after` for the next page; absent on the last page.
     pub next_after: Option<u64>,
-    /// Workers that did not answer in time: their connections are missing here.
+    /// Workers that did not respond in time. Their connections are missing.
     pub workers_silent: Vec<u32>,
 }
 

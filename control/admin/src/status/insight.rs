@@ -11,7 +11,7 @@ pub enum KeyNames {
     Full,
     /// A hash.
     Hashed,
-    /// Nothing: no key is looked at.
+    /// Nothing; the gateway does not sample keys.
     #[default]
     Off,
 }
@@ -21,17 +21,17 @@ pub enum KeyNames {
 pub struct InsightAnswer {
     /// How much of a key is shown.
     pub names: KeyNames,
-    /// One request of so many was looked at.
+    /// Keys are sampled from one of this many requests.
     pub sample: u32,
-    /// The hottest first.
+    /// The keys, most requests first.
     pub hot_keys: Vec<HotKeyStatus>,
-    /// The largest first.
+    /// The keys, largest first.
     pub big_keys: Vec<BigKeyStatus>,
-    /// Seconds from which a request is slow; `None`: there is no slow log.
+    /// Seconds from which a request is slow; `None` if there is no slow log.
     pub slower_than_seconds: Option<f64>,
-    /// The newest first.
+    /// The requests, newest first.
     pub slow_requests: Vec<SlowRequestStatus>,
-    /// Workers that did not answer in time.
+    /// Workers that did not respond in time.
     pub workers_silent: Vec<u32>,
 }
 
@@ -40,36 +40,36 @@ pub struct InsightAnswer {
 pub struct HotKeyStatus {
     /// The key as one printable word, cut after 128 bytes; or `#` and its hash.
     pub key: String,
-    /// Whole length of the key.
+    /// Full length of the key.
     pub key_bytes: u64,
-    /// Tells keys apart, within one process.
+    /// Hash that distinguishes keys within one process.
     pub hash: String,
-    /// Name of its upstream.
+    /// Name of the upstream of the key.
     pub upstream: String,
-    /// Its database.
+    /// Number of the database.
     pub db: u32,
-    /// The last command that was seen to name it.
+    /// Last sampled command that names the key.
     pub command: String,
-    /// Requests per second that name it, estimated from samples.
+    /// Requests per second that name the key, estimated from samples.
     pub per_second: f64,
-    /// Samples that the estimate stands on: of ten of them it may be a third off.
+    /// Number of samples of the estimate. With ten samples the error can be one third.
     pub samples: u64,
 }
 
-/// Answer of `/api/v1/hot-keys`.
+/// Response of `/api/v1/hot-keys`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HotKeyList {
     /// How much of a key is shown.
     pub names: KeyNames,
-    /// One request of so many was looked at.
+    /// Keys are sampled from one of this many requests.
     pub sample: u32,
-    /// The hottest first.
+    /// The keys, most requests first.
     pub hot_keys: Vec<HotKeyStatus>,
-    /// Workers that did not answer in time: what they have seen is missing here.
+    /// Workers that did not respond in time. Their data are missing.
     pub workers_silent: Vec<u32>,
 }
 
-/// Which way the bytes of a big key went.
+/// Direction of the bytes of a big key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyDirection {
@@ -84,89 +84,89 @@ pub enum KeyDirection {
 pub struct BigKeyStatus {
     /// The key as one printable word, cut after 128 bytes; or `#` and its hash.
     pub key: String,
-    /// Whole length of the key.
+    /// Full length of the key.
     pub key_bytes: u64,
-    /// Tells keys apart, within one process.
+    /// Hash that distinguishes keys within one process.
     pub hash: String,
-    /// Name of its upstream.
+    /// Name of the upstream of the key.
     pub upstream: String,
-    /// Its database.
+    /// Number of the database.
     pub db: u32,
     /// Bytes of the largest request or reply of the last ten minutes, as on the wire.
     pub bytes: u64,
-    /// Which it was.
+    /// Direction of these bytes.
     pub direction: KeyDirection,
-    /// Its command.
+    /// Command of the request.
     pub command: String,
-    /// Seconds since it was seen.
+    /// Seconds since this request.
     pub age_seconds: f64,
 }
 
-/// Answer of `/api/v1/big-keys`.
+/// Response of `/api/v1/big-keys`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BigKeyList {
     /// How much of a key is shown.
     pub names: KeyNames,
-    /// The largest first.
+    /// The keys, largest first.
     pub big_keys: Vec<BigKeyStatus>,
-    /// Workers that did not answer in time: what they have seen is missing here.
+    /// Workers that did not respond in time. Their data are missing.
     pub workers_silent: Vec<u32>,
 }
 
 /// A request that took long.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SlowRequestStatus {
-    /// Unique in this process, growing with time.
+    /// Unique in this process; later requests have larger ids.
     pub id: u64,
-    /// Unix time, in seconds, at which its reply was complete or known to be lost.
+    /// Unix time, in seconds, at which the reply was complete or known to be lost.
     pub ended_at: f64,
-    /// From the queue of its connection to the end of the reply. A wait for a dedicated connection comes before.
+    /// Time from the queue of the upstream connection to the end of the reply. Does not include a wait for a pinned connection.
     pub duration_seconds: f64,
-    /// The part of it before the request was sent to the server.
+    /// Part of the duration before the request was sent to the server.
     pub gateway_seconds: f64,
-    /// The rest: server, network, and the requests in front of it on the same connection.
+    /// Rest of the duration: server, network, and earlier requests on the same connection.
     pub upstream_seconds: f64,
-    /// The command and its arguments: at most 32, 128 bytes of each, passwords redacted. Empty if it took so long that they
-    /// are not kept any more.
+    /// The command and its arguments: at most 32, 128 bytes of each, passwords redacted. Empty if the request took so long
+    /// that the gateway no longer has them.
     pub command: Vec<String>,
-    /// Requests sent and answered together with it, itself included.
+    /// Requests that were sent and completed together with this request, including it.
     pub requests: u64,
-    /// `ok`, `error`, or why there was no reply: `timeout`, `closed`, ...
+    /// `ok`, `error`, or the reason for a missing reply: `timeout`, `closed`, ...
     pub outcome: String,
-    /// Number of the client's connection.
+    /// Id of the client connection.
     pub connection: u64,
-    /// The client's address.
+    /// Address of the client.
     pub peer: String,
-    /// Name that the client gave itself.
+    /// Name that the client set for itself.
     pub client_name: Option<String>,
-    /// User it authenticated as.
+    /// User as which the client authenticated.
     pub user: Option<String>,
-    /// Listener it came in on.
+    /// Listener that received the request.
     pub listener: String,
-    /// Worker that owns it.
+    /// Worker that owns the connection.
     pub worker: u32,
     /// Name of the upstream.
     pub upstream: String,
-    /// Address of the endpoint that it was sent to, if that is known.
+    /// Address of the endpoint that received the request, if it is known.
     pub endpoint: Option<String>,
 }
 
-/// Answer of `/api/v1/slow-log`.
+/// Response of `/api/v1/slow-log`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SlowLogList {
-    /// Seconds from which a request is slow; absent: there is no slow log.
+    /// Seconds from which a request is slow; absent if there is no slow log.
     pub slower_than_seconds: Option<f64>,
-    /// The newest first.
+    /// The requests, newest first.
     pub slow_requests: Vec<SlowRequestStatus>,
-    /// Workers that did not answer in time: what they have seen is missing here.
+    /// Workers that did not respond in time. Their data are missing.
     pub workers_silent: Vec<u32>,
 }
 
-/// Answer of `POST /api/v1/slow-log/reset`.
+/// Response of `POST /api/v1/slow-log/reset`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SlowLogReset {
-    /// Entries that there were.
+    /// Number of removed entries.
     pub removed: u64,
-    /// Workers that did not answer in time: they may still have theirs.
+    /// Workers that did not respond in time. Their entries may still exist.
     pub workers_silent: Vec<u32>,
 }

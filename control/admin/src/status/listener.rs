@@ -30,9 +30,9 @@ pub enum ListenerState {
     Starting,
     /// Accepts connections.
     Accepting,
-    /// Bound, but not accepting for the moment: out of descriptors or memory, backing off.
+    /// Bound, but accepts no connections for a short time, because descriptors or memory ran out.
     Paused,
-    /// Accepts nothing; the connections it has are finishing.
+    /// Accepts no new connections; open connections finish.
     Draining,
     /// Closed.
     Closed,
@@ -42,38 +42,38 @@ pub enum ListenerState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KneeAction {
-    /// Tells.
+    /// Only reports the load.
     Observe,
     /// Makes the gateway unready.
     Unready,
-    /// Refuses what is beyond.
+    /// Refuses requests beyond the knee.
     Shed,
 }
 
-/// How much a listener carries, as the lab found it, and how near its load is.
+/// The capacity of a listener, as the lab measured it, and its current load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KneeStatus {
     /// The clean knee, requests per second.
     pub requests_per_second: f64,
-    /// Requests per second that arrived over the last two seconds, refused ones too; absent in the first second.
+    /// Requests received per second over the last two seconds, including refused requests; absent in the first second.
     pub offered_requests_per_second: Option<f64>,
-    /// Offered load as a share of the knee; above 1 past it.
+    /// Offered load divided by the knee; above 1 if the load exceeds the knee.
     pub load_ratio: Option<f64>,
-    /// Share of the knee from which the load is warned about.
+    /// Share of the knee from which the gateway warns about the load.
     pub warn_ratio: f64,
     /// The load is at `warn_ratio`, or has not been clearly below it for ten seconds yet.
     pub warned: bool,
     /// The load is at the knee, or has not been clearly below it for ten seconds yet.
     pub reached: bool,
-    /// Action at the knee.
+    /// Action when the load reaches the knee.
     pub action: KneeAction,
-    /// The result it was read from, at start or at a reload.
+    /// File with the result that contains the knee, read at start or at a reload.
     pub file: String,
-    /// The search that found it.
+    /// Identifier of the search that found the knee.
     pub run_id: String,
-    /// End of that search, seconds since 1970.
+    /// End of the search, in seconds since 1970.
     pub measured_at: u64,
-    /// In what the measurement differs from what runs here.
+    /// Differences between the measured setup and this gateway.
     pub caveats: Vec<String>,
 }
 
@@ -86,17 +86,17 @@ pub struct ListenerStatus {
     pub protocol: String,
     /// Bound address; a Unix socket as `unix:<path>`.
     pub bind: String,
-    /// True if TLS is terminated here.
+    /// True if the listener terminates TLS.
     pub tls: bool,
-    /// The certificates that it shows; none without TLS.
+    /// Certificates that the listener presents; empty without TLS.
     pub certificates: Vec<CertificateStatus>,
-    /// Upstream that its traffic goes to.
+    /// Upstream that receives the traffic.
     pub upstream: String,
-    /// Its treatment of new connections.
+    /// Treatment of new connections.
     pub state: ListenerState,
     /// Client connections open.
     pub connections_open: u64,
-    /// Connections allowed at once; absent: only the process limit holds.
+    /// Maximum number of concurrent connections; absent if only the limit of the process applies.
     pub connections_max: Option<u64>,
     /// Connections accepted.
     pub accepted_total: u64,
@@ -104,13 +104,13 @@ pub struct ListenerStatus {
     pub refused_total: BTreeMap<String, u64>,
     /// Connections that ended.
     pub closed_total: u64,
-    /// Requests answered or refused.
+    /// Requests served or refused.
     pub requests_total: u64,
     /// Requests whose reply is not complete yet.
     pub requests_in_flight: u64,
-    /// HTTP responses sent, the gateway's own too, by class of status; absent: it speaks another protocol.
+    /// HTTP responses sent, including the own responses of the gateway, by class of status; absent for other protocols.
     pub responses_total: Option<ResponseClasses>,
-    /// The share of errors among them; absent: it speaks another protocol.
+    /// Share of errors among the HTTP responses; absent for other protocols.
     pub errors: Option<ErrorStatus>,
     /// Requests refused before any work, by reason.
     pub shed_total: BTreeMap<String, u64>,
@@ -118,15 +118,15 @@ pub struct ListenerStatus {
     pub received_bytes_total: u64,
     /// Bytes sent to clients.
     pub sent_bytes_total: u64,
-    /// Time from the first byte of a request to the last byte of its reply.
+    /// Time from the complete request head to the last byte of the response.
     pub request_seconds: Quantiles,
-    /// The gateway's own share of it.
+    /// Part of this time that the gateway spends itself.
     pub overhead_seconds: Quantiles,
-    /// How much it carries and how near it is to that; absent: the configuration names no knee.
+    /// Capacity and load of the listener; absent if the configuration names no knee.
     pub knee: Option<KneeStatus>,
 }
 
-/// Answer of `/api/v1/listeners`.
+/// Response of `/api/v1/listeners`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListenerList {
     /// Every listener, in the order of the configuration.

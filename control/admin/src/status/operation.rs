@@ -3,16 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Answer of `/api/v1/version`.
+/// Response of `/api/v1/version`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VersionStatus {
     /// Version of the program.
     pub version: String,
-    /// Commit it was built from, twelve digits; `unknown` if the build did not know it.
+    /// Commit of the build, twelve digits; `unknown` if the build did not know the commit.
     pub commit: String,
-    /// Platform it was built for, such as `x86_64-linux`.
+    /// Platform of the build, such as `x86_64-linux`.
     pub target: String,
-    /// True if it was built without optimisation.
+    /// True if the program was built without optimisation.
     pub debug: bool,
     /// Process id.
     pub pid: u32,
@@ -20,10 +20,10 @@ pub struct VersionStatus {
     pub uptime_seconds: f64,
     /// Generation of the configuration in force.
     pub generation: u64,
-    /// How many upgrades led to this process, from 0.
+    /// Number of upgrades that led to this process, from 0.
     #[serde(default)]
     pub restart_epoch: u64,
-    /// Process id of the process before this one, while it still drains.
+    /// Process id of the previous process, while it still drains.
     #[serde(default)]
     pub draining_predecessor: Option<u32>,
 }
@@ -32,30 +32,30 @@ pub struct VersionStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReloadResult {
-    /// Valid, and in force from the workers' next turn.
+    /// Valid, and in force from the next loop iteration of each worker.
     Applied,
-    /// Valid and equal to what is in force.
+    /// Valid, and equal to the configuration in force.
     Unchanged,
     /// Not valid; the last good configuration stays in force.
     Rejected,
 }
 
-/// How much a diagnostic weighs.
+/// Severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// The file cannot be used.
     Error,
-    /// It can, but something in it is hardly meant.
+    /// The file can be used, but part of it is probably a mistake.
     Warning,
 }
 
-/// One remark on the configuration file.
+/// One diagnostic about the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnostic {
-    /// How much it weighs.
+    /// Severity of the diagnostic.
     pub severity: Severity,
-    /// File, if it is known.
+    /// Name of the file, if it is known.
     pub file: Option<String>,
     /// Line, from 1.
     pub line: Option<u32>,
@@ -65,22 +65,22 @@ pub struct Diagnostic {
     pub key: Option<String>,
     /// The mistake.
     pub message: String,
-    /// How to mend it, if there is one way.
+    /// How to fix it, if there is exactly one way.
     pub remedy: Option<String>,
 }
 
-/// Answer of `POST /api/v1/reload`: 200 if applied or unchanged, 422 if rejected.
+/// Response of `POST /api/v1/reload`: 200 if applied or unchanged, 422 if rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReloadOutcome {
-    /// Its result.
+    /// Result of the reload.
     pub outcome: ReloadResult,
-    /// Generation in force after it.
+    /// Generation in force after the reload.
     pub generation: u64,
     /// Changes that are in force now, one sentence each.
     pub applied: Vec<String>,
     /// Changes that wait for a restart, one sentence each.
     pub needs_restart: Vec<String>,
-    /// Every mistake of a rejected file; the warnings on one that was accepted.
+    /// Every mistake of a rejected file, or the warnings about an accepted file.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -90,48 +90,48 @@ pub struct ReloadOutcome {
 pub enum UpgradeResult {
     /// The new process serves, and this one drains.
     Done,
-    /// The new process does not serve; this one goes on as before.
+    /// The new process failed to serve; this process continues to serve.
     Failed,
-    /// Nothing was tried: another upgrade is not over, or this process cannot be upgraded.
+    /// Nothing was attempted: another upgrade is in progress, or this process cannot be upgraded.
     Refused,
 }
 
-/// Answer of `POST /api/v1/upgrade`: 200 if done, 422 if failed, 409 if refused.
+/// Response of `POST /api/v1/upgrade`: 200 if done, 422 if failed, 409 if refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UpgradeOutcome {
-    /// Its result.
+    /// Result of the upgrade.
     pub result: UpgradeResult,
-    /// Process id of the process that answers.
+    /// Process id of the process that responds.
     pub pid: u32,
-    /// Process id of the one that serves now in its place; only if done.
+    /// Process id of the new process, which serves now; only if done.
     pub successor: Option<u32>,
-    /// How many upgrades led to the process that serves now.
+    /// Number of upgrades that led to the process that serves now.
     pub restart_epoch: u64,
-    /// Why not, unless it is done.
+    /// Reason for the failure or refusal.
     pub reason: Option<String>,
 }
 
-/// How far a drain is.
+/// State of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DrainState {
-    /// This call began it.
+    /// This call began the drain.
     Started,
-    /// It was under way already.
+    /// The drain was in progress already.
     Draining,
     /// All exchanges are finished.
     Drained,
 }
 
-/// Answer of `POST /api/v1/drain`: 202.
+/// Response of `POST /api/v1/drain`: 202.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DrainStatus {
-    /// How far it is.
+    /// State of the drain.
     pub state: DrainState,
     /// Client connections open.
     pub connections_open: u64,
     /// Requests whose reply is not complete yet.
     pub requests_in_flight: u64,
-    /// Seconds until what is left is cut.
+    /// Seconds until the gateway cuts the remaining connections.
     pub remaining_seconds: f64,
 }

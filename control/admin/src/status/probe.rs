@@ -40,7 +40,7 @@ pub enum Verdict {
     Fail,
 }
 
-/// One check in a probe's answer.
+/// One check in the response of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckResult {
     /// Stable name of the check.

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// HTTP responses since the process started, by class of status (RFC 9110 section 15). A gRPC call counts by the status of HTTP that
-/// means the same as its own.
+/// HTTP responses since the process started, by class of status (RFC 9110 section 15). A gRPC call is counted under the HTTP status
+/// that corresponds to its gRPC status.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResponseClasses {
     /// Upgrades (101), and extended CONNECTs of HTTP/2 that became a WebSocket. Other interim responses are not counted.
@@ -19,12 +19,12 @@ pub struct ResponseClasses {
     /// The request is at fault.
     #[serde(rename = "4xx")]
     pub client_error: u64,
-    /// The server is at fault, or the gateway found none.
+    /// The server is at fault, or the gateway found no server.
     #[serde(rename = "5xx")]
     pub server_error: u64,
-    /// Responses that the origin or the gateway broke off. Errors, as a 5xx is.
+    /// Responses that the upstream or the gateway ended early. They are errors, like a 5xx.
     pub broken: u64,
-    /// Responses that the client did not take to their end.
+    /// Responses that the client did not read to their end.
     #[serde(default)]
     pub aborted: u64,
 }
@@ -65,10 +65,10 @@ impl ResponseClasses {
 /// The share of errors among the responses of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorStatus {
-    /// Errors (5xx, and responses that the origin or the gateway broke off) as a share of all responses but `aborted` of the last ten
-    /// seconds, or of the last five within a minute; absent: there were no responses.
+    /// Errors (5xx, and responses that the upstream or the gateway ended early) as a share of all responses except `aborted` in the
+    /// last ten seconds, or of the last five responses within a minute; absent if there were no responses.
     pub ratio: Option<f64>,
-    /// Share from which the listener is warned about (`error_warn`).
+    /// Share from which the gateway warns about the listener (`error_warn`).
     pub warn_ratio: f64,
     /// The share is at `warn_ratio`, or has not been clearly below it for ten seconds yet.
     pub warned: bool,

@@ -9,11 +9,11 @@ use super::ResponseClasses;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Validity {
-    /// It is.
+    /// The route is in order.
     Valid,
-    /// There is a mistake in it: its requests are answered 503.
+    /// The route has a mistake: its requests get 503.
     Invalid,
-    /// No listener has it.
+    /// No listener has the route.
     Orphaned,
 }
 
@@ -22,22 +22,22 @@ pub enum Validity {
 pub struct RouteStatus {
     /// Name from the configuration.
     pub name: String,
-    /// The domain that it is of.
+    /// Domain of the route.
     pub domain: Option<String>,
-    /// Listeners that have it.
+    /// Listeners that have the route.
     pub listeners: Vec<String>,
-    /// True if it is in force as far as the configuration says (`state`).
+    /// True if the configuration enables the route (`state`).
     pub online: bool,
-    /// Whether it is in order.
+    /// Whether the route is in order.
     pub validity: Validity,
-    /// Its mistakes in the configuration.
+    /// Mistakes of the route in the configuration.
     pub mistakes: Vec<String>,
-    /// HTTP responses of all its listeners, by class of status; absent: it is not counted by itself, because it is the only one of its
-    /// listeners or one beyond 256.
+    /// HTTP responses of the route over all its listeners, by class of status; absent if the route is not counted separately,
+    /// because it is the only route of its listeners, or a route beyond the first 256.
     pub responses_total: Option<ResponseClasses>,
 }
 
-/// Answer of `/api/v1/routes`.
+/// Response of `/api/v1/routes`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RouteList {
     /// Every route, in the order of the configuration.

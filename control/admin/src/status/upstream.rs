@@ -11,9 +11,9 @@ use super::{Quantiles, ResponseClasses};
 pub enum Health {
     /// Not checked yet.
     Unknown,
-    /// Answers as it should.
+    /// Healthy.
     Healthy,
-    /// Does not; no traffic is sent.
+    /// Unhealthy; receives no traffic.
     Unhealthy,
 }
 
@@ -23,9 +23,9 @@ pub enum Health {
 pub enum Breaker {
     /// Traffic flows.
     Closed,
-    /// Traffic is refused at once.
+    /// Requests are refused at once.
     Open,
-    /// A few requests are let through to see whether it recovered.
+    /// A few requests test whether the endpoint has recovered.
     HalfOpen,
 }
 
@@ -38,27 +38,27 @@ pub struct EndpointStatus {
     pub health: Health,
     /// State of the circuit breaker; the worst of all workers.
     pub breaker: Breaker,
-    /// Connections that carry many clients' requests.
+    /// Connections that carry requests of many clients.
     pub lanes_shared: u64,
     /// Connections bound to one client each.
     pub lanes_pinned: u64,
-    /// Requests that wait for a lane now.
+    /// Requests that wait for a connection now.
     pub waiters: u64,
-    /// Requests sent and not answered yet.
+    /// Requests sent whose response is not complete.
     pub requests_in_flight: u64,
     /// Requests sent.
     pub requests_total: u64,
-    /// HTTP responses received, by class of status; absent: there were none, or it speaks another protocol.
+    /// HTTP responses received, by class of status; absent if there were none, and for other protocols.
     pub responses_total: Option<ResponseClasses>,
-    /// Requests that failed: refused, broken off or timed out.
+    /// Requests that failed: refused, ended early or timed out.
     pub failures_total: u64,
     /// Connections opened.
     pub connects_total: u64,
     /// Attempts to connect that failed.
     pub connect_failures_total: u64,
-    /// The last failure in words; absent if there was none.
+    /// Description of the last failure; absent if there was none.
     pub last_error: Option<String>,
-    /// Seconds since that failure.
+    /// Seconds since the last failure.
     pub last_error_age_seconds: Option<f64>,
 }
 
@@ -69,15 +69,15 @@ pub struct UpstreamStatus {
     pub name: String,
     /// True if connections to it use TLS.
     pub tls: bool,
-    /// Its addresses.
+    /// Endpoints of the upstream.
     pub endpoints: Vec<EndpointStatus>,
-    /// Time that requests waited for a lane.
+    /// Time that requests waited for a connection.
     pub acquire_wait_seconds: Quantiles,
-    /// Time from the request's last byte sent to the reply's last byte received.
+    /// Time from the last request byte sent to the last response byte received.
     pub response_seconds: Quantiles,
 }
 
-/// Answer of `/api/v1/upstreams`.
+/// Response of `/api/v1/upstreams`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UpstreamList {
     /// Every upstream, in the order of the configuration.

@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 pub struct WorkerStatus {
     /// Number of the worker, from 0.
     pub id: u32,
-    /// CPU it is pinned to; absent if pinning was not allowed.
+    /// CPU to which the worker is pinned; absent if pinning was not allowed.
     pub cpu: Option<u32>,
     /// I/O driver in use: `io_uring` or `polling`.
     pub driver: String,
-    /// Client connections it owns.
+    /// Client connections of the worker.
     pub connections: u64,
-    /// CPU time of its thread, seconds.
+    /// CPU time of the thread in seconds.
     pub cpu_seconds: f64,
-    /// Turns of its loop.
+    /// Iterations of the event loop.
     pub turns: u64,
-    /// True if it has not finished a turn for longer than the watchdog allows.
+    /// True if an iteration of the event loop has taken longer than the watchdog allows.
     pub stalled: bool,
-    /// Generation of the configuration it works with.
+    /// Generation of the configuration that the worker uses.
     pub generation: u64,
 }
 
-/// Answer of `/api/v1/workers`.
+/// Response of `/api/v1/workers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerList {
     /// Every worker by number.

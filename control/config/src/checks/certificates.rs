@@ -18,12 +18,12 @@ pub(super) fn validity(file: Option<&At<PemFile<Certificates>>>, path: &str, key
     let wrong = file.value.certificates.iter().find_map(|one| {
         let (begins, ends) = one.validity.as_ref()?;
         if *ends < now {
-            return Some(format!("has a certificate ({}) that ended on {ends}", one.name));
+            return Some(format!("has a certificate ({}) that expired on {ends}", one.name));
         }
-        (*begins > now).then(|| format!("has a certificate ({}) that begins on {begins} only", one.name))
+        (*begins > now).then(|| format!("has a certificate ({}) that is not valid before {begins}", one.name))
     });
     if let Some(what) = wrong {
-        let help = format!("put a valid one in its place; it is {now} here, if the clock is right");
+        let help = format!("replace it with a valid one; the clock of this machine shows {now}");
         warn_at(file, path, key, &what, help, reader);
     }
 }
@@ -50,8 +50,8 @@ pub(super) fn names(section: &CertificateSection, path: &str, reader: &mut Reade
     for name in section.names.iter().flat_map(|list| &list.value) {
         if !leaf.is_for(&name.value.0) {
             let what =
-                format!("has \"{}\", a name that its certificate does not have: clients will not take it", name.value);
-            let help = format!("name what is in it: {}", leaf.hosts.join(", "));
+                format!("has \"{}\", a name that its certificate does not have: clients will reject it", name.value);
+            let help = format!("names in the certificate: {}", leaf.hosts.join(", "));
             warn_at(name, path, "names", &what, help, reader);
         }
     }

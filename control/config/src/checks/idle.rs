@@ -39,8 +39,8 @@ fn telemetry(file: &FileSection, section: &TelemetrySection, reader: &mut Reader
         }
     }
     if section.stage_sample.is_given && section.level.value != Level::Full && section.stage_sample.value.0 > 0.0 {
-        let what = "has no effect: stages are measured with level = \"full\" only";
-        warn_at(&section.stage_sample, "telemetry", "stage_sample", what, "remove it, or write that", reader);
+        let what = "has no effect: stages are measured only with level = \"full\"";
+        warn_at(&section.stage_sample, "telemetry", "stage_sample", what, "remove it, or set level = \"full\"", reader);
     }
 }
 
@@ -71,6 +71,6 @@ pub(crate) fn unless_empty_but(
     if let Some(key) = given.iter().find(|key| !but.contains(&&*key.path)) {
         let path = format!("{path}.{table}.{}", key.path);
         let message = format!("`{path}` has no effect: {why}");
-        reader.problems.warning(&key.span, &path, message, "remove it, or change that");
+        reader.problems.warning(&key.span, &path, message, "remove it, or change the cause");
     }
 }

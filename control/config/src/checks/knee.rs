@@ -24,7 +24,7 @@ pub(super) fn knee(
     let warn = &section.knee_warn;
     // Zero is in the range of a share, and would warn of an idle listener.
     if warn.value.0 <= 0.0 {
-        let help = "it is a share of the knee above 0.0, up to 1.0; 0.8 warns at four fifths";
+        let help = "write a share of the knee above 0.0, up to 1.0; 0.8 warns at four fifths of it";
         error_at(warn, path, "knee_warn", "is 0", help, reader);
     }
     let Some(knee) = &section.knee else {
@@ -115,7 +115,7 @@ fn check_counters(file: &FileSection, knee: &At<KneeFile>, path: &str, reader: &
         return true;
     }
     let help = "set telemetry.level = \"counters\" or \"full\", or remove knee";
-    error_at(knee, path, "knee", "needs the load, and telemetry.level = \"off\" counts none", help, reader);
+    error_at(knee, path, "knee", "needs a count of requests, and telemetry.level = \"off\" counts none", help, reader);
     false
 }
 
@@ -125,18 +125,18 @@ fn check_action(section: &ListenerSection, knee: &At<KneeFile>, path: &str, read
     let sheds = section.protocol.as_ref().is_none_or(|protocol| protocol.value.row().sheds);
     if action.value == KneeAction::Shed && !sheds {
         let what = format!(
-            "is kept by {} listeners alone",
+            "has a value that only {} listeners support",
             titles(ProtocolName::ALL.iter().copied().filter(|name| name.row().sheds))
         );
         let help =
-            "set knee_action = \"unready\" or \"observe\"; `in_flight_per_core` of [limits] bounds what is under way";
+            "set knee_action = \"unready\" or \"observe\"; `in_flight_per_core` of [limits] limits requests in flight";
         error_at(action, path, "knee_action", &what, help, reader);
         return false;
     }
     if action.value == KneeAction::Observe || !knee.value.measured.is_at_ceiling {
         return true;
     }
-    let what = "needs a knee, and the search ended where the lab could or should offer no more";
+    let what = "needs a knee, and the search ended at the highest load of the lab";
     let help = "search again without --rate-max and with more CPUs for the generator, or set knee_action = \"observe\"";
     error_at(action, path, "knee_action", what, help, reader);
     false
@@ -154,23 +154,23 @@ fn caveats(measured: &Measured, has_tls: bool, reader: &Reader<'_>) -> Vec<(Stri
         if let (Some(there), Some(here)) = (there, here)
             && *there != here
         {
-            caveat(format!("it was found with another {what}: {there:?} there, {here:?} here"), "search again here");
+            caveat(format!("the knee is from another {what}: {there:?} there, {here:?} here"), "search again here");
         }
     }
     if has_tls && !measured.has_tls {
-        let what = "it was found without TLS, which this listener or its upstream has".to_owned();
-        caveat(what, "the lab cannot measure TLS; keep a distance with knee_warn");
+        let what = "the knee was found without TLS, which this listener or its upstream has".to_owned();
+        caveat(what, "the lab cannot measure TLS; leave a margin with knee_warn");
     }
     if measured.telemetry != "on" {
-        let what = format!("it was found with telemetry {}, which costs another share of the CPU", measured.telemetry);
+        let what = format!("the knee was found with telemetry {}, which uses another share of CPU", measured.telemetry);
         caveat(what, "search again with --telemetry on");
     }
     if measured.is_synthetic {
-        let what = "it was found in front of the lab's own back end: a real one may carry less".to_owned();
+        let what = "the knee was found with the lab's own back end: a real server may carry less".to_owned();
         caveat(what, "search again with --behind HOST:PORT");
     }
     if measured.is_at_ceiling {
-        let what = "the lab could or should offer no more: the true knee is not below".to_owned();
+        let what = "the search ended at the highest load of the lab: the true knee is not below it".to_owned();
         caveat(what, "search again without --rate-max and with more CPUs for the generator");
     }
     caveats

@@ -149,7 +149,7 @@ fn check_proxy(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
         error_at(trusted, path, "proxy_trusted", "has no effect while proxy_protocol is \"off\"", help, reader);
     }
     if trusted.value.is_empty() {
-        let help = "name the balancers' networks; leave the key out to believe every peer";
+        let help = "name the networks of the load balancers, or remove the key to trust every peer";
         error_at(trusted, path, "proxy_trusted", "is empty, so no client could connect", help, reader);
     }
 }

@@ -29,14 +29,14 @@ fn listen(path: &str, address: &Address, reuse_port: bool, span: &Span, reader: 
     match reader.surroundings.listen(address, reuse_port) {
         Listening::Possible => {}
         Listening::ByGateway(who) => {
-            let message = format!("`{path}` {address}: {who} listens there, so it was not tried");
+            let message = format!("`{path}` {address} was not tried: {who} listens there");
             reader.problems.note(span, path, message, "a reload or an upgrade of that gateway keeps the address");
         }
         Listening::ByHidden => {
             let message =
-                format!("`{path}` {address}: a process that this user may not see listens there, so it was not tried");
+                format!("`{path}` {address} was not tried: a process that this user may not see listens there");
             let help =
-                "a reload or an upgrade of the gateway that runs this file keeps the address; `weir run` refuses it";
+                "a reload or an upgrade of the gateway that runs this file keeps the address; `weir run` would fail";
             reader.problems.note(span, path, message, help);
         }
         Listening::Refused(error) => {

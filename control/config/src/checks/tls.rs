@@ -133,11 +133,11 @@ fn check_pair(section: &UpstreamTlsSection, path: &str, reader: &mut Reader<'_>)
         (Some(_), None) if !reader.lacks(section.key_file.as_ref(), path, "key_file") => false,
         (None, Some(_)) if !reader.lacks(section.cert_file.as_ref(), path, "cert_file") => false,
         (Some(cert), None) => {
-            error_at(cert, path, "cert_file", "stands without key_file", "add key_file, the private key of it", reader);
+            error_at(cert, path, "cert_file", "needs key_file", "add key_file with the private key", reader);
             false
         }
         (None, Some(key)) => {
-            error_at(key, path, "key_file", "stands without cert_file", "add cert_file, the certificate of it", reader);
+            error_at(key, path, "key_file", "needs cert_file", "add cert_file with the certificate", reader);
             false
         }
         _ => true,
@@ -157,7 +157,7 @@ fn check_verification(section: &UpstreamTlsSection, path: &str, reader: &mut Rea
     }
     let path = format!("{path}.insecure_skip_verify");
     let message = "the upstream's certificate is not verified: anyone on the path can read the traffic".to_owned();
-    let help = format!("set ca_file instead (without it, the platform's bundle counts: {})", PLATFORM_CA_FILES[0]);
+    let help = format!("set ca_file instead (without it, the platform's bundle applies: {})", PLATFORM_CA_FILES[0]);
     reader.problems.warning(&skip.span, &path, message, help);
 }
 

@@ -54,8 +54,8 @@ impl Table {
             let path = format!("{path}.{}", key.path);
             let names = ProtocolName::ALL.iter().filter(|other| self.remedy(top, **other).is_none());
             let owners = titles(names.copied());
-            let have = if owners.contains(" and ") { "have" } else { "has" };
-            let message = format!("`{path}` has no effect: only {owners} {have} a use for it");
+            let have = if owners.contains(" and ") { "use" } else { "uses" };
+            let message = format!("`{path}` has no effect: only {owners} {have} it");
             reader.problems.error(&key.span, &path, message, help);
         }
     }
@@ -70,7 +70,7 @@ impl Table {
             return None;
         }
         if self.has_knee && row.scenarios.is_empty() && KNEE.contains(&key) {
-            return Some("remove it; connections_max bounds what the listener takes".to_owned());
+            return Some("remove it; connections_max limits the connections of the listener".to_owned());
         }
         let has = |row: &Row| {
             let mut names = Vec::new();

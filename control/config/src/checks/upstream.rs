@@ -81,7 +81,7 @@ fn protocol_of(
     let first = protocols.next()?;
     if let Some(other) = protocols.find(|other| *other != first) {
         let message = format!("both {first} and {other} name the upstream \"{}\"", name.value);
-        let help = "give each protocol an upstream of its own".to_owned();
+        let help = "give each protocol a separate upstream".to_owned();
         reader.problems.error(&name.span, &format!("{path}.name"), message, help);
     }
     Some(first)

@@ -53,8 +53,8 @@ fn bodies_that_are_kept_need_room_for_an_exchange_on_each_worker() {
 #[test]
 fn each_mistake_of_an_attribution_has_a_line_and_a_remedy() {
     for (fields, words) in [
-        ("user = \"authorization\"", "is no name of a field"),
-        ("tags = \"x(tags)\"", "is no name of a field"),
+        ("user = \"authorization\"", "is not a field name"),
+        ("tags = \"x(tags)\"", "is not a field name"),
         ("agent = \"X-Weir-User\"", "has the field of another key"),
     ] {
         finds_one("127.0.0.1:8000", &format!("[listener.ai.attribution]\n{fields}\n"), "", words);
@@ -68,8 +68,8 @@ fn each_mistake_of_a_federation_has_a_line_and_a_remedy() {
         format!("[[listener.ai.mcp_federation]]\nname = \"{name}\"\nservers = [{servers}]\n")
     };
     let rows = [
-        (mcp("m") + &joint("m", "\"m\""), "stands twice"),
-        (mcp("m") + &joint("all", "\"m\"").repeat(2), "stands twice"),
+        (mcp("m") + &joint("m", "\"m\""), "is used twice"),
+        (mcp("m") + &joint("all", "\"m\"").repeat(2), "is used twice"),
         (mcp("m") + &joint("all", ""), "has 0 servers"),
         (mcp("m") + &joint("all", "\"x\""), "names no [[listener.ai.mcp]]"),
         (mcp("m").replace("mcp]", "a2a]") + &joint("all", "\"m\""), "names no [[listener.ai.mcp]]"),
@@ -97,14 +97,14 @@ fn each_mistake_has_a_line_and_a_remedy() {
     let cheapest = "balance = \"price\"";
     let many = format!("[[listener.ai.model]]\nname = \"m\"\n{}", target.repeat(9));
     let rows: &[(&str, String, &str, &str)] = &[
-        ("0.0.0.0:8000", String::new(), "", "lets everybody spend"),
+        ("0.0.0.0:8000", String::new(), "", "spend money"),
         (here, key("").replacen("keys", "allow_open = true\nkeys", 1), "", "changes nothing here"),
         (here, "keys = \"required\"".to_owned(), "", "refuses every request"),
         (here, key("").replace("required", "none"), "", "clients need no key"),
-        (here, key("").replace(HASH, "abc"), "", "is no SHA-256"),
+        (here, key("").replace(HASH, "abc"), "", "is not a SHA-256"),
         (here, key("models = []"), "", "would permit all"),
         (here, key("sources = []"), "", "would permit all"),
-        (here, key("old_until = \"2030-01-01T00:00:00Z\""), "", "stands without old_sha256"),
+        (here, key("old_until = \"2030-01-01T00:00:00Z\""), "", "needs old_sha256"),
         (here, key("expires = \"tomorrow\""), "", "is not a time in UTC"),
         (here, key("day_money = \"ten\""), "", "is not an amount of money"),
         (here, key("day_tokens = 1000"), "", "begins again with each start"),
@@ -114,7 +114,7 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, key("cache_ttl = \"0s\""), "", "cache_ttl"),
         (here, key("") + &key("").replace("keys = \"required\"\n", ""), "", "is there twice"),
         (here, key("models = [\"gpt-4\", \"x\"]\n") + &model("gpt-4o"), "", "permit no model of the listener"),
-        (here, key("models = [\"gpt-4o\", \"clade-*\"]\n") + &model("gpt-*"), "", "has \"clade-*\", which no model"),
+        (here, key("models = [\"gpt-4o\", \"clade-*\"]\n") + &model("gpt-*"), "", "has \"clade-*\", which matches no"),
         (here, "[[listener.ai.model]]\nname = \"m\"".to_owned(), "", "has 0 targets"),
         (here, many, "", "has 9 targets"),
         (here, model("gpt-*") + &model("gpt-x"), "", "is never reached"),
@@ -122,7 +122,7 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, price.repeat(2), "", "two prices for the same tier"),
         (here, two("balance = \"fastest\"", ""), "", "has no such value"),
         (here, two(cheapest, "model = \"x\"\n") + price, "", "has no price for `x`"),
-        (here, two("balance = \"latency\"", "weight = 3\n"), "", "has no share"),
+        (here, two("balance = \"latency\"", "weight = 3\n"), "", "sets no share"),
         (here, model("m").replace("\"m\"", "\"m\"\nbalance = \"latency\""), "", "has no effect with one target"),
         (here, model("m").replace("\"m\"", "\"m\"\nsticky_prefix_bytes = 64"), "", "has no effect with one target"),
         (here, String::new(), "default_max_tokens = 4096", "has no effect"),
@@ -130,19 +130,19 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, String::new(), "dialect = \"anthropic\"\nmax_completion_tokens = false", "has no effect"),
         (here, String::new(), "health_models = true\n[upstream.http]\nhealth_path = \"/\"", "another health check"),
         (here, String::new(), "health_models = true\n[upstream.health]\nenabled = false", "health.enabled is false"),
-        (here, mcp("m").repeat(2), "", "stands twice"),
+        (here, mcp("m").repeat(2), "", "is used twice"),
         (here, mcp("m").replace("\"u\"", "\"w\""), "", "does not exist"),
-        (here, mcp("m") + "path = \"mcp\"", "", "is no path"),
-        (here, mcp("m").replace("mcp]", "a2a]") + "path = \"/a?b\"", "", "is no path"),
-        (here, key("mcp_tools = [\"m\"]\n") + &mcp("m"), "", "names no tool of a server"),
-        (here, key("mcp_tools = [\"m/\"]\n") + &mcp("m"), "", "names no tool of a server"),
+        (here, mcp("m") + "path = \"mcp\"", "", "is not a path"),
+        (here, mcp("m").replace("mcp]", "a2a]") + "path = \"/a?b\"", "", "is not a path"),
+        (here, key("mcp_tools = [\"m\"]\n") + &mcp("m"), "", "is not of the form server/tool"),
+        (here, key("mcp_tools = [\"m/\"]\n") + &mcp("m"), "", "is not of the form server/tool"),
         (here, key("mcp_tools = [\"x*/a\"]\n") + &mcp("m"), "", "fits no [[listener.ai.mcp]]"),
         (here, key("a2a_agents = [\"m\"]\n") + &mcp("m"), "", "fits no [[listener.ai.a2a]]"),
-        (here, String::new(), "base_path = \"v1\"", "is no path"),
+        (here, String::new(), "base_path = \"v1\"", "is not a path"),
         (here, String::new(), "base_path = \"/v1 x\"", "is not a word"),
         (here, String::new(), "base_path = \"/v1\\r\\nx\"", "is not a word"),
         (here, String::new(), "dialect = \"anthropic\"\ninclude_usage = false", "has no effect"),
-        (here, String::new(), "api_key = { env = \"REDIS_PASSWORD\" }", "no header field can have"),
+        (here, String::new(), "api_key = { env = \"REDIS_PASSWORD\" }", "not allowed in a header field"),
     ];
     for (bind, listener, upstream, words) in rows {
         finds_one(bind, listener, upstream, words);

@@ -206,10 +206,10 @@ fn certificates_that_are_over_or_have_not_begun_are_warned_about() {
     certificate(&certs, "ca", (2001, 2003));
     let told = warned();
     for (path, date) in [
-        ("listener[0].tls.cert_file", "ended on 2002-01-02T00:00:00Z"),
-        ("listener[0].tls.client_ca_file", "ended on 2003-01-02T00:00:00Z"),
-        ("upstream[0].tls.ca_file", "ended on 2003-01-02T00:00:00Z"),
-        ("upstream[0].tls.cert_file", "begins on 2101-01-02T00:00:00Z"),
+        ("listener[0].tls.cert_file", "expired on 2002-01-02T00:00:00Z"),
+        ("listener[0].tls.client_ca_file", "expired on 2003-01-02T00:00:00Z"),
+        ("upstream[0].tls.ca_file", "expired on 2003-01-02T00:00:00Z"),
+        ("upstream[0].tls.cert_file", "is not valid before 2101-01-02T00:00:00Z"),
     ] {
         assert!(told.iter().any(|one| one.starts_with(path) && one.contains(date)), "{path} {date}: {told:#?}");
     }

@@ -37,15 +37,15 @@ fn row<'a>(text: &'a str, name: &str) -> &'a str {
 fn a_key_has_its_type_default_place_reload_and_an_example() {
     let text = explain("limits.connections").expect("a key");
     assert!(text.starts_with("limits.connections\n"), "{text}");
-    assert_eq!(row(&text, "stands in"), "[limits]");
+    assert_eq!(row(&text, "table"), "[limits]");
     assert_eq!(row(&text, "value"), "number, 1 to 16777216");
     assert_eq!(row(&text, "default"), "16384");
     assert_eq!(row(&text, "reload"), "applies a change");
     assert_eq!(row(&text, "example"), "connections = 16384");
-    assert!(text.contains("Client connections."), "{text}");
+    assert!(text.contains("client connections."), "{text}");
     assert_eq!(row(&explain("runtime.workers").expect("a key"), "reload"), "a change needs a restart");
     let level = explain("telemetry.level").expect("a key");
-    assert_eq!(row(&level, "reload"), "applies a change; one to or from off needs a restart");
+    assert_eq!(row(&level, "reload"), "applies a change; a change to or from off needs a restart");
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn an_http_listener_takes_the_knee_found_for_http_and_does_not_shed_by_it() {
         let snapshot = judged(&http("knee_action = \"unready\""), &found(protocol)).expect("a good file");
         assert_eq!(snapshot.listeners[0].knee.as_ref().map(|knee| knee.requests_per_second), Some(200.0));
         let text = judged(&http("knee_action = \"shed\""), &found(protocol)).expect_err("it is not kept").to_string();
-        assert!(text.contains("is kept by Redis listeners alone") && text.contains("\"unready\""), "{text}");
+        assert!(text.contains("that only Redis listeners support") && text.contains("\"unready\""), "{text}");
     }
     for protocol in ["redis", "websocket"] {
         let text = judged(&http(""), &found(protocol)).expect_err("another load").to_string();

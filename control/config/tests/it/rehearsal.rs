@@ -134,7 +134,7 @@ fn files_that_exist_are_checked_offline_too() {
     assert!(judged(&source, &offline).expect_err("empty").to_string().contains("0 bytes"));
     // A copy under version control has another mode.
     let source = varied(REDIS, "[listener.tls]\ncert_file = \"server.crt\"\nkey_file = \"open.key\"", "", "");
-    assert!(judged(&source, &Memory::furnished()).expect_err("open").to_string().contains("others can read"));
+    assert!(judged(&source, &Memory::furnished()).expect_err("open").to_string().contains("other users can read"));
     assert!(judged(&source, &offline).expect("its mode says nothing").warnings.is_empty());
     // The cores of this machine are not those of the other.
     let source = varied(REDIS, "knee = \"knee-of-4.json\"", "", "");

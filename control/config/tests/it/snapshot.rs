@@ -114,7 +114,7 @@ fn a_reference_to_a_secret_has_a_short_form() {
     for literal in ["env:", "file:", "env:A=B", "ENV:REDIS_PASSWORD", "hunter2"] {
         let source = varied(&format!("redis.password = \"{literal}\""), "", "");
         let refused = check(&source, "weir.toml", Path::new(""), &Memory::furnished()).expect_err(literal).to_string();
-        assert!(refused.contains("stands in the file in plain text") && !refused.contains(literal), "{refused}");
+        assert!(refused.contains("is in the file in plain text") && !refused.contains(literal), "{refused}");
     }
 }
 

@@ -106,7 +106,7 @@ fn sharding(node: &Node, made: &mut Upstream) {
         "RING_HASH" => "ring_hash",
         "MAGLEV" => "maglev",
         _ => {
-            let why = "a key has one server; with this policy it may be on any of them";
+            let why = "a key has one server; with this policy any server may have the key";
             made.notes.push(Note::new(&node.place, format!("lb_policy: {policy}"), why, "distribution = \"maglev\""));
             "maglev"
         }
@@ -122,7 +122,7 @@ fn balance(node: &Node, table: &str, made: &mut Upstream) {
         "LEAST_REQUEST" => "power_of_two",
         "RANDOM" => "random",
         "RING_HASH" | "MAGLEV" if table == "http" => {
-            let why = "what is hashed is said at the upstream, not at the route: here the address of the client";
+            let why = "the upstream, not the route, selects the hashed value: here the client address";
             made.notes.push(Note::new(&node.place, format!("lb_policy: {policy}"), why, "[upstream.http.affinity]"));
             made.more.set("http.affinity.address", Value::Flag(true));
             if policy == "MAGLEV" { "maglev" } else { "ring_hash" }
@@ -133,7 +133,7 @@ fn balance(node: &Node, table: &str, made: &mut Upstream) {
             made.notes.push(Note::new(
                 &node.place,
                 format!("lb_policy: {policy}"),
-                "has no counterpart; here in turn",
+                "has no counterpart; endpoints are used in turn",
                 "balance",
             ));
             return;

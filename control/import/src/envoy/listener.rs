@@ -57,7 +57,7 @@ impl<'n> Importer<'n> {
             self.by_name(&chains, &mut listener)?;
         } else {
             for chain in &chains[1..] {
-                let why = "a listener has one chain of filters; of further ones the certificates are used";
+                let why = "a listener has one filter chain; only the certificates of further chains are used";
                 self.note(chain, "filter_chains", why, "a [[listener]] of its own");
             }
             self.certificates(&chains, &mut listener)?;
@@ -104,7 +104,7 @@ impl<'n> Importer<'n> {
             }
         }
         for (_, chain) in idles.iter().filter(|(idle, _)| *idle != longest) {
-            self.note(chain, "tcp_proxy.idle_timeout", "a listener has one for all names: the longest", "idle_timeout");
+            self.note(chain, "tcp_proxy.idle_timeout", "a listener has one timeout: the longest value", "idle_timeout");
         }
         set_idle_timeout(listener, longest);
         Ok(())
@@ -205,7 +205,7 @@ impl<'n> Importer<'n> {
         let Some(routes) = config.get("route_config") else {
             return Err(Mistake::new(
                 &config.place,
-                "http_connection_manager has no route_config; what xDS gives cannot be imported",
+                "http_connection_manager has no route_config; routes from xDS cannot be imported",
             ));
         };
         self.routes(routes, &listener.name)
@@ -236,7 +236,7 @@ impl<'n> Importer<'n> {
             ["downstream_auth_password", "downstream_auth_passwords"].iter().find_map(|key| config.get(key));
         if let Some(node) = passwords {
             listener.more.set("redis.password", Value::secret("REDIS_PASSWORD"));
-            let why = "passwords stand outside of the file: set REDIS_PASSWORD in the environment of Weir";
+            let why = "passwords are not written to the file: set REDIS_PASSWORD in the environment of Weir";
             self.note(node, "downstream_auth_password", why, "password = { file = \"/path\" }");
         }
         listener.upstream = self.cluster(cluster.text(), "redis", cluster)?;

@@ -39,7 +39,7 @@ struct Importer<'n> {
 pub(crate) fn read(name: &str, text: &str) -> Result<Config, Mistake> {
     let tree = yaml::parse(name, text)?;
     let Some(resources) = tree.get("static_resources") else {
-        return Err(Mistake::new(&tree.place, "there are no static_resources; what xDS gives cannot be imported"));
+        return Err(Mistake::new(&tree.place, "there are no static_resources; resources from xDS cannot be imported"));
     };
     let mut importer = Importer {
         config: Config::default(),

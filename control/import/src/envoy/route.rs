@@ -115,7 +115,7 @@ impl<'n> Importer<'n> {
         // Without a host its routes would be for all hosts.
         if hosts.is_empty() {
             let name = host.text_at("name").unwrap_or("host");
-            self.note(host, &format!("virtual_host {name}"), "is left out: no domain of it can be said", "hosts");
+            self.note(host, &format!("virtual_host {name}"), "is left out: Weir supports no domain of it", "hosts");
             return None;
         }
         Some(hosts)
@@ -197,7 +197,7 @@ impl<'n> Importer<'n> {
         match shares.is_empty() {
             false => Ok(Target::Split(shares)),
             true => {
-                let why = "an upstream is not chosen by the request; the route answers 501";
+                let why = "the request cannot select the upstream; the route responds with 501";
                 notes.push(Note::new(&action.place, "cluster_header", why, "conditions of a [[route]]"));
                 Ok(Target::status(501))
             }

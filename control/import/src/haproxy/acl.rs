@@ -169,7 +169,7 @@ fn test(words: &[String]) -> Result<Test, String> {
         match word.as_str() {
             "-i" if values.is_empty() => ignores_case = true,
             "-m" if values.is_empty() => matching = rest.next().map(String::as_str),
-            "-f" if values.is_empty() => return Err("patterns stand in another file".to_owned()),
+            "-f" if values.is_empty() => return Err("the patterns are in another file".to_owned()),
             "--" => {}
             "-n" if values.is_empty() => {}
             _ => values.push(word.clone()),
@@ -189,7 +189,7 @@ fn test(words: &[String]) -> Result<Test, String> {
     let own = if is_host { &["lower", "host_only", "field(1,:)"][..] } else { &[] };
     let others = own.iter().fold(converters.to_owned(), |rest, one| rest.replace(one, ""));
     if others.contains(|c| c != ',') {
-        return Err(format!("`{criterion}` is converted first, and a route compares what was sent"));
+        return Err(format!("`{criterion}` is converted first, and a route compares the original text"));
     }
     match base {
         "path" if argument.is_empty() => paths_of(kind, &values, ignores_case).map(Test::Paths),

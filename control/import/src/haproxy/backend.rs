@@ -64,7 +64,7 @@ impl<'s> Importer<'s> {
             self.config.notes.append(&mut made.notes);
             // A backend without any says so itself.
             if section.lines.iter().any(|line| line.word(0).starts_with("server")) {
-                let why = "it has no server that is in use: requests for it are answered 503";
+                let why = "it has no server that is in use: its requests get 503";
                 self.config.notes.push(Note::new(
                     &section.place,
                     format!("{} {}", section.kind, section.name),
@@ -80,7 +80,7 @@ impl<'s> Importer<'s> {
                 == (first.connections_max, first.slow_start, first.interval, first.has_check)
         };
         if !servers.iter().all(is_alike) {
-            let why = "maxconn, slowstart and checks hold for all endpoints; those of the first server are used";
+            let why = "maxconn, slowstart and checks apply to all endpoints; the first server gives the values";
             made.notes.push(Note::new(&section.place, format!("backend {}", section.name), why, "[upstream.http]"));
         }
         timeouts(section, &mut made.more)?;
@@ -214,7 +214,7 @@ fn balance(section: &Section, table: &str, made: &mut Upstream) {
         "leastconn" => Some("least_request"),
         "first" => {
             made.notes
-                .push(line.note("connections are spread, not filled up; here in turn", "balance = \"least_request\""));
+                .push(line.note("servers are used in turn, not filled one by one", "balance = \"least_request\""));
             None
         }
         "random" => Some("power_of_two"),
@@ -228,12 +228,10 @@ fn balance(section: &Section, table: &str, made: &mut Upstream) {
             Some("ring_hash")
         }
         _ => {
-            made.notes.push(
-                line.note(
-                    "endpoints are chosen by address, header or cookie; here in turn",
-                    "[upstream.http.affinity]",
-                ),
-            );
+            made.notes.push(line.note(
+                "endpoints are chosen by address, header or cookie; here they are used in turn",
+                "[upstream.http.affinity]",
+            ));
             None
         }
     };

@@ -28,7 +28,7 @@ impl Common {
             Some(false) => return,
             None => {
                 self.notes.push(line.note(
-                    "a change holds for a route, not for a condition of its own",
+                    "a change applies to a route and has no condition of its own",
                     "a [[route]] with these conditions",
                 ));
                 return;

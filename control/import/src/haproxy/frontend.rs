@@ -82,7 +82,7 @@ impl<'s> Importer<'s> {
             // Always written: without the key, these listeners end a connection that is silent for 10 minutes.
             more.set("idle_timeout", limit(timeout(section, "client")?, 100_000, 30 * DAY));
             if bind.tls.is_some() && !names.is_empty() {
-                let why = "TLS that is passed on by its server name is not ended here";
+                let why = "a listener that forwards TLS by server name does not terminate it";
                 let note = Note::new(&section.place, format!("bind {}", bind.address), why, "protocol = \"tcp\"");
                 self.config.notes.push(note);
                 more.remove("tls");
@@ -128,7 +128,7 @@ impl<'s> Importer<'s> {
         }
         for backend in without {
             let text = format!("{} {}", backend.kind, backend.name);
-            let why = format!("another backend of {} has {OPTION}, which holds for the whole listener", section.name);
+            let why = format!("another backend of {} has {OPTION}, which applies to the whole listener", section.name);
             self.config.notes.push(Note::new(&backend.place, text, why, "listener.http.forwarded"));
         }
         "append"
@@ -167,8 +167,7 @@ impl<'s> Importer<'s> {
                 "crt" => certificates.push(value()),
                 "crt-list" => {
                     certificates.push(value());
-                    let why =
-                        "certificates are named one by one: those of the list belong here, in place of its own name";
+                    let why = "each certificate has its own entry: replace the name of the list with its certificates";
                     self.config.notes.push(Note::new(&line.place, line.text(), why, "[[listener.tls.certificate]]"));
                 }
                 "accept-proxy" => bind.has_proxy_header = true,
@@ -197,7 +196,7 @@ impl<'s> Importer<'s> {
             return Err(line.mistake("`ssl` needs a certificate: crt FILE"));
         };
         if certificates.iter().any(|file| file.ends_with('/')) {
-            let why = "certificates are named one by one, not by their directory; server.pem stands for the first";
+            let why = "each certificate has its own entry, not a directory; replace server.pem with the first one";
             self.config.notes.push(Note::new(&line.place, line.text(), why, "[[listener.tls.certificate]]"));
         }
         // A file of HAProxy has the certificate and its key.

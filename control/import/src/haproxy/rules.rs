@@ -133,7 +133,7 @@ impl<'s> Importer<'s> {
                     let closed = closed(&base, tests, line, has_tls);
                     let why = match closed.is_empty() {
                         true => format!("is left out: {why}"),
-                        false => format!("{why}: what it refuses to some is closed to all"),
+                        false => format!("{why}: requests that it refuses to some clients are refused to all"),
                     };
                     rules.extend(closed.into_iter().map(|route| Rule {
                         route,
@@ -180,8 +180,8 @@ impl<'s> Importer<'s> {
                     names.push((list, self.backend(backend, false)?.unwrap_or_else(|| NOWHERE.to_owned())));
                 }
                 None => {
-                    let note = line
-                        .note("connections are sent on by the server name of TLS alone", "[[listener.server_name]]");
+                    let note =
+                        line.note("connections are routed only by the server name of TLS", "[[listener.server_name]]");
                     self.config.notes.push(note);
                 }
             }

@@ -83,7 +83,7 @@ impl<'s> Importer<'s> {
             key.starts_with("path") && matches!(value, Value::Text(path) if path.contains(['?', '#']))
         };
         if keys.iter().any(is_odd) {
-            let why = "the address of a redirect has no query of its own; the route answers 501";
+            let why = "the address of a redirect has no query of its own; the route responds with 501";
             self.config.notes.push(line.note(why, "[route.redirect]"));
             return Ok(Target::status(UNSERVED));
         }
@@ -141,7 +141,7 @@ impl<'s> Importer<'s> {
                 }
                 let Some((mut target, _)) = self.terminal(words, line, has_tls)? else { continue };
                 if line.text().contains("%[") {
-                    let why = "an address is not computed from the request; the route answers 501";
+                    let why = "an address is not computed from the request; the route responds with 501";
                     self.config.notes.push(line.note(why, "[route.redirect]"));
                     target = Target::status(UNSERVED);
                 }

@@ -101,7 +101,7 @@ const REASONS: &[(&[&str], &str, &str)] = &[
             "strict-limits",
             "set-dumpable",
         ],
-        "the service manager, or the drain, says this",
+        "the service manager or the drain controls this",
         "examples/weir.service, [drain]",
     ),
     (&["stats"], "figures are served by the admin server", "[admin], /metrics, weir top"),
@@ -180,7 +180,7 @@ const REASONS: &[(&[&str], &str, &str)] = &[
             "external-check",
             "tcp-check",
         ],
-        "a check connects, or asks for a path",
+        "a check connects, or requests a path",
         "[upstream.health], health_path",
     ),
     (
@@ -188,7 +188,7 @@ const REASONS: &[(&[&str], &str, &str)] = &[
         "requests are counted by address, header or user",
         "[[listener.http.rate_limit]]",
     ),
-    (&["http-request auth"], "users stand in a file", "[route.basic_auth]"),
+    (&["http-request auth"], "the users are in a file", "[route.basic_auth]"),
     (&["http-request cache-use", "http-response cache-store"], "responses are not cached", ""),
     (&["compression", "filter compression"], "bodies may be compressed", "[listener.http.compression]"),
     (&["filter"], "there are no filters", ""),
@@ -228,7 +228,7 @@ const REASONS: &[(&[&str], &str, &str)] = &[
         "the field is X-Forwarded-For, and it is added for all clients",
         "listener.http.forwarded",
     ),
-    (&["http-send-name-header"], "origins do not learn their name", ""),
+    (&["http-send-name-header"], "servers do not receive their name", ""),
 ];
 
 /// The note on a line of this context; `None`: it is read elsewhere, or Weir does so anyway.

@@ -35,8 +35,7 @@ impl<'c> Importer<'c> {
     ) -> Result<LocationAction, Mistake> {
         let plain = |target| LocationAction { target, rewrite: Vec::new(), host: String::new() };
         if let Some(of) = one.scope.find_own("internal") {
-            let why =
-                "a route is for requests of clients; to them this location is not there, and the route answers 404";
+            let why = "an internal location does not exist for clients, so the route responds with 404";
             notes.push(Note::new(&of.place, one.directive.text(), why, ""));
             return Ok(plain(Target::status(404)));
         }
@@ -55,7 +54,7 @@ impl<'c> Importer<'c> {
             return Ok(plain(Target::status(UNSERVED)));
         };
         if of.first().contains('$') {
-            let why = "an upstream is not chosen by a variable; the route answers 501";
+            let why = "a variable cannot select the upstream; the route responds with 501";
             notes.push(Note::new(&of.place, of.text(), why, "upstream of a [[route]]"));
             return Ok(plain(Target::status(UNSERVED)));
         }
@@ -72,7 +71,7 @@ impl<'c> Importer<'c> {
 }
 
 fn unserved(one: &Location<'_>) -> Note {
-    let why = "nothing here sends requests to an HTTP origin; the route answers 501";
+    let why = "nothing here sends requests to an HTTP server; the route responds with 501";
     Note::new(&one.directive.place, one.directive.text(), why, "an HTTP origin")
 }
 
@@ -207,7 +206,8 @@ pub(super) fn returned(
     };
     if matches!(status, 301 | 302 | 303 | 307 | 308) {
         let Some(keys) = text.and_then(|url| redirect(status, url, site)) else {
-            let why = "the address of a redirect has a scheme, a host and a path, or the request's own; the route answers 501";
+            let why =
+                "a redirect needs a scheme, a host and a path, or those of the request; the route responds with 501";
             notes.push(Note::new(&of.place, of.text(), why, "[route.redirect]"));
             return Ok(Target::status(UNSERVED));
         };

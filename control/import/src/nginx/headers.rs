@@ -118,7 +118,7 @@ impl<'c> Importer<'c> {
         for listener in self.config.listeners.iter_mut().filter(|one| site.listeners.contains(&one.name)) {
             match listener.more.get(FORWARDED) {
                 Some(Value::Text(known)) if known != word => {
-                    let why = format!("holds for all routes of {}: \"{known}\"", listener.name);
+                    let why = format!("applies to all routes of {}: \"{known}\"", listener.name);
                     notes.push(Note::new(&of.place, of.text(), why, "listener.http.forwarded"));
                 }
                 _ => listener.more.set(FORWARDED, Value::text(word)),

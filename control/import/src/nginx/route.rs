@@ -63,7 +63,7 @@ impl<'c> Importer<'c> {
             route.more.set(key, value);
         }
         if let Some(log) = one.scope.find_own("access_log") {
-            let why = "holds for the whole listener: as in the default server of its address";
+            let why = "applies to the whole listener, with the value of the default server of its address";
             notes.push(Note::new(&log.place, log.text(), why, "access_log_sample of a [[listener]]"));
         }
         let mut changes = rewrite;
@@ -97,7 +97,7 @@ impl<'c> Importer<'c> {
                 Some((_, own)) if *own != value => {
                     if is_policy(key) {
                         let why =
-                            format!("{key} of the location and of its named location differ; the first one holds");
+                            format!("{key} of the location and of its named location differ; the first value is used");
                         notes.push(Note::new(
                             &one.directive.place,
                             one.directive.text(),

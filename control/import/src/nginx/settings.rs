@@ -240,7 +240,7 @@ fn ip_filter(scope: &Scope<'_>, notes: &mut Vec<Note>) -> Option<Value> {
         _ => rules.iter().filter(|rule| rule.first() != "all").collect(),
     };
     if listed.iter().any(|rule| rule.name != kind || rule.first().starts_with("unix")) {
-        let why = "a list of networks is either all that may come or all that may not; the mixed list became one";
+        let why = "a list of networks either allows or denies; the mixed list was reduced to one of these kinds";
         notes.push(Note::new(&last.place, last.text(), why, "ip_filter"));
     }
     let own = listed.iter().filter(|rule| rule.name == kind && !rule.first().starts_with("unix"));

@@ -239,7 +239,7 @@ impl<'c> Importer<'c> {
         }
         let mut route = Route::new(self.route_names.unique(&format!("{}-rest", site.name)), Target::status(404));
         if let Some(root) = site.scope.find("root") {
-            let why = "Weir serves no files; what no location takes is answered 404";
+            let why = "Weir serves no files; requests that match no location get 404";
             route.notes.push(Note::new(&root.place, root.text(), why, "an origin that serves them"));
         }
         self.config.routes.push(route);

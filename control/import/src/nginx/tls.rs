@@ -117,8 +117,8 @@ impl<'c> Importer<'c> {
             let own = ClientAuth::of(scope)?;
             let why = match own.is_weakened_by(auth) {
                 _ if own == auth => continue,
-                true => "a listener checks all clients alike, as its default server: this server answers 403",
-                false => "a listener checks all clients alike: as its default server",
+                true => "a listener checks all clients as its default server does: this server responds with 403",
+                false => "a listener checks all clients as its default server does",
             };
             match written {
                 Some(of) => self.note(of, why, "a [[listener]] of its own with client_auth"),
@@ -141,7 +141,7 @@ impl<'c> Importer<'c> {
                 if texts(&scopes[*server]) == wanted {
                     continue;
                 }
-                let why = "holds for the whole listener: as in the default server of its address";
+                let why = "applies to the whole listener, with the value of the default server of its address";
                 match scopes[*server].find(name) {
                     Some(of) => self.note(of, why, "a [[listener]] of its own"),
                     None => {

@@ -84,7 +84,7 @@ const READ_IN_STREAM: &[&str] = &[
 
 /// Names, or their beginnings with a star; the reason; the nearest thing.
 const REASONS: &[(&[&str], &str, &str)] = &[
-    (&["user", "pid", "daemon", "master_process"], "the service manager says this", "examples/weir.service"),
+    (&["user", "pid", "daemon", "master_process"], "the service manager controls this", "examples/weir.service"),
     (&["error_log", "log_format", "open_log_file_cache"], "logs have a form of their own", "[telemetry]"),
     (&["load_module"], "there are no modules", ""),
     (&["worker_connections"], "connections of clients are bounded for the whole process", "limits.connections"),
@@ -110,7 +110,7 @@ const REASONS: &[(&[&str], &str, &str)] = &[
     (&["proxy_request_buffering"], "a part of a request is held back", "request_buffer_bytes"),
     (&["proxy_send_timeout"], "the deadline for sending is fixed at 60 s", ""),
     (&["proxy_cache*", "open_file_cache*"], "responses are not cached", ""),
-    (&["proxy_redirect"], "Location of responses goes on as it is", ""),
+    (&["proxy_redirect"], "the Location header of responses is not changed", ""),
     (&["proxy_cookie_*"], "changes are made to a cookie by its name", "[[route.cookie]]"),
     (
         &["proxy_hide_header", "proxy_pass_header", "proxy_ignore_headers"],
@@ -190,13 +190,13 @@ const REASONS: &[(&[&str], &str, &str)] = &[
         "TLS towards clients has fewer keys",
         "[listener.tls]",
     ),
-    (&["ssl_reject_handshake"], "handshakes for other names end well; routes see the host", "hosts of a [[route]]"),
+    (&["ssl_reject_handshake"], "handshakes for other names succeed; routes see the host", "hosts of a [[route]]"),
     (&["limit_conn*"], "connections are bounded by listener and source", "connections_per_source_max"),
     (&["limit_rate*"], "bandwidth is not bounded", ""),
     (&["limit_req_dry_run", "limit_req_log_level"], "limits have no dry run", ""),
     (&["auth_request*"], "another service may decide", "[route.ext_auth]"),
     (&["auth_jwt*"], "tokens are checked by keys of their issuer", "[route.jwt]"),
-    (&["satisfy"], "all policies of a route must hold", ""),
+    (&["satisfy"], "all policies of a route must allow a request", ""),
     (&["real_ip_header", "real_ip_recursive"], "proxies in front are counted", "listener.http.trusted_hops"),
     (&["mirror*"], "a share of the requests may be copied", "[route.mirror]"),
     (&["split_clients"], "a route may split its requests", "[[route.split]]"),
@@ -206,7 +206,7 @@ const REASONS: &[(&[&str], &str, &str)] = &[
         "conditions of a [[route]]",
     ),
     (&["if"], "conditions are those of routes", "hosts, methods, header and query of a [[route]]"),
-    (&["merge_slashes"], "is said for a listener", "listener.http.path_merge_slashes"),
+    (&["merge_slashes"], "is a key of the listener", "listener.http.path_merge_slashes"),
     (&["underscores_in_headers", "ignore_invalid_headers"], "names with underscores pass", ""),
     (
         &["server_tokens", "server_name_in_redirect", "port_in_redirect", "absolute_redirect", "msie_*"],

@@ -190,7 +190,7 @@ fn set_limits(block: &Directive, way: UpstreamUse, members: &[Member], made: &mu
     });
     if !all_alike {
         let why =
-            "max_conns, slow_start, max_fails and fail_timeout hold for all endpoints; those of the first are used";
+            "max_conns, slow_start, max_fails and fail_timeout apply to all endpoints; the first gives the values";
         made.notes.push(Note::new(&block.place, block.text(), why, "[upstream.http]"));
     }
     if let Some(time) = first.slow_start {
@@ -296,7 +296,7 @@ impl Balance {
                 self.affinity = Some(affinity);
             }
             None => {
-                let why = "endpoints are chosen by address, header or cookie; here in turn";
+                let why = "endpoints are chosen by address, header or cookie; here they are used in turn";
                 notes.push(Note::new(&of.place, of.text(), why, "[upstream.http.affinity]"));
             }
         }

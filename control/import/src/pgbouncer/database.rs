@@ -131,7 +131,7 @@ fn without_counterpart(key: &str) -> Option<(&'static str, &'static str)> {
     const AT_ROLE: &str = "ALTER ROLE ... SET at the server";
     Some(match key {
         "auth_user" | "auth_query" | "auth_dbname" => {
-            ("the value of [pgbouncer] holds for all databases", "a [[listener]] of its own")
+            ("the value of [pgbouncer] applies to all databases", "a [[listener]] of its own")
         }
         "client_encoding" | "datestyle" | "timezone" | "application_name" => {
             ("each client has the values that it or the server chooses", AT_ROLE)
@@ -140,7 +140,7 @@ fn without_counterpart(key: &str) -> Option<(&'static str, &'static str)> {
         "max_db_client_connections" => ("clients are counted per listener, not per database", "connections_max"),
         "load_balance_hosts" => ("several servers are used in turn", ""),
         "server_lifetime" | "query_timeout" | "idle_transaction_timeout" | "transaction_timeout" => {
-            ("the value of [pgbouncer] holds for all databases", "a [[listener]] and an [[upstream]] of its own")
+            ("the value of [pgbouncer] applies to all databases", "a [[listener]] and an [[upstream]] of its own")
         }
         _ => return None,
     })
@@ -185,7 +185,7 @@ fn login(place: Place, users: &mut Users, database: &mut Database<'_>) {
     };
     let Some(user) = place.user else {
         if place.password.is_some() {
-            let why = "a password needs a user here: clients log in at the server with their own";
+            let why = "a password needs a user here; without a user, clients log in at the server as themselves";
             note("password", why.to_owned(), "user and password of [upstream.postgres]");
         }
         return;
@@ -200,7 +200,7 @@ fn login(place: Place, users: &mut Users, database: &mut Database<'_>) {
             let variable = users.variables.of_server(&user, &password, label(entry));
             note(
                 "password",
-                format!("passwords stand outside of the file: set {variable} in the environment of Weir"),
+                format!("passwords are not written to the file: set {variable} in the environment of Weir"),
                 "password = { file = \"/path\" }",
             );
             Some(variable)

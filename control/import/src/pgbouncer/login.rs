@@ -186,10 +186,10 @@ fn method(entry: &Entry, binds: &[String], notes: &mut Vec<Note>) -> Result<(), 
         ),
         "plain" => note("no password is taken in clear text: clients log in by SCRAM", "auth = \"scram-sha-256\""),
         "trust" => {
-            note("every client is believed, also one whose name is not in auth_file", "auth = \"scram-sha-256\"");
+            note("every client is trusted, even if its name is not in auth_file", "auth = \"scram-sha-256\"");
         }
         "any" => note(
-            "every client is believed; its name counts, and admin_users alone may use the console as admins",
+            "every client is trusted; Weir uses its user name, and only admin_users are admins of the console",
             "auth = \"scram-sha-256\"",
         ),
         "hba" => {}

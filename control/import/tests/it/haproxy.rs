@@ -53,7 +53,7 @@ fn what_is_refused_to_some_addresses_is_not_open_to_all() {
     );
     let admin = table(&found.toml, "route", "web-response");
     assert!(admin.contains("path_string_prefix = \"/admin\"") && admin.contains("status = 403"), "{admin}");
-    assert!(notes(&found).contains("what it refuses to some is closed to all"), "{}", notes(&found));
+    assert!(notes(&found).contains("are refused to all"), "{}", notes(&found));
     check(&found.toml);
 }
 
@@ -71,7 +71,7 @@ fn what_is_refused_on_a_condition_that_no_route_has_is_closed_without_it() {
         let found = read(Format::Haproxy, &site(&format!(" http-request {rule}"), ""));
         let admin = table(&found.toml, "route", "web-response");
         assert!(admin.contains(path) && admin.contains(&format!("status = {status}")), "{rule}: {admin}");
-        assert!(notes(&found).contains("what it refuses to some is closed to all"), "{rule}: {}", notes(&found));
+        assert!(notes(&found).contains("are refused to all"), "{rule}: {}", notes(&found));
         check(&found.toml);
     }
     // Alternatives are each closed on their own, and addresses alone are a list of the listener.
@@ -235,7 +235,7 @@ fn the_result_is_one_that_weir_takes() {
             .replace(" use_backend", " default_backend c\n use_backend");
         let found = read(Format::Haproxy, &text);
         assert!(!found.toml.contains("names = "), "{test}: {}", found.toml);
-        assert!(notes(&found).contains("by the server name of TLS alone"), "{}", notes(&found));
+        assert!(notes(&found).contains("only by the server name of TLS"), "{}", notes(&found));
     }
 }
 
@@ -244,7 +244,7 @@ fn a_list_of_certificates_is_no_mistake() {
     let text = site("", "").replace("127.0.0.1:8080", "127.0.0.1:8080 ssl crt-list /etc/tls/list");
     let found = read(Format::Haproxy, &text);
     assert!(found.toml.contains("cert_file = \"/etc/tls/list\""), "{}", found.toml);
-    assert!(notes(&found).contains("those of the list belong here"), "{}", notes(&found));
+    assert!(notes(&found).contains("replace the name of the list"), "{}", notes(&found));
 }
 
 #[test]

@@ -347,7 +347,7 @@ fn mistakes_of_twemproxy_and_envoy_have_their_line() {
         (
             Format::Envoy,
             "admin: {}\n".to_owned(),
-            "f:1: there are no static_resources; what xDS gives cannot be imported",
+            "f:1: there are no static_resources; resources from xDS cannot be imported",
         ),
         (
             Format::Envoy,

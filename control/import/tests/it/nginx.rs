@@ -18,7 +18,7 @@ fn a_server_that_demands_certificates_of_clients_is_never_open() {
     let found = read(Format::Nginx, &servers("", strict));
     assert!(!found.toml.contains("client_auth = \"r"), "{}", found.toml);
     assert!(
-        notes(&found).contains("f:3: `ssl_verify_client on`: a listener checks all clients alike"),
+        notes(&found).contains("f:3: `ssl_verify_client on`: a listener checks all clients as its default server does"),
         "{}",
         notes(&found)
     );

@@ -24,10 +24,10 @@ fn trust_beyond_this_machine_becomes_a_password_and_says_so() {
         let (believed, proven) = ("auth = \"trust\"", "auth = \"scram-sha-256\"");
         assert!(has(&far, proven) && !has(&far, believed), "{}", far.toml);
         let (near, notes) = (with(&format!("auth_type = {method}\nlisten_addr = ::1\n")), notes(&far));
-        assert!(notes.contains("clients need a password") && notes.contains("every client is believed"), "{notes}");
+        assert!(notes.contains("clients need a password") && notes.contains("every client is trusted"), "{notes}");
         assert!(has(&near, believed) && !has(&near, proven), "{}", near.toml);
         assert!(!has(&far, "allow_trust = true") && !has(&near, "allow_trust = true"));
-        assert!(super::notes(&near).contains("every client is believed"));
+        assert!(super::notes(&near).contains("every client is trusted"));
     }
 }
 

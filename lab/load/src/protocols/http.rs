@@ -17,7 +17,7 @@ mod request;
 
 pub(super) const FAMILY: Family = Family {
     own_keys: &[OwnKey { name: "request", why: "is only for HTTP and WebSocket" }],
-    remedy: "remove it; [request] says what HTTP asks for",
+    remedy: "remove it; [request] describes the HTTP request",
     origin: "http",
     has_workers: true,
     usual_peers: &["nginx", "haproxy", "envoy"],
@@ -38,7 +38,7 @@ pub(super) fn read_get(root: &Table<'_>, common: &Common<'_>) -> Option<Work> {
     let mut work = read(root)?;
     work.request.has_any_length = work.request.path.is_some() && root.get("payload").is_none();
     if work.request.path.is_some() && common.has_sizes() {
-        root.refuse("payload", "has several sizes, and `request.path` asks for one answer", "keep one of both");
+        root.refuse("payload", "has several sizes, and `request.path` has one response", "keep one of the two");
     }
     Some(work)
 }

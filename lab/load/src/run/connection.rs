@@ -47,7 +47,7 @@ pub(super) async fn connect(target: &Address, scenario: &Scenario, seat: Seat) -
     let mut wire = scenario.protocol.wire(scenario, seat);
     match timeout(CONNECT_TIMEOUT, wire.begin(&mut stream, scenario)).await {
         Ok(begun) => begun.map_err(Refusal::Protocol)?,
-        Err(_) => return Err(Refusal::Protocol(format!("it said nothing within {CONNECT_TIMEOUT:?}"))),
+        Err(_) => return Err(Refusal::Protocol(format!("it sent nothing within {CONNECT_TIMEOUT:?}"))),
     }
     Ok(Line { stream, wire })
 }

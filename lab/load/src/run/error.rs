@@ -84,8 +84,8 @@ impl fmt::Display for RunError {
             Self::Audit { target, why } => write!(f, "after the load, {target}: {why}"),
             Self::Connections { wanted, missing } => write!(
                 f,
-                "connections: {missing} of {wanted} do not stand, so the phase was not begun. Check the connection limit \
-                 of the target, or lower `connections`"
+                "connections: {missing} of {wanted} are not open, so the phase was not begun. Check the connection \
+                 limit of the target, or lower `connections`"
             ),
             Self::Barrier(why) => f.write_str(why),
             Self::Panicked => {

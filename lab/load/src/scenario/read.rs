@@ -258,7 +258,7 @@ fn read_limits(root: &Table<'_>, thresholds: &[Threshold]) -> (Option<Option<Dur
         let limit = node.duration(LIMITS)?;
         match slo_p99.flatten() {
             Some(slo) if limit < slo => {
-                let remedy = "what is skipped must have missed the objective: raise it, or leave it out";
+                let remedy = "a skipped request must have missed the objective: raise late_limit, or leave it out";
                 node.wrong(format!("is {limit:?}, below the objective of {slo:?}"), remedy);
                 None
             }

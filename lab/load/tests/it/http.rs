@@ -122,7 +122,7 @@ fn a_target_that_does_not_speak_the_protocol_is_named_before_any_load() {
     let few = rude(b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x02");
     assert!(told("http2", "streams = 3", &few).contains("it allows 2 streams on a connection"));
     let forged = rude(b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
-    assert!(told("websocket", "", &forged).contains("does not answer the key"));
+    assert!(told("websocket", "", &forged).contains("does not match the key"));
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn delivery(shared: &Shared, ask: &Ask<'_>) -> Delivery {
 fn body(shared: &Shared, ask: &Ask<'_>, delivery: &Delivery) -> Result<(Body, Tokens), Refusal> {
     let is_stream = ask.is_stream() && !matches!(ask.endpoint, Endpoint::Embeddings | Endpoint::CountTokens);
     if !is_stream && delivery.has(&[Fault::Endless, Fault::NoDone, Fault::Dataless]) {
-        return Err(Refusal::new(400, "wrong_directive", "this fault is one of streams alone"));
+        return Err(Refusal::new(400, "wrong_directive", "this fault applies only to streams"));
     }
     let mut out = Vec::new();
     match ask.endpoint {

@@ -205,7 +205,7 @@ impl Member {
             // One that was killed may have died in the middle of a line.
             ProcessOutput::Broken(error) => {
                 let gone = self.last_words();
-                bail!("{} says what is not understood: {error}; {gone:#}", self.name)
+                bail!("{} sent an unknown message: {error}; {gone:#}", self.name)
             }
             ProcessOutput::End if self.is_done => {}
             ProcessOutput::End => return Err(self.last_words()),

@@ -11,7 +11,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "[listener.postgres]\nauth = \"trust\"\n[[listener.user]]\nname = \"app\"\npassword = { env = \"SECRET\" }",
         "[upstream.postgres]\nuser = \"app\"\npassword = { env = \"SECRET\" }",
-        "believes everybody",
+        "accepts every client",
     ),
     // No client can show a certificate.
     ("[listener.postgres]\nauth = \"cert\"", "", "certificate"),

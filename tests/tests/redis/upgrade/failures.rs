@@ -46,7 +46,7 @@ fn every_failed_start_leaves_the_old_process_serving() {
     fails(&mut gateway, &["failed", "cannot start", "No such file"]);
 
     assert_eq!(gateway.metrics().sum_where("weir_upgrades_total", &[("result", "failed")]), 6.0);
-    for words in ["upgrade failed, this process goes on serving", "wrokers", "not today", "exit status: 3"] {
+    for words in ["upgrade failed, this process continues to serve", "wrokers", "not today", "exit status: 3"] {
         gateway.wait_log(words);
     }
     victim.stop_unharmed();

@@ -176,13 +176,13 @@ fn an_open_breaker_of_a_healthy_endpoint_shows_at_every_width() {
 fn a_failed_poll_is_shown_keeps_the_last_data_and_is_forgotten_on_recovery() {
     let start = Instant::now();
     let mut state = state_of([]);
-    assert_eq!(screen(&mut state, 80, 24, start)[2], "waiting for the first answer");
+    assert_eq!(screen(&mut state, 80, 24, start)[2], "waiting for the first response");
     state.accept(Err("/metrics: io: Connection refused".to_owned()));
-    assert_eq!(screen(&mut state, 80, 24, start)[2], "NO DATA, trying on: /metrics: io: Connection refused");
+    assert_eq!(screen(&mut state, 80, 24, start)[2], "NO DATA, retrying: /metrics: io: Connection refused");
     state.accept(Ok(sample(start, 0.0, vec![listener("cache", 100)])));
     state.accept(Err("/metrics: timeout".to_owned()));
     let lines = screen(&mut state, 80, 24, start + Duration::from_secs(5));
-    assert_eq!(lines[2], "NO DATA for 5s, trying on: /metrics: timeout");
+    assert_eq!(lines[2], "NO DATA for 5s, retrying: /metrics: timeout");
     assert_eq!(words(&lines, "cache")[1], "accepting");
     state.accept(Ok(sample(start, 6.0, vec![listener("cache", 700)])));
     let lines = screen(&mut state, 80, 24, start);

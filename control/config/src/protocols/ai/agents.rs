@@ -68,11 +68,11 @@ fn agent(
     let (name, wanted) = (keys.name.as_ref()?, keys.upstream.as_ref()?);
     find_upstream(of.file, wanted, path, "upstream", reader);
     if before.iter().any(|other| other.protocol == protocol && other.name == name.value.0) {
-        error_at(name, path, "name", "stands twice", "give each a name of its own", reader);
+        error_at(name, path, "name", "is used twice", "give each a different name", reader);
     }
     let target = &*keys.path.value.0;
     if !target.starts_with('/') || target.contains(['?', '#']) {
-        error_at(keys.path, path, "path", "is no path", "write it as in \"/mcp\"", reader);
+        error_at(keys.path, path, "path", "is not a path", "write it as in \"/mcp\"", reader);
     }
     Some(AgentServer {
         protocol,
@@ -96,7 +96,7 @@ pub(super) fn federations(
         let (Some(name), Some(servers)) = (&table.name, &table.servers) else { continue };
         let is_server = agents.iter().any(|one| one.protocol == AgentProtocol::Mcp && one.name == name.value.0);
         if is_server || all.iter().any(|other| other.name == name.value.0) {
-            error_at(name, &path, "name", "stands twice", "give each path /mcp/<name> a name of its own", reader);
+            error_at(name, &path, "name", "is used twice", "give each path /mcp/<name> a different name", reader);
         }
         if servers.value.is_empty() || servers.value.len() > FEDERATED_SERVERS_MAX {
             let what = format!("has {} servers", servers.value.len());
@@ -114,10 +114,10 @@ fn members(list: &At<Vec<At<Name>>>, path: &str, agents: &[AgentServer], reader:
     for name in &list.value {
         let is_it = |one: &AgentServer| one.protocol == AgentProtocol::Mcp && one.name == name.value.0;
         let (what, help) = match agents.iter().position(is_it) {
-            None => ("names no [[listener.ai.mcp]]", "look for a spelling mistake"),
+            None => ("names no [[listener.ai.mcp]]", "correct the name"),
             Some(number) if all.contains(&number) => ("names a server twice", "remove one"),
             Some(_) if !is_server_prefix(&name.value.0) => {
-                ("names a server with `__` in its name, or `_` at its end", "give it a name that can stand before `__`")
+                ("names a server with `__` in its name, or `_` at its end", "rename it: `__` separates server and tool")
             }
             Some(number) => {
                 all.push(number);
@@ -138,7 +138,7 @@ fn tool(word: &At<Word>, path: &str, reader: &mut Reader<'_>) -> Option<ServerTo
     let rule = ServerTool::new(&word.value.0);
     if rule.is_none() {
         let help = "write it as in \"github/create_issue\", \"github/*\" or \"*/read_*\"";
-        error_at(word, path, "mcp_tools", "names no tool of a server", help, reader);
+        error_at(word, path, "mcp_tools", "is not of the form server/tool", help, reader);
     }
     rule
 }
@@ -161,13 +161,13 @@ pub(super) fn warn_unmatched(section: &ListenerAiSection, table: &KeySection, pa
     for word in table.mcp_tools.iter().flat_map(|list| &list.value) {
         let server = word.value.0.split('/').next().unwrap_or_default();
         if !fits(server, section.mcp.iter().flat_map(|table| &table.name)) {
-            let help = "look for a spelling mistake, or remove it";
-            warn_at(word, path, "mcp_tools", "fits no [[listener.ai.mcp]] by its server", help, reader);
+            let help = "correct the name, or remove it";
+            warn_at(word, path, "mcp_tools", "names a server that fits no [[listener.ai.mcp]]", help, reader);
         }
     }
     for word in table.a2a_agents.iter().flat_map(|list| &list.value) {
         if !fits(&word.value.0, section.a2a.iter().flat_map(|table| &table.name)) {
-            let help = "look for a spelling mistake, or remove it";
+            let help = "correct the name, or remove it";
             warn_at(word, path, "a2a_agents", "fits no [[listener.ai.a2a]]", help, reader);
         }
     }

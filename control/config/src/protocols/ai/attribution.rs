@@ -16,11 +16,11 @@ pub(super) fn fields(section: &AttributionSection, path: &str, reader: &mut Read
     for (index, (key, field)) in all.iter().enumerate() {
         let name = &*field.value.0;
         if !AttributionFields::may_be(name) {
-            let help = "write the name of a field of your own, as in \"x-weir-user\"";
-            error_at(field, &path, key, "is no name of a field, or has another meaning", help, reader);
+            let help = "write a field name that has no other meaning, as in \"x-weir-user\"";
+            error_at(field, &path, key, "is not a field name, or has another meaning", help, reader);
         }
         if all[..index].iter().any(|(_, before)| before.value.0.eq_ignore_ascii_case(name)) {
-            error_at(field, &path, key, "has the field of another key", "give each a field of its own", reader);
+            error_at(field, &path, key, "has the field of another key", "give each key a different field", reader);
         }
     }
     let name = |field: &At<Word>| field.value.0.to_ascii_lowercase().into();

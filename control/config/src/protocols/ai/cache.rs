@@ -27,7 +27,7 @@ pub(super) fn rule(
 pub(super) fn of_listener(section: &ListenerAiSection, path: &str, reader: &mut Reader<'_>) -> Option<CacheRule> {
     if let Some(ttl) = section.cache_ttl.as_ref().filter(|_| section.keys.value == KeyMode::Required) {
         let help = "write it in [[listener.ai.key]], for each key that may use the cache";
-        error_at(ttl, path, "cache_ttl", "has no effect: clients need a key, and each key has its own", help, reader);
+        error_at(ttl, path, "cache_ttl", "has no effect: each key has its own cache_ttl", help, reader);
         return None;
     }
     rule(section.cache_ttl.as_ref(), &section.cache_sampled, path, reader)

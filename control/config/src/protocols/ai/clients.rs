@@ -76,7 +76,7 @@ fn check_models(table: &KeySection, models: &[Glob], path: &str, reader: &mut Re
         return error_at(wanted, path, "models", "permit no model of the listener", help, reader);
     }
     for word in wanted.value.iter().filter(|word| !is_there(word)) {
-        let what = format!("has \"{}\", which no model of the listener fits", word.value);
+        let what = format!("has \"{}\", which matches no model of the listener", word.value);
         warn_at(word, path, "models", &what, help.clone(), reader);
     }
 }
@@ -101,10 +101,10 @@ fn key(table: &KeySection, path: &str, reader: &mut Reader<'_>) -> Option<KeySet
     match (&table.old_sha256, &table.old_until) {
         (Some(old), Some(until)) => secrets.push(secret(old, Some(until.value.0), path, "old_sha256", reader)?),
         (Some(old), None) => {
-            error_at(old, path, "old_sha256", "stands without old_until", "add old_until", reader);
+            error_at(old, path, "old_sha256", "needs old_until", "add old_until", reader);
         }
         (None, Some(until)) => {
-            error_at(until, path, "old_until", "stands without old_sha256", "add old_sha256, or remove it", reader);
+            error_at(until, path, "old_until", "needs old_sha256", "add old_sha256, or remove it", reader);
         }
         (None, None) => {}
     }
@@ -123,7 +123,7 @@ fn key(table: &KeySection, path: &str, reader: &mut Reader<'_>) -> Option<KeySet
 fn secret(written: &At<Word>, until: Option<u64>, path: &str, key: &str, reader: &mut Reader<'_>) -> Option<KeySecret> {
     let Some(hash) = KeyHash::from_hex(&written.value.0) else {
         let help = "write the 64 digits that weir keys new NAME --offline has printed";
-        error_at(written, path, key, "is no SHA-256", help, reader);
+        error_at(written, path, key, "is not a SHA-256 hash", help, reader);
         return None;
     };
     let digits: String = hash.to_hex().chars().take(SHOWN_DIGITS).collect();
@@ -132,7 +132,7 @@ fn secret(written: &At<Word>, until: Option<u64>, path: &str, key: &str, reader:
 
 fn policy(table: &KeySection, path: &str, reader: &mut Reader<'_>) -> Policy {
     if let Some(models) = table.models.as_ref().filter(|models| models.value.is_empty()) {
-        let help = "remove it for all models, or write enabled = false";
+        let help = "remove it to permit all models, or write enabled = false";
         error_at(models, path, "models", "is empty, which would permit all", help, reader);
     }
     Policy {
@@ -166,7 +166,7 @@ fn policy(table: &KeySection, path: &str, reader: &mut Reader<'_>) -> Policy {
 fn sources(table: &KeySection, path: &str, reader: &mut Reader<'_>) -> Vec<Net> {
     let Some(sources) = &table.sources else { return Vec::new() };
     if sources.value.is_empty() {
-        let help = "remove it for all networks, or write enabled = false";
+        let help = "remove it to permit all networks, or write enabled = false";
         error_at(sources, path, "sources", "is empty, which would permit all", help, reader);
     }
     sources.value.iter().map(|net| net.value).collect()
@@ -179,5 +179,7 @@ fn globs(list: Option<&At<Vec<At<Word>>>>, path: &str, key: &str, reader: &mut R
 
 /// A pattern; one that cannot be is reported.
 pub(super) fn glob(word: &At<Word>, path: &str, key: &str, reader: &mut Reader<'_>) -> Option<Glob> {
-    Glob::new(&word.value.0).map_err(|error| error_at(word, path, key, "is no pattern", error.to_string(), reader)).ok()
+    Glob::new(&word.value.0)
+        .map_err(|error| error_at(word, path, key, "is not a pattern", error.to_string(), reader))
+        .ok()
 }

@@ -65,11 +65,11 @@ impl Protocol for Ai {
 
     fn unfit_at_listener(_: ProtocolName) -> &'static [Unfit] {
         &[
-            Unfit(&["output_hard_cap"], "remove it: a client that reads slowly holds up only itself"),
+            Unfit(&["output_hard_cap"], "remove it: a client that reads slowly delays only itself"),
             Unfit(&["users_file", "user", "redis"], "write [[listener.ai.key]] with name and sha256"),
             Unfit(&["http"], "write [listener.ai]"),
             Unfit(&["server_name"], "write [[listener.ai.model]]"),
-            Unfit(&["half_close_timeout"], "remove it: a client that closes its direction has left"),
+            Unfit(&["half_close_timeout"], "remove it: a client that closes its direction is disconnected"),
         ]
     }
 
@@ -137,7 +137,7 @@ impl Protocol for Ai {
         let is_idle =
             !listeners.is_empty() && !listeners.iter().any(|listener| listener.protocol_name == ProtocolName::Ai);
         let (what, help) =
-            ("has no effect: no listener speaks to models", "add a [[listener]] with protocol = \"ai\", or remove it");
+            ("has no effect: there is no AI listener", "add a [[listener]] with protocol = \"ai\", or remove it");
         if is_idle && section.recent_requests.is_given {
             warn_at(&section.recent_requests, "ai", "recent_requests", what, help, reader);
         }
@@ -151,7 +151,7 @@ impl Protocol for Ai {
                 state,
                 "ai",
                 "state",
-                "is no absolute path",
+                "is not an absolute path",
                 "begin it with a slash: \"/var/lib/weir/ai\"",
                 reader,
             );
@@ -181,7 +181,7 @@ fn check_bodies(file: &FileSection, listeners: &[Listener], reader: &mut Reader<
     }
     if most > 0 && section.recent_requests.value == 0 {
         let help = "raise it, or remove recent_body_bytes_max of the listeners";
-        warn_at(&section.recent_requests, "ai", "recent_requests", "keeps no request, and so no body", help, reader);
+        warn_at(&section.recent_requests, "ai", "recent_requests", "is 0, so no bodies are kept", help, reader);
     }
 }
 
@@ -197,12 +197,12 @@ fn check_open(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
     let is_open = section.keys.value == KeyMode::None && !is_local;
     if is_open && !section.allow_open.value {
         let bind = of.section.bind.as_ref().map(|bind| bind.value.0.to_string()).unwrap_or_default();
-        let what = format!("lets everybody spend who reaches {bind}");
+        let what = format!("lets all clients that reach {bind} spend money");
         let help = "write keys = \"required\" with [[listener.ai.key]], or allow_open = true";
         error_at(&section.keys, &path, "keys", &what, help, reader);
     }
     if section.allow_open.value && (section.keys.value == KeyMode::Required || is_unix(of)) {
-        let what = "changes nothing here: it permits keys = \"none\" at an address that others or browsers reach";
+        let what = "changes nothing here: it permits keys = \"none\" where other machines or browsers connect";
         warn_at(&section.allow_open, &path, "allow_open", what, "remove it", reader);
     }
 }

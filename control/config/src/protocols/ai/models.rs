@@ -24,7 +24,7 @@ pub(super) fn models(of: &ListenerContext<'_>, path: &str, reader: &mut Reader<'
         let targets = targets(of, table, &path, &mut upstreams, reader);
         let Some(glob) = glob(name, &path, "name", reader) else { continue };
         if models.iter().any(|before| before.name.matches(&name.value.0)) {
-            let what = "is never reached: a table before it takes the name";
+            let what = "is never reached: an earlier table matches the name";
             error_at(name, &path, "name", what, "move it up, or remove one of them", reader);
         }
         let sticky_prefix_bytes = table.sticky_prefix_bytes.as_ref().map(|bytes| bytes.value.bytes() as usize);
@@ -51,7 +51,7 @@ pub(super) fn check_balances(of: &ListenerContext<'_>, prices: &PriceTable, path
         for (index, target) in table.target.iter().enumerate() {
             let path = format!("{path}.target[{index}]");
             if target.weight.value > 1 {
-                let what = format!("has no share with balance = \"{}\"", balance.name());
+                let what = format!("sets no share with balance = \"{}\"", balance.name());
                 let help = "remove it, or write 0 for a target that serves only after a failure";
                 error_at(&target.weight, &path, "weight", &what, help, reader);
             }
@@ -66,7 +66,7 @@ fn check_price(table: &ModelSection, target: &TargetSection, prices: &PriceTable
         return;
     };
     if table.balance.value == Balance::Price && prices.price(&name.value.0, None).is_none() {
-        let what = format!("has no price for `{}`, by which balance = \"price\" chooses", name.value.0);
+        let what = format!("has no price for `{}`, which balance = \"price\" needs", name.value.0);
         let help = "add [[listener.ai.price]] with models, input and output, or write another balance";
         match &target.model {
             Some(model) => error_at(model, path, "model", &what, help, reader),
@@ -103,7 +103,7 @@ fn targets(
         && (table.target.is_empty() || table.target.len() > TARGETS_MAX)
     {
         let what = format!("has {} targets", table.target.len());
-        let help = format!("write 1 to {TARGETS_MAX} tables [[listener.ai.model.target]] behind it");
+        let help = format!("write 1 to {TARGETS_MAX} tables [[listener.ai.model.target]] below it");
         error_at(name, path, "name", &what, help, reader);
     }
     targets

@@ -22,7 +22,7 @@ pub(super) fn provider(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> Pro
     if let Some(key) = &section.api_key
         && !key.value.secret.expose().iter().all(u8::is_ascii_graphic)
     {
-        let what = "has characters that no header field can have";
+        let what = "has characters that are not allowed in a header field";
         error_at(key, &path, "api_key", what, "look for blanks and line ends in the secret", reader);
     }
     warn_clear_text(of, &path, reader);
@@ -37,7 +37,7 @@ pub(super) fn provider(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> Pro
             let text = &*written.value.0;
             if !text.starts_with('/') || text.contains(['?', '#']) || text.contains("//") {
                 let help = "write it as in \"/v1\" or \"/api/v1\"";
-                error_at(written, &path, "base_path", "is no path", help, reader);
+                error_at(written, &path, "base_path", "is not a path", help, reader);
             }
             text.trim_end_matches('/')
         }
@@ -60,10 +60,10 @@ pub(super) fn provider(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> Pro
 /// Abilities that the dialect has no use for.
 fn warn_abilities(section: &UpstreamAiSection, path: &str, reader: &mut Reader<'_>) {
     let is_anthropic = section.dialect.value == ProviderDialect::Anthropic;
-    let of_messages = "has no effect: chats are translated for dialect = \"anthropic\" alone";
+    let of_messages = "has no effect: chats are translated only for dialect = \"anthropic\"";
     warn_given(&section.default_max_tokens, is_anthropic, path, "default_max_tokens", of_messages, reader);
     warn_given(&section.reasoning_effort, is_anthropic, path, "reasoning_effort", of_messages, reader);
-    let of_chats = "has no effect: this API has max_tokens alone";
+    let of_chats = "has no effect: this API has only max_tokens";
     warn_given(&section.max_completion_tokens, !is_anthropic, path, "max_completion_tokens", of_chats, reader);
 }
 
@@ -88,7 +88,7 @@ pub(super) fn check_health(
     }
     if http.health_path.is_some() || http.health_grpc_service.is_some() {
         let help = "remove it, or health_path and health_grpc_service of [upstream.http]";
-        error_at(wanted, &path, "health_models", "stands beside another health check", help, reader);
+        error_at(wanted, &path, "health_models", "conflicts with another health check", help, reader);
     }
     if !of.section.health.enabled.value {
         let help = "remove it, or write enabled = true in [upstream.health]";
@@ -108,7 +108,7 @@ fn warn_clear_text(of: &UpstreamContext<'_>, path: &str, reader: &mut Reader<'_>
     let far = of.endpoints.iter().find(|endpoint| is_far(&endpoint.value.0));
     if let (Some(endpoint), None) = (far, &of.section.tls) {
         let what = format!("goes to {} in clear text", endpoint.value.0);
-        let help = format!("add {} behind the upstream", table_header(&path.replace(".ai", ".tls")));
+        let help = format!("add {} below the upstream", table_header(&path.replace(".ai", ".tls")));
         warn_at(key, path, "api_key", &what, help, reader);
     }
 }

@@ -20,7 +20,7 @@ const PATH: &str = "ai.store";
 pub(super) fn settings(section: &AiSection, listeners: &[Listener], reader: &mut Reader<'_>) -> Option<StoreSettings> {
     let store = section.store.as_ref()?;
     if section.state.is_none() && reader.lacks(section.state.as_ref(), "ai", "state") {
-        let message = "`ai.store` needs `ai.state`: the journal of this gateway, and its name in the store".to_owned();
+        let message = "`ai.store` needs `ai.state`, which holds the journal and the name of this gateway".to_owned();
         let help = "write state = \"/var/lib/weir/ai\" in [ai]";
         reader.problems.error(&store.place.0, PATH, message, help);
     }
@@ -28,7 +28,7 @@ pub(super) fn settings(section: &AiSection, listeners: &[Listener], reader: &mut
     check_handshake(store, reader);
     check_budgets(listeners, store, reader);
     let list = store.endpoints.as_ref()?;
-    endpoints(list, STORE_ENDPOINTS_MAX, "write one server and its replicas", PATH, reader);
+    endpoints(list, STORE_ENDPOINTS_MAX, "name one server and its replicas", PATH, reader);
     let tls = store.tls.as_ref().map(|tls| tls::client(tls, &list.value, "ai.store.tls", reader));
     Some(StoreSettings {
         endpoints: list.value.iter().map(|endpoint| endpoint.value.0.clone()).collect(),
@@ -57,7 +57,7 @@ fn check_login(store: &AiStoreSection, reader: &mut Reader<'_>) {
 fn check_handshake(store: &AiStoreSection, reader: &mut Reader<'_>) {
     let Some(tls) = &store.tls else { return };
     if tls.handshake_timeout.is_given && tls.handshake_timeout.value.0 > LIMIT {
-        let what = "has no effect beyond 1 s: in that time the store has to be connected, with its login";
+        let what = "has no effect beyond 1 s: connecting, handshake and login together may take 1 s";
         error_at(&tls.handshake_timeout, "ai.store.tls", "handshake_timeout", what, "write at most \"1s\"", reader);
     }
 }
@@ -71,7 +71,7 @@ fn check_budgets(listeners: &[Listener], store: &AiStoreSection, reader: &mut Re
             let budgets = &key.policy.budgets;
             if known.insert(&key.name, budgets).is_some_and(|before| before != budgets) {
                 let message = format!(
-                    "`{PATH}`: the key {} has different budgets in its listeners, and the store has one",
+                    "`{PATH}`: the key {} has different budgets in its listeners, but one budget in the store",
                     key.name
                 );
                 reader.problems.error(&store.place.0, PATH, message, "give the key the same budgets in each listener");

@@ -10,20 +10,21 @@ use crate::section::section;
 use crate::texts::{Name, Word};
 
 section! {
-    /// Hosts, and the settings that their routes have in common. A route names its domain with `domain` and inherits every key
-    /// that it does not set. A key that neither sets has the value of the listener. A list or a table of the route replaces the
-    /// whole list or table of the domain. Limits of a domain count the requests of all routes that inherit them.
+    /// Settings shared by the routes of certain hosts. A route names its domain with `domain` and inherits every key that it does
+    /// not set. A key that neither the route nor the domain sets has the value of the listener. A list or table of the route
+    /// replaces the whole list or table of the domain. A rate limit of a domain counts the requests of all routes that inherit it.
     pub(crate) struct DomainSection [name = name] {
-        /// Unique among domains.
+        /// Unique name of the domain.
         required name: Name;
-        /// Listeners that have its routes. Absent: all HTTP listeners.
+        /// Listeners that have the routes of the domain. If absent, all HTTP listeners.
         optional listeners: Vec<At<Name>>;
-        /// Hosts of its routes: `example.com`, `*.example.com`, or `*`, without ports. Absent: all.
+        /// Hosts of the routes: `example.com`, `*.example.com`, or `*`, without ports. If absent, all hosts.
         optional hosts: Vec<At<Word>>;
-        /// Labels that the star of a wildcard host stands for: `one` or `many`.
+        /// Labels that the star of a wildcard host matches: `one` or `many`.
         default wildcard: Labels = Labels::One;
-        /// Whether its routes are in force: `online`, or `offline` as if they were not there.
+        /// Whether the routes of the domain are active: `online`, or `offline` as if they did not exist.
         default state: RouteState = RouteState::Online;
+        /// If absent, the setting of the listener applies.
         include handling: Handling;
         include policies: PolicyKeys;
     }

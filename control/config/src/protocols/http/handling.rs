@@ -36,11 +36,11 @@ macro_rules! overridable {
         section! {
             /// The handling of requests and responses by a domain or a route.
             pub(crate) struct Handling {
-                /// Changes to the fields that origins get, in order.
+                /// Changes to the headers of requests to upstreams, in order.
                 tables request_header: FieldSection;
-                /// Changes to the fields that clients get, in order.
+                /// Changes to the headers of responses to clients, in order.
                 tables response_header: FieldSection;
-                /// Changes to cookies that origins set.
+                /// Changes to cookies that upstreams set.
                 tables cookie: CookieSection;
                 $( $(#[doc = $doc])+ $presence $key: $ty $(=> $range)?; )+
             }
@@ -56,62 +56,65 @@ macro_rules! overridable {
 }
 
 overridable! {
-    /// From the end of a request to the head of its answer.
+    /// Maximum time from the end of a request to the head of its response.
     optional response_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
     listener default = Period(http::RESPONSE_TIMEOUT),
-        "From the end of a request to the head of its answer; then the client gets 504.";
+        "Maximum time from the end of a request to the head of its response. Then the gateway responds with 504.";
 
-    /// From the head of a request to the end of its answer.
+    /// Maximum time from the head of a request to the end of its response. Does not apply to WebSockets.
     optional request_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
     listener optional,
-        "From the head of a request to the end of its answer; then 504, or the answer breaks off. Not of gRPC and WebSockets. \
-         Absent: as long as it takes.";
+        "Maximum time from the head of a request to the end of its response. Then the gateway responds with 504, or aborts a \
+         response that has begun. Does not apply to gRPC calls and WebSockets. If absent, there is no limit.";
 
-    /// How long the body of a request may pause.
+    /// Maximum pause within a request body.
     optional body_idle_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
     listener default = Period(http::BODY_IDLE_TIMEOUT),
-        "How long the body of a request may pause. Of routes that do not say.";
+        "Maximum pause within a request body. Applies to routes without a value of their own.";
 
-    /// Bytes a second that the body of a request must bring at least. 0: as slow as it likes.
+    /// Minimum rate of a request body in bytes per second. 0 disables the limit.
     optional body_rate_min: u32 => 0..=COUNT_MAX;
     listener default = http::BODY_RATE_MIN as u32,
-        "Bytes a second that the body of a request must bring at least, from the first byte on, over 10 s in which the gateway \
-         waits for it and takes what comes; then 408. 0: as slow as it likes. Not of gRPC.";
+        "Minimum rate of a request body in bytes per second, from its first byte on, over 10 s in which the gateway waits for \
+         data. A slower request gets 408. 0 disables the limit. Does not apply to gRPC calls.";
 
-    /// Bytes of a request body that are read before a connection to an origin is taken for it, so that a slow client holds none; a
-    /// longer one goes on as it comes from there on. 0: from its first byte on, for bodies that are one half of a talk.
+    /// Size up to which the gateway reads a request body before it connects to an endpoint, so that slow clients occupy no
+    /// connection. The rest of a longer body is forwarded as it arrives. 0 forwards bodies from the first byte on, for clients
+    /// that need part of the response before they send the rest.
     optional request_buffer_bytes: ByteSize => ByteSize::new(0)..=ByteSize::mib(64);
     listener optional,
-        "Bytes of a request body that are read before a connection to an origin is taken for it, so that a slow client holds \
-         none; a longer one goes on as it comes from there on. 0: from its first byte on, for bodies that are one half of a talk. \
-         Not of gRPC. Absent: 1MiB in front of HTTP/1.1, 0 in front of HTTP/2. Held in `limits.buffered_bytes`, of which bodies \
-         take at most half.";
+        "Size up to which the gateway reads a request body before it connects to an endpoint, so that slow clients occupy no \
+         connection. The rest of a longer body is forwarded as it arrives. 0 forwards bodies from the first byte on, for clients \
+         that need part of the response before they send the rest. Does not apply to gRPC calls. If absent, 1MiB for HTTP/1.1 \
+         upstreams, and 0 for HTTP/2 upstreams. Buffered bodies take at most half of `limits.buffered_bytes`.";
 
-    /// How long the body of an answer may pause.
+    /// Maximum pause within a response body.
     optional response_idle_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
     listener default = Period(http::RESPONSE_IDLE_TIMEOUT),
-        "How long the body of an answer may pause; event streams and long polls have nothing to say for a while. Of routes that \
-         do not say.";
+        "Maximum pause within a response body; event streams and long polls can be silent for minutes. Applies to routes without \
+         a value of their own.";
 
-    /// Compressing answers.
+    /// Compression of responses.
     optional_table compression: CompressionSection;
     listener optional_table,
-        "Compressing answers. Of routes that do not say. Absent: they go as they come.";
+        "Compression of responses. Applies to routes without a table of their own. If absent, responses are not compressed.";
 
-    /// Asking another origin when one fails.
+    /// Retries of failed requests on another endpoint.
     optional_table retry: RetrySection;
     listener table,
-        "Asking another origin when one fails. Of routes that do not say.";
+        "Retries of failed requests on another endpoint. Applies to routes without a table of their own.";
 
-    /// Bytes of a request body; a longer one is answered 413. 0: any length.
+    /// Maximum size of a request body. A longer body gets 413. 0 disables the limit.
     optional request_body_bytes_max: ByteSize => ByteSize::new(0)..=ByteSize::mib(1 << 20);
     listener optional,
-        "Bytes of a request body; a longer one is answered 413. 0: any length. Absent: 1GiB, and of gRPC any length.";
+        "Maximum size of a request body. A longer body gets 413. 0 disables the limit. If absent, 1GiB, and no limit for gRPC \
+         calls.";
 
-    /// The protocols that client connections may change to if the origin agrees: `["websocket"]`, or `[]` for nothing.
+    /// Protocols that client connections may be upgraded to if the upstream agrees: `["websocket"]`, or `[]` for none.
     optional upgrades: Vec<At<Upgrade>>;
     listener optional,
-        "What client connections may become if the origin agrees: `[\"websocket\"]`. Of routes that do not say; absent: nothing.";
+        "Protocols that client connections may be upgraded to if the upstream agrees: `[\"websocket\"]`. Applies to routes without \
+         a value of their own. If absent, none.";
 }
 
 impl Handling {
@@ -169,12 +172,12 @@ fn change(section: &FieldSection, path: &str, key: &str, side: Side, reader: &mu
     let name = section.name.as_ref()?;
     let (name_key, value_key) = (format!("{key}.name"), format!("{key}.value"));
     if !token::is_token(name.value.0.as_bytes()) {
-        error_at(name, path, &name_key, "is no field name", "use letters, digits and hyphens", reader);
+        error_at(name, path, &name_key, "is not a field name", "use letters, digits and hyphens", reader);
         return None;
     }
     if is_framing(&name.value.0) {
-        let help = "the gateway frames messages; rewrite.host changes the host";
-        error_at(name, path, &name_key, "decides on how the message is read", help, reader);
+        let help = "remove it; to change the host, use rewrite.host";
+        error_at(name, path, &name_key, "is a field that only the gateway itself may set", help, reader);
         return None;
     }
     let own: Box<str> = name.value.0.as_str().into();
@@ -220,38 +223,43 @@ pub(super) fn upgrades(written: &[At<Upgrade>]) -> Upgrades {
 }
 
 section! {
-    /// Asking another origin when one fails. Never once anything of an answer has gone to the client.
+    /// Retries of failed requests on another endpoint. No request is retried after part of a response was sent to the client.
     pub(crate) struct RetrySection {
-        /// Attempts after the first one. A request that no server has seen also goes once to each other endpoint, and once to
-        /// another connection if its own drains (GOAWAY). 0: none at all.
+        /// Maximum retries. In addition, a request that no server has processed goes once to each other endpoint, and once to
+        /// another connection if its own connection drains (GOAWAY). 0 disables these retries.
         default attempts: u32 = http::RETRY_ATTEMPTS => 0..=10;
-        /// Failures that are retried: `connect_failure` (the request was not sent), `refused_stream` (HTTP/2: the origin has not
-        /// begun with it), `reset` (the connection ended without a response), `timeout`, `gateway_error` (502, 503, 504), `5xx`.
-        /// The last four only for idempotent requests: GET, HEAD, OPTIONS, PUT, DELETE. Absent: the first two.
+        /// Failures that are retried: `connect_failure` (the request was not sent), `refused_stream` (HTTP/2: the server has not
+        /// begun to process the request), `reset` (the connection ended without a response), `timeout`, `gateway_error` (502, 503,
+        /// 504), `5xx`. The last four apply only to idempotent requests: GET, HEAD, OPTIONS, PUT, DELETE. If absent,
+        /// `connect_failure` and `refused_stream`.
         optional on: Vec<At<RetryOn>>;
-        /// Further statuses.
+        /// Further statuses (400 to 599) that are retried, for idempotent requests.
         optional statuses: Vec<At<u32>>;
-        /// Requests of other methods too, though the origin may have acted on them.
+        /// Also retry requests of other methods, although a server may have processed them.
         default non_idempotent: bool = false;
-        /// From the end of a request to the head of its answer, of all attempts but the last one. Absent: as `response_timeout`.
+        /// Maximum time from the end of a request to the head of its response, for each attempt except the last. Requires `timeout`
+        /// in `on`. If absent, `response_timeout`.
         optional try_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
-        /// A request with a longer body is not sent again once an origin has had a part of it, unless all of the body was held back
-        /// (`request_buffer_bytes`). Kept in memory only where `on` or `statuses` may need it. Not of gRPC.
+        /// Maximum size of a request body that is kept for a retry, where `on` or `statuses` may need it. A longer body is not sent
+        /// again once a server has received part of it, unless `request_buffer_bytes` covers the whole body. Does not apply to gRPC
+        /// calls.
         default body_bytes_max: ByteSize = ByteSize::new(http::RETRY_BODY_BYTES_MAX as u64) => ByteSize::new(0)..=ByteSize::mib(16);
     }
 }
 
 section! {
-    /// Compressing answers on their way to clients that take that. Secrets beside what an attacker can put into the same answer can be
-    /// guessed from its length (BREACH): leave such routes out. A table of a route stands in place of that of its listener.
+    /// Compression of responses for clients that accept it. Do not compress responses that contain both secrets and input of
+    /// others, because their size can reveal the secrets (BREACH). A table of a route replaces that of its domain or listener.
     pub(crate) struct CompressionSection {
-        /// `false` on a route: the table of the listener does not hold there.
+        /// `false` on a domain or route disables inherited compression.
         default enabled: bool = true;
-        /// `zstd`, `br`, `gzip`; of those that a client likes best the first is taken. Absent: these, in this order.
+        /// `zstd`, `br`, `gzip`, in order of preference. Among the codings that a client weights highest, the first is used. If
+        /// absent, all in this order.
         optional codings: Vec<At<Coding>>;
-        /// Shorter answers go as they are.
+        /// Minimum size of a response to compress. Responses of unknown length are compressed too.
         default bytes_min: ByteSize = ByteSize::new(compression::BYTES_MIN) => ByteSize::new(0)..=ByteSize::mib(1 << 20);
-        /// Media types, `text/*` for all that begin so. Absent: text, JSON, JavaScript, XML, WebAssembly, SVG. Streams of events never are.
+        /// Media types that are compressed, with `text/*` for all text types. If absent, text, JSON, JavaScript, XML, WebAssembly
+        /// and SVG. Event streams are never compressed.
         optional types: Vec<At<Word>>;
     }
 }
@@ -293,7 +301,14 @@ impl RetrySection {
         for status in self.statuses.iter().flat_map(|list| &list.value) {
             match u16::try_from(status.value).ok().filter(|status| (400..=599).contains(status)) {
                 Some(status) => settings.statuses.push(status),
-                None => error_at(status, path, "statuses", "is no failure", "write statuses from 400 to 599", reader),
+                None => error_at(
+                    status,
+                    path,
+                    "statuses",
+                    "is not an error status",
+                    "write statuses from 400 to 599",
+                    reader,
+                ),
             }
         }
         settings

@@ -30,76 +30,76 @@ pub(super) const WINDOW_MAX: ByteSize = ByteSize::new(i32::MAX as u64);
 section! {
     /// Settings of HTTP listeners only.
     pub(crate) struct ListenerHttpSection {
-        /// How long a client connection may stay without a request; `idle_timeout` of the listener, if written, holds instead.
+        /// Time after which a client connection without a request is closed. `idle_timeout` of the listener, if set, replaces it.
         default keep_alive_timeout: Period = Period(http::KEEP_ALIVE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
-        /// Serve clients of HTTP/1.1 that have closed their direction (FIN) until `half_close_timeout` of the listener has passed in
-        /// silence. `false`: they have left, and what is under way for them is cancelled, as by nginx.
+        /// Serve HTTP/1.1 clients that have closed their sending direction (FIN), until `half_close_timeout` of the listener passes
+        /// in silence. If `false`, a FIN means that the client has disconnected, and its requests are cancelled, as in nginx.
         default half_close: bool = false;
         include handling: ListenerHandling;
-        /// How long a gRPC call may be silent in either direction, in place of `body_idle_timeout`, `response_idle_timeout` and
-        /// `response_timeout`. How long it may take in all, the client says (`grpc-timeout`).
+        /// Maximum silence of a gRPC call in either direction. Replaces `body_idle_timeout`, `response_idle_timeout` and
+        /// `response_timeout` of the listener. The client sets the total timeout of the call (`grpc-timeout`).
         default grpc_idle_timeout: Period = Period(http::GRPC_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
-        /// `;` and what follows it in a segment of a path: `keep` it as a character like any other, or `reject` the request with 400,
-        /// in front of servlet containers, to which `/admin;x` is `/admin`, where some paths are not for everybody.
+        /// Treatment of `;` and the text after it in a path segment: `keep` it like other text, or `reject` the request with 400.
+        /// Use `reject` in front of servlet containers, which read `/admin;x` as `/admin`, if access to some paths is restricted.
         default path_parameters: Ambiguous = Ambiguous::Keep;
-        /// `%2F` in a path: `reject` the request with 400, because some servers take it for a slash and others do not, or `keep` it
-        /// as it is, for origins with names that have a slash in them (npm, GitLab). Routes see no slash in it.
+        /// Treatment of `%2F` in a path: `reject` the request with 400, because only some servers read `%2F` as a slash, or `keep`
+        /// it, for upstreams with slashes in names (npm, GitLab). Routes do not match `%2F` as a slash.
         default path_escaped_slash: Ambiguous = Ambiguous::Reject;
-        /// `\\` and `%5C` in a path, likewise.
+        /// Treatment of a backslash or `%5C` in a path: `reject` the request with 400, because some servers read it as a slash, or
+        /// `keep` it.
         default path_backslash: Ambiguous = Ambiguous::Reject;
-        /// Make one slash of several in a path, before routes see it. `false` for origins to which they are different, such as
-        /// stores of objects; the path of a route that rewrites has one in any case.
+        /// Merge repeated slashes in a path before routes match it. Set `false` for upstreams that distinguish them, such as object
+        /// stores; a rewritten path never has repeated slashes.
         default path_merge_slashes: bool = true;
-        /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
-        /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
+        /// X-Forwarded-For, -Proto and -Host to upstreams: `replace` the values of the client, for a gateway that clients reach
+        /// directly; `append` to the values, behind trusted proxies; or `keep` the values and add nothing.
         default forwarded: ForwardedFields = ForwardedFields::Replace;
-        /// Forward the certificate of a client to origins, in X-Forwarded-Client-Cert (hash, subject, DNS names, URIs). A
-        /// field of that name from a client is treated as `forwarded` says.
+        /// Send the certificate of the client to upstreams in X-Forwarded-Client-Cert (hash, subject, DNS names, URIs). `forwarded`
+        /// also applies to this header if the client sends it.
         default forwarded_client_cert: bool = false;
         /// Limits of WebSockets.
         table websocket: WebSocketSection;
-        /// Streams that a client may have open on one HTTP/2 connection.
+        /// Maximum concurrent streams on one HTTP/2 connection of a client.
         default http2_streams_max: u32 = http::HTTP2_STREAMS_MAX => 1..=COUNT_MAX;
-        /// Bytes that a client may send ahead on one stream of HTTP/2, as a connection begins (SETTINGS_INITIAL_WINDOW_SIZE). It
-        /// shrinks to 64KiB while much received data is unread, unless `http2_stream_window_max` is the same. Not written: no more
-        /// than `http2_stream_window_max`.
+        /// Initial flow-control window of HTTP/2 streams from clients (SETTINGS_INITIAL_WINDOW_SIZE). It shrinks to 64KiB while
+        /// much received data is unread, unless `http2_stream_window_max` is equal. If absent, at most `http2_stream_window_max`.
         default http2_stream_window: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES as u64) => WINDOW_MIN..=WINDOW_MAX;
-        /// To which that window grows while a stream is read over a distance. The same as `http2_stream_window`: it neither grows nor
-        /// shrinks. Not written: no less than `http2_stream_window`.
+        /// Maximum flow-control window of HTTP/2 streams from clients, to which windows grow while data from a distant client is
+        /// read. If equal to `http2_stream_window`, windows neither grow nor shrink. If absent, at least `http2_stream_window`.
         default http2_stream_window_max: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES_MAX as u64) => WINDOW_MIN..=WINDOW_MAX;
-        /// Trusted proxies in front that append to X-Forwarded-For: the entry that the first of them wrote is the client, for
-        /// `ip_filter` and `rate_limit`. 0: the client is the other end of the connection.
+        /// Number of trusted proxies in front that append to X-Forwarded-For. The entry of the first of these proxies is the
+        /// address of the client, for `ip_filter`, `rate_limit` and `affinity`. With 0, the client is the peer of the connection.
         default trusted_hops: u32 = 0 => 0..=HOPS_MAX as u32;
-        /// Give requests an X-Request-Id: the one of a proxy in front if `forwarded` is `append` and it is a sensible one, else a
-        /// new UUID. It is in the access log too.
+        /// Add X-Request-Id to requests. If `forwarded` is `append`, a valid id of a proxy in front is kept; otherwise the id is a
+        /// new UUID. The access log contains the id.
         default request_id: bool = false;
-        /// A name for the gateway in a Via field towards origins: it shows loops. Absent: no Via, behind which nginx, for one, would
-        /// compress nothing.
+        /// Name of the gateway in the Via header of requests to upstreams, which reveals loops. If absent, no Via is added, because
+        /// some servers, such as nginx, do not compress responses to requests with Via.
         optional via: Word;
-        /// Handling of the trace context of W3C (`traceparent`): `pass` it unchanged, make a `child` of it, so that the
-        /// gateway is a step of the trace, or also `start` one for requests without.
+        /// Treatment of the W3C trace context (`traceparent`): `pass` it unchanged, make a `child` of it, so that the gateway is a
+        /// step of the trace, or also `start` a trace for requests without a trace.
         default trace_context: TraceContext = TraceContext::Pass;
-        /// Share of errors (5xx, and responses that the origin or the gateway broke off) among the responses of the last ten
-        /// seconds, or among the last five within a minute, from which the listener is warned about (log, admin API, `weir top`),
-        /// above 0.0. Requests that their client left do not count. The warning ends when the share has been below nine tenths of
-        /// it for ten seconds.
+        /// Share of errors among the responses of the last 10 s at which the gateway warns about the listener (log, admin API,
+        /// `weir top`), above 0.0. With fewer than five responses, the window grows up to 60 s. Errors are 5xx, and responses that
+        /// upstream or gateway aborted. Requests whose client disconnected are not counted. The warning ends when the share has
+        /// been below nine tenths of this value for 10 s.
         default error_warn: Ratio = Ratio(http::ERROR_WARN);
         include policies: PolicyKeys;
     }
 }
 
 section! {
-    /// Limits of WebSockets. Their payload is forwarded unchanged, and only the headers of their frames are read.
+    /// Limits of WebSockets. The gateway reads only the headers of frames, and forwards the payload unchanged.
     pub(crate) struct WebSocketSection {
-        /// How long one may be silent in both directions; then both ends get close code 1001.
+        /// Maximum silence of a WebSocket in both directions. Then client and upstream get close code 1001.
         default idle_timeout: Period = Period(http::WEBSOCKET_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
-        /// From the first byte of a frame to its last; then its sender gets close code 1008.
+        /// Maximum time from the first to the last byte of a frame. Then the sender gets close code 1008.
         default frame_timeout: Period = Period(http::WEBSOCKET_FRAME_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
-        /// Payload of a message, all its frames together; then its sender gets close code 1009.
+        /// Maximum payload of a message, all frames together. The sender of a longer message gets close code 1009.
         default message_max: ByteSize = ByteSize::new(websocket::MESSAGE_BYTES_MAX) => ByteSize::new(125)..=ByteSize::mib(1 << 20);
-        /// Frames of a message; then 1009.
+        /// Maximum frames of a message. The sender of a message with more frames gets close code 1009.
         default fragments_max: u32 = websocket::FRAGMENTS_MAX => 1..=COUNT_MAX;
-        /// Pings within 10 s, from either end; then 1008.
+        /// Maximum pings within 10 s from one side. The sender of more pings gets close code 1008.
         default pings_max: u32 = websocket::PINGS_MAX => 1..=COUNT_MAX;
     }
 }
@@ -193,7 +193,7 @@ pub(super) fn check(of: &ListenerContext<'_>, path: &str, reader: &mut Reader<'_
 fn check_hops(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>) {
     let hops = &section.trusted_hops;
     if hops.value > 0 && section.forwarded.value == ForwardedFields::Replace {
-        let what = "believes proxies in front, and forwarded = \"replace\" takes away what they say";
+        let what = "trusts proxies in front, and forwarded = \"replace\" discards their header fields";
         error_at(hops, path, "trusted_hops", what, "write forwarded = \"append\"", reader);
     }
 }
@@ -202,7 +202,8 @@ fn check_hops(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>
 fn check_half_close(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
     let timeout = &of.section.half_close_timeout;
     if timeout.is_given && !of.section.own.http.http.half_close.value {
-        let what = "has no effect: a client that closes its direction has left";
+        let what =
+            "has no effect: without half_close, the gateway disconnects a client that closes its sending direction";
         let help = "add half_close = true to [listener.http], or remove it";
         error_at(timeout, of.path, "half_close_timeout", what, help, reader);
     }
@@ -212,7 +213,7 @@ fn check_via(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>)
     if let Some(name) = &section.via
         && !weir_http_codec::token::is_token(name.value.0.as_bytes())
     {
-        error_at(name, path, "via", "is no name of a proxy", "use letters, digits and hyphens", reader);
+        error_at(name, path, "via", "is not a valid name of a proxy", "use letters, digits and hyphens", reader);
     }
 }
 

@@ -55,13 +55,13 @@ section! {
 section! {
     /// Keys of the file.
     pub(crate) struct FileKeys {
-        /// Handling of a `[[route]]` with a mistake in its actions: `refuse` the whole file, or leave the route out
-        /// (`unavailable`): its requests are answered 503, and the other routes serve. A mistake in its conditions always
-        /// refuses the file. `weir check` reports both.
+        /// Treatment of a `[[route]]` or `[[domain]]` with a mistake in its actions (upstreams, policies, rewrites). `refuse`
+        /// rejects the whole file. `unavailable` responds with 503 to the requests of the affected routes, and serves all other
+        /// routes. A mistake in the conditions of a route always rejects the file. `weir check` reports all mistakes.
         default invalid_routes: InvalidRoutes = InvalidRoutes::Refuse;
-        /// Settings that the routes of some hosts have in common.
+        /// Settings shared by the routes of certain hosts.
         tables domain: domain::DomainSection;
-        /// Which requests of HTTP listeners go elsewhere.
+        /// Routes of HTTP listeners, which decide where requests go.
         tables route: route::RouteSection;
     }
 }
@@ -85,8 +85,7 @@ impl Protocol for Http {
 
     fn unfit_at_listener(_: ProtocolName) -> &'static [Unfit] {
         const USERS: &str = "write [listener.http.basic_auth] with users_file = \"users.htpasswd\"";
-        const REDIS: &str =
-            "remove it, or write [listener.http]; passwords of HTTP clients are basic_auth, api_key and jwt";
+        const REDIS: &str = "remove it, or write [listener.http]; for HTTP clients, see basic_auth, api_key and jwt";
         &[
             Unfit(&["output_hard_cap"], "remove it: a client that reads slowly delays only itself"),
             Unfit(&["users_file", "user"], USERS),
@@ -102,7 +101,7 @@ impl Protocol for Http {
         &[
             Unfit(&["request_timeout"], TIMEOUT),
             Unfit(LANES, "see connections_max of [upstream.http]"),
-            Unfit(ENDPOINTS, "write the endpoints, and how they are chosen in balance"),
+            Unfit(ENDPOINTS, "list the endpoints, and set balance"),
             Unfit(&["sharding"], "see balance: ring_hash and maglev"),
             Unfit(&["reconnect"], "remove it: connections are made when they are needed"),
             Unfit(&["redis"], "remove it: the gateway logs in at Redis servers only"),

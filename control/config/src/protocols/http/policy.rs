@@ -26,30 +26,29 @@ const PASSWORDS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const MISTAKES_MAX: usize = 16;
 
 section! {
-    /// Where requests may come from. A table of a route stands in place of that of its listener.
+    /// Networks from which requests are accepted or denied. A table of a route replaces that of its domain or listener.
     pub(crate) struct IpFilterSection {
-        /// `false` on a route: the table of the listener does not hold there.
+        /// `false` on a domain or route disables the inherited policy.
         default enabled: bool = true;
-        /// Only requests from these networks are served; others get 403. One of `allow` and `deny`.
+        /// Networks whose requests are served; other requests get 403. Set either `allow` or `deny`.
         optional allow: Vec<At<Net>>;
-        /// Requests from these networks get 403.
+        /// Networks whose requests get 403.
         optional deny: Vec<At<Net>>;
-        /// Whose address is looked at: that of the `client`, as `trusted_hops` finds it, or of the `peer`, the other end of the
-        /// connection (or what its PROXY header says).
+        /// Address that is checked: the `client`, according to `trusted_hops`, or the `peer` of the connection (with a PROXY
+        /// header, the address in the header).
         default source: Source = Source::Client;
     }
 }
 
 section! {
-    /// Which pages of other origins may read answers (CORS). Preflight requests are answered by the gateway. A table of a
-    /// route stands in place of that of its listener.
+    /// Web pages of other origins that may read responses (CORS). The gateway itself responds to preflight requests. A table of a
+    /// route replaces that of its domain or listener.
     pub(crate) struct CorsSection {
-        /// `false` on a route: the table of the listener does not hold there, and the origin server answers for itself.
+        /// `false` on a domain or route disables the inherited policy, and leaves CORS to the upstream.
         default enabled: bool = true;
-        /// Origins as browsers send them (`https://app.example.com`), or `*` for all, which does not go with
-        /// `allow_credentials`.
+        /// Origins as browsers send them (`https://app.example.com`), or `*` for all origins, but not with `allow_credentials`.
         optional allow_origins: Vec<At<Word>>;
-        /// Regular expressions for the whole of an origin.
+        /// Regular expressions that match a whole origin.
         optional allow_origin_regexes: Vec<At<LongWord>>;
         /// Methods besides GET, HEAD and POST.
         optional allow_methods: Vec<At<Word>>;
@@ -57,60 +56,61 @@ section! {
         optional allow_headers: Vec<At<Word>>;
         /// Response headers that pages may read.
         optional expose_headers: Vec<At<Word>>;
-        /// How long a browser may keep the answer to a preflight. Absent: its own default, 5 s.
+        /// How long browsers may cache the response to a preflight request. If absent, the default of browsers, 5 s.
         optional max_age: Period => Period::secs(0)..=Period::secs(7 * 86_400);
-        /// Pages may send cookies and read the answer.
+        /// Allow pages to send cookies and read the response.
         default allow_credentials: bool = false;
-        /// Pages of public networks may reach this listener in a private one (Private Network Access).
+        /// Allow pages of public networks to reach this listener in a private network (Private Network Access).
         default allow_private_network: bool = false;
     }
 }
 
 section! {
-    /// Users with passwords (RFC 7617); without one the answer is 401. A table of a route stands in place of that of its
-    /// listener. All of `basic_auth`, `api_key` and `jwt` that hold on a route must be fulfilled.
+    /// User names and passwords (RFC 7617). Requests without valid credentials get 401. A table of a route replaces that of its
+    /// domain or listener. A request must pass all of `basic_auth`, `api_key` and `jwt` that apply to its route.
     pub(crate) struct BasicAuthSection {
-        /// `false` on a route: the table of the listener does not hold there.
+        /// `false` on a domain or route disables the inherited policy.
         default enabled: bool = true;
-        /// File of users as `htpasswd -B` writes it: bcrypt, PBKDF2 or SHA; not MD5 or crypt. Read again at a reload. Others
-        /// must not be able to read it. A relative path starts at this file's directory.
+        /// File of users as `htpasswd -B` writes it, with bcrypt, PBKDF2 or SHA hashes, but not MD5 or crypt. A reload reads it
+        /// again. Must not be readable for other users of the machine. A relative path starts at the configuration file's
+        /// directory.
         optional users_file: PasswordFile;
-        /// The text that browsers show when they ask for a password.
+        /// Text that browsers show in the password dialog.
         default realm: Text = Text("restricted".to_owned());
-        /// Let the origin have the Authorization field too.
+        /// Forward the Authorization header to the upstream.
         default forward: bool = false;
-        /// Header that gives the origin the user; what clients send under it is taken away. Absent: it is not sent.
+        /// Header in which the upstream gets the user name, and which is removed from client requests. If absent, no name is sent.
         optional user_header: Word;
     }
 }
 
 section! {
-    /// Keys of programs; without one the answer is 401. A table of a route stands in place of that of its listener.
+    /// API keys of clients. Requests without a valid key get 401. A table of a route replaces that of its domain or listener.
     pub(crate) struct ApiKeySection {
-        /// `false` on a route: the table of the listener does not hold there.
+        /// `false` on a domain or route disables the inherited policy.
         default enabled: bool = true;
-        /// Header that has the key. Absent: `x-api-key`, unless `query` or `cookie` says where it is.
+        /// Header with the key. If absent, `x-api-key`, unless `query` or `cookie` is set.
         optional header: Word;
-        /// Word in front of the key in the header: `Bearer`. Absent: none.
+        /// Word in front of the key in the header, such as `Bearer`. If absent, none.
         optional scheme: Word;
-        /// Parameter of the query that has the key. Keys in a query end up in logs of others.
+        /// Query parameter with the key. Other systems may log keys in a query.
         optional query: Word;
-        /// Cookie that has the key.
+        /// Cookie with the key.
         optional cookie: Word;
-        /// The keys.
+        /// The valid keys.
         tables key: ApiKeyEntrySection;
-        /// Let the origin have the key too.
+        /// Forward the key to the upstream.
         default forward: bool = false;
-        /// Header that gives the origin the name of the key; what clients send under it is taken away. Absent: it is
-        /// not sent.
+        /// Header in which the upstream gets the name of the key, and which is removed from client requests. If absent, no name is
+        /// sent.
         optional user_header: Word;
     }
 }
 
 section! {
-    /// A key and whose it is. One of `sha256` and `key`.
+    /// A key of a client. Set either `sha256` or `key`.
     pub(crate) struct ApiKeyEntrySection {
-        /// For logs and rate limits. Several keys may have one name, as when a key is changed.
+        /// Name of the client, for logs and rate limits. Several keys may have one name, for example while a key is replaced.
         required name: Word;
         /// SHA-256 of the key in hexadecimal: `printf %s KEY | sha256sum`.
         optional sha256: Word;
@@ -120,26 +120,26 @@ section! {
 }
 
 section! {
-    /// JSON Web Tokens (RFC 7519); without a good one the answer is 401. A table of a route stands in place of that of its
+    /// JSON Web Tokens (RFC 7519). Requests without a valid token get 401. A table of a route replaces that of its domain or
     /// listener.
     pub(crate) struct JwtSection {
-        /// `false` on a route: the table of the listener does not hold there.
+        /// `false` on a domain or route disables the inherited policy.
         default enabled: bool = true;
-        /// Whom tokens are accepted from.
+        /// Issuers whose tokens are accepted.
         tables provider: JwtProviderSection;
-        /// Header that has the token. Absent: `authorization`, unless `query` or `cookie` says where it is.
+        /// Header with the token. If absent, `authorization`, unless `query` or `cookie` is set.
         optional header: Word;
-        /// Word in front of the token in the header. Absent: `Bearer` in `authorization`, else none.
+        /// Word in front of the token in the header. If absent, `Bearer` in `authorization`, otherwise none.
         optional scheme: Word;
-        /// Parameter of the query that has the token.
+        /// Query parameter with the token.
         optional query: Word;
-        /// Cookie that has the token.
+        /// Cookie with the token.
         optional cookie: Word;
-        /// In the challenge of a 401.
+        /// Realm in the challenge of a 401 response.
         default realm: Text = Text("restricted".to_owned());
-        /// Let the origin have the token too.
+        /// Forward the token to the upstream.
         default forward: bool = false;
-        /// Claims that are forwarded to the origin in headers; fields that clients send under these names is taken away.
+        /// Claims that the upstream gets in headers. These headers are removed from client requests.
         tables claim_header: ClaimHeaderSection;
     }
 }
@@ -147,92 +147,92 @@ section! {
 section! {
     /// An issuer of tokens.
     pub(crate) struct JwtProviderSection {
-        /// The value that `iss` of a token must have. Absent: anything.
+        /// Required value of `iss` in a token. If absent, any value.
         optional issuer: Text;
-        /// One of these must be in `aud` of a token. Absent: anything.
+        /// Accepted audiences. `aud` in a token must contain one of these values. If absent, any value.
         optional audiences: Vec<At<Text>>;
-        /// Algorithms of signatures that are accepted. `HS256` stands alone. Absent: `RS256` and `ES256`.
+        /// Accepted signature algorithms. `HS256` cannot be combined with others. If absent, `RS256` and `ES256`.
         optional algorithms: Vec<At<Algorithm>>;
-        /// Its keys: a file with a JWKS document (RFC 7517), read again at a reload. One with a secret (`oct`) must not be
-        /// readable for others. A relative path starts at this file's directory. One of `jwks_file` and `jwks_upstream`.
+        /// File with the keys of the issuer as a JWKS document (RFC 7517), read again at a reload. With a secret (`oct`), the file
+        /// must not be readable for other users. A relative path starts at the configuration file's directory. Set either
+        /// `jwks_file` or `jwks_upstream`.
         optional jwks_file: JwksFile;
-        /// The upstream that has its keys, as the issuer publishes them. The first token fetches them; while they cannot be had, old
-        /// ones hold, and without any the answer is 503.
+        /// Upstream that publishes the keys of the issuer. The first token causes a fetch of the keys. If a fetch fails, old keys
+        /// stay in use; without keys, requests get 503.
         optional jwks_upstream: Name;
-        /// Their path there. Absent: `/.well-known/jwks.json`.
+        /// Path of the keys at `jwks_upstream`. If absent, `/.well-known/jwks.json`.
         optional jwks_path: Word;
-        /// Host of the request for them. Absent: the host of the upstream's first endpoint.
+        /// Host of the request for the keys. If absent, the host of the first endpoint of `jwks_upstream`.
         optional jwks_host: Word;
-        /// How old they may become before they are fetched again. A token of an unknown key fetches them at once, every 10 s at most.
+        /// Age at which keys are fetched again. A token with an unknown key causes a fetch at once, but at most every 10 s.
         default jwks_refresh: Period = Period(jwks::REFRESH) => Period::secs(1)..=Period::secs(86_400);
-        /// Refuse tokens that do not say when they end (`exp`).
+        /// Reject tokens without an expiry time (`exp`).
         default require_exp: bool = true;
     }
 }
 
 section! {
-    /// A claim that is forwarded to the origin in a header.
+    /// A claim that the upstream gets in a header.
     pub(crate) struct ClaimHeaderSection {
         /// Name of the header.
         required header: Word;
-        /// Names from the outside in: `["sub"]`, `["realm_access", "kind"]`.
+        /// Path of the claim, the outermost name first: `["sub"]`, `["realm_access", "kind"]`.
         required claim: Vec<At<Text>>;
     }
 }
 
 section! {
-    /// Another service decides on requests that all other policies let through (nginx's `auth_request`, Traefik's `forwardAuth`). It
-    /// gets a GET without a body, with the request line in X-Forwarded-Method and X-Forwarded-Uri. Its 2xx lets the request go on; an
-    /// answer from 300 to 499 goes to the client as it is; what else happens is answered 503. A table of a route stands in place of
-    /// that of its listener.
+    /// External authorization: a service decides on requests that pass all other policies (nginx's `auth_request`, Traefik's
+    /// `forwardAuth`). The service gets a GET without a body, with the request line in X-Forwarded-Method and X-Forwarded-Uri. With
+    /// 2xx, the request proceeds. A response from 300 to 499 goes to the client. In all other cases, the client gets 503. A table
+    /// of a route replaces that of its domain or listener.
     pub(crate) struct ExtAuthSection {
-        /// `false` on a route: the table of the listener does not hold there.
+        /// `false` on a domain or route disables the inherited policy.
         default enabled: bool = true;
-        /// The upstream that is queried.
+        /// Upstream of the service.
         optional upstream: Name;
-        /// The path of the request. Absent: that of the request, with its query.
+        /// Path of the request to the service. If absent, the path and query of the client request.
         optional path: Word;
-        /// The Host of the check. Absent: that of the request.
+        /// Host of the request to the service. If absent, the host of the client request.
         optional host: Word;
-        /// Header fields of the request that the service receives. Absent: all, except those about a body or a cache.
+        /// Headers of the client request that the service gets. If absent, all, except those about a body or a cache.
         optional request_headers: Vec<At<Word>>;
-        /// Header fields of a 2xx answer that the origin gets, in place of what the client sent under these names.
+        /// Headers of a 2xx response that the upstream gets, in place of headers of the same name from the client.
         optional response_headers: Vec<At<Word>>;
-        /// How long its answer may take.
+        /// Maximum time for the response of the service.
         default timeout: Period = Period(ext_auth::TIMEOUT) => Period::millis(1)..=Period::secs(60);
-        /// Let requests go on that could not be judged. Only where the origin judges too.
+        /// Let requests proceed if the service fails. Use this only if the upstream checks requests too.
         default fail_open: bool = false;
     }
 }
 
 section! {
-    /// How often clients may ask; beyond it the answer is 429 with Retry-After. Tables of a route stand in place of those of
-    /// its listener. Counted by all workers together, in this process; a reload that leaves a limit as it is leaves its
-    /// counts.
+    /// Maximum rate of requests. Further requests get 429 with Retry-After. The tables of a route replace those of its domain or
+    /// listener. All workers of the process share the counts. A reload that does not change a limit keeps its counts.
     pub(crate) struct RateLimitSection [name = name] {
-        /// Shown in RateLimit fields.
+        /// Name of the limit in RateLimit headers.
         required name: Name;
-        /// `false` on a route: the table stands for nothing, and those of the listener do not hold there.
+        /// `false` on a domain or route: the table sets no limit, but replaces inherited limits.
         default enabled: bool = true;
-        /// So many in `per` on average.
+        /// Average number of requests allowed in `per`.
         optional requests: u32 => 1..=1_000_000_000;
-        /// The time in which they may come.
+        /// Period of `requests`.
         default per: Period = Period::secs(1) => Period::secs(1)..=Period::secs(86_400);
-        /// So many at once after a pause. Absent: `requests`.
+        /// Maximum number of requests at once after a pause. If absent, `requests`.
         optional burst: u32 => 1..=1_000_000_000;
-        /// Requests that are counted together: those of each `client` address, of each value of a `header`, of each `identity`
-        /// that authentication found, or `all`.
+        /// Requests that are counted together: those of each `client` address, of each value of a `header`, of each `identity` that
+        /// authentication found, or `all`.
         default key: RateKeyChoice = RateKeyChoice::Client;
-        /// The header of `key = "header"`.
+        /// Name of the header for `key = "header"`.
         optional header: Word;
-        /// Handling of requests without the header or identity: they are counted by `client` address, or `pass`.
+        /// Treatment of requests without the header or identity: count them by `client` address, or let them `pass`.
         default missing: MissingKey = MissingKey::Client;
-        /// Bits of an IPv6 address that tell clients apart.
+        /// Leading bits of an IPv6 address that identify a client.
         default ipv6_prefix: u32 = IPV6_PREFIX as u32 => 1..=128;
-        /// Status of the refusal.
+        /// Status of the response to requests beyond the limit.
         default status: u32 = 429 => 400..=599;
-        /// Fields that tell clients about the limit: `draft` (RateLimit and RateLimit-Policy), `legacy` (X-RateLimit-Limit,
-        /// -Remaining, -Reset), `both` or `none`. Retry-After of a refusal is always sent.
+        /// Headers that report the limit to clients: `draft` (RateLimit and RateLimit-Policy), `legacy` (X-RateLimit-Limit,
+        /// -Remaining, -Reset), `both` or `none`. A refusal always has Retry-After.
         default fields: RateFields = RateFields::Draft;
     }
 }
@@ -282,19 +282,19 @@ impl Choice for Algorithm {
 section! {
     /// The policies of a route, a domain or a listener: a route's own stands in place of its domain's, and that of its listener's.
     pub(crate) struct PolicyKeys {
-        /// Where requests may come from.
+        /// Networks from which requests are accepted or denied.
         optional_table ip_filter: IpFilterSection;
-        /// Which pages of other origins may read answers.
+        /// Web pages of other origins that may read responses (CORS).
         optional_table cors: CorsSection;
-        /// Users with passwords.
+        /// User names and passwords.
         optional_table basic_auth: BasicAuthSection;
-        /// Keys of programs.
+        /// API keys of clients.
         optional_table api_key: ApiKeySection;
         /// JSON Web Tokens.
         optional_table jwt: JwtSection;
-        /// Another service that decides.
+        /// External authorization by another service.
         optional_table ext_auth: ExtAuthSection;
-        /// How often clients may ask; all limits count.
+        /// Maximum rates of requests. A request must be within all limits.
         tables rate_limit: RateLimitSection;
     }
 }
@@ -329,7 +329,7 @@ impl FileState {
 fn path_text<'n>(node: &'n Node<'_>, shape: &Shape, reader: &mut Reader<'_>) -> Option<&'n str> {
     let text = string(node, shape, reader)?;
     if text.is_empty() || text.contains('\0') {
-        reader.wrong_value(node, format!("`{}` is no path", node.path), format!("write {}", shape.what()));
+        reader.wrong_value(node, format!("`{}` is not a path", node.path), format!("write {}", shape.what()));
         return None;
     }
     Some(text)
@@ -373,7 +373,7 @@ impl Value for PasswordFile {
                 for mistake in mistakes.iter().take(MISTAKES_MAX) {
                     let place = format!("{}:{}", seen.path.display(), mistake.line);
                     let message = format!("`{}`: {place}: {}", node.path, mistake.error);
-                    reader.wrong_value(node, message, "mend the line; `htpasswd -B FILE USER` writes good ones");
+                    reader.wrong_value(node, message, "correct the line; `htpasswd -B FILE USER` writes valid lines");
                 }
                 None
             }

@@ -17,127 +17,129 @@ const PRIORITY_MAX: u32 = 1_000_000;
 const PRIORITY: u32 = 1_000;
 
 section! {
-    /// A route of HTTP listeners: requests that fulfil all its conditions go where it says. The order in which routes are
-    /// tried does not depend on their order in the file: exact hosts before wildcards before all, then exact paths, regexes,
-    /// prefixes, the longer before the shorter, then those with a method, with more headers, with more of the query. The best
-    /// host decides alone: if none of its routes takes a request, it is answered 404. A request for a host
-    /// that no route names goes to the `upstream` of the listener.
+    /// A route of HTTP listeners, for requests that meet all its conditions. The order in the file does not matter. Exact hosts
+    /// come before wildcards, and wildcards before all hosts; then exact paths before regexes, and regexes before prefixes, longer
+    /// before shorter; then routes with a method, with more headers, with more of the query. Only routes of the best host are
+    /// tried: if none matches, the response is 404. A request for a host that no route names goes to the `upstream` of the
+    /// listener.
     pub(crate) struct RouteSection [name = name] {
-        /// Unique among routes; a label of metrics.
+        /// Unique name of the route; a label of metrics.
         required name: Name;
-        /// Its domain. The route inherits every key from there that it does not set.
+        /// Domain from which the route inherits every key that it does not set.
         optional domain: Name;
-        /// Listeners that have it. Absent: those of its domain, or all HTTP listeners.
+        /// Listeners that have the route. If absent, those of its domain, or all HTTP listeners.
         optional listeners: Vec<At<Name>>;
-        /// Hosts: `example.com`, `*.example.com`, or `*`, without ports. Absent: those of its domain, or all.
+        /// Hosts: `example.com`, `*.example.com`, or `*`, without ports. If absent, those of its domain, or all hosts.
         optional hosts: Vec<At<Word>>;
-        /// Labels that the star of a wildcard host stands for: `one` or `many`. Only for the hosts of this route.
+        /// Labels that the star of a wildcard host matches: `one` or `many`. Only for the hosts of this route.
         default wildcard: Labels = Labels::One;
-        /// The path, as it is. At most one of the four kinds of path; absent: all paths.
+        /// Exact path. At most one of `path`, `path_prefix`, `path_string_prefix` and `path_regex`; without any, all paths match.
         optional path: LongWord;
-        /// The first segments of the path: `/blog` takes `/blog` and `/blog/x`, not `/blogger`.
+        /// First segments of the path: `/blog` matches `/blog` and `/blog/x`, but not `/blogger`.
         optional path_prefix: LongWord;
-        /// The beginning of the path, as text: `/blog` takes `/blogger` too.
+        /// Beginning of the path as text: `/blog` matches `/blogger` too.
         optional path_string_prefix: LongWord;
-        /// The whole path as a regular expression of up to 4 KiB, without the query.
+        /// Regular expression of up to 4 KiB for the whole path, without the query.
         optional path_regex: LongWord;
-        /// Methods. Absent: all.
+        /// Methods. If absent, all methods.
         optional methods: Vec<At<Word>>;
-        /// Conditions on header fields; all must hold.
+        /// Conditions on headers, which must all be met.
         tables header: HeaderMatchSection;
-        /// Conditions on the query; all must hold. The first value of a name counts.
+        /// Conditions on the query, which must all be met. If a parameter is repeated, its first value is compared.
         tables query: QueryMatchSection;
-        /// Between routes that ask equally much the lower number is tried first.
+        /// Among equally specific routes, the route with the lower number is tried first.
         default priority: u32 = PRIORITY => 0..=PRIORITY_MAX;
-        /// Whether it is in force: `online`, or `offline` as if it were not there.
+        /// Whether the route is active: `online`, or `offline` as if it did not exist.
         default state: RouteState = RouteState::Online;
-        /// The upstream that requests go to. One of `upstream`, `split`, `redirect` and `response`.
+        /// Upstream that requests go to. Set exactly one of `upstream`, `split`, `redirect` and `response`.
         optional upstream: Name;
-        /// Several upstreams, each with its share of the requests.
+        /// Several upstreams, each with a share of the requests.
         tables split: SplitSection;
-        /// A second upstream that gets copies of the requests; its responses are discarded.
+        /// A second upstream that gets copies of the requests. The gateway discards its responses.
         optional_table mirror: MirrorSection;
-        /// Failures made on purpose, to see that clients bear them.
+        /// Injected faults, to test how clients handle failures.
         optional_table fault: FaultSection;
-        /// Tell the client to go elsewhere.
+        /// Redirect of the client to another URL.
         optional_table redirect: RedirectSection;
-        /// Answer in the gateway's own name.
+        /// Response of the gateway itself.
         optional_table response: ResponseSection;
-        /// Changes to the target before the request is forwarded.
+        /// Changes to the path or host before the request is forwarded.
         optional_table rewrite: RewriteSection;
-        /// Absent: as the domain's or the listener's.
+        /// If absent, the setting of the domain or the listener applies.
         include handling: Handling;
         include policies: PolicyKeys;
     }
 }
 
 section! {
-    /// Condition on a header field. Lines of a field that comes more than once are one value, joined by `, `.
+    /// Condition on a header. Several lines of a header are one value, joined by `, `.
     pub(crate) struct HeaderMatchSection {
-        /// In any case.
+        /// Name of the header. Case does not matter.
         required name: Word;
-        /// How `value` is compared: `exact`, `prefix`, `suffix`, `contains`, `regex` (the whole value), or `present`, for which
-        /// there is no value.
+        /// How `value` is compared: `exact`, `prefix`, `suffix`, `contains`, `regex` (the whole value), or `present` (any value,
+        /// without `value`).
         default kind: Operator = Operator::Exact;
-        /// The value that it is compared with.
+        /// Value to compare with.
         optional value: Text;
-        /// Compare without regard to case.
+        /// Ignore the case of letters.
         default ignore_case: bool = false;
-        /// The condition holds if the comparison does not.
+        /// Invert the condition: it is met if the comparison fails.
         default negate: bool = false;
-        /// With `negate`: a field that is not there counts as an empty one.
+        /// With `negate`: treat a missing header as an empty value.
         default missing_as_empty: bool = false;
     }
 }
 
 section! {
-    /// Condition on a value of the query.
+    /// Condition on a query parameter.
     pub(crate) struct QueryMatchSection {
-        /// As it is; case counts.
+        /// Name of the query parameter. Case matters.
         required name: Word;
-        /// As of headers.
+        /// How `value` is compared: `exact`, `prefix`, `suffix`, `contains`, `regex` (the whole value), or `present` (any value,
+        /// without `value`).
         default kind: Operator = Operator::Exact;
-        /// The value that it is compared with.
+        /// Value to compare with.
         optional value: Text;
-        /// Compare without regard to case.
+        /// Ignore the case of letters.
         default ignore_case: bool = false;
     }
 }
 
 section! {
-    /// A share of the requests of a route.
+    /// An upstream with a share of the requests of a route.
     pub(crate) struct SplitSection {
-        /// The upstream.
+        /// Name of the upstream.
         required upstream: Name;
-        /// Its share, relative to the others'. If no table has one, all get the same; if one has, those without get nothing.
+        /// Share of the requests, relative to the other weights. If no table has a weight, all shares are equal. If some have a
+        /// weight, upstreams without a weight get no requests.
         optional weight: u32 => 0..=1_000_000;
     }
 }
 
 section! {
-    /// A second upstream. Copies carry `-shadow` behind their host.
+    /// A second upstream that gets copies of the requests. The host of a copy has the suffix `-shadow`.
     pub(crate) struct MirrorSection {
-        /// The upstream.
+        /// Name of the upstream.
         required upstream: Name;
-        /// Share of the requests, 0.0 to 1.0.
+        /// Share of the requests that are copied, 0.0 to 1.0.
         default share: Ratio = Ratio(1.0) => Ratio(0.0)..=Ratio(1.0);
-        /// Requests with longer bodies are not copied.
+        /// Maximum size of a request body. Requests with longer bodies are not copied.
         default body_bytes_max: ByteSize = ByteSize::kib(64) => ByteSize::new(0)..=ByteSize::mib(16);
     }
 }
 
 section! {
-    /// Failures made on purpose. Both may befall one request, the delay first.
+    /// Injected faults. A request may get a delay and then an abort.
     pub(crate) struct FaultSection {
-        /// A pause before the request goes on.
+        /// Delay before the request is forwarded.
         optional delay: Period => Period::millis(1)..=Period::secs(60);
-        /// Share of the requests that have it, 0.0 to 1.0.
+        /// Share of the requests that are delayed, 0.0 to 1.0.
         default delay_share: Ratio = Ratio(1.0) => Ratio(0.0)..=Ratio(1.0);
-        /// A status that is answered in the origin's place.
+        /// Status of a response that the gateway sends in place of the upstream.
         optional abort_status: u32 => 200..=599;
-        /// Share of the requests that have it, 0.0 to 1.0.
+        /// Share of the requests that are aborted, 0.0 to 1.0.
         default abort_share: Ratio = Ratio(1.0) => Ratio(0.0)..=Ratio(1.0);
-        /// Only requests with this header field.
+        /// Header that a request must have to get faults. If absent, all requests may get faults.
         optional header: Word;
     }
 }
@@ -154,17 +156,17 @@ impl FaultSection {
 }
 
 section! {
-    /// Changes to one cookie that origins set. An attribute without a key here stays.
+    /// Changes to one cookie that upstreams set. Attributes without a key here stay unchanged.
     pub(crate) struct CookieSection {
-        /// Its name; cases count.
+        /// Name of the cookie. Case matters.
         required name: Word;
-        /// Another Path.
+        /// New value of the attribute Path.
         optional path: Word;
-        /// Another Domain; `""`: none.
+        /// New value of the attribute Domain. `""` removes the attribute.
         optional domain: Text;
-        /// With or without Secure.
+        /// Whether the cookie has the attribute Secure.
         optional secure: bool;
-        /// Another SameSite.
+        /// New value of the attribute SameSite.
         optional same_site: SameSite;
     }
 }
@@ -194,29 +196,29 @@ impl Choice for SameSite {
 }
 
 section! {
-    /// A redirect to another place. A part of the URL without a key here stays as in the request.
+    /// A redirect. Parts of the URL without a key here stay as in the request.
     pub(crate) struct RedirectSection {
-        /// 301, 302, 303, 307 or 308.
+        /// Status of the response: 301, 302, 303, 307 or 308.
         default status: u32 = 302 => 301..=308;
-        /// `http` or `https`.
+        /// New scheme: `http` or `https`.
         optional scheme: Word;
-        /// Another host.
+        /// New host.
         optional host: Word;
-        /// Another port.
+        /// New port.
         optional port: u32 => 1..=65_535;
-        /// Another path.
+        /// New path.
         optional path: Word;
-        /// Instead of the route's `path_prefix`.
+        /// Replacement for the `path_prefix` of the route.
         optional path_prefix: Word;
     }
 }
 
 section! {
-    /// An answer of the gateway's own.
+    /// A response of the gateway itself.
     pub(crate) struct ResponseSection {
-        /// 200 to 599.
+        /// Status of the response, 200 to 599.
         required status: u32 => 200..=599;
-        /// Up to 4 KiB. Absent: empty.
+        /// Body of the response, up to 4 KiB. If absent, the body is empty.
         optional body: Text;
         /// Media type of the body.
         default content_type: Text = Text("text/plain; charset=utf-8".to_owned());
@@ -224,31 +226,31 @@ section! {
 }
 
 section! {
-    /// Changes to the target before the request is forwarded. At most one of `path`, `path_prefix` and `path_regex`.
+    /// Changes to the path or host before the request is forwarded. Set at most one of `path`, `path_prefix` and `path_regex`.
     pub(crate) struct RewriteSection {
-        /// The whole path.
+        /// New path.
         optional path: LongWord;
-        /// Instead of the route's `path_prefix`.
+        /// Replacement for the `path_prefix` of the route.
         optional path_prefix: LongWord;
-        /// Every match of this expression in the path becomes `path_replacement`.
+        /// Regular expression. `path_replacement` replaces each match in the path.
         optional path_regex: LongWord;
-        /// With groups of the expression: `$1`, `${name}`.
+        /// Replacement for matches of `path_regex`, with groups of the expression: `$1`, `${name}`.
         optional path_replacement: LongWord;
-        /// Host of the request that goes on.
+        /// New host.
         optional host: Word;
-        /// The same from this header field, if the request has it.
+        /// Header whose value becomes the new host, if the request has the header.
         optional host_from_header: Word;
     }
 }
 
 section! {
-    /// A change to the fields of a message.
+    /// A change to the headers of a message.
     pub(crate) struct FieldSection {
-        /// `set` (one field of this name and no other), `add` (one more) or `remove`.
+        /// `set` (replace all headers of this name by one), `add` (one more) or `remove`.
         default change: ChangeKind = ChangeKind::Set;
-        /// Its name.
+        /// Name of the header.
         required name: Word;
-        /// Its value, which may have variables in Envoy's way: `%DOWNSTREAM_REMOTE_ADDRESS%`, `%REQ(x-name)%`, `%ROUTE_NAME%`.
+        /// Value of the header, with variables as in Envoy: `%DOWNSTREAM_REMOTE_ADDRESS%`, `%REQ(x-name)%`, `%ROUTE_NAME%`.
         optional value: Text;
     }
 }

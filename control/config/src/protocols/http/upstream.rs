@@ -33,80 +33,82 @@ pub struct HttpUpstreamSettings {
 section! {
     /// Settings of HTTP upstreams only.
     pub(crate) struct UpstreamHttpSection {
-        /// The version of HTTP that the endpoints are spoken to in: `1.1`, or `2`, which gRPC needs: by ALPN with TLS, else by
-        /// prior knowledge.
+        /// Version of HTTP to the endpoints: `1.1`, or `2`, which gRPC needs. `2` uses ALPN with TLS, and prior knowledge without
+        /// TLS.
         default version: OriginVersion = OriginVersion::Http1;
-        /// Streams on one connection of HTTP/2; a further connection is made when all have as many, or as the endpoint takes.
+        /// Maximum concurrent streams on one HTTP/2 connection. When all connections have this many, or as many as the endpoint
+        /// allows, the gateway opens another connection.
         default streams_max: u32 = http::ORIGIN_STREAMS_MAX => 1..=COUNT_MAX;
-        /// Bytes that an endpoint may send ahead on one stream of HTTP/2, as a connection begins (SETTINGS_INITIAL_WINDOW_SIZE). It
-        /// shrinks to 64KiB while much received data is unread, unless `stream_window_max` is the same. Not written: no more than
-        /// `stream_window_max`.
+        /// Initial flow-control window of HTTP/2 streams from endpoints (SETTINGS_INITIAL_WINDOW_SIZE). It shrinks to 64KiB while
+        /// much received data is unread, unless `stream_window_max` is equal. If absent, at most `stream_window_max`.
         default stream_window: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES as u64) => WINDOW_MIN..=WINDOW_MAX;
-        /// To which that window grows while a stream is read over a distance. The same as `stream_window`: it neither grows nor
-        /// shrinks. Not written: no less than `stream_window`.
+        /// Maximum flow-control window of HTTP/2 streams from endpoints, to which windows grow while data from a distant endpoint
+        /// is read. If equal to `stream_window`, windows neither grow nor shrink. If absent, at least `stream_window`.
         default stream_window_max: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES_MAX as u64) => WINDOW_MIN..=WINDOW_MAX;
-        /// How one of several endpoints is chosen: in turn (`round_robin`), the one with the fewest requests under way
-        /// (`least_request`), of two random ones the one with fewer (`power_of_two`) or the one that is likely to answer sooner
-        /// (`peak_ewma`), or at `random`; or by what `affinity` says, with `ring_hash` or `maglev`. Each worker counts its own.
+        /// How one of several endpoints is chosen: in turn (`round_robin`), by the fewest requests in flight (`least_request`), by
+        /// fewer requests in flight among two random endpoints (`power_of_two`), by shorter expected response time among two random
+        /// endpoints (`peak_ewma`), at `random`, or by `affinity` (`ring_hash`, `maglev`). Each worker counts separately.
         default balance: Balance = Balance::RoundRobin;
-        /// The property of requests that keeps them together at one endpoint, while that is healthy.
+        /// Session affinity: the property by which requests stay at one endpoint.
         optional_table affinity: AffinitySection;
-        /// How long an endpoint that was down takes to get its whole share again. 0: none.
+        /// Time over which an endpoint that was down returns to its full share. 0 disables the slow start.
         default slow_start: Period = Period::secs(0) => Period::secs(0)..=Period::secs(3_600);
-        /// Below this percentage of endpoints that are well, requests go to all of them. 0: always only to those that are well.
+        /// If fewer than this percentage of endpoints are healthy, requests go to all endpoints. With 0, requests only go to
+        /// healthy endpoints.
         default panic_percent: u32 = upstreams::PANIC_PERCENT => 0..=100;
-        /// Retries under way at once, in percent of the requests under way on a worker; three always may be.
+        /// Maximum concurrent retries, in percent of the requests in flight on a worker. Three retries are always allowed.
         default retry_budget_percent: u32 = upstreams::RETRY_BUDGET_PERCENT => 0..=100;
-        /// Endpoints that answer badly are left out for a while.
+        /// Temporary ejection of endpoints that fail.
         table ejection: EjectionSection;
-        /// Shares of the endpoints, in their order: `[3, 1]` gives the first three of four requests. 0: none. Absent: all alike.
+        /// Shares of the endpoints, in their order: `[3, 1]` gives the first endpoint three of four requests. 0 gives none. If
+        /// absent, all shares are equal.
         optional weights: Vec<At<u32>>;
-        /// Connections to each endpoint, of all workers together; further requests wait for one, no longer than `lane_wait_timeout`.
-        /// The request that has waited the longest is next, whichever worker it is on. With `version = "2"` each worker may
-        /// have one that takes requests in any case, beside up to 8 that the endpoint drains (GOAWAY). Past 8 the oldest is cut, at the
-        /// earliest after 10 s. During an upgrade each process has a limit of its own.
+        /// Maximum connections to each endpoint, of all workers together. Further requests wait, at most `lane_wait_timeout`, in
+        /// the order of their arrival. With `version = "2"`, each worker may always have one connection for new requests, and up to
+        /// 8 that the endpoint drains (GOAWAY). Beyond 8, the oldest draining connection is closed, after 10 s at the earliest.
+        /// During an upgrade, each process has a separate limit.
         default connections_max: u32 = upstreams::EXCLUSIVE_LANES_MAX => 1..=COUNT_MAX;
-        /// Idle connections that each worker keeps to each endpoint.
+        /// Maximum idle connections that each worker keeps to each endpoint.
         default idle_connections_max: u32 = upstreams::EXCLUSIVE_LANES_IDLE_MAX => 0..=COUNT_MAX;
-        /// How long an idle connection is kept; it should be less than the origin keeps it.
+        /// Time after which an idle connection is closed. Should be shorter than the keep-alive timeout of the endpoint.
         default idle_timeout: Period = Period(upstreams::EXCLUSIVE_LANE_IDLE_TIMEOUT) => Period::millis(10)..=DEADLINE_MAX;
-        /// Path of the active health check, which expects a status from 200 to 399. Absent: that the origin takes a connection
-        /// is enough.
+        /// Path of the active health check. A status from 200 to 399 is healthy. If absent, the check only opens a connection.
         optional health_path: Word;
-        /// Service that the active health check asks for in gRPC (`grpc.health.v1.Health/Check`), in place of a path; `""` asks for
-        /// the server as a whole. Needs `version = "2"`.
+        /// Service name for active health checks by gRPC (`grpc.health.v1.Health/Check`), instead of `health_path`. `""` checks the
+        /// server as a whole. Requires `version = "2"`.
         optional health_grpc_service: Text;
-        /// Host of the active health check. Absent: the host of the first endpoint.
+        /// Host of the active health check. If absent, the host of the first endpoint.
         optional health_host: Word;
     }
 }
 
 section! {
-    /// The property of requests that keeps them together at one endpoint. One of the three.
+    /// Session affinity: the property by which requests stay at one endpoint while it is healthy. Set exactly one of `address`,
+    /// `header` and `cookie`.
     pub(crate) struct AffinitySection {
-        /// The address of the client.
+        /// Select the endpoint by the address of the client.
         default address: bool = false;
-        /// A header field; requests without it go anywhere.
+        /// Header whose value selects the endpoint. Requests without the header go to any endpoint.
         optional header: Word;
-        /// A cookie; who has none is given one.
+        /// Cookie whose value selects the endpoint. The gateway sets the cookie for clients without it.
         optional cookie: Word;
-        /// How long clients keep the cookie. Absent: until the browser ends.
+        /// How long clients keep the cookie. If absent, until the browser ends.
         optional cookie_max_age: Period => Period::secs(1)..=Period::secs(31_536_000);
     }
 }
 
 section! {
-    /// Passive health: what an endpoint answers. Each worker counts its own.
+    /// Passive health checks: ejection of endpoints by their responses. Each worker counts separately.
     pub(crate) struct EjectionSection {
-        /// Failures in a row (502, 503, 504, no answer) after which an endpoint is left out. 0: never.
+        /// Consecutive failures (502, 503, 504, no response) after which an endpoint is ejected. 0 disables ejection.
         default failures: u32 = upstreams::EJECTION_FAILURES => 0..=COUNT_MAX;
-        /// Every 5xx is a failure. An application may answer 500 to one bad request and be well, so that is for who knows it.
+        /// Count every 5xx as a failure. Not suitable if a healthy application responds with 500 to single bad requests.
         default any_5xx: bool = false;
-        /// For how long; each further time by as much longer.
+        /// Duration of the first ejection. Each further ejection lasts longer by this time, up to `duration_max`.
         default duration: Period = Period(upstreams::EJECTION_DURATION) => Period::millis(10)..=DEADLINE_MAX;
-        /// For how long at most.
+        /// Maximum duration of an ejection.
         default duration_max: Period = Period(upstreams::EJECTION_DURATION_MAX) => Period::millis(10)..=DEADLINE_MAX;
-        /// The most endpoints that are left out at once, in percent; one always may be if there are others.
+        /// Maximum percentage of endpoints that are ejected at the same time. One of several endpoints may always be ejected.
         default percent_max: u32 = upstreams::EJECTION_PERCENT_MAX => 0..=100;
     }
 }
@@ -121,16 +123,23 @@ pub(super) fn settings(
     let weights = weights(section.weights.as_ref(), endpoints, path, reader);
     let check = section.health_path.as_ref();
     if let Some(path_of_check) = check.filter(|check| !check.value.0.starts_with('/')) {
-        error_at(path_of_check, path, "health_path", "is no path", "begin it with a slash: \"/healthz\"", reader);
+        error_at(path_of_check, path, "health_path", "is not a path", "begin it with a slash: \"/healthz\"", reader);
     }
     let is_http2 = section.version.value == OriginVersion::Http2;
     let service = section.health_grpc_service.as_ref();
     if let Some(service) = service.filter(|_| !is_http2) {
-        let help = "add version = \"2\", or check a path";
+        let help = "add version = \"2\", or use health_path";
         error_at(service, path, "health_grpc_service", "needs HTTP/2", help, reader);
     }
     if let (Some(service), Some(_)) = (service, check) {
-        error_at(service, path, "health_grpc_service", "stands beside health_path", "remove one of them", reader);
+        error_at(
+            service,
+            path,
+            "health_grpc_service",
+            "cannot be combined with health_path",
+            "remove one of them",
+            reader,
+        );
     }
     let kind = match (service, check) {
         (Some(service), _) => ProbeKind::Grpc(service.value.0.clone()),
@@ -181,7 +190,7 @@ fn affinity(section: &UpstreamHttpSection, path: &str, reader: &mut Reader<'_>) 
         if balance.value.is_hashed() {
             let header = table_header(&format!("{path}.affinity"));
             let help = format!("add {header} with address = true, header = \"NAME\" or cookie = \"NAME\"");
-            error_at(balance, path, "balance", "does not say what stays together", &help, reader);
+            error_at(balance, path, "balance", "needs an affinity", &help, reader);
         }
         return Affinity::None;
     };
@@ -190,7 +199,7 @@ fn affinity(section: &UpstreamHttpSection, path: &str, reader: &mut Reader<'_>) 
         reader.problems.error(&written.place.0, &path, format!("`{path}` {what}"), help.to_owned());
     };
     if !balance.value.is_hashed() {
-        error("needs a balance that follows from it", "write balance = \"ring_hash\" or \"maglev\"");
+        error("has no effect with this balance", "write balance = \"ring_hash\" or \"maglev\"");
     }
     let cookie_max_age = written.cookie_max_age.as_ref().map(|age| age.value.0);
     match (written.address.value, &written.header, &written.cookie) {
@@ -200,11 +209,11 @@ fn affinity(section: &UpstreamHttpSection, path: &str, reader: &mut Reader<'_>) 
             Affinity::Cookie { name: cookie.value.0.as_str().into(), max_age: cookie_max_age }
         }
         (false, None, Some(_)) => {
-            error("names a cookie that cannot be", "use letters, digits, `-` and `_`");
+            error("has an invalid cookie name", "use letters, digits, `-` and `_`");
             Affinity::None
         }
         _ => {
-            error("needs one of `address`, `header` and `cookie`", "keep one of them");
+            error("needs one of `address`, `header` and `cookie`", "set exactly one of them");
             Affinity::None
         }
     }

@@ -22,26 +22,27 @@ pub(super) const OTHERS: &str = "*";
 const CONSOLE: &str = "pgbouncer";
 
 section! {
-    /// A database that clients of a PostgreSQL listener may name. With an entry, every other name is refused with SQLSTATE 3D000. Without
-    /// any, all names are served by the `upstream` of the listener.
+    /// A database that clients of a PostgreSQL listener may name. If there are entries, every other name is refused with SQLSTATE
+    /// 3D000. If there are none, the `upstream` of the listener serves all names.
     pub(crate) struct DatabaseSection {
-        /// The name that clients give. `*`: every name that no other entry has.
+        /// Name that clients give. `*` stands for every name without an entry.
         required name: Text;
-        /// The upstream. Absent: that of the listener.
+        /// Upstream of the database. If absent, that of the listener.
         optional upstream: Name;
-        /// The upstream whose standbys serve what only reads; its `target_session_attrs` is `standby` or `prefer-standby`, that of the
-        /// other `primary`. A client reads its own writes. Absent: everything goes to the `upstream`.
+        /// Upstream whose standbys serve statements that only read. Its `target_session_attrs` is `standby` or `prefer-standby`,
+        /// that of the upstream for writes is `primary`. A client reads its own writes. If absent, all statements go to the
+        /// `upstream`.
         optional read_upstream: Name;
-        /// A standby that is further behind serves nothing. A standby that follows closely counts as up to two `role_interval` behind, so a
-        /// lower limit shuts out all of them at times. Absent: no limit.
+        /// Maximum lag of a standby that serves reads. A lower limit than `role_interval` of `upstream` plus `role_interval` of
+        /// `read_upstream` excludes all standbys at times. If absent, there is no limit.
         optional replica_lag_max: Period => Period::millis(100)..=Period::secs(86_400);
-        /// The database at the servers. Absent: that of the upstream, or else the name that the client gives.
+        /// Database at the servers. If absent, the database of the upstream, or else the name that the client gives.
         optional database: Text;
-        /// As `pool_mode` of `[listener.postgres]`. Absent: that one.
+        /// Pool mode of the database. If absent, `pool_mode` of `[listener.postgres]`.
         optional pool_mode: PoolMode;
-        /// User that logs in at the servers. Absent: that of the upstream.
+        /// User for the login at the servers. If absent, the user of the upstream.
         optional user: Word;
-        /// Its password.
+        /// Password of `user`.
         optional password: SecretRef;
     }
 }
@@ -63,13 +64,13 @@ fn check_upstreams(of: &ListenerContext<'_>, one: &DatabaseSection, path: &str, 
     }
     let (writes, reads) = (writes.map(attrs), reads.map(attrs));
     if writes.is_some_and(|attrs| attrs != TargetSessionAttrs::Primary) {
-        let what = "needs to know which server of the other upstream is the primary";
+        let what = "needs to know the primary of the upstream for writes";
         error_at(
             name,
             path,
             "read_upstream",
             what,
-            "set target_session_attrs = \"primary\" at the other upstream",
+            "set target_session_attrs = \"primary\" at the upstream for writes",
             reader,
         );
     }
@@ -79,7 +80,7 @@ fn check_upstreams(of: &ListenerContext<'_>, one: &DatabaseSection, path: &str, 
     }
     let mode = one.pool_mode.as_ref().map_or(of.section.own.postgres.postgres.pool_mode.value, |mode| mode.value);
     if mode == PoolMode::Session {
-        let what = "has no effect in session mode: a client keeps its server";
+        let what = "has no effect in session mode, where a client keeps its server";
         error_at(name, path, "read_upstream", what, "set pool_mode = \"transaction\", or remove it", reader);
     }
 }
@@ -107,19 +108,19 @@ pub(super) fn databases(
         check_upstreams(of, one, &path, reader);
         is_own_used |= number == 0;
         if let (Some(password), None) = (&one.password, &one.user) {
-            error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
+            error_at(password, &path, "password", "has no effect without user", "add user, or remove it", reader);
         }
         let Some(name) = &one.name else { continue };
         for (key, text) in [("name", Some(name)), ("database", one.database.as_ref())] {
             if let Some(text) = text.filter(|text| text.value.0.is_empty() || text.value.0.contains('\0')) {
-                error_at(text, &path, key, "is no name of a database", "write a name", reader);
+                error_at(text, &path, key, "is not a database name", "write a name", reader);
             }
         }
         if name.value.0 == CONSOLE {
             error_at(name, &path, "name", "is the name of the admin console", "give it another name", reader);
         }
         if !names.insert(&name.value.0) {
-            let what = format!("names \"{}\", and so does another database of this listener", name.value.0);
+            let what = format!("names \"{}\", as another database of this listener does", name.value.0);
             error_at(name, &path, "name", &what, "give each database one table", reader);
         }
         databases.push(PostgresDatabaseSettings {

@@ -20,7 +20,7 @@ pub(super) fn check_listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) 
     let (section, path) = (&of.section.own.postgres.postgres, format!("{}.postgres", of.path));
     statements::check(of, reader);
     if section.hba.is_empty() && section.auth.value == Method::Trust && has_unproven_users(of) {
-        let what = "believes everybody: no client has to prove the password of its [[listener.user]]";
+        let what = "accepts every client: none has to prove the password of its [[listener.user]]";
         let help = "remove auth, or the users";
         warn_at(&section.auth, &path, "auth", what, help, reader);
     }
@@ -31,8 +31,7 @@ pub(super) fn check_lag(lag: &At<Period>, upstreams: [&UpstreamSection; 2], path
     let interval = |upstream: &UpstreamSection| upstream.own.postgres.postgres.role_interval.value.0;
     let age: Duration = upstreams.into_iter().map(interval).sum();
     if lag.value.0 < age {
-        let what =
-            format!("is below the age that looks at the servers may have, {age:?}: all standbys are left out at times");
+        let what = format!("is below {age:?}, the possible age of role checks: all standbys are excluded at times");
         let help = "raise it, or lower role_interval of both upstreams";
         warn_at(lag, path, "replica_lag_max", &what, help, reader);
     }
@@ -48,18 +47,25 @@ fn has_unproven_users(of: &ListenerContext<'_>) -> bool {
 pub(super) fn check_pools(section: &UpstreamPostgresSection, path: &str, reader: &mut Reader<'_>) {
     let most = section.pool_size.value;
     if section.min_pool_size.value > most {
-        let what = format!("is above pool_size, {most}: no pool has so many");
+        let what = format!("is above pool_size, {most}: no pool has so many connections");
         warn_at(&section.min_pool_size, path, "min_pool_size", &what, "lower it, or raise pool_size", reader);
     }
     let shared =
         [(&section.max_db_connections, "max_db_connections"), (&section.max_user_connections, "max_user_connections")];
     for (limit, key) in shared {
         let Some(limit) = limit.as_ref().filter(|limit| limit.value < most) else { continue };
-        let what = format!("is below pool_size, {most}: no pool reaches that");
+        let what = format!("is below pool_size, {most}: no pool reaches its size");
         warn_at(limit, path, key, &what, "raise it, or lower pool_size", reader);
     }
     if section.reserve_pool_timeout.is_given && section.reserve_pool_size.value == 0 {
         let what = "has no effect without reserve_pool_size";
-        warn_at(&section.reserve_pool_timeout, path, "reserve_pool_timeout", what, "add it, or remove this", reader);
+        warn_at(
+            &section.reserve_pool_timeout,
+            path,
+            "reserve_pool_timeout",
+            what,
+            "add reserve_pool_size, or remove it",
+            reader,
+        );
     }
 }

@@ -17,63 +17,70 @@ use crate::texts::{Choice, Text, Word};
 section! {
     /// Keys of a listener.
     pub(crate) struct ListenerKeys {
-        /// Settings of PostgreSQL listeners only. Its users are tables `[[listener.user]]` with `name` and `password`.
+        /// Settings of PostgreSQL listeners only. The users of the listener are tables `[[listener.user]]` with `name` and
+        /// `password`.
         table postgres: ListenerPostgresSection;
     }
 }
 
 section! {
-    /// Settings of PostgreSQL listeners only. Its users are tables `[[listener.user]]` with `name` and `password`.
+    /// Settings of PostgreSQL listeners only. The users of the listener are tables `[[listener.user]]` with `name` and `password`.
     pub(crate) struct ListenerPostgresSection {
-        /// How clients prove who they are: `scram-sha-256`, `md5` for old clients, `cert` (TLS with `client_auth = "required"`; the
-        /// certificate names the user), or `trust`: no client is authenticated. The short form of one rule in `hba`.
+        /// How clients prove their identity: `scram-sha-256`, `md5` for old clients, `cert` (a client certificate that names the
+        /// user; needs `client_auth` in `[listener.tls]`), or `trust` (no authentication). Use `hba` for several rules.
         default auth: Method = Method::ScramSha256;
-        /// Rules about clients by address, database and user, instead of `auth`.
+        /// Rules by address, database and user, instead of `auth`.
         tables hba: HbaSection;
         /// Permit `auth = "trust"` at an address that is not a loopback address or a Unix socket.
         default allow_trust: bool = false;
-        /// Users in a file of PgBouncer's format, besides those of `[[listener.user]]`, which count if a name stands in both; read
-        /// again at a reload. A line is `"user" "password"`, where the password is plain, a SCRAM verifier or `md5...`. Others must
-        /// not be able to read it. A relative path starts at this file's directory.
+        /// File with users in PgBouncer's format. A user of the same name in `[[listener.user]]` takes precedence. A line is
+        /// `"user" "password"`, where the password is plain, a SCRAM verifier or `md5...`. A reload reads the file again. Other
+        /// users of the machine must not be able to read it. A relative path starts at the directory of the configuration file.
         optional userlist: Userlist;
-        /// User that looks at the server for users that are neither in `userlist` nor in `[[listener.user]]`, with `auth_query`. Its
-        /// password is that of the user in those lists, or of `[upstream.postgres]`. Absent: other users do not exist.
+        /// User that logs in at the server and looks up users there by `auth_query`, if they are neither in `userlist` nor in
+        /// `[[listener.user]]`. Its password comes from these lists or from `[upstream.postgres]`. If absent, only listed users
+        /// exist.
         optional auth_user: Word;
-        /// Query of `auth_user`, with the user as `$1`; it returns a row with the user and its password as the server stores it, and
-        /// NULL for one that has expired. It runs with `search_path = pg_catalog`: write names with their schema. Absent: the row
-        /// of `pg_authid`, which only superusers may read.
+        /// Query that looks up a user, with the name as `$1`. It returns a row with the user and the password as the server stores
+        /// it, or NULL for an expired password. It runs with `search_path = pg_catalog`: write names with their schema. If absent,
+        /// the gateway reads `pg_authid`, which only superusers may do.
         optional auth_query: Text;
-        /// Database of `auth_query`. Absent: that of `[upstream.postgres]`, or `postgres`.
+        /// Database of `auth_query`. If absent, the database of `[upstream.postgres]`, or `postgres`.
         optional auth_dbname: Word;
-        /// How long a client keeps a server connection: until its `transaction` ends, until it disconnects (`session`), or until its
-        /// `statement` ends, where transaction blocks are refused.
+        /// How long a client keeps a server connection: until its `transaction` ends, until it disconnects (`session`), or until
+        /// its `statement` ends. `statement` refuses transaction blocks.
         default pool_mode: PoolMode = PoolMode::Transaction;
-        /// Users that may do everything in the admin console, which is the database `pgbouncer`.
+        /// Users that may run all commands in the admin console, the database `pgbouncer`.
         optional admin_users: Vec<At<Word>>;
-        /// Users that may use SHOW in the admin console.
+        /// Users that may run SHOW in the admin console, the database `pgbouncer`.
         optional stats_users: Vec<At<Word>>;
-        /// From the accepted connection to the end of the login.
+        /// Maximum time from the accepted connection to the end of the login.
         default client_login_timeout: Period = Period(postgres::CLIENT_LOGIN_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
-        /// How long a client waits for a server connection; then it gets SQLSTATE 53300.
+        /// Maximum time that a client waits for a server connection. Then it gets SQLSTATE 53300.
         default query_wait_timeout: Period = Period(postgres::QUERY_WAIT_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
-        /// A client that waits so long for a server connection gets a notice. 0: none.
+        /// Time after which a client that waits for a server connection gets a notice. 0 disables the notice.
         default query_wait_notify: Period = Period(postgres::QUERY_WAIT_NOTIFY) => Period::secs(0)..=PATH_PERIOD_MAX;
-        /// From a request to the end of its response; then the query is cancelled and the client disconnected. 0: no limit.
+        /// Maximum time from a request to the end of its response. Then the query is cancelled and the client disconnected. 0
+        /// disables the limit.
         default query_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(86_400);
-        /// A client that is silent so long within a transaction, a COPY of its data, a batch without its Sync or a message is disconnected, and its transaction rolled back. 0: no limit.
+        /// Maximum silence of a client within a transaction, a COPY of its data, a batch without its Sync, or a message. Then the
+        /// client is disconnected, and its transaction rolled back. 0 disables the limit.
         default idle_transaction_timeout: Period = Period(postgres::IDLE_TRANSACTION_TIMEOUT) => Period::secs(0)..=Period::secs(86_400);
-        /// A client that is silent so long outside of a transaction is disconnected. 0: no limit.
+        /// Maximum silence of a client outside of a transaction. Then the client is disconnected. 0 disables the limit.
         default client_idle_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(30 * 86_400);
-        /// A statement that takes so long or longer at its server is logged with its duration, fingerprint and class, and without its
-        /// text. One line a second is written, with the number of those left out. 0: each statement. Absent: none.
+        /// Minimum duration at the server of a statement that is logged, with its duration, fingerprint and class, but not its
+        /// text. At most one line per second is written, with the number of omitted statements. 0 logs all statements. If absent,
+        /// none are logged.
         optional log_min_duration_statement: Period => Period::secs(0)..=Period::secs(86_400);
-        /// Databases that clients may name. Absent: all names are served by the `upstream` of the listener.
+        /// Databases that clients may name. If absent, the `upstream` of the listener serves all names.
         tables database: DatabaseSection;
-        /// Users whose statements have to be read-only by their texts. Functions of the database's own may write all the same.
+        /// Users that may only run statements whose text writes nothing. Functions that are defined in the database may still
+        /// write.
         optional read_only_users: Vec<At<Text>>;
-        /// Statements of one Query; more are refused with SQLSTATE 42501. Absent: no limit.
+        /// Maximum number of statements in one Query; a Query with more is refused with SQLSTATE 42501. If absent, there is no
+        /// limit.
         optional statements_max: u32 => 1..=256;
-        /// The action for a statement that no rule fits: `allow` or `deny`.
+        /// Action for a statement that no `allow` or `deny` rule fits: `allow` or `deny`.
         default rule_default: RuleDefault = RuleDefault::Allow;
         /// Rules about statements.
         tables rule: RuleSection;
@@ -89,42 +96,42 @@ section! {
 }
 
 section! {
-    /// Settings of upstreams of PostgreSQL listeners only. Counts of connections hold for all workers together, per endpoint.
+    /// Settings of upstreams of PostgreSQL listeners only. Numbers of connections apply to all workers together, per endpoint.
     pub(crate) struct UpstreamPostgresSection {
-        /// User that logs in at the servers. Absent: that of the client.
+        /// User for the login at the servers. If absent, the user of the client.
         optional user: Word;
-        /// Its password.
+        /// Password of `user`.
         optional password: SecretRef;
-        /// Database at the servers. Absent: that of the client.
+        /// Database at the servers. If absent, the database that the client names.
         optional database: Word;
-        /// Whether a login is bound to the TLS below it, with libpq's words: `prefer` if the server can, `require` to refuse a server
-        /// that does not prove by SCRAM that it has the password behind its certificate, or `disable`. It needs `[upstream.tls]`.
+        /// Whether a login at a server is bound to its TLS connection, with libpq's words: `prefer` binds if the server can,
+        /// `require` refuses a server that does not offer `SCRAM-SHA-256-PLUS`, `disable` never binds. Needs `[upstream.tls]`.
         default channel_binding: BindingMode = BindingMode::Prefer;
-        /// Which of the `endpoints` take sessions, with libpq's words: `any`, the `primary`, a `standby`, or `prefer-standby`: the primary
-        /// while there is no standby. Needs `user`, as whom the gateway looks at each server's role.
+        /// Endpoints that get sessions, with libpq's words: `any`, the `primary`, a `standby`, or `prefer-standby` (the primary
+        /// while there is no standby). All but `any` need `user`, because the gateway logs in to read the role of each server.
         default target_session_attrs: TargetSessionAttrs = TargetSessionAttrs::Any;
-        /// The time between two looks at the role of each server. A lost connection and SQLSTATE 25006 lead to one at once.
+        /// Time between two checks of the role of each server. A lost connection or SQLSTATE 25006 triggers a check at once.
         default role_interval: Period = Period(postgres::ROLE_INTERVAL) => Period::millis(100)..=Period::secs(60);
-        /// Statements that run on a connection after a client that left state behind, before those that the gateway knows to be
-        /// necessary and that keep prepared statements. `DISCARD ALL` takes the place of these. Absent: the gateway's alone.
+        /// Statements that reset a server connection in which a client has left state. The gateway's own reset follows, and keeps
+        /// prepared statements if it can. `DISCARD ALL` replaces that reset. If absent, only the gateway's own reset runs.
         optional server_reset_query: Text;
-        /// Connections per database and user.
+        /// Maximum number of connections per database and user.
         default pool_size: u32 = pools::POOL_SIZE => 1..=COUNT_MAX;
         /// Connections per database and user that stay open while there are clients.
         default min_pool_size: u32 = pools::MIN_POOL_SIZE => 0..=COUNT_MAX;
-        /// Connections per database and user above `pool_size`, for a client that has waited for `reserve_pool_timeout`.
+        /// Connections per database and user above `pool_size`, for clients that have waited for `reserve_pool_timeout`.
         default reserve_pool_size: u32 = pools::RESERVE_POOL_SIZE => 0..=COUNT_MAX;
-        /// See `reserve_pool_size`.
+        /// Time that a client waits until it may use `reserve_pool_size`.
         default reserve_pool_timeout: Period = Period(pools::RESERVE_POOL_TIMEOUT) => Period::secs(0)..=PATH_PERIOD_MAX;
-        /// Connections per database, of all users together. Absent: no limit.
+        /// Maximum number of connections per database, of all users together. If absent, there is no limit.
         optional max_db_connections: u32 => 1..=COUNT_MAX;
-        /// Connections per user, to all databases together. Absent: no limit.
+        /// Maximum number of connections per user, to all databases together. If absent, there is no limit.
         optional max_user_connections: u32 => 1..=COUNT_MAX;
-        /// A connection older than this is closed once no client has it. 0: no limit.
+        /// Age at which a connection is closed once no client uses it. 0 disables the limit.
         default server_lifetime: Period = Period(pools::SERVER_LIFETIME) => Period::secs(0)..=Period::secs(30 * 86_400);
-        /// A connection that no client had for so long is closed. 0: no limit.
+        /// Time after which a connection that no client uses is closed. 0 disables the limit.
         default server_idle_timeout: Period = Period(pools::SERVER_IDLE_TIMEOUT) => Period::secs(0)..=Period::secs(30 * 86_400);
-        /// A connection that no client had for so long is checked before it serves one. 0: each time.
+        /// A connection that no client has used for this time is checked before a client gets it. 0 checks it each time.
         default server_check_delay: Period = Period(pools::SERVER_CHECK_DELAY) => Period::secs(0)..=Period::secs(86_400);
     }
 }

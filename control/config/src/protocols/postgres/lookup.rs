@@ -24,16 +24,16 @@ pub(super) fn auth_query(
     let Some(user) = &section.auth_user else {
         let help = "add auth_user, the user that runs it";
         if let Some(query) = &section.auth_query {
-            error_at(query, &path, "auth_query", "stands without auth_user", help, reader);
+            error_at(query, &path, "auth_query", "has no effect without auth_user", help, reader);
         }
         if let Some(database) = &section.auth_dbname {
-            error_at(database, &path, "auth_dbname", "stands without auth_user", help, reader);
+            error_at(database, &path, "auth_dbname", "has no effect without auth_user", help, reader);
         }
         return None;
     };
     if let Some(query) = section.auth_query.as_ref().filter(|query| !query.value.0.contains("$1")) {
-        let help = "write WHERE name = $1 in it";
-        error_at(query, &path, "auth_query", "does not have $1, the user that is looked for", help, reader);
+        let help = "use $1 in it, as in WHERE name = $1";
+        error_at(query, &path, "auth_query", "does not have $1, the name of the user", help, reader);
     }
     let upstream = of.upstream.map(|upstream| &upstream.own.postgres.postgres);
     let name = user.value.0.as_str();
@@ -41,7 +41,7 @@ pub(super) fn auth_query(
     let credential = match (listed.map(|user| user.credential()), upstream) {
         (Some(credential), _) => {
             if credential == Credential::None {
-                let what = "names a user with a SCRAM verifier, which logs in nowhere";
+                let what = "names a user with a SCRAM verifier, which is not enough to log in";
                 warn_at(user, &path, "auth_user", what, "list its plain password", reader);
             }
             credential

@@ -142,7 +142,7 @@ fn names(list: Option<&At<Vec<At<Word>>>>) -> Vec<String> {
 
 /// Refuses the keys of a user that only Redis listeners have.
 fn refuse_redis_keys(user: &ListenerUserSection, path: &str, reader: &mut Reader<'_>) {
-    const WHAT: &str = "has no effect: only Redis listeners have a use for it";
+    const WHAT: &str = "has no effect: only Redis listeners use it";
     const RIGHTS: &str = "grant rights at the PostgreSQL server";
     const LOGIN: &str = "write user and password in [upstream.postgres]";
     const LIMIT: &str = "see pool_size and max_user_connections of [upstream.postgres]";
@@ -172,7 +172,7 @@ fn listed(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> Vec<(String, Sec
         }
         users.push((name.value.0.clone(), secret.unwrap_or_default()));
         if !names.insert(name.value.0.clone()) {
-            let what = format!("names \"{}\", and so does another user of this listener", name.value.0);
+            let what = format!("names \"{}\", as another user of this listener does", name.value.0);
             error_at(name, &path, "name", &what, "give each user one table", reader);
         }
     }
@@ -198,11 +198,11 @@ fn check_roles(of: &UpstreamContext<'_>, path: &str, reader: &mut Reader<'_>) {
         return;
     }
     if section.user.is_none() {
-        let what = "stands without user: the gateway logs in to see the role of a server";
+        let what = "needs user: the gateway logs in to read the role of a server";
         error_at(attrs, path, "target_session_attrs", what, "add user, and password", reader);
     }
     if of.endpoints.len() > ENDPOINTS_MAX {
-        let what = format!("holds for {ENDPOINTS_MAX} endpoints at the most");
+        let what = format!("supports at most {ENDPOINTS_MAX} endpoints");
         error_at(attrs, path, "target_session_attrs", &what, "split the upstream", reader);
     }
 }
@@ -214,7 +214,7 @@ const ENDPOINTS_MAX: usize = 64;
 fn upstream(of: &mut UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
     let (section, path) = (&of.section.own.postgres.postgres, format!("{}.postgres", of.path));
     if let (Some(password), None) = (&section.password, &section.user) {
-        error_at(password, &path, "password", "stands without user", "add user, or remove it", reader);
+        error_at(password, &path, "password", "has no effect without user", "add user, or remove it", reader);
     }
     if section.channel_binding.is_given && of.section.tls.is_none() {
         let what = "has no effect without TLS: there is nothing to bind a login to";

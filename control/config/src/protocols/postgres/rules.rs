@@ -14,19 +14,21 @@ use crate::section::section;
 use crate::texts::{Choice, Text};
 
 section! {
-    /// A rule about clients, as a line of PostgreSQL's `pg_hba.conf`. The first that fits a client decides how it logs in; a
-    /// client that none fits is refused with SQLSTATE 28000.
+    /// A rule about clients, like a line of PostgreSQL's `pg_hba.conf`. The first rule that fits a client decides how the client
+    /// logs in. A client that no rule fits is refused with SQLSTATE 28000.
     pub(crate) struct HbaSection {
-        /// How the client comes: `host` by TCP, `hostssl` with TLS, `hostnossl` without it, `local` by a Unix socket.
+        /// Kind of connection: `host` for TCP, `hostssl` for TCP with TLS, `hostnossl` for TCP without TLS, `local` for a Unix
+        /// socket.
         required r#type: Transport;
-        /// Databases, divided by commas: names, `all`, or `sameuser` for the one with the user's name. A name in double quotes
-        /// is no keyword. Absent: `all`.
+        /// Databases, separated by commas: names, `all`, or `sameuser` for the database with the name of the user. A name in double
+        /// quotes is not a keyword. If absent, `all`.
         optional database: Text;
-        /// Users, divided by commas: names or `all`. Absent: `all`.
+        /// Users, separated by commas: names or `all`. If absent, `all`.
         optional user: Text;
-        /// The network of the client, such as `10.0.0.0/8`, or `all`. Absent: `all`.
+        /// Network of the client, such as `10.0.0.0/8`, or `all`. If absent, `all`.
         optional address: Text;
-        /// `scram-sha-256`, `md5`, `password` (in clear text, over TLS or a Unix socket), `cert`, `trust`, or `reject`.
+        /// Login method: `scram-sha-256`, `md5`, `password` (in clear text, over TLS or a Unix socket), `cert`, `trust`, or
+        /// `reject`.
         required method: RuleMethod;
     }
 }
@@ -70,7 +72,7 @@ pub(super) fn rules(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> Rules 
         Rules::of(section.auth.value)
     } else {
         if section.auth.is_given {
-            let what = "stands beside rules, which decide alone";
+            let what = "conflicts with rules in hba, which replace it";
             error_at(&section.auth, &path, "auth", what, "remove it, or write it as the method of a last rule", reader);
         }
         let rules = section.hba.iter().enumerate().map(|(index, table)| {
@@ -96,7 +98,7 @@ fn rule(table: &HbaSection, path: &str, reader: &mut Reader<'_>) -> Option<Rule>
         let Some(at) = text else { return Some(vec![Name::All]) };
         let names = read(&at.value.0);
         if let Err(why) = &names {
-            error_at(at, path, key, &format!("is no list of names: {why}"), "write \"all\", or \"app,shop\"", reader);
+            error_at(at, path, key, &format!("is not a name list: {why}"), "write \"all\", or \"app,shop\"", reader);
         }
         names.ok()
     };
@@ -105,7 +107,7 @@ fn rule(table: &HbaSection, path: &str, reader: &mut Reader<'_>) -> Option<Rule>
     let transport = table.r#type.as_ref()?.value;
     let address = match &table.address {
         Some(at) if transport == Transport::Local => {
-            error_at(at, path, "address", "stands in a rule for Unix sockets", "remove it", reader);
+            error_at(at, path, "address", "does not apply to Unix sockets", "remove it", reader);
             return None;
         }
         Some(at) if at.value.0 != "all" => {
@@ -155,14 +157,14 @@ fn check_method(
 /// `trust` at an address of other machines: every client that reaches it may do all that the upstream's user may.
 fn refuse_trust<T>(at: &At<T>, path: &str, key: &str, of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
     let bind = of.section.bind.as_ref().map(|bind| bind.value.0.to_string()).unwrap_or_default();
-    let what = format!("lets everybody in who reaches {bind}");
+    let what = format!("lets in all clients that reach {bind}");
     let help = format!("write {key} = \"scram-sha-256\" with [[listener.user]], or allow_trust = true");
     error_at(at, path, key, &what, help, reader);
 }
 
 fn unneeded_trust(section: &ListenerPostgresSection, is_needed: bool, path: &str, reader: &mut Reader<'_>) {
     if section.allow_trust.value && !is_needed {
-        let what = "changes nothing here: it permits auth = \"trust\" at an address that others reach";
+        let what = "changes nothing here: it permits auth = \"trust\" where other machines connect";
         warn_at(&section.allow_trust, path, "allow_trust", what, "remove it", reader);
     }
 }

@@ -12,29 +12,30 @@ use crate::section::section;
 use crate::texts::{Choice, Text, Word};
 
 section! {
-    /// A rule about statements of a PostgreSQL listener. Every list that is there has to fit. The first fitting rule that
-    /// allows or denies decides. A denied statement gets SQLSTATE 42501 and the rule's name.
+    /// A rule about statements of a PostgreSQL listener. A rule fits a statement if all its lists fit. The first `allow` or `deny`
+    /// rule that fits decides. A denied statement gets SQLSTATE 42501 and the name of the rule.
     pub(crate) struct RuleSection {
-        /// Its name, in errors, in the log and as a label of metrics. Unique in the listener.
+        /// Name of the rule in errors, in the log and in metrics. Must be unique in the listener.
         required name: Word;
-        /// `allow`, `deny`, `log` (a line and a count; the rules go on), or `count`. DO, CALL and functions that run a text may do anything:
-        /// each `deny` fits them, and `allow` only if it has no list or names them.
+        /// `allow`, `deny`, `log` (writes a line and counts), or `count`. After `log` and `count`, later rules still apply. DO,
+        /// CALL and functions that run a text may do anything: every `deny` rule for the user and database fits them. An `allow`
+        /// rule fits them only if it names them, or has no `classes`, `verbs`, `tables` and `functions`.
         required action: RuleAction;
-        /// Users whom it is for. Absent: all.
+        /// Users to whom the rule applies. If absent, all.
         optional users: Vec<At<Text>>;
-        /// Databases that it is for, by the names that clients give. Absent: all.
+        /// Databases to which the rule applies, by the names that clients give. If absent, all.
         optional databases: Vec<At<Text>>;
-        /// Classes of statements: `read`, `write`, `ddl`, `transaction`, `session`, `copy`, `admin`, `unknown`; the guide has a table. COPY FROM
-        /// is `copy`, and for all but `allow` also `write`.
+        /// Classes of statements: `read`, `write`, `ddl`, `transaction`, `session`, `copy`, `admin`, `unknown`; the guide has a
+        /// table. COPY FROM is `copy`. Rules other than `allow` also treat it as `write`.
         optional classes: Vec<At<Word>>;
-        /// Verbs of statements, such as `truncate`: the first word; that of a statement in EXPLAIN ANALYZE, PREPARE, DECLARE or COPY; INSERT,
-        /// UPDATE, DELETE and MERGE in WITH; `create` for SELECT INTO. Allow fits if all that the statement has are among them, the others if
-        /// one is.
+        /// Verbs of statements, such as `truncate`: the first word, also of a statement in EXPLAIN ANALYZE, PREPARE, DECLARE or
+        /// COPY. INSERT, UPDATE, DELETE and MERGE in WITH are verbs too. SELECT INTO has `create`. An `allow` rule fits if it lists
+        /// all verbs of the statement, other rules if they list one.
         optional verbs: Vec<At<Word>>;
-        /// Tables, as `orders`, `sales.orders`, `audit.*`. A name without schema may be in any. Allow fits if all tables of the statement are
-        /// among them, the others if one is.
+        /// Tables, such as `orders`, `sales.orders`, `audit.*`. A name without schema may be in any schema. An `allow` rule fits if
+        /// it lists all tables of the statement, other rules if they list one.
         optional tables: Vec<At<Text>>;
-        /// Functions, in the same way.
+        /// Functions, matched in the same way as `tables`.
         optional functions: Vec<At<Text>>;
     }
 }

@@ -39,7 +39,7 @@ impl Value for Userlist {
     fn read(node: &Node<'_>, _: Option<&RangeInclusive<Self>>, reader: &mut Reader<'_>) -> Option<Self> {
         let text = string(node, &Self::shape(), reader)?;
         if text.is_empty() || text.contains('\0') {
-            reader.wrong_value(node, format!("`{}` is no path", node.path), "write the path of a file of users");
+            reader.wrong_value(node, format!("`{}` is not a path", node.path), "write the path of a file of users");
             return None;
         }
         let contents = private_file(node, Path::new(text), USERLIST_BYTES_MAX, reader)?;
@@ -49,7 +49,7 @@ impl Value for Userlist {
             Ok(users) => Some(Self { path, users }),
             Err(error) => {
                 let message = format!("`{}`: {}:{}: {}", node.path, path.display(), error.line, error.rule);
-                reader.wrong_value(node, message, "write \"user\" \"password\", as PgBouncer's auth_file has it");
+                reader.wrong_value(node, message, "write \"user\" \"password\", as in PgBouncer's auth_file");
                 None
             }
         }

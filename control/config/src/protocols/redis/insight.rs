@@ -14,30 +14,30 @@ use crate::sections::{FileSection, ListenerSection};
 use crate::texts::Choice;
 
 section! {
-    /// Hot keys (named by most requests) and big keys (with the largest requests and replies), in the admin API, `weir top`
-    /// and `INFO weir`.
+    /// Hot keys (with the most requests) and big keys (with the largest requests and replies), in the admin API, `weir top` and
+    /// `INFO weir`.
     pub(crate) struct KeysSection {
-        /// How keys are shown: `full` (its text, up to 128 bytes), `hashed` (a hash with a secret of the process, for
-        /// keys that hold names or tokens), or `off` (no key is looked at).
+        /// How keys are shown: `full` (the text, up to 128 bytes), `hashed` (a hash with a secret of the process, for keys that
+        /// contain names or tokens), or `off` (no keys are recorded).
         default names: KeyNames = KeyNames::Full;
-        /// One request of so many is looked at for its keys, on average: a power of two. Lower tells rates more exactly
-        /// and costs more.
+        /// One in this many requests, on average, is sampled for its keys. Must be a power of two. A lower value makes rates more
+        /// exact, and costs more CPU.
         default sample: u32 = insight::KEYS_SAMPLE => 1..=insight::SAMPLE_MAX;
-        /// Keys in each list of a worker.
+        /// Number of keys in each list of a worker.
         default top: u32 = insight::KEYS_TOP => 1..=insight::KEYS_TOP_MAX;
-        /// Size of a request with one key, or of its reply, from which the key is a candidate for the big ones.
+        /// Minimum size of a request with one key, or of its reply, for the list of big keys.
         default big_bytes: ByteSize = ByteSize::new(insight::BIG_BYTES) => ByteSize::kib(1)..=ByteSize::mib(1_024);
     }
 }
 
 section! {
-    /// The slow log of the gateway, in the admin API and `weir top`. That of the server is another: SLOWLOG is sent to it.
+    /// The slow log of the gateway, in the admin API and `weir top`. The command SLOWLOG shows the log of the server instead.
     pub(crate) struct SlowLogSection {
-        /// Requests that take at least this long are kept, counted from parsed to the end of the reply. `0s`: all.
+        /// Minimum duration of a request in the slow log, from parsing to the end of the reply. `0s` logs all requests.
         default slower_than: Period = Period(insight::SLOWER_THAN) => Period::secs(0)..=Period::secs(3_600);
-        /// Entries that each worker keeps. 0: there is no slow log.
+        /// Number of entries that each worker keeps. 0 disables the slow log.
         default entries: u32 = insight::SLOW_ENTRIES => 0..=insight::SLOW_ENTRIES_MAX;
-        /// Show arguments (32 of them, 128 bytes of each, passwords redacted), not only the command.
+        /// Show arguments (at most 32, 128 bytes of each, passwords redacted), not only the command.
         default arguments: bool = true;
     }
 }
@@ -54,7 +54,7 @@ pub(super) fn insight(file: &FileSection, keys: &TelemetryKeys, reader: &mut Rea
     let sample = &keys.sample;
     if !sample.value.is_power_of_two() {
         let above = sample.value.next_power_of_two();
-        let message = format!("`telemetry.keys.sample` is {}, which is no power of two", sample.value);
+        let message = format!("`telemetry.keys.sample` is {}, which is not a power of two", sample.value);
         let help = format!("write {} or {above}", above / 2);
         reader.problems.error(&sample.span, "telemetry.keys.sample", message, help);
     }

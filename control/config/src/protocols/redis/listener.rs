@@ -76,7 +76,7 @@ fn check_hard_cap(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
 
 fn relations(section: &ListenerRedisSection, path: &str, reader: &mut Reader<'_>) {
     if let Some(user) = section.user.as_ref().filter(|_| reader.lacks(section.password.as_ref(), path, "password")) {
-        error_at(user, path, "user", "stands without password", "add password = { env = \"NAME\" }", reader);
+        error_at(user, path, "user", "has no effect without password", "add password = { env = \"NAME\" }", reader);
     }
     let stream = &section.stream_bytes;
     let bulk = format!("{path}.bulk_bytes_max");
@@ -126,14 +126,14 @@ fn reply_cache(section: &ListenerRedisSection, path: &str, reader: &mut Reader<'
     if section.cache_bytes_max.is_some() {
         for prefix in section.cache_prefixes.iter().flat_map(|list| &list.value) {
             if prefix.value.0.contains('*') {
-                let what = "has a `*`, which stands for itself: only keys with a star begin so";
+                let what = "has a `*`, which matches only the character `*`";
                 let help = format!("write \"{}\"", prefix.value.0.trim_end_matches('*'));
                 warn_at(prefix, path, "cache_prefixes", what, help, reader);
             }
         }
         if let Some(list) = section.cache_prefixes.as_ref() {
             if list.value.is_empty() {
-                let help = "name prefixes, or remove it for all keys";
+                let help = "name prefixes, or remove it to cache all keys";
                 error_at(list, path, "cache_prefixes", "is empty: nothing would be cached", help, reader);
             }
             warn_repeated(list, path, "cache_prefixes", reader);

@@ -98,7 +98,7 @@ impl Value for UsersFile {
     fn read(node: &Node<'_>, _: Option<&RangeInclusive<Self>>, reader: &mut Reader<'_>) -> Option<Self> {
         let text = string(node, &Self::shape(), reader)?;
         if text.is_empty() || text.contains('\0') {
-            reader.wrong_value(node, format!("`{}` is no path", node.path), "write the path of a file of users");
+            reader.wrong_value(node, format!("`{}` is not a path", node.path), "write the path of a file of users");
             return None;
         }
         let contents = private_file(node, Path::new(text), USERS_BYTES_MAX, reader)?;
@@ -114,7 +114,7 @@ impl Value for UsersFile {
             Err(mistakes) => {
                 for mistake in mistakes.iter().take(MISTAKES_MAX) {
                     let message = format!("`{}`: {}:{}: {}", node.path, path.display(), mistake.line, mistake.text);
-                    let help = "mend the line: user NAME and rules as ACL SETUSER takes them, without comments";
+                    let help = "correct the line: user NAME and rules as in ACL SETUSER, without comments";
                     reader.wrong_value(node, message, help);
                 }
                 None

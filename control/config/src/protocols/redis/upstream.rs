@@ -41,7 +41,7 @@ pub(super) fn settings(of: &mut UpstreamContext<'_>, reader: &mut Reader<'_>) ->
     let section = &keys.redis;
     let path = format!("{path}.redis");
     if let Some(user) = section.user.as_ref().filter(|_| reader.lacks(section.password.as_ref(), &path, "password")) {
-        error_at(user, &path, "user", "stands without password", "add password = { env = \"NAME\" }", reader);
+        error_at(user, &path, "user", "has no effect without password", "add password = { env = \"NAME\" }", reader);
     }
     RedisUpstreamSettings {
         user: section.user.as_ref().map(|user| user.value.0.clone()),
@@ -83,15 +83,15 @@ fn check_endpoints(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) {
     let header = table_header(&format!("{path}.sharding"));
     if !is_fixed && keys.sharding.is_some() {
         let help = format!("remove {header}: the servers know where the keys are");
-        error_at(&keys.topology, path, "topology", "stands beside sharding", &help, reader);
+        error_at(&keys.topology, path, "topology", "conflicts with sharding", &help, reader);
     }
     let socket = list.iter().find(|endpoint| matches!(endpoint.value.0, Address::Unix(_)));
     if let (Some(socket), false) = (socket, is_fixed) {
-        let help = "name a server by host and port: so the servers know each other";
-        error_at(socket, path, "endpoints", "is a socket file, and the topology not fixed", help, reader);
+        let help = "name a server by host and port, as the servers name each other";
+        error_at(socket, path, "endpoints", "is a Unix socket, which needs topology = \"fixed\"", help, reader);
     }
     if list.len() > 1 && keys.sharding.is_none() && is_fixed {
-        let what = format!("has {} entries, and nothing says which of them holds a key", list.len());
+        let what = format!("has {} entries, but no setting selects the entry of a key", list.len());
         let help = format!(
             "add {header} with distribution = \"ketama\", for example; or, if they are a primary and its replicas, \
              topology = \"replicated\"; or keep one endpoint",
@@ -135,17 +135,10 @@ fn topology(section: &UpstreamKeys, count: usize, path: &str, reader: &mut Reade
     let choice = section.topology.value;
     if section.read_from.value != ReadFrom::Primary && choice == TopologyChoice::Fixed {
         let help = "write topology = \"replicated\", \"sentinel\" or \"cluster\", which find the replicas";
-        error_at(
-            &section.read_from,
-            path,
-            "read_from",
-            "wants replicas, and a fixed topology names none",
-            help,
-            reader,
-        );
+        error_at(&section.read_from, path, "read_from", "needs replicas, and a fixed topology has none", help, reader);
     }
     if let (Some(zone), ReadFrom::Primary | ReadFrom::PreferPrimary) = (&section.zone, section.read_from.value) {
-        let message = format!("`{path}.zone` does nothing while the primary is read from");
+        let message = format!("`{path}.zone` does nothing while reads go to the primary");
         let help = "write read_from = \"prefer_replica\", \"replica\" or \"any\", or remove it".to_owned();
         reader.problems.warning(&zone.span, &format!("{path}.zone"), message, help);
     }
@@ -157,12 +150,12 @@ fn topology(section: &UpstreamKeys, count: usize, path: &str, reader: &mut Reade
         (TopologyChoice::Sentinel, Some(sentinel)) => sentinel_topology(sentinel, count, path, reader),
         (TopologyChoice::Sentinel, None) => {
             let help = format!("add {header} with service = \"mymaster\", the name that the sentinels know");
-            error_at(&section.topology, path, "topology", "does not say which primary to ask for", &help, reader);
+            error_at(&section.topology, path, "topology", "needs the name of the primary", &help, reader);
             RedisTopology::Fixed
         }
         (_, Some(_)) => {
             let help = format!("write topology = \"sentinel\", or remove {header}");
-            error_at(&section.topology, path, "topology", "stands beside sentinel", &help, reader);
+            error_at(&section.topology, path, "topology", "conflicts with sentinel", &help, reader);
             RedisTopology::Fixed
         }
     }
@@ -171,7 +164,7 @@ fn topology(section: &UpstreamKeys, count: usize, path: &str, reader: &mut Reade
 fn sentinel_topology(section: &SentinelSection, count: usize, path: &str, reader: &mut Reader<'_>) -> RedisTopology {
     let path = format!("{path}.sentinel");
     if let Some(user) = section.user.as_ref().filter(|_| reader.lacks(section.password.as_ref(), &path, "password")) {
-        error_at(user, &path, "user", "stands without password", "add password = { env = \"NAME\" }", reader);
+        error_at(user, &path, "user", "has no effect without password", "add password = { env = \"NAME\" }", reader);
     }
     RedisTopology::Sentinel(SentinelSettings {
         // One without a name was reported.

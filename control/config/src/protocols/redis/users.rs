@@ -34,7 +34,7 @@ pub(super) fn users(section: &ListenerSection, path: &str, reader: &mut Reader<'
         let Some(name) = &table.name else { continue };
         let word = name.value.0.as_str();
         if named.contains(&word) {
-            let what = format!("names \"{word}\", and so does another user of this listener");
+            let what = format!("names \"{word}\", as another user of this listener does");
             error_at(name, &path, "name", &what, "give each user one table", reader);
             continue;
         }
@@ -46,20 +46,20 @@ pub(super) fn users(section: &ListenerSection, path: &str, reader: &mut Reader<'
                 // They were good when they were read. Were they not, a listener without its users would be open to all.
                 Err(_) => {
                     let what = format!("cannot be the rules of \"{word}\"");
-                    error_at(rules, &path, "rules", &what, "write them as ACL SETUSER takes them", reader);
+                    error_at(rules, &path, "rules", &what, "write them as in ACL SETUSER", reader);
                     continue;
                 }
             },
             (Some(rules), Some(_)) => {
-                let help = "keep them in one place";
-                error_at(rules, &path, "rules", "stands here, and other rules of the user in users_file", help, reader);
+                let help = "keep the rules in one place";
+                error_at(rules, &path, "rules", "conflicts with rules of the user in users_file", help, reader);
                 continue;
             }
             (None, None) => {
                 // A value that could not be read has been reported.
                 let is_explained = [format!("{path}.rules"), users_file.clone()];
                 if !is_explained.iter().any(|key| reader.problems.is_known_wrong(key)) {
-                    let what = format!("names \"{word}\", which has no rules here nor in users_file");
+                    let what = format!("names \"{word}\", which has no rules here or in users_file");
                     error_at(name, &path, "name", &what, "add rules = \"on ~app:* +@read\", for example", reader);
                 }
                 continue;
@@ -93,7 +93,7 @@ fn user(table: &ListenerUserSection, mut acl: User, path: &str, reader: &mut Rea
     add_password(&mut acl, table.password.as_ref());
     if let Some(connections) = table.connections_max.as_ref().filter(|_| is_open(&acl)) {
         let help = "set connections_max of the listener, or give the user a password";
-        error_at(connections, path, "connections_max", "limits a user as which no client has to log in", help, reader);
+        error_at(connections, path, "connections_max", "limits a user that needs no login", help, reader);
     }
     let upstream = match (&table.upstream_user, &table.upstream_password) {
         (Some(user), Some(password)) => {
@@ -102,12 +102,12 @@ fn user(table: &ListenerUserSection, mut acl: User, path: &str, reader: &mut Rea
         (Some(_), None) if !reader.lacks(table.upstream_password.as_ref(), path, "upstream_password") => None,
         (Some(user), None) => {
             let help = "add upstream_password = { env = \"NAME\" }";
-            error_at(user, path, "upstream_user", "stands without upstream_password", help, reader);
+            error_at(user, path, "upstream_user", "has no effect without upstream_password", help, reader);
             None
         }
         (None, Some(password)) => {
             let help = "add upstream_user, the ACL user at the server";
-            error_at(password, path, "upstream_password", "stands without upstream_user", help, reader);
+            error_at(password, path, "upstream_password", "has no effect without upstream_user", help, reader);
             None
         }
         (None, None) => None,
@@ -133,7 +133,7 @@ fn own<'s>(
     let Some(password) = &section.password else { return };
     let name = section.user.as_ref().map_or(DEFAULT_USER, |user| user.value.0.as_str());
     if users.contains_key(name) {
-        let what = format!("is that of \"{name}\", which is also a user with rules");
+        let what = format!("is the password of \"{name}\", which is also a user with rules");
         error_at(password, &path, "password", &what, "remove it, and give that user its password", reader);
     } else if let Ok(mut acl) = User::from_rules(name, ALL) {
         add_password(&mut acl, Some(password));

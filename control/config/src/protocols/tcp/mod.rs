@@ -23,7 +23,7 @@ use crate::texts::{Choice, Name, Word};
 section! {
     /// Keys of a listener.
     pub(crate) struct ListenerKeys {
-        /// Where a TLS listener sends connections by the server name that they ask for.
+        /// Upstreams of a TLS listener by the server name that clients send (SNI).
         tables server_name: ServerNameSection;
     }
 }
@@ -37,33 +37,35 @@ section! {
 }
 
 section! {
-    /// Where a TLS listener sends connections that ask for a server name (SNI); others go to the `upstream` of the listener. TLS is
-    /// not ended here: the upstreams show their own certificates.
+    /// An upstream of a TLS listener for certain server names (SNI). Other connections go to the `upstream` of the listener. The
+    /// listener does not decrypt TLS, so clients see the certificates of the upstreams.
     pub(crate) struct ServerNameSection {
-        /// `a.example`, or `*.a.example` for all names that end so. Exact names come first, then the longest wildcard.
+        /// `a.example`, or `*.a.example` for all names below it. Exact names take precedence, then the longest wildcard.
         required names: Vec<At<Word>>;
-        /// The upstream.
+        /// Upstream of these connections.
         required upstream: Name;
     }
 }
 
 section! {
-    /// Settings of upstreams of TCP and TLS listeners only. The health check of an endpoint is that it accepts a connection.
+    /// Settings of upstreams of TCP and TLS listeners only. An endpoint is healthy if it accepts a connection.
     pub(crate) struct UpstreamTcpSection {
-        /// How one of several endpoints is chosen: as in `[upstream.http]`; `ring_hash` and `maglev` keep the connections of one
-        /// client address together.
+        /// How one of several endpoints is chosen, as in `[upstream.http]`. `ring_hash` and `maglev` send the connections of one
+        /// client address to the same endpoint.
         default balance: Balance = Balance::RoundRobin;
-        /// Shares of the endpoints, in their order: `[3, 1]` gives the first three of four connections. 0: none. Absent: all alike.
+        /// Shares of the endpoints, in their order: `[3, 1]` gives the first endpoint three of four connections. 0 gives none. If
+        /// absent, all shares are equal.
         optional weights: Vec<At<u32>>;
-        /// A PROXY header in front of each connection, which tells the endpoint the client's address: `off`, `v1` (text) or `v2`. The
-        /// endpoint must expect it. Not with `upstream.tls`.
+        /// PROXY header in front of each connection, with the address of the client: `off`, `v1` (text) or `v2`. The endpoint must
+        /// expect the header. Not allowed with `[upstream.tls]`.
         default proxy_header: ProxyHeaderChoice = ProxyHeaderChoice::Off;
-        /// Connections to each endpoint, of all workers together; further ones wait, no longer than `lane_wait_timeout`.
-        /// During an upgrade each process has a limit of its own.
+        /// Maximum number of connections to each endpoint, of all workers together. Further connections wait, at most
+        /// `lane_wait_timeout`. During an upgrade, each process has a separate limit.
         default connections_max: u32 = upstreams::EXCLUSIVE_LANES_MAX => 1..=COUNT_MAX;
-        /// How long an endpoint that was down takes to get its whole share again. 0: none.
+        /// Time over which an endpoint that was down returns to its full share. 0 disables the slow start.
         default slow_start: Period = Period::secs(0) => Period::secs(0)..=Period::secs(3_600);
-        /// Below this percentage of endpoints that are well, connections go to all of them. 0: always only to those that are well.
+        /// If fewer than this percentage of endpoints are healthy, connections go to all endpoints. With 0, connections only go to
+        /// healthy endpoints.
         default panic_percent: u32 = upstreams::PANIC_PERCENT => 0..=100;
     }
 }
@@ -98,11 +100,9 @@ impl Protocol for Tcp {
 
     fn unfit_at_listener(name: ProtocolName) -> &'static [Unfit] {
         const CAP: Unfit = Unfit(&["output_hard_cap"], "remove it: a client that reads slowly delays only itself");
-        const USERS: Unfit = Unfit(
-            &["users_file", "user", "redis"],
-            "remove it: bytes pass as they are, and no client needs a password",
-        );
-        const TLS: Unfit = Unfit(&["tls"], "write protocol = \"tcp\" to end TLS here, or remove it");
+        const USERS: Unfit =
+            Unfit(&["users_file", "user", "redis"], "remove it: bytes pass unchanged, and no client needs a password");
+        const TLS: Unfit = Unfit(&["tls"], "write protocol = \"tcp\" to terminate TLS here, or remove it");
         const NAMES: Unfit = Unfit(&["server_name"], "write protocol = \"tls\", or remove it");
         match name {
             ProtocolName::Tls => &[CAP, USERS, TLS],
@@ -116,7 +116,7 @@ impl Protocol for Tcp {
         &[
             Unfit(&["request_timeout"], "see idle_timeout of the listener"),
             Unfit(LANES, "see connections_max of [upstream.tcp]"),
-            Unfit(ENDPOINTS, "write the endpoints, and how they are chosen in balance"),
+            Unfit(ENDPOINTS, "write endpoints, and choose between them with balance"),
             Unfit(&["sharding"], "see balance: ring_hash and maglev"),
             Unfit(&["reconnect"], "remove it: connections are made when they are needed"),
             Unfit(&["redis"], "remove it: the gateway logs in at Redis servers only"),
@@ -149,7 +149,7 @@ fn check_head(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
         && timeout.is_given
         && of.section.proxy_protocol.value == ProxyProtocol::Off
     {
-        let what = "has no effect: bytes pass as they are, and no PROXY header comes before them";
+        let what = "has no effect: bytes pass unchanged, and no PROXY header is expected";
         let help = "set proxy_protocol, or remove it; idle_timeout ends silent connections";
         error_at(timeout, of.path, "head_timeout", what, help, reader);
     }
@@ -170,7 +170,7 @@ fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettin
         });
         for name in one.names.iter().flat_map(|list| &list.value) {
             if let Err(error) = names.add(&name.value.0, number) {
-                let help = "write names as clients ask for them: \"shop.example\", or \"*.shop.example\"";
+                let help = "write names as clients send them: \"shop.example\", or \"*.shop.example\"";
                 error_at(name, &path, "names", &error.to_string(), help, reader);
             }
         }
@@ -196,7 +196,7 @@ fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettin
 fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettings {
     let (section, path) = (&of.section.own.tcp.tcp, format!("{}.tcp", of.path));
     if of.section.tls.is_some() && section.proxy_header.value != ProxyHeaderChoice::Off {
-        let what = "would stand inside TLS, where no server looks for it";
+        let what = "would be sent inside TLS, where no server expects it";
         error_at(&section.proxy_header, &path, "proxy_header", what, "remove it, or upstream.tls", reader);
     }
     let balance = section.balance.value;

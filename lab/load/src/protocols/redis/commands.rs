@@ -60,7 +60,7 @@ fn read_one(table: Table<'_>, problems: &Problems<'_>) -> Option<Command> {
         (Some(name), None) => named(&name, &table),
         (None, Some(words)) => raw(&words, &table),
         (Some(_), Some(words)) => {
-            words.wrong("stands beside `name`", "keep one of both");
+            words.wrong("stands beside `name`", "keep one of the two");
             None
         }
         (None, None) => {

@@ -85,7 +85,7 @@ impl Preload {
                 replies.each(&chunk, each).map_err(|StreamError| "its reply is not RESP".to_owned())?;
             }
             if let Some(reply) = refusal {
-                return Err(format!("it answered {reply:?} to a SET"));
+                return Err(format!("it replied {reply:?} to a SET"));
             }
         }
     }

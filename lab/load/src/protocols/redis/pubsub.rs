@@ -161,7 +161,7 @@ impl Subscriber {
             self.replies.each(&chunk, each).map_err(|StreamError| "its reply is not RESP".to_owned())?;
         }
         // Messages that were published meanwhile came too early to be expected.
-        if replies[0] == wanted { Ok(()) } else { Err(format!("it answered {:?} to SUBSCRIBE", replies[0].trim_end())) }
+        if replies[0] == wanted { Ok(()) } else { Err(format!("it replied {:?} to SUBSCRIBE", replies[0].trim_end())) }
     }
 }
 

@@ -59,17 +59,17 @@ impl Messages {
         let used = loop {
             received.extend_from_slice(&receive_chunk(stream).await?);
             let parsed = parser.parse(&received, &HeadLimits::default());
-            if let Some(used) = parsed.map_err(|error| format!("its answer is not HTTP/1.1: {}", error.text()))? {
+            if let Some(used) = parsed.map_err(|error| format!("its response is not HTTP/1.1: {}", error.text()))? {
                 break used;
             }
         };
         let head = parser.take();
         if head.status() != 101 {
-            return Err(format!("it answered {} to the wish for a WebSocket", head.status()));
+            return Err(format!("it responded with {} to the WebSocket request", head.status()));
         }
         let accepted = head.fields.all_named(b"sec-websocket-accept").next();
         if accepted != Some(handshake::accept(KEY.as_bytes()).as_bytes()) {
-            return Err("its 101 does not answer the key".to_owned());
+            return Err("its 101 does not match the key".to_owned());
         }
         let early = self.take(&received[used..], &mut Vec::new(), &mut refuse_early_reply);
         early.map(drop).map_err(|StreamError| "it sent a message without a request".to_owned())
