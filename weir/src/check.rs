@@ -183,7 +183,7 @@ mod tests {
         let refusal = judged(folder.path(), &written, 2).expect_err("another budget").to_string();
         assert!(refusal.contains("found with 1 vCPU") && refusal.contains("2 workers"), "{refusal}");
         let quick = judged(folder.path(), &found(Backend::Real, true), 1).expect_err("a quick look").to_string();
-        assert!(quick.contains("weir.toml:") && quick.contains("nothing to size from"), "{quick}");
+        assert!(quick.contains("weir.toml:") && quick.contains("not exact enough for a knee"), "{quick}");
     }
 
     #[test]

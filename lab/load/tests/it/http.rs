@@ -117,7 +117,7 @@ fn a_target_that_does_not_speak_the_protocol_is_named_before_any_load() {
     };
     let http1 = rude(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
     assert!(told("http2", "", &http1).contains("does not speak HTTP/2 in clear text"), "{}", told("http2", "", &http1));
-    assert!(told("websocket", "", &http1).contains("answered 400 to the wish for a WebSocket"));
+    assert!(told("websocket", "", &http1).contains("responded with 400 to the WebSocket request"));
     assert!(told("websocket", "", &redis).contains("cannot begin websocket with"));
     let few = rude(b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x02");
     assert!(told("http2", "streams = 3", &few).contains("it allows 2 streams on a connection"));

@@ -319,7 +319,8 @@ pub(super) mod tests {
     #[test]
     fn a_server_that_drips_holds_a_connection_no_longer_than_its_limit() {
         let plain = time_to_fail(&settings(None), &dripping(b"$9"));
-        assert!(plain >= LIMIT && plain < 2 * LIMIT, "{plain:?}");
+        // Timeouts of the kernel are as exact as its ticks.
+        assert!(plain >= LIMIT * 9 / 10 && plain < 2 * LIMIT, "{plain:?}");
         // A record of a handshake, of 16 KiB.
         let insecure = TlsClientSettings { insecure_skip_verify: true, ..TlsClientSettings::default() };
         let record = b"\x16\x03\x03\x3f\xff\x02\x00\x3f\xf0";

@@ -191,7 +191,7 @@ fn the_token_is_sent_and_a_missing_one_is_explained() {
     let (_server, url) = serve(&registry, Some(Secret::from(TOKEN)));
     AdminClient::new(&url, Some(Secret::from(TOKEN))).sample().expect("a sample");
     let failure = AdminClient::new(&url, None).sample().expect_err("no token");
-    assert!(failure.starts_with("/metrics answers 401: ") && failure.contains("Authorization"), "{failure}");
+    assert!(failure.starts_with("/metrics responds with 401: ") && failure.contains("Authorization"), "{failure}");
 }
 
 #[test]
