@@ -283,7 +283,8 @@ with zero threshold 0. The native bucket with index i of schema 1 ends at `le` =
 never change at run time. They are boundaries of the internal buckets, too, so no count is interpolated.
 
 For each request, `request = overhead + upstream`. The overhead is the sum of the stages `parse`, `policy`, `lane_wait`,
-`encode` and `write`.
+`encode` and `write`. Only a share of the requests has its stages timed (`telemetry.stage_sample`, by default 1 of 16),
+so the series of the stages do not add up to that of the overhead.
 ";
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn report(snapshot: &Snapshot, args: &RoutesArgs) -> Result<String, String> {
     }
     for route in &snapshot.protocols.http {
         let words = match (route.is_online, route.mistakes.is_empty(), route.listeners.is_empty()) {
-            (_, false, _) => format!("invalid, answered 503: {}", route.mistakes.join("; ")),
+            (_, false, _) => format!("invalid, its requests get 503: {}", route.mistakes.join("; ")),
             (false, true, _) => "offline".to_owned(),
             (true, true, true) => "no listener has it".to_owned(),
             (true, true, false) => continue,

@@ -137,7 +137,8 @@ const fn read(
 
 const VERBOSE: &[Parameter] = &[Parameter {
     name: "verbose",
-    about: "Adds the observation of each check. Ignored if the request lacks the token. Any value is accepted.",
+    about: "Adds the observation of each check. Ignored if `[admin]` sets a token and the request lacks it. \
+            Any value is accepted.",
     schema: schema_of::<String>,
 }];
 

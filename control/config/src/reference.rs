@@ -92,7 +92,9 @@ pub(crate) fn value(field: &FieldInfo) -> String {
         Shape::Period => "duration".to_owned(),
         Shape::Text { example, .. } => format!("text, such as `\"{example}\"`"),
         Shape::Choice(words) => words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(" "),
-        Shape::List(inner) => format!("list, such as `{}`", inner.example()),
+        // No number is in the range of every list.
+        Shape::List(inner) if **inner == Shape::Integer => "list of numbers".to_owned(),
+        Shape::List(inner) => format!("list, such as `[{}]`", inner.example()),
         Shape::Secret => "secret".to_owned(),
         Shape::Table(_) | Shape::Tables(_) => "table".to_owned(),
     };

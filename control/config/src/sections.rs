@@ -139,7 +139,8 @@ section! {
         default log_level: LogLevel = LogLevel::Info;
         /// Format of the program's own log.
         default log_format: LogFormat = LogFormat::Text;
-        /// The access log, with one line per sampled request.
+        /// The access log, with one line per request (PostgreSQL: per transaction, or per session in session mode; TCP and TLS: per
+        /// connection).
         table access_log: AccessLogSection;
         include own: TelemetryKeys;
     }
@@ -185,7 +186,7 @@ section! {
         optional idle_timeout: Period => Period::millis(100)..=Period::secs(30 * 86_400);
         /// Maximum silence on a connection after one side has closed its sending direction. Then the connection is closed.
         default half_close_timeout: Period = Period(listening::HALF_CLOSE_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
-        /// Share of requests in the access log. If absent, `telemetry.access_log.sample`.
+        /// Share of the access log lines of this listener that are written. If absent, `telemetry.access_log.sample`.
         optional access_log_sample: Ratio;
         /// File with a result of `weir lab knee --json`: the load that this listener can carry, measured with as many CPUs as there
         /// are workers. Read only at start and at a reload. A relative path starts at the configuration file's directory. If

@@ -52,7 +52,7 @@ impl Shape {
             Self::Period => "a duration".to_owned(),
             Self::Text { what, .. } => (*what).to_owned(),
             Self::Choice(words) => format!("one of {}", quoted(words)),
-            Self::List(inner) => format!("a list; each entry is {}", inner.what()),
+            Self::List(inner) => format!("a list (each entry is {})", inner.what()),
             Self::Secret => "a reference to a secret".to_owned(),
             Self::Table(_) => "a table".to_owned(),
             Self::Tables(_) => "a list of tables".to_owned(),

@@ -164,7 +164,7 @@ fn named_certificates(
             setting: "cert_file",
             file: Some(cert_file.clone()),
             what,
-            remedy: "write the names that clients ask for: names = [\"shop.example\", \"*.shop.example\"]",
+            remedy: "write the names that clients request: names = [\"shop.example\", \"*.shop.example\"]",
         };
         let own = certified.cert.first().map(|leaf| PeerIdentity::from_der(leaf)).unwrap_or_default();
         // Addresses and the like are no names that a client can ask for.

@@ -153,7 +153,7 @@ impl Report {
         budgets.dedup();
         let mut heads = vec!["workload".to_owned()];
         heads.extend(budgets.iter().map(|budget| format!("{} vCPU", f64::from(*budget) / 1e3)));
-        heads.extend(["first overload", "peak completed", "the last of them", "planning read"].map(str::to_owned));
+        heads.extend(["first overload", "peak completed", "run of the peak", "planning read"].map(str::to_owned));
         let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
         for results in rows.values() {
             let of =
@@ -407,7 +407,7 @@ fn course_charts(found: &KneeResult) -> Vec<Chart> {
 
 fn trials(found: &KneeResult) -> Table {
     let mut table =
-        Table::new(&["trial", "offered/s", "completed/s", "p99 ms", "lag in it", "gateway us per request", "verdict"]);
+        Table::new(&["trial", "offered/s", "completed/s", "p99 ms", "p99 lag ms", "gateway us per request", "verdict"]);
     for seen in &found.knee.seen {
         let rate = match (seen.run.purpose, seen.run.rate) {
             (Purpose::NullSink | Purpose::Direct, _) | (_, Rate::Saturate) => "-".to_owned(),

@@ -148,7 +148,7 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
     let mut caveats = Vec::new();
     let blocks = comparison.rows.iter().map(|row| row.blocks.len()).min().unwrap_or(0);
     if blocks < BLOCKS_MIN {
-        caveats.push(format!("{blocks} blocks: no claim, which needs {BLOCKS_MIN} blocks."));
+        caveats.push(format!("{blocks} blocks: no claim; a claim needs {BLOCKS_MIN}."));
     }
     if comparison.backend == Backend::Synthetic && comparison.placement.is_shared() {
         caveats.push("Origin and generator share a CPU.".to_owned());

@@ -95,7 +95,7 @@ impl Refusal {
     /// The session goes to standbys alone, and none serves (57P03).
     pub fn no_standby(pool: &str) -> Self {
         let text = format!(
-            "no standby serves pool {pool} now, and weir.role asks for one; try again later, or SET weir.role = 'auto'"
+            "no standby serves pool {pool} now, and weir.role requires one; try again later, or SET weir.role = 'auto'"
         );
         Self::error(sqlstate::CANNOT_CONNECT_NOW, text)
     }

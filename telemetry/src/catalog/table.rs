@@ -37,8 +37,8 @@ catalog! {
         TLS_HANDSHAKES = counter "weir_tls_handshakes_total" ["listener"] "Client TLS handshakes completed.";
         TLS_HANDSHAKE_FAILURES = counter "weir_tls_handshake_failures_total" ["listener", "reason"] "Client TLS handshakes that failed.";
         TLS_HANDSHAKE_DURATION = histogram "weir_tls_handshake_duration_seconds" ["listener"] "Duration of completed client TLS handshakes.";
-        TLS_CERTIFICATE_EXPIRY = gauge "weir_tls_certificate_expiry_timestamp_seconds" ["listener", "certificate"] "Unix time at which a certificate of a listener or a certificate in its chain expires, whichever is first. The label `certificate` is its first host name.", merged(Merge::Min);
-        PROXY_HEADERS = counter "weir_proxy_headers_total" ["listener", "outcome"] "PROXY protocol headers received, by outcome.";
+        TLS_CERTIFICATE_EXPIRY = gauge "weir_tls_certificate_expiry_timestamp_seconds" ["listener", "certificate"] "Unix time at which a certificate of a listener or a certificate in its chain expires, whichever is first. The label `certificate` is the first host name of the certificate, or its subject if it has none.", merged(Merge::Min);
+        PROXY_HEADERS = counter "weir_proxy_headers_total" ["listener", "outcome"] "Connections to a listener with PROXY protocol, by outcome of the header: `ok` or the reason for its failure.";
         AUTH_FAILURES = counter "weir_auth_failures_total" ["listener"] "Failed client authentications.";
         REDIS_LOGINS = counter "weir_redis_logins_total" ["listener", "user"] "Logins of users that the configuration of the listener names.";
         REDIS_ACL_DENIED = counter "weir_redis_acl_denied_total" ["listener", "user", "reason"] "Requests and logins that the rules or limits of a user refused, by reason: `command`, `key`, `channel`, `script`, `malformed` (the gateway cannot find the keys in the command), `rate`, `connections`.";
@@ -51,9 +51,9 @@ catalog! {
         COMMAND_CALLS = counter "weir_command_calls_total" ["listener", "command"] "Redis requests by command; `unknown` for commands that the gateway does not know.";
         HTTP_RESPONSES = counter "weir_http_responses_total" ["listener", "code"] "HTTP responses to clients, by status; 0 for responses that did not begin or did not complete. The own responses of the gateway to gRPC calls are counted under their status in plain HTTP, and each WebSocket under 101.";
         HTTP_LISTENER_RESPONSES = counter "weir_http_listener_responses_total" ["listener", "class"] "HTTP responses to clients by class, including the own responses of the gateway. The share of errors is (`5xx` + `broken`) / (all classes except `aborted`).", series_each(RESPONSE_CLASSES.len());
-        HTTP_ROUTE_RESPONSES = counter "weir_http_route_responses_total" ["listener", "route", "class"] "HTTP responses to clients by route and class, for listeners with routes. Routes of a listener beyond the first 256 are counted as `other`.", series_each(RESPONSE_CLASSES.len());
-        HTTP_ROUTE_DURATION = histogram "weir_http_route_request_duration_seconds" ["listener", "route"] "Duration of HTTP requests by route, measured as in `weir_request_duration_seconds`.", buckets(Buckets::REQUEST);
-        GRPC_RESPONSES = counter "weir_grpc_responses_total" ["listener", "status"] "Completed gRPC calls by gRPC status (`0` to `16`, else `other`), including calls that the gateway itself ended.";
+        HTTP_ROUTE_RESPONSES = counter "weir_http_route_responses_total" ["listener", "route", "class"] "HTTP responses to clients by route and class, for listeners with at least one `[[route]]`. Requests that match no `[[route]]` have the route `default`. Routes of a listener beyond the first 256 are counted as `other`.", series_each(RESPONSE_CLASSES.len());
+        HTTP_ROUTE_DURATION = histogram "weir_http_route_request_duration_seconds" ["listener", "route"] "Duration of HTTP requests by route, for listeners with at least one `[[route]]`, measured as in `weir_request_duration_seconds`.", buckets(Buckets::REQUEST);
+        GRPC_RESPONSES = counter "weir_grpc_responses_total" ["listener", "status"] "gRPC calls that ended, by gRPC status (`0` to `16`, else `other`), including calls that the gateway or the client ended.";
         HTTP_TUNNELS_OPEN = gauge "weir_http_tunnels_open" ["listener"] "WebSockets open now. Each WebSocket is one request in flight.";
         HTTP_TUNNELS_CLOSED = counter "weir_http_tunnels_closed_total" ["listener", "reason"] "WebSockets that ended, by reason.";
         WEBSOCKET_FRAMES = counter "weir_websocket_frames_total" ["listener", "sender"] "WebSocket frames forwarded, by sender: `client` or `origin`.";
@@ -82,7 +82,7 @@ catalog! {
         POSTGRES_NOTIFICATIONS = counter "weir_postgres_notifications_total" ["listener"] "Notifications sent to clients that listen through a shared server connection, counted once per client.";
         POSTGRES_LISTEN_GAPS = counter "weir_postgres_listen_gaps_total" ["upstream", "endpoint"] "Losses of a shared server connection on which clients listen. Notifications sent until it is restored are lost. `weir_lanes_open` counts these connections with the kind `subscription`.";
         AI_REQUESTS = counter "weir_ai_requests_total" ["listener", "model"] "Requests that an AI listener sent to a provider, by the name of the model in the configuration; `any` if the configuration names no models.";
-        AI_FLAGGED = counter "weir_ai_flagged_requests_total" ["listener", "model", "flag"] "Requests to AI providers with token counts that are not exact: the gateway estimated some or all of them (`estimated`), or the response did not complete (`partial`).";
+        AI_FLAGGED = counter "weir_ai_flagged_requests_total" ["listener", "model", "flag"] "Requests to AI providers whose tokens the gateway estimated in whole or in part (`estimated`), or whose response did not complete (`partial`). One request can have both flags.";
         AI_TOKENS = counter "weir_ai_tokens_total" ["listener", "model", "kind"] "AI tokens charged: `input`, including `cached_input`, `cache_write` and `audio_input`, and `output`, including `reasoning` and `audio_output`.";
         AI_COST = counter "weir_ai_cost_micros_total" ["listener", "model"] "Cost of AI requests at the configured prices, in millionths of the currency.";
         AI_FIRST_TOKEN = histogram "weir_ai_first_token_seconds" ["listener", "model"] "Time from the request head to the first event of an AI stream, or to the response head if the response is not a stream.", buckets(Buckets::REQUEST);
@@ -95,24 +95,24 @@ catalog! {
         AI_CACHE_EVICTIONS = counter "weir_ai_cache_evictions_total" ["reason"] "AI responses removed from the cache: to make room for others (`capacity`), or because a request found that their `cache_ttl` had passed (`expired`).";
         AI_CACHE_BYTES = gauge "weir_ai_cache_bytes" [] "Memory used by cached AI responses, including responses that are still being recorded. The maximum is `ai.cache_bytes_max`.";
         AI_DRAINS = counter "weir_ai_disconnect_drains_total" ["listener", "outcome"] "AI responses that the gateway continued to read after the client disconnected, to learn the token usage (`drain_on_disconnect`), by outcome: read to the end (`complete`) or not (`incomplete`).";
-        REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "Part of the request duration spent in the gateway, by stage.";
+        REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "Part of the request duration spent in the gateway, by stage. Only a share of the requests is timed (`telemetry.stage_sample`), so the series do not add up to `weir_request_overhead_duration_seconds`.";
     }
     "Limits and refusals" {
-        SHED = counter "weir_shed_total" ["listener", "reason"] "Requests that a limit refused before they were processed, by limit.";
+        SHED = counter "weir_shed_total" ["listener", "reason"] "Requests and logins that the gateway refused, by reason: a limit, no upstream connection, or a command that Redis clients may not use.";
         HTTP_MIRRORED = counter "weir_http_mirrored_total" ["listener", "outcome"] "Copies of HTTP requests for a mirror upstream, by outcome: `ok` (complete response), `failed`, `unreachable`; not sent because too many copies were in flight (`in_flight`) or the body was too long (`body_too_long`).";
         HTTP_JWKS_FETCHES = counter "weir_http_jwks_fetches_total" ["listener", "outcome"] "Fetches of a JWKS (the keys that verify JWTs), by outcome: `ok` or `failed`.";
         HTTP_FAULTS = counter "weir_http_faults_total" ["listener", "kind"] "Faults that the `fault` of a route injected: `delay` or `abort`.";
         HTTP_DENIED = counter "weir_http_denied_total" ["listener", "reason"] "HTTP requests that a policy of the listener or route refused, by reason.";
-        HTTP_TIMEOUTS = counter "weir_http_timeouts_total" ["listener", "reason"] "HTTP requests that a timeout ended while the gateway waited for the upstream: `response_timeout`, `first_byte_timeout` or `request_timeout` before the response, `idle_timeout` or `call_expired` within the response.";
+        HTTP_TIMEOUTS = counter "weir_http_timeouts_total" ["listener", "reason"] "HTTP requests that a timeout ended while the gateway waited for the upstream. Before the response: `response_timeout`, `first_byte_timeout` (AI listeners) or `request_timeout`. Within the response: `response_timeout` or `idle_timeout` (AI listeners) after a pause, or `call_expired`.";
         AI_REFUSALS = counter "weir_ai_refusals_total" ["listener", "reason", "treatment"] "AI requests refused because of the key, its policy, a rate, a budget or the form of the body (`refused`), and AI requests that an observing policy would have refused (`observed`).";
-        AI_JOURNAL_FAILING = gauge "weir_ai_journal_failing" [] "1 while writes to the journal of AI budgets or to the usage log fail, else 0. At 1, the gateway refuses keys with a budget. Present only with `ai.state`.", merged(Merge::Max);
+        AI_JOURNAL_FAILING = gauge "weir_ai_journal_failing" [] "1 while writes to the journal of AI budgets or to the usage log fail, else 0. While the journal fails, the gateway refuses keys with a budget. While only the usage log fails, it refuses none until the journal is full. Present only with `ai.state`.", merged(Merge::Max);
         AI_STORE_IN_CONTACT = gauge "weir_ai_store_in_contact" [] "1 while the store of shared AI budgets responds, else 0. Also 0 while another process has the identity of this gateway. Present only with `ai.store`.", merged(Merge::Max);
         AI_STORE_CONTACT_AGE = gauge "weir_ai_store_contact_age_seconds" [] "Seconds since the last response of the store of shared AI budgets.", merged(Merge::Max);
         AI_STORE_CLAIMS = counter "weir_ai_store_claims_total" ["outcome"] "Claims on shared AI budgets, by outcome: `granted` by the store, `refused` because nothing was left, `given_back` for another gateway, or `expired` because the store did not respond.";
         AI_STORE_FAILURES = counter "weir_ai_store_failures_total" ["reason"] "Failed calls and connections to the store of shared AI budgets, by reason. `superseded`: another process has the identity of this gateway.";
         AI_STORE_EPOCHS = counter "weir_ai_store_epochs_total" [] "Restarts and data losses of the store of shared AI budgets. After each, this gateway restored its part of the data.";
         VIOLATIONS = counter "weir_violations_total" ["listener", "reason", "culprit"] "Violations of rules and limits, by reason and by the party at fault (`culprit`).";
-        DEFENSIVE_CLOSES = counter "weir_defensive_closes_total" ["listener", "reason"] "Client connections that the gateway closed because of a violation of a rule or limit, by reason.";
+        DEFENSIVE_CLOSES = counter "weir_defensive_closes_total" ["listener", "reason"] "Client connections that the gateway closed because of a violation of a rule or limit, or because of an internal error of the gateway (`internal_invariant`), by reason.";
         BUFFERED_BYTES = gauge "weir_buffered_bytes" [] "Bytes in buffers that count against the limit `limits.buffered_bytes`.";
         BUFFERED_LEASED_BYTES = gauge "weir_buffered_leased_bytes" [] "Bytes of the limit `limits.buffered_bytes` that workers have reserved, used or not.";
         BUFFERED_LIMIT_BYTES = gauge "weir_buffered_limit_bytes" [] "Maximum number of bytes in buffers of the process (`limits.buffered_bytes`).", merged(Merge::Max);
@@ -128,14 +128,14 @@ catalog! {
         LANE_CONNECT_FAILURES = counter "weir_lane_connect_failures_total" ["upstream", "endpoint", "reason"] "Failed attempts to connect to an endpoint, by reason.";
         LANE_CONNECT_DURATION = histogram "weir_lane_connect_duration_seconds" ["upstream", "endpoint"] "Time to establish an upstream connection, handshake included.";
         LANE_CLOSES = counter "weir_lane_closes_total" ["upstream", "endpoint", "reason"] "Upstream connections that ended, by reason.";
-        LANE_MOVES = counter "weir_lane_moves_total" ["upstream", "endpoint"] "Upstream connections moved to another worker, on which a client waited for a connection.";
+        LANE_MOVES = counter "weir_lane_moves_total" ["upstream", "endpoint"] "Upstream connections moved to another worker because a client there waited for one.";
         LANE_REQUESTS_IN_FLIGHT = gauge "weir_lane_requests_in_flight" ["upstream", "endpoint"] "Requests sent to an upstream for which the response is not complete.";
         LANE_POOL_WAITERS = gauge "gateway_lane_pool_waiters" ["upstream", "endpoint"] "Requests or clients that wait for an upstream connection now.";
         LANE_POOL_ACQUIRE_WAIT = histogram "gateway_lane_pool_acquire_wait_seconds" ["upstream", "endpoint"] "Time that requests or clients waited for an upstream connection.", buckets(Buckets::REQUEST);
         PINS = counter "weir_pins_total" ["upstream", "endpoint", "reason"] "Sessions that were pinned to an upstream connection of their own, by the state that required it.";
         PINNED_SESSIONS = gauge "weir_pinned_sessions" ["upstream", "endpoint"] "Sessions pinned to an upstream connection of their own now.";
         UPSTREAM_REQUESTS = counter "weir_upstream_requests_total" ["upstream", "endpoint"] "Requests sent to an upstream, retries included.";
-        UPSTREAM_ERRORS = counter "weir_upstream_errors_total" ["upstream", "endpoint", "reason"] "Requests that failed because of the upstream, by reason.";
+        UPSTREAM_ERRORS = counter "weir_upstream_errors_total" ["upstream", "endpoint", "reason"] "Requests that failed after the gateway sent them to an upstream, by reason. `violation`: the upstream violated the protocol. `retired`: the gateway closed the connection.";
         HTTP_UPSTREAM_RESPONSES = counter "weir_http_upstream_responses_total" ["upstream", "endpoint", "class"] "HTTP responses of an endpoint, by class. Responses after which the gateway retried the request are included.", series_each(RESPONSE_CLASSES.len());
         HTTP_UPSTREAM_FIRST_BYTE = histogram "weir_http_upstream_first_byte_duration_seconds" ["upstream", "endpoint"] "Time from the end of a request to an HTTP endpoint to the head of the response.", buckets(Buckets::REQUEST);
         UPSTREAM_READ_BYTES = counter "weir_upstream_read_bytes_total" ["upstream", "endpoint"] "Bytes received from upstreams, without TLS overhead.";
@@ -145,7 +145,7 @@ catalog! {
         HEALTH_CHECKS = counter "weir_health_checks_total" ["upstream", "endpoint", "outcome"] "Active health checks, by outcome: `ok` or `failed`.";
         BREAKER_STATE = gauge "weir_breaker_state" ["upstream", "endpoint"] "State of the circuit breaker: 0 closed, 1 half open, 2 open. The highest state of all workers.", merged(Merge::Max);
         BREAKER_OPENED = counter "weir_breaker_opened_total" ["upstream", "endpoint"] "Number of times that a circuit breaker opened.";
-        ENDPOINT_EJECTIONS = counter "weir_endpoint_ejections_total" ["upstream", "endpoint"] "Number of times that a worker ejected an endpoint because of failed requests.";
+        ENDPOINT_EJECTIONS = counter "weir_endpoint_ejections_total" ["upstream", "endpoint"] "Number of times that a worker ejected an endpoint because of failed requests, including requests with a 502, 503 or 504 response.";
         REDIRECTS = counter "weir_redirects_total" ["upstream", "kind"] "Redis Cluster requests that the gateway sent again because their node did not serve them: to another node (`moved`, `ask`), or after a pause (`later`).";
         RETRIES = counter "weir_retries_total" ["upstream", "endpoint", "outcome"] "Retried requests, by the reason for the retry. `unsent`: the connection was lost before the request was sent.";
     }
@@ -178,7 +178,7 @@ catalog! {
         WORKER_CONFIG_GENERATION = gauge "weir_worker_config_generation" ["worker"] "Generation of the configuration that the worker uses.", merged(Merge::Max);
     }
     "Configuration and drain" {
-        CONFIG_GENERATION = gauge "weir_config_generation" [] "Generation of the configuration in force, from 1 at start.", merged(Merge::Max);
+        CONFIG_GENERATION = gauge "weir_config_generation" [] "Generation of the published configuration, from 1 at start.", merged(Merge::Max);
         CONFIG_RELOADS = counter "weir_config_reloads_total" ["outcome"] "Requested reloads of the configuration, by outcome.";
         CONFIG_LAST_SUCCESS = gauge "weir_config_last_success_timestamp_seconds" [] "Unix time of the last successful load of the configuration.", merged(Merge::Max);
         CONFIG_RESTART_REQUIRED = gauge "weir_config_restart_required" [] "1 if the file has changes that need a restart, else 0.", merged(Merge::Max);
@@ -212,13 +212,16 @@ pub const LABELS: &[(&str, &str)] = &[
         "names of the databases of a PostgreSQL listener as clients write them; databases beyond the first 64 of a listener are `other`",
     ),
     ("endpoint", "addresses in `endpoints`"),
-    ("certificate", "first host names of the certificates of a listener"),
+    (
+        "certificate",
+        "first host names of the certificates of a listener; the subject of a certificate without host names",
+    ),
     ("worker", "worker number, from 0"),
     ("driver", "`io_uring`, `io_uring_reduced`, `polling`"),
     ("command", "names in the command table, and `unknown`"),
     (
         "class",
-        "for requests, the class of a Redis command (`read`, `write`, `local`, …) or the HTTP method (`get`, `post`, …, `other`); for accept errors `connection`, `resource`, `fatal`; for HTTP responses `1xx` to `5xx` by status (for a gRPC call, the HTTP status that corresponds to its gRPC status), `broken` if the upstream or the gateway ended the response early, `aborted` if the client did",
+        "for requests, the class of a Redis command (`read`, `write`, `local`, …) or the HTTP method (`get`, `post`, …, `other`); for accept errors `connection`, `resource`, `fatal`; for HTTP responses `1xx` to `5xx` by status (for a gRPC call, the HTTP status that corresponds to its gRPC status), `broken` if the response did not complete because of the upstream or the gateway, `aborted` if because of the client (it disconnected, did not read or broke a rule)",
     ),
     (
         "stage",

@@ -277,11 +277,11 @@ fn document(request: AiKeyRequest, snapshot: &Snapshot) -> Result<KeyDocument, I
 fn check_listener(name: Option<&str>, snapshot: &Snapshot) -> Result<(), DocumentError> {
     match name {
         Some(name) if !listeners(snapshot).any(|(listener, _)| **listener == *name) => {
-            let what = "is not an AI listener with models and keys = \"required\"".to_owned();
+            let what = "is not an AI listener with keys = \"required\"".to_owned();
             Err(DocumentError::Member("listener", what))
         }
         None if listeners(snapshot).next().is_none() => {
-            let what = "is needed: there is no AI listener with models and keys = \"required\"".to_owned();
+            let what = "is needed: no AI listener has keys = \"required\"".to_owned();
             Err(DocumentError::Member("listener", what))
         }
         _ => Ok(()),

@@ -79,7 +79,7 @@ pub struct PolicyFlags {
     #[arg(long, value_name = "BYTES")]
     prompt_bytes_max: Option<u64>,
 
-    /// Maximum number of output tokens per response.
+    /// Maximum number of output tokens of each choice (`n`) in a response.
     #[arg(long, value_name = "N")]
     output_tokens_max: Option<u64>,
 

@@ -53,12 +53,12 @@ pub fn one(key: &AiKeyStatus) -> String {
     for one in &key.texts {
         let shown = one.shown.as_deref().unwrap_or("[not shown]");
         some(
-            "text",
+            "secret",
             Some(one.until.as_ref().map_or_else(|| shown.to_owned(), |until| format!("{shown} until {until}"))),
         );
     }
     for listener in &key.shadowed_by {
-        some("no effect at", Some(format!("{listener}: the file has a key with this name or text")));
+        some("no effect at", Some(format!("{listener}: the file has a key with this name or secret")));
     }
     let usage = &key.usage;
     for (name, budget_use, is_money) in [

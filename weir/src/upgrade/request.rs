@@ -128,7 +128,9 @@ fn by_signal(number: i32, limit: Duration) -> Result<(), String> {
             Some(_) => {}
         }
         if child.is_none() && begun.elapsed() > START_TIME {
-            return Err(format!("process {number} started no process, or the new process ended at once; see the log"));
+            return Err(format!(
+                "process {number} started no new process, or the new process ended at once; see the log"
+            ));
         }
         thread::sleep(LOOK);
     }

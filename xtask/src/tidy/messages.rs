@@ -6,8 +6,8 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 /// Words of a message. A literal with fewer is a name.
 const WORDS_MIN: usize = 3;
 
-/// The string literals of a source file with words for people, with the lines that they begin on. Items for tests alone, documentation
-/// and the words of assertions are left out: developers read them.
+/// The string literals of a source file with words for people, with the lines that they begin on. The rest of a sentence begins
+/// with a blank. Items for tests alone, documentation and the words of assertions are left out: developers read them.
 ///
 /// # Errors
 /// `text` is not Rust.
@@ -20,7 +20,7 @@ pub(super) fn messages(text: &str) -> Result<Vec<(usize, String)>> {
 
 fn collect(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
     let mut tokens = tokens.into_iter().peekable();
-    // The word before a group names the macro or the method that the group belongs to.
+    // The tokens before a group that name what the group belongs to: `name`, `.method` or `macro!`.
     let mut called = String::new();
     while let Some(token) = tokens.next() {
         match token {
@@ -32,10 +32,12 @@ fn collect(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
                     skip_item(&mut tokens);
                 }
             }
-            TokenTree::Punct(mark) if mark.as_char() == '!' => {}
+            TokenTree::Punct(mark) if mark.as_char() == '!' => called.push('!'),
+            TokenTree::Punct(mark) if mark.as_char() == '.' => called = ".".to_owned(),
+            TokenTree::Ident(name) if called == "." => called.push_str(&name.to_string()),
             TokenTree::Ident(name) => called = name.to_string(),
             TokenTree::Group(group) => {
-                if !is_check(&called) {
+                if !is_check(&called, group.delimiter()) {
                     collect(group.stream(), found);
                 }
                 called.clear();
@@ -55,31 +57,41 @@ fn is_for_tests(attribute: &TokenTree) -> bool {
     words == "[cfg(test)]"
 }
 
-/// Takes the rest of an item: up to its block, or its semicolon.
+/// Takes the rest of an item, a field or a case: up to its block, its semicolon or its comma.
 fn skip_item(tokens: &mut impl Iterator<Item = TokenTree>) {
     let is_block = |group: &Group| group.delimiter() == Delimiter::Brace;
+    // These have commas before their end: `fn of<A, B>()`.
+    let mut has_commas = false;
     for token in tokens {
         match token {
             TokenTree::Group(group) if is_block(&group) => return,
             TokenTree::Punct(mark) if mark.as_char() == ';' => return,
+            TokenTree::Punct(mark) if mark.as_char() == ',' && !has_commas => return,
+            TokenTree::Ident(word) => {
+                has_commas |= ["const", "fn", "impl", "let", "static", "trait"].iter().any(|item| word == item);
+            }
             _ => {}
         }
     }
 }
 
-/// Whether a macro or method of this name has words for developers.
-fn is_check(called: &str) -> bool {
-    called.contains("assert") || matches!(called, "expect" | "expect_err" | "panic" | "unreachable")
+/// Whether the group behind `called` has words for developers.
+fn is_check(called: &str, delimiter: Delimiter) -> bool {
+    match called.strip_suffix('!') {
+        Some(name) => name.contains("assert") || matches!(name, "panic" | "unreachable"),
+        None => delimiter == Delimiter::Parenthesis && matches!(called, ".expect" | ".expect_err"),
+    }
 }
 
 /// The text of a literal as it stands in the source, if it is a string with words for people.
 fn text_of(literal: &str) -> Option<String> {
     let (_, quoted) = literal.split_once('"')?;
     let (text, _) = quoted.rsplit_once('"')?;
+    let start = if text.starts_with(' ') { " " } else { "" };
     // A gap in the text is one blank for every reader of this.
     let text = text.replace("\\\n", " ").replace("\\n", " ").replace("\\\"", "\"");
     let words: Vec<&str> = text.split_whitespace().collect();
-    (words.len() >= WORDS_MIN).then(|| words.join(" "))
+    (words.len() >= WORDS_MIN).then(|| format!("{start}{}", words.join(" ")))
 }
 
 #[cfg(test)]
@@ -109,5 +121,47 @@ mod tests {
         assert_eq!(found(test), []);
         assert_eq!(found(&format!("{test}const A: &str = \"the server was asked\";")).len(), 1);
         assert_eq!(found("#[cfg(test)]\nmod tests;\nconst A: &str = \"the server was asked\";").len(), 1);
+    }
+
+    #[test]
+    fn words_of_items_with_the_name_of_a_check_are_found() {
+        let text = "\"the server was asked\"";
+        for source in [
+            format!("fn expect() {{ {text} }}"),
+            format!("expect({text});"),
+            format!("panic({text});"),
+            format!("Expect {{ assert: {text} }}"),
+            format!("self.expect[{text}];"),
+            format!("x != assert && !(y, {text});"),
+        ] {
+            assert_eq!(found(&source).len(), 1, "{source}");
+        }
+        for source in [
+            format!("x.expect_err({text});"),
+            format!("debug_assert_eq!(x, y, {text});"),
+            format!("std::panic!({text});"),
+            format!("unreachable! {{ {text} }}"),
+        ] {
+            assert_eq!(found(&source), [], "{source}");
+        }
+    }
+
+    #[test]
+    fn a_field_or_case_for_tests_ends_with_its_comma() {
+        let text = "\"the server was asked\"";
+        assert_eq!(found(&format!("A {{ #[cfg(test)] b: 1, c: {text} }}")).len(), 1);
+        assert_eq!(found(&format!("match x {{ #[cfg(test)] A => {text}, B => {text} }}")).len(), 1);
+        let test = format!("#[cfg(test)] fn f<A, B>() where A: C, B: C {{ {text} }}");
+        assert_eq!(found(&format!("{test} const D: &str = {text};")).len(), 1);
+    }
+
+    #[test]
+    fn a_literal_that_goes_on_begins_with_a_blank() {
+        assert_eq!(found("write!(f, \" of the same server\")"), [(1, " of the same server".to_owned())]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_rust_is_an_error() {
+        assert!(messages("fn f( {").is_err());
     }
 }

@@ -21,8 +21,20 @@ const AVOIDED: [(&str, &str); 6] = [
     ("whoever", "name the client, the server or the operator"),
 ];
 
+/// Words that a message or a help does without too.
+const AVOIDED_IN_MESSAGES: [(&str, &str); 4] = [
+    ("ask", "request, need or require"),
+    ("asks", "requests, needs or requires"),
+    ("tell", "name the response, the message or the log line"),
+    ("tells", "name the response, the message or the log line"),
+];
+
 /// Words that no sentence begins with, unless it is a question.
 const BAD_BEGINNINGS: [&str; 3] = ["of", "what", "who"];
+
+/// Files whose comments are the help of keys.
+const HELP: [&str; 3] =
+    ["control/config/src/protocols/", "control/config/src/sections.rs", "control/config/src/access_log.rs"];
 
 /// Documents that a command writes, of results or of declarations.
 const EXEMPT: [&str; 4] = ["docs/results/", "docs/CONFIG.md", "docs/METRICS.md", "lab/trials/src/testdata/"];
@@ -46,11 +58,15 @@ pub fn violations(workspace: &Workspace, files: &[SourceFile]) -> Result<Vec<Str
     }
     for SourceFile { name, text, .. } in files.iter().filter(|file| file.name.ends_with(".rs") && !file.is_generated())
     {
-        let mut mistakes = mistakes_of_comments(text);
+        let mut mistakes = mistakes_of_comments(text, HELP.iter().any(|help| name.starts_with(help)));
         // The table of avoided words has them.
         if !is_test_code(name) && name != file!() {
-            let messages = messages(text).with_context(|| format!("{name} is not Rust"))?;
-            mistakes.extend(messages.into_iter().flat_map(|(line, text)| mistakes_of_message(&text, line)));
+            match messages(text) {
+                Ok(messages) => {
+                    mistakes.extend(messages.into_iter().flat_map(|(line, text)| mistakes_of_message(&text, line)));
+                }
+                Err(error) => mistakes.push((1, format!("the file cannot be read as Rust: {error}"))),
+            }
         }
         found.extend(mistakes.into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
     }
@@ -58,21 +74,30 @@ pub fn violations(workspace: &Workspace, files: &[SourceFile]) -> Result<Vec<Str
 }
 
 /// Mistakes in the comments of a source file, with their lines. A comment may have a long sentence: a list of cases is often one.
-fn mistakes_of_comments(text: &str) -> Vec<(usize, String)> {
-    mistakes(&comments(text)).into_iter().filter(|(_, mistake)| !mistake.starts_with("a sentence of")).collect()
+/// `is_help`: operators read them as they read messages.
+fn mistakes_of_comments(text: &str, is_help: bool) -> Vec<(usize, String)> {
+    let comments = comments(text);
+    if is_help {
+        return sentences(&comments).iter().flat_map(|(line, sentence)| mistakes_of_message(sentence, *line)).collect();
+    }
+    mistakes(&comments).into_iter().filter(|(_, mistake)| !mistake.starts_with("a sentence of")).collect()
 }
 
-/// Mistakes in a message, help or another text that the program shows, whose literal begins on `line`. A clause behind a semicolon
-/// counts as a sentence. A help may have a long sentence.
+/// Mistakes in a message, help or another text that the program shows, which begins on `line`. A clause behind a semicolon
+/// counts as a sentence. The rest of a sentence, with a blank before it, does not. A help may have a long sentence.
 fn mistakes_of_message(text: &str, line: usize) -> Vec<(usize, String)> {
-    let clauses = text.split_inclusive("; ").flat_map(sentences_of_line);
-    let found = clauses.flat_map(|clause| {
+    let text = without_code(text);
+    let mut is_rest = text.starts_with(' ');
+    let mut found = Vec::new();
+    for clause in text.split_inclusive("; ").flat_map(sentences_of_line) {
         let words = words(&clause);
-        let mut found: Vec<_> = avoided(&words, line).collect();
-        found.extend(begins_badly(&clause, &words).map(|mistake| (line, mistake)));
-        found
-    });
-    found.collect()
+        found.extend(avoided(&words, &AVOIDED, line));
+        found.extend(avoided(&words, &AVOIDED_IN_MESSAGES, line));
+        if !std::mem::take(&mut is_rest) {
+            found.extend(begins_badly(&clause, &words).map(|mistake| (line, mistake)));
+        }
+    }
+    found
 }
 
 /// The sentences of a text without lists and tables.
@@ -109,14 +134,26 @@ fn mistakes(text: &str) -> Vec<(usize, String)> {
             found.push((line, format!("a sentence of {count} words; the most is {SENTENCE_WORDS_MAX}: make two")));
         }
         found.extend(begins_badly(&sentence, &words).map(|mistake| (line, mistake)));
-        found.extend(avoided(&words, line));
+        found.extend(avoided(&words, &AVOIDED, line));
     }
     found
 }
 
 /// The words of a sentence.
 fn words(sentence: &str) -> Vec<String> {
-    sentence.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect()
+    without_code(sentence).split_whitespace().map(bare).filter(|word| !word.is_empty()).collect()
+}
+
+/// A text with the place of a value, `{}`, for each piece of code. One that is not closed stays.
+fn without_code(text: &str) -> String {
+    let mut parts = text.split('`');
+    let mut found = parts.next().unwrap_or_default().to_owned();
+    while let Some(code) = parts.next() {
+        let (mark, rest) = parts.next().map_or(("`", code), |rest| ("{}", rest));
+        found.push_str(mark);
+        found.push_str(rest);
+    }
+    found
 }
 
 /// The mistake of a `sentence` that begins with a word that none begins with.
@@ -126,19 +163,25 @@ fn begins_badly(sentence: &str, words: &[String]) -> Option<String> {
     (!is_question).then(|| format!("a sentence begins with \"{first}\": begin with its subject"))
 }
 
-/// The avoided words among `words`.
-fn avoided(words: &[String], line: usize) -> impl Iterator<Item = (usize, String)> + use<> {
+/// The words of `table` among `words`.
+fn avoided(
+    words: &[String],
+    table: &'static [(&'static str, &'static str)],
+    line: usize,
+) -> impl Iterator<Item = (usize, String)> + use<> {
     let all = format!(" {} ", words.join(" "));
     let is_there = move |(word, _): &&(&str, &str)| all.contains(&format!(" {word} "));
-    AVOIDED.iter().filter(is_there).map(move |(word, instead)| (line, format!("\"{word}\": {instead}")))
+    table.iter().filter(is_there).map(move |(word, instead)| (line, format!("\"{word}\": {instead}")))
 }
 
-/// A word in lower case, without the marks around it. Code is no word of the language, and neither is the place of a value.
+/// A word in lower case, without the marks around it. Code is no word of the language, and neither is the place of a value. A word
+/// in capitals is a name, such as `ASK` of Redis, and stays.
 fn bare(word: &str) -> String {
     if word.contains(['`', '{']) {
         return "`".to_owned();
     }
-    word.trim_matches(|letter: char| !letter.is_alphanumeric() && letter != '%').to_lowercase()
+    let word = word.trim_matches(|letter: char| !letter.is_alphanumeric() && letter != '%');
+    if word.chars().any(char::is_lowercase) { word.to_lowercase() } else { word.to_owned() }
 }
 
 /// The sentences of a document with the lines that they begin on. An item of a list, a heading and a cell of a table end a sentence, whether
@@ -257,6 +300,27 @@ mod tests {
         assert_eq!(count("what is the name of the server?"), 0);
         assert_eq!(count("the reason is what it says"), 0);
         assert_eq!(count("{what} of {which} server"), 0);
+        assert_eq!(count("the client asks for it; tell the server"), 2);
+        assert_eq!(count(" of the server; of the client"), 1, "the first goes on with a sentence");
+        assert_eq!(count("the key `a; of b` is written"), 0);
+        assert_eq!(count("ASK {group} node:{target}"), 0);
+    }
+
+    #[test]
+    fn a_help_is_judged_clause_by_clause() {
+        let count = |text: &str, is_help| mistakes_of_comments(text, is_help).len();
+        let help = "/// Time of a request;\n/// of the client. The client\n/// asks.\n";
+        assert_eq!(count(help, true), 2);
+        assert_eq!(count(help, false), 0);
+        assert_eq!(count("/// Of it.\n/// The server is asked.\n", true), 2);
+        assert_eq!(count(&format!("/// {}.\n", "word ".repeat(41)), true), 0);
+    }
+
+    #[test]
+    fn code_is_one_word() {
+        assert_eq!(words("The `a b c d`, (`e f`) and `g"), ["the", "`", "`", "and", "`"]);
+        assert_eq!(found("The command `is not told of` it."), []);
+        assert_eq!(found("`of` it, and `told x` it is asked.").len(), 1);
     }
 
     #[test]

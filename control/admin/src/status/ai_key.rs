@@ -33,7 +33,7 @@ pub struct AiKeyPolicy {
     /// Maximum size of messages, instructions and tools together, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_bytes_max: Option<u64>,
-    /// Maximum number of output tokens per response. The gateway lowers a higher limit in a request.
+    /// Maximum number of output tokens of each choice (`n`) in a response. The gateway lowers a higher limit in a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens_max: Option<u64>,
     /// Client networks that may use the key.
@@ -63,7 +63,7 @@ pub struct AiKeyPolicy {
     /// Time for which a cached response is used for equal requests, 1s to 30d, such as `5m`. If absent, nothing is cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_ttl: Option<String>,
-    /// True: also cache requests with sampling, whose responses normally differ. Needs `cache_ttl`.
+    /// True: also cache requests with `temperature` above 0, or `n` or `best_of` above 1. Needs `cache_ttl`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_sampled: Option<bool>,
     /// `enforce` refuses requests that break the policy, `observe` only counts them.
@@ -204,9 +204,9 @@ pub struct AiBudgetUse {
 pub struct AiRateUse {
     /// The rate per minute.
     pub limit: u64,
-    /// Amount that is available at once.
+    /// Requests or tokens that the key may use now.
     pub remaining: u64,
-    /// Seconds until the whole rate is available again.
+    /// Seconds until the full rate is available again.
     pub reset_seconds: f64,
 }
 

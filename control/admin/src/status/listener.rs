@@ -112,15 +112,15 @@ pub struct ListenerStatus {
     pub responses_total: Option<ResponseClasses>,
     /// Share of errors among the HTTP responses; absent for other protocols.
     pub errors: Option<ErrorStatus>,
-    /// Requests refused before any work, by reason.
+    /// Requests and logins that the gateway refused, by reason, counted as in `weir_shed_total`.
     pub shed_total: BTreeMap<String, u64>,
     /// Bytes read from clients.
     pub received_bytes_total: u64,
     /// Bytes sent to clients.
     pub sent_bytes_total: u64,
-    /// Time from the complete request head to the last byte of the response.
+    /// Request duration, measured as in `weir_request_duration_seconds`.
     pub request_seconds: Quantiles,
-    /// Part of this time that the gateway spends itself.
+    /// Part of the request duration spent in the gateway, measured as in `weir_request_overhead_duration_seconds`.
     pub overhead_seconds: Quantiles,
     /// Capacity and load of the listener; absent if the configuration names no knee.
     pub knee: Option<KneeStatus>,

@@ -22,9 +22,9 @@ pub struct ResponseClasses {
     /// The server is at fault, or the gateway found no server.
     #[serde(rename = "5xx")]
     pub server_error: u64,
-    /// Responses that the upstream or the gateway ended early. They are errors, like a 5xx.
+    /// Responses that did not complete because of the upstream or the gateway. They are errors, like a 5xx.
     pub broken: u64,
-    /// Responses that the client did not read to their end.
+    /// Responses that did not complete because the client disconnected, did not read them or broke a rule.
     #[serde(default)]
     pub aborted: u64,
 }
@@ -65,8 +65,8 @@ impl ResponseClasses {
 /// The share of errors among the responses of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorStatus {
-    /// Errors (5xx, and responses that the upstream or the gateway ended early) as a share of all responses except `aborted` in the
-    /// last ten seconds, or of the last five responses within a minute; absent if there were no responses.
+    /// Errors (5xx, and responses that did not complete because of the upstream or the gateway) as a share of all responses except
+    /// `aborted` in the last ten seconds, or of the last five responses within a minute; absent if there were no responses.
     pub ratio: Option<f64>,
     /// Share from which the gateway warns about the listener (`error_warn`).
     pub warn_ratio: f64,

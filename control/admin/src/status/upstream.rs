@@ -50,7 +50,7 @@ pub struct EndpointStatus {
     pub requests_total: u64,
     /// HTTP responses received, by class of status; absent if there were none, and for other protocols.
     pub responses_total: Option<ResponseClasses>,
-    /// Requests that failed: refused, ended early or timed out.
+    /// Requests sent that failed: the connection closed, the response was late, or the upstream violated the protocol.
     pub failures_total: u64,
     /// Connections opened.
     pub connects_total: u64,
@@ -73,7 +73,8 @@ pub struct UpstreamStatus {
     pub endpoints: Vec<EndpointStatus>,
     /// Time that requests waited for a connection.
     pub acquire_wait_seconds: Quantiles,
-    /// Time from the last request byte sent to the last response byte received.
+    /// Time that requests waited for an upstream, measured as in `weir_request_upstream_duration_seconds`. Includes all requests of
+    /// the listeners whose `upstream` is this upstream.
     pub response_seconds: Quantiles,
 }
 

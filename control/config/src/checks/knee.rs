@@ -136,7 +136,7 @@ fn check_action(section: &ListenerSection, knee: &At<KneeFile>, path: &str, read
     if action.value == KneeAction::Observe || !knee.value.measured.is_at_ceiling {
         return true;
     }
-    let what = "needs a knee, and the search ended at the highest load of the lab";
+    let what = "needs the true knee, but the search stopped at --rate-max or at the limit of the lab";
     let help = "search again without --rate-max and with more CPUs for the generator, or set knee_action = \"observe\"";
     error_at(action, path, "knee_action", what, help, reader);
     false
@@ -170,7 +170,8 @@ fn caveats(measured: &Measured, has_tls: bool, reader: &Reader<'_>) -> Vec<(Stri
         caveat(what, "search again with --behind HOST:PORT");
     }
     if measured.is_at_ceiling {
-        let what = "the search ended at the highest load of the lab: the true knee is not below it".to_owned();
+        let what =
+            "the search stopped at --rate-max or at the limit of the lab: the true knee is not below it".to_owned();
         caveat(what, "search again without --rate-max and with more CPUs for the generator");
     }
     caveats

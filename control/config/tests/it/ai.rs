@@ -113,7 +113,7 @@ fn each_mistake_has_a_line_and_a_remedy() {
         (here, key("").replacen("keys", "cache_ttl = \"5m\"\nkeys", 1), "", "each key has its own"),
         (here, key("cache_ttl = \"0s\""), "", "cache_ttl"),
         (here, key("") + &key("").replace("keys = \"required\"\n", ""), "", "is there twice"),
-        (here, key("models = [\"gpt-4\", \"x\"]\n") + &model("gpt-4o"), "", "permit no model of the listener"),
+        (here, key("models = [\"gpt-4\", \"x\"]\n") + &model("gpt-4o"), "", "permits no model of the listener"),
         (here, key("models = [\"gpt-4o\", \"clade-*\"]\n") + &model("gpt-*"), "", "has \"clade-*\", which matches no"),
         (here, "[[listener.ai.model]]\nname = \"m\"".to_owned(), "", "has 0 targets"),
         (here, many, "", "has 9 targets"),

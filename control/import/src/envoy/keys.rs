@@ -11,7 +11,7 @@ const REASONS: &[(&[&str], &str, &str)] = &[
         "rings and tables have Envoy's default size: with another one keys would be looked for on other servers",
         "upstream.sharding",
     ),
-    (&["common_lb_config"], "the share of endpoints that must be healthy is another key", "panic_percent"),
+    (&["common_lb_config"], "another key sets the share of endpoints that must be healthy", "panic_percent"),
     (
         &["dynamic_resources", "cds_config", "lds_config", "rds", "eds_cluster_config", "hds_config"],
         "Weir reads a file and has no control plane",
@@ -49,7 +49,7 @@ const REASONS: &[(&[&str], &str, &str)] = &[
             "verify_certificate_spki",
             "crl",
         ],
-        "every valid certificate of the authority is accepted; that of an upstream must also have its name",
+        "every valid certificate of the authority is accepted; an upstream's certificate must also name the upstream",
         "[listener.tls] client_ca_file, [upstream.tls] server_name",
     ),
     (&["tls_params"], "TLS 1.2 and 1.3 are served with the ciphers of rustls", "[listener.tls]"),

@@ -69,7 +69,7 @@ impl<'n> Importer<'n> {
         let rank = |word: &str| CLIENT_AUTH.iter().position(|known| *known == word);
         let Some(strictest) = checks.iter().rev().max_by_key(|(_, word, _)| rank(word)).copied() else { return Ok(()) };
         for (context, ..) in checks.iter().filter(|(_, word, file)| (*word, *file) != (strictest.1, strictest.2)) {
-            let why = "all chains of a listener check clients in the way of the strictest chain";
+            let why = "all chains of a listener check clients with the settings of the strictest chain";
             self.note(context, "require_client_certificate", why, "a [[listener]] of its own");
         }
         if let (_, word, Some(file)) = strictest {

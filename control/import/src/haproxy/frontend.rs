@@ -196,7 +196,7 @@ impl<'s> Importer<'s> {
             return Err(line.mistake("`ssl` needs a certificate: crt FILE"));
         };
         if certificates.iter().any(|file| file.ends_with('/')) {
-            let why = "each certificate has its own entry, not a directory; replace server.pem with the first one";
+            let why = "each certificate has its own entry: replace server.pem with the first file of the directory";
             self.config.notes.push(Note::new(&line.place, line.text(), why, "[[listener.tls.certificate]]"));
         }
         // A file of HAProxy has the certificate and its key.

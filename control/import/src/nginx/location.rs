@@ -84,7 +84,7 @@ fn collect<'c>(
         };
         let is_inside_a_path = outer.is_some_and(|outer| outer.args.last().is_some_and(|path| path != "/"));
         if kind == Kind::Regex && is_inside_a_path {
-            let why = "a regex inside a location matches only paths of both locations; it is left out";
+            let why = "a regex inside a location applies only to paths that match both locations; it is left out";
             notes.push(Note::new(&one.place, one.text(), why, "path_regex of a [[route]]"));
             continue;
         }

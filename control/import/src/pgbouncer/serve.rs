@@ -91,7 +91,8 @@ pub(super) fn upstreams(
     let pool_mode = limits::default_pool_mode(ini)?;
     let mut served = Served { name: String::new(), pool_mode, databases: Vec::new() };
     if groups.is_empty() {
-        let why = "no database has a server that Weir could connect to: listeners have an upstream without a server";
+        let why = "no database has a server that Weir could connect to: listeners have the upstream `nowhere`, \
+                   at which no server listens";
         config.notes.push(Note::new(top, "[databases]", why, "endpoints of the [[upstream]]"));
         return Ok(served);
     }

@@ -4,6 +4,9 @@ use weir_import::Format;
 
 use crate::{check, notes, read, table};
 
+/// The note on a refusal with conditions that no route has.
+const REFUSED_TO_ALL: &str = "requests that it refuses to some clients are refused to all";
+
 /// A frontend with these lines in front of two backends, one of them with these lines.
 fn site(front: &str, backend: &str) -> String {
     format!(
@@ -53,7 +56,7 @@ fn what_is_refused_to_some_addresses_is_not_open_to_all() {
     );
     let admin = table(&found.toml, "route", "web-response");
     assert!(admin.contains("path_string_prefix = \"/admin\"") && admin.contains("status = 403"), "{admin}");
-    assert!(notes(&found).contains("are refused to all"), "{}", notes(&found));
+    assert!(notes(&found).contains(REFUSED_TO_ALL), "{}", notes(&found));
     check(&found.toml);
 }
 
@@ -71,7 +74,7 @@ fn what_is_refused_on_a_condition_that_no_route_has_is_closed_without_it() {
         let found = read(Format::Haproxy, &site(&format!(" http-request {rule}"), ""));
         let admin = table(&found.toml, "route", "web-response");
         assert!(admin.contains(path) && admin.contains(&format!("status = {status}")), "{rule}: {admin}");
-        assert!(notes(&found).contains("are refused to all"), "{rule}: {}", notes(&found));
+        assert!(notes(&found).contains(REFUSED_TO_ALL), "{rule}: {}", notes(&found));
         check(&found.toml);
     }
     // Alternatives are each closed on their own, and addresses alone are a list of the listener.

@@ -284,7 +284,7 @@ fn read_header(part: &[u8]) -> Result<(Algorithm, Option<String>), claims::Claim
     let malformed = ("jwt_malformed", "The token is malformed");
     let header = object(part).ok_or(malformed)?;
     if header.get("crit").is_some() {
-        return Err(("jwt_critical", "The token asks for an extension that is not known"));
+        return Err(("jwt_critical", "The token requires an extension that is not known"));
     }
     let name = header.get("alg").and_then(Json::as_str).ok_or(malformed)?;
     let algorithm = Algorithm::of(name).ok_or(("jwt_algorithm", "The algorithm is not allowed"))?;

@@ -43,7 +43,11 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "",
         "never reached",
     ),
-    ("[listener.postgres]\n[[listener.postgres.hba]]\ntype = \"hostssl\"\nmethod = \"trust\"", "", "offers no TLS"),
+    (
+        "[listener.postgres]\n[[listener.postgres.hba]]\ntype = \"hostssl\"\nmethod = \"trust\"",
+        "",
+        "the listener has no TLS",
+    ),
     (
         "[listener.postgres]\nauth = \"trust\"\n[[listener.postgres.rule]]\nname = \"no\"\naction = \"deny\"\n\
          classes = [\"ddl\"]\nverbs = [\"truncate\"]",

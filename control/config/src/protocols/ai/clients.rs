@@ -73,7 +73,7 @@ fn check_models(table: &KeySection, models: &[Glob], path: &str, reader: &mut Re
     let more = if models.len() > NAMED_MAX { ", ..." } else { "" };
     let help = format!("the models of the listener: {}{more}", names.join(", "));
     if !wanted.value.iter().any(is_there) {
-        return error_at(wanted, path, "models", "permit no model of the listener", help, reader);
+        return error_at(wanted, path, "models", "permits no model of the listener", help, reader);
     }
     for word in wanted.value.iter().filter(|word| !is_there(word)) {
         let what = format!("has \"{}\", which matches no model of the listener", word.value);

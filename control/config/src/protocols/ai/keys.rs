@@ -249,8 +249,9 @@ section! {
         required name: Word;
         /// How the first target is chosen: at random in proportion to the weights (`weight`), by the shortest recent time to the
         /// first token (`latency`, measured by each worker), or by the lowest price for the request (`price`, which needs
-        /// `[[listener.ai.price]]`). Requests with a `prompt_cache_key`, or whose response the provider stores, always go by
-        /// weight.
+        /// `[[listener.ai.price]]`). Requests with a `prompt_cache_key`, requests that continue a response or conversation, and,
+        /// with `keys = "none"`, requests whose response the provider stores, do not use `balance`: they go to the same target
+        /// each time, chosen by weight.
         default balance: Balance = Balance::Weight;
         /// Send requests whose prompts begin with this many equal bytes to the same target first, chosen by weight, so that the
         /// provider has the beginning in its cache. The prompt is tools, then instructions, then messages. Shorter prompts use
@@ -265,7 +266,8 @@ section! {
     /// A provider of the model. If an attempt fails (no connection, a timeout, 408, 409, 429, 5xx), the gateway retries on the next
     /// target, until the client has a part of the response. `retry_budget_percent` of `[upstream.http]` limits retries.
     pub(crate) struct TargetSection {
-        /// Upstream of the target. Requests for an API endpoint that the `dialect` does not have skip the target.
+        /// Upstream of the target. Requests for an API endpoint that the `dialect` of the upstream does not have skip the target,
+        /// unless the gateway can translate them.
         required upstream: Name;
         /// Name of the model at the provider. If absent, the name that the client uses.
         optional model: Word;

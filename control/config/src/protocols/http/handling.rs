@@ -226,14 +226,16 @@ section! {
     /// Retries of failed requests on another endpoint. No request is retried after part of a response was sent to the client.
     pub(crate) struct RetrySection {
         /// Maximum retries. In addition, a request that no server has processed goes once to each other endpoint, and once to
-        /// another connection if its own connection drains (GOAWAY). 0 disables these retries.
+        /// another connection if its own connection drains (GOAWAY), provided that `on` has the failure. A GET, HEAD or OPTIONS
+        /// request whose fresh connection ends without a response goes to another endpoint once. 0 disables all of these.
         default attempts: u32 = http::RETRY_ATTEMPTS => 0..=10;
         /// Failures that are retried: `connect_failure` (the request was not sent), `refused_stream` (HTTP/2: the server has not
         /// begun to process the request), `reset` (the connection ended without a response), `timeout`, `gateway_error` (502, 503,
         /// 504), `5xx`. The last four apply only to idempotent requests: GET, HEAD, OPTIONS, PUT, DELETE. If absent,
         /// `connect_failure` and `refused_stream`.
         optional on: Vec<At<RetryOn>>;
-        /// Further statuses (400 to 599) that are retried, for idempotent requests.
+        /// Further statuses (400 to 599) that are retried, under the same conditions as `5xx`. A response with Retry-After is not
+        /// retried.
         optional statuses: Vec<At<u32>>;
         /// Also retry requests of other methods, although a server may have processed them.
         default non_idempotent: bool = false;
@@ -258,8 +260,8 @@ section! {
         optional codings: Vec<At<Coding>>;
         /// Minimum size of a response to compress. Responses of unknown length are compressed too.
         default bytes_min: ByteSize = ByteSize::new(compression::BYTES_MIN) => ByteSize::new(0)..=ByteSize::mib(1 << 20);
-        /// Media types that are compressed, with `text/*` for all text types. If absent, text, JSON, JavaScript, XML, WebAssembly
-        /// and SVG. Event streams are never compressed.
+        /// Media types that are compressed. A `*` at the end matches any rest, as in `text/*`. If absent, text, JSON, JavaScript,
+        /// XML, WebAssembly and SVG. Event streams are never compressed.
         optional types: Vec<At<Word>>;
     }
 }

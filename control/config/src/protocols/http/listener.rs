@@ -62,10 +62,12 @@ section! {
         /// Maximum concurrent streams on one HTTP/2 connection of a client.
         default http2_streams_max: u32 = http::HTTP2_STREAMS_MAX => 1..=COUNT_MAX;
         /// Initial flow-control window of HTTP/2 streams from clients (SETTINGS_INITIAL_WINDOW_SIZE). It shrinks to 64KiB while
-        /// much received data is unread, unless `http2_stream_window_max` is equal. If absent, at most `http2_stream_window_max`.
+        /// much received data is unread, unless `http2_stream_window_max` is equal. If absent, 256KiB, or
+        /// `http2_stream_window_max` if that is less.
         default http2_stream_window: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES as u64) => WINDOW_MIN..=WINDOW_MAX;
         /// Maximum flow-control window of HTTP/2 streams from clients, to which windows grow while data from a distant client is
-        /// read. If equal to `http2_stream_window`, windows neither grow nor shrink. If absent, at least `http2_stream_window`.
+        /// read. If equal to `http2_stream_window`, windows neither grow nor shrink. If absent, 32MiB, or
+        /// `http2_stream_window` if that is more.
         default http2_stream_window_max: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES_MAX as u64) => WINDOW_MIN..=WINDOW_MAX;
         /// Number of trusted proxies in front that append to X-Forwarded-For. The entry of the first of these proxies is the
         /// address of the client, for `ip_filter`, `rate_limit` and `affinity`. With 0, the client is the peer of the connection.
@@ -80,9 +82,9 @@ section! {
         /// step of the trace, or also `start` a trace for requests without a trace.
         default trace_context: TraceContext = TraceContext::Pass;
         /// Share of errors among the responses of the last 10 s at which the gateway warns about the listener (log, admin API,
-        /// `weir top`), above 0.0. With fewer than five responses, the window grows up to 60 s. Errors are 5xx, and responses that
-        /// upstream or gateway aborted. Requests whose client disconnected are not counted. The warning ends when the share has
-        /// been below nine tenths of this value for 10 s.
+        /// `weir top`), above 0.0. With fewer than five responses, the window grows up to 60 s. Fewer than five responses in 60 s
+        /// cause no warning. Errors are 5xx, and responses that upstream or gateway aborted. Requests whose client disconnected are
+        /// not counted. The warning ends when the share has been below nine tenths of this value for 10 s.
         default error_warn: Ratio = Ratio(http::ERROR_WARN);
         include policies: PolicyKeys;
     }

@@ -57,7 +57,7 @@ section! {
     pub(crate) struct FileKeys {
         /// Treatment of a `[[route]]` or `[[domain]]` with a mistake in its actions (upstreams, policies, rewrites). `refuse`
         /// rejects the whole file. `unavailable` responds with 503 to the requests of the affected routes, and serves all other
-        /// routes. A mistake in the conditions of a route always rejects the file. `weir check` reports all mistakes.
+        /// routes. A mistake in the conditions of a route or domain always rejects the file. `weir check` reports all mistakes.
         default invalid_routes: InvalidRoutes = InvalidRoutes::Refuse;
         /// Settings shared by the routes of certain hosts.
         tables domain: domain::DomainSection;
@@ -137,8 +137,8 @@ impl Protocol for Http {
         let rules = checks::rules(&section.policies, &path, reader);
         let name = of.section.name.as_ref()?;
         if rules.wants_authorization_twice() {
-            let what = "asks for two kinds of credentials in one Authorization field";
-            error_at(name, of.path, "name", what, "give one of them a header of its own", reader);
+            let what = "requires two kinds of credentials in one Authorization header";
+            error_at(name, of.path, "name", what, "set another header for one of them", reader);
         }
         let upstream = of.section.upstream.as_ref()?.value.0.clone();
         let routes = checks::of_listener(routes, &name.value.0, upstream, &rules, reader);

@@ -300,7 +300,7 @@ section! {
 }
 
 impl PolicyKeys {
-    /// The upstreams that policies ask, with the keys that name them.
+    /// The upstreams that policies use, with the keys that name them.
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = (&'static str, &At<Name>)> {
         let keys = self.jwt.iter().flat_map(|jwt| &jwt.provider);
         let keys = keys.filter_map(|one| Some(("jwt.provider.jwks_upstream", one.jwks_upstream.as_ref()?)));
@@ -308,7 +308,7 @@ impl PolicyKeys {
     }
 }
 
-/// A file that is read whole: its path, and what tells two states of it apart.
+/// A file that is read whole: its path, and a digest that differs between two states of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FileState {
     /// As it is opened.
@@ -414,7 +414,7 @@ impl Value for JwksFile {
         let text = path_text(node, &Self::shape(), reader)?;
         let contents = readable_file(node, Path::new(text), JWKS_BYTES_MAX as u64, reader)?;
         let mut bytes = Secret::new(contents.bytes);
-        // Public keys may be read by everybody; who reads the secret of an HMAC makes tokens.
+        // Public keys may be read by everybody. A reader of the secret of an HMAC makes tokens.
         if has_secret(bytes.expose()) {
             bytes = Secret::new(private_file(node, Path::new(text), JWKS_BYTES_MAX as u64, reader)?.bytes);
         }

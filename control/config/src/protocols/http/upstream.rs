@@ -40,10 +40,12 @@ section! {
         /// allows, the gateway opens another connection.
         default streams_max: u32 = http::ORIGIN_STREAMS_MAX => 1..=COUNT_MAX;
         /// Initial flow-control window of HTTP/2 streams from endpoints (SETTINGS_INITIAL_WINDOW_SIZE). It shrinks to 64KiB while
-        /// much received data is unread, unless `stream_window_max` is equal. If absent, at most `stream_window_max`.
+        /// much received data is unread, unless `stream_window_max` is equal. If absent, 256KiB, or `stream_window_max`
+        /// if that is less.
         default stream_window: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES as u64) => WINDOW_MIN..=WINDOW_MAX;
         /// Maximum flow-control window of HTTP/2 streams from endpoints, to which windows grow while data from a distant endpoint
-        /// is read. If equal to `stream_window`, windows neither grow nor shrink. If absent, at least `stream_window`.
+        /// is read. If equal to `stream_window`, windows neither grow nor shrink. If absent, 32MiB, or `stream_window` if
+        /// that is more.
         default stream_window_max: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES_MAX as u64) => WINDOW_MIN..=WINDOW_MAX;
         /// How one of several endpoints is chosen: in turn (`round_robin`), by the fewest requests in flight (`least_request`), by
         /// fewer requests in flight among two random endpoints (`power_of_two`), by shorter expected response time among two random
@@ -53,8 +55,8 @@ section! {
         optional_table affinity: AffinitySection;
         /// Time over which an endpoint that was down returns to its full share. 0 disables the slow start.
         default slow_start: Period = Period::secs(0) => Period::secs(0)..=Period::secs(3_600);
-        /// If fewer than this percentage of endpoints are healthy, requests go to all endpoints. With 0, requests only go to
-        /// healthy endpoints.
+        /// If fewer than this percentage of endpoints are healthy, requests go to all endpoints. With 0, requests go to unhealthy
+        /// endpoints only if no healthy endpoint is left.
         default panic_percent: u32 = upstreams::PANIC_PERCENT => 0..=100;
         /// Maximum concurrent retries, in percent of the requests in flight on a worker. Three retries are always allowed.
         default retry_budget_percent: u32 = upstreams::RETRY_BUDGET_PERCENT => 0..=100;

@@ -64,15 +64,8 @@ fn check_upstreams(of: &ListenerContext<'_>, one: &DatabaseSection, path: &str, 
     }
     let (writes, reads) = (writes.map(attrs), reads.map(attrs));
     if writes.is_some_and(|attrs| attrs != TargetSessionAttrs::Primary) {
-        let what = "needs to know the primary of the upstream for writes";
-        error_at(
-            name,
-            path,
-            "read_upstream",
-            what,
-            "set target_session_attrs = \"primary\" at the upstream for writes",
-            reader,
-        );
+        let what = "needs target_session_attrs = \"primary\" at the upstream for writes";
+        error_at(name, path, "read_upstream", what, "set it in [upstream.postgres] of that upstream", reader);
     }
     if reads.is_some_and(|attrs| !matches!(attrs, TargetSessionAttrs::Standby | TargetSessionAttrs::PreferStandby)) {
         let what = "names an upstream that may be a primary";

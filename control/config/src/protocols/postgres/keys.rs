@@ -42,8 +42,8 @@ section! {
         /// exist.
         optional auth_user: Word;
         /// Query that looks up a user, with the name as `$1`. It returns a row with the user and the password as the server stores
-        /// it, or NULL for an expired password. It runs with `search_path = pg_catalog`: write names with their schema. If absent,
-        /// the gateway reads `pg_authid`, which only superusers may do.
+        /// it; an expired password is NULL. It runs with `search_path = pg_catalog`: write names with their schema. If absent, the
+        /// gateway reads `pg_authid`, which only superusers may do.
         optional auth_query: Text;
         /// Database of `auth_query`. If absent, the database of `[upstream.postgres]`, or `postgres`.
         optional auth_dbname: Word;
@@ -68,9 +68,9 @@ section! {
         default idle_transaction_timeout: Period = Period(postgres::IDLE_TRANSACTION_TIMEOUT) => Period::secs(0)..=Period::secs(86_400);
         /// Maximum silence of a client outside of a transaction. Then the client is disconnected. 0 disables the limit.
         default client_idle_timeout: Period = Period::secs(0) => Period::secs(0)..=Period::secs(30 * 86_400);
-        /// Minimum duration at the server of a statement that is logged, with its duration, fingerprint and class, but not its
-        /// text. At most one line per second is written, with the number of omitted statements. 0 logs all statements. If absent,
-        /// none are logged.
+        /// Minimum duration at the server of a slow statement, which is logged with its duration, fingerprint and class, but not
+        /// its text. At most one line per second is written, with the number of omitted statements. 0 counts every statement as
+        /// slow. If absent, no statement is logged.
         optional log_min_duration_statement: Period => Period::secs(0)..=Period::secs(86_400);
         /// Databases that clients may name. If absent, the `upstream` of the listener serves all names.
         tables database: DatabaseSection;

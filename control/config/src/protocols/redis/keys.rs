@@ -21,14 +21,16 @@ section! {
     /// Keys of a listener.
     pub(crate) struct ListenerKeys {
         /// Unread output of one client at which the gateway may disconnect it. While other clients wait behind its replies, it may
-        /// have more only if half of `limits.buffered_bytes` is free. Messages of MONITOR, and replies that wait for those of a
-        /// slower shard, disconnect the client at this size in any case.
+        /// have more only if half of `limits.buffered_bytes` is free. Replies that wait for those of a slower shard disconnect the
+        /// client at this size in any case. Subscribers and MONITOR clients are disconnected at this size or 32MiB, whichever is
+        /// less.
         default output_hard_cap: ByteSize = ByteSize::new(listening::OUTPUT_HARD_CAP_BYTES) => ByteSize::kib(16)..=ByteSize::mib(16_384);
         /// File with users of a Redis listener, one per line, in the format of Redis's `aclfile`. A reload reads it again. Other
         /// users of the machine must not be able to read it. A relative path starts at the directory of the configuration file. If
         /// absent, only `[[listener.user]]` defines users.
         optional users_file: UsersFile;
-        /// Users of a Redis listener. Without users here or in `users_file`, clients have all permissions.
+        /// Users of a Redis or PostgreSQL listener. Without this table and without `users_file`, Redis clients have all permissions
+        /// after the login of `[listener.redis]`, if it has a `password`.
         tables user: ListenerUserSection;
         /// Settings of Redis listeners only.
         table redis: ListenerRedisSection;
@@ -37,7 +39,8 @@ section! {
 
 section! {
     /// A user of a Redis listener, with rules as in ACL SETUSER, and limits. If no user is named `default`, every client must give
-    /// a user name. `user` and `password` of `[listener.redis]` are one more user, with all permissions.
+    /// a user name. `user` and `password` of `[listener.redis]` are one more user, with all permissions. A user of a PostgreSQL
+    /// listener has only `name` and `password`.
     pub(crate) struct ListenerUserSection [name = name] {
         /// User name that clients give in AUTH. Must be unique in the listener. A label of metrics.
         required name: Word;
@@ -107,7 +110,7 @@ section! {
         /// Prefixes of the keys that are cached. If absent, all keys.
         optional cache_prefixes: Vec<At<Word>>;
         /// Delay after the first wrong password from an address, for all its logins. Each further wrong password doubles the delay,
-        /// up to `auth_failure_delay_max`. After a minute without a wrong password, the gateway starts again.
+        /// up to `auth_failure_delay_max`. After a minute without a wrong password, the delay is back at this value.
         default auth_failure_delay: Period = Period(redis::AUTH_FAILURE_DELAY) => Period::secs(0)..=Period::secs(10);
         /// Upper limit of `auth_failure_delay` as it doubles. If absent, 2s, or `auth_failure_delay` if that is more.
         optional auth_failure_delay_max: Period => Period::secs(0)..=Period::secs(60);
@@ -121,7 +124,8 @@ section! {
     pub(crate) struct UpstreamKeys {
         /// Maximum time from the end of a request to the end of its reply. Does not apply to blocking commands.
         default request_timeout: Period = Period(upstreams::REQUEST_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
-        /// Pipelined connections that all clients of a worker share, per server, database and RESP version.
+        /// Pipelined connections that all clients of a worker share, per server, login (`upstream_user`), database and RESP
+        /// version, and separately for reads from replicas.
         default shared_lanes: u16 = upstreams::SHARED_LANES => 1..=64;
         /// Maximum number of dedicated connections (pinned lanes) per worker. A client has one while it has session state (WATCH,
         /// MONITOR, blocking commands). 0 refuses such commands. While all are in use, a client that has one is refused a second

@@ -91,7 +91,8 @@ fn check_endpoints(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) {
         error_at(socket, path, "endpoints", "is a Unix socket, which needs topology = \"fixed\"", help, reader);
     }
     if list.len() > 1 && keys.sharding.is_none() && is_fixed {
-        let what = format!("has {} entries, but no setting selects the entry of a key", list.len());
+        let what =
+            format!("has {} entries, but neither sharding nor topology defines which entry has a key", list.len());
         let help = format!(
             "add {header} with distribution = \"ketama\", for example; or, if they are a primary and its replicas, \
              topology = \"replicated\"; or keep one endpoint",

@@ -64,8 +64,8 @@ section! {
         default connections_max: u32 = upstreams::EXCLUSIVE_LANES_MAX => 1..=COUNT_MAX;
         /// Time over which an endpoint that was down returns to its full share. 0 disables the slow start.
         default slow_start: Period = Period::secs(0) => Period::secs(0)..=Period::secs(3_600);
-        /// If fewer than this percentage of endpoints are healthy, connections go to all endpoints. With 0, connections only go to
-        /// healthy endpoints.
+        /// If fewer than this percentage of endpoints are healthy, connections go to all endpoints. With 0, connections go to
+        /// unhealthy endpoints only if no healthy endpoint is left.
         default panic_percent: u32 = upstreams::PANIC_PERCENT => 0..=100;
     }
 }

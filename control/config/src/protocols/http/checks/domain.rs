@@ -36,11 +36,11 @@ fn domain<'f>(file: &FileSection, index: usize, section: &'f DomainSection, read
         owners::any_listener(file, name, path, reader);
         let mut others = file.own.http.domain[..index].iter().filter_map(|other| other.name.as_ref());
         if others.any(|other| other.value == name.value) {
-            error_at(name, path, "name", "stands twice", "give each domain a name of its own", reader);
+            error_at(name, path, "name", "is used twice", "give each domain a unique name", reader);
         }
         let is_of = |one: &At<Name>| one.value == name.value;
         if !file.own.http.route.iter().filter_map(|route| route.domain.as_ref()).any(is_of) {
-            let message = format!("no route is of the domain \"{}\"", name.value);
+            let message = format!("no route has the domain \"{}\"", name.value);
             let help = format!("add domain = \"{}\" to a [[route]], or remove it", name.value);
             reader.problems.warning(&name.span, &format!("{path}.name"), message, help);
         }
@@ -82,7 +82,14 @@ pub(super) fn find<'d, 'f>(
             Some(meant) => format!("did you mean \"{meant}\"?"),
             None => "name a [[domain]] of this file".to_owned(),
         };
-        error_at(wanted, path, "domain", &format!("names \"{}\", which is no domain", wanted.value), help, reader);
+        error_at(
+            wanted,
+            path,
+            "domain",
+            &format!("names the domain \"{}\", which does not exist", wanted.value),
+            help,
+            reader,
+        );
     }
     found
 }

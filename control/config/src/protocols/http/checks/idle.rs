@@ -23,7 +23,7 @@ pub(in super::super) fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'
     let http = &section.own.http.http;
     let http_path = format!("{path}.http");
     if section.idle_timeout.is_some() && http.keep_alive_timeout.is_given {
-        let what = "has no effect: idle_timeout of the listener holds in its place";
+        let what = "has no effect: idle_timeout of the listener replaces it";
         warn_at(&http.keep_alive_timeout, &http_path, "keep_alive_timeout", what, "keep one of them", reader);
     }
     let handling = &http.handling;
@@ -37,13 +37,7 @@ pub(in super::super) fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'
     let domains = file.own.http.domain.iter().map(|domain| &domain.handling.upgrades);
     let mut all = routed.chain(domains).chain([&handling.upgrades]).flatten();
     if !all.any(|list| upgrades(&list.value).websocket) {
-        unless_empty(
-            &http.websocket,
-            &http_path,
-            "websocket",
-            "no WebSocket is allowed: upgrades = [\"websocket\"]",
-            reader,
-        );
+        unless_empty(&http.websocket, &http_path, "websocket", "no `upgrades` key has \"websocket\"", reader);
     }
 }
 
@@ -106,11 +100,11 @@ fn probes(section: &UpstreamSection, http: &UpstreamHttpSection, path: &str, rea
     }
     if let Some(check) = http.health_path.as_ref() {
         if check.value.0.contains('#') {
-            error_at(check, path, "health_path", "has a fragment, which is never sent", "leave it out", reader);
+            error_at(check, path, "health_path", "has a fragment, which is never sent", "remove the fragment", reader);
         }
         if !section.health.enabled.value {
             let what = "has no effect: health.enabled is false";
-            warn_at(check, path, "health_path", what, "remove one of them", reader);
+            warn_at(check, path, "health_path", what, "remove it, or set health.enabled = true", reader);
         }
     }
 }
@@ -142,14 +136,14 @@ pub(super) fn route(section: &RouteSection, path: &str, reader: &mut Reader<'_>)
             && redirect.path_prefix.is_none();
         if is_same {
             let path = format!("{path}.redirect");
-            let message = format!("`{path}` leads to the request's own address: clients go round in circles");
+            let message = format!("`{path}` redirects requests to their own address, which is a loop");
             reader.problems.error(&redirect.place.0, &path, message, "add scheme, host, port, path or path_prefix");
         }
     }
     if let Some(response) = &section.response {
         let bodiless = response.status.as_ref().filter(|status| matches!(status.value, 204 | 205 | 304));
         if let (Some(status), Some(body)) = (bodiless, &response.body) {
-            let what = format!("has no effect: {} has no body", status.value);
+            let what = format!("has no effect: a response with status {} has no body", status.value);
             warn_at(body, path, "response.body", &what, "remove it, or write another status", reader);
         }
     }
@@ -168,7 +162,7 @@ pub(super) fn route(section: &RouteSection, path: &str, reader: &mut Reader<'_>)
 pub(super) fn wildcard(labels: &At<Labels>, hosts: Option<&At<Vec<At<Word>>>>, path: &str, reader: &mut Reader<'_>) {
     let is_star = |host: &At<Word>| host.value.0.starts_with("*.");
     if labels.is_given && labels.value == Labels::Many && !hosts.is_some_and(|hosts| hosts.value.iter().any(is_star)) {
-        let help = "write it where the wildcard host stands, or remove it";
+        let help = "move it to the table whose hosts have a wildcard, or remove it";
         warn_at(labels, path, "wildcard", "has no effect: no host here begins with `*.`", help, reader);
     }
 }
@@ -200,13 +194,13 @@ fn never_reached(part: Option<&At<Period>>, whole: Option<&At<Period>>, path: &s
 fn compression(section: &CompressionSection, path: &str, reader: &mut Reader<'_>) {
     for one in section.types.iter().flat_map(|list| &list.value) {
         if !one.value.0.contains('/') || one.value.0.contains(';') {
-            let help = "write it as \"text/html\", or \"text/*\"; parameters do not matter";
-            error_at(one, path, "types", "has a word that is no media type", help, reader);
+            let help = "write \"text/html\" or \"text/*\", without parameters";
+            error_at(one, path, "types", "has an entry that is not a media type", help, reader);
         }
     }
     if let Some(codings) = &section.codings {
         if codings.value.is_empty() && section.enabled.value {
-            let help = "name codings, remove it for all, or write enabled = false";
+            let help = "name codings, remove it to allow all, or write enabled = false";
             error_at(codings, path, "codings", "is empty: nothing would be compressed", help, reader);
         }
         warn_repeated(codings, path, "codings", reader);
@@ -237,7 +231,7 @@ fn retry(section: &RetrySection, response: Option<&At<Period>>, path: &str, read
 fn cookie(section: &CookieSection, path: &str, reader: &mut Reader<'_>) {
     let Some(name) = &section.name else { return };
     if !weir_http_codec::token::is_token(name.value.0.as_bytes()) {
-        error_at(name, path, "name", "is no name of a cookie", "write the name alone, as in Set-Cookie", reader);
+        error_at(name, path, "name", "is not a cookie name", "write the name alone, as in Set-Cookie", reader);
     }
     let is_idle =
         section.path.is_none() && section.domain.is_none() && section.secure.is_none() && section.same_site.is_none();
@@ -246,7 +240,7 @@ fn cookie(section: &CookieSection, path: &str, reader: &mut Reader<'_>) {
             name,
             path,
             "name",
-            "is of a table that changes nothing",
+            "has no effect: the table changes no attribute",
             "add path, domain, secure or same_site",
             reader,
         );
@@ -281,7 +275,7 @@ pub(super) fn policies(written: &PolicyKeys, path: &str, reader: &mut Reader<'_>
         let own = format!("{path}.ext_auth");
         switched_off(section, section.enabled.value, &own, reader);
         if let Some(target) = section.path.as_ref().filter(|target| target.value.0.contains('#')) {
-            error_at(target, &own, "path", "has a fragment, which is never sent", "leave it out", reader);
+            error_at(target, &own, "path", "has a fragment, which is never sent", "remove the fragment", reader);
         }
     }
     for (index, section) in written.rate_limit.iter().enumerate() {
@@ -314,14 +308,14 @@ fn jwt(section: &JwtSection, path: &str, reader: &mut Reader<'_>) {
         let path = format!("{path}.provider[{index}]");
         if let Some(list) = &provider.audiences {
             if list.value.is_empty() {
-                let help = "name the audience of this service, or remove it to accept tokens for anybody";
+                let help = "name the audience of this service, or remove it to accept every audience";
                 error_at(list, &path, "audiences", "is empty, and would accept every audience", help, reader);
             }
             warn_repeated(list, &path, "audiences", reader);
         }
         if let Some(issuer) = provider.issuer.as_ref().filter(|issuer| issuer.value.0.trim() != issuer.value.0) {
-            let what = "has a space at an end, and is compared as it is";
-            warn_at(issuer, &path, "issuer", what, "write it as `iss` of the tokens has it", reader);
+            let what = "begins or ends with a space, but is compared unchanged";
+            warn_at(issuer, &path, "issuer", what, "write exactly the `iss` of the tokens", reader);
         }
         if let Some(list) = &provider.algorithms {
             warn_repeated(list, &path, "algorithms", reader);
@@ -350,11 +344,11 @@ fn rate_limit(section: &RateLimitSection, path: &str, reader: &mut Reader<'_>) {
     let key = section.key.value;
     let may_miss = matches!(key, RateKeyChoice::Header | RateKeyChoice::Identity);
     if section.missing.is_given && !may_miss && section.missing.value != weir_policy::http::MissingKey::Client {
-        let what = "has no effect: each request has what is counted by";
+        let what = "has no effect: with this key, every request is counted";
         warn_at(&section.missing, path, "missing", what, "remove it, or write key = \"header\"", reader);
     }
     if section.ipv6_prefix.is_given && key != RateKeyChoice::Client {
-        let what = "has no effect: addresses are not what is counted by";
+        let what = "has no effect: requests are not counted by client address";
         warn_at(&section.ipv6_prefix, path, "ipv6_prefix", what, "remove it, or write key = \"client\"", reader);
     }
     if let Some(header) = &section.header {

@@ -34,7 +34,14 @@ fn listener(file: &FileSection, wanted: &At<Name>, path: &str, reader: &mut Read
         Some(meant) => format!("did you mean \"{meant}\"?"),
         None => "name a [[listener]] of this file".to_owned(),
     };
-    error_at(wanted, path, "listeners", &format!("names \"{}\", which is no listener", wanted.value), help, reader);
+    error_at(
+        wanted,
+        path,
+        "listeners",
+        &format!("names the listener \"{}\", which does not exist", wanted.value),
+        help,
+        reader,
+    );
 }
 
 /// Reports routes of a file in which no listener has any.

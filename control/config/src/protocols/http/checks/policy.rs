@@ -123,7 +123,7 @@ impl Rules {
         self.uses_authorization.into_iter().filter(|uses| *uses).count() > 1
     }
 
-    /// A rate limit goes by who asks, and nothing finds that out.
+    /// A rate limit goes by identity, and nothing finds the identity of a client.
     pub(super) fn counts_without_identity(&self) -> bool {
         let finds = self.basic.holds() || self.api_keys.holds() || self.jwt.holds();
         let by_identity = |rate: &Arc<RateLimit>| matches!(rate.settings().key, RateKey::Identity { .. });
@@ -222,7 +222,7 @@ impl PolicyBuilder<'_, '_> {
     fn address(&mut self, section: &IpFilterSection) -> Option<Arc<AddressRules>> {
         let (effect, nets) = match (&section.allow, &section.deny) {
             (Some(_), Some(deny)) => {
-                self.wrong(deny, "ip_filter.deny", "stands beside allow", "keep one of them");
+                self.wrong(deny, "ip_filter.deny", "conflicts with allow", "keep one of them");
                 return None;
             }
             (Some(allow), None) => (Effect::Allow, allow),
@@ -296,7 +296,7 @@ impl PolicyBuilder<'_, '_> {
                     Some(hash) => hash,
                     None => {
                         let help = "write 64 hexadecimal digits: printf %s KEY | sha256sum";
-                        self.wrong(hex, &format!("{key}.sha256"), "is no SHA-256", help);
+                        self.wrong(hex, &format!("{key}.sha256"), "is not a SHA-256 hash", help);
                         return None;
                     }
                 },
@@ -338,7 +338,7 @@ impl PolicyBuilder<'_, '_> {
             places.push(KeyPlace::Header { name: name.to_owned(), scheme: scheme.to_owned() });
         } else if let Some(scheme) = scheme {
             let key = if kind == 2 { "jwt.scheme" } else { "api_key.scheme" };
-            self.wrong(scheme, key, "stands without header", "add header, or remove it");
+            self.wrong(scheme, key, "has no effect without header", "add header, or remove it");
         }
         places.extend(query.map(|word| KeyPlace::Query(word.value.0.clone())));
         places.extend(cookie.map(|word| KeyPlace::Cookie(word.value.0.clone())));
@@ -351,7 +351,7 @@ impl PolicyBuilder<'_, '_> {
         let name = word.value.0.as_str();
         let is_free = weir_http_codec::Known::of(name.as_bytes()) == weir_http_codec::Known::Other;
         if !is_free || !weir_http_codec::token::is_token(name.as_bytes()) {
-            self.wrong(word, key, "cannot tell who asks", "choose a name of its own, such as \"X-Remote-User\"");
+            self.wrong(word, key, "is not a free header name", "choose another name, such as \"X-Remote-User\"");
             return None;
         }
         self.rules.identity_fields.push(name.into());
@@ -403,15 +403,15 @@ impl PolicyBuilder<'_, '_> {
                 (Keys::Fixed(self.valid(&file.span, &format!("{table}.jwks_file"), made)?), None)
             }
             (None, Some(upstream)) if algorithms.contains(&Algorithm::Hs256) => {
-                let help = "keep its secret in a jwks_file that only the gateway reads";
-                self.wrong(upstream, &format!("{table}.jwks_upstream"), "cannot have the secret of HS256", help);
+                let help = "put the secret into a jwks_file that only the gateway can read";
+                self.wrong(upstream, &format!("{table}.jwks_upstream"), "cannot supply the secret of HS256", help);
                 return None;
             }
             (None, Some(upstream)) => {
                 let keys = Arc::new(self.valid(&section.place.0, &table, SharedKeys::new(&algorithms))?);
                 let path = section.jwks_path.as_ref().map_or("/.well-known/jwks.json", |path| &path.value.0);
                 if !path.starts_with('/') {
-                    self.wrong(upstream, &format!("{table}.jwks_path"), "is no path", "begin it with a slash");
+                    self.wrong(upstream, &format!("{table}.jwks_path"), "is not a path", "begin it with a slash");
                 }
                 let host = section.jwks_host.as_ref().map(|host| host.value.0.as_str());
                 let (upstream, refresh) = (upstream.value.0.clone(), section.jwks_refresh.value.0);
@@ -456,7 +456,7 @@ impl PolicyBuilder<'_, '_> {
             return None;
         };
         if let Some(path) = section.path.as_ref().filter(|path| !path.value.0.starts_with('/')) {
-            self.wrong(path, "ext_auth.path", "is no path", "begin it with a slash: \"/verify\"");
+            self.wrong(path, "ext_auth.path", "is not a path", "begin it with a slash: \"/verify\"");
             return None;
         }
         let names = |list: &Option<At<Vec<At<Word>>>>| -> Option<Vec<Box<str>>> {
@@ -465,8 +465,8 @@ impl PolicyBuilder<'_, '_> {
         for name in section.response_headers.iter().flat_map(|list| &list.value) {
             let text = name.value.0.as_bytes();
             if !weir_http_codec::token::is_token(text) || is_framing(Known::of(text)) {
-                let help = "choose a name of its own, such as \"X-Remote-User\"";
-                self.wrong(name, "ext_auth.response_headers", "has a field that is not for the origin", help);
+                let help = "choose another name, such as \"X-Remote-User\"";
+                self.wrong(name, "ext_auth.response_headers", "has a header that must not go to the upstream", help);
                 return None;
             }
         }
@@ -487,7 +487,12 @@ impl PolicyBuilder<'_, '_> {
         let Some(requests) = &section.requests else {
             let path = format!("{}.{table}.requests", self.path);
             if !self.reader.problems.is_known_wrong(&path) {
-                self.wrong(name, &format!("{table}.name"), "has no requests", "add requests = 100 and per = \"1m\"");
+                self.wrong(
+                    name,
+                    &format!("{table}.name"),
+                    "names a rate limit without requests",
+                    "add requests = 100 and per = \"1m\"",
+                );
             }
             return None;
         };
@@ -500,7 +505,7 @@ impl PolicyBuilder<'_, '_> {
             }
             (_, Some(header)) => {
                 let help = "write key = \"header\", or remove it";
-                self.wrong(header, &format!("{table}.header"), "is not what is counted by", help);
+                self.wrong(header, &format!("{table}.header"), "has no effect without key = \"header\"", help);
                 return None;
             }
             (RateKeyChoice::Client, None) => RateKey::Client { ipv6_prefix: section.ipv6_prefix.value as u8 },

@@ -19,7 +19,9 @@ impl Remedy for RouteError {
             Self::Host { text, why } => host(text, *why),
             Self::HostPort(text) => format!("write \"{}\"", text.split(':').next().unwrap_or(text)),
             Self::HostTrailingDot(text) => format!("write \"{}\"", text.trim_end_matches('.')),
-            Self::Wildcard(_) => "write \"*.example.com\" for all names that end so, or \"*\" for all hosts".to_owned(),
+            Self::Wildcard(_) => {
+                "write \"*.example.com\" for all names below example.com, or \"*\" for all hosts".to_owned()
+            }
             Self::Path { text, why } => path(text, *why),
             Self::PathForm { form, .. } => format!("write \"{form}\""),
             Self::Regex { .. } => {
@@ -27,7 +29,7 @@ impl Remedy for RouteError {
                  quotes' keep backslashes"
                     .to_owned()
             }
-            Self::Method(_) => "write a method as requests have it: \"GET\"".to_owned(),
+            Self::Method(_) => "write a method as clients send it: \"GET\"".to_owned(),
             Self::HeaderName(_) => "write the name alone: letters, digits and hyphens, without a colon".to_owned(),
             Self::MissingAsEmpty(_) => {
                 "add negate = true with a kind that compares, or remove missing_as_empty".to_owned()
@@ -48,10 +50,10 @@ fn host(text: &str, why: HostError) -> String {
         return format!("write the host alone: \"{}\"", rest.split(['/', ':']).next().unwrap_or(rest));
     }
     match why {
-        HostError::Port => "leave the port out: routes are chosen by name".to_owned(),
+        HostError::Port => "remove the port: hosts match names without ports".to_owned(),
         HostError::Address => "write an IPv6 address in brackets: \"[2001:db8::1]\"".to_owned(),
-        HostError::Userinfo => "leave out what stands before `@`".to_owned(),
-        _ => "write a name as clients ask for it: \"example.com\", \"*.example.com\", or \"*\"".to_owned(),
+        HostError::Userinfo => "remove the part before `@`".to_owned(),
+        _ => "write a host as clients send it: \"example.com\", \"*.example.com\", or \"*\"".to_owned(),
     }
 }
 
@@ -59,17 +61,17 @@ fn path(text: &str, why: PathError) -> String {
     match why {
         PathError::NotAbsolute if !text.contains("://") => format!("begin it with a slash: \"/{text}\""),
         PathError::NotAbsolute => {
-            "write the path alone, without scheme and host; hosts have a key of their own".to_owned()
+            "write the path alone, without scheme and host; the host has a separate key".to_owned()
         }
         PathError::Character => {
-            "leave the query and the fragment out ([[route.query]] looks at the query), and write other bytes as %XX"
+            "remove the query and the fragment ([[route.query]] matches the query), and write other bytes as %XX"
                 .to_owned()
         }
         PathError::BadEscape => "write `%25` for a percent sign".to_owned(),
         PathError::EscapedNul | PathError::EscapedSlash | PathError::Backslash => {
-            "requests with that are answered 400; path_regex can match it where the listener keeps it".to_owned()
+            "requests with it get status 400; if a key of the listener keeps it, path_regex can match it".to_owned()
         }
-        PathError::Parameter => "leave out what begins at `;`".to_owned(),
+        PathError::Parameter => "remove the part from `;`".to_owned(),
         PathError::HiddenDotSegment | PathError::AboveRoot => "write the path without dot segments".to_owned(),
     }
 }
@@ -78,7 +80,7 @@ impl Remedy for SplitError {
     fn remedy(&self) -> String {
         match self {
             Self::NoTarget => "add [[route.split]] with upstream and weight".to_owned(),
-            Self::NoWeight => "give one of them a weight above 0".to_owned(),
+            Self::NoWeight => "give one upstream a weight above 0".to_owned(),
         }
     }
 }
@@ -93,7 +95,7 @@ impl Remedy for TemplateError {
             }
             Self::Argument(_) => "write %REQ(x-name)% with the name of a header".to_owned(),
             Self::ResponseOnly(_) => "move it to response_header".to_owned(),
-            Self::Character => "leave out line ends and other control characters".to_owned(),
+            Self::Character => "remove line ends and other control characters".to_owned(),
             Self::TooLong => "shorten it".to_owned(),
         }
     }
@@ -131,7 +133,7 @@ impl Remedy for AddressError {
         match self {
             Self::NoNets => "name a network: \"10.0.0.0/8\"".to_owned(),
             Self::TooManyNets(_) => "join networks: two /24 side by side are one /23".to_owned(),
-            Self::Hops(_) => "write the number of proxies that stand in front".to_owned(),
+            Self::Hops(_) => "write the number of proxies in front".to_owned(),
         }
     }
 }
@@ -141,7 +143,7 @@ impl Remedy for BasicError {
         match self {
             Self::NoColon | Self::Password { .. } => "write the line again with `htpasswd -B`".to_owned(),
             Self::NoUsers => "add a user: htpasswd -B users.htpasswd NAME".to_owned(),
-            Self::TooManyUsers(_) => "use jwt or ext_auth for that many".to_owned(),
+            Self::TooManyUsers(_) => "use jwt or ext_auth for so many users".to_owned(),
             Self::Name(_) | Self::Twice(_) => "give each user one line, with a name without a colon".to_owned(),
             Self::Realm => "write a word or two: realm = \"staff\"".to_owned(),
             Self::NoRandomness => RANDOMNESS.to_owned(),
@@ -149,13 +151,13 @@ impl Remedy for BasicError {
     }
 }
 
-const RANDOMNESS: &str = "look at getrandom(2) of this system: nothing can be kept secret without it";
+const RANDOMNESS: &str = "check getrandom(2) of this system: the gateway needs it for secrets";
 
 impl Remedy for ApiKeyError {
     fn remedy(&self) -> String {
         match self {
             Self::NoKeys => "add [[api_key.key]] with name, and sha256 or key, below the table".to_owned(),
-            Self::TooManyKeys(_) => "use jwt or ext_auth for that many".to_owned(),
+            Self::TooManyKeys(_) => "use jwt or ext_auth for so many keys".to_owned(),
             Self::Places(_) => "name one header, one query parameter or one cookie".to_owned(),
             Self::Place(KeyPlace::Header { .. }) => {
                 "write header = \"x-api-key\"; a scheme is one word, such as \"Bearer\"".to_owned()
@@ -175,15 +177,17 @@ impl Remedy for JwtError {
             Self::Providers(0) => {
                 "add [[jwt.provider]] with issuer and jwks_file or jwks_upstream, below the table".to_owned()
             }
-            Self::Providers(_) => "split them over routes".to_owned(),
+            Self::Providers(_) => "divide the providers among routes".to_owned(),
             Self::NoAlgorithm => "write algorithms = [\"RS256\"], or remove it".to_owned(),
-            Self::MixedAlgorithms => "make a provider of its own with algorithms = [\"HS256\"]".to_owned(),
+            Self::MixedAlgorithms => "add a separate provider with algorithms = [\"HS256\"]".to_owned(),
             Self::Jwks | Self::JwksTooLarge(_) | Self::TooManyKeys(_) => {
                 "save what the issuer serves at its jwks_uri: {\"keys\": [...]}".to_owned()
             }
-            Self::NoKeys => "name the algorithm of the keys in algorithms, or ask the issuer for such a key".to_owned(),
+            Self::NoKeys => {
+                "add the algorithm of the keys to algorithms, or request such a key from the issuer".to_owned()
+            }
             Self::Places => "name one header, one query parameter or one cookie, each a word".to_owned(),
-            Self::TooManyHeaders(_) => "tell the origin fewer claims".to_owned(),
+            Self::TooManyHeaders(_) => "forward fewer claims".to_owned(),
             Self::Header(_) => "write header = \"X-Claim-Sub\" and claim = [\"sub\"]".to_owned(),
             Self::Realm => "write a word or two: realm = \"api\"".to_owned(),
             Self::NoRandomness => RANDOMNESS.to_owned(),

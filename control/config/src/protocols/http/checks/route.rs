@@ -42,7 +42,7 @@ pub(in super::super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<
         let path = format!("route[{index}]");
         if let Some(name) = &section.name {
             if names.contains(&&name.value) {
-                error_at(name, &path, "name", "stands twice", "give each route a name of its own", reader);
+                error_at(name, &path, "name", "is used twice", "give each route a unique name", reader);
             }
             names.push(&name.value);
             owners::any_listener(file, name, &path, reader);
@@ -193,12 +193,12 @@ impl NumberedUpstreams {
 fn judge_together(rules: &policy::Rules, checked: &CheckedRoute, listener: &str, reader: &mut Reader<'_>) {
     if rules.wants_authorization_twice() {
         let what =
-            format!("would ask for two kinds of credentials in one Authorization field, with those of \"{listener}\"");
-        let help = "turn one off on the route (basic_auth = { enabled = false }), or give it a header of its own";
+            format!("requires two kinds of credentials in one Authorization header, with those of \"{listener}\"");
+        let help = "disable one on the route (basic_auth = { enabled = false }), or set another header for it";
         error_at(&checked.name, &checked.path, "name", &what, help, reader);
     }
     if rules.counts_without_identity() {
-        let what = "has a rate limit by identity, and no basic_auth, api_key or jwt that finds one";
+        let what = "has a rate limit by identity, but no basic_auth, api_key or jwt that identifies clients";
         let help = "add one of them, or write key = \"client\" or \"header\"";
         warn_at(&checked.name, &checked.path, "name", what, help, reader);
     }
@@ -395,7 +395,7 @@ impl RouteBuilder<'_, '_, '_> {
                 self.wrong(
                     value,
                     &format!("{key}.value"),
-                    "is not compared with anything",
+                    "has no effect with kind = \"present\"",
                     "remove it, or change kind",
                 );
             }
@@ -447,7 +447,7 @@ impl RouteBuilder<'_, '_, '_> {
         let name = section.name.as_ref()?;
         if ways.into_iter().filter(|is_there| *is_there).count() != 1 {
             let what = "needs exactly one of `upstream`, `split`, `redirect` and `response`";
-            self.wrong(name, "upstream", what, "say where its requests go");
+            self.wrong(name, "upstream", what, "write one of these keys");
             return None;
         }
         if let Some(redirect) = &section.redirect {
@@ -478,7 +478,8 @@ impl RouteBuilder<'_, '_, '_> {
     fn redirect(&mut self, section: &RedirectSection, matched: &PathMatch) -> Option<Redirect> {
         let status = Status::from_code(section.status.value as u16);
         let Some(status) = status else {
-            self.wrong(&section.status, "redirect.status", "is no redirect", "write 301, 302, 303, 307 or 308");
+            let help = "write 301, 302, 303, 307 or 308";
+            self.wrong(&section.status, "redirect.status", "is not a redirect status", help);
             return None;
         };
         let mut redirect = Redirect::new(status);
@@ -487,7 +488,7 @@ impl RouteBuilder<'_, '_, '_> {
                 "http" => redirect.scheme(Scheme::Http),
                 "https" => redirect.scheme(Scheme::Https),
                 _ => {
-                    self.wrong(scheme, "redirect.scheme", "is no scheme", "write \"http\" or \"https\"");
+                    self.wrong(scheme, "redirect.scheme", "is not a supported scheme", "write \"http\" or \"https\"");
                     return None;
                 }
             };
@@ -501,7 +502,7 @@ impl RouteBuilder<'_, '_, '_> {
         let rules = PathRules::judged();
         match (&section.path, &section.path_prefix) {
             (Some(_), Some(prefix)) => {
-                self.wrong(prefix, "redirect.path_prefix", "stands beside path", "keep one of them");
+                self.wrong(prefix, "redirect.path_prefix", "conflicts with path", "keep one of them");
             }
             (Some(path), None) => {
                 redirect =
@@ -519,7 +520,7 @@ impl RouteBuilder<'_, '_, '_> {
     fn response(&mut self, section: &ResponseSection) -> Option<Arc<DirectResponse>> {
         let body = section.body.as_ref();
         if let Some(body) = body.filter(|body| body.value.0.len() > BODY_BYTES_MAX) {
-            self.wrong(body, "response.body", "is longer than 4 KiB", "let an origin serve it");
+            self.wrong(body, "response.body", "is longer than 4 KiB", "serve it from an upstream");
         }
         Some(Arc::new(DirectResponse {
             status: section.status.as_ref()?.value as u16,
@@ -543,7 +544,8 @@ impl RouteBuilder<'_, '_, '_> {
             "path_prefix" => PathRewrite::prefix(matched, &word.value.0, &rules),
             _ => {
                 let Some(replacement) = &section.path_replacement else {
-                    self.wrong(word, "rewrite.path_regex", "has no path_replacement", "say what a match becomes");
+                    let help = "add the text that replaces a match";
+                    self.wrong(word, "rewrite.path_regex", "needs path_replacement", help);
                     return None;
                 };
                 PathRewrite::regex(&word.value.0, &replacement.value.0, &rules)
@@ -555,7 +557,7 @@ impl RouteBuilder<'_, '_, '_> {
     fn host_rewrite(&mut self, section: &RewriteSection) -> Option<HostRewrite> {
         match (&section.host, &section.host_from_header) {
             (Some(_), Some(other)) => {
-                self.wrong(other, "rewrite.host_from_header", "stands beside host", "keep one of them");
+                self.wrong(other, "rewrite.host_from_header", "conflicts with host", "keep one of them");
                 None
             }
             (Some(host), None) => self.valid(host, "rewrite.host", HostRewrite::literal(&host.value.0)),

@@ -48,20 +48,20 @@ pub(in super::super) fn check(listeners: &[Listener], routes: &[CheckedRoute], r
         let (name, path) = checked.place();
         let Some(found) = found.get(&*name.value.0) else { continue };
         if let Some(listener) = found.pathless {
-            let what = format!("is of a route whose path no request of \"{}\" can have", listener.settings.name);
+            let what = format!("names a route whose path no request of \"{}\" can have", listener.settings.name);
             let help =
                 "see path_parameters, path_backslash and path_merge_slashes of that listener, or change the path";
             error_at(name, path, "name", &what, help, reader);
         }
         let Some((listener, route, by)) = found.shadowed.first() else { continue };
-        let help = "change a condition of one of them, give this one a lower priority number, or remove it";
+        let help = "change a condition of one route, give this route a lower priority number, or remove it";
         if found.shadowed.len() == found.places {
             let what =
-                format!("is of a route that takes no request: \"{}\" is tried first and takes them all", by.name);
+                format!("names a route that gets no requests: \"{}\" is tried first and matches all of them", by.name);
             error_at(name, path, "name", &what, help, reader);
         } else {
             let what = format!(
-                "is of a route that takes no request for the host {} of \"{}\": \"{}\" is tried first",
+                "names a route that gets no requests for the host {} of \"{}\": \"{}\" is tried first",
                 route.host, listener.settings.name, by.name
             );
             warn_at(name, path, "name", &what, help, reader);

@@ -46,14 +46,14 @@ const LOOSEST: PathRules = PathRules {
 /// The methods of a route.
 pub(super) fn methods(list: &At<Vec<At<Word>>>, path: &str, reader: &mut Reader<'_>) {
     if list.value.is_empty() {
-        error_at(list, path, "methods", "is empty", "name methods, or remove it for all of them", reader);
+        error_at(list, path, "methods", "is empty", "name methods, or remove it to match all methods", reader);
     }
     for word in &list.value {
         method(word, path, "methods", reader);
         let upper = word.value.0.to_ascii_uppercase();
         if REFUSED.contains(&&*upper) {
-            let what = format!("has {upper}, which no request has: a listener refuses it");
-            error_at(word, path, "methods", &what, "remove it; WebSockets over HTTP/2 count as GET", reader);
+            let what = format!("has {upper}, which listeners refuse");
+            error_at(word, path, "methods", &what, "remove it; a WebSocket over HTTP/2 matches GET", reader);
         }
     }
     warn_repeated(list, path, "methods", reader);
@@ -65,7 +65,7 @@ pub(super) fn method(word: &At<Word>, path: &str, key: &str, reader: &mut Reader
     if text == upper {
         return;
     }
-    let what = format!("has \"{text}\", and the case of methods counts");
+    let what = format!("has \"{text}\", but methods are case-sensitive");
     let help = format!("write \"{upper}\"");
     if METHODS.contains(&&*upper) {
         error_at(word, path, key, &what, help, reader);
@@ -81,16 +81,16 @@ pub(super) fn plain_path(word: &At<LongWord>, path: &str, key: &str, reader: &mu
         let plain = text.trim_end_matches('*').trim_end_matches('/');
         let prefix = if plain.is_empty() { "/" } else { plain };
         let help = match plain.contains('*') {
-            false => format!("write path_prefix = \"{prefix}\" for it and all below it, or path_regex"),
-            true => "write path_regex, with `.*` for what may be anything".to_owned(),
+            false => format!("write path_prefix = \"{prefix}\" for this path and all paths below it, or path_regex"),
+            true => "write path_regex, with `.*` for any text".to_owned(),
         };
-        let what = "has a `*`, which stands for itself here: no request is meant by it";
+        let what = "has a `*`, which matches only the character `*`";
         return error_at(word, path, key, what, help, reader);
     }
     let odd = text.chars().find(|c| matches!(c, '{' | '}' | '^' | '|' | '<' | '>' | '"' | '`' | '[' | ']' | '$'));
     let mark = if text.contains("/:") { Some(':') } else { odd };
     if let Some(mark) = mark {
-        let what = format!("has a `{mark}`, which stands for itself here");
+        let what = format!("has a `{mark}`, which matches only this character");
         let help = "write path_regex if it is a pattern; browsers send such characters as escapes (%7B)";
         warn_at(word, path, key, &what, help, reader);
     }
@@ -101,8 +101,8 @@ pub(super) fn regex_path(word: &At<LongWord>, made: &PathMatch, path: &str, read
     if made.can_match(&LOOSEST) {
         return true;
     }
-    let help = "it is compared with the whole path, without host and query: begin it with `/`; dot segments, spaces and \
-                lower-case escapes (%c3) are not in it any more";
+    let help = "it must match the whole path, without host and query: begin it with `/`; a normalised path has no dot \
+                segments, spaces or lower-case escapes (%c3)";
     error_at(word, path, "path_regex", "matches no path that a request can have", help, reader);
     false
 }
@@ -112,8 +112,8 @@ pub(super) fn header(section: &HeaderMatchSection, path: &str, reader: &mut Read
     let Some(name) = &section.name else { return };
     connection_field(name, path, "header.name", reader);
     if Known::of(name.value.0.as_bytes()) == Known::Host {
-        let what = "is the host as HTTP/1.1 writes it: with its port, in any case, and absent in HTTP/2";
-        warn_at(name, path, "header.name", what, "write hosts", reader);
+        let what = "is the host as in HTTP/1.1: with the port, in upper or lower case, and absent in HTTP/2";
+        warn_at(name, path, "header.name", what, "write hosts instead", reader);
     }
     value(section.kind.value, section.value.as_ref(), path, "header.value", reader);
     if let Some(value) = section.value.as_ref().filter(|_| section.kind.value != Operator::Regex) {
@@ -122,7 +122,7 @@ pub(super) fn header(section: &HeaderMatchSection, path: &str, reader: &mut Read
         let ends = !matches!(section.kind.value, Operator::Prefix | Operator::Contains);
         let is_outside = begins && text.starts_with([' ', '\t']) || ends && text.ends_with([' ', '\t']);
         if is_outside || text.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
-            let what = "is no value of a field: it has spaces at an end, or a line end";
+            let what = "is not a header value: it begins or ends with a space, or has a line end";
             error_at(value, path, "header.value", what, "write the value as clients send it", reader);
         }
     }
@@ -135,7 +135,7 @@ pub(super) fn query(section: &QueryMatchSection, path: &str, reader: &mut Reader
     }
     value(section.kind.value, section.value.as_ref(), path, "query.value", reader);
     if let Some(value) = section.value.as_ref().filter(|value| has_escape(&value.value.0)) {
-        let what = "has an escape, and is compared with the decoded value";
+        let what = "has an escape, but is compared with the decoded value";
         warn_at(value, path, "query.value", what, "write the character itself", reader);
     }
 }
@@ -144,8 +144,8 @@ pub(super) fn query(section: &QueryMatchSection, path: &str, reader: &mut Reader
 fn value(kind: Operator, value: Option<&At<Text>>, path: &str, key: &str, reader: &mut Reader<'_>) {
     let Some(value) = value.filter(|value| value.value.0.is_empty()) else { return };
     if matches!(kind, Operator::Prefix | Operator::Suffix | Operator::Contains) {
-        let what = "is empty, so that each value has it";
-        warn_at(value, path, key, what, "write what is looked for, or kind = \"present\"", reader);
+        let what = "is empty, so that every value matches";
+        warn_at(value, path, key, what, "write a text, or kind = \"present\"", reader);
     }
 }
 
@@ -153,8 +153,8 @@ fn value(kind: Operator, value: Option<&At<Text>>, path: &str, key: &str, reader
 pub(super) fn query_name(name: &At<Word>, path: &str, key: &str, reader: &mut Reader<'_>) {
     let text = &*name.value.0;
     if has_escape(text) || text.contains(['=', '&', '?', '#']) {
-        let what = "has a character that names of a query have as an escape only, and is compared decoded";
-        warn_at(name, path, key, what, "write the name as it is when decoded", reader);
+        let what = "has a character that query names have only as an escape, but is compared with the decoded name";
+        warn_at(name, path, key, what, "write the decoded name", reader);
     }
 }
 
@@ -168,7 +168,7 @@ pub(super) fn field(name: &At<Word>, path: &str, key: &str, reader: &mut Reader<
     let is_name = token::is_token(name.value.0.as_bytes());
     if !is_name {
         let help = "use letters, digits and hyphens, without a colon";
-        error_at(name, path, key, "is no field name", help, reader);
+        error_at(name, path, key, "is not a header name", help, reader);
     } else {
         connection_field(name, path, key, reader);
     }
@@ -189,7 +189,7 @@ fn connection_field(name: &At<Word>, path: &str, key: &str, reader: &mut Reader<
             | Known::HttpTwoSettings
     );
     if is_of_connection {
-        let what = "is a field of the connection, which requests of HTTP/2 do not have";
-        warn_at(name, path, key, what, "look at a field of the request", reader);
+        let what = "is a header of the connection, which HTTP/2 requests do not have";
+        warn_at(name, path, key, what, "use a header of the request", reader);
     }
 }

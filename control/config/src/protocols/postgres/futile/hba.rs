@@ -19,7 +19,7 @@ pub(in super::super) fn check(rules: &[Option<Rule>], of: &ListenerContext<'_>, 
         let earlier = rules[..index].iter().position(|earlier| earlier.as_ref().is_some_and(|one| covers(one, rule)));
         if let (Some(earlier), Some(method)) = (earlier, &table.method) {
             let what = format!("is never reached: hba[{earlier}] fits every client that this rule fits");
-            warn_at(method, &path, "method", &what, "move this rule before that one, or remove it", reader);
+            warn_at(method, &path, "method", &what, "move this rule before that rule, or remove it", reader);
         }
     }
     let (Some(Some(last)), Some(table)) = (rules.last(), tables.last()) else { return };
@@ -28,7 +28,7 @@ pub(in super::super) fn check(rules: &[Option<Rule>], of: &ListenerContext<'_>, 
     if believes_all && last.method == Method::Trust && super::has_unproven_users(of) {
         let at = table.method.as_ref().map(|method| (method, format!("{}.postgres.hba[{}]", of.path, rules.len() - 1)));
         if let Some((method, path)) = at {
-            let what = "believes everybody: no client has to prove the password of its [[listener.user]]";
+            let what = "accepts every client: no client has to prove the password of its [[listener.user]]";
             warn_at(method, &path, "method", what, "write method = \"scram-sha-256\", or remove the users", reader);
         }
     }
@@ -43,11 +43,11 @@ fn check_transport(rule: &Rule, table: &HbaSection, path: &str, of: &ListenerCon
     };
     let is_socket = matches!(bind.value.0, Address::Unix(_));
     let what = match rule.transport {
-        Transport::Local if !is_socket => "fits no client: the listener is bound to no Unix socket",
+        Transport::Local if !is_socket => "fits no client: the listener is not bound to a Unix socket",
         Transport::Host | Transport::HostTls | Transport::HostPlain if is_socket => {
-            "fits no client: all come by a Unix socket"
+            "fits no client: all clients use the Unix socket"
         }
-        Transport::HostTls if of.section.tls.is_none() => "fits no client: the listener offers no TLS",
+        Transport::HostTls if of.section.tls.is_none() => "fits no client: the listener has no TLS",
         _ => return,
     };
     let help = match rule.transport {
