@@ -11,15 +11,16 @@ use crate::snapshot::{AccessLogSettings, LogTarget};
 use crate::texts::Choice;
 
 section! {
-    /// The access log, with one line per request (PostgreSQL: per transaction, or per session in session mode; TCP and TLS: per
-    /// connection). Writing never blocks a worker: lines that do not fit are dropped and counted.
+    /// The access log, with one line per request (TCP and TLS: per connection; PostgreSQL: each time that a client returns its server
+    /// connection, after a transaction or at the end of the session). Writing never blocks a worker: lines that do not fit are dropped and
+    /// counted.
     pub(crate) struct AccessLogSection {
         /// Destination: `off`, `stdout`, `stderr` or `file:/absolute/path`. The gateway does not start if it cannot open the file.
         default target: LogTarget = LogTarget::Off;
         /// Format of a line.
         default format: AccessFormat = AccessFormat::Json;
-        /// Share of these lines that are written, chosen at random. `1.0` writes all lines. `listener.access_log_sample` overrides
-        /// the share for one listener.
+        /// Share of the lines that are written to the access log, chosen at random. `1.0` writes all lines.
+        /// `listener.access_log_sample` overrides the share for one listener.
         default sample: Ratio = Ratio(listening::ACCESS_LOG_SAMPLE);
         /// Fields of a line, in this order: `time`, `listener`, `peer`, `connection`, `command`, `upstream`, `duration_us`,
         /// `upstream_us`, `request_bytes`, `reply_bytes`, `outcome`; for HTTP also `status`, `method`, `path`, `protocol`,

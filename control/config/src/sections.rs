@@ -139,8 +139,8 @@ section! {
         default log_level: LogLevel = LogLevel::Info;
         /// Format of the program's own log.
         default log_format: LogFormat = LogFormat::Text;
-        /// The access log, with one line per request (PostgreSQL: per transaction, or per session in session mode; TCP and TLS: per
-        /// connection).
+        /// The access log, with one line per request (TCP and TLS: per connection; PostgreSQL: each time that a client returns its
+        /// server connection).
         table access_log: AccessLogSection;
         include own: TelemetryKeys;
     }

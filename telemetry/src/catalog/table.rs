@@ -51,7 +51,7 @@ catalog! {
         COMMAND_CALLS = counter "weir_command_calls_total" ["listener", "command"] "Redis requests by command; `unknown` for commands that the gateway does not know.";
         HTTP_RESPONSES = counter "weir_http_responses_total" ["listener", "code"] "HTTP responses to clients, by status; 0 for responses that did not begin or did not complete. The own responses of the gateway to gRPC calls are counted under their status in plain HTTP, and each WebSocket under 101.";
         HTTP_LISTENER_RESPONSES = counter "weir_http_listener_responses_total" ["listener", "class"] "HTTP responses to clients by class, including the own responses of the gateway. The share of errors is (`5xx` + `broken`) / (all classes except `aborted`).", series_each(RESPONSE_CLASSES.len());
-        HTTP_ROUTE_RESPONSES = counter "weir_http_route_responses_total" ["listener", "route", "class"] "HTTP responses to clients by route and class, for listeners with at least one `[[route]]`. Requests that match no `[[route]]` have the route `default`. Routes of a listener beyond the first 256 are counted as `other`.", series_each(RESPONSE_CLASSES.len());
+        HTTP_ROUTE_RESPONSES = counter "weir_http_route_responses_total" ["listener", "route", "class"] "HTTP responses to clients by route and class, for listeners with at least one `[[route]]`. Requests that match no `[[route]]` have the route `default`. Routes of a listener beyond the first 256, and then also `default`, are counted as `other`.", series_each(RESPONSE_CLASSES.len());
         HTTP_ROUTE_DURATION = histogram "weir_http_route_request_duration_seconds" ["listener", "route"] "Duration of HTTP requests by route, for listeners with at least one `[[route]]`, measured as in `weir_request_duration_seconds`.", buckets(Buckets::REQUEST);
         GRPC_RESPONSES = counter "weir_grpc_responses_total" ["listener", "status"] "gRPC calls that ended, by gRPC status (`0` to `16`, else `other`), including calls that the gateway or the client ended.";
         HTTP_TUNNELS_OPEN = gauge "weir_http_tunnels_open" ["listener"] "WebSockets open now. Each WebSocket is one request in flight.";
@@ -98,7 +98,7 @@ catalog! {
         REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "Part of the request duration spent in the gateway, by stage. Only a share of the requests is timed (`telemetry.stage_sample`), so the series do not add up to `weir_request_overhead_duration_seconds`.";
     }
     "Limits and refusals" {
-        SHED = counter "weir_shed_total" ["listener", "reason"] "Requests and logins that the gateway refused, by reason: a limit, no upstream connection, or a command that Redis clients may not use.";
+        SHED = counter "weir_shed_total" ["listener", "reason"] "Requests and logins that the gateway refused, by reason, such as a limit, no upstream connection, or a Redis command that is not permitted or cannot be routed.";
         HTTP_MIRRORED = counter "weir_http_mirrored_total" ["listener", "outcome"] "Copies of HTTP requests for a mirror upstream, by outcome: `ok` (complete response), `failed`, `unreachable`; not sent because too many copies were in flight (`in_flight`) or the body was too long (`body_too_long`).";
         HTTP_JWKS_FETCHES = counter "weir_http_jwks_fetches_total" ["listener", "outcome"] "Fetches of a JWKS (the keys that verify JWTs), by outcome: `ok` or `failed`.";
         HTTP_FAULTS = counter "weir_http_faults_total" ["listener", "kind"] "Faults that the `fault` of a route injected: `delay` or `abort`.";
@@ -241,7 +241,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ("state", "`up`, `down`"),
     ("cut", "`connection`, `request`"),
     ("family", "metric names"),
-    ("route", "route patterns of the admin API; names of the routes of HTTP listeners, and `other`"),
+    ("route", "route patterns of the admin API; names of the routes of HTTP listeners, `default`, and `other`"),
     ("side", "`client` or `server`"),
     ("rule", "names of the rules of a PostgreSQL listener, and words for denials without a rule"),
     ("action", "`deny`, `log`, `count`"),

@@ -281,7 +281,7 @@ fn check_listener(name: Option<&str>, snapshot: &Snapshot) -> Result<(), Documen
             Err(DocumentError::Member("listener", what))
         }
         None if listeners(snapshot).next().is_none() => {
-            let what = "is needed: no AI listener has keys = \"required\"".to_owned();
+            let what = "cannot be chosen: no AI listener has keys = \"required\"".to_owned();
             Err(DocumentError::Member("listener", what))
         }
         _ => Ok(()),

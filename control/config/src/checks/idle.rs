@@ -71,6 +71,11 @@ pub(crate) fn unless_empty_but(
     if let Some(key) = given.iter().find(|key| !but.contains(&&*key.path)) {
         let path = format!("{path}.{table}.{}", key.path);
         let message = format!("`{path}` has no effect: {why}");
-        reader.problems.warning(&key.span, &path, message, "remove it, or change the setting that disables it");
+        reader.problems.warning(
+            &key.span,
+            &path,
+            message,
+            "remove it, or change the configuration so that it has an effect",
+        );
     }
 }

@@ -249,9 +249,10 @@ section! {
         required name: Word;
         /// How the first target is chosen: at random in proportion to the weights (`weight`), by the shortest recent time to the
         /// first token (`latency`, measured by each worker), or by the lowest price for the request (`price`, which needs
-        /// `[[listener.ai.price]]`). Requests with a `prompt_cache_key`, requests that continue a response or conversation, and,
-        /// with `keys = "none"`, requests whose response the provider stores, do not use `balance`: they go to the same target
-        /// each time, chosen by weight.
+        /// `[[listener.ai.price]]`). Requests with a `prompt_cache_key`, and, with `keys = "none"`, requests whose response the
+        /// provider stores, begin at the same target each time, chosen by weight. A request that continues a response goes to the
+        /// target that made it. If that target is not known, and for `conversation`, the gateway tries all targets, first the one
+        /// that the key has by weight.
         default balance: Balance = Balance::Weight;
         /// Send requests whose prompts begin with this many equal bytes to the same target first, chosen by weight, so that the
         /// provider has the beginning in its cache. The prompt is tools, then instructions, then messages. Shorter prompts use

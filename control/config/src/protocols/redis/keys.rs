@@ -23,7 +23,7 @@ section! {
         /// Unread output of one client at which the gateway may disconnect it. While other clients wait behind its replies, it may
         /// have more only if half of `limits.buffered_bytes` is free. Replies that wait for those of a slower shard disconnect the
         /// client at this size in any case. Subscribers and MONITOR clients are disconnected at this size or 32MiB, whichever is
-        /// less.
+        /// less. A subscriber with more than 8MiB unread for 60 s is disconnected too.
         default output_hard_cap: ByteSize = ByteSize::new(listening::OUTPUT_HARD_CAP_BYTES) => ByteSize::kib(16)..=ByteSize::mib(16_384);
         /// File with users of a Redis listener, one per line, in the format of Redis's `aclfile`. A reload reads it again. Other
         /// users of the machine must not be able to read it. A relative path starts at the directory of the configuration file. If

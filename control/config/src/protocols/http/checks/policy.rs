@@ -466,7 +466,12 @@ impl PolicyBuilder<'_, '_> {
             let text = name.value.0.as_bytes();
             if !weir_http_codec::token::is_token(text) || is_framing(Known::of(text)) {
                 let help = "choose another name, such as \"X-Remote-User\"";
-                self.wrong(name, "ext_auth.response_headers", "has a header that must not go to the upstream", help);
+                self.wrong(
+                    name,
+                    "ext_auth.response_headers",
+                    "has an entry that is not a header name, or a header that must not go to the upstream",
+                    help,
+                );
                 return None;
             }
         }
